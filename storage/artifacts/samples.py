@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.storage.errors import CorruptError
-from gnnloom.storage.format.arrays import ReadCounter
+from gnnloom.storage.format.arrays import ArrayReader, ReadCounter
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.format.row_buffers import RowBuffers
 from gnnloom.storage.format.vertex_arrays import LABELS, vertex_bounds
@@ -118,7 +118,7 @@ class Samples:
         counter: ReadCounter | None = None,
         buffers: RowBuffers | None = None,
     ) -> Iterator[StoredBatch]:
-        """Read a segment; its packed features and structure are in memory while batches are taken from it.
+        """Read a segment; its structure, and one chunk of its packed features, are in memory meanwhile.
 
         Args:
             hot_feature: see :meth:`hot_feature`.
@@ -134,23 +134,21 @@ class Samples:
 
         names = ["vertex", "row_nnz", "drawn", "indices", "hot", *(("degree", "data") if self.weighted else ())]
         reader = _Cursor(f"{self.artifact.path}/{prefix}", {name: read(name) for name in names}, read("layer_size"))
-        label, packed_feature = read(self.label_name(rank)), self.artifact.array(f"{prefix}/feature", counter)
+        label, packed = read(self.label_name(rank)), _PackedRows(self.artifact.array(f"{prefix}/feature", counter))
         buffers = buffers or RowBuffers()
-        feature = packed_feature.read(out=buffers.take(packed_feature.shape, packed_feature.dtype))
-        first, first_seed = 0, 0
+        first_seed = 0
         for batch, hot in reader.batches():
-            packed = hot == PACKED
-            rows = buffers.take((len(hot), self.num_features), feature.dtype)
-            stop, stop_seed = first + int(np.count_nonzero(packed)), first_seed + batch.num_seeds
-            if stop > len(feature) or stop_seed > len(label):
+            places = np.flatnonzero(hot == PACKED)
+            stop_seed = first_seed + batch.num_seeds
+            if len(places) > packed.num_left or stop_seed > len(label):
                 raise CorruptError(f"{self.artifact.path}/{prefix}: fewer features or labels than its batches have")
+            rows = buffers.take((len(hot), self.num_features), packed.dtype)
             if len(hot_feature):
                 # Fills every row, which saves a copy of the frequent ones; packed rows are then overwritten.
                 np.take(hot_feature, hot, axis=0, out=rows, mode="clip")
-            rows[packed] = feature[first:stop]
+            packed.take(rows, places)
             yield StoredBatch(batch, label[first_seed:stop_seed], rows)
-            first, first_seed = stop, stop_seed
-        buffers.give_back(feature)
+            first_seed = stop_seed
 
     def _bounds(self, name: str, num_hot: int) -> tuple[int, int] | None:
         """The smallest value that an array of a segment may hold, and one more than the largest; None for any."""
@@ -179,6 +177,31 @@ def pack_structure(batches: Sequence[LayeredBatch], *, weighted: bool) -> dict[s
         arrays["degree"] = (np.concatenate([batch.degree for batch in batches]), "row")
         arrays["data"] = (np.concatenate(data), "nonzero")
     return arrays
+
+
+class _PackedRows:
+    """Takes the packed features of batches, one after the other, with one chunk of them in memory.
+
+    Attributes:
+        num_left: rows that are not taken yet.
+    """
+
+    def __init__(self, array: ArrayReader) -> None:
+        self.dtype, self.num_left, self._array = array.dtype, len(array), array
+        self._memory = np.empty((min(len(array), array.chunk_rows), *array.shape[1:]), array.dtype)
+        self._chunk = self._memory[:0]
+
+    def take(self, rows: NDArray[Any], places: NDArray[np.int64]) -> None:
+        """Write the next rows to these places of some rows; so many have to be left."""
+        while len(places):
+            if not len(self._chunk):
+                first = len(self._array) - self.num_left
+                self._chunk = self._memory[: self.num_left]
+                self._array.read(first, first + len(self._chunk), out=self._chunk)
+            taken = min(len(places), len(self._chunk))
+            rows[places[:taken]] = self._chunk[:taken]
+            self._chunk, places = self._chunk[taken:], places[taken:]
+            self.num_left -= taken
 
 
 class _Cursor:

@@ -48,8 +48,7 @@ class _StoredStream(Stream):
                 f"{samples.artifact.path}: vertices draw neighbors anew in every layer, so one graph cannot serve all"
                 " layers; draw samples with `gnnloom sample --draw-once`"
             )
-        # One array has the packed features of the segment that is read.
-        self._source, self._samples, self._buffers = source, samples, RowBuffers(source.kept + 1)
+        self._source, self._samples, self._buffers = source, samples, RowBuffers(source.kept)
         self.num_batches, self.batch_size = samples.num_batches[source.rank], samples.batch_size
         if not self.num_batches:
             raise InputError(f"{samples.artifact.path}: rank {source.rank} has no batches")

@@ -21,6 +21,7 @@ from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.artifacts.samples import Samples
 from gnnloom.storage.checks.invariants import check_artifact
 from gnnloom.storage.errors import BudgetError, CorruptError, InputError
+from gnnloom.storage.format.arrays import ArrayReader
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from gnnloom.storage.sampling.layered import layered_batch
 from gnnloom.storage.sampling.neighbor import NeighborSampler
@@ -87,6 +88,34 @@ def test_batches_are_those_of_the_sampler_with_the_features_and_labels_of_their_
                 np.testing.assert_array_equal(found.feature, given.feature[expected.vertices])
                 np.testing.assert_array_equal(found.label, given.label[expected.seeds])
             assert len(stored) == sampler.num_batches
+
+
+@pytest.mark.parametrize("cache_memory", [0, 40 * 20])
+def test_features_in_many_chunks_are_read_one_chunk_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache_memory: int
+) -> None:
+    dataset = store(tmp_path)
+    # Chunks end within batches, and batches within chunks.
+    monkeypatch.setattr("gnnloom.storage.format.arrays.CHUNK_BYTES", 1000)
+    samples = sample(dataset, cache_memory=cache_memory)
+    array = samples.artifact.array("rank/00000/epoch/00000/segment/000000/feature")
+    assert 4 * array.chunk_rows < len(array)
+    asked = list[int]()
+    plain = ArrayReader.read
+
+    def read(self: ArrayReader, *given: Any, **options: Any) -> Any:
+        found = plain(self, *given, **options)
+        if self.where == array.where:
+            asked.append(len(found))
+        return found
+
+    monkeypatch.setattr(ArrayReader, "read", read)
+    stored = list(samples.read_segment(0, 0, 0, samples.hot_feature(0)))
+    assert len(stored) > 4
+    for found in stored:
+        np.testing.assert_array_equal(found.feature, GIVEN.feature[found.batch.vertices])
+    assert sum(asked) == len(array)
+    assert max(asked) == array.chunk_rows
 
 
 def test_the_bytes_are_the_same_for_any_number_of_workers_and_after_a_kill(

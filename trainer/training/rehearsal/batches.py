@@ -61,10 +61,9 @@ def stored_sizes(samples: Samples, rank: int, *, reads_ahead: bool) -> tuple[Bat
     nonzeros = record(f"{largest}/indices").shape[0] / len(rows) * rows[:, 1:].sum(0) / max(1, rows[:, 1:].sum())
     # A segment is read while the one before is in use, and the one before that is given up.
     kept = sum(nbytes(f"{largest}/{name}") for name in ("vertex", "row_nnz", "drawn", "indices", "hot"))
-    # Packed features may be read into memory that a whole batch had.
-    packed = record(f"{largest}/feature")
-    row_bytes = packed.shape[1] * np.dtype(packed.dtype).itemsize
-    kept += max(packed.shape[0], int(rows[:, 0].max())) * row_bytes
+    # Of packed features, one chunk; another one as it is stored, and as it is decoded.
+    packed = samples.artifact.array(f"{largest}/feature")
+    kept += 3 * packed.chunk_rows * packed.shape[1] * packed.dtype.itemsize
     sizes = BatchSizes(
         rows=rows.max(0).tolist(),
         nonzeros=nonzeros.tolist(),
