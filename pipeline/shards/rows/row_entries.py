@@ -16,6 +16,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
+from gnnloom.pipeline.external_sort.radix import sort_keys
 from gnnloom.pipeline.shards.rows.row_routed import RoutedMatrix, RoutedRank
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.matrix.ranges import Span
@@ -140,8 +141,9 @@ class RankColumns:
             for column, data, end, count in zip((own, halo), values, ends, (num_own, total - num_own), strict=True)
         ]
         # Ids ascend in a row. Local numbers do unless they follow the degree, and halos follow the owners.
-        for each in split if self._is_reordered else split[1:]:
-            _sort_rows(each.end, each.column, each.data)
+        if self._is_reordered:
+            _sort_rows(split[0], self._slots[1] - self._slots[0])
+        _sort_rows(split[1], len(self._by_id))
         return split[0], split[1]
 
 
@@ -414,27 +416,47 @@ def _split_outside(
     return num_own
 
 
+def _sort_rows(rows: SplitRows, num_columns: int) -> None:
+    """Sort the entries of each row by column, which differ; columns are less than ``num_columns``."""
+    if _are_sorted(rows.end, rows.column):
+        return
+    # All rows at once, digit by digit: an entry takes the same time in rows of any length.
+    bits = (num_columns - 1).bit_length()
+    keys = np.empty(len(rows.column), np.uint64)
+    num_rows = _make_keys(rows.end, rows.column, bits, keys)
+    sort_keys(keys, rows.data, np.empty_like(keys), np.empty_like(rows.data), bits + num_rows.bit_length())
+    _take_columns(keys, bits, rows.column)
+
+
 @njit(cache=True, nogil=True)
-def _sort_rows(end: NDArray[np.int64], column: NDArray[Any], data: NDArray[np.float32]) -> None:
-    """Sort the entries of each row by column, which differ."""
+def _are_sorted(end: NDArray[np.int64], column: NDArray[Any]) -> bool:
     begin = 0
-    for row in range(len(end)):
-        stop = end[row]
-        is_sorted = True
+    for stop in end:
         for k in range(begin + 1, stop):
             if column[k] < column[k - 1]:
-                is_sorted = False
-                break
-        if not is_sorted:
-            columns = column[begin:stop]
-            if len(data):
-                order = np.argsort(columns)
-                values = data[begin:stop]
-                columns[:] = columns[order]
-                values[:] = values[order]
-            else:
-                columns.sort()
+                return False
         begin = stop
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _make_keys(end: NDArray[np.int64], column: NDArray[Any], bits: int, keys: NDArray[np.uint64]) -> int:
+    """Join each column, in the lowest ``bits`` bits, with the number of its row above them; returns the rows."""
+    begin = num_rows = 0
+    for stop in end:
+        for k in range(begin, stop):
+            keys[k] = (np.uint64(num_rows) << np.uint64(bits)) | np.uint64(column[k])
+        # Only rows with entries count, so that the number has few bits.
+        num_rows += begin < stop
+        begin = stop
+    return num_rows
+
+
+@njit(cache=True, nogil=True)
+def _take_columns(keys: NDArray[np.uint64], bits: int, column: NDArray[Any]) -> None:
+    mask = (np.uint64(1) << np.uint64(bits)) - np.uint64(1)
+    for k in range(keys.size):
+        column[k] = keys[k] & mask
 
 
 class Places:
