@@ -39,8 +39,8 @@ def test_a_ring_is_cut_into_arcs_with_every_preset(method: str, preset: str) -> 
 def test_the_same_seed_gives_the_same_parts(method: str) -> None:
     rng = np.random.default_rng(0)
     hypergraph = hypergraph_of([rng.choice(200, 5, replace=False) for _ in range(400)], rng.integers(1, 9, 200))
-    parts = [partition(hypergraph, method, PartitionRequest(7, 0.05, 3, threads)) for threads in (1, 4)]
-    np.testing.assert_array_equal(*parts)
+    first, second = (partition(hypergraph, method, PartitionRequest(7, 0.05, 3, threads)) for threads in (1, 4))
+    np.testing.assert_array_equal(first, second)
 
 
 @pytest.mark.parametrize("method", ["mtkahypar", "kahypar", "metis"])
