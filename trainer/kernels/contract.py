@@ -96,14 +96,6 @@ class ColumnScale(NamedTuple):
     runs: Tensor | None = None
 
 
-def num_block_buffers(num_threads: int) -> int:
-    """Blocks of a matrix on disk that are in memory during its product.
-
-    Every thread multiplies one, while one more thread reads and decodes another one.
-    """
-    return num_threads + 1
-
-
 class SparseProduct(Protocol):
     """A sparse matrix A prepared for many products with dense matrices of one dtype.
 

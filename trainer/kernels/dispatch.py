@@ -62,6 +62,7 @@ from gnnloom.trainer.kernels.unperformed import (
     UnreadRows,
     Unwritten,
     even_offsets,
+    performed,
     unperformed_by_columns,
 )
 from gnnloom.trainer.place.arrays import array_dtype
@@ -101,6 +102,7 @@ __all__ = [
     "listed_rows",
     "matmul",
     "matrix_sum",
+    "performed",
     "products_by_columns",
     "rectify",
     "scaled_rows",

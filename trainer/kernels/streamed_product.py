@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gnnloom.storage.artifacts.stored_csr import num_block_buffers
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.distinct import distinct
 from gnnloom.trainer.kernels.contract import (
@@ -27,7 +28,6 @@ from gnnloom.trainer.kernels.contract import (
     RowReader,
     RowsOnDisk,
     SparseProduct,
-    num_block_buffers,
 )
 from gnnloom.trainer.place.arrays import sum_dtype
 

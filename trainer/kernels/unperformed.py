@@ -12,6 +12,7 @@ import math
 import mmap
 import tracemalloc
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Self
@@ -21,15 +22,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
+from gnnloom.storage.artifacts.stored_csr import num_block_buffers
 from gnnloom.storage.matrix.csr import CSR, index_dtype
 from gnnloom.trainer.kernels.contract import (
     HUB_ENTRIES,
     Attended,
     RowReader,
     RowsOnDisk,
-    num_block_buffers,
     num_column_ranges,
     num_vector_ranges,
 )
@@ -240,6 +241,11 @@ def _reduced(shape: tuple[int, ...], dim: Any, *, keepdim: bool) -> tuple[int, .
     dims = range(len(shape)) if dim is None or dim == [] else [dim] if isinstance(dim, int) else dim
     gone = {each % len(shape) for each in dims}
     return tuple(1 if each in gone else size for each, size in enumerate(shape) if keepdim or each not in gone)
+
+
+def performed() -> AbstractContextManager[object]:
+    """Perform operations inside the block, also in a rehearsal."""
+    return _disable_current_modes()
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,8 @@ def batch(options: Mapping[str, Any], num_layers: int, rank: RankRows) -> BatchS
     n, size = max(1, rank.num_vertices), options["batch_size"]
     rows, nonzeros = [float(min(size, rank.training))], list[float]()
     known, kept, share = 0.0, 0.0, 0.0
-    for fanout in fanouts(options["fanout"], num_layers):
+    # Of a model on edges there may be more of them than layers; of others, these were counted before.
+    for fanout in fanouts(options["fanout"], num_layers, on_edges=True):
         # Of the seeds, nothing is known. Vertices that are reached by edges have more than the mean degree, so
         # a fan-out counts in full unless the lengths of rows are known.
         each = later = rank.mean_degree if fanout == ALL else float(fanout)

@@ -187,7 +187,7 @@ def test_the_client_holds_nothing_of_the_size_of_the_pins(
     # Imports and compiles what is needed.
     small = store_graph(first, random_adjacency(100, 2000, 0, symmetric=True), symmetric=True)
     partition_graph(first, small, options, InProcessCluster())
-    graph = store_graph(dataset, random_adjacency(1000, 200_000, 0, symmetric=True), symmetric=True)
+    graph = store_graph(dataset, random_adjacency(1000, 400_000, 0, symmetric=True), symmetric=True)
     # What earlier tests left: a cache of a fixed size, which grows while it forgets theirs, and garbage.
     batch_drawer._row_checksum.cache_clear()
     gc.collect()

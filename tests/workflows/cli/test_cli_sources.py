@@ -50,7 +50,7 @@ def test_columns_of_a_parquet_file_can_be_named(tmp_path: Path, catalog: Catalog
     pq.write_table(pa.table({"time": ["a", "b"], "callee": [1, 2], "caller": [0, 1], "minutes": [2.5, 1]}), path)
     found = run(catalog, "ingest", "calls", str(path), "--columns", "caller,callee,minutes")
     assert found["weighted"]
-    with pytest.raises(InputError, match="has no option packed; it has weights, columns"):
+    with pytest.raises(InputError, match="has no option packed; it has weights, times, columns"):
         run(catalog, "ingest", "other", str(path), "--packed")
 
 

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from gnnloom.storage.descriptors import load_named
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.layered import LayeredBatch
+from gnnloom.trainer.kernels.dispatch import performed
 from gnnloom.trainer.loader.hops import batch_hops, edge_index, edge_weight, scaled_entries
 from gnnloom.trainer.models.edge_modules import EDGE_WEIGHT, HOPS, arguments, forward_names, takes_weights
 from gnnloom.trainer.models.networks.model import Inputs, Model, entries_by_layer
@@ -153,7 +154,8 @@ class EdgeModel(Model):
         was_training = self.module.training
         self.module.eval()
         try:
-            with torch.no_grad():
+            # With values, also in a rehearsal.
+            with torch.no_grad(), performed():
                 self._try_ring()
                 self.call = replace(self.call, trims=self.call.trims and self._trims())
         finally:

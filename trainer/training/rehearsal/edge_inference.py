@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import _disable_current_modes
 
+from gnnloom.trainer.kernels.dispatch import performed
 from gnnloom.trainer.models.networks.edge_model import BatchEdges, EdgeModel
 from gnnloom.trainer.models.networks.model import Inputs
 from gnnloom.trainer.models.networks.reach import Weighing, find_reach, layer_output
@@ -28,7 +28,7 @@ class RehearsedInference:
         """(num_own, num_outputs) scores without values."""
         model, place = self._model, self._model.place
         # It tries the module on a small graph, with values.
-        with _disable_current_modes():
+        with performed():
             reach = find_reach(model, Weighing("none", self._is_weighted))
         layers = range(len(reach.widths) - 1) if reach.by_layer else [None]
         for layer in layers:
