@@ -24,14 +24,6 @@ BLOCK_ENTRIES: Final = 1 << 21
 BLOCK_ROWS: Final = 1 << 20
 
 
-def num_block_buffers(num_threads: int) -> int:
-    """Blocks that are in memory during a product.
-
-    Every thread multiplies one, while one more thread reads and decodes another one.
-    """
-    return num_threads + 1
-
-
 @dataclass(frozen=True)
 class StoredBlock:
     """Some rows of a stored matrix, in a buffer that a later block overwrites.

@@ -18,7 +18,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.storage.artifacts.stored_csr import num_block_buffers
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.distinct import distinct
 from gnnloom.trainer.kernels.contract import (
@@ -30,6 +29,7 @@ from gnnloom.trainer.kernels.contract import (
     SparseProduct,
 )
 from gnnloom.trainer.place.arrays import sum_dtype
+from gnnloom.trainer.place.threads import num_block_buffers
 
 
 class StreamedProduct:

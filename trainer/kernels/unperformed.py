@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from gnnloom.storage.artifacts.stored_csr import num_block_buffers
 from gnnloom.storage.matrix.csr import CSR, index_dtype
 from gnnloom.trainer.kernels.contract import (
     HUB_ENTRIES,
@@ -36,6 +35,7 @@ from gnnloom.trainer.kernels.contract import (
 )
 from gnnloom.trainer.kernels.sparse_rows import SparseRows
 from gnnloom.trainer.place.place import Place
+from gnnloom.trainer.place.threads import num_block_buffers
 from gnnloom.trainer.place.workspace import SMALL, UNLIMITED
 
 

@@ -18,6 +18,14 @@ _SLICES = 16
 RowRange = tuple[int, int]
 
 
+def num_block_buffers(num_threads: int) -> int:
+    """Blocks of a matrix on disk that are in memory during a product.
+
+    Every thread multiplies one, while one more thread reads and decodes another one.
+    """
+    return num_threads + 1
+
+
 class Threads:
     """Runs a kernel over ranges of rows; kernels release the GIL.
 

@@ -9,11 +9,12 @@ from typing import Any, Final
 import numpy as np
 
 from gnnloom.storage.artifacts.propagated import COLUMNS, num_blocks, stored_chunk_rows
-from gnnloom.storage.artifacts.stored_csr import BLOCK_ENTRIES, num_block_buffers
+from gnnloom.storage.artifacts.stored_csr import BLOCK_ENTRIES
 from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.format.arrays import CHUNK_BYTES, default_chunk_rows
 from gnnloom.storage.machine_memory import memory_text
 from gnnloom.storage.shards.row_shards import RowShard, RowShards
+from gnnloom.trainer.place.threads import num_block_buffers
 
 #: Choices of where the adjacency is while it is multiplied.
 ADJACENCY: Final = ("auto", "memory", "disk")

@@ -9,12 +9,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from gnnloom.storage.artifacts.stored_csr import num_block_buffers
 from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.machine_memory import available_memory, memory_text
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.place.place import Place
+from gnnloom.trainer.place.threads import num_block_buffers
 from gnnloom.trainer.propagation.memory import RankSizes
 from gnnloom.trainer.streaming.column_blocks import COLUMNS
 from gnnloom.trainer.streaming.program import Multiply, Program

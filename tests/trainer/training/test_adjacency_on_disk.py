@@ -15,12 +15,13 @@ from gnnloom.pipeline.shards.rows.row_stage import shard_rows
 from gnnloom.pipeline.sources.generators.sbm import StochasticBlockModel
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
-from gnnloom.storage.artifacts.stored_csr import BLOCK_ENTRIES, num_block_buffers
+from gnnloom.storage.artifacts.stored_csr import BLOCK_ENTRIES
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.files import tree_bytes
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.launch import launch
+from gnnloom.trainer.place.threads import num_block_buffers
 from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.rehearsal.projection import project_training
 from support.lone import LoneCommunicator

@@ -25,7 +25,6 @@ from gnnloom.pipeline.sources.generators.sbm import StochasticBlockModel
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Dataset, Graph
 from gnnloom.storage.artifacts.links import CLASS, NUMBER, Links
-from gnnloom.storage.artifacts.stored_csr import num_block_buffers
 from gnnloom.storage.format.files import tree_bytes
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.algorithms.registry import ALGORITHMS
@@ -33,6 +32,7 @@ from gnnloom.trainer.config.continuation import OpenedRun
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.launch import launch
 from gnnloom.trainer.models.registry import MODELS
+from gnnloom.trainer.place.threads import num_block_buffers
 from gnnloom.trainer.training.rehearsal.projection import TrainProjection, project_training
 from gnnloom.trainer.training.rehearsal.rank_memory import RankMemory, rehearse
 from support.covering import few_of
