@@ -114,7 +114,7 @@ INLINE void NAME(prefetch)(const struct gnnloom_product *product, const STORED *
         const char *row = (const char *)(dense + column * product->dense_stride);
         EACH (line, (bytes + CACHE_LINE - 1) / CACHE_LINE)
             __builtin_prefetch(row + line * CACHE_LINE);
-        if (factors == COLUMN_SCALE && product->column_runs)
+        if (factors == COLUMN_RUNS)
             __builtin_prefetch((const SUM *)product->column_runs + (column >> GNNLOOM_RUN_BITS));
         else if (factors == COLUMN_SCALE)
             __builtin_prefetch((const SUM *)product->column_scale + column);
@@ -129,9 +129,10 @@ INLINE void NAME(add)(const struct gnnloom_product *product, const STORED *dense
     EACH (k, group) {
         const int64_t column = column_of(product, entry + k);
         row[k] = dense + column * product->dense_stride;
-        factor[k] = factors == ONES      ? 1
-                    : factors == WEIGHTS ? ((const SUM *)product->values)[entry + k]
-                                         : TYPE(column_factor)(product, column);
+        factor[k] = factors == ONES          ? 1
+                    : factors == WEIGHTS     ? ((const SUM *)product->values)[entry + k]
+                    : factors == COLUMN_RUNS ? TYPE(run_factor)(product, column)
+                                             : ((const SUM *)product->column_scale)[column];
     }
     NAME(prefetch)(product, dense, entry, blocks, group, factors);
     EACH (block, blocks) {
@@ -263,18 +264,26 @@ INLINE void NAME(rows)(const struct gnnloom_product *given, int64_t start, int64
     static void JOIN(NAME(scaled), BLOCKS)(const struct gnnloom_product *product, int64_t start, int64_t stop,  \
                                            int64_t first, int64_t width) {                                      \
         NAME(rows)(product, start, stop, first, width, BLOCKS, COLUMN_SCALE);                                   \
+    }                                                                                                           \
+    static void JOIN(NAME(runs), BLOCKS)(const struct gnnloom_product *product, int64_t start, int64_t stop,    \
+                                         int64_t first, int64_t width) {                                        \
+        NAME(rows)(product, start, stop, first, width, BLOCKS, COLUMN_RUNS);                                    \
     }
-#define LIST(BLOCKS) {JOIN(NAME(ones), BLOCKS), JOIN(NAME(weights), BLOCKS), JOIN(NAME(scaled), BLOCKS)},
+#define LIST(BLOCKS) \
+    {JOIN(NAME(ones), BLOCKS), JOIN(NAME(weights), BLOCKS), JOIN(NAME(scaled), BLOCKS), JOIN(NAME(runs), BLOCKS)},
 
 /* clang-format off: it takes the list of functions for a declaration */
 JOIN(UP_TO_, MOST_BLOCKS)(DEFINE) static panel_kernel *const
-    NAME(kernels)[MOST_BLOCKS][3] = {JOIN(UP_TO_, MOST_BLOCKS)(LIST)};
+    NAME(kernels)[MOST_BLOCKS][4] = {JOIN(UP_TO_, MOST_BLOCKS)(LIST)};
 /* clang-format on */
 
 /* Rows of any width from LANES up, in panels of as many columns as there are registers for the sums. */
 static void NAME(panels)(const struct gnnloom_product *given, int64_t start, int64_t stop) {
     struct gnnloom_product product = *given;
-    const enum factors factors = product.values ? WEIGHTS : product.column_scale ? COLUMN_SCALE : ONES;
+    const enum factors factors = product.values         ? WEIGHTS
+                                 : product.column_runs  ? COLUMN_RUNS
+                                 : product.column_scale ? COLUMN_SCALE
+                                                        : ONES;
     const int64_t blocks = (product.dim + LANES - 1) / LANES, panels = (blocks + MOST_BLOCKS - 1) / MOST_BLOCKS;
     /* Stores around the caches need whole, aligned vectors. */
     product.stream = product.stream && !product.accumulate && !product.wide_out && product.dim % LANES == 0 &&

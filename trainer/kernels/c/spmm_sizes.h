@@ -8,13 +8,9 @@
 #endif
 
 /* The factor of a column. That of its run is most likely in the caches, which many columns' own factors do not fit. */
-INLINE SUM TYPE(column_factor)(const struct gnnloom_product *product, int64_t column) {
-    if (product->column_runs) {
-        const SUM common = ((const SUM *)product->column_runs)[column >> GNNLOOM_RUN_BITS];
-        if (common == common)
-            return common;
-    }
-    return ((const SUM *)product->column_scale)[column];
+INLINE SUM TYPE(run_factor)(const struct gnnloom_product *product, int64_t column) {
+    const SUM common = ((const SUM *)product->column_runs)[column >> GNNLOOM_RUN_BITS];
+    return common == common ? common : ((const SUM *)product->column_scale)[column];
 }
 
 /* Rows of a few columns. A vector of one element is a register all the same, which saves the loop over the columns. */
@@ -83,7 +79,7 @@ INLINE SUM TYPE(term)(const struct gnnloom_product *product, int64_t entry, int6
     const SUM value = TYPE(widened)(((const STORED *)product->dense)[column * product->dense_stride + at]);
     if (product->values)
         return ((const SUM *)product->values)[entry] * value;
-    return product->column_scale ? TYPE(column_factor)(product, column) * value : value;
+    return product->column_scale ? ((const SUM *)product->column_scale)[column] * value : value;
 }
 
 /* A sum over some entries for one element of the output. Grouped like the vectors. */

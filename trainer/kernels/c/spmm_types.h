@@ -56,7 +56,7 @@
 #define SEGMENT 1024
 
 /* What the entries are multiplied with. */
-enum factors { ONES, WEIGHTS, COLUMN_SCALE };
+enum factors { ONES, WEIGHTS, COLUMN_SCALE, COLUMN_RUNS };
 
 INLINE int64_t column_of(const struct gnnloom_product *product, int64_t entry) {
     return product->wide_columns ? ((const int64_t *)product->columns)[entry]
