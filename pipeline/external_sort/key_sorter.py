@@ -29,13 +29,7 @@ from gnnloom.pipeline.external_sort.radix import (
     sort_keys,
     unique_keys,
 )
-from gnnloom.pipeline.external_sort.spill import (
-    BUCKET_BITS,
-    WEIGHT_BYTES,
-    decode_entries,
-    gather_units,
-    value_dtype,
-)
+from gnnloom.pipeline.external_sort.spill import BUCKET_BITS, decode_entries, gather_units, value_dtype
 
 
 @dataclass(frozen=True)
@@ -219,16 +213,16 @@ class KeySorter:
     """Sorts and merges ranges of keys in buffers of ``capacity`` entries."""
 
     def __init__(
-        self, folder: Path, capacity: int, merge: str | None, scratch_bytes: int = 0, value_bytes: int = WEIGHT_BYTES
+        self, folder: Path, capacity: int, merge: str | None, scratch_bytes: int = 0, value_bytes: int = 0
     ) -> None:
-        """Allocate the buffers: 16 bytes per entry, and twice those of its weight.
+        """Allocate the buffers: 16 bytes per entry, and twice the bytes of a weight.
 
         Args:
             folder: where ranges that exceed the buffer are split.
             capacity: entries that are in memory at a time.
             merge: how weights are merged, a name from ``MERGE_MODES``; None for entries without weights.
             scratch_bytes: least length of :attr:`scratch`.
-            value_bytes: bytes of a weight, if there are any.
+            value_bytes: bytes of a weight; 0 for those of float32.
         """
         self._folder = folder
         self._capacity = capacity

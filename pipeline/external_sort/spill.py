@@ -39,14 +39,10 @@ MAX_VERTICES = 1 << ((64 + BUCKET_BITS) // 2)
 
 _HEADER_INTS: Final = 5
 
-#: The values that entries may have, by their bytes: weights, or times, which need more digits. 0 stands for none.
-WEIGHT_BYTES: Final = 4
-TIME_BYTES: Final = 8
-
 
 def value_dtype(num_bytes: int) -> np.dtype[Any]:
-    """Type of values of so many bytes; of none, that of weights."""
-    return np.dtype(np.float64 if num_bytes == TIME_BYTES else np.float32)
+    """The dtype of weights or times, by the bytes of one; that of weights if there are none."""
+    return np.dtype(f"f{num_bytes}" if num_bytes else np.float32)
 
 
 def unit_shift(max_id: int) -> int:

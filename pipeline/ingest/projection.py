@@ -13,7 +13,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from gnnloom.pipeline.external_sort.spill import TIME_BYTES, WEIGHT_BYTES
 from gnnloom.pipeline.ingest.calibration import Calibration
 from gnnloom.pipeline.ingest.keys.arrays import KeyTable, array_phases
 from gnnloom.pipeline.ingest.keys.numbered import KeyPlan, KeySizes
@@ -23,6 +22,7 @@ from gnnloom.pipeline.tasks.memory import BASE_MEMORY, MIB
 from gnnloom.pipeline.tasks.phase import Phase, count, temporary_bytes
 from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.machine_memory import memory_text
+from gnnloom.storage.matrix.csr import TIME_BYTES, WEIGHT_BYTES
 
 #: Share of the free disk space that an ingest may fill; file systems slow down when they are nearly full.
 DISK_SHARE = 0.95

@@ -16,10 +16,11 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.tasks.sizes import TIME_BYTES, GraphSizes
+from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.matrix.csr import TIME_BYTES
 from gnnloom.storage.matrix.permutation import GOLDEN, mix
 from gnnloom.storage.shards.block_ranges import RANGE_BYTES, row_ranges
 

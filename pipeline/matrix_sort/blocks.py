@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.key_sorter import KeyRange, KeySorter, Units, grouped
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
-from gnnloom.pipeline.external_sort.spill import TIME_BYTES, unit_shift, value_dtype
+from gnnloom.pipeline.external_sort.spill import unit_shift, value_dtype
 from gnnloom.pipeline.matrix_sort.spilled import unit_rows
 from gnnloom.pipeline.shuffle.run_list import RunList
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
@@ -27,7 +27,7 @@ from gnnloom.storage.artifacts.graph import BlockWriter, block_path
 from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.format.arrays import CHUNK_BYTES, ArrayReader, ArrayRecord, write_rows
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskOutput
-from gnnloom.storage.matrix.csr import index_dtype
+from gnnloom.storage.matrix.csr import TIME_BYTES, index_dtype
 from gnnloom.storage.matrix.ranges import Span
 
 #: Bytes of memory per row of a block: its count and pointer (8 each), and the copies made while the pointers are

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
-from gnnloom.pipeline.external_sort.spill import MAX_VERTICES, TIME_BYTES, WEIGHT_BYTES
+from gnnloom.pipeline.external_sort.spill import MAX_VERTICES
 from gnnloom.pipeline.matrix_sort.blocks import CHUNK_VERTICES
 from gnnloom.pipeline.matrix_sort.sort_plan import SortOptions, SortPlan, SortSizes, cut_blocks
 from gnnloom.pipeline.matrix_sort.spilled import unit_rows
@@ -29,6 +29,7 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import create_array
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from gnnloom.storage.format.files import JsonObject, tree_bytes
+from gnnloom.storage.matrix.csr import TIME_BYTES, WEIGHT_BYTES
 from gnnloom.storage.matrix.ranges import split_range
 
 

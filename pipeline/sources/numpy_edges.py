@@ -48,19 +48,19 @@ class EdgeArrays:
     """The columns of one file; ``num_vertices`` is None if the file does not state it.
 
     Attributes:
-        weight: weights or times.
+        value: weights or times, or None.
     """
 
     file: SourceFile
     num_edges: int
     source: IdColumn
     target: IdColumn
-    weight: StoredArray | None = None
+    value: StoredArray | None = None
     num_vertices: int | None = None
 
     def stored_arrays(self) -> tuple[StoredArray, ...]:
         """All arrays that are read."""
-        return (self.source.array, self.target.array, *([self.weight] if self.weight else []))
+        return (self.source.array, self.target.array, *([self.value] if self.value else []))
 
     @property
     def is_mapped(self) -> bool:
@@ -71,36 +71,36 @@ class EdgeArrays:
         source, target = (
             replace(column, array=unpacked_array(column.array, unpacked)) for column in (self.source, self.target)
         )
-        weight = None if self.weight is None else unpacked_array(self.weight, unpacked)
-        return replace(self, source=source, target=target, weight=weight)
+        value = None if self.value is None else unpacked_array(self.value, unpacked)
+        return replace(self, source=source, target=target, value=value)
 
     def _blocks(self, start: int, stop: int, *, names: bool, times: bool) -> Iterator[tuple[int, Any, Any, Any]]:
         """The first edge of each block of edges ``start`` to ``stop``, its sources, targets, and values or None."""
         columns = (self.source, self.target)
         ends = [column.read_any(start, stop) if names else column.read(start, stop) for column in columns]
-        # ``repeat`` never ends, so the lengths are compared only if there are weights.
-        weights = repeat(None) if self.weight is None else read_values(self.weight, start, stop, times=times)
+        # ``repeat`` never ends, so the lengths are compared only if there are values.
+        values = repeat(None) if self.value is None else read_values(self.value, start, stop, times=times)
         edge = start
-        for source, target, weight in zip(*ends, weights, strict=self.weight is not None):
-            yield edge, source, target, weight
+        for source, target, value in zip(*ends, values, strict=self.value is not None):
+            yield edge, source, target, value
             edge += len(source)
 
     def read(self, start: int, stop: int, *, times: bool = False) -> Iterator[EdgeChunk]:
         """Read edges ``start`` to ``stop``; raises as the columns do."""
-        for edge, source, target, weight in self._blocks(start, stop, names=False, times=times):
+        for edge, source, target, value in self._blocks(start, stop, names=False, times=times):
             if self.num_vertices is not None:
                 self._check_below(source, target, edge)
-            yield EdgeChunk.valued(source, target, weight, times=times)
+            yield EdgeChunk.valued(source, target, value, times=times)
 
     def read_names(self, start: int, stop: int, *, times: bool = False) -> Iterator[NameChunk]:
         """Read edges ``start`` to ``stop``, with ids as names."""
         # A file that states its number of vertices uses numbers as ids, so `read` reports ids that are not.
         by_name = self.num_vertices is None
-        for edge, source, target, weight in self._blocks(start, stop, names=by_name, times=times):
+        for edge, source, target, value in self._blocks(start, stop, names=by_name, times=times):
             for first in range(0, len(source), _CHUNK_NAMES):
                 some = slice(first, first + _CHUNK_NAMES)
                 ends = self._names(source[some], edge + first), self._names(target[some], edge + first)
-                yield NameChunk.valued(*ends, None if weight is None else weight[some], times=times)
+                yield NameChunk.valued(*ends, None if value is None else value[some], times=times)
 
     def _names(self, values: NDArray[Any], first_edge: int) -> Names:
         names = Names.of_values(values)
@@ -272,7 +272,7 @@ def _matrix_kind(file: SourceFile) -> str:
 
 
 def _checked(edges: EdgeArrays, num_targets: int) -> EdgeArrays:
-    num_weights = edges.num_edges if edges.weight is None else edges.weight.size
+    num_weights = edges.num_edges if edges.value is None else edges.value.size
     if not edges.num_edges == num_targets == num_weights:
         raise InputError(
             f"{edges.file.location}: {edges.num_edges:,} sources, {num_targets:,} targets and {num_weights:,} weights;"

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.matrix.csr import TIME_BYTES, WEIGHT_BYTES
 
 #: Maximum number of edges in a chunk: each of the two id arrays takes 16 MiB.
 CHUNK_EDGES = 1 << 21
@@ -53,7 +54,7 @@ class EdgeChunk:
     @property
     def value_bytes(self) -> int:
         """Bytes of the value of an edge, as it is stored; 0 if there are none."""
-        return 8 if self.time is not None else 4 if self.weight is not None else 0
+        return TIME_BYTES if self.time is not None else WEIGHT_BYTES if self.weight is not None else 0
 
     def __getitem__(self, some: slice) -> EdgeChunk:
         weight = None if self.weight is None else self.weight[some]

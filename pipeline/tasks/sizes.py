@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 
@@ -13,11 +12,7 @@ from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.format.arrays import ArrayRecord, default_chunk_rows
-from gnnloom.storage.matrix.csr import index_dtype
-
-#: Bytes of a weight, and of a time.
-_WEIGHT_BYTES: Final = 4
-TIME_BYTES: Final = 8
+from gnnloom.storage.matrix.csr import TIME_BYTES, WEIGHT_BYTES, index_dtype
 
 
 @dataclass(frozen=True)
@@ -70,7 +65,7 @@ class GraphSizes:
         has_times: bool = False,
     ) -> GraphSizes:
         """The sizes of a graph whose blocks are all alike."""
-        entry = index_dtype(num_vertices).itemsize + (_WEIGHT_BYTES if weighted else 0)
+        entry = index_dtype(num_vertices).itemsize + (WEIGHT_BYTES if weighted else 0)
         entry += TIME_BYTES if has_times else 0
         # A pointer and a degree for every row.
         raw = nnz * entry + 16 * num_vertices
@@ -91,7 +86,7 @@ class GraphSizes:
     @property
     def entry_bytes(self) -> int:
         """Bytes of a nonzero in memory: the column id and, if there is one, the weight; times are read by few."""
-        return int(index_dtype(self.num_vertices).itemsize) + (_WEIGHT_BYTES if self.weighted else 0)
+        return int(index_dtype(self.num_vertices).itemsize) + (WEIGHT_BYTES if self.weighted else 0)
 
 
 @dataclass(frozen=True)

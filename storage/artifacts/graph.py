@@ -48,7 +48,7 @@ class Graph:
         #: Whether the matrix equals its transpose (the input was made undirected).
         self.symmetric: bool = facts["symmetric"]
         self.weighted: bool = facts["weighted"]
-        #: Whether edges have times, which are no weights: everything but :meth:`times` reads the graph as without them.
+        #: Whether edges have times. Only :meth:`times` reads them: to everything else, such edges have no weights.
         self.has_times: bool = facts.get("has_times", False)
         #: (num_blocks + 1) first row of each block, then the number of vertices.
         self.block_rows: list[int] = facts["block_rows"]

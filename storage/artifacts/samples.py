@@ -192,7 +192,7 @@ class _PackedRows:
         self._chunk = self._memory[:0]
 
     def take(self, rows: NDArray[Any], places: NDArray[np.int64]) -> None:
-        """Write the next rows to these places of some rows; so many have to be left."""
+        """Write the next rows to some places of ``rows``; at least as many must be left."""
         while len(places):
             if not len(self._chunk):
                 first = len(self._array) - self.num_left

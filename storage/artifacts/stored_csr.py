@@ -95,7 +95,7 @@ class StoredCSR:
         return np.array(bounds, np.int64)
 
     def sweep(self, num_buffers: int = 1) -> Sweep:
-        """A reader of the blocks, with buffers of its own for so many of them."""
+        """A reader of the blocks, with buffers of its own for as many of them as are given."""
         return Sweep(self, num_buffers)
 
     def blocks(self) -> Iterator[StoredBlock]:
@@ -149,7 +149,7 @@ class Sweep:
         self._streams = [_EntryStream(reader, most, num_buffers) for reader in matrix.entries]
 
     def read(self, number: int, buffer: int = 0) -> StoredBlock:
-        """Read the block of a number into a buffer; the block that was there is not valid any more.
+        """Read the block of a number into a buffer; the block that was there is no longer valid.
 
         Raises:
             CorruptError: a chunk is missing or damaged; the message names the file.

@@ -90,7 +90,7 @@ def _scan_origin(dataset: Dataset, artifact: Artifact) -> MatrixPrint | None:
 
 
 def _scan_graph(graph: Graph, values: str = "data") -> MatrixPrint:
-    # Times are those of the graph alone: its transpose, shards and graphs without held-out edges have none.
+    # Only the graph itself has times: its transpose, its shards, and graphs without held-out edges do not.
     where, rows = graph.artifact.path, graph.block_rows
     check_offsets(f"{where}: block_rows", np.asarray(rows, np.int64), graph.num_vertices)
     if len(rows) != graph.num_blocks + 1:

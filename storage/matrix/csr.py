@@ -11,6 +11,10 @@ from numpy.typing import NDArray
 #: Widest matrix whose column ids are int32.
 INT32_WIDTH: Final = int(np.iinfo(np.int32).max)
 
+#: Bytes of the value that a nonzero may have: a weight (float32), or a time (float64), which needs more digits.
+WEIGHT_BYTES: Final = 4
+TIME_BYTES: Final = 8
+
 
 @dataclass(frozen=True)
 class CSR:

@@ -8,9 +8,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from gnnloom.storage.matrix.distinct import distinct
 from gnnloom.storage.matrix.random_numbers import below
 from gnnloom.storage.sampling.edge_probabilities import EdgeNormalization
-from gnnloom.storage.sampling.sampler import Normalization, SubgraphSampler, distinct, num_neighbors, successor
+from gnnloom.storage.sampling.sampler import Normalization, SubgraphSampler, num_neighbors, successor
 
 
 class EdgeSampler(SubgraphSampler):
@@ -24,7 +25,10 @@ class EdgeSampler(SubgraphSampler):
 
     def draw(self, epoch: int, batch: int) -> NDArray[np.int64]:
         matrix = self.graph.matrix
-        return distinct(_draw_edges(self._key(epoch, batch), self.size, matrix.indptr, matrix.indices, self.graph.loop))
+        return distinct(
+            _draw_edges(self._key(epoch, batch), self.size, matrix.indptr, matrix.indices, self.graph.loop),
+            overwrite=True,
+        )
 
     def exact_normalization(self, *, symmetric: bool) -> Normalization:
         """See :meth:`SubgraphSampler.exact_normalization`."""

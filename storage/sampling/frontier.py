@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.matrix.distinct import distinct
 from gnnloom.storage.matrix.random_numbers import below
-from gnnloom.storage.sampling.sampler import SubgraphSampler, distinct, num_neighbors, successor
+from gnnloom.storage.sampling.sampler import SubgraphSampler, num_neighbors, successor
 
 #: Vertices in a frontier if nothing else is said, and the least drawn vertices per vertex of the frontier: in a larger
 #: frontier, most vertices of a batch would be uniform.
@@ -65,7 +66,7 @@ class FrontierSampler(SubgraphSampler):
         self.enlargement, self.degree_cap = enlargement, degree_cap
 
     def draw(self, epoch: int, batch: int) -> NDArray[np.int64]:
-        return distinct(self.draw_in_order(epoch, batch)[0])
+        return distinct(self.draw_in_order(epoch, batch)[0], overwrite=True)
 
     def draw_in_order(self, epoch: int, batch: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Draw a batch, and keep the order.

@@ -173,12 +173,3 @@ class SubgraphSampler(Sampler):
         vertices = self.draw(epoch, batch)
         local, entry, row_nnz = induce(self.graph.matrix, vertices)
         return Sample(vertices, (Block(local, entry, row_nnz),))
-
-
-def distinct(drawn: NDArray[Any]) -> NDArray[np.int64]:
-    """Sort drawn vertices and drop repeats; ``drawn`` is changed."""
-    drawn.sort()
-    first = np.empty(len(drawn), np.bool_)
-    first[:1] = True
-    np.not_equal(drawn[1:], drawn[:-1], out=first[1:])
-    return drawn[first].astype(np.int64, copy=False)

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.matrix.distinct import distinct
 from gnnloom.storage.matrix.random_numbers import below
-from gnnloom.storage.sampling.sampler import SubgraphSampler, distinct, num_neighbors, successor
+from gnnloom.storage.sampling.sampler import SubgraphSampler, num_neighbors, successor
 
 
 class WalkSampler(SubgraphSampler):
@@ -34,7 +35,9 @@ class WalkSampler(SubgraphSampler):
 
     def draw(self, epoch: int, batch: int) -> NDArray[np.int64]:
         key, matrix = self._key(epoch, batch), self.graph.matrix
-        return distinct(_walk(key, self.size, self.length, matrix.indptr, matrix.indices, self.graph.loop))
+        return distinct(
+            _walk(key, self.size, self.length, matrix.indptr, matrix.indices, self.graph.loop), overwrite=True
+        )
 
 
 @njit(cache=True, nogil=True)

@@ -44,7 +44,7 @@ class RowsOnDisk(Protocol):
         ...
 
     def sweep(self, num_buffers: int) -> RowReader:
-        """A reader of the blocks, with buffers of its own for so many of them."""
+        """A reader of the blocks, with buffers of its own for as many of them as are given."""
         ...
 
     def count(self, num_bytes: int, num_files: int) -> None:
@@ -56,7 +56,7 @@ class RowReader(Protocol):
     """Reads blocks of rows, one after the other, in one thread at a time."""
 
     def read(self, number: int, buffer: int) -> RowBlock:
-        """Read the block of a number into a buffer; the block that was there is not valid any more."""
+        """Read the block of a number into a buffer; the block that was there is no longer valid."""
         ...
 
 

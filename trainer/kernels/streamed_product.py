@@ -143,6 +143,7 @@ class _Blocks:
         self._pool = ThreadPoolExecutor(self._num_buffers - 1, thread_name_prefix="gnnloom-blocks")
         self._reading, self._multiplying = Lock(), Semaphore(num_threads)
         self._remaining = iter(numbers)
+        self._num_bytes = self._num_files = 0
 
     def give(self, use: Callable[[RowBlock], None], progress: Progress) -> None:
         """Call ``use`` once for every block, in several threads, and return when all calls have returned.

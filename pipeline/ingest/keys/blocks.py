@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane, LaneWriter, OpenFiles, OpenLane
-from gnnloom.pipeline.external_sort.spill import TIME_BYTES, value_dtype
+from gnnloom.pipeline.external_sort.spill import value_dtype
 from gnnloom.pipeline.ingest.keys.key_types import KeyType
+from gnnloom.storage.matrix.csr import TIME_BYTES
 
 #: Keys that are searched in memory, once halving has left no more.
 _SEARCHED_KEYS = 1 << 10

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -19,6 +18,7 @@ from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.external_sort.radix import sort_keys
 from gnnloom.pipeline.shards.rows.row_routed import RoutedMatrix, RoutedRank
 from gnnloom.storage.matrix.csr import index_dtype
+from gnnloom.storage.matrix.distinct import distinct
 from gnnloom.storage.matrix.ranges import Span
 
 #: Bytes of nonzeros that a task holds as they were routed, unless a single row has more. A range has a little less.
@@ -29,15 +29,14 @@ SEGMENT_NONZEROS = 1 << 19
 _PENDING_IDS = 1 << 19
 
 
-@dataclass(frozen=True)
-class RowBatch:
+class RowBatch(NamedTuple):
     """Some rows of a range, in the order of their local numbers.
 
     Attributes:
         begin, length: (num_rows,) int64 where the entries of each row begin, and how many it has.
         indices: (nnz,) global column ids, ascending within a row.
         data: (nnz,) values; empty for a pattern.
-        is_in_order: whether the entries of each row follow those of the row before.
+        is_in_order: whether the entries of each row come directly after those of the row before.
     """
 
     begin: NDArray[np.int64]
@@ -47,8 +46,7 @@ class RowBatch:
     is_in_order: bool
 
 
-@dataclass(frozen=True)
-class SplitRows:
+class SplitRows(NamedTuple):
     """The entries of some rows in one of the two matrices of a rank.
 
     Attributes:
@@ -60,6 +58,10 @@ class SplitRows:
     end: NDArray[np.int64]
     column: NDArray[Any]
     data: NDArray[Any]
+
+    def first(self, count: int) -> SplitRows:
+        """The same rows with room for so many entries only."""
+        return self._replace(column=self.column[:count], data=self.data[:count])
 
 
 class RankColumns:
@@ -96,11 +98,11 @@ class RankColumns:
 
     @property
     def _owns_all(self) -> bool:
-        """Whether there are no other ranks with vertices, and ids are local numbers."""
+        """Whether this rank has all vertices, and their ids are their local numbers."""
         return self._ids == (0, len(self._by_id))
 
     def foreign(self, columns: NDArray[Any]) -> NDArray[Any]:
-        """(num_foreign,) those of some columns that other ranks own."""
+        """(num_foreign,) the columns that other ranks own, of some columns."""
         if self._owns_all:
             return columns[:0]
         foreign = np.empty_like(columns)
@@ -121,30 +123,27 @@ class RankColumns:
             order of their ids. The arrays are valid while the batch is.
         """
         begin, length = (each[slice(*rows)] for each in (batch.begin, batch.length))
-        total = int(length.sum())
+        some, count = batch._replace(begin=begin, length=length), int(length.sum())
         if self._owns_all and batch.is_in_order:
-            entries = slice(int(begin[0]), int(begin[0]) + total) if len(begin) else slice(0)
+            entries = slice(int(begin[0]), int(begin[0]) + count) if len(begin) else slice(0)
             none = SplitRows(np.zeros(len(begin), np.int64), batch.indices[:0], batch.data[:0])
             return SplitRows(np.cumsum(length), batch.indices[entries], batch.data[entries]), none
-        own, halo = np.empty(total, self._dtype), np.empty(total, self._dtype)
-        values = [np.empty(total if len(batch.data) else 0, np.float32) for _ in range(2)]
-        ends = [np.empty(len(begin), np.int64) for _ in range(2)]
-        where = begin, length, batch.indices, batch.data
+        own, halo = self._room(some, count), self._room(some, count)
         if self._ids is None:
-            of_rank = self.by_number, self._by_id, *self._slots
-            num_own = _split(*where, *of_rank, own, values[0], ends[0], halo, values[1], ends[1])
+            num_own = _split(some, self.by_number, self._by_id, *self._slots, own, halo)
         else:
-            within = self._by_id, *self._ids
-            num_own = _split_outside(*where, *within, own, values[0], ends[0], halo, values[1], ends[1])
-        split = [
-            SplitRows(end, column[:count], data[:count])
-            for column, data, end, count in zip((own, halo), values, ends, (num_own, total - num_own), strict=True)
-        ]
+            num_own = _split_outside(some, self._by_id, *self._ids, own, halo)
+        own, halo = own.first(num_own), halo.first(count - num_own)
         # Ids ascend in a row. Local numbers do unless they follow the degree, and halos follow the owners.
         if self._is_reordered:
-            _sort_rows(split[0], self._slots[1] - self._slots[0])
-        _sort_rows(split[1], len(self._by_id))
-        return split[0], split[1]
+            _sort_rows(own, self._slots[1] - self._slots[0])
+        _sort_rows(halo, len(self._by_id))
+        return own, halo
+
+    def _room(self, rows: RowBatch, count: int) -> SplitRows:
+        """Arrays for the entries of some rows, which a kernel fills."""
+        data = np.empty(count if len(rows.data) else 0, np.float32)
+        return SplitRows(np.empty(len(rows.begin), np.int64), np.empty(count, self._dtype), data)
 
 
 class RangeRows:
@@ -299,22 +298,14 @@ def foreign_columns(rows: RangeRows, task: RoutedRank, most: int = sys.maxsize) 
             foreign = rows.columns.foreign(batch.indices[start : start + SEGMENT_NONZEROS])
             nonzeros += len(foreign)
             # Rows share many columns; dropping repeats at once keeps the list short.
-            waiting.append(distinct(foreign))
+            waiting.append(distinct(foreign, overwrite=True))
             # Merging only once as many ids wait as have been merged sorts each id a few times at most.
             if sum(map(len, waiting)) > max(_PENDING_IDS, len(merged)):
-                merged, waiting = distinct(np.concatenate([merged, *waiting])), []
+                merged, waiting = distinct(np.concatenate([merged, *waiting]), overwrite=True), []
                 if len(merged) > most:
                     yield merged, nonzeros
                     merged, nonzeros = empty, 0
-    yield distinct(np.concatenate([merged, *waiting])), nonzeros
-
-
-def distinct(ids: NDArray[Any]) -> NDArray[Any]:
-    """(num_distinct,) ids, ascending; sorts the given ones in place, which is many times as fast as ``np.unique``."""
-    ids.sort()
-    is_first = np.ones(len(ids), np.bool_)
-    np.not_equal(ids[1:], ids[:-1], out=is_first[1:])
-    return ids[is_first]
+    yield distinct(np.concatenate([merged, *waiting]), overwrite=True), nonzeros
 
 
 @njit(cache=True, nogil=True)
@@ -338,23 +329,20 @@ def _select_outside(columns: NDArray[Any], first: int, stop: int, foreign: NDArr
     return count
 
 
+# The arrays are taken from their tuples once: in the loops, each would be counted as one more reference.
 @njit(cache=True, nogil=True)
 def _split(
-    begin: NDArray[np.int64],
-    length: NDArray[np.int64],
-    indices: NDArray[Any],
-    data: NDArray[np.float32],
+    given: RowBatch,
     by_number: NDArray[Any],
     by_id: NDArray[Any],
     first: int,
     stop: int,
-    own: NDArray[Any],
-    own_data: NDArray[np.float32],
-    own_end: NDArray[np.int64],
-    halo: NDArray[Any],
-    halo_data: NDArray[np.float32],
-    halo_end: NDArray[np.int64],
+    own: SplitRows,
+    halo: SplitRows,
 ) -> int:
+    """Split rows by the slots of the columns; returns the number of entries of the rank, whose slots are a range."""
+    begin, length, indices, data, _ = given
+    (own_end, own_column, own_data), (halo_end, halo_column, halo_data) = own, halo
     num_own = num_halo = 0
     has_data = len(data) > 0
     for row in range(len(begin)):
@@ -362,12 +350,12 @@ def _split(
             column = indices[k]
             slot = by_number[column]
             if first <= slot < stop:
-                own[num_own] = slot - first
+                own_column[num_own] = slot - first
                 if has_data:
                     own_data[num_own] = data[k]
                 num_own += 1
             else:
-                halo[num_halo] = by_id[column]
+                halo_column[num_halo] = by_id[column]
                 if has_data:
                     halo_data[num_halo] = data[k]
                 num_halo += 1
@@ -377,36 +365,24 @@ def _split(
 
 
 @njit(cache=True, nogil=True)
-def _split_outside(
-    begin: NDArray[np.int64],
-    length: NDArray[np.int64],
-    indices: NDArray[Any],
-    data: NDArray[np.float32],
-    by_id: NDArray[Any],
-    first: int,
-    stop: int,
-    own: NDArray[Any],
-    own_data: NDArray[np.float32],
-    own_end: NDArray[np.int64],
-    halo: NDArray[Any],
-    halo_data: NDArray[np.float32],
-    halo_end: NDArray[np.int64],
-) -> int:
+def _split_outside(given: RowBatch, by_id: NDArray[Any], first: int, stop: int, own: SplitRows, halo: SplitRows) -> int:
     """The same as :func:`_split` of a rank whose vertices are ``first`` to ``stop`` (exclusive)."""
+    begin, length, indices, data, _ = given
+    (own_end, own_column, own_data), (halo_end, halo_column, halo_data) = own, halo
     num_own = num_halo = 0
     has_data = len(data) > 0
     for row in range(len(begin)):
         k, last = begin[row], begin[row] + length[row]
-        # Columns ascend: those of others come before and after those of the rank.
+        # Columns ascend, so those of other ranks come before and after those of this one.
         for is_after in (False, True):
             while k < last and (is_after or indices[k] < first):
-                halo[num_halo] = by_id[indices[k]]
+                halo_column[num_halo] = by_id[indices[k]]
                 if has_data:
                     halo_data[num_halo] = data[k]
                 num_halo += 1
                 k += 1
             while k < last and indices[k] < stop:
-                own[num_own] = indices[k] - first
+                own_column[num_own] = indices[k] - first
                 if has_data:
                     own_data[num_own] = data[k]
                 num_own += 1

@@ -174,7 +174,7 @@ def route_block(task: RouteBlockTask) -> int:
 
 
 def _order(position: NDArray[np.int64]) -> NDArray[np.int64] | None:
-    """(num_rows,) int64 order of rows by position; None if they are in it, as those of parts of consecutive ids are."""
+    """(num_rows,) int64 order of rows by position; None if they are in order, as in parts of consecutive ids."""
     if (position[1:] >= position[:-1]).all():
         return None
     # A stable sort keeps the rows of each range ascending, which every later pass relies on.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +21,7 @@ _ROWS = 1 << 18
 
 
 @dataclass(frozen=True)
-class IdColumn:
+class IdColumn(ABC):
     """The ids of one end of every edge.
 
     Attributes:
@@ -29,6 +30,7 @@ class IdColumn:
 
     array: StoredArray
 
+    @abstractmethod
     def read(self, start: int, stop: int) -> Iterator[NDArray[Any]]:
         """Read the ids of edges ``start`` to ``stop``.
 
@@ -38,7 +40,6 @@ class IdColumn:
         Raises:
             InputError: an id is not a number from 0 to 2^63 - 1.
         """
-        raise NotImplementedError
 
     def read_any(self, start: int, stop: int) -> Iterator[NDArray[Any]]:
         """Like :meth:`read`, but with the stored dtype, which may be text."""

@@ -293,12 +293,12 @@ def parse_number(text: Any, at: int) -> tuple[float, int, int]:
 
 @njit(cache=True, nogil=True)
 def parse_value(text: Any, at: int, exact: bool) -> tuple[float, int, int]:
-    """Parse the value of an edge; returns as :func:`parse_number`, with a fault if it is no finite float32.
+    """Parse the value of an edge; returns what :func:`parse_number` does. A value must be below the limit of float32.
 
     Args:
         exact: whether the value is a time. A double then has to have all its digits: rounded to as many, it is the same
             decimal. So numbers with up to 15 digits, and doubles that were written with 17 or more, are times; numbers
-            with so many digits that another one would become the same double are not.
+            with more digits than tell doubles apart are not.
     """
     value, after, wrong = parse_number(text, at)
     # Written so that NaN, for which every comparison is false, is refused as well.

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
-from gnnloom.pipeline.external_sort.spill import TIME_BYTES, WEIGHT_BYTES
 from gnnloom.pipeline.ingest.preparation import preparation_phases
 from gnnloom.pipeline.ingest.projection import IngestProjection, ingest_phases
 from gnnloom.pipeline.ingest.stage import IngestOptions, project_ingest
@@ -33,7 +32,7 @@ from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Catalog, Dataset
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import MANIFEST, Artifact
-from gnnloom.storage.matrix.csr import index_dtype
+from gnnloom.storage.matrix.csr import TIME_BYTES, WEIGHT_BYTES, index_dtype
 from gnnloom.storage.shards.grid_shards import GridShards
 from gnnloom.storage.shards.grid_variants import stored_variants
 from gnnloom.storage.shards.row_shards import RowShards
