@@ -264,30 +264,34 @@ INLINE void NAME(rows)(const struct gnnloom_product *given, int64_t start, int64
     static void JOIN(NAME(scaled), BLOCKS)(const struct gnnloom_product *product, int64_t start, int64_t stop,  \
                                            int64_t first, int64_t width) {                                      \
         NAME(rows)(product, start, stop, first, width, BLOCKS, COLUMN_SCALE);                                   \
-    }                                                                                                           \
-    static void JOIN(NAME(runs), BLOCKS)(const struct gnnloom_product *product, int64_t start, int64_t stop,    \
-                                         int64_t first, int64_t width) {                                        \
-        NAME(rows)(product, start, stop, first, width, BLOCKS, COLUMN_RUNS);                                    \
     }
-#define LIST(BLOCKS) \
-    {JOIN(NAME(ones), BLOCKS), JOIN(NAME(weights), BLOCKS), JOIN(NAME(scaled), BLOCKS), JOIN(NAME(runs), BLOCKS)},
+#define LIST(BLOCKS) {JOIN(NAME(ones), BLOCKS), JOIN(NAME(weights), BLOCKS), JOIN(NAME(scaled), BLOCKS)},
+
+/* The same with factors of runs, for rows of one or two blocks: wider ones wait for their own cache lines most. */
+#define DEFINE_RUNS(BLOCKS)                                                                                  \
+    static void JOIN(NAME(runs), BLOCKS)(const struct gnnloom_product *product, int64_t start, int64_t stop, \
+                                         int64_t width) {                                                    \
+        NAME(rows)(product, start, stop, 0, width, BLOCKS, COLUMN_RUNS);                                     \
+    }
+UP_TO_2(DEFINE_RUNS)
 
 /* clang-format off: it takes the list of functions for a declaration */
 JOIN(UP_TO_, MOST_BLOCKS)(DEFINE) static panel_kernel *const
-    NAME(kernels)[MOST_BLOCKS][4] = {JOIN(UP_TO_, MOST_BLOCKS)(LIST)};
+    NAME(kernels)[MOST_BLOCKS][3] = {JOIN(UP_TO_, MOST_BLOCKS)(LIST)};
 /* clang-format on */
 
 /* Rows of any width from LANES up, in panels of as many columns as there are registers for the sums. */
 static void NAME(panels)(const struct gnnloom_product *given, int64_t start, int64_t stop) {
     struct gnnloom_product product = *given;
-    const enum factors factors = product.values         ? WEIGHTS
-                                 : product.column_runs  ? COLUMN_RUNS
-                                 : product.column_scale ? COLUMN_SCALE
-                                                        : ONES;
+    const enum factors factors = product.values ? WEIGHTS : product.column_scale ? COLUMN_SCALE : ONES;
     const int64_t blocks = (product.dim + LANES - 1) / LANES, panels = (blocks + MOST_BLOCKS - 1) / MOST_BLOCKS;
     /* Stores around the caches need whole, aligned vectors. */
     product.stream = product.stream && !product.accumulate && !product.wide_out && product.dim % LANES == 0 &&
                      (uintptr_t)product.out % VECTOR_BYTES == 0 && product.out_stride % LANES == 0;
+    if (blocks <= 2 && product.column_runs) {
+        (blocks == 1 ? JOIN(NAME(runs), 1) : JOIN(NAME(runs), 2))(&product, start, stop, product.dim);
+        return;
+    }
     if (panels == 1) {
         NAME(kernels)[blocks - 1][factors](&product, start, stop, 0, product.dim);
         return;
@@ -301,6 +305,7 @@ static void NAME(panels)(const struct gnnloom_product *given, int64_t start, int
 }
 
 #undef DEFINE
+#undef DEFINE_RUNS
 #undef LIST
 #undef NAME
 #undef LANES
