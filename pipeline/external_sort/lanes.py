@@ -183,17 +183,29 @@ class LaneWriter:
         """
         data = array.reshape(-1).view(np.uint8)
         stop = offset + len(data)
+        if not len(data):
+            return stop
         self._put(SEAL_BYTES + offset, data)
         # The bytes are in the cache of the processor now.
-        for block in range(offset // BLOCK_BYTES, -(-stop // BLOCK_BYTES) if len(data) else 0):
-            begin, end = max(offset, block * BLOCK_BYTES), min(stop, (block + 1) * BLOCK_BYTES)
-            filled, checksum = self._sums.get(block, (block * BLOCK_BYTES, 0))
-            if begin == filled:
-                self._sums[block] = end, google_crc32c.extend(checksum, data[begin - offset : end - offset])
-            else:
-                self._mixed.add(block)
-        self._size = max(self._size, stop) if len(data) else self._size
+        head = min(-offset % BLOCK_BYTES, len(data))
+        tail = len(data) - (stop % BLOCK_BYTES if stop - stop % BLOCK_BYTES >= offset + head else 0)
+        self._extend(offset, data[:head])
+        for block, checksum in enumerate(_block_sums(data[head:tail]), (offset + head) // BLOCK_BYTES):
+            self._sums[block] = (block + 1) * BLOCK_BYTES, checksum
+        self._extend(offset + tail, data[tail:])
+        self._size = max(self._size, stop)
         return stop
+
+    def _extend(self, offset: int, data: NDArray[np.uint8]) -> None:
+        """Extend the checksum of a block of which some bytes were written."""
+        if not len(data):
+            return
+        block = offset // BLOCK_BYTES
+        filled, checksum = self._sums.get(block, (block * BLOCK_BYTES, 0))
+        if offset == filled:
+            self._sums[block] = offset + len(data), google_crc32c.extend(checksum, data)
+        else:
+            self._mixed.add(block)
 
     def seal(self) -> None:
         """Write the table of checksums and the seal."""
@@ -293,16 +305,14 @@ class OpenLane:
         tail = self._spare[1, : min(last * BLOCK_BYTES, size) - stop]
         # Whole blocks are read, in one call: those at both ends are compared with the bytes around the wanted ones.
         self._fill(SEAL_BYTES + first * BLOCK_BYTES, [head, wanted, tail])
-        done = 0
-        for block in range(first, last):
-            count = min((block + 1) * BLOCK_BYTES - offset, len(wanted))
-            checksum = google_crc32c.value(head) if block == first and len(head) else 0
-            checksum = google_crc32c.extend(checksum, wanted[done:count])
-            if block == last - 1 and len(tail):
-                checksum = google_crc32c.extend(checksum, tail)
-            if checksum != table[block]:
-                raise self._damaged(f"bytes {block * BLOCK_BYTES} to {min((block + 1) * BLOCK_BYTES, size)}")
-            done = count
+        begin, end = -offset % BLOCK_BYTES, len(wanted) - (stop % BLOCK_BYTES if len(tail) else 0)
+        sums = _block_sums(wanted[begin:end])
+        if begin:
+            sums.insert(0, google_crc32c.extend(google_crc32c.value(head), wanted[:begin]))
+        if len(tail):
+            sums.append(google_crc32c.extend(google_crc32c.value(wanted[end:]), tail))
+        for block in first + np.flatnonzero(table[first:last] != np.array(sums, np.uint32)):
+            raise self._damaged(f"bytes {block * BLOCK_BYTES} to {min((block + 1) * BLOCK_BYTES, size)}")
 
     def _block(self, block: int) -> NDArray[np.uint8]:
         """The bytes of a block, compared; they change with the next read."""
@@ -397,6 +407,11 @@ def write_arrays(folder: Path, lane: Lane, arrays: Sequence[NDArray[Any]]) -> in
         for array in arrays:
             end = opened.write(end, np.ascontiguousarray(array))
     return end
+
+
+def _block_sums(data: NDArray[np.uint8]) -> list[int]:
+    """The checksum of each block of consecutive ones; only the last may be shorter."""
+    return [google_crc32c.value(data[begin : begin + BLOCK_BYTES]) for begin in range(0, len(data), BLOCK_BYTES)]
 
 
 def _num_blocks(size: int) -> int:
