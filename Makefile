@@ -10,9 +10,12 @@ SCALE ?= full
 
 install: .venv/warm
 
+# pip compiles ten thousand modules to bytecode on one core; Python itself does so on all cores. Some modules of packages
+# are for other versions of Python.
 .venv/installed: pyproject.toml constraints.txt $(wildcard trainer/kernels/c/*.[ch])
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[kahypar,metis,report]'
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[kahypar,metis,report]'
+	$(BIN)/python -m compileall -q -q -j 0 .venv/lib || true
 	touch $@
 
 # All kernels, on all cores. The demo compiles the few that it uses.
