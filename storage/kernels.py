@@ -8,6 +8,13 @@ from numba import njit
 from numpy.typing import NDArray
 
 
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """A view that cannot be written, as mapped arrays cannot: numba compiles a version of each kernel for either."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
 @njit(cache=True, nogil=True)
 def copy_elements(values: NDArray[Any], out: NDArray[Any]) -> None:
     """Copy ``values``, (n,), to the first elements of ``out``."""

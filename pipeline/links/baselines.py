@@ -38,7 +38,7 @@ from gnnloom.storage.artifacts.whole_graph import map_whole_graph
 from gnnloom.storage.format.array_record import ArrayRecord
 from gnnloom.storage.format.arrays import ArrayReader, create_array, default_chunk_rows, write_rows
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
-from gnnloom.storage.kernels import count_below
+from gnnloom.storage.kernels import count_below, read_only
 
 #: The phase whose result is not part of the links.
 COUNTING: Final = "count neighbors"
@@ -95,21 +95,14 @@ class Neighbors:
             DamagedWorkError: the file with the numbers of neighbors is damaged.
         """
         whole = map_whole_graph(Graph(Artifact(self.graph)))
-        matrix, nothing = whole.matrix, _read_only(np.empty(0, np.int64))
+        matrix, nothing = whole.matrix, read_only(np.empty(0, np.int64))
         if self.transpose is None:
-            other = nothing, _read_only(np.empty(0, matrix.indices.dtype))
+            other = nothing, read_only(np.empty(0, matrix.indices.dtype))
         else:
             reversed_matrix = map_whole_graph(Graph(Artifact(self.transpose))).matrix
             other = reversed_matrix.indptr, reversed_matrix.indices
         count = map_vector(self.counts, np.int64) if self.transpose is not None and counted else nothing
-        return NeighborLists(matrix.indptr, matrix.indices, *other, _read_only(count), whole.loop)
-
-
-def _read_only(array: NDArray[Any]) -> NDArray[Any]:
-    # As mapped arrays are, so that numba compiles one version of each kernel.
-    view = array.view()
-    view.flags.writeable = False
-    return view
+        return NeighborLists(matrix.indptr, matrix.indices, *other, read_only(count), whole.loop)
 
 
 @dataclass(frozen=True)

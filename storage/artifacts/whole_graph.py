@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.format.mapped_copy import ArrayContent, open_copy
+from gnnloom.storage.kernels import read_only
 from gnnloom.storage.matrix.csr import CSR, index_dtype
 
 
@@ -36,9 +37,9 @@ def whole_graph(matrix: CSR) -> WholeGraph:
     """Wrap a square matrix that is in memory."""
     loop = np.empty(matrix.num_rows, np.bool_)
     _find_loops(0, matrix.indptr, matrix.indices, loop)
-    data = None if matrix.data is None else _read_only(matrix.data)
-    frozen = CSR(0, _read_only(matrix.indptr), _read_only(matrix.indices), data, matrix.num_columns)
-    return WholeGraph(frozen, _read_only(loop))
+    data = None if matrix.data is None else read_only(matrix.data)
+    frozen = CSR(0, read_only(matrix.indptr), read_only(matrix.indices), data, matrix.num_columns)
+    return WholeGraph(frozen, read_only(loop))
 
 
 def read_whole_graph(graph: Graph, *, pattern: bool = False) -> WholeGraph:
@@ -51,7 +52,7 @@ def read_whole_graph(graph: Graph, *, pattern: bool = False) -> WholeGraph:
     if pattern:
         contents.pop("data", None)
     arrays = {name: np.concatenate([content.empty(), *content.chunks()]) for name, content in contents.items()}
-    return _from_arrays({name: _read_only(array) for name, array in arrays.items()})
+    return _from_arrays({name: read_only(array) for name, array in arrays.items()})
 
 
 def map_whole_graph(graph: Graph) -> WholeGraph:
@@ -84,13 +85,6 @@ def graph_contents(graph: Graph) -> dict[str, ArrayContent]:
 def _from_arrays(arrays: dict[str, NDArray[Any]]) -> WholeGraph:
     n = len(arrays["indptr"]) - 1
     return WholeGraph(CSR(0, arrays["indptr"], arrays["indices"], arrays.get("data"), n), arrays["loop"])
-
-
-def _read_only(array: NDArray[Any]) -> NDArray[Any]:
-    # Mapped arrays are read-only as well, so that numba compiles one version for both.
-    view = array.view()
-    view.flags.writeable = False
-    return view
 
 
 def _row_pointers(graph: Graph) -> Iterator[NDArray[np.int64]]:

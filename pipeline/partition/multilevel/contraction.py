@@ -242,7 +242,7 @@ def _contract_nets(task: RangeTask[_Contraction]) -> tuple[int, LaneRuns, Incide
     originals, hashes = [], []
     with IncidenceWriter(work.folder_of(task.number) / "contracted", index_dtype(num_clusters)) as writer:
         for block in work.hypergraph.nets.blocks(task.rows):
-            offset, pins, original, hashed = _contract_block(block, label)
+            offset, pins, original, hashed = _contract_block(block, label, int(np.diff(block.offset).max()))
             writer.append(offset, pins)
             originals.append(original)
             hashes.append(hashed)
@@ -262,9 +262,13 @@ def _contract_nets(task: RangeTask[_Contraction]) -> tuple[int, LaneRuns, Incide
 
 @njit(cache=True, nogil=True)
 def _contract_block(
-    block: IncidenceBlock, label: NDArray[Any]
+    block: IncidenceBlock, label: NDArray[Any], most_pins: int
 ) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int64], NDArray[np.uint64]]:
-    """Return offsets, pins, numbers and hashes of the nets that have two or more pins left."""
+    """Return offsets, pins, numbers and hashes of the nets that have two or more pins left.
+
+    Args:
+        most_pins: pins of the largest net of the block.
+    """
     offset, pin = block.offset, block.ids
     new_offset = np.zeros(len(offset), np.int64)
     new_pin = np.empty(len(pin), label.dtype)
@@ -272,9 +276,11 @@ def _contract_block(
     hashed = np.empty(len(offset) - 1, np.uint64)
     # A hash table of the clusters of one net; an entry of another net counts as free, so nothing is cleared.
     size = 2
-    while size < 2 * np.max(np.diff(offset)):
+    while size < 2 * most_pins:
         size *= 2
-    seen, seen_in = np.empty(size, np.int64), np.full(size, -1, np.int64)
+    seen, seen_in = np.empty(size, np.int64), np.empty(size, np.int64)
+    for slot in range(size):
+        seen_in[slot] = -1
     kept, end = 0, 0
     for net in range(len(offset) - 1):
         start, total = end, np.uint64(0)

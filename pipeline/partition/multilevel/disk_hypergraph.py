@@ -13,6 +13,7 @@ from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
 from gnnloom.pipeline.partition.multilevel.incidence import Incidence, StatedLists
 from gnnloom.pipeline.partition.multilevel.pieces import store_vector
 from gnnloom.storage.format.numpy_files import map_array
+from gnnloom.storage.kernels import read_only
 from gnnloom.storage.matrix.csr import index_dtype
 
 #: Up to this many pins, one process clusters, places and refines.  Rounds of tasks take 1.7 times its processor time to
@@ -59,7 +60,7 @@ class DiskHypergraph:
     @property
     def net_weight(self) -> NDArray[np.int64]:
         """Map the (num_nets,) int64 weights, at least 1; (0,) if all are 1."""
-        return map_array(self.net_weight_path) if self.net_weight_path else np.empty(0, dtype=np.int64)
+        return read_only(map_array(self.net_weight_path) if self.net_weight_path else np.empty(0, np.int64))
 
     @property
     def num_vertices(self) -> int:

@@ -29,6 +29,7 @@ from gnnloom.pipeline.partition.partitioner import PartitionProblem, Structure
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.kernels import read_only
 
 LOGGER = logging.getLogger("gnnloom.pipeline")
 #: Rounds of label propagation, and average vertices that a cluster may weigh as much as.
@@ -132,7 +133,7 @@ def pins_left(hypergraph: DiskHypergraph, label: NDArray[Any]) -> float:
     """
     seen, before, after = np.full(int(label.max(initial=0)) + 1, -1, dtype=np.int64), 0, 0
     for block in hypergraph.nets.blocks():
-        size, left = np.diff(block.offset), count_labels(block, label, seen)
+        size, left = np.diff(block.offset), count_labels(block, read_only(label), seen)
         before, after = before + int(size[size > 1].sum()), after + int(left[left > 1].sum())
     return after / max(1, before)
 
