@@ -64,6 +64,7 @@ from gnnloom.trainer.kernels.unperformed import (
     even_offsets,
     performed,
     unperformed_by_columns,
+    with_values,
 )
 from gnnloom.trainer.place.arrays import array_dtype
 from gnnloom.trainer.place.place import Place
@@ -114,6 +115,7 @@ __all__ = [
     "sparse_product",
     "sparse_product_kernel",
     "weight_gradient",
+    "with_values",
 ]
 
 

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, _get_current_dispatch_mode
 
 from gnnloom.storage.matrix.csr import CSR, index_dtype
 from gnnloom.trainer.kernels.contract import (
@@ -34,6 +34,7 @@ from gnnloom.trainer.kernels.contract import (
     num_vector_ranges,
 )
 from gnnloom.trainer.kernels.sparse_rows import SparseRows
+from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.place.threads import num_block_buffers
 from gnnloom.trainer.place.workspace import SMALL, UNLIMITED
@@ -54,6 +55,8 @@ class Unwritten:
         self.place: Final = place
         self.peak = self.workspace_at_peak = 0
         self._unwritten = self._before = 0
+        # Where the arrays of whole numbers with values begin.
+        self._valued = set[int]()
 
     def __enter__(self) -> Self:
         self._stops = not tracemalloc.is_tracing()
@@ -103,6 +106,21 @@ class Unwritten:
         return (
             torch.from_numpy(self.array((count * dtype.itemsize,), np.dtype(np.uint8))).view(dtype).view(tuple(shape))
         )
+
+    def valued(self, numbers: Tensor) -> Tensor:
+        """A copy of whole numbers whose values operations may read, until one that is not performed writes to it."""
+        array = as_array(numbers).copy()
+        self._valued.add(array.ctypes.data)
+        finalize(array, self._valued.discard, array.ctypes.data).atexit = False
+        return torch.from_numpy(array)
+
+    def is_valued(self, tensor: Tensor) -> bool:
+        """Whether a tensor is one of :meth:`valued`, or a view of it."""
+        return tensor.untyped_storage().data_ptr() in self._valued
+
+    def overwrite(self, tensors: Sequence[Tensor]) -> None:
+        """Tensors are written to by an operation that is not performed."""
+        self._valued.difference_update(each.untyped_storage().data_ptr() for each in tensors)
 
 
 def even_offsets(count: int, total: int) -> NDArray[np.int64]:
@@ -243,6 +261,15 @@ def _reduced(shape: tuple[int, ...], dim: Any, *, keepdim: bool) -> tuple[int, .
     return tuple(1 if each in gone else size for each, size in enumerate(shape) if keepdim or each not in gone)
 
 
+def with_values(numbers: Tensor) -> Tensor:
+    """Whole numbers that operations read also in a rehearsal, and so what they compute of them alone."""
+    mode = _get_current_dispatch_mode()
+    if not isinstance(mode, Unperformed):
+        return numbers
+    with performed():
+        return mode.memory.valued(numbers)
+
+
 def performed() -> AbstractContextManager[object]:
     """Perform operations inside the block, also in a rehearsal."""
     return _disable_current_modes()
@@ -328,12 +355,12 @@ class UnperformedSoftmax:
 class Unperformed(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """While it is active, torch's operations on large tensors return results of the right shapes at once.
 
-    Small results are zeros.
+    Small results are zeros. Operations on whole numbers with values are performed, see :func:`with_values`.
     """
 
     def __init__(self, memory: Unwritten) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._memory = memory
+        self.memory = memory
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -350,18 +377,29 @@ class Unperformed(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if function.is_view:
             return function(*args, **(kwargs or {}))
         names, changed = _arguments(function)
-        is_small = all(tensor.nbytes < SMALL for tensor in tensors_in((*args, *(kwargs or {}).values())))
-        if is_small and (changed or "size" not in names):
+        operands = list(tensors_in((*args, *(kwargs or {}).values())))
+        is_small = all(tensor.nbytes < SMALL for tensor in operands)
+        valued = [self.memory.is_valued(each) for each in operands]
+        counts = all(
+            not each.is_floating_point() and (each.nbytes < SMALL or known)
+            for each, known in zip(operands, valued, strict=True)
+        )
+        if (is_small or counts) and (changed or "size" not in names):
             try:
-                return function(*args, **(kwargs or {}))
+                found = function(*args, **(kwargs or {}))
             except (RuntimeError, IndexError):
                 # A rank without others may expect a row more or less than they would send.
                 if not changed:
                     raise
+            else:
+                return found if changed else mapped(lambda each: self._counted(each, known=any(valued)), found)
         given = dict(zip(names, args, strict=False)) | dict(kwargs or {})
         written = [given[name] for name in changed]
         if written:
+            self.memory.overwrite(written)
             return written[0] if len(written) == 1 else tuple(written)
+        if function.overloadpacket is _ATEN.index:
+            given["indices"] = [self._positions(each) for each in given["indices"]]
         shape = result_shape(function, given)
         if shape is None:
             on_meta = {name: mapped(_on_meta, value) for name, value in given.items()}
@@ -369,10 +407,26 @@ class Unperformed(TorchDispatchMode):  # type: ignore[no-untyped-call]
         dtype = result_dtype(function, given)
         if is_small and math.prod(shape) * dtype.itemsize < SMALL:
             return function(*args, **(kwargs or {}))
-        return self._memory.tensor(shape, dtype)
+        return self.memory.tensor(shape, dtype)
 
     def _like(self, tensor: Tensor) -> Tensor:
-        return self._memory.tensor(tensor.shape, tensor.dtype)
+        return self.memory.tensor(tensor.shape, tensor.dtype)
+
+    def _counted(self, result: Tensor, *, known: bool) -> Tensor:
+        """What an operation that was performed returns, among the arrays that count if it is large.
+
+        Args:
+            known: the values of the operands mean something.
+        """
+        if result.is_floating_point():
+            return result if result.nbytes < SMALL else self._like(result)
+        return self.memory.valued(result) if known or result.nbytes >= SMALL else result
+
+    def _positions(self, index: Tensor | None) -> Tensor | None:
+        """The positions that a mask with values selects."""
+        if index is None or index.dtype is not torch.bool or index.dim() != 1 or not self.memory.is_valued(index):
+            return index
+        return index.nonzero()[:, 0]
 
 
 @cache

@@ -9,10 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from gnnloom.storage.descriptors import Placed
 from gnnloom.storage.option import Option
+
+
+class Drawn(NamedTuple):
+    """What is drawn of the row of one vertex.
+
+    Attributes:
+        mean, variance: of the number of neighbors.
+        likely: how likely a certain neighbor is among them.
+    """
+
+    mean: float
+    variance: float = 0.0
+    likely: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -26,6 +39,7 @@ class RankRows:
         training: most of its vertices that are in the training split.
         lengths: nonzeros of the rows of some vertices, and how many of these have so many; empty if not known, or if
             the matrix is not symmetric, so that long rows are not referred to more often than short ones.
+        has_loops: every vertex is a neighbor of itself.
     """
 
     own: int
@@ -35,34 +49,48 @@ class RankRows:
     row_bytes: int
     training: int
     lengths: Mapping[int, int] = field(default_factory=dict)
+    has_loops: bool = False
 
     @property
     def mean_degree(self) -> float:
         return self.nnz / max(1, self.num_vertices)
 
-    def drawn_of(self, fanout: float, share: float) -> float:
-        """Mean number of neighbors that are drawn of a vertex that a draw has found, by the known lengths.
+    @property
+    def others(self) -> float:
+        """Nonzeros of the whole graph that are no loops."""
+        return self.nnz - self.has_loops * self.num_vertices
+
+    def drawn_of(self, fanout: float, share: float) -> Drawn:
+        """What is drawn of a vertex that a draw has found, by the known lengths.
 
         Entries that the known rows lack of the mean are in rows as long as the longest.
 
         Args:
-            share: of all entries, which were drawn.
+            share: of all entries but loops, which were drawn; 0 for any vertex, found or not.
         """
         longest = max(self.mean_degree, *self.lengths)
         lacking = self.mean_degree * sum(self.lengths.values()) - sum(
             each * count for each, count in self.lengths.items()
         )
         rows = [*self.lengths.items(), (longest, max(0.0, lacking) / max(1.0, longest))]
-        found = [(length, count * (1.0 - float((1 - share) ** length))) for length, count in rows]
-        drawn = sum(each * min(fanout, length) for length, each in found)
-        return drawn / (sum(each for _, each in found) or 1.0)
+        mean = square = likely = total = open_total = open_mean = 0.0
+        for length, count in rows:
+            missed = (1 - share) ** (length - self.has_loops)
+            found, drawn = count * (1 - missed if share else 1.0), min(fanout, length)
+            total, mean, likely = total + found, mean + found * drawn, likely + found * drawn / max(1, length)
+            # A hub that every draw finds does not make one batch differ from another.
+            open_total += found * missed
+            open_mean += found * missed * drawn
+            square += found * missed * drawn**2
+        variance = square - open_mean**2 / (open_total or 1.0)
+        return Drawn(*(each / (total or 1.0) for each in (mean, variance, likely)))
 
     def missed_by(self, share: float) -> float:
-        """The share of the vertices to which none of a share of all entries refers, at least."""
+        """The share of the vertices to which none of a share of all entries but loops refers, at least."""
         if not self.lengths:
             # Columns of equal lengths are missed least.
-            return float((1 - share) ** self.mean_degree)
-        missed = sum(count * (1 - share) ** length for length, count in self.lengths.items())
+            return float((1 - share) ** (self.mean_degree - self.has_loops))
+        missed = sum(count * (1 - share) ** (length - self.has_loops) for length, count in self.lengths.items())
         return float(missed / sum(self.lengths.values()))
 
 
@@ -73,6 +101,7 @@ class BatchSizes:
     Attributes:
         rows: of the input of every layer, and of the last layer's output.
         nonzeros: of every layer's block, or of the one matrix of all layers.
+        loops: nonzeros of the first of these that are loops.
         is_layered: every layer has a block of its own.
         received: rows of other ranks that arrive for a product.
         has_features: batches that are prepared ahead have their input features, unless these are learned.
@@ -88,6 +117,7 @@ class BatchSizes:
 
     rows: Sequence[float]
     nonzeros: Sequence[float]
+    loops: float = 0.0
     is_layered: bool = False
     received: float = 0.0
     has_features: bool = False

@@ -10,11 +10,13 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Option
 from gnnloom.storage.samplers.kind import ALL
 from gnnloom.trainer.algorithms.algorithm import NEIGHBORS, ONE_LAYOUT
-from gnnloom.trainer.modes.kind import BatchSizes, ModeKind, RankRows
+from gnnloom.trainer.modes.kind import BatchSizes, Drawn, ModeKind, RankRows
 from gnnloom.trainer.modes.options import AHEAD, BATCH_SIZE, INPUTS, ON_DISK
 
 #: Fan-out of every layer if none is given.
 _FANOUT = 10
+#: Standard deviations by which the largest of many batches exceeds the mean.
+_DEVIATIONS = 3
 
 
 def fanouts(given: tuple[int, ...], num_layers: int, *, on_edges: bool = False) -> tuple[int, ...]:
@@ -37,22 +39,34 @@ def batch(options: Mapping[str, Any], num_layers: int, rank: RankRows) -> BatchS
     """The seeds of a batch, and layer by layer their neighbors."""
     n, size = max(1, rank.num_vertices), options["batch_size"]
     rows, nonzeros = [float(min(size, rank.training))], list[float]()
-    known, kept, share = 0.0, 0.0, 0.0
+    known, kept, kept_loops = 0.0, 0.0, 0.0
+    knows_lengths = bool(rank.lengths) and not options["replace"]
+    # Seeds are taken for vertices that the draw of a single entry finds.
+    share = 1 / max(1.0, rank.others)
     # Of a model on edges there may be more of them than layers; of others, these were counted before.
     for fanout in fanouts(options["fanout"], num_layers, on_edges=True):
-        # Of the seeds, nothing is known. Vertices that are reached by edges have more than the mean degree, so
-        # a fan-out counts in full unless the lengths of rows are known.
-        each = later = rank.mean_degree if fanout == ALL else float(fanout)
-        if rank.lengths and not options["replace"]:
-            later = rank.drawn_of(math.inf if fanout == ALL else fanout, share)
+        # Of the seeds, nothing is known. Vertices that are reached by edges have more than the mean degree, so a
+        # fan-out counts in full unless the lengths of rows are known.
+        each = later = Drawn(rank.mean_degree if fanout == ALL else float(fanout))
+        if knows_lengths:
+            most = math.inf if fanout == ALL else fanout
+            each, later = rank.drawn_of(most, 0.0) if fanout == ALL else each, rank.drawn_of(most, share)
         reached = rows[0] - max(known, rows[-1])
-        drawn = (rows[0] - known - reached) * each + reached * later
+        seeds = rows[0] - known - reached
+        deviation = math.sqrt(max(0.0, seeds * each.variance + reached * later.variance))
+        drawn = seeds * each.mean + reached * later.mean + _DEVIATIONS * deviation
         drawn = drawn if options["replace"] else min(drawn, float(rank.nnz))
         nonzeros.insert(0, kept + drawn)
+        drawn_loops = _least((seeds + reached) * later.likely * rank.has_loops)
+        loops = kept_loops + drawn_loops
         if options["draw_once"]:
             # Rows of the layers before keep what they drew.
-            known, kept = rows[0], nonzeros[0]
-        share = min(1.0, drawn / max(1, rank.nnz))
+            known, kept, kept_loops = rows[0], nonzeros[0], loops
+        # These do not lead further: loops, entries of a symmetric matrix for the vertex that a draw has come from, and
+        # those that the layer before has drawn of the same row.
+        again = 0.0 if options["draw_once"] else sum(rows[1:2]) * later.mean
+        back = _least((reached + again) * later.likely)
+        share = min(1.0, (drawn - drawn_loops - back) / max(1.0, rank.others))
         missed = math.exp(-drawn / n) if options["replace"] else rank.missed_by(share)
         rows.insert(0, n - (n - rows[0]) * missed)
     is_stored, maps = options["samples"] is not None, options["inputs"] == ON_DISK
@@ -62,6 +76,7 @@ def batch(options: Mapping[str, Any], num_layers: int, rank: RankRows) -> BatchS
     return BatchSizes(
         rows=rows,
         nonzeros=nonzeros,
+        loops=loops,
         is_layered=True,
         has_features=is_stored or maps,
         fetches=not maps,
@@ -71,6 +86,11 @@ def batch(options: Mapping[str, Any], num_layers: int, rank: RankRows) -> BatchS
         kept_bytes=cached * rank.row_bytes,
         maps_features=is_stored or maps,
     )
+
+
+def _least(mean: float) -> float:
+    """The fewest of some independent events in any of many batches."""
+    return max(0.0, mean - _DEVIATIONS * math.sqrt(mean))
 
 
 MODE = ModeKind(

@@ -17,7 +17,12 @@ def batch(options: Mapping[str, Any], num_layers: int, rank: RankRows) -> BatchS
     """A subgraph, as large as its sampler says."""
     rows, nonzeros = SAMPLERS[options["sampler"]].sizes(options, rank.num_vertices, rank.nnz)
     return BatchSizes(
-        rows=[rows] * (num_layers + 1), nonzeros=[nonzeros], has_features=True, fetches=True, maps_features=True
+        rows=[rows] * (num_layers + 1),
+        nonzeros=[nonzeros],
+        loops=rows if rank.has_loops else 0.0,
+        has_features=True,
+        fetches=True,
+        maps_features=True,
     )
 
 

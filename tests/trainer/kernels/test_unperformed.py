@@ -20,6 +20,7 @@ from gnnloom.trainer.kernels.dispatch import (
     edge_softmax,
     rectify,
     sparse_product,
+    with_values,
 )
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.place.workspace import SMALL
@@ -52,6 +53,25 @@ def test_large_results_have_their_shapes_and_large_operands_keep_their_values() 
 def test_small_operations_are_performed() -> None:
     with Unperformed(Unwritten(Place(rehearses=True))):
         assert float(torch.ones(10).sum()) == 10
+
+
+def test_operations_on_whole_numbers_with_values_are_performed() -> None:
+    given, numbers = _given(), torch.arange(ROWS) % 100
+    assert with_values(numbers) is numbers
+    with Unwritten(Place(rehearses=True)) as memory, Unperformed(memory):
+        known = with_values(numbers)
+        held = memory.held
+        is_low = known.view(2, -1)[0] < 10
+        found, kept, counts = known[: ROWS // 2][is_low], given[: ROWS // 2][is_low], torch.bincount(known)
+        largest = int(known.max())
+        assert memory.held - held >= is_low.nbytes
+        # What is not known may be anything.
+        known.copy_(given[:, 0])
+        anything = given[known < 10]
+    assert torch.equal(found, numbers[: ROWS // 2][numbers[: ROWS // 2] < 10])
+    assert kept.shape == (len(found), DIM)
+    assert torch.equal(counts, torch.bincount(numbers))
+    assert (largest, len(anything)) == (99, ROWS)
 
 
 def test_kernels_leave_their_outputs_alone_and_gradients_have_shapes() -> None:

@@ -11,8 +11,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
+from gnnloom.pipeline.ingest.vertices import ingest_vertices
+from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
 from gnnloom.pipeline.samples.options import SampleOptions
 from gnnloom.pipeline.samples.stage import write_samples
+from gnnloom.pipeline.shards.rows.row_stage import shard_rows
+from gnnloom.pipeline.sources.generators.sbm import StochasticBlockModel
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.descriptors import load_named
@@ -34,6 +39,7 @@ from support.lone_training import lone_session
 from support.mpi import TESTS, run_program, run_ranks
 from support.pair_problems import pair_config, store_pairs
 from support.problems import Problem, problem
+from support.projections import parts_of
 from support.sampled import sampled_config, store_for_sampling
 from support.tolerance import ADAM_BITS, assert_close
 
@@ -444,7 +450,7 @@ def test_fanouts_for_fewer_hops_than_layers_are_refused(catalog: Catalog) -> Non
         train(LoneCommunicator(), edge_config(catalog, "directed", "fails", fanout=(3, 3)))
 
 
-@pytest.mark.parametrize("model", [f"{OWN}:Sums", f"{OWN}:Trimmed", f"{PYG}:GraphSAGE", f"{PYG}:GAT"])
+@pytest.mark.parametrize("model", [f"{OWN}:Sums", f"{OWN}:Trimmed", f"{OWN}:Listed", f"{PYG}:GraphSAGE", f"{PYG}:GAT"])
 def test_its_memory_is_planned_with_that_of_its_batches(tmp_path: Path, model: str) -> None:
     needs_pyg(model)
     catalog = Catalog(tmp_path)
@@ -454,10 +460,27 @@ def test_its_memory_is_planned_with_that_of_its_batches(tmp_path: Path, model: s
         for size in (50, 500)
     )
     for each in (few, many):
-        parts = each.adjacency_memory + each.feature_memory + each.workspace_memory + each.batch_memory
-        assert each.peak_memory == [each.process_memory + parts]
+        assert each.peak_memory == [each.process_memory + sum(parts_of(each))]
     assert few.peak_memory < many.peak_memory
     assert few.batch_memory < many.batch_memory
+
+
+@pytest.mark.parametrize("mode", ["neighbor", "subgraph"])
+def test_a_module_is_planned_with_the_loops_that_it_replaces(tmp_path: Path, mode: str) -> None:
+    catalog, cluster = Catalog(tmp_path), InProcessCluster()
+    edges = StochasticBlockModel(num_vertices=6000, num_edges=9000, num_blocks=3, num_features=5, seed=2)
+    wide: dict[str, Any] = {"hidden": (64, 64), "batch_size": 4000, "mode": mode}
+    if mode == "neighbor":
+        wide |= {"fanout": (10, 10, 10), "batch_size": 1000}
+    taken = dict[str, int]()
+    for name, options in (("with", IngestOptions(undirected=True)), ("without", IngestOptions(True, "keep"))):
+        dataset = catalog.create(name)
+        graph = ingest_graph(dataset, edges.edges(), options, cluster)
+        ingest_vertices(dataset, edges.vertices(), cluster)
+        shard_rows(dataset, partition_graph(dataset, graph, PartitionOptions(1, "block"), cluster), cluster)
+        taken[name] = sum(parts_of(project_training(edge_config(catalog, name, "planned", f"{OWN}:Listed", **wide))))
+    # Whether the graph or the module adds them, there are as many.
+    assert taken["with"] == pytest.approx(taken["without"], rel=0.1)
 
 
 def test_it_predicts_no_embeddings(catalog: Catalog) -> None:

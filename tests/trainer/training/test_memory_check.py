@@ -104,7 +104,7 @@ def test_a_model_that_cannot_be_rehearsed_is_never_refused(
     monkeypatch.chdir(tmp_path)
     valued = replace(config, model="valued:Valued")
     assert check_fits(valued) is None
-    with pytest.raises(InputError, match="run own: its memory is not known"):
+    with pytest.raises(InputError, match=r"run own: its memory is not known, .* train for one epoch \(--epochs 1\)"):
         project_training(valued)
 
 

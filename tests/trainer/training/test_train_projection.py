@@ -41,6 +41,7 @@ from support.mpi import MPI_PYTHON, TESTS
 from support.pair_problems import store_pairs
 from support.partitions import store_partition
 from support.problems import problem
+from support.projections import parts_of
 
 #: A decoder as a user writes it.
 OWN_DECODER = "support.own_decoder:Between"
@@ -160,6 +161,14 @@ SAMPLED: dict[str, dict[str, Any]] = {
     "learned-neighbor": {"mode": "neighbor", "model": "sage", "embed": 96, **DRAWN},
     "pyg-sage": {"mode": "neighbor", "model": "torch_geometric.nn:GraphSAGE", **DRAWN},
     "pyg-gcn": {"mode": "neighbor", "model": "torch_geometric.nn:GCN", **DRAWN},
+    "pyg-gat": {"mode": "neighbor", "model": "torch_geometric.nn:GAT", **DRAWN},
+    "pyg-gat-subgraph": {
+        "mode": "subgraph",
+        "model": "torch_geometric.nn:GAT",
+        "sampler": "vertex",
+        "batch_size": 30_000,
+    },
+    "edges-read": {"mode": "neighbor", "model": "support.edge_modules:Listed", **DRAWN},
 }
 
 
@@ -204,6 +213,8 @@ ON_PAIRS: dict[str, dict[str, Any]] = {
     "weighted-classes": {"task": "edge-class", "decoder": "distmult"},
     "filtered": {"filtered_ranks": True},
     "filtered-perceptron": {"filtered_ranks": True, "decoder": "mlp"},
+    "filtered-neighbor": {"filtered_ranks": True, "mode": "neighbor", "model": "sage", "fanout": (10, 5)},
+    "learned-neighbor": {"mode": "neighbor", "model": "sage", "fanout": (10, 5), "embed": 96},
     "own-decoder": {"decoder": OWN_DECODER},
     "neighbor-classes": {"mode": "neighbor", "model": "sage", "fanout": (10, 5), "task": "edge-class"},
     "neighbor-numbers": {"mode": "neighbor", "model": "sage", "fanout": (10, 5), "task": "edge-number"},
@@ -297,11 +308,6 @@ def test_batches_of_pairs_with_classes_and_numbers_are_in_the_plan(tmp_path: Pat
         assert few.batch_memory < many.batch_memory
         for each in (few, many):
             assert max(each.peak_memory) == each.process_memory + sum(parts_of(each))
-
-
-def parts_of(found: TrainProjection) -> tuple[int, ...]:
-    """The parts of the memory of the busiest rank, besides the process."""
-    return found.adjacency_memory, found.feature_memory, found.workspace_memory, found.batch_memory
 
 
 #: What trainings were rehearsed in this process that import the same modules.

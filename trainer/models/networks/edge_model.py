@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from gnnloom.storage.descriptors import load_named
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.layered import LayeredBatch
-from gnnloom.trainer.kernels.dispatch import performed
+from gnnloom.trainer.kernels.dispatch import performed, with_values
 from gnnloom.trainer.loader.hops import batch_hops, edge_index, edge_weight, scaled_entries
 from gnnloom.trainer.models.edge_modules import EDGE_WEIGHT, HOPS, arguments, forward_names, takes_weights
 from gnnloom.trainer.models.networks.model import Inputs, Model, entries_by_layer
@@ -236,8 +236,6 @@ def batch_edges(operator: Operator, *, weighs: bool) -> BatchEdges:
     Args:
         weighs: weights are wanted.
     """
-    if operator.grid.place.rehearses:
-        return _unread_edges(operator, weighs=weighs)
     if isinstance(operator, Layered):
         return layered_edges(operator.batch, operator.normalization, operator.place, weighs=weighs)
     assert isinstance(operator, SampledRows)
@@ -246,26 +244,7 @@ def batch_edges(operator: Operator, *, weighs: bool) -> BatchEdges:
     place = operator.place
     has_weights = weighs and (len(sides.left) > 0 or matrix.data is not None)
     weight = scaled_entries(matrix, sides, place) if has_weights else None
-    return BatchEdges(edge_index(matrix), weight, matrix.num_rows)
-
-
-def _unread_edges(operator: Operator, *, weighs: bool) -> BatchEdges:
-    """As many edges as the batch of a rehearsal has, without values. Communicates nothing."""
-    place, hops = operator.grid.place, None
-    if isinstance(operator, Layered):
-        batch = operator.batch
-        matrix, num_rows, normalizes = batch.blocks[0], batch.num_seeds, operator.normalization != "none"
-        # Each hop adds vertices, and edges to those of the hop before.
-        sizes = batch.layer_sizes[::-1], [block.nnz for block in reversed(batch.blocks)]
-        nodes, edges = ([each[0], *np.diff(each).tolist()] for each in sizes)
-        hops = nodes, edges
-    else:
-        assert isinstance(operator, SampledRows)
-        matrix = operator.batch.matrix.in_memory()[0]
-        num_rows, normalizes = matrix.num_rows, len(operator.batch.sides.left) > 0
-    has_weights = weighs and (matrix.data is not None or normalizes)
-    weight = place.lasting((matrix.nnz,), place.sum_dtype) if has_weights else None
-    return BatchEdges(place.lasting((2, matrix.nnz), torch.int64), weight, num_rows, hops)
+    return BatchEdges(with_values(edge_index(matrix)), weight, matrix.num_rows)
 
 
 def layered_edges(batch: LayeredBatch, normalization: str, place: Place, *, weighs: bool) -> BatchEdges:
@@ -282,4 +261,4 @@ def layered_edges(batch: LayeredBatch, normalization: str, place: Place, *, weig
     elif weighs and data is not None:
         weight = place.from_numpy(np.asarray(data)).to(place.sum_dtype)
     counts = hops.num_sampled_nodes, hops.num_sampled_edges
-    return BatchEdges(hops.edge_index, weight, batch.num_seeds, counts)
+    return BatchEdges(with_values(hops.edge_index), weight, batch.num_seeds, counts)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -258,7 +258,12 @@ class RehearsedBatches(Mode):
         halo = nonzeros * received / max(1, count + received)
         rows = self._memory.array((received,), np.dtype(np.int64))
         matrix = ShardMatrix(
-            self._csr(count, count, nonzeros - halo), self._csr(count, received, halo), rows, offsets, rows, offsets
+            self._csr(count, count, nonzeros - halo, sizes.loops),
+            self._csr(count, received, halo),
+            rows,
+            offsets,
+            rows,
+            offsets,
         )
         same = context.shards.symmetric and not context.options.get("presamples")
         transpose = matrix if same else replace(matrix, own=self._csr(count, count, nonzeros - halo))
@@ -269,15 +274,51 @@ class RehearsedBatches(Mode):
     def _layered(self) -> Layered:
         context, sizes = self.context, self._sizes
         rows = [int(each) for each in sizes.rows]
-        blocks = tuple(
-            self._csr(after, before, each)
-            for before, after, each in zip(rows[:-1], rows[1:], sizes.nonzeros, strict=True)
-        )
+        if context.model.takes_edges:
+            graph = edges_alike(rows, [round(each) for each in sizes.nonzeros], round(sizes.loops))
+            # Neighbors are drawn once, so that the layers have the leading rows of the same graph.
+            blocks = tuple(_leading(graph, count, width) for width, count in pairwise(rows))
+        else:
+            blocks = tuple(
+                self._csr(after, before, each)
+                for (before, after), each in zip(pairwise(rows), sizes.nonzeros, strict=True)
+            )
         operator = Layered(context.comm, context.model.num_layers, context.normalization, context.place)
         vertices = np.zeros(rows[0], np.int64)
         operator.load(LayeredBatch(vertices, blocks, vertices.copy(), np.ones(rows[0])))
         return operator
 
-    def _csr(self, num_rows: int, num_columns: int, nonzeros: float) -> CSR:
+    def _csr(self, num_rows: int, num_columns: int, nonzeros: float, loops: float = 0.0) -> CSR:
+        if self.context.model.takes_edges:
+            return edges_alike([num_columns, num_rows], [round(nonzeros)], round(loops))
         indices = self._memory.array((round(nonzeros),), index_dtype(num_columns))
         return CSR(0, even_offsets(num_rows + 1, round(nonzeros)), indices, None, num_columns)
+
+
+def edges_alike(rows: Sequence[int], nonzeros: Sequence[int], loops: int) -> CSR:
+    """A graph of the size of a batch, for modules whose results depend on the edges that they are given.
+
+    The rows of each hop have about equally many entries, which refer to all vertices up to the next hop about equally
+    often.
+
+    Args:
+        rows: numbers of vertices, of all hops first; in the end those whose rows the first hop has.
+        nonzeros: of these rows, likewise.
+        loops: rows that have an entry for themselves.
+    """
+    known = list(zip(rows[::-1], nonzeros[::-1], strict=False))
+    indptr, indices, first = np.zeros(1, np.int64), np.empty(nonzeros[0], index_dtype(rows[0])), 0
+    for (count, stop), width in zip(known, rows[-2::-1], strict=True):
+        start = int(indptr[-1])
+        indptr = np.concatenate([indptr, start + even_offsets(count - first + 1, stop - start)[1:]])
+        indices[start:stop] = np.arange(stop - start) % max(1, width)
+        first = count
+    alone = np.linspace(0, first - 1, min(loops, first)).astype(np.int64) if first else np.empty(0, np.int64)
+    alone = alone[np.diff(indptr)[alone] > 0]
+    indices[indptr[alone]] = alone
+    return CSR(0, indptr, indices, None, rows[0])
+
+
+def _leading(graph: CSR, num_rows: int, num_columns: int) -> CSR:
+    indptr = graph.indptr[: num_rows + 1].copy()
+    return CSR(0, indptr, graph.indices[: indptr[-1]].copy(), None, num_columns)

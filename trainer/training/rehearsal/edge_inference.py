@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from gnnloom.trainer.kernels.dispatch import performed
+from gnnloom.trainer.kernels.dispatch import performed, with_values
+from gnnloom.trainer.loader.hops import edge_index
 from gnnloom.trainer.models.networks.edge_model import BatchEdges, EdgeModel
 from gnnloom.trainer.models.networks.model import Inputs
 from gnnloom.trainer.models.networks.reach import Weighing, find_reach, layer_output
 from gnnloom.trainer.modes.epochs.edge_inference import most_seeds
 from gnnloom.trainer.modes.kind import RankRows
+from gnnloom.trainer.training.rehearsal.batches import edges_alike
 
 
 class RehearsedInference:
@@ -45,7 +46,10 @@ class RehearsedInference:
         num_edges = min(round(seeds * edges_of), rows.nnz)
         num_vertices = min(round(seeds * vertices_of), rows.num_vertices)
         feature = place.empty((num_vertices, widths[0 if layer is None else layer]), model.dtype)
-        index = place.lasting((2, num_edges), torch.int64)
+        # All rows but those of the last hop have entries.
+        num_rows = min(num_vertices, max(seeds, round(num_edges / max(1.0, rows.mean_degree))))
+        graph = edges_alike([num_vertices, num_rows], [num_edges], num_rows if rows.has_loops else 0)
+        index = with_values(edge_index(graph))
         weight = place.lasting((num_edges,), model.dtype) if model.call.weighs and self._is_weighted else None
         edges = BatchEdges(index, weight, seeds)
         if layer is None:

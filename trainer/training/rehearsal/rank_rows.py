@@ -34,7 +34,9 @@ def rank_rows(
     row_bytes = 0 if config.embed else shards.num_features * np.dtype(config.dtype).itemsize
     if not isinstance(shards, RowShards):
         training = _most_training(dataset, shards, num_rows)
-        return RankRows(num_rows, 0, shards.num_vertices, shards.nnz, row_bytes, training)
+        return RankRows(
+            num_rows, 0, shards.num_vertices, shards.nnz, row_bytes, training, has_loops=_has_loops(dataset, shards)
+        )
     # Only the rank's own records: of many ranks, each would otherwise read those of all.
     own, halo, *nonzeros = (
         shards.artifact.record(f"row/{rank:05d}/{name}").shape[0]
@@ -43,7 +45,8 @@ def rank_rows(
     # The partition was measured on the whole graph.
     average = shards.quality.get("load_avg", sum(nonzeros))
     nnz = round(average * shards.num_parts)
-    return RankRows(own, halo, shards.num_vertices, nnz, row_bytes, _most_training(dataset, shards, own))
+    training = _most_training(dataset, shards, own)
+    return RankRows(own, halo, shards.num_vertices, nnz, row_bytes, training, has_loops=_has_loops(dataset, shards))
 
 
 def row_lengths(dataset: Dataset, shards: RowShards | GridShards) -> Mapping[int, int]:
@@ -69,6 +72,13 @@ def row_lengths(dataset: Dataset, shards: RowShards | GridShards) -> Mapping[int
 def most_measured(dataset: Dataset, shards: RowShards | GridShards, own: int) -> int:
     """Most vertices in any split that a rank may have: all of the graph's, or all of its own."""
     return min(own, sum(_in_split(dataset, shards, split, own) for split in PREFIXES.values()))
+
+
+def _has_loops(dataset: Dataset, shards: RowShards | GridShards) -> bool:
+    """Whether every vertex of the graph is known to be a neighbor of itself. Reads manifests."""
+    origin = dataset.origin(shards.artifact.inputs.get("graph", ""))
+    graphs = {info.key: info for info in dataset.artifacts("graph")}
+    return origin in graphs and graphs[origin].parameters.get("self_loops") == "add"
 
 
 def _most_training(dataset: Dataset, shards: RowShards | GridShards, own: int) -> int:
