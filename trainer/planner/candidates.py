@@ -219,7 +219,7 @@ def _ways(config: AlgorithmConfig, situation: Situation) -> Iterator[_Way]:
 def _plan(config: TrainConfig, graph: GraphFacts, way: _Way, profile: MachineProfile, limit: int) -> Plan:
     work = workload(config, graph, way.exchanges, way.heaviest if config.ranks > 1 else 1.0)
     once, each, count = steps_of(config, work, graph.pairs)
-    memory = max(project_new_training(config, _sizes(config, graph, way)).peak_memory)
+    memory = max(project_new_training(config, _sizes(config, graph, way), pairs=graph.pairs).peak_memory)
     # Whether rows move between two random orders in an epoch, which is known on average only.
     moves = any(work.aligns_own(layer) or work.adds_input(layer) for layer in range(work.num_layers))
     draws = graph.pairs is not None and config.ranks > 1

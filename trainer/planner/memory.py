@@ -8,6 +8,7 @@ needs, and what exists in addition to them at the worst moment.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,6 +20,8 @@ from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.models.kind import UNKNOWN, ModelWork
 from gnnloom.trainer.models.options import ModelOptions
 from gnnloom.trainer.modes.kind import BatchSizes, RankRows
+from gnnloom.trainer.planner.pair_steps import PairFacts
+from gnnloom.trainer.tasks.options import BATCH_PAIRS
 from gnnloom.trainer.training.rehearsal.projection import (
     LINE_BYTES,
     TrainProjection,
@@ -34,12 +37,17 @@ _ROW_BYTES = 40
 _COPIES = {"adam": 3, "sgd": 1}
 #: Scores, what the loss makes of them, and the gradients of both.
 _SCORES = 4
+#: Copies of the rows of a step's ends: those that are fetched, and their gradients as they are summed and sent back.
+_END_ROWS = 3
 
 
-def project_new_training(config: TrainConfig, shards: ShardSizes, num_inputs: int = 1) -> TrainProjection:
+def project_new_training(
+    config: TrainConfig, shards: ShardSizes, num_inputs: int = 1, pairs: PairFacts | None = None
+) -> TrainProjection:
     """Estimate a new training on shards that need not exist yet. Reads nothing.
 
     Args:
+        pairs: training pairs, of a task on pairs.
         num_inputs: matrices of as many columns as there are features that are the input of the model.
 
     Raises:
@@ -48,10 +56,10 @@ def project_new_training(config: TrainConfig, shards: ShardSizes, num_inputs: in
     axes = config.chosen_algorithm.settled_grid(config.grid, config.ranks)
     options = config.options_of_model(shards.num_features, shards.num_outputs, num_inputs)
     if isinstance(shards, RowSizes):
-        found = [_Rank.of_row_shard(shards, rank, config, options) for rank in shards.ranks]
+        found = [_Rank.of_row_shard(shards, rank, config, options, pairs) for rank in shards.ranks]
         read = max(shards.ranks, key=lambda rank: rank.nonzeros).read_bytes
     else:
-        found = [_Rank.of_grid(shards, config, options, axes)] * config.ranks
+        found = [_Rank.of_grid(shards, config, options, axes, pairs)] * config.ranks
         windows = _windows(shards, options, found[0].layers, axes)
         read = int(windows / len(shards.variant_bytes) * sum(shards.variant_bytes.values()))
         read += int(found[0].layers[0].held * shards.order_bytes)
@@ -95,6 +103,7 @@ class _Rank:
         rows: RankRows,
         entries: float,
         matrix_bytes: float,
+        pairs: PairFacts | None,
     ) -> None:
         """Sum up.
 
@@ -106,7 +115,15 @@ class _Rank:
         word, n = config.feature_bytes, rows.num_vertices
         width, first = options.dims[0] * word, layers[0]
         batch, size = config.mode_kind.batch, np.dtype(config.dtype).itemsize
-        sizes = batch(config.own_mode_options(), len(options.pairs), rows) if batch is not None and n else None
+        stated, of_pairs = config.own_mode_options(), 0.0
+        if pairs is not None:
+            if batch is not None:
+                # Every rank has batches of its own.
+                pairs = replace(pairs, step_pairs=config.ranks * (config.link_batch or BATCH_PAIRS))
+            seeds = max(1, min(pairs.ends_on(config.ranks), n))
+            stated["batch_size"], rows = seeds, replace(rows, training=seeds)
+            of_pairs = pairs.bytes_on(config.ranks) + _END_ROWS * seeds * options.dims[-1] * word
+        sizes = batch(stated, len(options.pairs), rows) if batch is not None and n else None
         # Rows are read from disk, a batch at a time.
         on_disk = config.mode_kind.reads_rows or config.maps_inputs
         stays = 0.0 if on_disk else first.held * n * width
@@ -123,14 +140,16 @@ class _Rank:
         peak = kept + _layer_peak(
             config, config.ranks, options, held, n * word, (entries if sizes is None else sizes.nonzeros[0]) * word
         )
-        self.workspace = int(max(peak + weights, loading - self.features))
+        self.workspace = int(max(peak + weights + of_pairs, loading - self.features))
 
     @property
     def total(self) -> int:
         return self.adjacency + self.features + self.workspace + self.batches
 
     @classmethod
-    def of_row_shard(cls, shards: RowSizes, rank: RankSizes, config: TrainConfig, options: ModelOptions) -> _Rank:
+    def of_row_shard(
+        cls, shards: RowSizes, rank: RankSizes, config: TrainConfig, options: ModelOptions, pairs: PairFacts | None
+    ) -> _Rank:
         n = max(1, shards.num_vertices)
         share, work = rank.own / n, config.model_work or UNKNOWN
         # The transpose of an undirected graph is the same matrix; attention needs none, and models on rows no matrix.
@@ -144,10 +163,17 @@ class _Rank:
         row_bytes = 0 if config.embed else shards.num_features * config.feature_bytes
         rows = RankRows(rank.own, rank.halo, shards.num_vertices, shards.nnz, row_bytes, rank.own)
         matrix = matrices * (rank.nonzeros * entry + pointers)
-        return cls(config, options, [footprint] * (len(options.pairs) + 1), rows, rank.nonzeros, matrix)
+        return cls(config, options, [footprint] * (len(options.pairs) + 1), rows, rank.nonzeros, matrix, pairs)
 
     @classmethod
-    def of_grid(cls, shards: GridSizes, config: TrainConfig, options: ModelOptions, axes: dict[str, int]) -> _Rank:
+    def of_grid(
+        cls,
+        shards: GridSizes,
+        config: TrainConfig,
+        options: ModelOptions,
+        axes: dict[str, int],
+        pairs: PairFacts | None,
+    ) -> _Rank:
         footprint = config.chosen_algorithm.footprint
         if footprint is None:
             raise InputError(f"algorithm {config.algorithm}: its memory cannot be projected, as it states no footprint")
@@ -158,7 +184,7 @@ class _Rank:
         # Blocks with few entries list their rows, each with an offset, instead of a pointer for every row.
         pointers = min(8 * layers[0].pointers * n, 16 * entries)
         matrix = matrices * (entries * entry + pointers) + layers[0].arriving * shards.nnz * entry
-        return cls(config, options, layers, RankRows(n, 0, n, shards.nnz, row_bytes, n), entries, matrix)
+        return cls(config, options, layers, RankRows(n, 0, n, shards.nnz, row_bytes, n), entries, matrix, pairs)
 
 
 def _weight_bytes(shards: ShardSizes, config: ModelConfig) -> int:

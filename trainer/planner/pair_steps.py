@@ -14,6 +14,8 @@ from gnnloom.trainer.tasks.options import NEGATIVES, step_pairs
 
 #: Bytes of a vertex id and of a number of ids, as they are sent.
 _ID_BYTES: Final = 8
+#: Copies of the ids of an epoch's pairs as they are put in order, and of those of a step's ends as they are numbered.
+_ORDERED, _NUMBERED_ENDS = 6, 7
 #: Passes over the rows of both ends of each pair, with what is a negative of it: taken from what was fetched,
 #: multiplied, and their gradients summed. Operations of a step that do so.
 _PASSES, _CALLS = 10, 40
@@ -55,6 +57,15 @@ class PairFacts:
     @property
     def num_steps(self) -> int:
         return -(-self.num_pairs // max(1, self.step_pairs))
+
+    def ends_on(self, ranks: int) -> int:
+        """Ends of the pairs of a rank's share of a step, and of their negatives, each as often as it occurs."""
+        return -(-self.step_pairs * (2 + self.negatives * (1 + self.draws_sources)) // ranks)
+
+    def bytes_on(self, ranks: int) -> int:
+        """Bytes of the ids of a rank's share of the pairs, at the worst moment of a step."""
+        # A pair has two ids and its number.
+        return _ID_BYTES * (_ORDERED * 3 * self.num_pairs // ranks + _NUMBERED_ENDS * self.ends_on(ranks))
 
 
 def is_once(step: Step) -> bool:

@@ -13,6 +13,8 @@ from gnnloom.trainer.links.decoders.registry import DECODERS
 #: Without another number, a step takes one of so many parts of the training pairs. All of them at once would leave
 #: nothing to multiply with.
 _PARTS: Final = 10
+#: Training pairs in a batch of a mode that samples, if none are given.
+BATCH_PAIRS: Final = 1024
 #: A choice that depends on the task.
 AUTO: Final = "auto"
 

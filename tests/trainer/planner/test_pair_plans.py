@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,10 @@ from gnnloom.storage import Catalog
 from gnnloom.trainer.algorithms.steps import Volume
 from gnnloom.trainer.algorithms.workload import Exchange, Workload
 from gnnloom.trainer.config.loss_config import LossConfig
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.planner.memory import project_new_training
 from gnnloom.trainer.planner.pair_steps import PairFacts, add_pairs
+from gnnloom.trainer.training.rehearsal.shard_sizes import RankSizes, RowSizes
 from support.pair_runs import call
 
 
@@ -140,6 +144,28 @@ def test_targets_follow_the_edges_that_a_partition_cuts(cut: int | None, expecte
     fetched = others * (1 - (1 - 1 / others) ** (1000 * expected))
     assert volume.bytes.get("rows", 0) == pytest.approx(ranks * fetched * 16 * 4, rel=1e-3)
     assert volume.messages["row ids"] == 4 * 12
+
+
+def test_new_trainings_on_pairs_are_estimated_with_what_these_take() -> None:
+    sizes = RowSizes(
+        num_vertices=10_000, num_features=16, num_outputs=32, symmetric=True, weighted=False,
+        ranks=(RankSizes(5000, 3000, 3000, 50_000, 1 << 20),), index_bytes=4,
+    )  # fmt: skip
+
+    def estimated(num_pairs: int | None, **options: Any) -> int:
+        config = TrainConfig(catalog="c", dataset="d", task="link", ranks=2, hidden=(32,), **options)
+        pairs = None if num_pairs is None else PairFacts.of(config, num_pairs)
+        return project_new_training(config, sizes, pairs=pairs).peak_memory[0]
+
+    usual = estimated(100_000)
+    # Each rank has a half of the pairs, of two ids of 8 bytes each.
+    assert usual - estimated(None) > 100_000 * 8
+    for more in ({"exclude_targets": False}, {"negatives": 9}, {"link_batch": 50_000}):
+        assert estimated(100_000, **more) > usual, more
+    assert estimated(200_000, link_batch=10_000) > usual
+    drawn: dict[str, Any] = {"mode": "neighbor", "model": "sage", "fanout": (3, 2)}
+    few, many = (estimated(100_000, **drawn, link_batch=size) for size in (0, 4096))
+    assert few < many
 
 
 def test_steps_follow_from_the_options() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +21,7 @@ from gnnloom.trainer.data.neighbor_batches import Drawn
 from gnnloom.trainer.data.row_exchange import RowExchange
 from gnnloom.trainer.modes.epochs.mode import ModeContext
 from gnnloom.trainer.tasks.objectives.pairs import TRAIN, PairObjective, PairSet, PairStepLoss, Step, of_pairs
-
-#: Training pairs of a batch, unless an option says.
-BATCH_PAIRS: Final = 1024
+from gnnloom.trainer.tasks.options import BATCH_PAIRS
 
 
 @dataclass(frozen=True)

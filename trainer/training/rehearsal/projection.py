@@ -112,8 +112,8 @@ def project_training(config: TrainConfig, *, restart: bool = False) -> TrainProj
     known = {rank: memory for rank, memory in found.items() if memory is not None}
     if len(known) < len(found):
         cause = why_unknown(drawn.config) or (
-            "it runs code of another package that needs values of features; train for one epoch (--epochs 1), whose result"
-            " has the peak memory"
+            "it runs code of another package that needs values of features; train for one epoch (--epochs 1), whose"
+            " result has the peak memory"
         )
         raise InputError(f"run {config.run_name}: its memory is not known, as {cause}")
     process, busiest = process_memory(config), max(known.values(), key=lambda memory: memory.total)

@@ -174,7 +174,13 @@ def _training(inputs: StageInputs) -> TrainProjection:
     config = inputs.assignment.workload.config
     if inputs.has_inputs_of_training:
         return project_training(config)
-    return project_new_training(config, inputs.shards, inputs.num_inputs)
+    return project_new_training(config, inputs.shards, inputs.num_inputs, _pairs(inputs))
+
+
+def _pairs(inputs: StageInputs) -> PairFacts | None:
+    """The training pairs of a recipe; None for a task on vertices."""
+    count = inputs.num_training_pairs
+    return None if count is None else PairFacts.of(inputs.assignment.workload.config, count)
 
 
 _PROJECTIONS: Mapping[str, Callable[[Stage, StageInputs], Projection]] = MappingProxyType(
@@ -225,7 +231,7 @@ def count_rank(inputs: StageInputs, plan: TrainProjection) -> RankCount:
 def _traffic(inputs: StageInputs, config: TrainConfig) -> tuple[float | None, float | None]:
     """Messages and bytes that a rank sends in an epoch, on average."""
     graph, shards = inputs.graph, inputs.shards
-    pairs = None if inputs.num_training_pairs is None else PairFacts.of(config, inputs.num_training_pairs)
+    pairs = _pairs(inputs)
     facts = GraphFacts(
         num_vertices=graph.num_vertices,
         nnz=graph.nnz,
