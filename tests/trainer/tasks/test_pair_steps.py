@@ -21,7 +21,7 @@ from gnnloom.storage.samplers.kind import ALL
 from gnnloom.trainer.links.decoder import Decoder
 from gnnloom.trainer.links.negatives import Positives, UniformNegatives
 from gnnloom.trainer.links.scoring import score_all
-from gnnloom.trainer.tasks.objectives import links
+from gnnloom.trainer.tasks.objectives import links, pairs
 from gnnloom.trainer.training.loop import train
 from support.covering import FEW_OR_EVERY
 from support.dense_models import DenseModel
@@ -279,17 +279,42 @@ def test_the_last_evaluation_scores_every_pair_once(one_stored: Stored, monkeypa
     assert sum(result["score_distribution"]["positive"]) == len(one_stored.links.pair("test"))
 
 
-def test_ends_of_training_pairs_are_prepared_once(one_stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
-    made, ends = list[int](), links._TrainingEnds
+def test_ends_of_training_pairs_are_prepared_once_and_asked_for_once_an_epoch(
+    one_stored: Stored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, asked, ends = list[int](), list[int](), links._TrainingEnds
 
     class Counting(ends):  # type: ignore[misc, valid-type]
         def __init__(self, labels: Any, num_pairs: int) -> None:
-            if not labels.placed_rows.layout.place.rehearses:
+            self._is_counted = not labels.placed_rows.layout.place.rehearses
+            if self._is_counted:
                 made.append(num_pairs)
             super().__init__(labels, num_pairs)
 
+        def __call__(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+            if self._is_counted:
+                asked.append(len(numbers))
+            found: NDArray[np.int64] = super().__call__(numbers)
+            return found
+
     monkeypatch.setattr(links, "_TrainingEnds", Counting)
     one_stored.train("degree", epochs=2, link_batch=20, negative_sampler="degree")
-    assert made == [len(one_stored.links.pair("train"))]
+    num_pairs = len(one_stored.links.pair("train"))
+    assert made == [num_pairs]
+    # Ranks exchange them, so steps of few pairs ask together.
+    assert asked == [num_pairs, num_pairs]
     one_stored.train("uniform", epochs=1, link_batch=20)
     assert len(made) == 1
+
+
+@pytest.mark.parametrize("sampler", ["uniform", "joint", "degree"])
+def test_losses_do_not_depend_on_how_many_steps_draw_at_once(
+    one_stored: Stored, sampler: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options: dict[str, Any] = {"link_batch": 10, "negative_sampler": sampler, "strict_negatives": True}
+    found = []
+    # All steps, three, and one; a step has 10 pairs and as many negatives.
+    for at_once in (pairs._DRAWN_AT_ONCE, 60, 1):
+        monkeypatch.setattr(pairs, "_DRAWN_AT_ONCE", at_once)
+        found.append(one_stored.train(f"{sampler}-{at_once}", **options)["loss"])
+    assert found[0] == found[1] == found[2]

@@ -5,6 +5,7 @@ The model's output is a vector for every vertex; a decoder makes scores of the v
 
 from __future__ import annotations
 
+import itertools
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -53,6 +54,9 @@ POOLS: Final[Mapping[str, str]] = {VALID: "valid_pool", TEST: "test_pool"}
 #: Steps that a rehearsal takes of an epoch. They are alike, but what a step keeps is there while the next one begins,
 #: and its tensors differ a little from those before, so that they leave gaps in the workspace.
 _REHEARSED: Final = 2
+#: Pairs and their negatives of each rank that are drawn at once: those of several steps if these are small, as ranks
+#: may have to ask each other.
+_DRAWN_AT_ONCE: Final = 1 << 18
 #: Number of the decoder among what is created with a seed.
 _OF_DECODER: Final = 1
 
@@ -317,25 +321,40 @@ class PairObjective(Objective):
     def steps(self, loss: StepLoss, operator: Operator, epoch: int) -> Iterator[StepLoss]:
         """See :meth:`Objective.steps`: a random order of all training pairs is cut into steps."""
         labels = loss.labels  # type: ignore[attr-defined]
-        pairs, size = labels.sets[TRAIN], self.step_pairs
-        order = self.order(epoch)
+        size, order = self.step_pairs, self.order(epoch)
 
         def step_of(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
             return order.forward(numbers) // size
 
-        own_step = step_of(pairs.number)
         excluding = _excluding(operator) if self.given.options["exclude_targets"] else None
+        steps = range(min(self.num_steps, _REHEARSED) if operator.grid.place.rehearses else self.num_steps)
         try:
-            for step in range(min(self.num_steps, _REHEARSED) if operator.grid.place.rehearses else self.num_steps):
+            for step, pairs in zip(steps, self._pairs_of_steps(labels, step_of, epoch), strict=False):
                 if excluding is not None:
                     choose = PairsOfStep(step_of, step, self.num_steps)
                     # A rank may find that the weights that are left cannot be normalized.
                     together(operator.grid.comm, partial(excluding.exclude, choose))
                 count = min(size, self.pairs.num_pairs[TRAIN] - step * size)
-                yield self._whole_loss(labels, pairs.take(own_step == step), Step(TRAIN, count, epoch), step)
+                yield self._whole_loss(labels, pairs, Step(TRAIN, count, epoch))
         finally:
             if excluding is not None:
                 excluding.exclude(None)
+
+    def _pairs_of_steps(
+        self, labels: PairLabels, step_of: Callable[[NDArray[np.int64]], NDArray[np.int64]], epoch: int
+    ) -> Iterator[PairSet]:
+        """This rank's pairs of every step, with what they are compared with. Collective."""
+        pairs, of_step = labels.sets[TRAIN], self.step_pairs * (1 + int(self.given.options.get("negatives", 0)))
+        step, at_once = step_of(pairs.number), max(1, _DRAWN_AT_ONCE * self.given.num_ranks // of_step)
+        for first in range(0, self.num_steps, at_once):
+            chosen = np.flatnonzero((step >= first) & (step < first + at_once))
+            # Slices of what is in the order of the steps take no memory of their own.
+            chosen = chosen[np.argsort(step[chosen], kind="stable")]
+            given, group = pairs.take(chosen), step[chosen]
+            found = self.compared(labels, given, Step(TRAIN, len(given), epoch), group)
+            last = min(first + at_once, self.num_steps)
+            for start, stop in itertools.pairwise(np.searchsorted(group, np.arange(first, last + 1))):
+                yield found.take(slice(start, stop))
 
     def order(self, epoch: int) -> KeyedPermutation:
         """The order of the training pairs in an epoch, the same for any number of ranks."""
@@ -344,13 +363,16 @@ class PairObjective(Objective):
 
     def loss(self, layout: Layout, labels: Labels, split: str = TRAIN) -> StepLoss:  # noqa: ARG002 - labels know it
         """See :meth:`Objective.loss`."""
-        placed = of_pairs(labels)
-        return self._whole_loss(placed, placed.sets[split], Step(split, self.pairs.num_pairs[split]))
+        placed, step = of_pairs(labels), Step(split, self.pairs.num_pairs[split])
+        return self._whole_loss(placed, self.compared(placed, placed.sets[split], step, None), step)
 
-    def _whole_loss(self, labels: PairLabels, pairs: PairSet, step: Step, group: int = 0) -> StepLoss:
-        """The loss over some pairs, of the model's output on the whole graph. Collective."""
+    def _whole_loss(self, labels: PairLabels, pairs: PairSet, step: Step) -> StepLoss:
+        """The loss over some pairs, of the model's output on the whole graph. Collective.
+
+        Args:
+            pairs: as :meth:`compared` returns them.
+        """
         rows = labels.placed_rows
-        pairs = self.compared(labels, pairs, step, np.full(len(pairs), group))
         return self.step_loss(labels, pairs, step, rows.numbered).after(rows.spread)
 
     def compared(
