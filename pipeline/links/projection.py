@@ -114,24 +114,27 @@ def project_links(dataset: Dataset, graph: Graph, options: DrawOptions, workers:
 
     Raises:
         InputError: a split gets no pair, or edges are chosen by their times and have none.
-        NotFoundError: the graph that is to have the times does not exist.
+        NotFoundError: the links do not exist, nor does the graph that is to have the times.
     """
-    times = times_of(dataset, graph, options)
     key = links_key(graph.artifact.key, options)
     message = message_key(graph.artifact.key, key)
+    has_links, has_graph = (
+        ArtifactWriter(dataset.path / kind / each, kind, each).is_complete
+        for kind, each in (("links", key), ("graph", message))
+    )
+    if not has_links:
+        times_of(dataset, graph, options)
     sizes = GraphSizes.of(graph)
-    phases = link_phases(sizes, options, memory, copied_arrays(graph), has_times=times is not None)
+    phases = link_phases(sizes, options, memory, copied_arrays(graph), has_times=options.by_time)
     # What the graph without held-out edges has at most.
     kept = sizes.without_times()
-    paths = (dataset.path / "links" / key, dataset.path / "graph" / message)
-    is_done = all(ArtifactWriter(path, path.parent.name, path.name).is_complete for path in paths)
     scores = options.negatives > 0
     return LinkProjection.of(
         dataset,
         phases,
         key=key,
         message_graph=message,
-        is_done=is_done,
+        is_done=has_links and has_graph,
         pairs=num_edges(sizes),
         workers=workers,
         sources=[ShardSource(kept, None)] if scores else [],

@@ -27,7 +27,7 @@ from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage.artifacts.graph import Graph, block_path
 from gnnloom.storage.artifacts.links import PAIR, Links
 from gnnloom.storage.catalog import Dataset
-from gnnloom.storage.errors import BudgetError, InputError
+from gnnloom.storage.errors import BudgetError, InputError, NotFoundError
 from gnnloom.storage.format.arrays import ArrayRecord
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
 from gnnloom.storage.format.files import parsing, read_json, reading_work, write_json
@@ -61,18 +61,20 @@ def draw_links(dataset: Dataset, graph: Graph, options: DrawOptions, cluster: Cl
     graph and of the same one with more edges have most pairs in common. By time, the latest edges have the smallest
     keys, which begin with the time.
 
+    Links that exist are found without the graph that had the times.
+
     Raises:
         InputError: a split gets no pair, or edges are chosen by their times, and have none or all the same.
         NotFoundError: the graph that is to have the times does not exist.
         BudgetError: the memory per worker is too small.
     """
-    times, inputs = times_of(dataset, graph, options), link_inputs(graph.artifact.key, options)
+    inputs = link_inputs(graph.artifact.key, options)
     cluster = for_few(cluster, graph.nnz)
     with ArtifactWriter.begin(dataset.path, "links", options.parameters, inputs, cluster.scratch) as writer:
         if writer.is_complete:
             return with_message_graph(dataset, graph, Links(Artifact(writer.path)), cluster)
         with discarded_if_useless(writer):
-            written = _draw(writer, graph, times, options, cluster)
+            written = _draw(writer, graph, times_of(dataset, graph, options), options, cluster)
         return publish(dataset, graph, writer, written, cluster)
 
 
@@ -88,7 +90,7 @@ def discarded_if_useless(writer: ArtifactWriter) -> Iterator[None]:
         # This input never gives the artifact.
         writer.discard()
         raise
-    except BudgetError:
+    except (BudgetError, NotFoundError):
         # Refused before the work began, unless an earlier run left some.
         if not writer.has_records():
             writer.discard()
@@ -114,12 +116,15 @@ def times_of(dataset: Dataset, graph: Graph, options: DrawOptions) -> Graph | No
     """The graph that has the times by which edges are chosen; None if they are chosen at random.
 
     Raises:
-        InputError: it has no times, or other edges than the graph.
+        InputError: it has no times, or other edges than the graph, or only a part of its key is given.
         NotFoundError: it does not exist.
     """
     if not options.by_time:
         return None
     found = graph if options.times is None else dataset.graph(options.times)
+    if options.times not in {None, found.artifact.key}:
+        # The key of the links depends on it.
+        raise InputError(f"times {options.times}: expected the whole key, {found.artifact.key}")
     options.check_times(found.artifact.path, has_times=found.has_times)
     if (found.block_rows, found.block_nnz, found.symmetric) != (graph.block_rows, graph.block_nnz, graph.symmetric):
         raise InputError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -60,7 +61,7 @@ def draw_links(
     cluster, others = choose_cluster(options)
     check_known("draw_links", others, _OPTIONS)
     settings = DrawOptions(**others)
-    return once_per_job(lambda: store_drawn(found, find_linked(found, graph), settings, cluster))
+    return once_per_job(lambda: store_drawn(found, find_linked(found, graph), find_times(found, settings), cluster))
 
 
 @with_options({**_FILE_OPTIONS, **CLUSTER})
@@ -202,6 +203,20 @@ def find_linked(dataset: StoredDataset, graph: str | None) -> Graph:
             f" {dataset.origin(found.artifact.key)}"
         )
     return found
+
+
+def find_times(dataset: StoredDataset, options: DrawOptions) -> DrawOptions:
+    """The options with the whole key of the graph that has the times, of which the first digits suffice.
+
+    Links that were drawn by these times may have outlived the graph.
+    """
+    if options.times is None:
+        return options
+    graphs = {info.key for info in dataset.artifacts("graph")}
+    known = graphs | {info.inputs["times"] for info in dataset.artifacts("links") if "times" in info.inputs}
+    found = [key for key in known if key.startswith(options.times)]
+    # Of none or several, the stage says so.
+    return replace(options, times=found[0]) if len(found) == 1 else options
 
 
 def store_drawn(dataset: StoredDataset, graph: Graph, options: DrawOptions, cluster: ClusterOptions) -> Links:

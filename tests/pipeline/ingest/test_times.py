@@ -296,6 +296,8 @@ def test_times_of_other_edges_are_refused(both: tuple[Dataset, Graph, Graph], tm
         draw_links(dataset, graph, DrawOptions(by="time", times=graph.artifact.key), here)
     with pytest.raises(NotFoundError):
         draw_links(dataset, graph, DrawOptions(by="time", times="0" * 16), here)
+    with pytest.raises(InputError, match=f"expected the whole key, {other.artifact.key}"):
+        draw_links(dataset, graph, DrawOptions(by="time", times=other.artifact.key[:-1]), here)
     with pytest.raises(InputError, match="given without --by time"):
         DrawOptions(times=graph.artifact.key)
     assert dataset.artifacts("links") == []

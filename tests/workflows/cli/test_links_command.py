@@ -176,3 +176,40 @@ def test_the_latest_edges_are_held_out_of_a_graph_with_times(root: Path, tmp_pat
     with pytest.raises(InputError, match="by time, but the edges have no times"):
         run(root, "links", "web", "random", "--by", "time", "--workers", "0")
     assert Catalog(root)["web"].artifacts("links") == []
+
+
+def test_links_outlive_the_other_graph_that_had_their_times(root: Path, tmp_path: Path) -> None:
+    lines = [f"{vertex},{vertex + 1},{1 + vertex / 8},{2000 + vertex}" for vertex in range(40)]
+    (tmp_path / "calls.csv").write_text("a,b,weight,time\n" + "\n".join(lines))
+    given = ("ingest", "calls", str(tmp_path / "calls.csv"), "--undirected", "--workers", "0")
+    assert run(root, *given, "--columns", "a,b,weight").exit_code == 0
+    dataset = Catalog(root)["calls"]
+    weighted = dataset.graph().artifact.key
+    assert run(root, *given, "--columns", "a,b,time", "--times", "--merge", "max", "--add").exit_code == 0
+    (timed,) = {info.key for info in dataset.artifacts("graph")} - {weighted}
+    words = ("links", "calls", "random", "--graph", weighted, "--by", "time", "--valid", "0.1", "--test", "0.1")
+
+    def drawn(times: str) -> tuple[str, str]:
+        found = answer(root, *words, "--times", times, "--workers", "0")
+        return found["key"], found["message_graph"]
+
+    # The first digits of a key stand for the key.
+    made = drawn(timed[:7])
+    assert dataset.links().artifact.inputs == {"graph": weighted, "times": timed}
+    assert drawn(timed) == made
+    assert run(root, "catalog", "rm", "calls", "--artifact", f"graph/{timed}").exit_code == 0
+    assert run(root, "catalog", "gc", "calls").exit_code == 0
+    before = artifact_digests(dataset)
+    for key in (timed, timed[:7]):
+        assert answer(root, *words, "--times", key, "--plan")["is_done"]
+        assert drawn(key) == made
+    # The graph without the held-out edges is made from the links, not from the times.
+    dataset.remove_artifact("graph", made[1], force=True)
+    assert not answer(root, *words, "--times", timed, "--plan")["is_done"]
+    assert drawn(timed) == made
+    assert artifact_digests(dataset) == before
+    for more in (("--plan",), ("--workers", "0")):
+        with pytest.raises(NotFoundError, match=f"has no graph with key {timed}"):
+            run(root, *words, "--times", timed, "--seed", "1", *more)
+    assert artifact_digests(dataset) == before
+    assert len(dataset.artifacts("links")) == 1

@@ -15,7 +15,14 @@ from gnnloom.pipeline.sources.format import SPLIT_NAME
 from gnnloom.storage import Dataset, Graph
 from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.format.schema import LINK_SPLITS
-from gnnloom.workflows.api.links import find_linked, find_pairs, store_drawn, store_given, store_hard
+from gnnloom.workflows.api.links import (
+    find_linked,
+    find_pairs,
+    find_times,
+    store_drawn,
+    store_given,
+    store_hard,
+)
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import (
     click_option,
@@ -73,7 +80,7 @@ def random_command(options: DrawOptions, graph: str | None, plan: bool, cluster:
       gnnloom links calls random --by time --test 0.2
     """
     dataset = _dataset()
-    stored = find_linked(dataset, graph)
+    stored, options = find_linked(dataset, graph), find_times(dataset, options)
     if plan:
         projection = project_links(dataset, stored, options, cluster.tasks_at_once, cluster.memory)
         show(projection.to_json(), as_json=as_json, title=f"plan: links of {dataset.name} (upper bounds)")
