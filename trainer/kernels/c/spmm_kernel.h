@@ -10,7 +10,7 @@
  * The order of a sum is that of numba_spmm.py: four entries are added in pairs (two, where they have weights), then to
  * the total. It depends on the row alone, and products are not contracted to fused multiply-adds (-ffp-contract=off).
  * So every instruction set, number of threads and implementation gives the same bits. Long rows are summed in segments,
- * whose float32 sums are added in float64.
+ * whose float32 sums are added in float64 (`long_row`).
  */
 #define NAME(name) JOIN(JOIN(TYPE(name), VECTOR_BYTES), _)
 #define LANES (VECTOR_BYTES / (int)sizeof(STORED))
@@ -209,70 +209,45 @@ INLINE void NAME(add_all)(const struct gnnloom_product *product, const STORED *d
         NAME(add)(product, dense, entry, width, blocks, 1, factors, total);
 }
 
-#if SUM_BYTES < 8
-/* The sums of a row in segments. */
-INLINE void NAME(add_segments)(const struct gnnloom_product *product, const STORED *dense, int64_t begin, int64_t end,
-                               int64_t width, const int blocks, const enum factors factors, NAME(block) *total) {
-    enum { LENGTH = MOST_BLOCKS * PARTS * VECTOR_BYTES / SUM_BYTES };
-    double whole[LENGTH];
-    SUM sums[LENGTH];
-    for (int64_t entry = begin; entry < end; entry += SEGMENT) {
-        NAME(block) some[MOST_BLOCKS];
-        NAME(add_all)(product, dense, entry, smaller(entry + SEGMENT, end), width, blocks, factors, some);
-        EACH (block, blocks)
-            memcpy(sums + block * PARTS * VECTOR_BYTES / SUM_BYTES, &some[block], sizeof some[block]);
-        add_segment(whole, sums, blocks * PARTS * VECTOR_BYTES / SUM_BYTES, entry == begin);
-    }
-    for (int64_t at = 0; at < blocks * PARTS * VECTOR_BYTES / SUM_BYTES; at++)
-        sums[at] = (SUM)whole[at];
-    EACH (block, blocks)
-        memcpy(&total[block], sums + block * PARTS * VECTOR_BYTES / SUM_BYTES, sizeof total[block]);
-}
-#endif
-
-/* Rows `start` to `stop` of the list, `width` columns from `first`. `blocks` and `factors` are constants. */
+/* Rows `start` to `stop` of the list, `width` columns from `first`. `blocks` and `factors` are constants, and `kernel`
+ * is the function that this becomes. */
 INLINE void NAME(rows)(const struct gnnloom_product *given, int64_t start, int64_t stop, int64_t first, int64_t width,
-                       const int blocks, const enum factors factors) {
+                       const int blocks, const enum factors factors, panel_kernel *const kernel) {
     /* Copied, since the compiler has to assume that a store to the output may change the original. */
     const struct gnnloom_product product = *given;
     const STORED *const dense = (const STORED *)product.dense + first;
     for (int64_t listed = start; listed < stop; listed++) {
         const int64_t begin = product.begin[listed], end = product.end[listed];
         NAME(block) total[MOST_BLOCKS];
-        NAME(prefetch_output)(&product, listed, stop, first, blocks);
 #if SUM_BYTES < 8
-        if (end - begin > SEGMENT)
-            NAME(add_segments)(&product, dense, begin, end, width, blocks, factors, total);
-        else
+        if (__builtin_expect(end - begin > SEGMENT, 0)) {
+            TYPE(long_row)(given, listed, first, width, kernel);
+            continue;
+        }
+#else
+        (void)kernel;
 #endif
-            NAME(add_all)(&product, dense, begin, end, width, blocks, factors, total);
+        NAME(prefetch_output)(&product, listed, stop, first, blocks);
+        NAME(add_all)(&product, dense, begin, end, width, blocks, factors, total);
         const int64_t target = product.target ? product.target[listed] : listed;
         NAME(finish)(&product, target, first, width, blocks, total);
     }
 }
 
 /* One function for each number of blocks and kind of factors. */
-#define DEFINE(BLOCKS)                                                                                          \
-    static void JOIN(NAME(ones), BLOCKS)(const struct gnnloom_product *product, int64_t start, int64_t stop,    \
-                                         int64_t first, int64_t width) {                                        \
-        NAME(rows)(product, start, stop, first, width, BLOCKS, ONES);                                           \
-    }                                                                                                           \
-    static void JOIN(NAME(weights), BLOCKS)(const struct gnnloom_product *product, int64_t start, int64_t stop, \
-                                            int64_t first, int64_t width) {                                     \
-        NAME(rows)(product, start, stop, first, width, BLOCKS, WEIGHTS);                                        \
-    }                                                                                                           \
-    static void JOIN(NAME(scaled), BLOCKS)(const struct gnnloom_product *product, int64_t start, int64_t stop,  \
-                                           int64_t first, int64_t width) {                                      \
-        NAME(rows)(product, start, stop, first, width, BLOCKS, COLUMN_SCALE);                                   \
+#define DEFINE_ONE(BLOCKS, FUNCTION, FACTORS)                                                                    \
+    static void JOIN(NAME(FUNCTION), BLOCKS)(const struct gnnloom_product *product, int64_t start, int64_t stop, \
+                                             int64_t first, int64_t width) {                                     \
+        NAME(rows)(product, start, stop, first, width, BLOCKS, FACTORS, JOIN(NAME(FUNCTION), BLOCKS));           \
     }
+#define DEFINE(BLOCKS)                   \
+    DEFINE_ONE(BLOCKS, ones, ONES)       \
+    DEFINE_ONE(BLOCKS, weights, WEIGHTS) \
+    DEFINE_ONE(BLOCKS, scaled, COLUMN_SCALE)
 #define LIST(BLOCKS) {JOIN(NAME(ones), BLOCKS), JOIN(NAME(weights), BLOCKS), JOIN(NAME(scaled), BLOCKS)},
 
 /* The same with factors of runs, for rows of one or two blocks: wider ones wait for their own cache lines most. */
-#define DEFINE_RUNS(BLOCKS)                                                                                  \
-    static void JOIN(NAME(runs), BLOCKS)(const struct gnnloom_product *product, int64_t start, int64_t stop, \
-                                         int64_t width) {                                                    \
-        NAME(rows)(product, start, stop, 0, width, BLOCKS, COLUMN_RUNS);                                     \
-    }
+#define DEFINE_RUNS(BLOCKS) DEFINE_ONE(BLOCKS, runs, COLUMN_RUNS)
 UP_TO_2(DEFINE_RUNS)
 
 /* clang-format off: it takes the list of functions for a declaration */
@@ -289,7 +264,7 @@ static void NAME(panels)(const struct gnnloom_product *given, int64_t start, int
     product.stream = product.stream && !product.accumulate && !product.wide_out && product.dim % LANES == 0 &&
                      (uintptr_t)product.out % VECTOR_BYTES == 0 && product.out_stride % LANES == 0;
     if (blocks <= 2 && product.column_runs) {
-        (blocks == 1 ? JOIN(NAME(runs), 1) : JOIN(NAME(runs), 2))(&product, start, stop, product.dim);
+        (blocks == 1 ? JOIN(NAME(runs), 1) : JOIN(NAME(runs), 2))(&product, start, stop, 0, product.dim);
         return;
     }
     if (panels == 1) {
@@ -304,6 +279,7 @@ static void NAME(panels)(const struct gnnloom_product *given, int64_t start, int
         }
 }
 
+#undef DEFINE_ONE
 #undef DEFINE
 #undef DEFINE_RUNS
 #undef LIST

@@ -13,6 +13,75 @@ INLINE SUM TYPE(run_factor)(const struct gnnloom_product *product, int64_t colum
     return common == common ? common : ((const SUM *)product->column_scale)[column];
 }
 
+INLINE SUM TYPE(widened)(STORED stored) {
+#ifdef BFLOAT16
+    union {
+        uint32_t bits;
+        float value;
+    } word = {(uint32_t)stored << 16};
+    return word.value;
+#else
+    return stored;
+#endif
+}
+
+INLINE STORED TYPE(narrowed)(SUM sum) {
+#ifdef BFLOAT16
+    union {
+        float value;
+        uint32_t bits;
+    } word = {sum};
+    if (sum != sum)
+        return 0x7fc0;
+    return (STORED)((word.bits + 0x7fff + ((word.bits >> 16) & 1)) >> 16);
+#else
+    return sum;
+#endif
+}
+
+/* Scale a sum, and write it or add it to the output. */
+INLINE void TYPE(write)(const struct gnnloom_product *product, int64_t target, int64_t at, SUM sum) {
+    const int64_t to = target * product->out_stride + at;
+    if (product->row_scale)
+        sum *= ((const SUM *)product->row_scale)[target];
+#ifdef BFLOAT16
+    if (product->wide_out) {
+        SUM *const wide = (SUM *)product->out + to;
+        *wide = product->accumulate ? *wide + sum : sum;
+        return;
+    }
+#endif
+    STORED *const out = (STORED *)product->out + to;
+    *out = TYPE(narrowed)(product->accumulate ? TYPE(widened)(*out) + sum : sum);
+}
+
+#if SUM_BYTES < 8
+/* A row of more than SEGMENT entries: a kernel computes the sums of each segment, as if it were a row. */
+static __attribute__((noinline, cold)) void TYPE(long_row)(const struct gnnloom_product *product, int64_t listed,
+                                                           int64_t first, int64_t width, panel_kernel *kernel) {
+    const int64_t target = product->target ? product->target[listed] : listed, last = product->end[listed];
+    double whole[MOST_HERE * WIDEST / sizeof(STORED)];
+    SUM sums[MOST_HERE * WIDEST / sizeof(STORED)];
+    int64_t begin = product->begin[listed], end;
+    struct gnnloom_product segment = *product;
+    segment.dense = (const STORED *)product->dense + first;
+    segment.out = sums;
+    segment.wide_out = 1;
+    segment.accumulate = segment.stream = 0;
+    segment.begin = &begin;
+    segment.end = &end;
+    segment.target = NULL;
+    segment.row_scale = NULL;
+    for (int begins = 1; begin < last; begin = end, begins = 0) {
+        end = smaller(begin + SEGMENT, last);
+        kernel(&segment, 0, 1, 0, width);
+        add_segment(whole, sums, width, begins);
+    }
+    for (int64_t at = 0; at < width; at++)
+        TYPE(write)(product, target, first + at, (SUM)whole[at]);
+}
+#endif
+
 /* Rows of a few columns. A vector of one element is a register all the same, which saves the loop over the columns. */
 #ifdef BFLOAT16
 #define VECTOR_BYTES 4
@@ -47,32 +116,6 @@ INLINE SUM TYPE(run_factor)(const struct gnnloom_product *product, int64_t colum
 #define MOST_BLOCKS MOST_HERE
 #include "spmm_kernel.h"
 #endif
-
-INLINE SUM TYPE(widened)(STORED stored) {
-#ifdef BFLOAT16
-    union {
-        uint32_t bits;
-        float value;
-    } word = {(uint32_t)stored << 16};
-    return word.value;
-#else
-    return stored;
-#endif
-}
-
-INLINE STORED TYPE(narrowed)(SUM sum) {
-#ifdef BFLOAT16
-    union {
-        float value;
-        uint32_t bits;
-    } word = {sum};
-    if (sum != sum)
-        return 0x7fc0;
-    return (STORED)((word.bits + 0x7fff + ((word.bits >> 16) & 1)) >> 16);
-#else
-    return sum;
-#endif
-}
 
 INLINE SUM TYPE(term)(const struct gnnloom_product *product, int64_t entry, int64_t at) {
     const int64_t column = column_of(product, entry);
@@ -111,20 +154,8 @@ INLINE SUM TYPE(element)(const struct gnnloom_product *product, int64_t listed, 
 static void TYPE(narrow)(const struct gnnloom_product *product, int64_t start, int64_t stop) {
     for (int64_t listed = start; listed < stop; listed++) {
         const int64_t target = product->target ? product->target[listed] : listed;
-        STORED *out = (STORED *)product->out + target * product->out_stride;
-        for (int64_t at = 0; at < product->dim; at++) {
-            SUM sum = TYPE(element)(product, listed, at);
-            if (product->row_scale)
-                sum *= ((const SUM *)product->row_scale)[target];
-#ifdef BFLOAT16
-            if (product->wide_out) {
-                SUM *wide = (SUM *)product->out + target * product->out_stride + at;
-                *wide = product->accumulate ? *wide + sum : sum;
-                continue;
-            }
-#endif
-            out[at] = TYPE(narrowed)(product->accumulate ? TYPE(widened)(out[at]) + sum : sum);
-        }
+        for (int64_t at = 0; at < product->dim; at++)
+            TYPE(write)(product, target, at, TYPE(element)(product, listed, at));
     }
 }
 
