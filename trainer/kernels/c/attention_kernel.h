@@ -97,24 +97,29 @@ INLINE NAME(vector) NAME(halved)(NAME(block) block) {
     EACH (at, (count) / 2)        \
     vectors[at] = PICK(vectors[2 * at], vectors[2 * at + 1], lower) + PICK(vectors[2 * at], vectors[2 * at + 1], upper)
 
-/* The sums of the lanes of as many vectors as a vector has lanes, in the order of the vectors. Overwrites them. */
-INLINE NAME(vector) NAME(fold)(NAME(vector) *vectors) {
+/* Store the sums of the lanes of vectors, in their order. Overwrites the vectors, and what follows the last one and its
+ * sum up to a multiple of LANES. */
+APART void NAME(fold)(NAME(vector) *vectors, int64_t count, SUM *to) {
+    for (int64_t at = count; at % LANES; at++)
+        vectors[at] = (NAME(vector)){0};
+    for (; count > 0; count -= LANES, vectors += LANES, to += LANES) {
 #if LANES == 16
-    FOLD(16, LOWER_8_OF_16, UPPER_8_OF_16);
-    FOLD(8, LOWER_4_OF_16, UPPER_4_OF_16);
-    FOLD(4, LOWER_2_OF_16, UPPER_2_OF_16);
-    FOLD(2, LOWER_1_OF_16, UPPER_1_OF_16);
+        FOLD(16, LOWER_8_OF_16, UPPER_8_OF_16);
+        FOLD(8, LOWER_4_OF_16, UPPER_4_OF_16);
+        FOLD(4, LOWER_2_OF_16, UPPER_2_OF_16);
+        FOLD(2, LOWER_1_OF_16, UPPER_1_OF_16);
 #elif LANES == 8
-    FOLD(8, LOWER_4_OF_8, UPPER_4_OF_8);
-    FOLD(4, LOWER_2_OF_8, UPPER_2_OF_8);
-    FOLD(2, LOWER_1_OF_8, UPPER_1_OF_8);
+        FOLD(8, LOWER_4_OF_8, UPPER_4_OF_8);
+        FOLD(4, LOWER_2_OF_8, UPPER_2_OF_8);
+        FOLD(2, LOWER_1_OF_8, UPPER_1_OF_8);
 #elif LANES == 4
-    FOLD(4, LOWER_2_OF_4, UPPER_2_OF_4);
-    FOLD(2, LOWER_1_OF_4, UPPER_1_OF_4);
+        FOLD(4, LOWER_2_OF_4, UPPER_2_OF_4);
+        FOLD(2, LOWER_1_OF_4, UPPER_1_OF_4);
 #elif LANES == 2
-    FOLD(2, LOWER_1_OF_2, UPPER_1_OF_2);
+        FOLD(2, LOWER_1_OF_2, UPPER_1_OF_2);
 #endif
-    return vectors[0];
+        *(NAME(loose) *)to = vectors[0];
+    }
 }
 
 /* The LeakyReLU of a score, or what it makes of the score's gradient. */
@@ -173,25 +178,19 @@ INLINE void NAME(sum)(const struct gnnloom_attention *given, const TYPE(entries)
 }
 
 /* Store the scalar products of `count` entries with some heads, or add them to those of earlier panels. */
-INLINE void NAME(keep)(TYPE(entries) * entries, int64_t k, int64_t count, int lane, int adds, NAME(vector) *vectors,
-                       const int heads) {
-    SUM found[8 < LANES ? LANES : 8];
+APART void NAME(keep)(TYPE(entries) * entries, int64_t k, int64_t count, int64_t lane, int64_t heads, int adds,
+                      NAME(vector) *vectors) {
+    SUM found[MOST_PENDING];
+    SUM *to = entries->dot + k * entries->lanes + lane;
     /* What follows the last entry is written later, or never read. */
     if (!adds && entries->lanes == heads) {
-        for (int at = 0; at < heads; at += LANES)
-            *(NAME(loose) *)(entries->dot + k * heads + at) = NAME(fold)(vectors + at);
+        NAME(fold)(vectors, count * heads, to);
         return;
     }
-    for (int at = 0; at < heads; at += LANES) {
-        const NAME(vector) folded = NAME(fold)(vectors + at);
-        memcpy(found + at, &folded, sizeof folded);
-    }
-    const int unit = heads < LANES ? LANES / heads : 1;
-    for (int entry = 0; entry < unit && entry < count; entry++) {
-        SUM *const to = entries->dot + (k + entry) * entries->lanes + lane;
-        EACH (head, heads)
+    NAME(fold)(vectors, count * heads, found);
+    for (int64_t entry = 0; entry < count; entry++, to += entries->lanes)
+        for (int64_t head = 0; head < heads; head++)
             to[head] = adds ? to[head] + found[entry * heads + head] : found[entry * heads + head];
-    }
 }
 
 /* For some heads of a column, the scalar products of its values with the gradients of its entries' rows, and the
@@ -199,8 +198,7 @@ INLINE void NAME(keep)(TYPE(entries) * entries, int64_t k, int64_t count, int la
 INLINE void NAME(gradients)(const struct gnnloom_attention *given, TYPE(entries) * entries, int64_t first, int lane,
                             int64_t width, const SUM *values, SUM *sums, const int64_t pitch, int adds, const int heads,
                             const int blocks) {
-    enum { UNIT = 16 };
-    const int unit = heads < LANES ? LANES / heads : 1;
+    const int unit = MOST_PENDING / heads;
     const int64_t row = given->heads * given->dim, dim = given->dim, count = entries->count;
     const STORED *const matrix = (const STORED *)given->gradient + first;
     NAME(block) total[MOST_VECTORS], value[MOST_VECTORS];
@@ -210,7 +208,7 @@ INLINE void NAME(gradients)(const struct gnnloom_attention *given, TYPE(entries)
             value[head * blocks + block] = NAME(load_sums)(values + head * pitch + block * COLUMNS);
         }
     for (int64_t k = 0; k < count; k += unit) {
-        NAME(vector) products[UNIT];
+        NAME(vector) products[MOST_PENDING];
         const int some = (int)smaller(unit, count - k);
         for (int each = 0; each < some; each++) {
             const STORED *const from = matrix + entries->id[k + each] * row;
@@ -229,9 +227,7 @@ INLINE void NAME(gradients)(const struct gnnloom_attention *given, TYPE(entries)
                 products[each * heads + head] = NAME(halved)(product);
             }
         }
-        for (int rest = some * heads; rest < unit * heads; rest++)
-            products[rest] = (NAME(vector)){0};
-        NAME(keep)(entries, k, some, lane, adds, products, heads);
+        NAME(keep)(entries, k, some, lane, heads, adds, products);
     }
     EACH (head, heads)
         EACH (block, blocks)
@@ -244,23 +240,27 @@ enum { NAME(few) = PARTS == 4 ? 1 : PARTS == 2 ? 2 : 4 };
 
 /* Vectors whose lanes are to be summed: one for each lane of entries that follow each other. */
 typedef struct {
-    NAME(vector) vectors[LANES + NAME(few) * 8];
+    NAME(vector) vectors[MOST_PENDING];
     SUM *to;
     int64_t filled;
 } NAME(pending);
 
-/* The vectors of `few` more entries are there, without those of idle lanes: store the sums of what is complete. */
-INLINE void NAME(push)(NAME(pending) *pending, int64_t heads, int64_t lanes, int is_last) {
+APART void NAME(clear_idle)(NAME(vector) *vectors, int64_t heads, int64_t lanes) {
     for (int64_t each = 0; each < NAME(few); each++)
         for (int64_t lane = heads; lane < lanes; lane++)
-            pending->vectors[pending->filled + each * lanes + lane] = (NAME(vector)){0};
+            vectors[each * lanes + lane] = (NAME(vector)){0};
+}
+
+/* The vectors of `few` more entries are there, without those of idle lanes: store the sums if there is no room for
+ * more, or if these are the last ones. */
+INLINE void NAME(push)(NAME(pending) *pending, int64_t heads, int64_t lanes, int is_last) {
+    if (heads < lanes)
+        NAME(clear_idle)(pending->vectors + pending->filled, heads, lanes);
     pending->filled += NAME(few) *lanes;
-    for (; is_last && pending->filled % LANES; pending->filled++)
-        pending->vectors[pending->filled] = (NAME(vector)){0};
-    if (pending->filled < LANES)
+    if (pending->filled < MOST_PENDING && !is_last)
         return;
-    for (int64_t at = 0; at < pending->filled; at += LANES, pending->to += LANES)
-        *(NAME(loose) *)pending->to = NAME(fold)(pending->vectors + at);
+    NAME(fold)(pending->vectors, pending->filled, pending->to);
+    pending->to += pending->filled;
     pending->filled = 0;
 }
 
@@ -425,11 +425,7 @@ static void NAME(dots)(const struct gnnloom_heads *given, const void *second, in
     for (int64_t at = start; at < stop; at += LANES) {
         NAME(vector) vectors[LANES];
         const int64_t some = smaller(LANES, stop - at);
-        for (int64_t each = 0; each < LANES; each++) {
-            if (each >= some) {
-                vectors[each] = (NAME(vector)){0};
-                continue;
-            }
+        for (int64_t each = 0; each < some; each++) {
             const int64_t head = at + each, factor = given->vectors ? turn : head;
             turn = turn + 1 < given->heads ? turn + 1 : 0;
             const STORED *const row = (const STORED *)given->first + head * dim;
@@ -449,7 +445,7 @@ static void NAME(dots)(const struct gnnloom_heads *given, const void *second, in
             vectors[each] = NAME(halved)(sum);
         }
         SUM found[LANES];
-        *(NAME(loose) *)found = NAME(fold)(vectors);
+        NAME(fold)(vectors, some, found);
         for (int64_t each = 0; each < some; each++)
             to[at + each] = found[each];
     }

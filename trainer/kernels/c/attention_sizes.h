@@ -124,7 +124,7 @@ INLINE int TYPE(is_long)(int64_t count) {
 }
 
 /* Add the sums of a segment to those of a whole row or column, which these are if it begins; and clear them. */
-static __attribute__((noinline)) void TYPE(carry)(double *whole, SUM *sums, int64_t length, int begins) {
+APART void TYPE(carry)(double *whole, SUM *sums, int64_t length, int begins) {
 #if SUM_BYTES < 8
     add_segment(whole, sums, length, begins);
 #else
@@ -134,7 +134,7 @@ static __attribute__((noinline)) void TYPE(carry)(double *whole, SUM *sums, int6
 }
 
 /* Add the sums of the last segment, and round. */
-static __attribute__((noinline)) void TYPE(settle)(double *whole, SUM *sums, int64_t length) {
+APART void TYPE(settle)(double *whole, SUM *sums, int64_t length) {
     TYPE(carry)(whole, sums, length, 0);
     for (int64_t at = 0; at < length; at++)
         sums[at] = (SUM)whole[at];
@@ -469,8 +469,7 @@ INLINE int64_t TYPE(lanes_for)(int64_t heads) {
 #include "attention_v2.h"
 
 /* Move what was added to the gradients of the hubs' scores to their sums. */
-static __attribute__((noinline)) void TYPE(add_hubs)(const struct gnnloom_attention *given, SUM *of_target,
-                                                     double *sums) {
+APART void TYPE(add_hubs)(const struct gnnloom_attention *given, SUM *of_target, double *sums) {
     for (int64_t hub = 0; hub < given->num_hubs; hub++, sums += given->heads) {
         SUM *const added = of_target + given->hubs[hub] * given->heads;
         for (int64_t head = 0; head < given->heads; head++) {

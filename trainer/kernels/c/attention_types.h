@@ -4,6 +4,8 @@
  */
 #define MOST_ENTRIES 64
 #define MOST_NUMBERS (MOST_ENTRIES * 8)
+/* Vectors whose lanes are summed together. */
+#define MOST_PENDING 64
 /* Entries of a row or column whose float32 sums are then added in float64, if it has more. Sums of 512 nearly equal
  * numbers, one after the other, have relative errors of at most 1e-5; those of a million could have 3e-2. */
 #define ATTENTION_SEGMENT 512

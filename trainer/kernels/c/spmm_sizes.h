@@ -57,8 +57,8 @@ INLINE void TYPE(write)(const struct gnnloom_product *product, int64_t target, i
 
 #if SUM_BYTES < 8
 /* A row of more than SEGMENT entries: a kernel computes the sums of each segment, as if it were a row. */
-static __attribute__((noinline, cold)) void TYPE(long_row)(const struct gnnloom_product *product, int64_t listed,
-                                                           int64_t first, int64_t width, panel_kernel *kernel) {
+APART void TYPE(long_row)(const struct gnnloom_product *product, int64_t listed, int64_t first, int64_t width,
+                          panel_kernel *kernel) {
     const int64_t target = product->target ? product->target[listed] : listed, last = product->end[listed];
     double whole[MOST_HERE * WIDEST / sizeof(STORED)];
     SUM sums[MOST_HERE * WIDEST / sizeof(STORED)];

@@ -9,6 +9,12 @@
 #define JOIN_(first, second) first##second
 #define JOIN(first, second) JOIN_(first, second)
 #define INLINE static inline __attribute__((always_inline))
+/* A function that is neither copied into others nor made several times for constants: there would be dozens of it. */
+#ifdef __clang__
+#define APART static __attribute__((noinline))
+#else
+#define APART static __attribute__((noinline, noclone))
+#endif
 #define CACHE_LINE 64
 /* Bytes of dense rows between the one that is added and the one that is prefetched: a quarter of a first-level cache.
  * Narrow rows are limited by their number. */
@@ -76,7 +82,7 @@ typedef double doubles __attribute__((vector_size(DOUBLES * 8), aligned(8), may_
 typedef float floats __attribute__((vector_size(DOUBLES * 4), aligned(4), may_alias));
 
 /* Add float32 sums of a segment to those of a whole row, which these are if it begins. */
-static __attribute__((noinline)) void add_segment(double *whole, const float *sums, int64_t length, int begins) {
+APART void add_segment(double *whole, const float *sums, int64_t length, int begins) {
     int64_t at = 0;
     for (; at + DOUBLES <= length; at += DOUBLES) {
         const doubles added = __builtin_convertvector(*(const floats *)(sums + at), doubles);
