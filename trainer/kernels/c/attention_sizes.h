@@ -100,6 +100,10 @@ INLINE NAME(vector) TYPE(exp)(NAME(vector) x) {
     return (NAME(vector))(bits & ~(NAME(integers))(x < least));
 }
 
+APART SUM TYPE(exp_of)(SUM x) {
+    return TYPE(exp)((NAME(vector)){0} + x)[0];
+}
+
 /* The numbers of the heads of one row, one for each lane, over and over to the end of a block. */
 INLINE NAME(block) TYPE(tiled)(const SUM *numbers, int64_t heads, int64_t lanes) {
     SUM tiled[COLUMNS];
@@ -141,7 +145,7 @@ APART void TYPE(settle)(double *whole, SUM *sums, int64_t length) {
 }
 
 /* Copy some numbers of an entry to its lanes, of which there are 1, 2, 4 or 8. */
-INLINE void TYPE(copy)(SUM *to, const SUM *from, int64_t heads, const int lanes) {
+INLINE void TYPE(copy)(SUM *to, const SUM *from, int64_t heads, int64_t lanes) {
     if (heads == lanes)
         memcpy(to, from, (size_t)lanes * sizeof(SUM));
     else
@@ -182,7 +186,7 @@ INLINE void TYPE(read)(const struct gnnloom_attention *given, TYPE(entries) * en
 
 /* The scores of the entries' columns. */
 INLINE void TYPE(sources)(const struct gnnloom_attention *given, TYPE(entries) * entries, int64_t head, int64_t heads,
-                          const int lanes) {
+                          int64_t lanes) {
     for (int64_t k = 0; k < entries->count; k++)
         TYPE(copy)(entries->score + k * lanes, (const SUM *)given->source + entries->id[k] * given->heads + head, heads,
                    lanes);
@@ -190,7 +194,7 @@ INLINE void TYPE(sources)(const struct gnnloom_attention *given, TYPE(entries) *
 
 /* What the entries' rows have: scores, maxima, factors, and sums along the features. */
 INLINE void TYPE(targets)(const struct gnnloom_attention *given, TYPE(entries) * entries, const SUM *of_target,
-                          int64_t head, int64_t heads, const int lanes) {
+                          int64_t head, int64_t heads, int64_t lanes) {
     for (int64_t k = 0; k < entries->count; k++) {
         const SUM *const row = (const SUM *)given->target + entries->id[k] * 4 * given->heads + head;
         TYPE(copy)(entries->score + k * lanes, row, heads, lanes);
@@ -203,38 +207,38 @@ INLINE void TYPE(targets)(const struct gnnloom_attention *given, TYPE(entries) *
 
 /* Add the gradients of the entries' scores to those of their rows. */
 INLINE void TYPE(scatter)(const struct gnnloom_attention *given, const TYPE(entries) * entries, SUM *of_target,
-                          int64_t heads, const int lanes) {
+                          int64_t heads, int64_t lanes) {
     for (int64_t k = 0; k < entries->count; k++) {
         SUM *const to = of_target + entries->id[k] * given->heads;
         const SUM *const added = entries->dot + k * lanes;
-        if (heads == lanes)
-            for (int lane = 0; lane < lanes; lane++)
-                to[lane] += added[lane];
-        else
-            for (int64_t lane = 0; lane < heads; lane++)
-                to[lane] += added[lane];
+        for (int64_t lane = 0; lane < heads; lane++)
+            to[lane] += added[lane];
     }
 }
 
-#define BY_LANES(function, ...)             \
-    switch (entries->lanes) {               \
-        case 1:                             \
-            TYPE(function)(__VA_ARGS__, 1); \
-            break;                          \
-        case 2:                             \
-            TYPE(function)(__VA_ARGS__, 2); \
-            break;                          \
-        case 4:                             \
-            TYPE(function)(__VA_ARGS__, 4); \
-            break;                          \
-        default:                            \
-            TYPE(function)(__VA_ARGS__, 8); \
+/* A function of heads and lanes that is compiled for numbers of heads that have no idle lanes. */
+#define BY_LANES(function, ...)                                          \
+    switch (entries->heads == entries->lanes ? entries->lanes : 0) {     \
+        case 1:                                                          \
+            TYPE(function)(__VA_ARGS__, 1, 1);                           \
+            break;                                                       \
+        case 2:                                                          \
+            TYPE(function)(__VA_ARGS__, 2, 2);                           \
+            break;                                                       \
+        case 4:                                                          \
+            TYPE(function)(__VA_ARGS__, 4, 4);                           \
+            break;                                                       \
+        case 8:                                                          \
+            TYPE(function)(__VA_ARGS__, 8, 8);                           \
+            break;                                                       \
+        default:                                                         \
+            TYPE(function)(__VA_ARGS__, entries->heads, entries->lanes); \
     }
 
 /* The scores of some entries of a row after the LeakyReLU; the maximum of `highest` and all of them. */
-static NAME(block) TYPE(scored)(const struct gnnloom_attention *given, TYPE(entries) * entries, int64_t head,
-                                int64_t heads, NAME(block) target, NAME(block) highest) {
-    BY_LANES(sources, given, entries, head, heads)
+VECTORIZED NAME(block) TYPE(scored)(const struct gnnloom_attention *given, TYPE(entries) * entries, int64_t head,
+                                    NAME(block) target, NAME(block) highest) {
+    BY_LANES(sources, given, entries, head)
     TYPE(repeat)(entries, entries->score);
     for (int64_t block = 0; block < TYPE(num_blocks)(entries); block++) {
         NAME(block) score = NAME(load_sums)(entries->score + block * COLUMNS);
@@ -252,7 +256,7 @@ static NAME(block) TYPE(scored)(const struct gnnloom_attention *given, TYPE(entr
 }
 
 /* The weights of some entries of a row from their scores; adds them to the totals of a block's lanes. */
-static NAME(block) TYPE(weighed)(TYPE(entries) * entries, NAME(block) maximum, NAME(block) total) {
+VECTORIZED NAME(block) TYPE(weighed)(TYPE(entries) * entries, NAME(block) maximum, NAME(block) total) {
     for (int64_t block = 0; block < TYPE(num_blocks)(entries); block++) {
         NAME(block) score = NAME(load_sums)(entries->score + block * COLUMNS);
         EACH (part, PARTS)
@@ -283,8 +287,8 @@ INLINE void TYPE(fold_lanes)(NAME(block) block, int64_t lanes, SUM *found, const
 
 /* Panels of some heads: as many heads and blocks at a time as there are registers for the sums. `values` is NULL for
  * the sums of a row, and otherwise a column's values. */
-static void TYPE(panels)(const struct gnnloom_attention *given, const TYPE(block_kernels) * kernels,
-                         TYPE(entries) * entries, int64_t head, int64_t heads, const SUM *values, SUM *sums) {
+APART void TYPE(panels)(const struct gnnloom_attention *given, const TYPE(block_kernels) * kernels,
+                        TYPE(entries) * entries, int64_t head, int64_t heads, const SUM *values, SUM *sums) {
     const int64_t columns = kernels->columns, blocks = (given->dim + columns - 1) / columns, pitch = blocks * columns;
     for (int64_t block = 0; block < blocks; block += 4) {
         const int64_t some = smaller(4, blocks - block);
@@ -305,8 +309,9 @@ static void TYPE(panels)(const struct gnnloom_attention *given, const TYPE(block
 }
 
 /* Up to 8 heads of one row. `sums` and `whole` have room for their blocks. */
-static void TYPE(attend_row)(const struct gnnloom_attention *given, const TYPE(block_kernels) * kernels, int64_t row,
-                             int64_t head, int64_t heads, TYPE(entries) * entries, SUM *sums, double *whole) {
+VECTORIZED void TYPE(attend_row)(const struct gnnloom_attention *given, const TYPE(block_kernels) * kernels,
+                                 int64_t row, int64_t head, int64_t heads, TYPE(entries) * entries, SUM *sums,
+                                 double *whole) {
     const int64_t begin = given->offsets[row], end = given->offsets[row + 1], at = row * given->heads + head;
     const int64_t lanes = entries->lanes, length = heads * TYPE(pitch)(given, kernels);
     const int is_long = TYPE(is_long)(end - begin);
@@ -324,14 +329,14 @@ static void TYPE(attend_row)(const struct gnnloom_attention *given, const TYPE(b
     NAME(block) most = TYPE(tiled)(highest, lanes, lanes), totals = {{{0}}};
     for (int64_t entry = begin; entry < end; entry += MOST_ENTRIES) {
         TYPE(read)(given, entries, entry, smaller(MOST_ENTRIES, end - entry), scores, given->heads);
-        most = TYPE(scored)(given, entries, head, heads, target, most);
+        most = TYPE(scored)(given, entries, head, target, most);
     }
     TYPE(fold_lanes)(most, lanes, highest, 0);
     /* Sums of earlier entries are scaled down to the new maximum. */
     for (int64_t each = 0; each < heads; each++) {
         factor[each] = 1;
         if (!given->begins && maximum[each] != highest[each])
-            factor[each] = TYPE(exp)((NAME(vector)){0} + (maximum[each] - highest[each]))[0];
+            factor[each] = TYPE(exp_of)(maximum[each] - highest[each]);
     }
     if (given->begins)
         memset(sums, 0, (size_t)length * sizeof(SUM));
@@ -354,7 +359,7 @@ static void TYPE(attend_row)(const struct gnnloom_attention *given, const TYPE(b
         /* Of a row with few entries, the scores are still there. */
         if (end - begin > MOST_ENTRIES) {
             TYPE(read)(given, entries, entry, smaller(MOST_ENTRIES, end - entry), scores, given->heads);
-            TYPE(scored)(given, entries, head, heads, target, most);
+            TYPE(scored)(given, entries, head, target, most);
         }
         totals = TYPE(weighed)(entries, tiled, totals);
         TYPE(panels)(given, kernels, entries, head, heads, NULL, sums);
@@ -377,9 +382,9 @@ static void TYPE(attend_row)(const struct gnnloom_attention *given, const TYPE(b
 }
 
 /* Weights of the entries of a column, which are final. */
-static void TYPE(weights)(const struct gnnloom_attention *given, TYPE(entries) * entries, const SUM *of_target,
-                          int64_t head, int64_t heads, NAME(block) source) {
-    BY_LANES(targets, given, entries, of_target, head, heads)
+VECTORIZED void TYPE(weights)(const struct gnnloom_attention *given, TYPE(entries) * entries, const SUM *of_target,
+                              int64_t head, NAME(block) source) {
+    BY_LANES(targets, given, entries, of_target, head)
     TYPE(repeat)(entries, entries->score);
     TYPE(repeat)(entries, entries->maximum);
     for (int64_t block = 0; block < TYPE(num_blocks)(entries); block++) {
@@ -399,8 +404,8 @@ static void TYPE(weights)(const struct gnnloom_attention *given, TYPE(entries) *
 
 /* Gradients of the scores s_j + t_i of the entries of a column, in place of the scalar products; adds them to the sums
  * of a block's lanes. The derivative of a softmax: weight times (gradient of the weight - `along`). */
-static NAME(block) TYPE(entry_gradients)(const struct gnnloom_attention *given, TYPE(entries) * entries,
-                                         NAME(block) total) {
+VECTORIZED NAME(block) TYPE(entry_gradients)(const struct gnnloom_attention *given, TYPE(entries) * entries,
+                                             NAME(block) total) {
     for (int64_t block = 0; block < TYPE(num_blocks)(entries); block++) {
         const NAME(block) score = NAME(load_sums)(entries->score + block * COLUMNS);
         const NAME(block) weight = NAME(load_sums)(entries->weight + block * COLUMNS);
@@ -421,9 +426,9 @@ static NAME(block) TYPE(entry_gradients)(const struct gnnloom_attention *given, 
 }
 
 /* Up to 8 heads of one column. `sums`, `values` and `whole` have room for their blocks. */
-static void TYPE(column)(const struct gnnloom_attention *given, const TYPE(block_kernels) * kernels, int64_t column,
-                         int64_t head, int64_t heads, TYPE(entries) * entries, SUM *sums, SUM *values, double *whole,
-                         SUM *of_target) {
+VECTORIZED void TYPE(column)(const struct gnnloom_attention *given, const TYPE(block_kernels) * kernels, int64_t column,
+                             int64_t head, int64_t heads, TYPE(entries) * entries, SUM *sums, SUM *values,
+                             double *whole, SUM *of_target) {
     const int64_t begin = given->offsets[column], end = given->offsets[column + 1], at = column * given->heads + head;
     const int64_t lanes = entries->lanes, length = heads * TYPE(pitch)(given, kernels);
     const int is_long = TYPE(is_long)(end - begin);
@@ -447,10 +452,10 @@ static void TYPE(column)(const struct gnnloom_attention *given, const TYPE(block
             segment = entry;
         }
         TYPE(read)(given, entries, entry, smaller(MOST_ENTRIES, end - entry), targets, 4 * given->heads);
-        TYPE(weights)(given, entries, of_target, head, heads, source);
+        TYPE(weights)(given, entries, of_target, head, source);
         TYPE(panels)(given, kernels, entries, head, heads, values, sums);
         totals = TYPE(entry_gradients)(given, entries, totals);
-        BY_LANES(scatter, given, entries, of_target + head, heads)
+        BY_LANES(scatter, given, entries, of_target + head)
     }
     TYPE(fold_lanes)(totals, lanes, sum, 1);
     if (is_long) {
@@ -514,7 +519,7 @@ static void TYPE(attend)(const struct gnnloom_attention *given, int64_t number, 
 }
 
 /* Add the gradients that scores give to values, and form those of the vectors, which are sums over the chunk's rows. */
-static void TYPE(spread_scores)(const struct gnnloom_heads *given, int64_t chunk) {
+VECTORIZED void TYPE(spread_scores)(const struct gnnloom_heads *given, int64_t chunk) {
     const int64_t dim = given->dim, heads = given->heads, width = heads * dim;
     const int64_t start = chunk * given->chunk, stop = smaller(start + given->chunk, given->num_rows);
     SUM *const partial = (SUM *)given->partial + chunk * 2 * width;

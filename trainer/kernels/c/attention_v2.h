@@ -22,7 +22,7 @@ typedef struct {
 enum { TYPE(recent_rows) = 1024 };
 
 /* to += one * other, or to = one * other. */
-INLINE void TYPE(multiply)(SUM *to, const SUM *one, const SUM *other, int64_t length, const int adds) {
+APART void TYPE(multiply)(SUM *to, const SUM *one, const SUM *other, int64_t length, int adds) {
     int64_t at = 0;
     for (; at + COLUMNS <= length; at += COLUMNS) {
         const NAME(block) first = NAME(load_sums)(one + at), second = NAME(load_sums)(other + at);
@@ -39,16 +39,20 @@ INLINE void TYPE(multiply)(SUM *to, const SUM *one, const SUM *other, int64_t le
 /* The ids of the next entries, the last one repeated for entries that are computed together with it. */
 INLINE void TYPE(read_v2)(const struct gnnloom_attention *given, TYPE(entries) * entries, int64_t first, int64_t end,
                           const SUM *numbers) {
-    const int64_t bytes = entries->heads * given->dim * (int64_t)sizeof(STORED);
-    const int64_t most = 16384 / bytes / 4 * 4, some = most < 16 ? 16 : smaller(most, MOST_ENTRIES);
-    TYPE(read)(given, entries, first, smaller(some, end - first), numbers, 3 * given->heads);
+    int64_t some = smaller(MOST_ENTRIES, end - first);
+    /* Few entries fit the first-level cache in any case, and the division takes as long as one of them. */
+    if (some > 16) {
+        const int64_t most = 16384 / (entries->heads * given->dim * (int64_t)sizeof(STORED)) / 4 * 4;
+        some = smaller(some, most < 16 ? 16 : most);
+    }
+    TYPE(read)(given, entries, first, some, numbers, 3 * given->heads);
     for (int64_t k = entries->count; k % 4; k++)
         entries->id[k] = entries->id[entries->count - 1];
 }
 
 /* Up to 8 heads of one row. */
-static void TYPE(attend_row_v2)(const struct gnnloom_attention *given, const TYPE(block_kernels) * kernels, int64_t row,
-                                int64_t head, TYPE(entries) * entries, const TYPE(room) * room) {
+VECTORIZED void TYPE(attend_row_v2)(const struct gnnloom_attention *given, const TYPE(block_kernels) * kernels,
+                                    int64_t row, int64_t head, TYPE(entries) * entries, const TYPE(room) * room) {
     const int64_t begin = given->offsets[row], end = given->offsets[row + 1], at = row * given->heads + head;
     const int64_t heads = entries->heads, lanes = entries->lanes, dim = given->dim;
     const int64_t pitch = TYPE(pitch)(given, kernels);
@@ -100,7 +104,7 @@ static void TYPE(attend_row_v2)(const struct gnnloom_attention *given, const TYP
         for (int64_t lane = 0; lane < lanes; lane++) {
             factor[lane] = 1;
             if (lane < heads && found[lane] != highest[lane]) {
-                factor[lane] = TYPE(exp)((NAME(vector)){0} + (highest[lane] - found[lane]))[0];
+                factor[lane] = TYPE(exp_of)(highest[lane] - found[lane]);
                 grows = 1;
             }
             highest[lane] = found[lane];
@@ -139,7 +143,7 @@ static void TYPE(attend_row_v2)(const struct gnnloom_attention *given, const TYP
 
 /* What the entries' rows have: maxima, factors, and sums along the features. */
 INLINE void TYPE(numbers_of_rows)(const struct gnnloom_attention *given, TYPE(entries) * entries, int64_t head,
-                                  int64_t heads, const int lanes) {
+                                  int64_t heads, int64_t lanes) {
     for (int64_t k = 0; k < entries->count; k++) {
         const SUM *const row = (const SUM *)given->row_numbers + entries->id[k] * 3 * given->heads + head;
         TYPE(copy)(entries->maximum + k * lanes, row, heads, lanes);
@@ -149,7 +153,7 @@ INLINE void TYPE(numbers_of_rows)(const struct gnnloom_attention *given, TYPE(en
 }
 
 /* Weights of the entries, which are final. If they are entries of one row, its numbers are in the first block. */
-INLINE void TYPE(weights_v2)(TYPE(entries) * entries, const int of_row) {
+APART void TYPE(weights_v2)(TYPE(entries) * entries, int of_row) {
     TYPE(repeat)(entries, entries->score);
     for (int64_t block = 0; block < TYPE(num_blocks)(entries); block++) {
         const int64_t at = of_row ? 0 : block * COLUMNS;
@@ -163,7 +167,7 @@ INLINE void TYPE(weights_v2)(TYPE(entries) * entries, const int of_row) {
 }
 
 /* Gradients of the entries' scores, in place of the scalar products; 0 for what follows the last entry. */
-INLINE void TYPE(score_gradients)(TYPE(entries) * entries, const int of_row) {
+APART void TYPE(score_gradients)(TYPE(entries) * entries, int of_row) {
     for (int64_t block = 0; block < TYPE(num_blocks)(entries); block++) {
         const NAME(block) weight = NAME(load_sums)(entries->weight + block * COLUMNS);
         const NAME(block) along = NAME(load_sums)(entries->along + (of_row ? 0 : block * COLUMNS));
@@ -177,8 +181,8 @@ INLINE void TYPE(score_gradients)(TYPE(entries) * entries, const int of_row) {
 }
 
 /* Up to 8 heads of one column. */
-static void TYPE(column_v2)(const struct gnnloom_attention *given, const TYPE(block_kernels) * kernels, int64_t column,
-                            int64_t head, TYPE(entries) * entries, const TYPE(room) * room) {
+VECTORIZED void TYPE(column_v2)(const struct gnnloom_attention *given, const TYPE(block_kernels) * kernels,
+                                int64_t column, int64_t head, TYPE(entries) * entries, const TYPE(room) * room) {
     const int64_t begin = given->offsets[column], end = given->offsets[column + 1], at = column * given->heads + head;
     const int64_t heads = entries->heads, dim = given->dim, pitch = TYPE(pitch)(given, kernels);
     const STORED *const targets = (const STORED *)given->target + head * dim;
@@ -201,7 +205,7 @@ static void TYPE(column_v2)(const struct gnnloom_attention *given, const TYPE(bl
             segment = entry;
         }
         TYPE(read_v2)(given, entries, entry, end, (const SUM *)given->row_numbers + head);
-        BY_LANES(numbers_of_rows, given, entries, head, heads)
+        BY_LANES(numbers_of_rows, given, entries, head)
         TYPE(repeat)(entries, entries->maximum);
         kernels->scores(given, entries, targets, room->own, room->vector_apart + head * pitch, NULL);
         TYPE(weights_v2)(entries, 0);
@@ -221,8 +225,8 @@ static void TYPE(column_v2)(const struct gnnloom_attention *given, const TYPE(bl
 }
 
 /* Up to 8 heads of one row. */
-static void TYPE(row_v2)(const struct gnnloom_attention *given, const TYPE(block_kernels) * kernels, int64_t row,
-                         int64_t head, TYPE(entries) * entries, const TYPE(room) * room) {
+VECTORIZED void TYPE(row_v2)(const struct gnnloom_attention *given, const TYPE(block_kernels) * kernels, int64_t row,
+                             int64_t head, TYPE(entries) * entries, const TYPE(room) * room) {
     const int64_t begin = given->offsets[row], end = given->offsets[row + 1], at = row * given->heads + head;
     const int64_t heads = entries->heads, dim = given->dim, pitch = TYPE(pitch)(given, kernels);
     const SUM *const numbers = (const SUM *)given->row_numbers + row * 3 * given->heads + head;

@@ -73,7 +73,7 @@ INLINE void TYPE(word)(const struct gnnloom_rows *rows, int64_t row, uint64_t ke
     TYPE(store)(values, (STORED *)rows->result + row * rows->dim + first, count);
 }
 
-static void TYPE(rows)(const struct gnnloom_rows *rows, int64_t start, int64_t stop) {
+VECTORIZED void TYPE(rows)(const struct gnnloom_rows *rows, int64_t start, int64_t stop) {
     for (int64_t row = start; row < stop; row++) {
         const uint64_t keys = rows->vertex ? mix64((uint64_t)rows->vertex[row] ^ rows->key) : 0;
         int64_t first = 0;

@@ -2,11 +2,6 @@
  *
  * ROWS_ENTRY   name of the function that this file defines
  */
-/* Loops over the lanes become vectors. */
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("O3")
-#endif
-
 /* SplitMix64's step and finalizer (Steele, Lea, Flood, OOPSLA 2014). */
 INLINE uint64_t mix64(uint64_t value) {
     value += 0x9E3779B97F4A7C15u;

@@ -9,11 +9,15 @@
 #define JOIN_(first, second) first##second
 #define JOIN(first, second) JOIN_(first, second)
 #define INLINE static inline __attribute__((always_inline))
-/* A function that is neither copied into others nor made several times for constants: there would be dozens of it. */
+/* APART: a function that is neither copied into others nor made several times for constants: there would be dozens of
+ * it. VECTORIZED: a function whose loops become vectors, or are unrolled, which takes two to three times as long to
+ * compile. */
 #ifdef __clang__
 #define APART static __attribute__((noinline))
+#define VECTORIZED static
 #else
 #define APART static __attribute__((noinline, noclone))
+#define VECTORIZED static __attribute__((optimize("O3")))
 #endif
 #define CACHE_LINE 64
 /* Bytes of dense rows between the one that is added and the one that is prefetched: a quarter of a first-level cache.
