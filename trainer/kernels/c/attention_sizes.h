@@ -295,7 +295,7 @@ APART void TYPE(panels)(const struct gnnloom_attention *given, const TYPE(block_
         const int64_t first = block * columns, width = smaller((block + some) * columns, given->dim) - first;
         for (int64_t lane = 0; lane < heads;) {
             int binary = 3;
-            while (binary && (1 << binary > heads - lane || some << binary > MOST_VECTORS))
+            while (binary && (1 << binary > smaller(MOST_HEADS, heads - lane) || some << binary > MOST_VECTORS))
                 binary--;
             const TYPE(panel_kernels) *panel = &kernels->panels[binary][some - 1];
             const int64_t from = (head + lane) * given->dim + first, at = lane * pitch + first;

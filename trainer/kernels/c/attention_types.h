@@ -1,5 +1,6 @@
 /* Included once for each instruction set, without a guard, after spmm_types.h: instantiates attention for every type.
  *
+ * MOST_HEADS                  heads that are computed together: 1, 4 or 8
  * ATTEND_ENTRY, HEADS_ENTRY   names of the functions that this file defines
  */
 #define MOST_ENTRIES 64
@@ -9,24 +10,24 @@
 /* Entries of a row or column whose float32 sums are then added in float64, if it has more. Sums of 512 nearly equal
  * numbers, one after the other, have relative errors of at most 1e-5; those of a million could have 3e-2. */
 #define ATTENTION_SEGMENT 512
-/* Blocks whose sums, and as many values, fit the registers. */
-#if WIDEST >= 64
-#define MOST_VECTORS 8
-#else
-#define MOST_VECTORS 4
-#endif
+/* Blocks whose sums, and as many values, fit the registers; a head may have 4. */
+#define MOST_VECTORS (MOST_HEADS > 4 ? MOST_HEADS : 4)
 
 #define BINARY_1 0
 #define BINARY_2 1
 #define BINARY_4 2
 #define BINARY_8 3
 /* Numbers of heads and blocks, by the most blocks. */
-#if WIDEST >= 64
+#if MOST_HEADS == 8
 #define PANELS_UP_TO_2(DO) DO(1, 1) DO(2, 1) DO(4, 1) DO(8, 1) DO(1, 2) DO(2, 2) DO(4, 2)
 #define PANELS_UP_TO_3(DO) PANELS_UP_TO_2(DO) DO(1, 3) DO(2, 3)
 #define PANELS_UP_TO_4(DO) PANELS_UP_TO_3(DO) DO(1, 4) DO(2, 4)
 #else
+#if MOST_HEADS == 4
 #define PANELS_UP_TO_2(DO) DO(1, 1) DO(2, 1) DO(4, 1) DO(1, 2) DO(2, 2)
+#else
+#define PANELS_UP_TO_2(DO) DO(1, 1) DO(1, 2)
+#endif
 #define PANELS_UP_TO_3(DO) PANELS_UP_TO_2(DO) DO(1, 3)
 #define PANELS_UP_TO_4(DO) PANELS_UP_TO_3(DO) DO(1, 4)
 #endif

@@ -12,7 +12,9 @@
 
 #define WIDEST 32
 #define MOST_SUMS 8
+#define MOST_DOUBLES 4
 #define MOST_PAIRS 4
+#define MOST_HEADS 4
 #define STREAM(to, vector) _mm256_stream_si256((__m256i *)(to), (__m256i)(vector))
 #define FENCE _mm_sfence
 #define ENTRY gnnloom_spmm_avx2

@@ -12,7 +12,9 @@
 
 #define WIDEST 64
 #define MOST_SUMS 8
+#define MOST_DOUBLES 4
 #define MOST_PAIRS 8
+#define MOST_HEADS 8
 #define STREAM(to, vector) _mm512_stream_si512((__m512i *)(to), (__m512i)(vector))
 #define FENCE _mm_sfence
 #define ENTRY gnnloom_spmm_avx512

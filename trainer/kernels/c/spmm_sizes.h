@@ -1,8 +1,10 @@
 /* Included once for each instruction set and type, without a guard: the kernel for each vector size and number of
  * blocks, and the choice between them. Defines TYPE(spmm). */
 
-#ifdef BFLOAT16
+#if defined(BFLOAT16)
 #define MOST_HERE MOST_PAIRS
+#elif SUM_BYTES == 8
+#define MOST_HERE MOST_DOUBLES
 #else
 #define MOST_HERE MOST_SUMS
 #endif

@@ -1,7 +1,8 @@
 /* Included once for each instruction set, without a guard: instantiates the kernel for every type and vector size.
  *
  * WIDEST       bytes of a vector register
- * MOST_SUMS    blocks of columns whose sums fit the registers; MOST_PAIRS for bfloat16, whose blocks have two vectors
+ * MOST_SUMS    blocks of columns whose sums fit the registers; MOST_PAIRS for bfloat16, whose blocks have two vectors;
+ *              and MOST_DOUBLES for float64, which is for checks: half as many, as each takes time to compile
  * STREAM       store of an aligned vector around the caches, where there is one
  * FENCE        waits for such stores
  * ENTRY        name of the function that this file defines
