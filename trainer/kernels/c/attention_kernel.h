@@ -363,9 +363,9 @@ static void NAME(slopes)(const struct gnnloom_attention *given, const TYPE(entri
 #define LIST(HEADS, BLOCKS) \
     [BINARY_##HEADS][BLOCKS - 1] = {JOIN(NAME(sum), JOIN(HEADS, BLOCKS)), JOIN(NAME(gradients), JOIN(HEADS, BLOCKS))},
 
+#define PANELS JOIN(JOIN(PANELS_, HEADS_HERE), JOIN(_, MOST_BLOCKS))
 /* clang-format off: it takes the list of functions for a declaration */
-JOIN(PANELS_UP_TO_, MOST_BLOCKS)(DEFINE) static const TYPE(panel_kernels)
-    NAME(kernels)[4][4] = {JOIN(PANELS_UP_TO_, MOST_BLOCKS)(LIST)};
+PANELS(DEFINE) static const TYPE(panel_kernels) NAME(kernels)[4][4] = {PANELS(LIST)};
 /* clang-format on */
 
 /* The blocks of some heads of a row, widened; without the columns that the last block shares with the one before it, if
@@ -458,6 +458,7 @@ static const TYPE(block_kernels) NAME(functions) = {COLUMNS,      NAME(kernels),
 #undef PICK
 #undef DEFINE
 #undef LIST
+#undef PANELS
 #undef NAME
 #undef COLUMNS
 #undef PART_BYTES

@@ -3,8 +3,10 @@
 
 #if SUM_BYTES == 8
 #define INTEGER int64_t
+#define HEADS_HERE 1
 #else
 #define INTEGER int32_t
+#define HEADS_HERE MOST_HEADS
 #endif
 
 /* Entries of a row or column that are computed at a time. Their numbers are (entries, lanes): a lane for each head, and
@@ -295,7 +297,7 @@ APART void TYPE(panels)(const struct gnnloom_attention *given, const TYPE(block_
         const int64_t first = block * columns, width = smaller((block + some) * columns, given->dim) - first;
         for (int64_t lane = 0; lane < heads;) {
             int binary = 3;
-            while (binary && (1 << binary > smaller(MOST_HEADS, heads - lane) || some << binary > MOST_VECTORS))
+            while (binary && (1 << binary > smaller(HEADS_HERE, heads - lane) || some << binary > MOST_VECTORS))
                 binary--;
             const TYPE(panel_kernels) *panel = &kernels->panels[binary][some - 1];
             const int64_t from = (head + lane) * given->dim + first, at = lane * pitch + first;
@@ -569,3 +571,4 @@ static void TYPE(heads)(const struct gnnloom_heads *given, int64_t start, int64_
 #undef COLUMNS
 #undef PARTS
 #undef INTEGER
+#undef HEADS_HERE

@@ -1,6 +1,6 @@
 /* Included once for each instruction set, without a guard, after spmm_types.h: instantiates attention for every type.
  *
- * MOST_HEADS                  heads that are computed together: 1, 4 or 8
+ * MOST_HEADS                  heads that are computed together: 1, 4 or 8; in float64, which is for checks, 1
  * ATTEND_ENTRY, HEADS_ENTRY   names of the functions that this file defines
  */
 #define MOST_ENTRIES 64
@@ -17,20 +17,16 @@
 #define BINARY_2 1
 #define BINARY_4 2
 #define BINARY_8 3
-/* Numbers of heads and blocks, by the most blocks. */
-#if MOST_HEADS == 8
-#define PANELS_UP_TO_2(DO) DO(1, 1) DO(2, 1) DO(4, 1) DO(8, 1) DO(1, 2) DO(2, 2) DO(4, 2)
-#define PANELS_UP_TO_3(DO) PANELS_UP_TO_2(DO) DO(1, 3) DO(2, 3)
-#define PANELS_UP_TO_4(DO) PANELS_UP_TO_3(DO) DO(1, 4) DO(2, 4)
-#else
-#if MOST_HEADS == 4
-#define PANELS_UP_TO_2(DO) DO(1, 1) DO(2, 1) DO(4, 1) DO(1, 2) DO(2, 2)
-#else
-#define PANELS_UP_TO_2(DO) DO(1, 1) DO(1, 2)
-#endif
-#define PANELS_UP_TO_3(DO) PANELS_UP_TO_2(DO) DO(1, 3)
-#define PANELS_UP_TO_4(DO) PANELS_UP_TO_3(DO) DO(1, 4)
-#endif
+/* Numbers of heads and blocks, by the most heads and blocks. */
+#define PANELS_1_2(DO) DO(1, 1) DO(1, 2)
+#define PANELS_1_3(DO) PANELS_1_2(DO) DO(1, 3)
+#define PANELS_1_4(DO) PANELS_1_3(DO) DO(1, 4)
+#define PANELS_4_2(DO) PANELS_1_2(DO) DO(2, 1) DO(4, 1) DO(2, 2)
+#define PANELS_4_3(DO) PANELS_4_2(DO) DO(1, 3)
+#define PANELS_4_4(DO) PANELS_4_3(DO) DO(1, 4)
+#define PANELS_8_2(DO) PANELS_4_2(DO) DO(8, 1) DO(4, 2)
+#define PANELS_8_3(DO) PANELS_8_2(DO) DO(1, 3) DO(2, 3)
+#define PANELS_8_4(DO) PANELS_8_3(DO) DO(1, 4) DO(2, 4)
 
 /* Lanes of two vectors, by the lanes of one: the lower and the upper halves of their groups of lanes. */
 #define LOWER_8_OF_16 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23

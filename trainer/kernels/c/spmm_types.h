@@ -12,14 +12,16 @@
 #define INLINE static inline __attribute__((always_inline))
 /* APART: a function that is neither copied into others nor made several times for constants: there would be dozens of
  * it. VECTORIZED: a function whose loops become vectors, or are unrolled, which takes two to three times as long to
- * compile. */
+ * compile, and so is not done in float64. */
 #ifdef __clang__
 #define APART static __attribute__((noinline))
-#define VECTORIZED static
+#define VECTORIZED_4 static
 #else
 #define APART static __attribute__((noinline, noclone))
-#define VECTORIZED static __attribute__((optimize("O3")))
+#define VECTORIZED_4 static __attribute__((optimize("O3")))
 #endif
+#define VECTORIZED_8 static
+#define VECTORIZED JOIN(VECTORIZED_, SUM_BYTES)
 #define CACHE_LINE 64
 /* Bytes of dense rows between the one that is added and the one that is prefetched: a quarter of a first-level cache.
  * Narrow rows are limited by their number. */
