@@ -188,6 +188,12 @@ APART void NAME(keep)(TYPE(entries) * entries, int64_t k, int64_t count, int64_t
         return;
     }
     NAME(fold)(vectors, count * heads, found);
+    /* Half of 8 heads, which is what most registers have room for. */
+    if (!adds && heads == 4) {
+        for (int64_t entry = 0; entry < count; entry++, to += entries->lanes)
+            memcpy(to, found + entry * 4, 4 * sizeof(SUM));
+        return;
+    }
     for (int64_t entry = 0; entry < count; entry++, to += entries->lanes)
         for (int64_t head = 0; head < heads; head++)
             to[head] = adds ? to[head] + found[entry * heads + head] : found[entry * heads + head];
