@@ -62,7 +62,7 @@ def test_draws_with_replacement_are_independent() -> None:
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("symmetric", [False, True])
 def test_blocks_are_rows_of_the_matrix(symmetric: bool, weighted: bool, replace: bool) -> None:
-    """Directed graphs, vertices without neighbors, self loops, weights, and rows of more than 32 nonzeros."""
+    """Directed graphs, vertices without neighbors, self loops, weights, and rows that are sorted with several gaps."""
     adjacency = random_adjacency(300, 2500, 1, symmetric=symmetric, loops=False)
     adjacency = adjacency + scipy.sparse.diags_array(np.arange(300) % 3 == 0, dtype=float)
     adjacency.eliminate_zeros()
