@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -104,8 +104,14 @@ class Loader(IterableDataset["Data"]):
         self._epochs.set(epoch)
 
     def __iter__(self) -> Iterator[Data]:
-        # Not in the generator below, which begins when it is asked for its first batch.
-        return self._iterate(self._epochs.claim())
+        # The epoch is chosen when the first batch is asked for: Lightning also makes iterators that it never uses.
+        numbers, worker, schedule = self._numbers, get_worker_info(), self.schedule
+        if worker is not None:
+            numbers = numbers[worker.id :: worker.num_workers]
+        epoch = self._epochs.claim()
+        with closing(self._stream.batches(epoch, numbers, schedule.num_threads, schedule.num_ahead)) as batches:
+            for fields in batches:
+                yield as_data(fields)
 
     def batch(self, number: int, epoch: int | None = None) -> Data:
         """One batch of an epoch; its number counts the batches of all ranks.
@@ -136,11 +142,3 @@ class Loader(IterableDataset["Data"]):
             count -= not stream.is_last_whole
             count -= count % schedule.size
         return range(schedule.rank, count, schedule.size)
-
-    def _iterate(self, epoch: int) -> Generator[Data, None, None]:
-        numbers, worker, schedule = self._numbers, get_worker_info(), self.schedule
-        if worker is not None:
-            numbers = numbers[worker.id :: worker.num_workers]
-        with closing(self._stream.batches(epoch, numbers, schedule.num_threads, schedule.num_ahead)) as batches:
-            for fields in batches:
-                yield as_data(fields)

@@ -130,6 +130,15 @@ def test_every_iteration_has_the_next_epoch_and_any_batch_can_be_asked_for(catal
         loader.batch(99)
 
 
+def test_an_iterator_that_is_never_used_takes_no_epoch(catalog: Catalog) -> None:
+    loader = load("undirected", catalog=catalog, **SAMPLED)
+    expected = contents(loader)
+    loader.set_epoch(0)
+    iter(loader)
+    assert contents(loader) == expected
+    assert loader.epoch == 1
+
+
 def test_the_batches_of_two_processes_are_together_those_of_one(catalog: Catalog) -> None:
     whole = contents(load("directed", catalog=catalog, **SAMPLED))
     shares = [contents(load("directed", catalog=catalog, rank=rank, size=2, **SAMPLED)) for rank in (0, 1)]
