@@ -75,7 +75,7 @@ def _pieces(rows: NDArray[np.int64]) -> list[list[slice]]:
 
     The vertices of a batch are such runs, one per hop. So a page is read, and mapped, once, and not once for every hop.
     """
-    starts = [0, *(1 + np.flatnonzero(rows[1:] < rows[:-1])).tolist(), len(rows)]
+    starts = np.concatenate([[0], 1 + np.flatnonzero(rows[1:] < rows[:-1]), [len(rows)]])
     if len(starts) > READERS:
         ends = np.linspace(0, len(rows), READERS + 1, dtype=np.int64).tolist()
         return [[slice(start, stop)] for start, stop in pairwise(ends)]
@@ -83,7 +83,7 @@ def _pieces(rows: NDArray[np.int64]) -> list[list[slice]]:
     longest = max(runs, key=len)
     bounds = longest[np.arange(1, READERS) * len(longest) // READERS]
     cuts = [
-        [start, *(start + np.searchsorted(run, bounds)).tolist(), start + len(run)]
+        np.concatenate([[start], start + np.searchsorted(run, bounds), [start + len(run)]])
         for start, run in zip(starts, runs, strict=False)
     ]
     return [[slice(*cut[reader : reader + 2]) for cut in cuts] for reader in range(READERS)]
