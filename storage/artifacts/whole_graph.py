@@ -32,12 +32,6 @@ class WholeGraph:
     def num_vertices(self) -> int:
         return self.matrix.num_rows
 
-    @property
-    def arrays(self) -> list[NDArray[Any]]:
-        """The arrays of the matrix, and ``loop``."""
-        matrix = self.matrix
-        return [matrix.indptr, matrix.indices, self.loop, *([] if matrix.data is None else [matrix.data])]
-
 
 def whole_graph(matrix: CSR) -> WholeGraph:
     """Wrap a square matrix that is in memory."""

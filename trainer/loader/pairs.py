@@ -15,7 +15,6 @@ from gnnloom.storage.artifacts.mapped_links import map_links
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.format.mapped_pages import MappedPages
 from gnnloom.storage.matrix.distinct import distinct
 from gnnloom.storage.matrix.permutation import KeyedPermutation
 from gnnloom.storage.matrix.random_numbers import stream_key
@@ -23,7 +22,7 @@ from gnnloom.storage.matrix.removal import entry_positions
 from gnnloom.storage.sampling.layered import excluded_entries
 from gnnloom.trainer.comm.unconnected import UnconnectedRank
 from gnnloom.trainer.links.negatives import NegativeSampler, Positives, make_negative_sampler
-from gnnloom.trainer.loader.streams import MAPPED_ENTRIES, Fields, NeighborSource, Stream
+from gnnloom.trainer.loader.streams import Fields, NeighborSource, Stream
 from gnnloom.trainer.loader.vertices import VertexFields
 
 #: The split whose pairs are shuffled by the stream of training, and that negatives by degree are drawn from.
@@ -60,7 +59,6 @@ class _PairStream(Stream):
         self._source, self._links, self._graph, self._vertices = source, links, graph, vertices
         mapped = map_links(links)
         self._pairs, self._train = mapped[source.split], mapped[_TRAIN].pair
-        self._pages = MappedPages([*graph.arrays, self._pairs.pair, self._train], MAPPED_ENTRIES)
         self.batch_size, self.num_examples = source.batch_size, links.num_pairs[source.split]
         self.num_batches = -(-self.num_examples // self.batch_size)
         # Seeds of batches are given, so these stand for any.
@@ -94,7 +92,6 @@ class _PairStream(Stream):
         excluded = self._excluded(source, target)
         sample = self._sampler.sample_of(seeds, epoch, number, excluded)
         _, fields = self._source.layered_fields(self._graph, sample, excluded)
-        self._pages.count(len(sample.blocks[0].entry))
         return {
             **self._vertices.of(sample.vertices),
             **fields,

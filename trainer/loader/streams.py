@@ -7,7 +7,7 @@ from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import torch
@@ -16,7 +16,6 @@ from torch import Tensor
 
 from gnnloom.storage.artifacts.whole_graph import WholeGraph, map_whole_graph
 from gnnloom.storage.catalog import Dataset
-from gnnloom.storage.format.mapped_pages import MappedPages
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.sampling.ahead import prepare_ahead
 from gnnloom.storage.sampling.layered import layered_batch
@@ -27,8 +26,6 @@ from gnnloom.trainer.loader.hops import Hops, edge_index, edge_weight, sample_ho
 from gnnloom.trainer.loader.vertices import VertexChoice, VertexFields
 from gnnloom.trainer.place.place import Place
 
-#: Entries of the graph that batches take until its pages are unmapped: each may map 64 KiB.
-MAPPED_ENTRIES: Final = 1 << 16
 #: What a batch has, by the names that PyG gives it.
 Fields: TypeAlias = dict[str, Any]
 
@@ -205,7 +202,7 @@ class _NeighborStream(Stream):
             seeds = np.arange(graph.num_vertices)
         else:
             seeds = vertices.seeds(source.split)
-        self._sampler, self._pages = source.make_sampler(graph, seeds), MappedPages(graph.arrays, MAPPED_ENTRIES)
+        self._sampler = source.make_sampler(graph, seeds)
         self.num_batches, self.batch_size, self.num_examples = self._sampler.num_batches, source.batch_size, len(seeds)
 
     def prepare(self, epoch: int, number: int) -> Fields:
@@ -213,5 +210,4 @@ class _NeighborStream(Stream):
         seeds = sampler.draw(epoch, number) if self._source.shuffle else sampler.seeds[number * size :][:size]
         sample = sampler.sample_of(seeds, epoch, number)
         _, fields = self._source.layered_fields(sampler.graph, sample)
-        self._pages.count(len(sample.blocks[0].entry))
         return {**self._vertices.of(sample.vertices), **fields, "batch_size": sample.num_seeds}

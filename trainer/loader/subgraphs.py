@@ -10,13 +10,12 @@ import torch
 
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.catalog import Dataset
-from gnnloom.storage.format.mapped_pages import MappedPages
 from gnnloom.storage.sampling.sampler import Normalization, Sample, SubgraphSampler, Weights
 from gnnloom.storage.sampling.subgraphs import normalization_of, subgraph_sampler
 from gnnloom.trainer.data.batch_data import subgraph_rows
 from gnnloom.trainer.loader.choices import STORED
 from gnnloom.trainer.loader.hops import scaled_entries
-from gnnloom.trainer.loader.streams import MAPPED_ENTRIES, Fields, Source, Stream
+from gnnloom.trainer.loader.streams import Fields, Source, Stream
 from gnnloom.trainer.loader.vertices import VertexFields
 
 
@@ -51,7 +50,6 @@ class _SubgraphStream(Stream):
         self, source: SubgraphSource, sampler: SubgraphSampler, weights: Normalization | None, vertices: VertexFields
     ) -> None:
         self._source, self._sampler, self._weights, self._vertices = source, sampler, weights, vertices
-        self._pages = MappedPages(sampler.graph.arrays, MAPPED_ENTRIES)
         self.num_batches = source.num_batches or sampler.num_batches
         self.batch_size = source.options["batch_size"]
 
@@ -60,12 +58,11 @@ class _SubgraphStream(Stream):
         # The sampler's own epochs: one that covers the vertices has a fixed number of batches in each.
         sample = sampler.sample(*divmod(epoch * self.num_batches + number, sampler.num_batches))
         weights = None if self._weights is None else self._weights.weights(sample)
-        vertices, edges = sample.vertices, self._edges(sampler.graph, sample, weights)
-        self._pages.count(len(sample.blocks[0].entry))
+        vertices = sample.vertices
         return {
             **self._vertices.of(vertices),
             **self._vertices.masks(vertices),
-            **edges,
+            **self._edges(sampler.graph, sample, weights),
             "n_id": torch.from_numpy(vertices),
             "e_id": torch.from_numpy(sample.blocks[0].entry),
             "num_nodes": len(vertices),

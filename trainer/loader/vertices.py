@@ -19,7 +19,6 @@ from torch import Tensor
 from gnnloom.storage.artifacts.mapped_vertices import map_vertices
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.format.mapped_pages import MappedPages
 from gnnloom.storage.format.mapped_rows import READERS, take_rows
 from gnnloom.storage.format.row_buffers import RowBuffers
 from gnnloom.storage.format.vertex_arrays import SPLIT, VERTEX_ARRAYS, as_trained, label_name
@@ -34,8 +33,6 @@ FEATURE_DTYPES: Final[Mapping[str, torch.dtype]] = MappingProxyType(
 )
 #: Vertices whose split is looked at at once.
 _PIECE: Final = 1 << 20
-#: Rows that are read until their pages are unmapped: each may map 64 KiB.
-_MAPPED_ROWS: Final = 1 << 13
 
 
 @dataclass(frozen=True)
@@ -79,7 +76,6 @@ class VertexFields:
         self._choice, self._place, self._buffers = choice, choice.place, RowBuffers(kept)
         self._threads = os.getpid(), ThreadPoolExecutor(READERS, thread_name_prefix="reader")
         self._arrays = {} if vertices is None else map_vertices(vertices)
-        self._pages = MappedPages(self._arrays.values(), _MAPPED_ROWS)
         self._label = label_name(self._arrays)
         wanted = [
             *(["feature"] if choice.features in FEATURE_DTYPES else []),
@@ -148,7 +144,7 @@ class VertexFields:
         stored = self._arrays["feature"]
         rows = self._buffers.take((len(vertices), *stored.shape[1:]), stored.dtype)
         give_back_unused(rows, self._buffers)
-        take_rows(stored, vertices, rows, self._readers(), self._pages)
+        take_rows(stored, vertices, rows, self._readers())
         return scaled_features(rows, self._choice.feature_norm, self._place)
 
 

@@ -279,8 +279,8 @@ def _contract_block(
     while size < 2 * most_pins:
         size *= 2
     seen, seen_in = np.empty(size, np.int64), np.empty(size, np.int64)
-    for slot in range(size):
-        seen_in[slot] = -1
+    for free in range(size):
+        seen_in[free] = -1
     kept, end = 0, 0
     for net in range(len(offset) - 1):
         start, total = end, np.uint64(0)

@@ -26,14 +26,3 @@ def test_rows_are_those_of_the_index(tmp_path: Path, shape: tuple[int, ...], cou
     with ThreadPoolExecutor(2) as threads:
         assert take_rows(mapped, rows, out, threads) is out
     np.testing.assert_array_equal(out, taken)
-
-
-def test_hops_of_vertices_are_read_range_by_range(tmp_path: Path) -> None:
-    rng = np.random.default_rng(4)
-    given = rng.random((40_000, 128), np.float32)
-    np.save(tmp_path / "given.npy", given)
-    mapped = np.load(tmp_path / "given.npy", mmap_mode="r")
-    # Hops of very different lengths, one of them empty, and rows that repeat.
-    hops = [np.sort(rng.integers(0, len(given), count)) for count in (1, 10, 0, 3_000, 20_000)]
-    rows = np.concatenate([*hops, np.full(50, 7)])
-    np.testing.assert_array_equal(take_rows(mapped, rows), given[rows])
