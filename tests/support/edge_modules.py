@@ -70,7 +70,7 @@ class Listed(Sums):
         loops = torch.arange(int(edge_index.max()) + 1).repeat(2, 1)
         edge_index = torch.cat([edge_index, loops], 1)
         edge_index = edge_index[:, edge_index[1].argsort(stable=True)]
-        targets, counts = edge_index[1].unique(return_counts=True)
+        targets, counts = torch.unique(edge_index[1], return_counts=True)
         return super().forward(x, torch.stack([edge_index[0], targets.repeat_interleave(counts)]))
 
 
