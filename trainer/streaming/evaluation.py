@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import ReadCounter
-from gnnloom.storage.machine_memory import memory_text
+from gnnloom.storage.machine_memory import available_memory, memory_text
 from gnnloom.storage.shards.row_shards import RowShard, RowShards
 from gnnloom.trainer.algorithms.algorithm import NEIGHBORS
 from gnnloom.trainer.comm.agreement import together
@@ -24,7 +24,7 @@ from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.propagation.adjacency_product import AdjacencyProduct
 from gnnloom.trainer.propagation.memory import RankSizes
 from gnnloom.trainer.streaming.column_blocks import Storage
-from gnnloom.trainer.streaming.memory import Footprint, check_room, settle
+from gnnloom.trainer.streaming.memory import Footprint, Needs, check_room, settle, share_of
 from gnnloom.trainer.streaming.program import write_program
 from gnnloom.trainer.streaming.projection import DiskRates, Samples
 from gnnloom.trainer.streaming.range_operator import RangeOperator
@@ -111,15 +111,35 @@ def streamed_outputs(
         return _Evaluation(model, operator, source, place, embeds=embeds, scored=scored).run()
 
 
-def stated_footprint(model: Model, num_rows: int, num_scored: int) -> Footprint:
-    """The matrices of :func:`streamed_outputs` on one rank, before it runs. Communicates nothing.
+@dataclass(frozen=True)
+class StatedBytes:
+    """What :func:`streamed_outputs` takes on one rank, before it runs.
+
+    Attributes:
+        memory: bytes of it at the worst moment, with the scores.
+        temporary: bytes of temporary files; 0 if everything fits in memory.
+    """
+
+    memory: int
+    temporary: int
+
+
+def stated_bytes(model: Model, source: Source, sizes: RankSizes, num_scored: int) -> StatedBytes:
+    """Forecast what :func:`streamed_outputs` takes on one rank. Communicates nothing.
+
+    Where nobody says how much memory it may take, it takes a share of what is left on its machine: of this one, as if
+    all ranks were here.
 
     Args:
-        num_rows, num_scored: rows of the rank, and those whose scores are wanted.
+        num_scored: rows of the rank whose scores are wanted.
     """
+    place = Place(model.place.feature_dtype, source.num_threads)
+    memory = source.memory or share_of(available_memory(), source.comm.size)
     with _in_ranges(model) as operator:
         program = write_program(model, operator)
-        return Footprint.of(program, num_rows, model.options.dims[-1], model.place, num_scored)
+    footprint = Footprint.of(program, sizes.num_rows, model.options.dims[-1], place, num_scored)
+    whole = Needs.of(program, sizes, place, memory, 1).whole(footprint)
+    return StatedBytes(min(whole, memory), footprint.matrices if whole > memory else 0)
 
 
 @contextmanager

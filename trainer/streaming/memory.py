@@ -27,6 +27,11 @@ _RANGE_BYTES, _RANGE_SHARE = 48 << 20, 0.25
 _RANGE_MATRICES: Final = 6
 
 
+def share_of(available: int, ranks_here: int) -> int:
+    """Bytes that each rank of a machine takes of what is left there, if nobody says how many."""
+    return int(available * _SHARE) // ranks_here
+
+
 def column_bytes(sizes: RankSizes, place: Place) -> int:
     """Bytes that a rank's product takes for every column, without its result, which is written to a file."""
     item, total = place.feature_dtype.itemsize, place.sum_dtype.itemsize
@@ -92,6 +97,44 @@ class Shape:
     keeps_pages: bool = False
 
 
+@dataclass(frozen=True)
+class Needs:
+    """Bytes that a program takes on one rank besides its matrices.
+
+    Attributes:
+        fixed: whatever the width of a block of columns is.
+        column: of each column of a product.
+        columns: of the widest product.
+        range_rows: rows of a range.
+    """
+
+    fixed: int
+    column: int
+    columns: int
+    range_rows: int
+
+    @classmethod
+    def of(cls, program: Program, sizes: RankSizes, place: Place, memory: int, chunk: int) -> Needs:
+        """Count.
+
+        Args:
+            memory: bytes that the rank may take.
+            chunk: rows of a chunk of the features.
+        """
+        widths = [program.matrices[step.operand].dim for step in program.steps if isinstance(step, Multiply)]
+        widest = max(stored.dim for stored in program.matrices)
+        row_bytes = _RANGE_MATRICES * widest * place.sum_dtype.itemsize
+        range_rows = max(1, int(min(_RANGE_BYTES, _RANGE_SHARE * memory)) // row_bytes // chunk) * chunk
+        # Ranges and products take turns, but the workspace keeps what both need.
+        blocks = num_block_buffers(place.threads.num_threads) * sizes.block_bytes
+        fixed = sizes.index_bytes + blocks + min(range_rows, sizes.num_rows) * row_bytes
+        return cls(fixed, column_bytes(sizes, place), max(widths, default=1), range_rows)
+
+    def whole(self, footprint: Footprint) -> int:
+        """Bytes with all matrices in memory."""
+        return self.fixed + footprint.matrices + self.column * self.columns
+
+
 def settle(
     comm: Communicator, program: Program, sizes: RankSizes, footprint: Footprint, place: Place, given: int, chunk: int
 ) -> Shape:
@@ -105,32 +148,25 @@ def settle(
         CollectiveError: not even one column fits.
     """
     available, ranks_here = available_memory(), comm.ranks_on_this_machine()
-    memory = given or int(available * _SHARE) // ranks_here
-    widths = [program.matrices[step.operand].dim for step in program.steps if isinstance(step, Multiply)]
-    widest = max(stored.dim for stored in program.matrices)
-    row_bytes = _RANGE_MATRICES * widest * place.sum_dtype.itemsize
-    range_rows = max(1, int(min(_RANGE_BYTES, _RANGE_SHARE * memory)) // row_bytes // chunk) * chunk
-    # Ranges and products take turns, but the workspace keeps what both need.
-    blocks = num_block_buffers(place.threads.num_threads) * sizes.block_bytes
-    fixed = sizes.index_bytes + blocks + min(range_rows, sizes.num_rows) * row_bytes
-    each = column_bytes(sizes, place)
-    most = max(widths, default=1)
-    fits = fixed + footprint.matrices + each * most <= memory
+    memory = given or share_of(available, ranks_here)
+    needs = Needs.of(program, sizes, place, memory, chunk)
+    fits = needs.whole(footprint) <= memory
 
     def columns() -> int:
-        found = most if fits else (memory - fixed) // max(1, each)
+        found = needs.columns if fits else (memory - needs.fixed) // max(1, needs.column)
         if found < 1:
             raise BudgetError(
-                f"evaluation from disk: one column of all vertices takes {memory_text(fixed + each)} of memory, but"
-                f" only {memory_text(memory)} are there; use more ranks, or give it more (--evaluation-memory)"
+                f"evaluation from disk: one column of all vertices takes {memory_text(needs.fixed + needs.column)} of"
+                f" memory, but only {memory_text(memory)} are there; use more ranks, or give it more"
+                " (--evaluation-memory)"
             )
-        return min(found, most)
+        return min(found, needs.columns)
 
     agreed = comm.gather_numbers([together(comm, columns), not fits])
     width, on_disk = int(agreed[:, 0].min()), bool(agreed[:, 1].any())
     if on_disk and width > COLUMNS:
         width = width // COLUMNS * COLUMNS
-    return Shape(width, on_disk, range_rows, memory, ranks_here * (footprint.matrices + memory) < available)
+    return Shape(width, on_disk, needs.range_rows, memory, ranks_here * (footprint.matrices + memory) < available)
 
 
 def whole_bytes(sizes: RankSizes, dims: Sequence[int], place: Place) -> int:
@@ -153,7 +189,7 @@ def fits_whole(comm: Communicator, needed: Callable[[int], int], given: int) -> 
         needed: from the bytes that this rank may take to those that it needs.
         given: as for :func:`settle`.
     """
-    memory = given or int(available_memory() * _SHARE) // comm.ranks_on_this_machine()
+    memory = given or share_of(available_memory(), comm.ranks_on_this_machine())
     return not comm.gather_numbers([together(comm, lambda: needed(memory)) > memory]).any()
 
 

@@ -31,6 +31,7 @@ from gnnloom.trainer.streaming.column_blocks import ColumnBlocks, Storage
 from gnnloom.trainer.streaming.memory import Shape
 from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.predict import predict
+from gnnloom.trainer.training.rehearsal.projection import TrainProjection, project_training
 from gnnloom.trainer.training.rehearsal.rank_memory import rehearse_prediction
 from support.lone import LoneCommunicator
 from support.problems import problem
@@ -239,3 +240,20 @@ def test_a_damaged_temporary_file_is_refused(tmp_path: Path, reads: Callable[[Co
     _flip(matrix._store)
     with pytest.raises(CorruptError, match="not those that were written"):
         reads(matrix)
+
+
+def test_a_plan_counts_what_an_evaluation_from_disk_takes(catalog: Catalog) -> None:
+    store_for_sampling(catalog, problem("large", 20_000, 40_000, symmetric=True), 1)
+
+    def planned(memory: int) -> TrainProjection:
+        options = {"hidden": (64, 64), "batch_size": 4, "fanout": (1, 1, 1), "inputs": "disk"}
+        return project_training(
+            sampled_config(catalog, "large", "neighbor", "a", **options, evaluation_memory=memory, eval_every=0)
+        )
+
+    whole, some, less = (planned(memory) for memory in (MEMORY, 6 << 20, 5 << 20))
+    assert whole.temporary_bytes == 0
+    assert some.temporary_bytes == less.temporary_bytes > 20_000 * 64 * 4
+    # It takes all that it is given, if that is not enough.
+    assert some.peak_memory[0] - less.peak_memory[0] == pytest.approx(1 << 20, rel=0.01)
+    assert whole.peak_memory[0] > some.peak_memory[0]

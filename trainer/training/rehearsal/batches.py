@@ -16,7 +16,7 @@ from torch import Tensor
 from gnnloom.storage.artifacts.samples import Samples, rank_path, segment_path
 from gnnloom.storage.matrix.csr import CSR, index_dtype
 from gnnloom.storage.matrix.layered import LayeredBatch
-from gnnloom.storage.shards.row_shards import ShardMatrix
+from gnnloom.storage.shards.row_shards import RowShard, ShardMatrix
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.data.adjacency_scaling import Scaling
 from gnnloom.trainer.data.batch_data import BatchRows
@@ -33,6 +33,8 @@ from gnnloom.trainer.operators.layered import Layered
 from gnnloom.trainer.operators.p2p import SampledRows
 from gnnloom.trainer.operators.rows_only import RowsOnly
 from gnnloom.trainer.operators.whole_rows import AXIS
+from gnnloom.trainer.propagation.memory import RankSizes
+from gnnloom.trainer.streaming.evaluation import StatedBytes, can_stream, stated_bytes
 from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
 from gnnloom.trainer.tasks.objectives.objective import Objective, StepLoss
 from gnnloom.trainer.tasks.objectives.pairs import TRAIN, PairObjective, PairSet, Step, of_pairs
@@ -226,11 +228,25 @@ class RehearsedBatches(Mode):
             self._evaluate_rows()
         elif not self.context.reads_batches:
             return super().scores()
-        # Layer by layer, some rows at a time; the layers are in temporary files.
         measured = self.context.measured
+        if (streamed := self.streamed()) is not None:
+            taken = self._memory.array((streamed.memory,), np.dtype(np.uint8))
+            del taken
         count = len(self.context.labels.split if measured is None else measured)
         shape = count, self.context.objective.num_outputs
         return self.context.place.lasting(shape, self.context.model.dtype)
+
+    def streamed(self) -> StatedBytes | None:
+        """What an evaluation from disk takes; None if there is none, or if it takes some rows at a time."""
+        context, rows = self.context, self.context.label_rows
+        if not (context.reads_batches and isinstance(rows, RowShard) and can_stream(context.model)):
+            return None
+        measured = context.labels.split if context.measured is None else context.measured
+        return stated_bytes(context.model, context.source, RankSizes.of(rows), len(measured))
+
+    def finish(self) -> None:
+        """Free the batches that are ahead: after the last epoch, nobody prepares others."""
+        self._ahead.clear()
 
     def _evaluate_rows(self) -> None:
         """Take the memory of some rows without an adjacency for the moment."""

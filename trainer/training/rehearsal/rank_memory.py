@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -39,7 +39,6 @@ from gnnloom.trainer.layout.redistribute import whole_rows
 from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext
 from gnnloom.trainer.place.global_generator import seeded
 from gnnloom.trainer.place.place import Place
-from gnnloom.trainer.streaming.evaluation import can_stream, stated_footprint
 from gnnloom.trainer.tasks.objectives.objective import Objective
 from gnnloom.trainer.training.rehearsal.rank_rows import most_measured, rank_rows, row_lengths
 from gnnloom.trainer.training.rehearsal.unread import unread
@@ -47,6 +46,10 @@ from gnnloom.trainer.training.rehearsal.unread_links import unread_pairs
 from gnnloom.trainer.training.session import build_model, predicted_rows, read_share
 from gnnloom.trainer.training.state.checkpoint import stored_state
 from gnnloom.trainer.training.state.optimizer import build_optimizer, clip_gradients, sum_gradients, trained_parameters
+
+if TYPE_CHECKING:
+    # It imports numba, which a job on the whole graph need not load.
+    from gnnloom.trainer.training.rehearsal.batches import RehearsedBatches
 
 logger = logging.getLogger(__name__)
 
@@ -193,6 +196,7 @@ class _Rehearsal:
 
     def __init__(self, opened: OpenedRun, rank: int, memory: Unwritten) -> None:
         self.batches = 0
+        self.sampled: RehearsedBatches | None = None
         self.config, self.memory, self.comm = opened.config, memory, UnconnectedRank(rank, opened.config.ranks)
         self.shards = unread(opened.shards, rank, memory)
         self.session = session = read_share(
@@ -256,7 +260,7 @@ class _Rehearsal:
             stated = pair_sizes(context, batch, self.rows) if config.on_pairs else None
             self.sizes = stated or batch(context.options, context.model.num_layers, self.rows)
             ahead = self.sizes.most_others(config.pool, config.sampler_threads)
-        mode = RehearsedBatches(context, self.sizes, self.memory, ahead)
+        self.sampled = mode = RehearsedBatches(context, self.sizes, self.memory, ahead)
         self.batches = self.memory.held - before
         return mode
 
@@ -289,6 +293,8 @@ class _Rehearsal:
             # A last epoch is evaluated before its checkpoint is taken. What an earlier evaluation leaves behind, such
             # as buffers, is there in the epochs after it.
             is_last = epoch == _EPOCHS - 1
+            if is_last and self.sampled is not None:
+                self.sampled.finish()
             if self.config.evaluates if is_last else 0 < self.config.eval_every < self.config.epochs:
                 self.evaluate()
             checkpoint = self._checkpoint()
@@ -341,10 +347,8 @@ class _Rehearsal:
 
     def _temporary(self) -> int:
         """Bytes of the matrices of an evaluation from disk."""
-        model = self.session.model
-        if not (self.config.evaluates and self.config.reads_batches and can_stream(model)):
-            return 0
-        return stated_footprint(model, len(self.labels.split), len(self.measured.split)).matrices
+        streamed = self.sampled.streamed() if self.sampled is not None and self.config.evaluates else None
+        return 0 if streamed is None else streamed.temporary
 
     def _checkpoint(self) -> int:
         """Take the memory of a copy of the training's state for the moment; returns the bytes of all ranks' copies."""
