@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -170,7 +171,8 @@ def test_the_plan_counts_the_temporary_files_of_an_evaluation_from_disk(
     catalog = Catalog(tmp_path)
     store_for_sampling(catalog, FEW_LABELS, 1)
     given = config(catalog, "few-labels", "disk", model="sage")
-    planned = project_training(given).temporary_bytes
+    assert project_training(given).temporary_bytes == 0, "it fits in memory"
+    planned = project_training(replace(given, evaluation_memory=1)).temporary_bytes
     shape = Shape(width=3, on_disk=True, range_rows=16, memory=1 << 20)
     monkeypatch.setattr("gnnloom.trainer.streaming.evaluation.settle", lambda *_: shape)
     measured = train(LoneCommunicator(), given)["evaluation"]["disk"]
