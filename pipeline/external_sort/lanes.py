@@ -188,7 +188,7 @@ class LaneWriter:
         self._put(SEAL_BYTES + offset, data)
         # The bytes are in the cache of the processor now.
         head = min(-offset % BLOCK_BYTES, len(data))
-        tail = len(data) - (stop % BLOCK_BYTES if stop - stop % BLOCK_BYTES >= offset + head else 0)
+        tail = max(head, len(data) - stop % BLOCK_BYTES)
         self._extend(offset, data[:head])
         for block, checksum in enumerate(_block_sums(data[head:tail]), (offset + head) // BLOCK_BYTES):
             self._sums[block] = (block + 1) * BLOCK_BYTES, checksum

@@ -63,7 +63,7 @@ class ByDegrees(Sums):
 
 
 class Listed(Sums):
-    """Replaces loops by one for every vertex, and sums the edges of each target, sorted, apart from those of others."""
+    """Gives every vertex exactly one loop, sorts the edges by target, and sums them for each target."""
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:  # type: ignore[override]
         edge_index = edge_index[:, edge_index[0] != edge_index[1]]

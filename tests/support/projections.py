@@ -1,4 +1,4 @@
-"""The memory that a training is projected to take, by its parts."""
+"""The parts of a training's projected memory."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from gnnloom.storage.descriptors import Placed
 from gnnloom.storage.option import Option
 
 
-class Drawn(NamedTuple):
+class RowDraws(NamedTuple):
     """What is drawn of the row of one vertex.
 
     Attributes:
@@ -57,10 +57,10 @@ class RankRows:
 
     @property
     def others(self) -> float:
-        """Nonzeros of the whole graph that are no loops."""
+        """Nonzeros of the whole graph without loops."""
         return self.nnz - self.has_loops * self.num_vertices
 
-    def drawn_of(self, fanout: float, share: float) -> Drawn:
+    def drawn_of(self, fanout: float, share: float) -> RowDraws:
         """What is drawn of a vertex that a draw has found, by the known lengths.
 
         Entries that the known rows lack of the mean are in rows as long as the longest.
@@ -83,7 +83,7 @@ class RankRows:
             open_mean += found * missed * drawn
             square += found * missed * drawn**2
         variance = square - open_mean**2 / (open_total or 1.0)
-        return Drawn(*(each / (total or 1.0) for each in (mean, variance, likely)))
+        return RowDraws(*(each / (total or 1.0) for each in (mean, variance, likely)))
 
     def missed_by(self, share: float) -> float:
         """The share of the vertices to which none of a share of all entries but loops refers, at least."""

@@ -10,7 +10,7 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Option
 from gnnloom.storage.samplers.kind import ALL
 from gnnloom.trainer.algorithms.algorithm import NEIGHBORS, ONE_LAYOUT
-from gnnloom.trainer.modes.kind import BatchSizes, Drawn, ModeKind, RankRows
+from gnnloom.trainer.modes.kind import BatchSizes, ModeKind, RankRows, RowDraws
 from gnnloom.trainer.modes.options import AHEAD, BATCH_SIZE, INPUTS, ON_DISK
 
 #: Fan-out of every layer if none is given.
@@ -47,7 +47,7 @@ def batch(options: Mapping[str, Any], num_layers: int, rank: RankRows) -> BatchS
     for fanout in fanouts(options["fanout"], num_layers, on_edges=True):
         # Of the seeds, nothing is known. Vertices that are reached by edges have more than the mean degree, so a
         # fan-out counts in full unless the lengths of rows are known.
-        each = later = Drawn(rank.mean_degree if fanout == ALL else float(fanout))
+        each = later = RowDraws(rank.mean_degree if fanout == ALL else float(fanout))
         if knows_lengths:
             most = math.inf if fanout == ALL else fanout
             each, later = rank.drawn_of(most, 0.0) if fanout == ALL else each, rank.drawn_of(most, share)

@@ -14,7 +14,7 @@ from gnnloom.trainer.tasks.options import NEGATIVES, step_pairs
 
 #: Bytes of a vertex id and of a number of ids, as they are sent.
 _ID_BYTES: Final = 8
-#: Copies of the ids of an epoch's pairs as they are put in order, and of those of a step's ends as they are numbered.
+#: Copies of ids: of an epoch's pairs while they are sorted, and of a step's ends while they are numbered.
 _ORDERED, _NUMBERED_ENDS = 6, 7
 #: Passes over the rows of both ends of each pair, with what is a negative of it: taken from what was fetched,
 #: multiplied, and their gradients summed. Operations of a step that do so.

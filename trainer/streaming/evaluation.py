@@ -24,7 +24,7 @@ from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.propagation.adjacency_product import AdjacencyProduct
 from gnnloom.trainer.propagation.memory import RankSizes
 from gnnloom.trainer.streaming.column_blocks import Storage
-from gnnloom.trainer.streaming.memory import Footprint, Needs, check_room, settle, share_of
+from gnnloom.trainer.streaming.memory import Footprint, WorkingBytes, check_room, settle, share_of
 from gnnloom.trainer.streaming.program import write_program
 from gnnloom.trainer.streaming.projection import DiskRates, Samples
 from gnnloom.trainer.streaming.range_operator import RangeOperator
@@ -138,7 +138,7 @@ def stated_bytes(model: Model, source: Source, sizes: RankSizes, num_scored: int
     with _in_ranges(model) as operator:
         program = write_program(model, operator)
     footprint = Footprint.of(program, sizes.num_rows, model.options.dims[-1], place, num_scored)
-    whole = Needs.of(program, sizes, place, memory, 1).whole(footprint)
+    whole = WorkingBytes.of(program, sizes, place, memory, 1).whole(footprint)
     return StatedBytes(min(whole, memory), footprint.matrices if whole > memory else 0)
 
 

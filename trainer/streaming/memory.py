@@ -98,7 +98,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Needs:
+class WorkingBytes:
     """Bytes that a program takes on one rank besides its matrices.
 
     Attributes:
@@ -114,7 +114,7 @@ class Needs:
     range_rows: int
 
     @classmethod
-    def of(cls, program: Program, sizes: RankSizes, place: Place, memory: int, chunk: int) -> Needs:
+    def of(cls, program: Program, sizes: RankSizes, place: Place, memory: int, chunk: int) -> WorkingBytes:
         """Count.
 
         Args:
@@ -149,7 +149,7 @@ def settle(
     """
     available, ranks_here = available_memory(), comm.ranks_on_this_machine()
     memory = given or share_of(available, ranks_here)
-    needs = Needs.of(program, sizes, place, memory, chunk)
+    needs = WorkingBytes.of(program, sizes, place, memory, chunk)
     fits = needs.whole(footprint) <= memory
 
     def columns() -> int:

@@ -80,11 +80,10 @@ def checked_ids(ids: NDArray[Any], error: RowError) -> NDArray[np.int64]:
     Raises:
         InputError: one is not a number from 0 to 2^63 - 1.
     """
-    # Checked before the cast, which would turn an unsigned id beyond int64 into a negative one.
-    low, high = (int(ids.min()), int(ids.max())) if len(ids) else (0, 0)
-    if low < 0:
+    if ids.dtype.kind == "i" and (low := int(ids.min(initial=0))) < 0:
         raise error(int(np.argmin(ids)), f"expected a vertex id, found {low}{HINT}")
-    if high > np.iinfo(np.int64).max:
+    # Checked before the cast, which would make it negative. Signed integers have no such numbers.
+    if ids.dtype.kind == "u" and (high := int(ids.max(initial=0))) > np.iinfo(np.int64).max:
         raise error(int(np.argmax(ids)), f"expected a vertex id below 2^63, found {high}{HINT}")
     return np.ascontiguousarray(ids, np.int64)
 

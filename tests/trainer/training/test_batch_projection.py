@@ -80,7 +80,7 @@ def test_known_lengths_of_rows_say_the_sizes_of_the_largest_batch(fanout: tuple[
         drawn = [sampler.sample(0, number) for number in range(sampler.num_batches)]
         vertices = [len(sample.vertices) for sample in drawn]
         nonzeros = [len(sample.blocks[0].entry) for sample in drawn]
-        # Of few seeds that draw their whole rows, those of one batch may have several of the longest.
+        # A batch of few seeds that draw their whole rows may have several of the longest rows.
         least = 0.8 if fanout[0] == ALL and adjacency is not even else 0.99
         assert least * max(vertices) < expected.rows[0] < most * max(vertices)
         assert least * max(nonzeros) < expected.nonzeros[0] < most * max(nonzeros)

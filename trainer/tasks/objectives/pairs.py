@@ -54,8 +54,8 @@ POOLS: Final[Mapping[str, str]] = {VALID: "valid_pool", TEST: "test_pool"}
 #: Steps that a rehearsal takes of an epoch. They are alike, but what a step keeps is there while the next one begins,
 #: and its tensors differ a little from those before, so that they leave gaps in the workspace.
 _REHEARSED: Final = 2
-#: Pairs and their negatives of each rank that are drawn at once: those of several steps if these are small, as ranks
-#: may have to ask each other.
+#: Pairs and negatives that each rank draws at once. Small steps draw together, because ranks may have to ask each
+#: other.
 _DRAWN_AT_ONCE: Final = 1 << 18
 #: Number of the decoder among what is created with a seed.
 _OF_DECODER: Final = 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import pairwise, product
 from typing import Any
 
@@ -229,13 +230,14 @@ class RehearsedBatches(Mode):
         elif not self.context.reads_batches:
             return super().scores()
         measured = self.context.measured
-        if (streamed := self.streamed()) is not None:
-            taken = self._memory.array((streamed.memory,), np.dtype(np.uint8))
+        if self.streamed is not None:
+            taken = self._memory.array((self.streamed.memory,), np.dtype(np.uint8))
             del taken
         count = len(self.context.labels.split if measured is None else measured)
         shape = count, self.context.objective.num_outputs
         return self.context.place.lasting(shape, self.context.model.dtype)
 
+    @cached_property
     def streamed(self) -> StatedBytes | None:
         """What an evaluation from disk takes; None if there is none, or if it takes some rows at a time."""
         context, rows = self.context, self.context.label_rows

@@ -46,7 +46,7 @@ class RehearsedInference:
         num_edges = min(round(seeds * edges_of), rows.nnz)
         num_vertices = min(round(seeds * vertices_of), rows.num_vertices)
         feature = place.empty((num_vertices, widths[0 if layer is None else layer]), model.dtype)
-        # All rows but those of the last hop have entries.
+        # Vertices of the last hop are only inputs: their rows are empty.
         num_rows = min(num_vertices, max(seeds, round(num_edges / max(1.0, rows.mean_degree))))
         graph = edges_alike([num_vertices, num_rows], [num_edges], num_rows if rows.has_loops else 0)
         index = with_values(edge_index(graph))

@@ -347,8 +347,9 @@ class _Rehearsal:
 
     def _temporary(self) -> int:
         """Bytes of the matrices of an evaluation from disk."""
-        streamed = self.sampled.streamed() if self.sampled is not None and self.config.evaluates else None
-        return 0 if streamed is None else streamed.temporary
+        if self.sampled is None or self.sampled.streamed is None or not self.config.evaluates:
+            return 0
+        return self.sampled.streamed.temporary
 
     def _checkpoint(self) -> int:
         """Take the memory of a copy of the training's state for the moment; returns the bytes of all ranks' copies."""
