@@ -116,30 +116,41 @@ class StatedBytes:
     """What :func:`streamed_outputs` takes on one rank, before it runs.
 
     Attributes:
-        memory: bytes of it at the worst moment, with the scores.
+        memory: bytes of it at the worst moment.
         temporary: bytes of temporary files; 0 if everything fits in memory.
+        mapped: bytes of these files that it maps at a time.
     """
 
     memory: int
-    temporary: int
+    temporary: int = 0
+    mapped: int = 0
 
 
-def stated_bytes(model: Model, source: Source, sizes: RankSizes, num_scored: int) -> StatedBytes:
+def stated_bytes(model: Model, source: Source, shard: RowShard, num_scored: int) -> StatedBytes:
     """Forecast what :func:`streamed_outputs` takes on one rank. Communicates nothing.
 
     Where nobody says how much memory it may take, it takes a share of what is left on its machine: of this one, as if
     all ranks were here.
 
     Args:
+        shard: of the rank.
         num_scored: rows of the rank whose scores are wanted.
+
+    Raises:
+        BudgetError: not even one column of a product fits.
     """
-    place = Place(model.place.feature_dtype, source.num_threads)
+    place, sizes = Place(model.place.feature_dtype, source.num_threads), RankSizes.of(shard)
     memory = source.memory or share_of(available_memory(), source.comm.size)
     with _in_ranges(model) as operator:
         program = write_program(model, operator)
     footprint = Footprint.of(program, sizes.num_rows, model.options.dims[-1], place, num_scored)
-    whole = WorkingBytes.of(program, sizes, place, memory, 1).whole(footprint)
-    return StatedBytes(min(whole, memory), footprint.matrices if whole > memory else 0)
+    needs = WorkingBytes.of(program, sizes, place, memory, shard.array("feature").chunk_rows)
+    whole = needs.whole(footprint)
+    if whole <= memory:
+        return StatedBytes(whole)
+    block = needs.widest_block(needs.width(memory))
+    mapped = sizes.num_rows * block.row_bytes(place) + num_scored * model.options.dims[-1] * place.sum_dtype.itemsize
+    return StatedBytes(needs.in_blocks(block.dim), footprint.matrices, mapped)
 
 
 @contextmanager

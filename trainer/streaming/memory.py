@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -16,8 +16,8 @@ from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.place.threads import num_block_buffers
 from gnnloom.trainer.propagation.memory import RankSizes
-from gnnloom.trainer.streaming.column_blocks import COLUMNS
-from gnnloom.trainer.streaming.program import Multiply, Program
+from gnnloom.trainer.streaming.column_blocks import COLUMNS, even_width
+from gnnloom.trainer.streaming.program import Multiply, Program, Stored
 
 #: Share of the memory that is left which an evaluation takes: pages of its files need some, too.
 _SHARE: Final = 0.6
@@ -32,12 +32,12 @@ def share_of(available: int, ranks_here: int) -> int:
     return int(available * _SHARE) // ranks_here
 
 
-def column_bytes(sizes: RankSizes, place: Place) -> int:
-    """Bytes that a rank's product takes for every column, without its result, which is written to a file."""
+def exchanged_bytes(sizes: RankSizes, place: Place) -> int:
+    """Bytes that a rank's product takes for every column, besides the column and its product."""
     item, total = place.feature_dtype.itemsize, place.sum_dtype.itemsize
     # Sums of several summands are rounded afterwards.
     sums = sizes.num_rows * total if sizes.num_halo and total != item else 0
-    return (sizes.num_rows + sizes.num_halo + sizes.num_sent) * item + sums
+    return (sizes.num_halo + sizes.num_sent) * item + sums
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,7 @@ class Footprint:
         """
 
         def size(number: int) -> int:
-            stored = program.matrices[number]
-            dtype = place.sum_dtype if stored.is_sums else place.feature_dtype
-            return num_rows * stored.dim * dtype.itemsize
+            return num_rows * program.matrices[number].row_bytes(place)
 
         held, most, moved = set[int](), 0, 0
         for step, freed in zip(program.steps, program.freed, strict=True):
@@ -103,14 +101,16 @@ class WorkingBytes:
 
     Attributes:
         fixed: whatever the width of a block of columns is.
-        column: of each column of a product.
-        columns: of the widest product.
+        exchanged: for each column of a product, besides the column.
+        operand: of a column that is multiplied: of matrices on disk, it is read into memory.
+        products: the products with the adjacency.
         range_rows: rows of a range.
     """
 
     fixed: int
-    column: int
-    columns: int
+    exchanged: int
+    operand: int
+    products: tuple[Stored, ...]
     range_rows: int
 
     @classmethod
@@ -121,18 +121,52 @@ class WorkingBytes:
             memory: bytes that the rank may take.
             chunk: rows of a chunk of the features.
         """
-        widths = [program.matrices[step.operand].dim for step in program.steps if isinstance(step, Multiply)]
+        products = tuple(program.matrices[step.product] for step in program.steps if isinstance(step, Multiply))
         widest = max(stored.dim for stored in program.matrices)
         row_bytes = _RANGE_MATRICES * widest * place.sum_dtype.itemsize
         range_rows = max(1, int(min(_RANGE_BYTES, _RANGE_SHARE * memory)) // row_bytes // chunk) * chunk
         # Ranges and products take turns, but the workspace keeps what both need.
         blocks = num_block_buffers(place.threads.num_threads) * sizes.block_bytes
         fixed = sizes.index_bytes + blocks + min(range_rows, sizes.num_rows) * row_bytes
-        return cls(fixed, column_bytes(sizes, place), max(widths, default=1), range_rows)
+        operand = sizes.num_rows * place.feature_dtype.itemsize
+        return cls(fixed, exchanged_bytes(sizes, place), operand, products, range_rows)
+
+    @property
+    def columns(self) -> int:
+        """Of the widest product."""
+        return max((product.dim for product in self.products), default=1)
 
     def whole(self, footprint: Footprint) -> int:
         """Bytes with all matrices in memory."""
-        return self.fixed + footprint.matrices + self.column * self.columns
+        return self.fixed + footprint.matrices + self.exchanged * self.columns
+
+    def in_blocks(self, columns: int) -> int:
+        """Bytes with the matrices on disk, of which so many columns are multiplied at a time."""
+        return self.fixed + (self.operand + self.exchanged) * columns
+
+    def width(self, memory: int) -> int:
+        """The most columns of a block with which a program fits into memory while its matrices are on disk.
+
+        Raises:
+            BudgetError: not even one column fits.
+        """
+        width = min((memory - self.fixed) // max(1, self.operand + self.exchanged), self.columns)
+        if width < 1:
+            raise BudgetError(
+                f"evaluation from disk: one column of all vertices takes {memory_text(self.in_blocks(1))} of"
+                f" memory, but only {memory_text(memory)} are there; use more ranks, or give it more"
+                " (--evaluation-memory)"
+            )
+        return width // COLUMNS * COLUMNS if width > COLUMNS else width
+
+    def widest_block(self, width: int) -> Stored:
+        """Of the products, as they are written to disk.
+
+        Args:
+            width: most columns of a block.
+        """
+        blocks = (replace(product, dim=even_width(product.dim, width)) for product in self.products)
+        return max(blocks, key=lambda block: block.dim, default=Stored(0))
 
 
 def settle(
@@ -152,20 +186,9 @@ def settle(
     needs = WorkingBytes.of(program, sizes, place, memory, chunk)
     fits = needs.whole(footprint) <= memory
 
-    def columns() -> int:
-        found = needs.columns if fits else (memory - needs.fixed) // max(1, needs.column)
-        if found < 1:
-            raise BudgetError(
-                f"evaluation from disk: one column of all vertices takes {memory_text(needs.fixed + needs.column)} of"
-                f" memory, but only {memory_text(memory)} are there; use more ranks, or give it more"
-                " (--evaluation-memory)"
-            )
-        return min(found, needs.columns)
-
-    agreed = comm.gather_numbers([together(comm, columns), not fits])
+    columns = together(comm, lambda: needs.columns if fits else needs.width(memory))
+    agreed = comm.gather_numbers([columns, not fits])
     width, on_disk = int(agreed[:, 0].min()), bool(agreed[:, 1].any())
-    if on_disk and width > COLUMNS:
-        width = width // COLUMNS * COLUMNS
     return Shape(width, on_disk, needs.range_rows, memory, ranks_here * (footprint.matrices + memory) < available)
 
 

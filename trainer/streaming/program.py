@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from gnnloom.trainer.models.networks.model import Inputs, Model
+from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.streaming.range_operator import RangeOperator, WantedProduct
 
 #: Number of the matrix of the input features, which are stored already.
@@ -40,6 +42,14 @@ class Stored:
 
     dim: int
     is_sums: bool = False
+
+    def dtype(self, place: Place) -> torch.dtype:
+        """Of its numbers, on a place."""
+        return place.sum_dtype if self.is_sums else place.feature_dtype
+
+    def row_bytes(self, place: Place) -> int:
+        """Of one row, on a place."""
+        return self.dim * self.dtype(place).itemsize
 
 
 @dataclass(frozen=True)

@@ -108,11 +108,8 @@ class Samples:
             is_read = step.input == FEATURES
             given = self._feature.rows(start, stop) if is_read else place.zeros((count, dim), place.feature_dtype)
             known = [
-                place.zeros(
-                    (count, program.matrices[number].dim),
-                    place.sum_dtype if program.matrices[number].is_sums else place.feature_dtype,
-                )
-                for number in step.known
+                place.zeros((count, stored.dim), stored.dtype(place))
+                for stored in (program.matrices[number] for number in step.known)
             ]
             self._layers.run_range(step, start, given, known)
             found.append(time.perf_counter() - started)

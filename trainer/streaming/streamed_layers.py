@@ -81,8 +81,7 @@ class StreamedLayers:
         for step, freed in zip(program.steps, program.freed, strict=True):
             for number in step.written:
                 stored = program.matrices[number]
-                dtype = self._place.sum_dtype if stored.is_sums else self._place.feature_dtype
-                self._matrices[number] = self._new(stored.dim, dtype)
+                self._matrices[number] = self._new(stored.dim, stored.dtype(self._place))
             if isinstance(step, Pass):
                 self._pass(step, scores)
             else:

@@ -251,9 +251,13 @@ def test_a_plan_counts_what_an_evaluation_from_disk_takes(catalog: Catalog) -> N
             sampled_config(catalog, "large", "neighbor", "a", **options, evaluation_memory=memory, eval_every=0)
         )
 
-    whole, some, less = (planned(memory) for memory in (MEMORY, 6 << 20, 5 << 20))
+    whole, some, less = (planned(memory) for memory in (2 * MEMORY, 70_000_000, 67_000_000))
     assert whole.temporary_bytes == 0
     assert some.temporary_bytes == less.temporary_bytes > 20_000 * 64 * 4
-    # It takes all that it is given, if that is not enough.
-    assert some.peak_memory[0] - less.peak_memory[0] == pytest.approx(1 << 20, rel=0.01)
+    # Blocks of 16 columns more: of an operand in memory, and of its mapped product.
+    columns = 16 * 20_000 * 8
+    assert some.peak_memory[0] - less.peak_memory[0] == pytest.approx(columns, rel=0.2)
+    assert some.mapped_bytes - less.mapped_bytes == columns
     assert whole.peak_memory[0] > some.peak_memory[0]
+    with pytest.raises(BudgetError, match="--evaluation-memory"):
+        planned(1 << 20)

@@ -156,6 +156,8 @@ SAMPLED: dict[str, dict[str, Any]] = {
     "neighbor": {"mode": "neighbor", "model": "sage", **DRAWN},
     "samples": {"mode": "neighbor", "model": "sage", "samples": ""},
     "rows": {"mode": "rows", "model": "mlp", "steps": (0,), "batch_size": 20_000, "hidden": (256, 256)},
+    "from-disk": {"mode": "neighbor", "model": "sage", "inputs": "disk", **DRAWN},
+    "in-blocks": {"mode": "neighbor", "model": "sage", "inputs": "disk", "evaluation_memory": 50 << 20, **DRAWN},
     "learned-edge": {"mode": "subgraph", "sampler": "edge", "batch_size": 30_000, "batches": 4, "embed": 96},
     "learned-minibatch": {"mode": "minibatch", "batch_size": 40_000, "embed": 96},
     "learned-neighbor": {"mode": "neighbor", "model": "sage", "embed": 96, **DRAWN},

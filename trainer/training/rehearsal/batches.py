@@ -34,7 +34,6 @@ from gnnloom.trainer.operators.layered import Layered
 from gnnloom.trainer.operators.p2p import SampledRows
 from gnnloom.trainer.operators.rows_only import RowsOnly
 from gnnloom.trainer.operators.whole_rows import AXIS
-from gnnloom.trainer.propagation.memory import RankSizes
 from gnnloom.trainer.streaming.evaluation import StatedBytes, can_stream, stated_bytes
 from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
 from gnnloom.trainer.tasks.objectives.objective import Objective, StepLoss
@@ -244,7 +243,7 @@ class RehearsedBatches(Mode):
         if not (context.reads_batches and isinstance(rows, RowShard) and can_stream(context.model)):
             return None
         measured = context.labels.split if context.measured is None else context.measured
-        return stated_bytes(context.model, context.source, RankSizes.of(rows), len(measured))
+        return stated_bytes(context.model, context.source, rows, len(measured))
 
     def finish(self) -> None:
         """Free the batches that are ahead: after the last epoch, nobody prepares others."""

@@ -49,8 +49,9 @@ class TrainProjection:
         process_memory, adjacency_memory, feature_memory, workspace_memory, batch_memory: the parts of the memory of the
             busiest rank. The workspace has the tensors of layers and rows on their way between ranks; batches are those
             that are prepared ahead of their use; with the features counts everything else.
-        mapped_bytes: of files that sampled modes map; all ranks of a machine share them, except for packed rows, and
-            the system takes their pages back when it needs the memory. Not part of the ranks' memory.
+        mapped_bytes: of files that sampled modes map; all ranks of a machine share them, except for packed rows and
+            temporary files of an evaluation from disk, and the system takes their pages back when it needs the memory.
+            Not part of the ranks' memory.
         read_bytes: that the busiest rank reads; compressed, as stored.
         written_bytes: on disk in the end, by all ranks: checkpoints, metrics and predictions.
         epoch_seconds: median of an earlier run of the same size on the same shards; None if there is none.

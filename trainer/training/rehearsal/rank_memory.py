@@ -39,6 +39,7 @@ from gnnloom.trainer.layout.redistribute import whole_rows
 from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext
 from gnnloom.trainer.place.global_generator import seeded
 from gnnloom.trainer.place.place import Place
+from gnnloom.trainer.streaming.evaluation import StatedBytes
 from gnnloom.trainer.tasks.objectives.objective import Objective
 from gnnloom.trainer.training.rehearsal.rank_rows import most_measured, rank_rows, row_lengths
 from gnnloom.trainer.training.rehearsal.unread import unread
@@ -71,7 +72,7 @@ class RankMemory:
         batches: batches that are prepared ahead of their use.
         others: vertex data, parameters, and whatever is short-lived.
         checkpoint: of the arrays that the rank's part of a checkpoint has.
-        mapped: of files that it maps.
+        mapped: of files that it maps, at a time.
         temporary: of its temporary files in an evaluation from disk.
         read_shares: what it reads of grid shards: of the entries of one variant, and of the rows of features.
     """
@@ -314,8 +315,8 @@ class _Rehearsal:
             self.batches,
             others,
             checkpoint,
-            self._mapped(),
-            self._temporary(),
+            self._mapped() + self._streamed.mapped,
+            self._streamed.temporary,
             getattr(self.shards.shards, "read_shares", (0.0, 0.0)),
         )
 
@@ -345,11 +346,11 @@ class _Rehearsal:
         features = n * (item * shards.num_features + 5) if sizes.maps_features else 0
         return 9 * n + entry * self.rows.nnz + features
 
-    def _temporary(self) -> int:
-        """Bytes of the matrices of an evaluation from disk."""
-        if self.sampled is None or self.sampled.streamed is None or not self.config.evaluates:
-            return 0
-        return self.sampled.streamed.temporary
+    @property
+    def _streamed(self) -> StatedBytes:
+        """What an evaluation from disk takes."""
+        found = self.sampled.streamed if self.sampled is not None and self.config.evaluates else None
+        return found or StatedBytes(0)
 
     def _checkpoint(self) -> int:
         """Take the memory of a copy of the training's state for the moment; returns the bytes of all ranks' copies."""
