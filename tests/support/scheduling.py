@@ -12,5 +12,5 @@ class FilesTogether(LoadFileScheduling):
     server."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file: str = super()._split_scope(nodeid)
+        file = super()._split_scope(nodeid)
         return "added" if PurePosixPath(file).name.startswith("test_added_") else file
