@@ -8,10 +8,12 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gnnloom.storage import Catalog
+from support.added_packages import install_added
 from support.mpi import rank_command
 from support.this_thread import ThisThread
 
@@ -35,6 +37,17 @@ _UNSYNCED = Path(__file__).parent / "support" / "unsynced"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rooms", default="", help="only tests of these top folders and of what imports them")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Let all tests of packages that extend gnnloom share one process; None for other ways to distribute tests."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    # xdist itself is there, as it calls this.
+    from support.scheduling import FilesTogether
+
+    return FilesTogether(config, log)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -111,6 +124,12 @@ def forked_ranks() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("gnnloom.trainer.job.launch.rank_python", rank_command)
         yield
+
+
+@pytest.fixture(scope="session")
+def added_packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of processes that find other packages, which extend gnnloom."""
+    return install_added(tmp_path_factory.mktemp("site"))
 
 
 @pytest.fixture

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from gnnloom.trainer.comm.transports.mpi import find_mpiexec
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.job.launch import rank_environment
+from gnnloom.trainer.job import launch
 
 HERE = Path(__file__).parent
 
@@ -25,9 +24,9 @@ def ranks_of(
     program: str, config: TrainConfig, environment: Mapping[str, str], arguments: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Run a program of this folder, which takes a configuration as JSON, on the ranks of the configuration."""
-    command = [find_mpiexec(), "-n", str(config.ranks), sys.executable, "-m", "mpi4py", str(HERE / program)]
+    command = [find_mpiexec(), "-n", str(config.ranks), *launch.rank_python(), str(HERE / program)]
     given = [json.dumps(config.to_json()), *arguments]
-    return last_line([*command, *given], rank_environment(config.ranks, config.threads) | dict(environment))
+    return last_line([*command, *given], launch.rank_environment(config.ranks, config.threads) | dict(environment))
 
 
 def last_line(command: Sequence[str], environment: Mapping[str, str]) -> dict[str, Any]:

@@ -56,16 +56,14 @@ def serve(*, alone: bool, ranks: list[str]) -> None:
 
     Args:
         alone: train on one rank here, without MPI.
-        ranks: what stands for ``python -m mpi4py`` in the command of ranks, if it is another command.
+        ranks: what stands for ``python -m mpi4py`` in the command of ranks.
     """
-    if alone or ranks:
-        launcher: Any = importlib.import_module("gnnloom.trainer.job.launch")
+    launcher: Any = importlib.import_module("gnnloom.trainer.job.launch")
+    launcher.rank_python = lambda: ranks
     if alone:
         from support.lone_training import LoneLauncher
 
         launcher._launch = LoneLauncher()
-    if ranks:
-        launcher.rank_python = lambda: ranks
     answers = sys.stdout
     for line in sys.stdin:
         done = run_command(*json.loads(line))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import json
 import os
@@ -101,7 +102,7 @@ def _environment(ranks: int) -> dict[str, str]:
 
 @cache
 def _server(python_path: str) -> tuple[str, subprocess.Popen[str]]:
-    """Start this process's server for ranks: where it listens, and its process, which ends along with this one."""
+    """Start this process's server for ranks: where it listens, and its process, which ends when this one does."""
     path = f"{tempfile.mkdtemp(prefix='ranks-', dir=_TEMPORARY)}/socket"
     environment = _environment(1)
     server = subprocess.Popen(
@@ -113,7 +114,14 @@ def _server(python_path: str) -> tuple[str, subprocess.Popen[str]]:
     )
     assert server.stdout is not None
     assert server.stdout.readline() == "ready\n"
+    atexit.register(_end, server)
     return path, server
+
+
+def _end(server: subprocess.Popen[str]) -> None:
+    with server:
+        assert server.stdin is not None
+        server.stdin.close()
 
 
 def run_program(ranks: int, name: str, folder: Path, content: Any, timeout: float = 240) -> Any:

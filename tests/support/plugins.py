@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
-_TESTS = Path(__file__).resolve().parents[1]
+from support.mpi import TESTS, rank_command
+
+_PROGRAM = Path(__file__).with_name("in_process.py")
 
 
 def install_plugin(folder: Path, name: str, source: str, group: str, constant: str) -> dict[str, str]:
@@ -37,15 +38,16 @@ def install_plugin(folder: Path, name: str, source: str, group: str, constant: s
 class InstalledProgram:
     """Runs `gnnloom` for a user who installed other packages: all commands in one new process, which finds them.
 
+    The process and its ranks are forked from one that finds the packages, rather than that each imports torch.
+
     Args:
         alone: whether it trains on one rank in its own process, without MPI.
-        ranks: what stands for ``python -m mpi4py`` in the command of ranks, if it is another command.
     """
 
-    def __init__(self, environment: Mapping[str, str], *, alone: bool = False, ranks: Sequence[str] = ()) -> None:
-        path = os.pathsep.join([environment["PYTHONPATH"], str(_TESTS)])
+    def __init__(self, environment: Mapping[str, str], *, alone: bool = False) -> None:
+        path, python = os.pathsep.join([environment["PYTHONPATH"], str(TESTS)]), rank_command(environment["PYTHONPATH"])
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "support.in_process", "alone" if alone else "launching", *ranks],
+            [*python, str(_PROGRAM), "alone" if alone else "launching", *python],
             env={**environment, "PYTHONPATH": path},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -10,7 +10,7 @@ import contextlib
 import ctypes
 import fcntl
 import gc
-import importlib
+import importlib.util
 import marshal
 import os
 import pkgutil
@@ -81,6 +81,10 @@ def _load() -> None:
     from support.this_thread import ThisThread
 
     load_kernels()
+    # Loads MPI's library, which takes most of the start of a rank, and does not start it.
+    mpi = importlib.util.find_spec("mpi4py.MPI")
+    assert mpi is not None
+    ctypes.CDLL(mpi.origin)
     # As in the process of the tests, no thread is started for a disk that is not waited for, and no checkpoint's files
     # are opened for it.
     vars(files)["ThreadPoolExecutor"] = ThisThread

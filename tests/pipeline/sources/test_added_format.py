@@ -11,60 +11,13 @@ import numpy as np
 import pytest
 
 from gnnloom.storage import Catalog
-from support.plugins import InstalledProgram, install_plugin
-
-TOY = '''
-from dataclasses import dataclass
-from pathlib import Path
-
-import numpy as np
-
-from gnnloom.pipeline.sources.format import Format
-from gnnloom.storage.option import Option
-from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
-
-
-@dataclass(frozen=True)
-class ToyEdges:
-    """The path 0 -> 1 -> ... of as many edges as each file says, every id raised by ``shift``."""
-
-    paths: tuple[str, ...]
-    shift: int = 0
-
-    @classmethod
-    def open(cls, locations, *, shift=0):
-        return cls(tuple(locations), shift)
-
-    def identity(self):
-        return {"format": "toy", "shift": self.shift, "files": [Path(path).read_text() for path in self.paths]}
-
-    def num_vertices(self):
-        return None
-
-    def ranges(self):
-        return [SourceRange(number, 0, int(Path(path).read_text())) for number, path in enumerate(self.paths)]
-
-    def read(self, span):
-        source = np.arange(span.start, span.stop) + self.shift
-        yield EdgeChunk(source, source + 1)
-
-
-FORMAT = Format(
-    name="toy",
-    order=1000,
-    help="a number of edges",
-    open_edges=ToyEdges.open,
-    options=(Option("shift", int, "Number to add to every id.", 0, least=0),),
-    suffixes=("toy",),
-)
-'''
+from support.plugins import InstalledProgram
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InstalledProgram]:
+def program(added_packages: dict[str, str]) -> Iterator[InstalledProgram]:
     """The command of a user who installed the toy format."""
-    folder = tmp_path_factory.mktemp("site")
-    program = InstalledProgram(install_plugin(folder, "toy", TOY, "gnnloom.formats", "FORMAT"))
+    program = InstalledProgram(added_packages)
     yield program
     program.close()
 

@@ -12,46 +12,8 @@ import pytest
 
 from gnnloom.storage import Catalog
 from support.in_process import run_command
-from support.mpi import rank_command
-from support.plugins import InstalledProgram, install_plugin
+from support.plugins import InstalledProgram
 from support.problems import problem
-
-TOY = '''
-"""Row blocks, each product twice and halved: the same result with an operator of its own."""
-
-from gnnloom.trainer.algorithms.algorithm import Algorithm
-from gnnloom.trainer.algorithms.algorithm import build_on_grid
-from gnnloom.storage.option import Option
-from gnnloom.trainer.data.open_shards import GRID_SHARDS
-
-
-def build(context):
-    from gnnloom.trainer.operators.row_blocks import RowBlocks
-
-    rounds = context.options["toy_rounds"]
-
-    class Toy(RowBlocks):
-        def multiply(self, features, layer, dtype, *, backward):
-            product = super().multiply(features, layer, dtype, backward=backward)
-            for _ in range(rounds - 1):
-                product = super().multiply(features, layer, dtype, backward=backward)
-            return product
-
-    return build_on_grid(context, lambda grid, adjacency: Toy(grid, adjacency, context.plan))
-
-
-ALGORITHM = Algorithm(
-    name="toy",
-    order=10,
-    help="Row blocks that repeat every product",
-    source="nobody",
-    axes=("row",),
-    reads=GRID_SHARDS,
-    build=build,
-    options={"toy_rounds": Option(default=1, help="Times that a product is formed", least=1)},
-)
-'''
-
 
 TRAIN = ("train", "graph", "--ranks", "2", "--hidden", "4,4", "--epochs", "3", "--precision", "float64", "--json")
 
@@ -59,12 +21,10 @@ TRAIN = ("train", "graph", "--ranks", "2", "--hidden", "4,4", "--epochs", "3", "
 class Installed:
     """A catalog with grid shards, and an environment in which the toy is installed."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         self.catalog = Catalog(folder / "catalog")
         problem("graph", 30, 90, symmetric=False).store_grid(self.catalog, "double", grid=(2, 2))
-        environment = install_plugin(folder / "site", "toy", TOY, "gnnloom.algorithms", "ALGORITHM")
-        # Its ranks are forked from one process that finds the toy, rather than that each imports torch.
-        self.program = InstalledProgram(environment, ranks=rank_command(environment["PYTHONPATH"]))
+        self.program = InstalledProgram(environment)
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return self.program.run("--catalog", str(self.catalog.root), *arguments)
@@ -77,8 +37,8 @@ class Installed:
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
-    installed = Installed(tmp_path_factory.mktemp("toy"))
+def installed(tmp_path_factory: pytest.TempPathFactory, added_packages: dict[str, str]) -> Iterator[Installed]:
+    installed = Installed(tmp_path_factory.mktemp("toy"), added_packages)
     yield installed
     installed.program.close()
 

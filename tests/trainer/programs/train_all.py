@@ -12,12 +12,10 @@ from mpi4py import MPI
 from gnnloom.trainer.comm.agreement import CollectiveError
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.mpi import MpiCommunicator
-from gnnloom.trainer.config.continuation import OpenedRun
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.predict import predict
-from gnnloom.trainer.training.rehearsal.rank_memory import RankMemory, rehearse
 from support.waiting import sleep_between_looks
 
 
@@ -30,11 +28,6 @@ def run(group: Communicator, content: dict[str, Any]) -> dict[str, Any]:
         return {"error": str(error), "code": error.code}
 
 
-def rehearse_first(opened: OpenedRun, rank: int) -> RankMemory | None:
-    """Rehearse on one rank for all, as this takes longer than to train on a tiny graph."""
-    return rehearse(opened, rank) if rank == 0 else None
-
-
 def wait_asleep() -> None:
     """A barrier at which waiting ranks sleep, so the others get the processors."""
     request = MPI.COMM_WORLD.Ibarrier()
@@ -43,7 +36,8 @@ def wait_asleep() -> None:
 
 
 def main(given: str, result: str) -> None:
-    patch("gnnloom.trainer.training.start.rehearse", rehearse_first).start()
+    # It takes longer than to train on a tiny graph, and trainings outside MPI's jobs are rehearsed.
+    patch("gnnloom.trainer.training.start.rehearse", lambda *_: None).start()
     # Every run would list all runs of its dataset, a tenth of the time of rank 0 where they are many.
     patch("gnnloom.storage.format.listing.refresh_list", lambda _: None).start()
     sleep_between_looks()

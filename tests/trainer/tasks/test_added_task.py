@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,6 @@ from gnnloom.trainer.training.loop import train
 from support.edge_files import write_edges
 from support.lone import LoneCommunicator
 from support.mpi import rank_command
-from support.plugins import install_plugin
 from support.tolerance import ADAM_BITS, assert_close
 
 N, LEVELS, EPOCHS = 50, 4, 6
@@ -39,63 +37,6 @@ OPTIONS: dict[str, Any] = {
     "threads": 1,
     "eval_every": 1,
 }
-
-DESCRIPTOR = '''
-"""Ordered classes."""
-
-from gnnloom.trainer.tasks.task import Figure, Task
-
-TASK = Task(
-    name="ordinal",
-    order=10,
-    help="Ordered classes",
-    array="label",
-    place=("ordinal_steps", "Steps"),
-    width=lambda sizes: sizes.num_classes - 1,
-    figures=(Figure("accuracy", "accuracy", is_share=True), Figure("distance", "distance", lower=True, judges=True)),
-    predicts={"label": ("vertex",), "score": ("vertex", "step")},
-    column="level",
-)
-'''
-
-#: A class above k is a yes to the steps 0 to k - 1 (Frank and Hall, ECML 2001).
-CLASS = """
-import torch
-
-from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.tasks.objectives.by_element import MaskedBinaryCrossEntropy
-from gnnloom.trainer.tasks.objectives.classes import Classes
-from gnnloom.trainer.tasks.objectives.objective import Objective
-from gnnloom.trainer.tasks.task import CODES
-
-
-class Steps(Classes):
-    details = Objective.details
-
-    def task_loss(self, layout, labels, mask):
-        label = labels.label.unsqueeze(1)
-        above = (label > torch.arange(self.num_outputs)).to(torch.int8).masked_fill(label < 0, -1)
-        return MaskedBinaryCrossEntropy(layout, above, mask, self.num_outputs)
-
-    def metrics(self, layout, labels):
-        def measure(scores):
-            error = (self.predict(layout, scores)["label"] - labels.label).abs()
-            chosen = [(labels.split == code) & (labels.label >= 0) for code in CODES.values()]
-            sums = torch.tensor([[(error[rows] == 0).sum(), error[rows].sum(), rows.sum()] for rows in chosen])
-            sums *= layout.speaks_for_rows
-            layout.grid.comm.all_reduce(sums, Kind.METRICS)
-            return {
-                f"{prefix}_{name}": float(row[number] / row[2]) if row[2] else None
-                for number, name in enumerate(("accuracy", "distance"))
-                for prefix, row in zip(CODES, sums, strict=True)
-            }
-
-        return measure
-
-    def predict(self, layout, scores):
-        whole = self.whole(layout, scores)
-        return {"label": (whole > 0).sum(1).to(torch.int32), "score": whole}
-"""
 
 #: What a user does with the task; the training goes on after three epochs.
 USE = """
@@ -148,17 +89,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
     return Data(tmp_path_factory.mktemp("tasks"))
 
 
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The environment in which the task is installed."""
-    folder = tmp_path_factory.mktemp("site")
-    environment = install_plugin(folder, "ordinal", DESCRIPTOR, "gnnloom.tasks", "TASK")
-    (folder / "ordinal_steps.py").write_text(CLASS)
-    return environment
-
-
 def run_python(environment: dict[str, str], *arguments: str) -> str:
-    program = [sys.executable, *arguments]
+    program = [*rank_command(environment["PYTHONPATH"]), *arguments]
     done = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -166,12 +98,12 @@ def run_python(environment: dict[str, str], *arguments: str) -> str:
 
 @pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_an_added_task_trains_resumes_predicts_exports_and_is_reported(
-    data: Data, installed: dict[str, str], tmp_path: Path, ranks: int
+    data: Data, added_packages: dict[str, str], tmp_path: Path, ranks: int
 ) -> None:
     options = {"catalog": str(data.catalog.root), "task": "ordinal", "ranks": ranks, "run": f"on-{ranks}"}
     options |= {**OPTIONS, "keep_best": "auto"}
-    given = (json.dumps(each) for each in (options, rank_command(installed["PYTHONPATH"])))
-    result = json.loads(run_python(installed, "-c", USE, str(tmp_path), *given))
+    given = (json.dumps(each) for each in (options, rank_command(added_packages["PYTHONPATH"])))
+    result = json.loads(run_python(added_packages, "-c", USE, str(tmp_path), *given))
     # The built-in task with a yes or a no for each step has the same loss, and says yes to as many steps.
     expected = data.train("steps", f"expected-{ranks}", save_embeddings=True)
     level = Run(data.catalog["steps"].run_path(f"expected-{ranks}")).predictions().multilabel().sum(1).tolist()
@@ -186,8 +118,8 @@ def test_an_added_task_trains_resumes_predicts_exports_and_is_reported(
     assert "Confusion matrix" not in result["page"]
 
 
-def test_the_help_lists_an_added_task(installed: dict[str, str]) -> None:
-    shown = " ".join(run_python(installed, "-m", "gnnloom.workflows.cli.main", "train", "--help-all").split())
+def test_the_help_lists_an_added_task(added_packages: dict[str, str]) -> None:
+    shown = " ".join(run_python(added_packages, "-m", "gnnloom.workflows.cli.main", "train", "--help-all").split())
     assert "--task [auto|class|multilabel|number|link|edge-class|edge-number|ordinal]" in shown
     assert "ordinal Ordered classes" in shown
 

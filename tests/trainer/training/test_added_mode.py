@@ -17,89 +17,21 @@ from gnnloom.pipeline.shards.rows.row_stage import shard_rows
 from gnnloom.pipeline.sources.generators.sbm import StochasticBlockModel
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
-from support.plugins import InstalledProgram, install_plugin
+from support.plugins import InstalledProgram
 
-SAMPLER = '''
-"""Consecutive vertices, from a random one on."""
-
-from gnnloom.storage.option import Option
-from gnnloom.storage.samplers.kind import SamplerKind
-
-SAMPLER = SamplerKind(
-    name="stretch",
-    help="consecutive vertices",
-    source="nobody",
-    covers_epoch=False,
-    place=("stretch_class", "StretchSampler"),
-    options={"stretch_step": Option(default=1, help="Distance between vertices", least=1)},
-    arguments={"stretch_step": "step"},
-)
-'''
-SAMPLER_CLASS = """
-import numpy as np
-
-from gnnloom.storage.sampling.sampler import SubgraphSampler
-
-
-class StretchSampler(SubgraphSampler):
-    kind = "stretch"
-
-    def __init__(self, graph, seed, size, step=1):
-        super().__init__(graph, seed, size)
-        self.step = step
-
-    def draw(self, epoch, batch):
-        first = int(self._key(epoch, batch) % np.uint64(self.graph.num_vertices))
-        return np.unique((first + self.step * np.arange(self.size)) % self.graph.num_vertices)
-"""
-MODE = '''
-"""Subgraphs, on each of which a step is taken several times."""
-
-from dataclasses import replace
-
-from gnnloom.storage.option import Option
-from gnnloom.trainer.modes.subgraph import MODE as SUBGRAPH
-
-MODE = replace(
-    SUBGRAPH,
-    name="again",
-    order=10,
-    help="Every epoch several times",
-    place=("again_class", "AgainMode"),
-    options={**SUBGRAPH.options, "again_rounds": Option(default=1, help="Times that an epoch is repeated", least=1)},
-)
-'''
-MODE_CLASS = """
-from gnnloom.trainer.modes.epochs.subgraph import SubgraphMode
-
-
-class AgainMode(SubgraphMode):
-    def _numbers(self):
-        for number in super()._numbers():
-            yield from [number] * self.context.options["again_rounds"]
-
-    def train_epoch(self, epoch, update):
-        rounds = self.context.options["again_rounds"]
-        return sum(super(AgainMode, self).train_epoch(epoch, update) for _ in range(rounds)) / rounds
-"""
 TRAIN = ("--hidden", "4", "--epochs", "3", "--batch-size", "20", "--sampler-threads", "0", "--batches", "1")
 
 
 class Installed:
     """A catalog to sample from, and an environment in which the sampler and the mode are installed."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         self.catalog = Catalog(folder / "catalog")
         model = StochasticBlockModel(num_vertices=60, num_edges=240, num_blocks=3, num_features=5, seed=2)
         dataset, cluster = self.catalog.create("graph"), InProcessCluster()
         graph = ingest_graph(dataset, model.edges(), IngestOptions(undirected=True), cluster)
         ingest_vertices(dataset, model.vertices(), cluster)
         shard_rows(dataset, partition_graph(dataset, graph, PartitionOptions(1, "block"), cluster), cluster)
-        site = folder / "site"
-        install_plugin(site, "stretch", SAMPLER, "gnnloom.samplers", "SAMPLER")
-        environment = install_plugin(site, "again", MODE, "gnnloom.modes", "MODE")
-        (site / "stretch_class.py").write_text(SAMPLER_CLASS)
-        (site / "again_class.py").write_text(MODE_CLASS)
         self.program = InstalledProgram(environment, alone=True)
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -113,8 +45,8 @@ class Installed:
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
-    installed = Installed(tmp_path_factory.mktemp("added"))
+def installed(tmp_path_factory: pytest.TempPathFactory, added_packages: dict[str, str]) -> Iterator[Installed]:
+    installed = Installed(tmp_path_factory.mktemp("added"), added_packages)
     yield installed
     installed.program.close()
 

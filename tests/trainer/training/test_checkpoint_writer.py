@@ -9,15 +9,19 @@ import pytest
 import torch
 from torch import nn
 
+from gnnloom.storage import Catalog
 from gnnloom.storage.faults import VARIABLE, forget_plans
 from gnnloom.storage.runs import checkpoint as stored
 from gnnloom.storage.runs.checkpoint import checkpoint_epochs, read_checkpoint
+from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.training.state import checkpoint_writer
-from gnnloom.trainer.training.state.checkpoint import whole_state
+from gnnloom.trainer.training.state.checkpoint import Snapshot, stored_state, whole_state
 from gnnloom.trainer.training.state.checkpoint_writer import CheckpointWriter, Destination
-from gnnloom.trainer.training.state.optimizer import SGD, Optimizer
+from gnnloom.trainer.training.state.optimizer import SGD, Optimizer, build_optimizer
 from support.lone import LoneCommunicator
+from support.lone_training import lone_session
+from support.problems import problem
 
 
 class State:
@@ -134,3 +138,20 @@ def test_a_training_that_ends_abandons_its_checkpoint(state: State, monkeypatch:
     closing.join()
     assert checkpoint_epochs(state.folder) == []
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("checkpoint-")]
+
+
+def test_a_copy_of_rows_of_vertices_does_not_change_as_training_goes_on(tmp_path: Path) -> None:
+    catalog = Catalog(tmp_path / "catalog")
+    problem("graph", 60, 240, symmetric=False).store(catalog, 1)
+    config = TrainConfig(catalog=str(catalog.root), dataset="graph", train_features=True, threads=1)
+    session = lone_session(config)
+    session.take_inputs()
+    model, optimizer = session.model, build_optimizer(session.model, config.model, config)
+    copy = Snapshot.take(LoneCommunicator(), 1, model, optimizer)
+    rows = {array.name: [(rows, rows.clone()) for _, rows in array.chunks] for array in copy.spread}
+    assert set(rows) == {"parameter/feature", "optimizer/feature/first", "optimizer/feature/second"}
+    with torch.no_grad():
+        for tensor, _ in stored_state(model, optimizer).values():
+            tensor.add_(1)
+    for name, pairs in rows.items():
+        assert all(torch.equal(*pair) for pair in pairs), name

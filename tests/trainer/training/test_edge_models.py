@@ -99,6 +99,12 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     return catalog
 
 
+@pytest.fixture
+def unrehearsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rehearse no training, which takes longer than to train on a tiny graph; those of the other tests are."""
+    monkeypatch.setattr("gnnloom.trainer.training.start.rehearse", lambda *_: None)
+
+
 def reference(model: str, given: Problem, options: tuple[str, ...], state: dict[str, Tensor] | None) -> nn.Module:
     """The module in float64, constructed without gnnloom; with the parameters of a run if any."""
     found: Any = load_named("model", model)
@@ -147,6 +153,7 @@ def whole_loss(module: nn.Module, given: Problem, weight: Tensor | None) -> Tens
     return nn.functional.cross_entropy(scores[mask], torch.tensor(given.label)[mask])
 
 
+@pytest.mark.usefixtures("unrehearsed")
 @pytest.mark.parametrize(("kind", "name"), few_of(WHOLE, GRAPHS, together=1))
 def test_with_all_neighbors_loss_and_gradients_are_those_of_the_module_on_the_whole_graph(
     catalog: Catalog, kind: str, name: str
@@ -197,6 +204,7 @@ def test_scores_of_an_evaluation_are_those_of_the_module_on_the_whole_graph(
     assert [path.name for path in catalog[name].path.iterdir() if path.is_file()] == ["zarr.json"]
 
 
+@pytest.mark.usefixtures("unrehearsed")
 @pytest.mark.parametrize("kind", ["sums", "gcn", "gcn-weights"])
 def test_weights_of_the_graph_are_weights_of_the_edges(catalog: Catalog, kind: str) -> None:
     model, hops, options = WHOLE[kind]
@@ -344,6 +352,7 @@ def test_batch_normalizations_lazy_parameters_learned_features_and_bf16_train(re
         assert results.by_run[run]["inference_exact"], run
 
 
+@pytest.mark.usefixtures("unrehearsed")
 def test_batches_from_disk_are_those_that_are_drawn(catalog: Catalog) -> None:
     dataset = catalog["no-loops"]
     drawn: dict[str, Any] = {"fanout": (3, 2, 2), "batch_size": 4}
@@ -370,6 +379,7 @@ def test_batches_from_disk_are_those_that_are_drawn(catalog: Catalog) -> None:
         train(LoneCommunicator(), edge_config(catalog, "no-loops", "anew", samples=keys[1]))
 
 
+@pytest.mark.usefixtures("unrehearsed")
 def test_subgraphs_with_weights_give_them_to_the_edges(catalog: Catalog) -> None:
     options: dict[str, Any] = {"mode": "subgraph", "sampler": "vertex", "batch_size": 20}
     plain, weighted = (
@@ -380,6 +390,7 @@ def test_subgraphs_with_weights_give_them_to_the_edges(catalog: Catalog) -> None
     assert np.isfinite(weighted["loss"]).all()
 
 
+@pytest.mark.usefixtures("unrehearsed")
 def test_a_resumed_run_has_the_losses_of_an_uninterrupted_one(catalog: Catalog) -> None:
     options: dict[str, Any] = {"fanout": (3, 2, 2), "batch_size": 5, "dropout": 0.3}
     whole = train(LoneCommunicator(), edge_config(catalog, "no-loops", "at-once", **options))
@@ -389,6 +400,7 @@ def test_a_resumed_run_has_the_losses_of_an_uninterrupted_one(catalog: Catalog) 
     assert len(set(whole["loss"])) == EPOCHS
 
 
+@pytest.mark.usefixtures("unrehearsed")
 def test_the_first_layer_alone_may_decay(catalog: Catalog) -> None:
     options: dict[str, Any] = {"weight_decay": 0.1, "epochs": 2}
     losses = [

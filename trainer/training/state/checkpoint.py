@@ -56,13 +56,18 @@ class Snapshot:
             if piece is not None and piece.layout is not None:
                 array = VertexArrayPiece(name, tensor, piece.layout, ("dim0", "dim1"), piece.shape[1])
                 chunks = OwnChunks.of(array, piece.shape[0], Kind.CHECKPOINT)
-                spread.append(replace(chunks, chunks=list(chunks.chunks)))
+                spread.append(replace(chunks, chunks=[(first, _apart(rows, tensor)) for first, rows in chunks.chunks]))
             elif piece is not None:
                 whole[name] = piece.gather(tensor)
             elif comm.rank == 0:
                 whole[name] = tensor.clone()
         arrays = {name: as_array(tensor) for name, tensor in whole.items()} if comm.rank == 0 else {}
         return cls(epoch, arrays, tuple(spread))
+
+
+def _apart(rows: Tensor, tensor: Tensor) -> Tensor:
+    """Rows of a tensor in memory of their own: a rank that has all rows in order exchanges none, and gets no copy."""
+    return rows.clone() if rows.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr() else rows
 
 
 def _check_finite(model: nn.Module, epoch: int) -> None:
