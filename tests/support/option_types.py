@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-import gnnloom.workflows.api
+import gnnloom.workflows.api.options
 from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.ingest.vertex_options import VertexOptions
 from gnnloom.pipeline.links.options import DrawOptions, FileOptions, HardOptions
@@ -20,11 +20,11 @@ from gnnloom.pipeline.sources.generators.generator import generators
 from gnnloom.pipeline.sources.vertex_data.kind import vertex_kinds
 from gnnloom.storage.option import Option, options_of
 from gnnloom.workflows.api.cluster import CLUSTER
-from gnnloom.workflows.api.loader_options import loader_options
+from gnnloom.workflows.api.options.loader_options import loader_options
+from gnnloom.workflows.api.options.train_options import train_options
 from gnnloom.workflows.api.propagate import propagate_options
-from gnnloom.workflows.api.train_options import train_options
 
-FILE = Path(gnnloom.workflows.api.__file__).with_name("option_types.pyi")
+FILE = Path(gnnloom.workflows.api.options.__file__).with_name("option_types.pyi")
 _HEAD = """\
 # The keywords of the functions, for type checkers and editors. `python tests/support/option_types.py` writes this file.
 

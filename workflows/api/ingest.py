@@ -23,10 +23,10 @@ from gnnloom.storage.option import options_of
 from gnnloom.workflows.api.arrays import is_location, stored_edges, stored_vertices
 from gnnloom.workflows.api.catalog import CatalogLike, Dataset, DatasetLike, as_catalog, as_dataset
 from gnnloom.workflows.api.cluster import CLUSTER, choose_cluster, once_per_job
-from gnnloom.workflows.api.keywords import check_known, plain_values, split_fields, with_options
+from gnnloom.workflows.api.options.keywords import check_known, plain_values, split_fields, with_options
 
 if TYPE_CHECKING:
-    from gnnloom.workflows.api.option_types import FeaturesKeywords, GenerateKeywords, IngestKeywords
+    from gnnloom.workflows.api.options.option_types import FeaturesKeywords, GenerateKeywords, IngestKeywords
 
 _STORING: Final = VertexOptions()
 

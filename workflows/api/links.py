@@ -18,10 +18,10 @@ from gnnloom.storage.errors import NotFoundError
 from gnnloom.storage.option import options_of
 from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, as_dataset
 from gnnloom.workflows.api.cluster import CLUSTER, choose_cluster, once_per_job
-from gnnloom.workflows.api.keywords import check_known, with_options
+from gnnloom.workflows.api.options.keywords import check_known, with_options
 
 if TYPE_CHECKING:
-    from gnnloom.workflows.api.option_types import ClusterKeywords, DrawKeywords, HardKeywords, LinksKeywords
+    from gnnloom.workflows.api.options.option_types import ClusterKeywords, DrawKeywords, HardKeywords, LinksKeywords
 
 _OPTIONS = options_of(DrawOptions)
 _FILE_OPTIONS = options_of(FileOptions)

@@ -23,8 +23,8 @@ from gnnloom.trainer.loader.subgraphs import SubgraphSource
 from gnnloom.trainer.loader.vertices import VertexChoice
 from gnnloom.trainer.modes.options import AUTO, sampler_arguments
 from gnnloom.workflows.api.catalog import CatalogLike, Dataset, DatasetLike, as_dataset
-from gnnloom.workflows.api.keywords import with_options
-from gnnloom.workflows.api.loader_options import (
+from gnnloom.workflows.api.options.keywords import with_options
+from gnnloom.workflows.api.options.loader_options import (
     DRAWN,
     NEIGHBOR,
     OF_PAIRS,
@@ -35,7 +35,7 @@ from gnnloom.workflows.api.loader_options import (
 )
 
 if TYPE_CHECKING:
-    from gnnloom.workflows.api.option_types import LoaderKeywords
+    from gnnloom.workflows.api.options.option_types import LoaderKeywords
 
 
 @with_options(loader_options())

@@ -17,10 +17,10 @@ from gnnloom.storage.option import options_of
 from gnnloom.storage.shards.grid_shards import GridShards
 from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, as_dataset
 from gnnloom.workflows.api.cluster import CLUSTER, choose_cluster, once_per_job
-from gnnloom.workflows.api.keywords import check_known, with_options
+from gnnloom.workflows.api.options.keywords import check_known, with_options
 
 if TYPE_CHECKING:
-    from gnnloom.workflows.api.option_types import ClusterKeywords, PartitionKeywords
+    from gnnloom.workflows.api.options.option_types import ClusterKeywords, PartitionKeywords
 
 #: Options of a partition besides the number of parts, which is an argument.
 _OPTIONS = {name: option for name, option in options_of(PartitionOptions).items() if name != "parts"}

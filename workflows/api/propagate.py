@@ -12,10 +12,10 @@ from gnnloom.storage.option import Option, options_of, parse_bytes
 from gnnloom.trainer.config.propagate_config import PropagateConfig
 from gnnloom.trainer.job.ranks import Ranks, ranks_of_job
 from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, as_dataset
-from gnnloom.workflows.api.keywords import check_known, plain_values, with_options
+from gnnloom.workflows.api.options.keywords import check_known, plain_values, with_options
 
 if TYPE_CHECKING:
-    from gnnloom.workflows.api.option_types import PropagateKeywords
+    from gnnloom.workflows.api.options.option_types import PropagateKeywords
 
 
 def propagate_options() -> dict[str, Option]:

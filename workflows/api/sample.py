@@ -13,11 +13,11 @@ from gnnloom.storage.artifacts.samples import Samples
 from gnnloom.storage.option import options_of
 from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, as_dataset
 from gnnloom.workflows.api.cluster import CLUSTER, choose_cluster, once_per_job
-from gnnloom.workflows.api.keywords import check_known, with_options
+from gnnloom.workflows.api.options.keywords import check_known, with_options
 from gnnloom.workflows.api.partition import find_partition
 
 if TYPE_CHECKING:
-    from gnnloom.workflows.api.option_types import SampleKeywords
+    from gnnloom.workflows.api.options.option_types import SampleKeywords
 
 _OPTIONS = options_of(SampleOptions)
 

@@ -14,15 +14,15 @@ from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.smoothing_config import NONE
 from gnnloom.trainer.job.ranks import Ranks, ranks_of_job, settled
 from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, as_dataset
-from gnnloom.workflows.api.keywords import with_options
+from gnnloom.workflows.api.options.keywords import with_options
+from gnnloom.workflows.api.options.train_options import train_options, training_fields
 from gnnloom.workflows.api.run import Run
-from gnnloom.workflows.api.train_options import train_options, training_fields
 from gnnloom.workflows.interop.export import write_predictions
 from gnnloom.workflows.interop.scored_pairs import Wanted, found_targets, ranks_found, scored_pairs, wanted_sources
 from gnnloom.workflows.interop.tables import Table, check_file, first_rows, write_table
 
 if TYPE_CHECKING:
-    from gnnloom.workflows.api.option_types import TrainKeywords
+    from gnnloom.workflows.api.options.option_types import TrainKeywords
 
 #: Scored pairs that a command prints.
 SHOWN_PAIRS = 10

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import importlib
+import shutil
+import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -137,6 +139,96 @@ def test_an_iterator_that_is_never_used_takes_no_epoch(catalog: Catalog) -> None
     iter(loader)
     assert contents(loader) == expected
     assert loader.epoch == 1
+
+
+def test_an_iteration_that_stops_early_uses_up_its_epoch_and_leaves_no_threads(catalog: Catalog) -> None:
+    loader = load("undirected", catalog=catalog, **SAMPLED)
+    second = contents(load("undirected", catalog=catalog, epoch=1, **SAMPLED))
+    for _ in loader:
+        break
+    assert contents(loader) == second
+    before = held()
+    for _ in range(200):
+        next(iter(loader))
+    with pytest.raises(ZeroDivisionError):
+        [1 / 0 for _ in loader]
+    assert held() == before
+
+
+def held() -> tuple[int, int]:
+    """Threads and open files of this process."""
+    return threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_iterations_of_one_loader_that_take_turns_have_epochs_of_their_own(catalog: Catalog) -> None:
+    loader = load("undirected", catalog=catalog, **SAMPLED)
+    first, second = contents(loader), contents(loader)
+    loader.set_epoch(0)
+    both = list(zip(loader, loader, strict=True))
+    assert contents(one for one, _ in both) == first
+    assert contents(other for _, other in both) == second
+
+
+KINDS: dict[str, tuple[str, dict[str, Any]]] = {
+    "vertices": ("weighted", {**SAMPLED, "shuffle": False}),
+    "matrix": ("weighted", {**SAMPLED, "adj_t": True, "features": "float64"}),
+    "weights": ("weighted", {**SAMPLED, "normalization": "symmetric", "features": "float64"}),
+    "subgraphs": ("undirected", {"sampler": "edge", "batch_size": 30, "presamples": 20, "features": "float64"}),
+    "pairs": ("pairs", {"links": True, "fanout": (2,), "batch_size": 16, "shuffle": False}),
+    "classes": ("classes", {"links": True, "fanout": (2,), "batch_size": 16, "shuffle": False}),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state:UserWarning")
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_user_overwrites_in_a_batch_changes_no_other_batch_and_nothing_stored(
+    catalog: Catalog, kind: str
+) -> None:
+    name, options = KINDS[kind]
+    expected = [tensors(batch) for batch in load(name, catalog=catalog, workers=0, **options)]
+    loader = load(name, catalog=catalog, **options)
+    for _ in range(2):
+        loader.set_epoch(0)
+        for batch, wanted in zip(loader, expected, strict=True):
+            found = tensors(batch)
+            assert found.keys() == wanted.keys()
+            assert all(torch.equal(found[key], wanted[key]) for key in wanted)
+            for value in batch.to_dict().values():
+                if torch.is_tensor(value):
+                    for part in parts(value):
+                        part.fill_(1)
+    assert not [finding for finding in catalog.dataset(name).verify() if finding.is_damaged]
+
+
+def parts(tensor: Tensor) -> list[Tensor]:
+    """The dense tensors that a tensor consists of."""
+    if tensor.layout == torch.sparse_csr:
+        return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
+    return [tensor]
+
+
+def tensors(batch: Any) -> dict[tuple[str, int], Tensor]:
+    """Copies of all tensors of a batch."""
+    return {
+        (name, number): part.clone()
+        for name, value in batch.to_dict().items()
+        if torch.is_tensor(value)
+        for number, part in enumerate(parts(value))
+    }
+
+
+def test_batches_outlive_their_loader_and_its_dataset(tmp_path: Path) -> None:
+    made, given = Catalog(tmp_path), PROBLEMS["directed"]
+    store_for_sampling(made, given, 1)
+    loader = load("directed", catalog=made, **SAMPLED)
+    expected = contents(loader)
+    loader.set_epoch(0)
+    iteration = iter(loader)
+    kept = [next(iteration)]
+    shutil.rmtree(tmp_path / "directed")
+    kept += iteration
+    del loader, iteration
+    assert contents(kept) == expected
 
 
 def test_the_batches_of_two_processes_are_together_those_of_one(catalog: Catalog) -> None:

@@ -20,7 +20,7 @@ from gnnloom.trainer.job.ranks import ranks_of_job, settled, with_algorithm
 from gnnloom.trainer.modes.registry import MODES
 from gnnloom.trainer.tasks.registry import TASKS
 from gnnloom.trainer.tasks.task import Task
-from gnnloom.workflows.api.train_options import train_options
+from gnnloom.workflows.api.options.train_options import train_options
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import add_options, current_catalog, flag_option, json_option, split_run
 from gnnloom.workflows.cli.terminal.output import readable, show, show_rows

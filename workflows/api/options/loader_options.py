@@ -16,7 +16,7 @@ from gnnloom.trainer.loader.choices import ALL_VERTICES, FEATURES, STORED
 from gnnloom.trainer.modes.options import BATCH_SIZE, SUBGRAPHS
 from gnnloom.trainer.modes.subgraph import MODE
 from gnnloom.trainer.tasks.options import NEGATIVES, PAIRS
-from gnnloom.workflows.api.keywords import check_known, plain_values
+from gnnloom.workflows.api.options.keywords import check_known, plain_values
 
 #: The sampler of batches that have hops.
 NEIGHBOR: Final = "neighbor"

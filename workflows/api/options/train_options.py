@@ -9,7 +9,7 @@ from typing import Any
 from gnnloom.storage.option import Option, options_of
 from gnnloom.trainer.config.algorithm_config import AUTO
 from gnnloom.trainer.config.train_config import TrainConfig, gather_fields, other_options
-from gnnloom.workflows.api.keywords import check_known, plain_values
+from gnnloom.workflows.api.options.keywords import check_known, plain_values
 
 #: Fields that are not options: the dataset is an argument, and options of other packages have names of
 #: their own.
