@@ -147,7 +147,11 @@ class FileOptions:
         None, "Format of the files with pairs.", group=Group.INPUT, default_text="by the file name"
     )
     columns: str | None = option(
-        None, "Names of the columns.", group=Group.INPUT, metavar="SRC,DST[,VALUE]", default_text="the first"
+        None,
+        "Names of the columns; in text with --no-header, their numbers from 1.",
+        group=Group.INPUT,
+        metavar="SRC,DST[,VALUE]",
+        default_text="the first",
     )
     header: bool | None = option(
         None,

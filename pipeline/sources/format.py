@@ -22,7 +22,12 @@ WEIGHTS: Final = Option("weights", bool, "Read edge weights (text and Parquet: t
 #: The option of every format that may store when edges were made.
 TIMES: Final = Option("times", bool, "Read edge times instead of weights, exactly; give --merge as well.")
 #: The option of every format whose files name their columns.
-COLUMNS: Final = Option("columns", str, "Names of the columns.  [default: the first]", metavar="SRC,DST[,WEIGHT]")
+COLUMNS: Final = Option(
+    "columns",
+    str,
+    "Names of the columns; in text with --no-header, their numbers from 1.  [default: the first]",
+    metavar="SRC,DST[,WEIGHT]",
+)
 #: The option of every format that may store several splits.
 SPLIT_NAME: Final = Option("split", str, "Name of the split, if there are several.")
 

@@ -43,7 +43,10 @@ _FIRST_BYTES = 1 << 16
 #: Faults of lines with ids that may be names.
 _MAY_BE_NAME = frozenset({NO_ID, NEGATIVE, TOO_LARGE})
 _HINTS = {
-    EXTRA: "; read the third column as weights (`--weights`), or ignore further columns (`--extra-columns`)",
+    EXTRA: (
+        "; read the third column as weights (`--weights`), ignore further columns (`--extra-columns`), or choose other"
+        " columns for the ids (`--columns`; by number with `--no-header`)"
+    ),
     NO_ID: f"; if the first line names the columns, add `--header`{HINT}",
     NEGATIVE: HINT,
     TOO_LARGE: HINT,
@@ -61,7 +64,8 @@ class TextEdges:
         header: whether the first line of each file that is not a comment names the columns; None if the user did not
             say.
         headers: numbers of the files whose first line was recognized as a header, because the user did not say.
-        columns: names of the columns of sources, targets and, if weighted, weights; none for the first ones.
+        columns: names of the columns of sources, targets and, if weighted, weights, or their numbers from 1 if
+            ``header`` is False; none for the first ones.
         delimiter: what separates fields; by default blanks, a tab, a comma or a semicolon.
         separators: for each file, the byte that separates fields; a space stands for runs of blanks.
         fields: for each file, numbers of the fields of these columns; none if the parser finds them itself.
@@ -100,13 +104,14 @@ class TextEdges:
         """Find the files.
 
         Args:
-            columns: names of the source, target and optionally weight columns in the first line, which a text separates
-                by commas. Naming three columns implies ``weights``, unless they have ``times``.
+            columns: names of the source, target and optionally weight columns in the first line, or their numbers from
+                1 if ``header`` is False; a text separates them by commas. Three columns imply ``weights``, unless they
+                have ``times``.
             delimiter: one character between fields, or ``tab``.
 
         Raises:
             NotFoundError: a file does not exist, or a glob matches nothing.
-            InputError: a file is empty, or its first line does not name one of the columns.
+            InputError: a file is empty, or its first line does not have one of the columns.
         """
         check_values(weights=weights, times=times)
         files, wanted = open_files(locations), column_names(columns, weights=weights, times=times)
@@ -116,15 +121,13 @@ class TextEdges:
             if file.size == 0:
                 raise _no_edges(file)
         if wanted:
-            if header is False:
-                raise InputError("columns are named in the first line; leave out `--no-header`")
-            weights, header, extra_columns = not times and len(wanted) == 3, True, True
+            weights, header, extra_columns = not times and len(wanted) == 3, header is not False, True
         given = ord("\t" if delimiter == "tab" else delimiter) if delimiter else 0
         separators = tuple(given or separator_of(file) for file in files)
         read = list(enumerate(zip(files, separators, strict=True)))
         valued = weights or times
         found = tuple(number for number, (file, at) in read if header is None and begins_with_header(file, valued, at))
-        fields = tuple(_fields_of(file, at, wanted) for _, (file, at) in read if wanted)
+        fields = tuple(_fields_of(file, at, wanted, named=bool(header)) for _, (file, at) in read if wanted)
         return cls(files, weights, header, extra_columns, times, found, wanted, delimiter, separators, fields)
 
     @property
@@ -297,16 +300,18 @@ class TextEdges:
         return replace(self, stated_vertices=num_vertices)
 
 
-def _fields_of(file: SourceFile, separator: int, columns: Sequence[str]) -> tuple[int, ...]:
-    """Numbers of the fields with these names in the first line.
+def _fields_of(file: SourceFile, separator: int, columns: Sequence[str], *, named: bool) -> tuple[int, ...]:
+    """Indices of the fields with these names in the first line or, without names, with these numbers from 1.
 
     Raises:
         InputError: the line does not have one of them.
     """
-    names = first_lines(file, separator)[0]
+    fields = first_lines(file, separator)[0]
+    names = fields if named else [str(number) for number, _ in enumerate(fields, start=1)]
     for name in columns:
         if name not in names:
-            raise InputError(f"{file.location}: no column {name}; the first line has {', '.join(names) or 'none'}")
+            hint = "; if it does not name the columns, give their numbers from 1 and `--no-header`" if named else ""
+            raise InputError(f"{file.location}: no column {name}; the first line has {', '.join(names)}{hint}")
     return tuple(map(names.index, columns))
 
 

@@ -316,6 +316,23 @@ def test_ids_are_read_from_named_columns(tmp_path: Path, name: str, block_bytes:
     assert source.identity() != TextEdges.open([path], columns="user_a,user_b").identity()
 
 
+@pytest.mark.parametrize("name", ["triples.tsv", "triples.txt", "triples.tsv.gz"])
+def test_columns_without_names_are_chosen_by_number(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path, "1\t10\t2\t0.5\n3\t11\t1\t4\n", name)
+    by_number = TextEdges.open([path], columns="1,3", header=False)
+    assert read(by_number) == ([(1, 2), (3, 1)], [])
+    assert by_number.identity() != TextEdges.open([path], columns="3,1", header=False).identity()
+    assert read(TextEdges.open([path], columns="3,1,4", header=False)) == ([(2, 1), (1, 3)], [0.5, 4.0])
+
+
+def test_names_are_read_from_columns_with_numbers(tmp_path: Path) -> None:
+    path = write(tmp_path, "/m/02\tfilm, genre\tUnited Kingdom\r\nbob\tknows\t/m/02\r\n", "triples.txt")
+    source = TextEdges.open([path], columns="1,3", header=False)
+    assert source.begins_with_names()
+    (chunk,) = (chunk for span in source.ranges() for chunk in source.read_names(span))
+    assert (list(chunk.source), list(chunk.target)) == ([b"/m/02", b"bob"], [b"United Kingdom", b"/m/02"])
+
+
 def test_weights_may_be_a_named_column(tmp_path: Path) -> None:
     path = write(tmp_path, "b w a\n1 0.5 2\n3 4 5\n")
     assert read(TextEdges.open([path], columns="a,b,w")) == ([(2, 1), (5, 3)], [0.5, 4.0])
@@ -343,7 +360,8 @@ def test_semicolons_are_recognized(tmp_path: Path) -> None:
     [
         (TABLE, {"columns": "user_a,user_c"}, r"no column user_c; the first line has when, user_a, score, user_b"),
         (TABLE, {"columns": "user_a"}, r"columns 'user_a': expected src,dst\[,weight\]"),
-        (TABLE, {"columns": "user_a,user_b", "header": False}, "columns are named in the first line"),
+        ("a,b,c\n", {"columns": "1,3"}, r"no column 1; the first line has a, b, c; .* `--no-header`"),
+        ("a,b,c\n", {"columns": "1,4", "header": False}, r"no column 4; the first line has 1, 2, 3$"),
         ("1|2\n", {"delimiter": "||"}, r"delimiter '\|\|': expected one character"),
     ],
 )

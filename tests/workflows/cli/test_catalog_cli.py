@@ -44,6 +44,17 @@ def refused(catalog: Catalog, *arguments: str) -> GnnloomError:
     return done.exception
 
 
+def test_show_distinguishes_shards_of_different_grids(catalog: Catalog) -> None:
+    store_small_dataset(catalog)
+    for grid in ("2x2", "3x1"):
+        command = ["--catalog", str(catalog.root), "shard", "web", "--grid", grid, "--workers", "0"]
+        done = CliRunner().invoke(cli, command)
+        assert done.exit_code == 0, done.output
+    listed = shown(catalog, "show", "web")
+    assert "grid=2x2" in listed
+    assert "grid=3x1" in listed
+
+
 def test_tree_lineage_and_du_show_the_dataset(catalog: Catalog) -> None:
     dataset = store_small_dataset(catalog)
     key = dataset.partition(2).artifact.key

@@ -191,11 +191,16 @@ def _artifact_row(info: ArtifactInfo) -> dict[str, Any]:
 
 
 def _describe(row: dict[str, Any]) -> str:
-    """Return the scalar parameters of an artifact, or that it is damaged."""
+    """Return the scalar parameters and the sizes of an artifact, such as a grid's, or that it is damaged."""
     if row["problem"]:
         return "damaged"
-    simple = {name: value for name, value in row["parameters"].items() if not isinstance(value, dict | list)}
-    return ", ".join(f"{name}={value}" for name, value in simple.items())
+    texts = []
+    for name, value in row["parameters"].items():
+        if isinstance(value, list) and all(isinstance(item, int) for item in value):
+            texts.append(f"{name}={'x'.join(map(str, value))}")
+        elif not isinstance(value, dict | list):
+            texts.append(f"{name}={value}")
+    return ", ".join(texts)
 
 
 @catalog_command.command("verify")
