@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from numbers import Integral
+from threading import Lock
 from typing import Any, Final
 
 import torch
 from torch.utils.data import get_worker_info
 
-#: Iterations of data loaders whose epochs are remembered.
+from gnnloom.storage.errors import InputError
+
+#: Iterations of data loaders whose epochs are remembered, and workers of one whose claims are told apart.
 _REMEMBERED: Final = 64
+_WORKERS: Final = 64
 #: Odd, so that different numbers of iterations give different keys.
-_STEP: Final = 0x1E3779B97F4A7C15
+_STEP: Final = 0x9E37_79B9_7F4A_7C15
 
 
 class EpochCounter:
@@ -18,26 +23,36 @@ class EpochCounter:
 
     ``torch.utils.data.DataLoader`` iterates in processes of its own, and not in the process that it is used in. What
     the processes of one iteration have in common is the seed that the data loader draws for it. The first of them that
-    asks claims an epoch for that seed, and the others find it. A process writes the claim before it advances the
-    counter, and reads them in the other order, so two that ask at the same time claim the same epoch: there is no lock.
+    asks claims an epoch for that seed, and the others find it, each of them once: programs that seed torch alike give
+    several iterations the same seed. A process writes the claim before it advances the counter, and reads them in the
+    other order, so two that ask at the same time claim the same epoch: there is no lock between processes, only between
+    the threads of one.
 
     Copies that torch makes for its processes share the memory; all others have their own.
     """
 
     def __init__(self, epoch: int) -> None:
-        # The next epoch; and for each of some iterations, its key and its epoch.
-        self._shared = torch.zeros(1 + 2 * _REMEMBERED, dtype=torch.int64)
+        # The next epoch; and for each of some iterations, its key, its epoch, and the latest epoch of each worker here.
+        self._shared = torch.zeros(1 + (2 + _WORKERS) * _REMEMBERED, dtype=torch.int64)
         self._shared.share_memory_()  # type: ignore[no-untyped-call]
-        self._begun = 0
+        self._begun, self._lock = 0, Lock()
         self.set(epoch)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_lock"}
+
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
+        self.__dict__.update(state, _lock=Lock())
         # What torch sends to its processes is shared already.
         self._shared.share_memory_()  # type: ignore[no-untyped-call]
 
     def set(self, epoch: int) -> None:
-        """Let the next iteration have this epoch."""
+        """Let the next iteration have this epoch.
+
+        Raises:
+            InputError: it is not a number from 0 to 2^63 - 2.
+        """
+        check_epoch(epoch)
         self._shared[1:] = 0
         self._shared[0] = epoch
 
@@ -49,17 +64,36 @@ class EpochCounter:
     def claim(self) -> int:
         """The epoch of an iteration that begins now in this process."""
         info = get_worker_info()
-        self._begun += 1
-        epoch = self.next
         if info is not None:
-            # A worker that is kept for several iterations keeps its seed.
-            key = (info.seed - info.id + _STEP * self._begun) % (1 << 63) or 1
-            claims = self._shared[1:].view(_REMEMBERED, 2)
-            found = (claims[:, 0] == key).nonzero()
-            if len(found):
-                return int(claims[found[0, 0], 1])
-            place = epoch % _REMEMBERED
-            claims[place, 1] = epoch
-            claims[place, 0] = key
-        self._shared[0] = epoch + 1
+            # One thread of a worker iterates, and a lock might be held by another one when it was forked.
+            return self._claim(info.seed - info.id, info.id)
+        with self._lock:
+            epoch = self.next
+            self._shared[0] = epoch + 1
         return epoch
+
+    def _claim(self, seed: int, worker: int) -> int:
+        # A worker that is kept for several iterations keeps its seed.
+        self._begun += 1
+        key, epoch = (seed + _STEP * self._begun) % (1 << 63) or 1, self.next
+        keys, epochs, *latest = self._shared[1:].view(2 + _WORKERS, _REMEMBERED)
+        mine = latest[worker % _WORKERS]
+        # Those that a worker of this number has not had yet.
+        found = ((keys == key) & (mine <= epochs)).nonzero()
+        place = int(found[0, 0]) if len(found) else epoch % _REMEMBERED
+        if not len(found):
+            epochs[place] = epoch
+            keys[place] = key
+            self._shared[0] = epoch + 1
+        mine[place] = epochs[place] + 1
+        return int(epochs[place])
+
+
+def check_epoch(epoch: int) -> None:
+    """Check the number of an epoch.
+
+    Raises:
+        InputError: it is not a number from 0 to 2^63 - 2.
+    """
+    if not isinstance(epoch, Integral) or not 0 <= epoch < (1 << 63) - 1:
+        raise InputError(f"epoch {epoch!r}: expected an integer from 0 to 2^63 - 2")

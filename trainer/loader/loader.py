@@ -6,13 +6,14 @@ import os
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, Final
 
 from torch.utils.data import IterableDataset, get_worker_info
 
 from gnnloom.storage.errors import InputError
 from gnnloom.trainer.loader.data import as_data
-from gnnloom.trainer.loader.epochs import EpochCounter
+from gnnloom.trainer.loader.epochs import EpochCounter, check_epoch
 from gnnloom.trainer.loader.streams import Source, Stream
 
 if TYPE_CHECKING:
@@ -100,7 +101,11 @@ class Loader(IterableDataset["Data"]):
         return self._epochs.next
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the next iteration have this epoch, also in workers of torch that are running."""
+        """Let the next iteration have this epoch, also in workers of torch that are running.
+
+        Raises:
+            InputError: the epoch is not a number from 0 to 2^63 - 2.
+        """
         self._epochs.set(epoch)
 
     def __iter__(self) -> Iterator[Data]:
@@ -120,12 +125,13 @@ class Loader(IterableDataset["Data"]):
             epoch: None for that of the next iteration.
 
         Raises:
-            InputError: an epoch has fewer batches.
+            InputError: an epoch has fewer batches, or one of the numbers is not one.
         """
-        stream = self._stream
-        if not 0 <= number < stream.num_batches:
-            raise InputError(f"batch {number} of an epoch of {stream.num_batches} batches")
-        return as_data(stream.prepare(self.epoch if epoch is None else epoch, number))
+        stream, chosen = self._stream, self.epoch if epoch is None else epoch
+        check_epoch(chosen)
+        if not isinstance(number, Integral) or not 0 <= number < stream.num_batches:
+            raise InputError(f"batch {number!r} of an epoch of {stream.num_batches} batches")
+        return as_data(stream.prepare(int(chosen), int(number)))
 
     @property
     def _stream(self) -> Stream:

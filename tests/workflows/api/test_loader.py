@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import importlib
 import shutil
+import sys
 import threading
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.errors import GnnloomError, InputError, MissingPackageError, NotFoundError
 from gnnloom.storage.format.mapped_copy import copies
 from gnnloom.trainer.links.choices import NEGATIVE_SAMPLERS
+from gnnloom.trainer.loader.epochs import EpochCounter
 from gnnloom.trainer.loader.loader import Loader
 from gnnloom.trainer.modes.epochs.neighbor import NeighborMode
 from gnnloom.trainer.modes.epochs.pair_batches import PairBatches
@@ -277,6 +280,38 @@ def test_workers_of_torch_give_the_batches_of_the_loader_alone(
     loader.set_epoch(0)
     assert contents(batches) == expected
     assert loader.epoch == 1
+
+
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_workers_of_torch_have_the_next_epoch_also_if_torch_is_seeded_alike(catalog: Catalog, num_workers: int) -> None:
+    loader = load("directed", catalog=catalog, **SAMPLED)
+    for epoch in range(3):
+        torch.manual_seed(0)
+        batches = DataLoader(loader, batch_size=None, num_workers=num_workers)
+        assert contents(batches) == contents(load("directed", catalog=catalog, epoch=epoch, **SAMPLED))
+
+
+def test_threads_never_claim_the_same_epoch() -> None:
+    counter, interval = EpochCounter(0), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            claimed = list(threads.map(lambda _: counter.claim(), range(4000)))
+    finally:
+        sys.setswitchinterval(interval)
+    assert sorted(claimed) == list(range(4000))
+
+
+@pytest.mark.parametrize("epoch", [-1, 1.5, "1", 2**63])
+def test_what_is_no_epoch_is_refused(catalog: Catalog, epoch: Any) -> None:
+    loader = load("directed", catalog=catalog, **SAMPLED)
+    with pytest.raises(InputError, match="expected an integer from 0"):
+        loader.set_epoch(epoch)
+    with pytest.raises(InputError, match="expected an integer from 0"):
+        loader.batch(0, epoch=epoch)
+    with pytest.raises(InputError, match=r"batch 1\.5 of an epoch"):
+        loader.batch(1.5)
+    assert loader.epoch == 0
 
 
 def test_features_stay_as_they_are_while_used_and_their_memory_is_used_again(catalog: Catalog) -> None:
