@@ -17,14 +17,14 @@ from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.place.threads import num_block_buffers
 from gnnloom.trainer.propagation.memory import RankSizes
 from gnnloom.trainer.streaming.column_blocks import COLUMNS, even_width
-from gnnloom.trainer.streaming.program import Multiply, Program, Stored
+from gnnloom.trainer.streaming.program import Multiply, Pass, Program, Stored
 
 #: Share of the memory that is left which an evaluation takes: pages of its files need some, too.
 _SHARE: Final = 0.6
 #: Bytes of all matrices of a range of rows, and the most that they may be of the memory.
 _RANGE_BYTES, _RANGE_SHARE = 48 << 20, 0.25
-#: Matrices of a range in a layer, each as wide as the widest: read, multiplied, normalized, and added.
-_RANGE_MATRICES: Final = 6
+#: Matrices of a range in a layer, as wide as its output, besides what it reads: results that are added or normalized.
+_RANGE_MATRICES: Final = 3
 
 
 def share_of(available: int, ranks_here: int) -> int:
@@ -122,8 +122,7 @@ class WorkingBytes:
             chunk: rows of a chunk of the features.
         """
         products = tuple(program.matrices[step.product] for step in program.steps if isinstance(step, Multiply))
-        widest = max(stored.dim for stored in program.matrices)
-        row_bytes = _RANGE_MATRICES * widest * place.sum_dtype.itemsize
+        row_bytes = _range_columns(program) * place.sum_dtype.itemsize
         range_rows = max(1, int(min(_RANGE_BYTES, _RANGE_SHARE * memory)) // row_bytes // chunk) * chunk
         # Ranges and products take turns, but the workspace keeps what both need.
         blocks = num_block_buffers(place.threads.num_threads) * sizes.block_bytes
@@ -167,6 +166,17 @@ class WorkingBytes:
         """
         blocks = (replace(product, dim=even_width(product.dim, width)) for product in self.products)
         return max(blocks, key=lambda block: block.dim, default=Stored(0))
+
+
+def _range_columns(program: Program) -> int:
+    """Columns of all matrices of a range of rows at a time, at most."""
+
+    def columns(step: Pass) -> int:
+        layers = range(step.layer, min(step.target, len(program.dims) - 2) + 1)
+        read = program.dims[step.layer] + sum(program.matrices[number].dim for number in step.known)
+        return read + _RANGE_MATRICES * max(program.dims[layer + 1] for layer in layers)
+
+    return max(columns(step) for step in program.steps if isinstance(step, Pass))
 
 
 def settle(

@@ -102,8 +102,16 @@ Step = Pass | Multiply
 
 @dataclass(frozen=True)
 class Program:
-    """Steps, the matrices that they read and write by number, and for each step those that no later one reads."""
+    """How the layers of a model are computed.
 
+    Attributes:
+        dims: widths from the input features to the outputs.
+        steps: passes and products.
+        matrices: that they read and write, by number.
+        freed: for each step, the matrices that no later one reads.
+    """
+
+    dims: Sequence[int]
     steps: Sequence[Step]
     matrices: Sequence[Stored]
     freed: Sequence[Sequence[int]]
@@ -116,7 +124,7 @@ def write_program(model: Model, operator: RangeOperator) -> Program:
     steps = writer.steps()
     last = {number: place for place, step in enumerate(steps) for number in (*step.read, *step.written)}
     freed = [[number for number, end in last.items() if end == place and number] for place in range(len(steps))]
-    return Program(steps, writer.matrices, freed)
+    return Program(model.options.dims, steps, writer.matrices, freed)
 
 
 class _Writer:

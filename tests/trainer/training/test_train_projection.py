@@ -156,8 +156,16 @@ SAMPLED: dict[str, dict[str, Any]] = {
     "neighbor": {"mode": "neighbor", "model": "sage", **DRAWN},
     "samples": {"mode": "neighbor", "model": "sage", "samples": ""},
     "rows": {"mode": "rows", "model": "mlp", "steps": (0,), "batch_size": 20_000, "hidden": (256, 256)},
-    "from-disk": {"mode": "neighbor", "model": "sage", "inputs": "disk", **DRAWN},
-    "in-blocks": {"mode": "neighbor", "model": "sage", "inputs": "disk", "evaluation_memory": 50 << 20, **DRAWN},
+    # Batches are small, so that the evaluation decides.
+    "from-disk": {"mode": "neighbor", "model": "sage", "inputs": "disk", "batch_size": 256, "fanout": (4, 4, 4)},
+    "in-blocks": {
+        "mode": "neighbor",
+        "model": "sage",
+        "inputs": "disk",
+        "batch_size": 256,
+        "fanout": (4, 4, 4),
+        "evaluation_memory": 80 << 20,
+    },
     "learned-edge": {"mode": "subgraph", "sampler": "edge", "batch_size": 30_000, "batches": 4, "embed": 96},
     "learned-minibatch": {"mode": "minibatch", "batch_size": 40_000, "embed": 96},
     "learned-neighbor": {"mode": "neighbor", "model": "sage", "embed": 96, **DRAWN},
@@ -170,7 +178,15 @@ SAMPLED: dict[str, dict[str, Any]] = {
         "sampler": "vertex",
         "batch_size": 30_000,
     },
-    "edges-read": {"mode": "neighbor", "model": "support.edge_modules:Listed", **DRAWN},
+    # It goes through edges in Python, so there are few.
+    "edges-read": {
+        "mode": "neighbor",
+        "model": "support.edge_modules:Listed",
+        "batch_size": 4096,
+        "fanout": (2, 1, 1),
+        "epochs": 1,
+        "final_eval": False,
+    },
 }
 
 
