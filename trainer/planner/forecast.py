@@ -1,4 +1,4 @@
-"""The forecast of a training, which its run keeps to be compared with what is measured."""
+"""The forecast of a training: for its plan, and for its run, which keeps it to be compared with what is measured."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import logging
 from dataclasses import replace
 from typing import Any
 
+from gnnloom.storage.catalog import Catalog
 from gnnloom.storage.errors import GnnloomError, InputError
-from gnnloom.trainer.planner.candidates import fits, plan_of
-from gnnloom.trainer.planner.profile import LOCAL, open_profile
+from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.config.continuation import OpenedRun
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.planner.candidates import Plan, fits, plan_of
+from gnnloom.trainer.planner.profile import LOCAL, MachineProfile, open_profile
 from gnnloom.trainer.planner.stored import situation_of
-from gnnloom.trainer.training.rehearsal.projection import process_memory, with_drawn_options
+from gnnloom.trainer.training.rehearsal.projection import TrainProjection, process_memory, with_drawn_options
 from gnnloom.trainer.training.start import Begun
 
 logger = logging.getLogger(__name__)
@@ -34,9 +38,9 @@ def _forecast(begun: Begun) -> dict[str, Any]:
 
     Epochs of sampled modes depend on the batches that are drawn: their forecast has the memory only.
     """
-    dataset, shards = begun.opened.dataset, begun.opened.shards.shards
-    profile = open_profile(dataset.path.parent, LOCAL)
-    config = with_drawn_options(begun.opened.config, dataset, shards.artifact)
+    opened = begun.opened
+    profile = open_profile(opened.dataset.path.parent, LOCAL)
+    config = with_drawn_options(opened.config, opened.dataset, opened.shards.shards.artifact)
     if begun.memory is None:
         raise InputError("its memory is not known")
     memory = process_memory(config) + begun.memory
@@ -51,8 +55,41 @@ def _forecast(begun: Begun) -> dict[str, Any]:
             "fits": fitting,
         }
     else:
-        graph = shards.artifact.inputs.get("graph")
-        situation = situation_of(dataset, graph, begun.num_training, config, config.embed)
-        plan = plan_of(config, situation, profile, shards.artifact.inputs.get("partition", ""))
-        content = replace(plan, peak_memory=memory, fits=fitting).to_json()
+        content = replace(_plan(opened, profile, begun.num_training), peak_memory=memory, fits=fitting).to_json()
     return {**content, "profile": profile.name, "clock": profile.clock}
+
+
+def with_planned_seconds(projection: TrainProjection, config: TrainConfig) -> tuple[TrainProjection, str]:
+    """A projection with the planner's times if no earlier run says them, and a note on them, which may be empty.
+
+    Raises:
+        NotFoundError: the dataset or its shards do not exist.
+    """
+    if projection.epoch_seconds is not None:
+        return projection, ""
+    if config.mode_kind.is_sampled:
+        return (
+            projection,
+            f"epochs of mode {config.mode} depend on their batches: only an earlier run says how long they take",
+        )
+    dataset = Catalog(config.catalog).dataset(config.dataset)
+    profile = open_profile(dataset.path.parent, LOCAL)
+    try:
+        opened = OpenedRun.open(config, dataset, Run(dataset.run_path(projection.run)), 0, config.ranks)
+        epoch = _plan(opened, profile).cost.total
+    except GnnloomError as error:
+        return projection, f"how long an epoch takes is not known: {error}"
+    left = projection.epochs - projection.first_epoch
+    seconds_from = f"profile {profile.name}"
+    return replace(projection, epoch_seconds=epoch, seconds=left * epoch, seconds_from=seconds_from), profile.note
+
+
+def _plan(opened: OpenedRun, profile: MachineProfile, num_training: int | None = None) -> Plan:
+    """The planner's forecast of a training on the whole graph.
+
+    Args:
+        num_training: labeled training vertices, if they are known already.
+    """
+    config, dataset, inputs = opened.config, opened.dataset, opened.shards.shards.artifact.inputs
+    situation = situation_of(dataset, inputs.get("graph"), num_training, config, config.embed)
+    return plan_of(config, situation, profile, inputs.get("partition", ""))

@@ -178,15 +178,8 @@ SAMPLED: dict[str, dict[str, Any]] = {
         "sampler": "vertex",
         "batch_size": 30_000,
     },
-    # It goes through edges in Python, so there are few.
-    "edges-read": {
-        "mode": "neighbor",
-        "model": "support.edge_modules:Listed",
-        "batch_size": 4096,
-        "fanout": (2, 1, 1),
-        "epochs": 1,
-        "final_eval": False,
-    },
+    # Its evaluation would take minutes: every batch has almost the whole graph around it.
+    "edges-read": {"mode": "neighbor", "model": "support.edge_modules:Listed", "final_eval": False, **DRAWN},
 }
 
 

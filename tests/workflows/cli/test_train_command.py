@@ -189,7 +189,14 @@ def test_a_plan_of_a_training_starts_nothing(catalog: Catalog, launcher: LoneLau
     assert plan["seconds_from"] == "first"
     assert plan["seconds"] == pytest.approx(7 * plan["epoch_seconds"])
     unknown = told(catalog, "train", "web/second", "--hidden", "5", "--plan")
-    assert (unknown["seconds"], unknown["seconds_from"]) == (None, None)
+    assert unknown["seconds_from"] == "profile generic"
+    assert unknown["seconds"] == unknown["epochs"] * unknown["epoch_seconds"] > 0
+    assert (
+        "`gnnloom calibrate` measures this one"
+        in invoke(catalog, "train", "web/second", "--hidden", "5", "--plan").stdout
+    )
+    drawn = invoke(catalog, "train", "web/second", "--mode", "neighbor", "--plan").stdout
+    assert "epochs of mode neighbor depend on their batches" in drawn
     assert "peak memory" in invoke(catalog, "train", "web/first", "--plan").stdout
     with pytest.raises(InputError, match="trained for 3 epochs already"):
         told(catalog, "train", "web/first", "--epochs", "2", "--plan")

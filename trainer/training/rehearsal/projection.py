@@ -56,7 +56,7 @@ class TrainProjection:
         written_bytes: on disk in the end, by all ranks: checkpoints, metrics and predictions.
         epoch_seconds: median of an earlier run of the same size on the same shards; None if there is none.
         seconds: of all epochs that are left, by the same run.
-        seconds_from: name of that run.
+        seconds_from: name of that run, or the planner's profile of a machine if it expects these times.
         temporary_bytes: of temporary files, by all ranks, if the evaluation does not fit in memory and runs from disk.
     """
 

@@ -141,8 +141,11 @@ def show_train_plan(config: TrainConfig, *, restart: bool, as_json: bool) -> Non
         NotFoundError: the dataset or its shards do not exist.
         ExistsError, InputError: the training would be refused.
     """
+    from gnnloom.trainer.planner.forecast import with_planned_seconds
     from gnnloom.trainer.training.rehearsal.projection import project_training
 
-    projection = project_training(config, restart=restart)
+    projection, note = with_planned_seconds(project_training(config, restart=restart), config)
     title = f"plan: run {projection.run} of {projection.dataset}"
     show(projection.to_json(), as_json=as_json, title=title)
+    if note and not as_json:
+        click.echo(note)
