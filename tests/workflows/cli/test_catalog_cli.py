@@ -166,6 +166,16 @@ def test_an_artifact_that_others_need_is_removed_only_by_force(catalog: Catalog)
     assert not graph.path.exists()
 
 
+def test_a_run_is_removed_by_the_name_that_other_commands_know_it_by(catalog: Catalog) -> None:
+    dataset = store_small_dataset(catalog)
+    both = ["catalog", "rm", "web/first", "--artifact", "runs/other"]
+    done = CliRunner().invoke(cli, ["--catalog", str(catalog.root), *both])
+    assert (done.exit_code, "name different things" in done.output) == (2, True)
+    assert "runs/absent" in str(refused(catalog, "rm", "web/absent"))
+    succeed(catalog, "rm", "web/first")
+    assert (dataset.runs(), dataset.graph().artifact.path.exists()) == ([], True)
+
+
 @pytest.mark.parametrize(
     ("catalog_below", "arguments", "code"),
     [

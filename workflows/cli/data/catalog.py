@@ -16,7 +16,7 @@ from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.tasks.registry import AUTO, TASKS
 from gnnloom.workflows.cli.data.catalog_files import export_command, gc_command, import_command, part_command
 from gnnloom.workflows.cli.data.catalog_tree import du_command, lineage_command, tree_command
-from gnnloom.workflows.cli.terminal.options import current_catalog, existing_catalog, json_option
+from gnnloom.workflows.cli.terminal.options import current_catalog, existing_catalog, json_option, split_run
 from gnnloom.workflows.cli.terminal.output import readable, readable_bytes, show, show_rows
 from gnnloom.workflows.cli.terminal.scores import scores_by_figure
 
@@ -248,13 +248,13 @@ def _finding_cells(finding: Finding) -> tuple[str, str, str]:
 
 
 @catalog_command.command("rm")
-@click.argument("name")
+@click.argument("name", metavar="NAME[/RUN]")
 @click.option("--artifact", metavar="KIND/KEY", help="Remove only this artifact or run (runs/RUN).")
 @click.option("--force", is_flag=True, help="Remove the artifact even if others were made from it.")
 @click.option("-y", "--yes", is_flag=True, help="Remove a whole dataset without asking.")
 @json_option
 def rm_command(name: str, artifact: str | None, force: bool, yes: bool, as_json: bool) -> None:
-    """Remove dataset NAME, or one of its artifacts or runs.
+    """Remove dataset NAME, or one of its artifacts or runs: NAME/RUN is run RUN.
 
     Before a whole dataset is removed, its artifacts and runs are listed, and the command asks; --yes answers for
     scripts. An artifact that others were made from is kept unless --force is given. Artifacts that are being written
@@ -262,10 +262,16 @@ def rm_command(name: str, artifact: str | None, force: bool, yes: bool, as_json:
 
     \b
     Example:
+      gnnloom catalog rm web/first
       gnnloom catalog rm web --artifact shards/0123456789abcdef
       gnnloom catalog rm web --yes
     """
     catalog = current_catalog()
+    name, run = split_run(name, None)
+    if run is not None:
+        if artifact is not None:
+            raise click.UsageError(f"{name}/{run} and --artifact {artifact} name different things; give one of them")
+        artifact = f"runs/{run}"
     if artifact is None:
         if not yes:
             _ask_to_remove(catalog[name])
