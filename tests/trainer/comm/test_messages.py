@@ -21,6 +21,12 @@ def test_messages_beyond_the_largest_count_are_sent_in_segments(found: dict[str,
     assert found["segments"]["total"] == [3.0 * number for number in range(10)]
 
 
+def test_a_rank_does_not_sleep_between_the_pieces_of_a_message(found: dict[str, Any]) -> None:
+    # If it slept after the first 0.2 ms, it would do so some hundred times, for 5 ms in the end.
+    assert found["long"]["sleeps"] < 20
+    assert found["long"]["arrived"] == 1 << 21
+
+
 def test_messages_and_bytes_are_counted_as_documented(found: dict[str, Any]) -> None:
     # Each of 3 ranks sends 40 bytes in 3 segments; a ring all-reduce of 80 bytes sends 2 * (3 - 1) * 80 in all.
     assert found["segments"]["counts"] == [120, 9, 320]

@@ -40,6 +40,15 @@ def exchange_in_segments() -> dict[str, Any]:
     }
 
 
+def sleeps_of_a_long_message() -> dict[str, int]:
+    """How often a rank sleeps while it sends 8 MB to itself, in about 500 pieces of 16 KB."""
+    comm = world()
+    sent, received = torch.ones(1 << 21), torch.zeros(1 << 21)
+    with mock.patch("gnnloom.trainer.comm.mpi.time.sleep") as sleep:
+        comm.wait(comm.receive(received, comm.rank) + comm.send(sent, comm.rank, Kind.SETUP))
+    return {"sleeps": sleep.call_count, "arrived": int(received.sum())}
+
+
 def collectives(max_count: int) -> dict[str, Any]:
     """Blocks of 3, 0 and 5 rows: gathered, summed and scattered, broadcast; and how each is counted."""
     comm = MpiCommunicator(MPI.COMM_WORLD, max_count=max_count)
@@ -151,6 +160,7 @@ def threads_by_cores() -> list[list[float]]:
 results = {
     "threads": threads_by_cores(),
     "segments": exchange_in_segments(),
+    "long": sleeps_of_a_long_message(),
     "loss": split_loss(),
     "binary": split_binary_loss(),
     "reductions": reductions(),

@@ -241,7 +241,7 @@ def test_memory_of_tasks_on_pairs_is_near_the_measured_one(catalog: Catalog, cas
     dataset, cluster = catalog["web"], InProcessCluster()
     options = {"task": "link", "ranks": 2, "epochs": 2, "threads": 1, "hidden": (96,), **ON_PAIRS[case]}
     # Ranks among all vertices take long.
-    drawn = DrawOptions(valid=0.02, test=0.002) if "filtered_ranks" in options else DrawOptions()
+    drawn = DrawOptions(valid=0.0005, test=0.0002) if "filtered_ranks" in options else DrawOptions()
     links = draw_links(dataset, dataset.graph(dataset.ingested_graphs()[0].key), drawn, cluster)
     graph = dataset.graph(links.message_graph)
     if "grid" in options:
