@@ -255,7 +255,8 @@ def test_memory_of_tasks_on_pairs_is_near_the_measured_one(catalog: Catalog, cas
     config = TrainConfig(catalog=str(catalog.root), dataset="web", run=f"pairs-{case}", **options)
     planned, measured = project_training(config), launch(config)["peak_memory"]
     for expected, found in zip(planned.peak_memory, measured, strict=True):
-        assert found <= expected <= 1.1 * found, f"{case}: {expected / found:.3f}"
+        # Batches are drawn from a mapped graph, as in sampled modes of other tasks.
+        assert found - planned.mapped_bytes <= expected <= 1.1 * found, f"{case}: {expected / found:.3f}"
 
 
 def with_values(dataset: Dataset, links: Links, graph: Graph, task: str, number: int) -> Links:
