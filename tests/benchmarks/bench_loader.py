@@ -26,7 +26,7 @@ from commands import gnnloom
 from control_group import Group, memory_group
 from launching import HERE, last_line
 from loader_side import BATCH, FANOUTS, Side
-from processes import watch
+from processes import Killed, watch
 from random_vertices import random_vertices
 from sampling_peers import why_no_pyg
 
@@ -166,10 +166,16 @@ def _report_disk(folder: str, rmat: int, sides: Sequence[str], scale: _Scale) ->
             for how, key, share in (("drawn", None, 10), ("packed", samples, 1)):
                 fewer = replace(scale, steps=max(1, scale.steps // share))
                 # Every batch that is ready takes memory from the pages of files, so none is prepared ahead.
-                rate = _limited(group, _side(folder, "gnnloom", 0, fewer, trains=trains, samples=key), fewer)
+                try:
+                    rate = _limited(group, _side(folder, "gnnloom", 0, fewer, trains=trains, samples=key), fewer)
+                except Killed:
+                    print(f"{f'gnnloom, {how}':28}{'no memory':>12}{group.peak / 1e6:12.0f}")
+                    continue
                 best["gnnloom"] = max(rate, best.get("gnnloom", 0))
                 print(f"{f'gnnloom, {how}':28}{rate:12.2f}{group.peak / 1e6:12.0f}")
                 print(f"RESULT loader_disk_{what}_gnnloom_{how} {rate:.4g} batches/s")
+            if not best:
+                continue
             if "pyg" in sides:
                 peers = [_side(folder, "pyg", workers, scale, trains=trains) for workers in scale.workers]
                 found = [last_line(_command(side), _environment() | KEPT)["wall"] for side in peers]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import tempfile
 import threading
@@ -83,6 +84,10 @@ class Watched:
         return len(set.intersection(*looks)) / (max(either) - min(either) + 1)
 
 
+class Killed(SystemExit):
+    """A command was killed."""
+
+
 def watch(
     command: Sequence[str],
     environment: Mapping[str, str] | None = None,
@@ -96,6 +101,7 @@ def watch(
         enter: what the process calls before its program, such as to limit itself.
 
     Raises:
+        Killed: the command was killed, as one is that needs more than the memory of its control group.
         SystemExit: the command failed; the message ends with its standard error.
     """
     found: dict[int, Process] = {}
@@ -114,7 +120,8 @@ def watch(
         output.seek(0)
         errors.seek(0)
         if root.returncode:
-            raise SystemExit(f"{' '.join(command)}: exit {root.returncode}\n{errors.read()[-3000:]}")
+            kind = Killed if root.returncode == -signal.SIGKILL else SystemExit
+            raise kind(f"{' '.join(command)}: exit {root.returncode}\n{errors.read()[-3000:]}")
         printed = output.read()
     client = found.pop(root.pid)
     others = sorted(found.values(), key=lambda process: -process.processor)
