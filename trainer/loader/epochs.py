@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numbers import Integral
+import operator
 from threading import Lock
 from typing import Any, Final
 
@@ -95,5 +95,13 @@ def check_epoch(epoch: int) -> None:
     Raises:
         InputError: it is not a number from 0 to 2^63 - 2.
     """
-    if not isinstance(epoch, Integral) or not 0 <= epoch < (1 << 63) - 1:
+    if not 0 <= as_index(epoch) < (1 << 63) - 1:
         raise InputError(f"epoch {epoch!r}: expected an integer from 0 to 2^63 - 2")
+
+
+def as_index(number: int) -> int:
+    """A number that a user gives; -1 if it is none."""
+    try:
+        return operator.index(number)
+    except TypeError:
+        return -1

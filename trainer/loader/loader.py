@@ -6,14 +6,13 @@ import os
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from numbers import Integral
 from typing import TYPE_CHECKING, Any, Final
 
 from torch.utils.data import IterableDataset, get_worker_info
 
 from gnnloom.storage.errors import InputError
 from gnnloom.trainer.loader.data import as_data
-from gnnloom.trainer.loader.epochs import EpochCounter, check_epoch
+from gnnloom.trainer.loader.epochs import EpochCounter, as_index, check_epoch
 from gnnloom.trainer.loader.streams import Source, Stream
 
 if TYPE_CHECKING:
@@ -129,7 +128,7 @@ class Loader(IterableDataset["Data"]):
         """
         stream, chosen = self._stream, self.epoch if epoch is None else epoch
         check_epoch(chosen)
-        if not isinstance(number, Integral) or not 0 <= number < stream.num_batches:
+        if not 0 <= as_index(number) < stream.num_batches:
             raise InputError(f"batch {number!r} of an epoch of {stream.num_batches} batches")
         return as_data(stream.prepare(int(chosen), int(number)))
 
