@@ -8,8 +8,7 @@ from xdist.scheduler import LoadFileScheduling
 
 
 class FilesTogether(LoadFileScheduling):
-    """The tests of a file run in one process, as do those of all packages that extend gnnloom, which share their ranks'
-    server."""
+    """Keeps the tests of a file in one process, and those of all packages that extend gnnloom, which share a server."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = super()._split_scope(nodeid)

@@ -27,11 +27,12 @@ MAX_COUNT = 2**31 - 1
 #: since shorter ones would end no sooner, and at most 5 ms, so that no rank wakes up much later than that.
 _SPIN_SECONDS = 2e-4
 _SLEEP_SECONDS, _LONGEST_SLEEP_SECONDS = 5e-5, 5e-3
-#: Largest delay of a wake-up, as a fraction of the time waited so far.
+#: Largest delay of a wake-up, as a fraction of the time since anything moved.
 _LATE = 1 / 32
-#: A call of MPI that copies a part of a message takes more than so many times the shortest call: 1.2 us, not 0.35.
+#: A call of MPI that copies part of a message takes more than this many times as long as the shortest call: 1.2 us
+#: against 0.35.
 _COPYING = 2.5
-#: Calls of a new group, so that the shortest is one that finds nothing to do.
+#: Calls that a new group makes to learn how long one takes that finds nothing to do.
 _FIRST_CALLS = 8
 #: Most seconds that count as waiting between two looks.
 _LONGEST_STEP_SECONDS = 1.0

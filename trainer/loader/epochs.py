@@ -15,7 +15,7 @@ from gnnloom.storage.errors import InputError
 _REMEMBERED: Final = 64
 _WORKERS: Final = 64
 #: Odd, so that different numbers of iterations give different keys.
-_STEP: Final = 0x9E37_79B9_7F4A_7C15
+_STEP: Final = 0x1E3779B97F4A7C15
 
 
 class EpochCounter:
@@ -23,10 +23,10 @@ class EpochCounter:
 
     ``torch.utils.data.DataLoader`` iterates in processes of its own, and not in the process that it is used in. What
     the processes of one iteration have in common is the seed that the data loader draws for it. The first of them that
-    asks claims an epoch for that seed, and the others find it, each of them once: programs that seed torch alike give
-    several iterations the same seed. A process writes the claim before it advances the counter, and reads them in the
-    other order, so two that ask at the same time claim the same epoch: there is no lock between processes, only between
-    the threads of one.
+    asks claims an epoch for that seed, and each of the others takes that epoch once: programs that call
+    ``torch.manual_seed`` before every epoch give several iterations the same seed. There is no lock between processes:
+    a process writes the claim before it advances the counter, and reads the two in the other order, so that two which
+    ask at the same time claim the same epoch. The threads of one process share a lock.
 
     Copies that torch makes for its processes share the memory; all others have their own.
     """
@@ -100,7 +100,7 @@ def check_epoch(epoch: int) -> None:
 
 
 def as_index(number: int) -> int:
-    """A number that a user gives; -1 if it is none."""
+    """An integer that a user has given, as Python's; -1 if it is not one."""
     try:
         return operator.index(number)
     except TypeError:

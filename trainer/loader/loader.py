@@ -124,7 +124,7 @@ class Loader(IterableDataset["Data"]):
             epoch: None for that of the next iteration.
 
         Raises:
-            InputError: an epoch has fewer batches, or one of the numbers is not one.
+            InputError: there is no such batch or epoch.
         """
         stream, chosen = self._stream, self.epoch if epoch is None else epoch
         check_epoch(chosen)

@@ -1,4 +1,4 @@
-"""The forecast of a training: for its plan, and for its run, which keeps it to be compared with what is measured."""
+"""The forecast of a training, shown in its plan and stored with its run to be compared with what is measured."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import logging
 from dataclasses import replace
 from typing import Any
 
-from gnnloom.storage.catalog import Catalog
 from gnnloom.storage.errors import GnnloomError, InputError
-from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.continuation import OpenedRun
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.planner.candidates import Plan, fits, plan_of
 from gnnloom.trainer.planner.profile import LOCAL, MachineProfile, open_profile
 from gnnloom.trainer.planner.stored import situation_of
-from gnnloom.trainer.training.rehearsal.projection import TrainProjection, process_memory, with_drawn_options
+from gnnloom.trainer.training.rehearsal.projection import (
+    TrainProjection,
+    opened_run,
+    process_memory,
+    with_drawn_options,
+)
 from gnnloom.trainer.training.start import Begun
 
 logger = logging.getLogger(__name__)
@@ -60,7 +63,7 @@ def _forecast(begun: Begun) -> dict[str, Any]:
 
 
 def with_planned_seconds(projection: TrainProjection, config: TrainConfig) -> tuple[TrainProjection, str]:
-    """A projection with the planner's times if no earlier run says them, and a note on them, which may be empty.
+    """A projection with the planner's times if there is no earlier run, and a note about them, which may be empty.
 
     Raises:
         NotFoundError: the dataset or its shards do not exist.
@@ -68,14 +71,11 @@ def with_planned_seconds(projection: TrainProjection, config: TrainConfig) -> tu
     if projection.epoch_seconds is not None:
         return projection, ""
     if config.mode_kind.is_sampled:
-        return (
-            projection,
-            f"epochs of mode {config.mode} depend on their batches: only an earlier run says how long they take",
-        )
-    dataset = Catalog(config.catalog).dataset(config.dataset)
-    profile = open_profile(dataset.path.parent, LOCAL)
+        note = f"epochs of mode {config.mode} depend on their batches: only an earlier run says how long they take"
+        return projection, note
+    opened = opened_run(config)
+    profile = open_profile(opened.dataset.path.parent, LOCAL)
     try:
-        opened = OpenedRun.open(config, dataset, Run(dataset.run_path(projection.run)), 0, config.ranks)
         epoch = _plan(opened, profile).cost.total
     except GnnloomError as error:
         return projection, f"how long an epoch takes is not known: {error}"

@@ -36,7 +36,7 @@ def wait_asleep() -> None:
 
 
 def main(given: str, result: str) -> None:
-    # It takes longer than to train on a tiny graph, and trainings outside MPI's jobs are rehearsed.
+    # A rehearsal takes longer than training on a tiny graph; tests that train in their own process do rehearse.
     patch("gnnloom.trainer.training.start.rehearse", lambda *_: None).start()
     # Every run would list all runs of its dataset, a tenth of the time of rank 0 where they are many.
     patch("gnnloom.storage.format.listing.refresh_list", lambda _: None).start()

@@ -101,7 +101,7 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
 
 @pytest.fixture
 def unrehearsed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rehearse no training, which takes longer than to train on a tiny graph; those of the other tests are."""
+    """Skip rehearsals, which take longer than training on a tiny graph; other tests here do rehearse."""
     monkeypatch.setattr("gnnloom.trainer.training.start.rehearse", lambda *_: None)
 
 

@@ -54,9 +54,10 @@ class TrainProjection:
             Not part of the ranks' memory.
         read_bytes: that the busiest rank reads; compressed, as stored.
         written_bytes: on disk in the end, by all ranks: checkpoints, metrics and predictions.
-        epoch_seconds: median of an earlier run of the same size on the same shards; None if there is none.
-        seconds: of all epochs that are left, by the same run.
-        seconds_from: name of that run, or the planner's profile of a machine if it expects these times.
+        epoch_seconds: median of an earlier run of the same size on the same shards, or what the planner expects (see
+            :func:`gnnloom.trainer.planner.forecast.with_planned_seconds`); None if neither is known.
+        seconds: of all epochs that are left, at this rate.
+        seconds_from: the name of that run, or the planner's machine profile; None if the time is not known.
         temporary_bytes: of temporary files, by all ranks, if the evaluation does not fit in memory and runs from disk.
     """
 
@@ -85,6 +86,18 @@ class TrainProjection:
         return asdict(self)
 
 
+def opened_run(config: TrainConfig) -> OpenedRun:
+    """The run that a training would begin or continue. Reads manifests only.
+
+    Raises:
+        NotFoundError: the dataset or its shards do not exist.
+        ExistsError, InputError: the training would be refused.
+    """
+    config = with_its_run(config)
+    dataset = Catalog(config.catalog).dataset(config.dataset)
+    return OpenedRun.open(config, dataset, Run(dataset.run_path(config.run_name)), 0, config.ranks)
+
+
 def project_training(config: TrainConfig, *, restart: bool = False) -> TrainProjection:
     """Project a training that may continue a run. Reads manifests only, and starts nothing.
 
@@ -95,10 +108,8 @@ def project_training(config: TrainConfig, *, restart: bool = False) -> TrainProj
     # It imports torch, which plans before there are shards do without.
     from gnnloom.trainer.training.rehearsal.rank_memory import rehearse, why_unknown  # noqa: PLC0415
 
-    config = with_its_run(config)
-    dataset = Catalog(config.catalog).dataset(config.dataset)
-    opened = OpenedRun.open(config, dataset, Run(dataset.run_path(config.run_name)), 0, config.ranks)
-    shards = opened.shards.shards
+    opened = opened_run(config)
+    config, dataset, shards = opened.config, opened.dataset, opened.shards.shards
     sizes = sizes_of(shards, config, reads_features=not config.embed)
     if not (config.embed or sizes.num_features) or not sizes.num_outputs:
         raise InputError(
