@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -216,19 +216,20 @@ def _check_others(dataset: Dataset, key: str, parameters: Mapping[str, Any], *, 
     others = [info for info in infos.values() if info.key != key and (info.state == "complete" or not allowed)]
     if not others or (key in infos and infos[key].state == "complete" and allowed):
         return
-    *found, new = differences([*(info.parameters for info in others), parameters])
+    *found, new = differences(_comparable([*(info.parameters for info in others), parameters]))
     there = "; ".join(f"{info.key}, {info.state} ({in_words(it)})" for info, it in zip(others, found, strict=True))
-    if not allowed and is_of_content(new):
-        old = f" --artifact graph/{others[0].key}" if len(others) == 1 else ""
-        raise ExistsError(
-            f"dataset {dataset.name} has a graph of these files already, which have changed since; remove it with"
-            f" `gnnloom catalog rm {dataset.name}{old}`, add the new graph to the dataset (`--add`), or choose another"
-            " dataset name"
-        )
     if not allowed:
+        old = f" --artifact graph/{others[0].key}" if len(others) == 1 else ""
+        first = f"remove it with `gnnloom catalog rm {dataset.name}{old}`"
+        if is_of_content(new):
+            found_there = "of these files already, which have changed since"
+        else:
+            found_there = f"already: {there}. This command makes another one ({in_words(new)})"
+            if "files" not in new:
+                first = "give the options of the first"
         raise ExistsError(
-            f"dataset {dataset.name} has a graph already: {there}. This command makes another one ({in_words(new)});"
-            " give the options of the first, add this graph to the dataset (`--add`), or choose another dataset name"
+            f"dataset {dataset.name} has a graph {found_there}; {first}, add the new graph to the dataset (`--add`), or"
+            " choose another dataset name"
         )
     LOGGER.warning(
         "dataset %s gets another graph, %s (%s), next to %s; choose one with `--graph KEY`",
@@ -237,3 +238,12 @@ def _check_others(dataset: Dataset, key: str, parameters: Mapping[str, Any], *, 
         in_words(new),
         there,
     )
+
+
+def _comparable(parameters: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """Parameters of graphs without the options of their formats, if these are not the same."""
+    sources = [each.get("source", {}) for each in parameters]
+    if len({source.get("format") for source in sources}) == 1:
+        return parameters
+    common = [{name: source[name] for name in ("format", "files") if name in source} for source in sources]
+    return [{**each, "source": source} for each, source in zip(parameters, common, strict=True)]
