@@ -19,12 +19,15 @@ def differences(contents: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
 
     Entries of nested objects are named by their last key; several files are one entry, with their number and the first
     names. An entry that an object lacks is ``default``, because artifacts leave out parameters that were added later
-    and have their default value.
+    and have their default value. Sources of different formats are told apart without what only one of them has.
     """
     flat = [_flat(content) for content in contents]
     names = list(dict.fromkeys(name for each in flat for name in each))
     differing = [name for name in names if any(each.get(name) != flat[0].get(name) for each in flat)]
-    clear = [name for name in differing if not name.endswith(_OF_CONTENT)]
+    formats = tuple(name.removesuffix("format") for name in differing if name.endswith(".format"))
+    of_one = {name for name in differing if name.startswith(formats) and any(name not in each for each in flat)}
+    unclear = {name for name in of_one if not name.endswith(_FILES)}
+    clear = [name for name in differing if not name.endswith(_OF_CONTENT) and name not in unclear]
     return [
         {_short(name): _shown(name, each[name]) if name in each else _absent(name) for name in clear or differing}
         for each in flat

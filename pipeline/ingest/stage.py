@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -216,7 +216,7 @@ def _check_others(dataset: Dataset, key: str, parameters: Mapping[str, Any], *, 
     others = [info for info in infos.values() if info.key != key and (info.state == "complete" or not allowed)]
     if not others or (key in infos and infos[key].state == "complete" and allowed):
         return
-    *found, new = differences(_comparable([*(info.parameters for info in others), parameters]))
+    *found, new = differences([*(info.parameters for info in others), parameters])
     there = "; ".join(f"{info.key}, {info.state} ({in_words(it)})" for info, it in zip(others, found, strict=True))
     if not allowed:
         old = f" --artifact graph/{others[0].key}" if len(others) == 1 else ""
@@ -238,12 +238,3 @@ def _check_others(dataset: Dataset, key: str, parameters: Mapping[str, Any], *, 
         in_words(new),
         there,
     )
-
-
-def _comparable(parameters: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    """Parameters of graphs without the options of their formats, if these are not the same."""
-    sources = [each.get("source", {}) for each in parameters]
-    if len({source.get("format") for source in sources}) == 1:
-        return parameters
-    common = [{name: source[name] for name in ("format", "files") if name in source} for source in sources]
-    return [{**each, "source": source} for each, source in zip(parameters, common, strict=True)]

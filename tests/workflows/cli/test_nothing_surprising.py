@@ -158,7 +158,7 @@ def test_a_changed_option_makes_a_second_graph_only_if_asked_and_commands_choose
             "(files=5 (4.txt, 1.txt, 2.txt, ...))",
         ),
         ("ingest web {0} --undirected", "2.txt, ...), undirected=False)", "(files=1 (0.txt), undirected=True)"),
-        ("generate web rmat --scale 3", "(format=snap, files=5 (0.txt, 1.txt, 2.txt, ...)", "(format=rmat, files=none"),
+        ("generate web rmat --scale 3", "(files=5 (0.txt, 1.txt, 2.txt, ...), format=snap", "(files=none, format=rmat"),
     ],
 )
 def test_other_files_are_told_from_those_of_the_graph_with_a_command_that_makes_room(

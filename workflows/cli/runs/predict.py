@@ -19,7 +19,9 @@ from gnnloom.workflows.interop.scored_pairs import Wanted
 
 #: Figures of the ranks; there are none if the stored predictions are used.
 _OF_RANKS = ("ranks", "bytes_read", "peak_memory")
-
+#: The main entries, before and after the accuracies, which are shown unless all are asked for.
+_BRIEF = ("run", "epoch", "reused", "pairs", "smooth")
+_BRIEF_COST = ("ranks", "peak_memory", "path", "out")
 
 _OPTIONS = (
     Option("run", str, "Run to predict with; NAME/RUN is the same.", group=Group.INPUT),
@@ -142,7 +144,8 @@ def predict_command(
         if here.is_first:
             title = f"predictions of run {result['run']}"
             hidden = ("first", *(_OF_RANKS if result["reused"] else ()))
-            show(result, as_json=as_json, title=title, hide=hidden)
+            brief = (*_BRIEF, *(name for name in result if name.endswith("_accuracy")), *_BRIEF_COST)
+            show(result, as_json=as_json, title=title, hide=hidden, brief=brief)
             if out is None and not as_json:
                 _show_pairs(result.get("first", []))
 

@@ -36,7 +36,8 @@ def show(
 
     Args:
         hide: names that the table omits.
-        brief: names that the table has, in this order, unless the user wants all (``gnnloom -v``); none for all.
+        brief: names that the table has, in this order, unless the user wants all (``gnnloom -v``); none for all but
+            what identifies the result: its dataset, which the title names, keys and digests.
     """
     context = click.get_current_context(silent=True)
     started = None if context is None else context.meta.get(STARTED)
@@ -51,7 +52,12 @@ def show(
     table.add_column(justify="right")
     hidden = set(hide)
     listed = [name for name, value in content.items() if name not in hidden and not isinstance(value, dict)]
-    shown = listed if is_verbose() or not brief else [name for name in brief if name in listed]
+    if is_verbose():
+        shown = listed
+    elif brief:
+        shown = [name for name in brief if name in listed]
+    else:
+        shown = [name for name in listed if name != "dataset" and not name.endswith(("key", "digest"))]
     for name in shown:
         table.add_row(name.replace("_", " "), _cell(name, content[name]))
     console = Console()
