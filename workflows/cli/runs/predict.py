@@ -151,12 +151,11 @@ def predict_command(
 
 
 def _show_pairs(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print scored pairs, by their names if they have some."""
+    """Print scored pairs, with one number for each."""
     if not rows:
         return
-    columns = [name for name in rows[0] if f"{name}_name" not in rows[0] and not isinstance(rows[0][name], list)]
-    shown = [[_text(name, row[name]) for name in columns] for row in rows]
-    show_rows([name.removesuffix("_name") for name in columns], shown, "the first pairs")
+    columns = [name for name in rows[0] if not isinstance(rows[0][name], list)]
+    show_rows(columns, [[_text(name, row[name]) for name in columns] for row in rows], "the first pairs")
 
 
 def _text(name: str, value: Any) -> str:
