@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 #: Plurals of nouns that take more than an s.
-_PLURALS: Final[Mapping[str, str]] = {
+PLURALS: Final[Mapping[str, str]] = {
     "batch": "batches",
     "class": "classes",
     "entry": "entries",
@@ -26,4 +26,4 @@ def counted(count: int, noun: str) -> str:
     if count == 1:
         return f"1 {noun}"
     *first, last = noun.split(" ")
-    return " ".join([f"{count:,}", *first, _PLURALS.get(last, f"{last}s")])
+    return " ".join([f"{count:,}", *first, PLURALS.get(last, f"{last}s")])

@@ -183,7 +183,7 @@ def test_rows_without_a_vertex_are_reported(catalog: Catalog, edges: str, tmp_pa
     np.save(tmp_path / "y.npy", np.arange(70) % 2)
     by_row = invoke(catalog, "features", "web", "--label", str(tmp_path / "y.npy"), "--workers", "0", "--json")
     assert json.loads(by_row.stdout)["left_out"] == 49
-    assert "data for 49 vertices that are not in the graph, because they have no edge" in by_row.stderr
+    assert "data for 49 vertices without an edge, which the graph does not have" in by_row.stderr
     shutil.rmtree(catalog["web"].path / "vertices")
     (tmp_path / "y.csv").write_text("id,label\n" + "".join(f"{v},{v % 2}\n" for v in range(61)))
     by_id = succeed(catalog, "features", "web", "--label", str(tmp_path / "y.csv"), "--by-id", "--workers", "0")

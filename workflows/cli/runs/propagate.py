@@ -79,7 +79,7 @@ def _shown_columns(config: PropagateConfig) -> AbstractContextManager[None]:
     path, planned = prepare_propagation(config)
     # Each finished block of columns leaves a record.
     records = path / WORK / "records"
-    return shown_count(lambda: len(list(records.glob("[!.]*.json"))), planned.memory.num_blocks, "blocks of columns")
+    return shown_count(lambda: len(list(records.glob("[!.]*.json"))), planned.memory.num_blocks, "column block")
 
 
 def _show_plan(name: str, given: dict[str, Any], *, as_json: bool) -> None:

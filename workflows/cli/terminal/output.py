@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
+from gnnloom.storage.wording import counted
 from gnnloom.workflows.formatting import readable, readable_bytes, readable_seconds
 
 #: Where the context of the whole command keeps the time at which it was called.
@@ -63,7 +64,9 @@ def show(
     console = Console()
     console.print(table)
     if len(shown) < len(listed):
-        console.print(f"{len(listed) - len(shown)} more figures: gnnloom -v ...", style="dim", highlight=False)
+        console.print(
+            f"{counted(len(listed) - len(shown), 'more figure')}: gnnloom -v ...", style="dim", highlight=False
+        )
 
 
 def is_verbose() -> bool:
@@ -76,7 +79,7 @@ def _cell(name: str, value: Any) -> str:
     if not isinstance(value, list):
         return readable(name, value)
     if not all(isinstance(item, int | float) for item in value) or not value:
-        return ", ".join(map(str, value)) if len(value) <= _MOST_ITEMS else f"{len(value)} values"
+        return ", ".join(map(str, value)) if len(value) <= _MOST_ITEMS else counted(len(value), "value")
     lowest, highest = readable(name, min(value)), readable(name, max(value))
     return lowest if lowest == highest else f"{lowest} to {highest}"
 
