@@ -38,6 +38,8 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 _KNOWN_BY = ("layout", "parts", "method", "grid", "permutation", "ranks", "batch_size", "of", "steps", "seed")
 #: Number of artifacts that an error lists.
 _MOST_LISTED = 5
+#: What kinds of artifacts are called if not by their own names.
+_NAMES: Mapping[str, str] = {"vertices": "vertex data", "propagated": "propagated values"}
 #: The commands that make artifacts, with the name of the dataset to fill in.
 _MAKERS: Mapping[str, str] = {
     "graph": "ingest {} SOURCE",
@@ -145,8 +147,7 @@ class Dataset:
             incomplete = [info.key for info in self.artifacts(kind) if info.state != "complete"]
             begun = f"; begun and not finished: {', '.join(incomplete)}" if incomplete else ""
             hint = "" if key else _remedy(self.name, kind, wanted)
-            what = "vertex data" if kind == "vertices" else kind
-            raise NotFoundError(f"dataset {self.name} has no {what}{asked}{there}{begun}{hint}")
+            raise NotFoundError(f"dataset {self.name} has no {_NAMES.get(kind, kind)}{asked}{there}{begun}{hint}")
         if len(fitting) > 1:
             raise InputError(
                 f"dataset {self.name} has several {kind} artifacts{asked}; choose one with `--{kind} KEY`:"

@@ -178,7 +178,7 @@ class Option:
         try:
             return self._convert(text)
         except (KeyError, ValueError) as error:
-            raise self._refused(repr(text), self._noun()) from error
+            raise self._refused(repr(text), self._noun() + self._such_as) from error
 
     def parse(self, text: str) -> Any:
         """The value that a text stands for, checked.
@@ -223,7 +223,7 @@ class Option:
         if not self.is_list:
             return ", or ".join([_NOUNS.get(self.kind, self.kind.__name__), *self.words])
         if self.lengths is None:
-            return f"integers separated by commas{self._such_as}"
+            return "integers separated by commas"
         fewest, most = self.lengths
         number = str(fewest) if fewest == most else f"{fewest} to {most}"
         example = self.separator.join(["4"] * most)

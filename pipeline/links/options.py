@@ -176,7 +176,8 @@ class FileOptions:
         check_options(self)
         missing = [split for split in ("valid", "test") if getattr(self, split) is None]
         if missing:
-            raise InputError(f"{' and '.join(missing)}: no pairs; give a file of them with --{missing[0]}")
+            files = " and ".join(f"--{split} FILE" for split in missing)
+            raise InputError(f"{' and '.join(missing)}: no pairs; give them with {files}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -85,8 +85,9 @@ class Run:
         """
         run = cls(dataset.run_path(name))
         if not run.exists:
-            there = ", ".join(dataset.runs()) or "none"
-            raise NotFoundError(f"dataset {dataset.name} has no run {name}; there are: {there}")
+            there = ", ".join(dataset.runs())
+            others = f"there are: {there}" if there else f"train one with `gnnloom train {dataset.name}/{name}`"
+            raise NotFoundError(f"dataset {dataset.name} has no run {name}; {others}")
         return run
 
     def __repr__(self) -> str:

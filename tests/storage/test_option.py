@@ -64,6 +64,7 @@ def test_what_is_written_is_read_again(given: Option, value: Any) -> None:
         (FANOUT, [5, -2], "fanout -2: expected at least 1, or -1"),
         (Option("way", str, default="a", choices=("a", "b")), "c", "way 'c': expected one of a, b$"),
         (Option("n", int), "many", "n many: expected an integer"),
+        (replace(FANOUT, example="15,10"), "5,5", "fanout 5,5: expected integers separated by commas, such as 15,10$"),
     ],
 )
 def test_a_wrong_value_is_refused_with_what_is_expected(given: Option, wrong: Any, said: str) -> None:

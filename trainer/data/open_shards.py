@@ -184,7 +184,7 @@ def _open_row_shard(
     except NotFoundError as error:
         raise NotFoundError(
             f"{error}; make some with `gnnloom partition {dataset.name} --parts {request.ranks}` and `gnnloom shard"
-            f" {dataset.name} --parts {request.ranks}`, or start as many ranks as there are parts"
+            f" {dataset.name} --parts {request.ranks}`, or start as many ranks as there are parts (`--ranks`)"
         ) from error
     # All three must agree: a launcher may start another number of ranks than the configuration says.
     if not shards.num_parts == request.ranks == num_ranks:

@@ -32,7 +32,8 @@ def fanouts(given: tuple[int, ...], num_layers: int, *, on_edges: bool = False) 
     if on_edges and len(given) > num_layers:
         return given
     if given and len(given) != num_layers:
-        raise InputError(f"fanout {given}: the model has {counted(num_layers, 'layer')}, so give as many numbers")
+        shown = ",".join(map(str, given))
+        raise InputError(f"fanout {shown}: the model has {counted(num_layers, 'layer')}, so give as many numbers")
     return given or (_FANOUT,) * num_layers
 
 

@@ -253,8 +253,10 @@ def test_pairs_that_cannot_be_links_are_one_error_and_leave_nothing(
 
 def test_options_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     dataset, _ = store(tmp_path, "keep", symmetric=True)
-    with pytest.raises(InputError, match="test: no pairs; give a file of them with --test"):
+    with pytest.raises(InputError, match="test: no pairs; give them with --test FILE"):
         FileOptions(valid="v")
+    with pytest.raises(InputError, match="valid and test: no pairs; give them with --valid FILE and --test FILE"):
+        FileOptions(train="t")
     with pytest.raises(InputError, match="values 'colour': expected one of class, number"):
         FileOptions(valid="v", test="t", values="colour")
     text = {name: write(tmp_path / name, np.array([[1, 2]]), "keep", ["0.5"]) for name in ("train", "valid", "test")}

@@ -14,6 +14,11 @@ import pytest
 import zarr
 from click.testing import CliRunner
 
+from gnnloom.pipeline.links.options import DrawOptions
+from gnnloom.pipeline.links.stage import draw_links
+from gnnloom.pipeline.partition.options import PartitionOptions
+from gnnloom.pipeline.partition.stage import partition_graph
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, GnnloomError
 from gnnloom.storage.errors import FormatError
 from gnnloom.storage.format.artifact import Artifact
@@ -53,6 +58,18 @@ def test_show_distinguishes_shards_of_different_grids(catalog: Catalog) -> None:
     listed = shown(catalog, "show", "web")
     assert "grid=2x2" in listed
     assert "grid=3x1" in listed
+
+
+def test_show_tells_artifacts_with_equal_parameters_by_what_they_are_made_from(catalog: Catalog) -> None:
+    dataset = catalog.create("web")
+    adjacency = random_adjacency(60, 300, 1, symmetric=True)
+    graph = store_graph(dataset, adjacency, symmetric=True)
+    links = draw_links(dataset, graph, DrawOptions(valid=0.1, test=0.1), InProcessCluster())
+    for each in (graph, dataset.graph(links.message_graph)):
+        partition_graph(dataset, each, PartitionOptions(2, method="block"), InProcessCluster())
+    text = " ".join(shown(catalog, "show", "web").replace("│", " ").split())
+    assert f"links={links.artifact.key}" in text
+    assert all(f"graph={key}" in text for key in (graph.artifact.key, links.message_graph))
 
 
 def test_tree_lineage_and_du_show_the_dataset(catalog: Catalog) -> None:

@@ -135,7 +135,7 @@ def test_pairs_from_files_are_stored_and_found_again(root: Path, tmp_path: Path)
     assert artifact_digests(dataset) == before
     with pytest.raises(InputError, match="read_links: no option tset; did you mean test"):
         gnnloom.read_links("web", catalog=root, tset="x")  # type: ignore[call-arg]
-    with pytest.raises(InputError, match="test: no pairs; give a file of them with --test"):
+    with pytest.raises(InputError, match="test: no pairs; give them with --test FILE"):
         run(root, "links", "web", "file", "--valid", "x")
 
 

@@ -75,6 +75,25 @@ def test_what_a_killed_ingest_began_is_kept(catalog: Catalog, edges: str, monkey
     assert succeed(catalog, "ingest", "web", edges, "--workers", "0")["edges_in"] == 20
 
 
+@pytest.mark.parametrize(
+    ("command", "found"),
+    [
+        ("train web --model torch_geometric.nn.GraphSAGE", "a class of yours, as package.module:NAME"),
+        ("train web --model sagee", "Did you mean 'sage'?"),
+        ("links web file --train x", "valid and test: no pairs; give them with --valid FILE and --test FILE"),
+        ("predict web/first", "dataset web has no run first; train one with `gnnloom train web/first`"),
+        ("propagate web --steps 2", "or start as many ranks as there are parts (`--ranks`)"),
+        ("train web --mode rows --fanout 5", "fanout"),
+        ("partition web --parts 9999", "the graph has 61 vertices; ask for no more parts than that"),
+        ("shard web --parts 2", "web has no partition with parts=2; make one with `gnnloom partition web --parts 2`"),
+    ],
+)
+def test_a_mistake_is_named_with_what_to_do(catalog: Catalog, edges: str, command: str, found: str) -> None:
+    succeed(catalog, "ingest", "web", edges, "--workers", "0")
+    done = invoke(catalog, *command.split())
+    assert found in " ".join(f"{done.output} {done.exception}".split())
+
+
 @pytest.mark.parametrize("command", ["ls", "tree", "du", "gc"])
 def test_a_catalog_that_does_not_exist_is_an_error(catalog: Catalog, command: str) -> None:
     error = refused(catalog, "catalog", command)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from gnnloom.storage import Catalog, Dataset, Graph
 from gnnloom.storage.catalog import ArtifactInfo
+from gnnloom.storage.differences import in_words
 from gnnloom.storage.errors import CorruptError, GnnloomError, IncompleteError, InputError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.runs.run import Run
@@ -117,8 +120,8 @@ def show_command(name: str, as_json: bool) -> None:
     show_rows(
         ("artifact", "state", "parameters", "size"),
         [
-            (f"{row['kind']}/{row['key']}", row["state"], _describe(row), readable_bytes(row["bytes"]))
-            for row in artifacts
+            (f"{row['kind']}/{row['key']}", row["state"], text, readable_bytes(row["bytes"]))
+            for row, text in zip(artifacts, _descriptions(artifacts), strict=True)
         ],
         title=f"dataset {name}",
     )
@@ -189,6 +192,15 @@ def _artifact_row(info: ArtifactInfo) -> dict[str, Any]:
         names = ("digest", "inputs", "sizes", "facts", "measured")
         row |= {name: getattr(artifact, name) for name in names}
     return row
+
+
+def _descriptions(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Describe artifacts by their parameters, and by what they are made from if these tell them from no others."""
+    texts = [_describe(row) for row in rows]
+    alike = Counter((row["kind"], text) for row, text in zip(rows, texts, strict=True))
+    for row, text in zip(rows, texts, strict=True):
+        made_from = in_words(row.get("inputs", {})) if not text or alike[row["kind"], text] > 1 else ""
+        yield ", ".join(filter(None, (text, made_from)))
 
 
 def _describe(row: dict[str, Any]) -> str:

@@ -57,6 +57,10 @@ class OptionChoice(click.Choice[str]):
         value = self._option.current(value)
         return str(value) if self._option.allows(value) else super().convert(value, param, ctx)
 
+    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
+        own = " It may also be a class of yours, as package.module:NAME." if self._option.importable else ""
+        return super().get_invalid_choice_message(value, ctx) + own
+
 
 def click_option(
     option: Option, parameter: str = "", *, checks: bool = True, multiple: bool = False
