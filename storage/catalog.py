@@ -34,6 +34,18 @@ if TYPE_CHECKING:
     from gnnloom.storage.shards.grid_shards import GridShards
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
+#: Parameters that tell users which artifact is meant, in the order in which errors list them.
+_KNOWN_BY = ("layout", "parts", "method", "grid", "permutation", "ranks", "batch_size", "of", "steps", "seed")
+#: Number of artifacts that an error lists.
+_MOST_LISTED = 5
+#: The commands that make artifacts, with the name of the dataset to fill in.
+_MAKERS: Mapping[str, str] = {
+    "graph": "ingest {} SOURCE",
+    "vertices": "features {} --feature FILE",
+    "partition": "partition {}",
+    "samples": "sample {}",
+    "links": "links {} random",
+}
 #: Attributes of the Zarr group of a dataset.
 DATASET_ATTRIBUTES: Mapping[str, Any] = {"encoding-type": "gnnloom-dataset", VERSION_ENTRY: FORMAT_VERSION}
 LOGGER = logging.getLogger("gnnloom.storage")
@@ -129,16 +141,24 @@ class Dataset:
         ]
         asked = _asked(key, {**wanted, **(made_from or {})})
         if not fitting:
-            there = "; ".join(_describe(info) for info in infos) or "none"
+            there = f"; there are: {self._listed(infos)}" if infos else ""
             incomplete = [info.key for info in self.artifacts(kind) if info.state != "complete"]
-            hint = f"; begun and not finished: {', '.join(incomplete)}" if incomplete else ""
-            raise NotFoundError(f"dataset {self.name} has no {kind}{asked}; there are: {there}{hint}")
+            begun = f"; begun and not finished: {', '.join(incomplete)}" if incomplete else ""
+            hint = "" if key else _remedy(self.name, kind, wanted)
+            what = "vertex data" if kind == "vertices" else kind
+            raise NotFoundError(f"dataset {self.name} has no {what}{asked}{there}{begun}{hint}")
         if len(fitting) > 1:
             raise InputError(
                 f"dataset {self.name} has several {kind} artifacts{asked}; choose one with `--{kind} KEY`:"
                 f" {describe_candidates(fitting)}"
             )
         return Artifact(fitting[0].path)
+
+    def _listed(self, infos: Sequence[ArtifactInfo]) -> str:
+        """Some artifacts in short, as part of a sentence."""
+        shown = "; ".join(_describe(info) for info in infos[:_MOST_LISTED])
+        more = len(infos) - _MOST_LISTED
+        return shown + (f"; and {more} more, listed by `gnnloom catalog show {self.name}`" if more > 0 else "")
 
     def graph(self, key: str | None = None) -> Graph:
         """The adjacency; ``key`` chooses between several.
@@ -398,5 +418,18 @@ def _asked(key: str | None, parameters: Mapping[str, Any]) -> str:
 
 
 def _describe(info: ArtifactInfo) -> str:
-    pairs = [f"{name}={value}" for name, value in info.parameters.items() if isinstance(value, str | int | float)]
-    return f"{info.key} ({', '.join(pairs)})"
+    """The key of an artifact, and those of its parameters that users know it by."""
+    found = {name: info.parameters[name] for name in _KNOWN_BY if name in info.parameters}
+    pairs = in_words(
+        {name: "x".join(map(str, each)) if isinstance(each, list) else each for name, each in found.items()}
+    )
+    return f"{info.key} ({pairs})" if pairs else info.key
+
+
+def _remedy(name: str, kind: str, wanted: Mapping[str, Any]) -> str:
+    """The command that makes an artifact, as the end of a sentence; empty for kinds that several commands make."""
+    if kind not in _MAKERS:
+        return ""
+    options = {"parts": "P", **wanted} if kind == "partition" else {}
+    command = " ".join([_MAKERS[kind].format(name), *(f"--{option} {value}" for option, value in options.items())])
+    return f"; make one with `gnnloom {command}`"

@@ -26,6 +26,7 @@ from gnnloom.pipeline.external_sort.radix import (
     merge_equal_keys,
     merge_weight,
     sort_buckets,
+    sort_few,
     sort_keys,
     unique_keys,
 )
@@ -265,14 +266,16 @@ class KeySorter:
                 start = stop
             # Between two keys, only the bits up to the highest one in which these two differ can vary.
             bits = (fitting.first_key ^ fitting.last_key).bit_length()
-            sort_keys(keys, weights, self._spare_keys[:count], self._spare_weights[:count], bits)
+            if not sort_few(keys, weights):
+                sort_keys(keys, weights, self._spare_keys[:count], self._spare_weights[:count], bits)
         else:
             # Pass 1 has grouped the entries by unit already; appending the files unit by unit keeps that grouping.
             units, scratch = fitting.units, (self._spare_keys, self._spare_weights)
             position = np.cumsum(units.sizes) - units.sizes
             for segment in fitting.segments:
                 segment.gather(units.row_bits, position, keys, weights, scratch)
-            sort_buckets(keys, weights, *scratch, units.sizes, units.key_bits)
+            if not sort_few(keys, weights):
+                sort_buckets(keys, weights, *scratch, units.sizes, units.key_bits)
         kept = merge_equal_keys(keys, weights, self._mode) if len(weights) else unique_keys(keys)
         return SortedKeys(fitting.first_key, fitting.last_key, keys[:kept], weights[:kept], count)
 

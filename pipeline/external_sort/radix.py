@@ -29,8 +29,27 @@ CACHED_BITS: Final = 16
 #: Fewer keys than this are sorted by insertion: clearing 2048 counters would cost more than the sort.
 _FEW_KEYS: Final = 32
 
+#: Up to as many keys are sorted by NumPy, in some milliseconds: the kernels would take two seconds to compile.
+NUMPY_KEYS: Final = 1 << 16
+
 #: How the weights of equal keys are merged into one.
 MERGE_MODES: Final = {"sum": 0, "min": 1, "max": 2, "first": 3}
+
+
+def sort_few(keys: Keys, weights: NDArray[Any]) -> bool:
+    """Sort up to ``NUMPY_KEYS`` keys in place and stably, without a kernel; return whether they are that few.
+
+    Args:
+        keys: (num_keys,) uint64.
+        weights: (num_keys,), moved along with the keys; or empty.
+    """
+    if keys.size > NUMPY_KEYS:
+        return False
+    order = np.argsort(keys, kind="stable")
+    keys[:] = keys[order]
+    if weights.size:
+        weights[:] = weights[order]
+    return True
 
 
 @njit(cache=True, nogil=True)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import LaneSet
-from gnnloom.pipeline.external_sort.radix import sort_keys, unique_keys
+from gnnloom.pipeline.external_sort.radix import NUMPY_KEYS, sort_keys, unique_keys
 from gnnloom.pipeline.ingest.keys.key_types import KEY_TYPES
 from gnnloom.pipeline.matrix_sort.scatter import ScatterRangeTask, scatter_range
 from gnnloom.pipeline.sources.names import NameChunk, Names
@@ -193,7 +193,7 @@ def _try_sort(
 ) -> tuple[float, float, float]:
     """Processor seconds and stored bytes per entry of pass 2, and stored over plain bytes of row pointers."""
     keys, num_rows, bits = _squeezed(chunk, vertices, edges, undirected)
-    if len(keys) < SAMPLE_EDGES // 16:
+    if len(keys) <= NUMPY_KEYS:
         return 0.0, 4.0, ROW_RATIO
     none = np.empty(0, dtype=np.float32)
     count = len(keys)

@@ -218,17 +218,18 @@ def _check_others(dataset: Dataset, key: str, parameters: Mapping[str, Any], *, 
         return
     *found, new = differences([*(info.parameters for info in others), parameters])
     there = "; ".join(f"{info.key}, {info.state} ({in_words(it)})" for info, it in zip(others, found, strict=True))
-    if not allowed and is_of_content(new):
-        old = f" --artifact graph/{others[0].key}" if len(others) == 1 else ""
-        raise ExistsError(
-            f"dataset {dataset.name} has a graph of these files already, which have changed since; remove it with"
-            f" `gnnloom catalog rm {dataset.name}{old}`, add the new graph to the dataset (`--add`), or choose another"
-            " dataset name"
-        )
     if not allowed:
+        old = f" --artifact graph/{others[0].key}" if len(others) == 1 else ""
+        first = f"remove it with `gnnloom catalog rm {dataset.name}{old}`"
+        if is_of_content(new):
+            found_there = "of these files already, which have changed since"
+        else:
+            found_there = f"already: {there}. This command makes another one ({in_words(new)})"
+            if "files" not in new:
+                first = "give the options of the first"
         raise ExistsError(
-            f"dataset {dataset.name} has a graph already: {there}. This command makes another one ({in_words(new)});"
-            " give the options of the first, add this graph to the dataset (`--add`), or choose another dataset name"
+            f"dataset {dataset.name} has a graph {found_there}; {first}, add the new graph to the dataset (`--add`), or"
+            " choose another dataset name"
         )
     LOGGER.warning(
         "dataset %s gets another graph, %s (%s), next to %s; choose one with `--graph KEY`",

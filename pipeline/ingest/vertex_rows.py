@@ -31,6 +31,7 @@ from gnnloom.storage.errors import FormatError, InputError
 from gnnloom.storage.format.arrays import default_chunk_rows, write_rows
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS
+from gnnloom.storage.wording import counted
 
 #: Chunks that are written and digested together.
 PIECE_CHUNKS = 4
@@ -174,7 +175,8 @@ def write_vertex_rows(task: VertexArrayTask) -> Done:
             output.facts.update(counts.to_facts())
         if start != task.stop:
             raise InputError(
-                f"{task.array}: the source ended after {start - task.start:,} rows, expected {task.stop - task.start:,}"
+                f"{task.array}: the source ended after {counted(start - task.start, 'row')}, expected"
+                f" {task.stop - task.start:,}"
             )
     return Done(task.stop - task.start)
 

@@ -25,6 +25,7 @@ from gnnloom.storage.format.arrays import create_array
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskRecord, artifact_key
 from gnnloom.storage.format.files import JsonObject
 from gnnloom.storage.format.vertex_arrays import LABELS, VERTEX_ARRAYS
+from gnnloom.storage.wording import counted
 
 _DEFAULTS: Final = VertexOptions()
 
@@ -95,13 +96,13 @@ def _check_rows(graph: Graph, source: VertexData) -> None:
         last = int(graph.original_id(graph.num_vertices - 1)[0]) if graph.num_vertices else -1
         if rows <= last:
             raise InputError(
-                f"the vertex data has {rows:,} rows, but vertex ids of the graph's source go up to {last:,};"
+                f"the vertex data has {counted(rows, 'row')}, but vertex ids of the graph's source go up to {last:,};"
                 " row k must belong to the vertex that the source of the edges calls k"
             )
     elif rows != graph.num_vertices:
         raise InputError(
-            f"the vertex data has {rows:,} rows, the graph {graph.num_vertices:,} vertices; expected one row per"
-            " vertex, or ids of the rows (`--by-id` or `--ids-file`)"
+            f"the vertex data has {counted(rows, 'row')}, the graph {counted(graph.num_vertices, 'vertex')}; expected"
+            " one row per vertex, or ids of the rows (`--by-id` or `--ids-file`)"
         )
 
 
@@ -194,7 +195,7 @@ def _check_placed(source: VertexSource, graph: Graph, of_tables: Mapping[str, Ma
         if VERTEX_ARRAYS[array].fill is None and facts["missing"] >= 0:
             first, count = facts["missing"], graph.num_vertices - facts["placed"]
             name = graph.original_name(first, first + 1) if graph.has_names else graph.original_id(first, first + 1)
-            raise InputError(f"{where}: {count:,} vertices have no {array}s; the first is {name[0]}")
+            raise InputError(f"{where}: {counted(count, 'vertex')} without {array}s; the first is {name[0]}")
 
 
 def _table_facts(plan: ArrayPlan, recorded: Mapping[str, TaskRecord]) -> dict[str, int]:

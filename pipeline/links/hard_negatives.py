@@ -32,6 +32,7 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import write_rows
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.permutation import GOLDEN, mix
+from gnnloom.storage.wording import counted
 
 #: Probability to return to the start, and residual of a vertex, over its neighbors, from which it is pushed.
 RETURN, THRESHOLD = 0.15, 5e-5
@@ -89,8 +90,8 @@ def write_hard(task: HardTask) -> int:
                 candidates = np.flatnonzero(allowed)
                 if len(candidates) < task.counts[side]:
                     raise InputError(
-                        f"pair ({source}, {target}): {len(candidates):,} vertices can replace an end, fewer than"
-                        f" {task.counts[side]:,}; use fewer --negatives"
+                        f"pair ({source}, {target}): {counted(len(candidates), 'vertex')} can replace an end, fewer"
+                        f" than {task.counts[side]:,}; use fewer --negatives"
                     )
                 number = np.uint64(2 * (task.start + place) + side)
                 order = scores.hardest(kept, candidates, task.counts[side], stream_of(np.uint64(task.stream), number))

@@ -36,6 +36,7 @@ from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from gnnloom.storage.matrix.permutation import GOLDEN, mix
 from gnnloom.storage.matrix.random_numbers import stream_key
 from gnnloom.storage.shards.block_ranges import RANGE_BYTES, row_ranges
+from gnnloom.storage.wording import counted
 
 #: Splits that have a pool.
 POOLED_SPLITS: Final = ("valid", "test")
@@ -307,12 +308,12 @@ class PoolPlan:
             return cls(writer, graph, sizes, (), before)
         if before[-1] < 1:
             raise InputError(
-                f"all pairs of {n:,} vertices are edges, so none can be a negative; draw none with --negatives 0"
+                f"all pairs of {counted(n, 'vertex')} are edges, so none can be a negative; pass --negatives 0"
             )
         if n > _MOST_VERTICES or max(counts.values()) > _MOST_PAIRS:
             raise InputError(
-                f"negatives {negatives}: {max(counts.values()):,} pairs of {n:,} vertices; expected at most"
-                f" {_MOST_PAIRS:,} pairs of at most {_MOST_VERTICES:,} vertices"
+                f"negatives {negatives}: {counted(max(counts.values()), 'pair')} of {counted(n, 'vertex')}; expected"
+                f" at most {_MOST_PAIRS:,} pairs of at most {_MOST_VERTICES:,} vertices"
             )
         streams = {split: int(stream_key(seed, f"links/pool/{split}")) for split in counts}
         pools = [Pool(split, streams[split], count, before[-1]) for split, count in counts.items()]

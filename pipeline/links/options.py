@@ -11,6 +11,7 @@ from typing import Any, Final
 from gnnloom.storage.artifacts.links import CLASS, NUMBER
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Group, check_options, option
+from gnnloom.storage.wording import counted
 
 _option = partial(option, group=Group.SAMPLING)
 _file = partial(option, None, kind=Path, group=Group.INPUT, metavar="FILE")
@@ -102,15 +103,18 @@ class DrawOptions:
         # Exact: 0.29 * 100 is 28.999999999999996 as a float.
         valid, test, disjoint = (Fraction(str(each)) for each in (self.valid, self.test, self.disjoint))
         counts = {"test": int(test * num_edges), "valid": int(valid * num_edges)}
-        left = num_edges - sum(counts.values())
-        counts |= {"disjoint": int(disjoint * left)} if disjoint else {}
+        if disjoint:
+            counts["disjoint"] = int(disjoint * (num_edges - sum(counts.values())))
+        if num_edges <= len(counts):
+            raise InputError(
+                f"the graph has {counted(num_edges, 'edge')} between different vertices, and these options need"
+                f" {len(counts) + 1} or more: one for each of {', '.join(counts)}, and one that stays in the graph;"
+                " choose a graph with more edges, or give the pairs in files (`gnnloom links NAME file`)"
+            )
         for name, count in counts.items():
             if not count:
-                raise InputError(
-                    f"{name} {getattr(self, name)}: of {num_edges:,} edges, that is none; use a larger one"
-                )
-        if not left or counts.get("disjoint") == left:
-            raise InputError(f"of {num_edges:,} edges, none is left in the graph; hold out fewer")
+                given = f"{name} {getattr(self, name)}"
+                raise InputError(f"{given}: of {num_edges:,} edges, this is less than one; use a larger fraction")
         ends: list[int] = []
         for count in counts.values():
             ends.append((ends[-1] if ends else 0) + count)

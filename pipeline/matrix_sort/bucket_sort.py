@@ -31,6 +31,7 @@ from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from gnnloom.storage.format.files import JsonObject, tree_bytes
 from gnnloom.storage.matrix.csr import TIME_BYTES, WEIGHT_BYTES
 from gnnloom.storage.matrix.ranges import split_range
+from gnnloom.storage.wording import counted
 
 
 def sort_edges(writer: ArtifactWriter, source: EdgeSource, options: SortOptions, cluster: Cluster) -> SortedMatrix:
@@ -115,12 +116,13 @@ def _count_vertices(source: EdgeSource, max_id: int, edges: int) -> int:
         # Ids that leave nearly all vertices without edges are names, not numbers.
         if max_id >= 64 * edges + (1 << 24):
             raise InputError(
-                f"{edges:,} edges with vertex ids up to {max_id:,} would make {max_id + 1:,} vertices, nearly all of"
+                f"{counted(edges, 'edge')} with vertex ids up to {max_id:,} would make"
+                f" {counted(max_id + 1, 'vertex')}, nearly all of"
                 " them without edges; renumber the ids with `--ids compact`"
             )
         return max_id + 1
     if not max_id < stated <= MAX_VERTICES or stated < 1:
-        raise InputError(f"the source states {stated:,} vertices and has ids up to {max_id:,}")
+        raise InputError(f"the source states {counted(stated, 'vertex')} and has ids up to {max_id:,}")
     return stated
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
 from gnnloom.pipeline.partition.partitioner import Structure
+from gnnloom.storage.wording import counted
 
 #: Levels of ``--quality``, the default first.
 LEVELS = ("balanced", "fast", "best")
@@ -57,7 +58,7 @@ class Way:
         steps = [f"mtkahypar {self.start}" if self.is_native else self.start]
         if self.passes:
             levels = f" on up to {self.levels + 1} levels" if self.levels else ""
-            steps.append(f"{self.passes} passes of refinement{levels}")
+            steps.append(f"{counted(self.passes, 'pass')} of refinement{levels}")
         if self.cycle:
             steps.append("a V-cycle")
         return ", ".join(steps)

@@ -9,6 +9,7 @@ from functools import partial
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Group, check_options, option
 from gnnloom.storage.samplers.kind import BATCHES
+from gnnloom.storage.wording import counted
 
 WEIGHTS = ("nonzeros", "unit")
 DIRECTIONS = ("forward", "both")
@@ -121,4 +122,6 @@ def check_parts(parts: int, num_vertices: int) -> None:
     if parts < 1:
         raise InputError(f"parts={parts}: expected 1 or more")
     if parts > num_vertices:
-        raise InputError(f"parts={parts}: the graph has {num_vertices:,} vertices; ask for no more parts than that")
+        raise InputError(
+            f"parts={parts}: the graph has {counted(num_vertices, 'vertex')}; ask for no more parts than that"
+        )

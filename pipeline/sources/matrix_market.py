@@ -33,6 +33,7 @@ from gnnloom.pipeline.sources.reading.numerals import REASONS, is_count
 from gnnloom.pipeline.sources.reading.parse import parse_edges
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.wording import counted
 
 #: Length of the shortest line with an entry: two digits, a separator and a line feed.
 _SHORTEST_LINE = 4
@@ -185,7 +186,7 @@ def _line_at(block: NDArray[np.uint8], entry: int) -> int:
 def _check_entries(matrix: MatrixHeader, found: int) -> None:
     if found != matrix.num_entries:
         raise InputError(
-            f"{matrix.file.location}: {found:,} entries, the header states {matrix.num_entries:,}; the file is"
+            f"{matrix.file.location}: {counted(found, 'entry')}, the header states {matrix.num_entries:,}; the file is"
             " truncated or damaged"
         )
 

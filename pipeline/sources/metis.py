@@ -46,6 +46,7 @@ from gnnloom.pipeline.sources.reading.numerals import (
 )
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.wording import counted
 
 #: Number of bytes parsed at a time.
 BLOCK_BYTES = 2 << 20
@@ -252,12 +253,13 @@ def _line_after(stream: BinaryIO, at: int, block_bytes: int) -> int:
 def _check_totals(graph: MetisHeader, lines: int, upward: int, downward: int, loops: int) -> None:
     where = graph.file.location
     if lines < graph.num_vertices:
-        raise InputError(f"{where}: {lines:,} lines, expected one for each of {graph.num_vertices:,} vertices")
+        raise InputError(f"{where}: {counted(lines, 'line')}, expected one for each of {graph.num_vertices:,} vertices")
     if upward != downward:
         raise InputError(f"{where}: not every edge is in the lines of both of its ends")
     if not upward <= graph.num_edges <= upward + loops:
         raise InputError(
-            f"{where}: {upward:,} edges, the header states {graph.num_edges:,}; the file is truncated or damaged"
+            f"{where}: {counted(upward, 'edge')}, the header states {graph.num_edges:,}; the file is truncated or"
+            " damaged"
         )
 
 

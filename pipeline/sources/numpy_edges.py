@@ -30,6 +30,7 @@ from gnnloom.pipeline.sources.names import NameChunk, Names
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange, even_ranges
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.wording import counted
 
 #: Number of edges that one task reads from a memory-mapped file.
 RANGE_EDGES = 1 << 23
@@ -115,7 +116,7 @@ class EdgeArrays:
         if highest[edge] >= self.num_vertices:
             raise InputError(
                 f"{self.file.location}, edge {first_edge + edge:,}: vertex {highest[edge]} is not below the"
-                f" {self.num_vertices:,} vertices that are stated"
+                f" stated number of vertices, {self.num_vertices:,}"
             )
 
 
@@ -253,7 +254,7 @@ def _open_matrix(file: SourceFile, weight: StoredArray | None) -> EdgeArrays:
         raise InputError(f"{file.location}: a matrix of format {kind!r}; save it as csr, csc or coo")
     indices, indptr = _open_ids(file, "indices"), _open_ids(file, "indptr")
     if indptr.size != shape[0] + 1:
-        raise InputError(f"{indptr}: expected {shape[0] + 1:,} offsets, found {indptr.size:,}")
+        raise InputError(f"{indptr}: expected {counted(shape[0] + 1, 'offset')}, found {indptr.size:,}")
     minor, major = FlatColumn(indices), MajorColumn(indptr, indices.size)
     source, target = (major, minor) if kind == "csr" else (minor, major)
     return _checked(EdgeArrays(file, indices.size, source, target, weight, shape[0]), indices.size)
@@ -275,8 +276,8 @@ def _checked(edges: EdgeArrays, num_targets: int) -> EdgeArrays:
     num_weights = edges.num_edges if edges.value is None else edges.value.size
     if not edges.num_edges == num_targets == num_weights:
         raise InputError(
-            f"{edges.file.location}: {edges.num_edges:,} sources, {num_targets:,} targets and {num_weights:,} weights;"
-            " expected one of each per edge"
+            f"{edges.file.location}: {counted(edges.num_edges, 'source')}, {counted(num_targets, 'target')} and"
+            f" {counted(num_weights, 'weight')}; expected one of each per edge"
         )
     return edges
 

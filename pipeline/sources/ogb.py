@@ -40,6 +40,7 @@ from gnnloom.pipeline.sources.vertex_data.ogb_vertices import (
 )
 from gnnloom.pipeline.sources.vertex_data.vertex_files import JoinedVertices
 from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.storage.wording import counted
 
 #: The archive of the binary layout.
 _DATA = "raw/data.npz"
@@ -101,7 +102,7 @@ class OgbEdges:
     def _check_edges(self, found: int) -> None:
         if found != self.num_edges:
             raise InputError(
-                f"{self.edges.files[0].location}: {found:,} edges, num-edge-list says {self.num_edges:,};"
+                f"{self.edges.files[0].location}: {counted(found, 'edge')}, num-edge-list says {self.num_edges:,};"
                 " the file is truncated or belongs to another graph"
             )
 
@@ -117,7 +118,7 @@ def open_binary_edges(folder: str) -> NumpyEdges:
     num_vertices, num_edges = _count(file, "num_nodes_list"), _count(file, "num_edges_list")
     pairs = NumpyEdges.open([file.location]).arrays[0]
     if pairs.num_edges != num_edges:
-        raise InputError(f"{file.location}: {pairs.num_edges:,} edges, num_edges_list states {num_edges:,}")
+        raise InputError(f"{file.location}: {counted(pairs.num_edges, 'edge')}, num_edges_list states {num_edges:,}")
     return NumpyEdges((replace(pairs, num_vertices=num_vertices),), format_name="ogb-binary")
 
 
@@ -145,7 +146,9 @@ def _vertex_sources(folder: str, split: str | None = None) -> tuple[VertexSource
     given = checked_arrays({option: array for option, array in found.items() if array})
     for (array,) in given.values():
         if array.shape[0] != num_vertices:
-            raise InputError(f"{array}: {array.shape[0]:,} rows, num_nodes_list states {num_vertices:,} vertices")
+            raise InputError(
+                f"{array}: {counted(array.shape[0], 'row')}, num_nodes_list states {counted(num_vertices, 'vertex')}"
+            )
     files = find_split(_root(folder), split)
     sources = (
         NumpyVertices(given, num_vertices) if given else None,

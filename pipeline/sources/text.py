@@ -42,12 +42,13 @@ _FIRST_BYTES = 1 << 16
 
 #: Faults of lines with ids that may be names.
 _MAY_BE_NAME = frozenset({NO_ID, NEGATIVE, TOO_LARGE})
+_HEADER_HINT = "; if the first line names the columns, add `--header`"
 _HINTS = {
     EXTRA: (
         "; read the third column as weights (`--weights`), ignore further columns (`--extra-columns`), or choose other"
         " columns for the ids (`--columns`; by number with `--no-header`)"
     ),
-    NO_ID: f"; if the first line names the columns, add `--header`{HINT}",
+    NO_ID: HINT,
     NEGATIVE: HINT,
     TOO_LARGE: HINT,
 }
@@ -175,6 +176,9 @@ class TextEdges:
             if wrong:
                 # A source that states its number of vertices uses numbers as ids.
                 hint = _HINTS.get(wrong, "") if self.stated_vertices is None or wrong == EXTRA else ""
+                is_first = not (span.start or num_edges or len(chunk.source) or span.file in self.headers)
+                if wrong == NO_ID and hint and is_first and not self.header and not self._is_valued:
+                    hint = _HEADER_HINT + hint
                 raise bad_line(file, block.place(at), REASONS[wrong] + hint)
             yield chunk
             num_edges += len(chunk.source)
@@ -215,11 +219,16 @@ class TextEdges:
         """Whether parsers read the text of a file as it is."""
         return not self.columns and not self.delimiter and self.separators[number] != SEMICOLON
 
+    @property
+    def _is_valued(self) -> bool:
+        """Whether edges have weights or times."""
+        return self.weights or self.times
+
     def _parse(self, block: NDArray[np.uint8]) -> tuple[EdgeChunk, int, int]:
         """The edges, the position of the line that stopped the parser, and its fault (0: everything is parsed)."""
         most = len(block) // _SHORTEST_LINE + 1
         source, target = np.empty(most, np.int64), np.empty(most, np.int64)
-        values = self._room(most) if self.weights or self.times else None
+        values = self._room(most) if self._is_valued else None
         last_id = _ANY_ID if self.stated_vertices is None else self.stated_vertices - 1
         count, at, wrong = parse_edges(block, self.extra_columns, last_id, source, target, values)
         found = None if values is None else values[:count]
@@ -240,8 +249,8 @@ class TextEdges:
         has_numbers = False
         for number, file in enumerate(self.files):
             lines = self._lines_of_names(number)
-            # Numbers in quotes are names too.
-            if lines and (lines[0] or not all(lines[1:])):
+            # Numbers in quotes are names too. A first line with a weight or a time is an edge.
+            if lines and (lines[0] or not all(lines[1:]) or self._is_valued):
                 return True
             has_numbers |= len(lines) != 1
             if lines:
@@ -271,12 +280,11 @@ class TextEdges:
         most = len(text) // _SHORTEST_LINE + 1
         source, target = np.empty(len(text), np.uint8), np.empty(len(text), np.uint8)
         source_offset, target_offset = np.empty(most + 1, np.int64), np.empty(most + 1, np.int64)
-        is_valued = self.weights or self.times
-        values, line_at = self._room(most if is_valued else 0), np.empty(most, np.int64)
+        values, line_at = self._room(most if self._is_valued else 0), np.empty(most, np.int64)
         count, at, wrong = name_parser.parse_names(
             text,
             self.separators[number] if self._is_plain(number) else TAB,
-            is_valued,
+            self._is_valued,
             self.extra_columns,
             source,
             source_offset,
@@ -293,7 +301,7 @@ class TextEdges:
         if wrong:
             reason = name_parser.REASONS.get(wrong) or REASONS[wrong] + _HINTS.get(wrong, "")
             raise bad_line(file, block.place(at), reason)
-        return NameChunk.valued(sources, targets, values[:count] if is_valued else None, times=self.times)
+        return NameChunk.valued(sources, targets, values[:count] if self._is_valued else None, times=self.times)
 
     def with_vertices(self, num_vertices: int) -> TextEdges:
         """The same edges, but with ids that must be below ``num_vertices``."""

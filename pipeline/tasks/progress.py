@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gnnloom.storage.meters import peak_memory
+from gnnloom.storage.wording import counted
 
 LOGGER = logging.getLogger("gnnloom.pipeline")
 PROGRESS = logging.getLogger("gnnloom.progress")
@@ -62,7 +63,7 @@ class Progress:
         return self.seconds * (self.tasks - self.done) / max(1, self.done)
 
     def __str__(self) -> str:
-        text = f"{self.phase}: {self.done} of {self.tasks} tasks"
+        text = f"{self.phase}: {self.done} of {counted(self.tasks, 'task')}"
         if self.unit != "tasks":
             text += f", {self.count:,} {self.unit}"
         text += f", {self.rate:,.0f}/s"

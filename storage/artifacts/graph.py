@@ -23,6 +23,7 @@ from gnnloom.storage.format.files import parsing
 from gnnloom.storage.format.groups import write_group
 from gnnloom.storage.format.growing_array import GrowingArray
 from gnnloom.storage.matrix.csr import CSR, index_dtype
+from gnnloom.storage.wording import counted
 
 if TYPE_CHECKING:
     import scipy.sparse
@@ -57,7 +58,10 @@ class Graph:
 
     def __repr__(self) -> str:
         kind = "symmetric" if self.symmetric else "directed"
-        return f"Graph({self.num_vertices:,} vertices, {self.nnz:,} nonzeros, {kind}, {self.num_blocks} row blocks)"
+        return (
+            f"Graph({counted(self.num_vertices, 'vertex')}, {counted(self.nnz, 'nonzero')}, {kind},"
+            f" {counted(self.num_blocks, 'row block')})"
+        )
 
     @property
     def num_blocks(self) -> int:
@@ -82,7 +86,7 @@ class Graph:
         """
         stored, num_rows = self.stored_pointers(number, counter), self.block_rows[number + 1] - self.block_rows[number]
         if len(stored) != num_rows + 1:
-            raise CorruptError(f"{stored.where}: {len(stored) - 1} rows, the manifest says {num_rows}")
+            raise CorruptError(f"{stored.where}: {counted(len(stored) - 1, 'row')}, the manifest says {num_rows}")
         return read_offsets(stored, self.stored_nonzeros(number))
 
     def stored_pointers(self, number: int, counter: ReadCounter | None = None) -> ArrayReader:
@@ -122,7 +126,8 @@ class Graph:
 
         if self.nnz > max_nnz:
             raise BudgetError(
-                f"{self.artifact.path}: {self.nnz:,} nonzeros, more than max_nnz={max_nnz:,}; read it by block instead"
+                f"{self.artifact.path}: {counted(self.nnz, 'nonzero')}, more than max_nnz={max_nnz:,}; read it by"
+                " block instead"
             )
         blocks = list(self.blocks())
         # Row pointers of a block start at 0, so each block is shifted by the nonzeros before it; int64, as these may

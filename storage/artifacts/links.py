@@ -17,6 +17,7 @@ from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.artifact import MANIFEST, Artifact
 from gnnloom.storage.format.files import parsing
 from gnnloom.storage.format.schema import LINK_SPLITS
+from gnnloom.storage.wording import counted
 
 #: What is known of a pair: nothing but that it is one, its class, or a number.
 PAIR, CLASS, NUMBER = "pair", "class", "number"
@@ -87,7 +88,7 @@ class Links:
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{count:,} {split}" for split, count in self.num_pairs.items())
-        return f"Links({counts} pairs of {self.num_vertices:,} vertices)"
+        return f"Links({counts} pairs of {counted(self.num_vertices, 'vertex')})"
 
     def pair(
         self, split: str, start: int = 0, stop: int | None = None, counter: ReadCounter | None = None

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.format.arrays import ArrayReader
 from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.wording import counted
 
 
 class Partition:
@@ -26,7 +27,7 @@ class Partition:
         self.quality: dict[str, Any] = artifact.facts["quality"]
 
     def __repr__(self) -> str:
-        return f"Partition({self.num_parts} parts of {self.num_vertices:,} vertices, {self.method})"
+        return f"Partition({counted(self.num_parts, 'part')} of {counted(self.num_vertices, 'vertex')}, {self.method})"
 
     def part(self, start: int = 0, stop: int | None = None) -> NDArray[np.int32]:
         """(stop - start,) int32 parts of the vertices."""

@@ -16,6 +16,7 @@ from gnnloom.storage.errors import CorruptError, NotFoundError
 from gnnloom.storage.format.arrays import ArrayReader, ReadCounter, default_chunk_rows
 from gnnloom.storage.format.artifact import MANIFEST, Artifact
 from gnnloom.storage.format.files import parsing
+from gnnloom.storage.wording import counted
 
 #: Columns of a stored block; the last one may have fewer. Fixed, so that the bytes do not depend on a writer's memory.
 COLUMNS: Final = 8
@@ -81,11 +82,15 @@ class Propagated:
             self.ppr: float | None = parameters["ppr"]
             self.graph: str = artifact.inputs["graph"]
             if int(facts["columns"]) != COLUMNS or self.num_features < 1 or not self.steps:
-                raise CorruptError(f"{artifact.path / MANIFEST}: blocks of {facts['columns']} columns, or no values")
+                raise CorruptError(
+                    f"{artifact.path / MANIFEST}: blocks of {counted(facts['columns'], 'column')}, or no values"
+                )
 
     def __repr__(self) -> str:
-        stored = f"{len(self.steps)} of {self.num_steps} steps"
-        return f"Propagated({stored} of {self.num_features} columns of {self.num_vertices:,} vertices)"
+        stored = f"{len(self.steps)} of {counted(self.num_steps, 'step')}"
+        return (
+            f"Propagated({stored} of {counted(self.num_features, 'column')} of {counted(self.num_vertices, 'vertex')})"
+        )
 
     @property
     def num_blocks(self) -> int:

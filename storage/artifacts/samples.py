@@ -23,6 +23,7 @@ from gnnloom.storage.format.row_buffers import RowBuffers
 from gnnloom.storage.format.vertex_arrays import LABELS, vertex_bounds
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.layered import LayeredBatch
+from gnnloom.storage.wording import counted
 
 #: In ``hot``: the features of the vertex are packed with the batch.
 PACKED: Final = -1
@@ -80,7 +81,10 @@ class Samples:
         self.segment_batches: int = artifact.facts["segment_batches"]
 
     def __repr__(self) -> str:
-        return f"Samples({self.num_epochs} epochs of {sum(self.num_batches)} batches for {self.num_ranks} ranks)"
+        return (
+            f"Samples({counted(self.num_epochs, 'epoch')} of {counted(sum(self.num_batches), 'batch')} for"
+            f" {counted(self.num_ranks, 'rank')})"
+        )
 
     @property
     def drawn(self) -> dict[str, Any]:
@@ -234,5 +238,5 @@ class _Cursor:
         start = self._position[name]
         self._position[name] = start + count
         if start + count > len(self._arrays[name]):
-            raise CorruptError(f"{self._where}/{name}: {len(self._arrays[name])} entries, expected more")
+            raise CorruptError(f"{self._where}/{name}: {counted(len(self._arrays[name]), 'entry')}, expected more")
         return self._arrays[name][start : start + count]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from gnnloom.storage.format.arrays import ArrayReader
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS, vertex_bounds
+from gnnloom.storage.wording import counted
 
 
 class Vertices:
@@ -27,7 +28,10 @@ class Vertices:
         self.widths = {dim: artifact.sizes[dim] for name in self.names for dim in VERTEX_ARRAYS[name].dims}
 
     def __repr__(self) -> str:
-        return f"Vertices({self.num_vertices:,} vertices, {self.num_features} features, {self.num_classes} classes)"
+        return (
+            f"Vertices({counted(self.num_vertices, 'vertex')}, {counted(self.num_features, 'feature')},"
+            f" {counted(self.num_classes, 'class')})"
+        )
 
     def array(self, name: str) -> ArrayReader:
         """Open one array; reading a value outside the limits of the registry is an error."""

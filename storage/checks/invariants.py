@@ -26,6 +26,7 @@ from gnnloom.storage.errors import CorruptError, GnnloomError
 from gnnloom.storage.format.artifact import MANIFEST, Artifact
 from gnnloom.storage.format.files import parsing
 from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS
+from gnnloom.storage.wording import counted
 
 
 def check_artifact(dataset: Dataset, artifact: Artifact) -> None:
@@ -94,22 +95,22 @@ def _scan_graph(graph: Graph, values: str = "data") -> MatrixPrint:
     where, rows = graph.artifact.path, graph.block_rows
     check_offsets(f"{where}: block_rows", np.asarray(rows, np.int64), graph.num_vertices)
     if len(rows) != graph.num_blocks + 1:
-        raise CorruptError(f"{where}: {len(rows)} block_rows for {graph.num_blocks} blocks")
+        raise CorruptError(f"{where}: {len(rows)} block_rows for {counted(graph.num_blocks, 'block')}")
     found = MatrixPrint()
     for number, (start, stop) in enumerate(itertools.pairwise(rows)):
         path = block_path(number)
         indptr, block = check_csr(graph.artifact, path, start, graph.num_vertices, values)
         if (len(indptr) - 1, block.nnz) != (stop - start, graph.block_nnz[number]):
             raise CorruptError(
-                f"{where}/{path}: {len(indptr) - 1} rows with {block.nnz} nonzeros, the manifest says"
-                f" {stop - start} with {graph.block_nnz[number]}"
+                f"{where}/{path}: {counted(len(indptr) - 1, 'row')} with {counted(block.nnz, 'nonzero')}, the manifest"
+                f" says {stop - start} with {graph.block_nnz[number]}"
             )
         differs = np.flatnonzero(graph.degree(start, stop) != np.diff(indptr))
         if len(differs):
             raise CorruptError(f"{where}/degree: vertex {start + differs[0]} has another number of entries in its row")
         found += block
     if found.nnz != graph.nnz:
-        raise CorruptError(f"{where}: the blocks have {found.nnz} nonzeros, the manifest says {graph.nnz}")
+        raise CorruptError(f"{where}: the blocks have {counted(found.nnz, 'nonzero')}, the manifest says {graph.nnz}")
     return found
 
 
@@ -126,7 +127,8 @@ def _check_partition(dataset: Dataset, artifact: Artifact) -> None:
     graph = _input_graph(dataset, artifact)
     if graph is not None and graph.num_vertices != partition.num_vertices:
         raise CorruptError(
-            f"{artifact.path}: {partition.num_vertices} vertices, graph/{graph.artifact.key} has another number"
+            f"{artifact.path}: {counted(partition.num_vertices, 'vertex')}, graph/{graph.artifact.key} has another"
+            " number"
         )
 
 

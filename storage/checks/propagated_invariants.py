@@ -7,6 +7,7 @@ import numpy as np
 from gnnloom.storage.artifacts.propagated import Propagated
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.wording import counted
 
 
 def check_propagated(artifact: Artifact) -> None:
@@ -21,8 +22,8 @@ def check_propagated(artifact: Artifact) -> None:
         raise CorruptError(f"{artifact.path}: steps {found.steps} of {found.num_steps}")
     if len(artifact.records) != len(found.steps) * found.num_blocks:
         raise CorruptError(
-            f"{artifact.path}: {len(artifact.records)} arrays, expected {found.num_blocks} for each of"
-            f" {len(found.steps)} steps"
+            f"{artifact.path}: {counted(len(artifact.records), 'array')}, expected {found.num_blocks} for each of"
+            f" {counted(len(found.steps), 'step')}"
         )
     for step in found.steps:
         for block in range(found.num_blocks):

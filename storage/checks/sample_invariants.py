@@ -10,6 +10,7 @@ from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.distinct import distinct
 from gnnloom.storage.matrix.layered import LayeredBatch
+from gnnloom.storage.wording import counted
 
 
 def check_samples(artifact: Artifact) -> None:
@@ -21,7 +22,7 @@ def check_samples(artifact: Artifact) -> None:
     samples = Samples(artifact)
     if len(samples.num_batches) != samples.num_ranks:
         raise CorruptError(
-            f"{artifact.path}: batches of {len(samples.num_batches)} ranks, expected {samples.num_ranks}"
+            f"{artifact.path}: batches of {counted(len(samples.num_batches), 'rank')}, expected {samples.num_ranks}"
         )
     for rank in range(samples.num_ranks):
         seeds = artifact.array(f"{rank_path(rank)}/seed").read()
@@ -42,7 +43,9 @@ def _check_places(artifact: Artifact, prefix: str, num_hot: int) -> None:
     if len(hot) and not PACKED <= hot.min() <= hot.max() < num_hot:
         raise CorruptError(f"{artifact.path}/{prefix}/hot: a row outside the {num_hot} frequent ones")
     if np.count_nonzero(hot == PACKED) != num_packed:
-        raise CorruptError(f"{artifact.path}/{prefix}/feature: {num_packed} rows, expected one for each packed vertex")
+        raise CorruptError(
+            f"{artifact.path}/{prefix}/feature: {counted(num_packed, 'row')}, expected one for each packed vertex"
+        )
 
 
 def _check_batch(where: str, batch: LayeredBatch, samples: Samples) -> None:
@@ -50,7 +53,7 @@ def _check_batch(where: str, batch: LayeredBatch, samples: Samples) -> None:
     if len(distinct(vertices)) != len(vertices) or not _within(vertices, samples.num_vertices):
         raise CorruptError(f"{where}/vertex: a vertex twice in a batch, or outside the graph")
     if len(batch.blocks) != samples.num_layers:
-        raise CorruptError(f"{where}/layer_size: {len(batch.blocks)} layers, expected {samples.num_layers}")
+        raise CorruptError(f"{where}/layer_size: {counted(len(batch.blocks), 'layer')}, expected {samples.num_layers}")
     for block in batch.blocks:
         if block.num_rows > block.num_columns or not _within(block.indices, block.num_columns):
             raise CorruptError(f"{where}/indices: a column outside its block")

@@ -16,6 +16,7 @@ from gnnloom.storage.matrix.ranges import split_range
 from gnnloom.storage.shards.grid_shards import GridShards, cell_path
 from gnnloom.storage.shards.grid_variants import stored_variants
 from gnnloom.storage.shards.row_shards import RowShards
+from gnnloom.storage.wording import counted
 
 #: Python integers do not wrap; the mask makes their sums agree with those of uint64.
 _MASK = (1 << 64) - 1
@@ -56,12 +57,16 @@ def check_row_shards(artifact: Artifact, nnz: int | None) -> None:
         for prefix in prefixes:
             _check_matrix(shards, rank, prefix, vertex, totals[prefix])
     if num_owned != shards.num_vertices or owned != _fingerprint_range(shards.num_vertices):
-        raise CorruptError(f"{artifact.path}: {num_owned} rows on all ranks are not the {shards.num_vertices} vertices")
+        raise CorruptError(
+            f"{artifact.path}: {counted(num_owned, 'row')} on all ranks are not the {shards.num_vertices} vertices"
+        )
     for prefix, total in totals.items():
         if total.sent != total.awaited:
             raise CorruptError(f"{artifact.path}: {prefix}send_row: what ranks send is not what the others wait for")
         if nnz is not None and total.nnz != nnz:
-            raise CorruptError(f"{artifact.path}: {prefix}own and halo have {total.nnz} entries, the graph has {nnz}")
+            raise CorruptError(
+                f"{artifact.path}: {prefix}own and halo have {counted(total.nnz, 'entry')}, the graph has {nnz}"
+            )
 
 
 def _by_id(shards: RowShards, vertex: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -91,7 +96,9 @@ def _check_matrix(shards: RowShards, rank: int, prefix: str, vertex: NDArray[np.
     for name, width in (("own", len(vertex)), ("halo", len(halo))):
         indptr, found = check_csr(artifact, f"{shard.prefix}/{prefix}{name}", 0, width)
         if len(indptr) - 1 != len(vertex):
-            raise CorruptError(f"{where}{name}: {len(indptr) - 1} rows for the rank's {len(vertex)} vertices")
+            raise CorruptError(
+                f"{where}{name}: {counted(len(indptr) - 1, 'row')} for the rank's {counted(len(vertex), 'vertex')}"
+            )
         total.nnz += found.nnz
 
 
@@ -112,7 +119,7 @@ def check_grid_shards(artifact: Artifact, nnz: int | None) -> None:
             for column in range(shards.grid[1]):
                 total += _check_cell(shards, variant, row, column)
         if nnz is not None and total != nnz:
-            raise CorruptError(f"{artifact.path}/grid/{variant}: {total} entries, the graph has {nnz}")
+            raise CorruptError(f"{artifact.path}/grid/{variant}: {counted(total, 'entry')}, the graph has {nnz}")
 
 
 def _check_cell(shards: GridShards, variant: str, row: int, column: int) -> int:
@@ -121,7 +128,7 @@ def _check_cell(shards: GridShards, variant: str, row: int, column: int) -> int:
     left, right = split_range(shards.num_vertices, shards.grid[1], column)
     indptr, found = check_csr(shards.artifact, path, 0, right - left)
     if len(indptr) - 1 != last - first:
-        raise CorruptError(f"{shards.artifact.path}/{path}: {len(indptr) - 1} rows, expected {last - first}")
+        raise CorruptError(f"{shards.artifact.path}/{path}: {counted(len(indptr) - 1, 'row')}, expected {last - first}")
     return found.nnz
 
 

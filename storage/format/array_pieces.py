@@ -21,6 +21,7 @@ from gnnloom.storage.format.array_metadata import METADATA, ArrayMetadata
 from gnnloom.storage.format.array_record import CHECKSUM_DIGITS, ArrayRecord, Piece
 from gnnloom.storage.format.arrays import Array, ArrayReader, bytes_of, new_metadata, record_of
 from gnnloom.storage.format.chunks import ChunkWriter
+from gnnloom.storage.wording import counted
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ class ArrayAppender:
             InputError: the range has no room for these rows.
         """
         if self._at + len(rows) > self._rows[1]:
-            raise InputError(f"{self._where}: {self._at + len(rows)} rows appended to {self._room}")
+            raise InputError(f"{self._where}: {counted(self._at + len(rows), 'row')} appended to {self._room}")
         taken, length = 0, self._metadata.chunks[0]
         while taken < len(rows):
             end = min(self._at // length * length + length, self._form.shape[0])

@@ -23,6 +23,7 @@ from gnnloom.storage.errors import CorruptError, InputError
 from gnnloom.storage.format.array_metadata import DEFAULT_CODEC, METADATA, ArrayMetadata
 from gnnloom.storage.format.array_record import ArrayRecord, Piece
 from gnnloom.storage.format.chunks import ChunkReader, ChunkWriter, FileBuffer
+from gnnloom.storage.wording import counted
 
 __all__ = [
     "CHUNK_BYTES",
@@ -155,7 +156,7 @@ def _write(root: Path, path: str, array: ArrayMetadata, start: int, data: Array)
     if not whole or stop > array.shape[0] or data.shape[1:] != array.shape[1:] or data.dtype != array.dtype:
         raise InputError(
             f"{root / path}: rows {start}:{stop} of shape {data.shape} and dtype {data.dtype} are not whole chunks of"
-            f" {chunk} rows of an array of shape {array.shape} and dtype {array.dtype}"
+            f" {counted(chunk, 'row')} of an array of shape {array.shape} and dtype {array.dtype}"
         )
     checksums = ChunkWriter(root / path, array).write(start, data)
     return record_of(path, array, Piece(start, stop, digest_bytes(data), checksums))

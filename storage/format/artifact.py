@@ -53,6 +53,7 @@ from gnnloom.storage.format.task_record import RecordFolder, TaskRecord, merge_p
 from gnnloom.storage.format.work_folder import open_work_folder, remove_tree_and_scratch, remove_work_folder
 from gnnloom.storage.machine_boot import this_boot
 from gnnloom.storage.meters import bytes_moved, peak_memory
+from gnnloom.storage.wording import counted
 
 __all__ = ["MANIFEST", "WORK", "Artifact", "ArtifactWriter", "TaskOutput", "TaskRecord", "artifact_key"]
 
@@ -366,7 +367,7 @@ class ArtifactWriter:
         missing = [task for task in tasks if task not in recorded]
         if missing:
             raise IncompleteError(
-                f"{self.path}: {len(missing)} of {len(tasks)} tasks are missing: {', '.join(missing)}"
+                f"{self.path}: missing {len(missing)} of {counted(len(tasks), 'task')}: {', '.join(missing)}"
             )
         plan = read_json(self.work / "plan.json")
         # Only the named tasks: intermediate phases leave records whose arrays are not part of the artifact.

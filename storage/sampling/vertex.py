@@ -10,6 +10,7 @@ from gnnloom.storage.matrix.permutation import KeyedPermutation
 from gnnloom.storage.matrix.random_numbers import stream_key
 from gnnloom.storage.sampling.normalization import DealtNormalization
 from gnnloom.storage.sampling.sampler import Normalization, SubgraphSampler
+from gnnloom.storage.wording import counted
 
 
 class VertexSampler(SubgraphSampler):
@@ -42,7 +43,7 @@ def members(num_vertices: int, size: int, seed: int, epoch: int, batch: int) -> 
     """
     first = batch * size
     if not 0 <= first < num_vertices:
-        raise InputError(f"batch {batch} of an epoch of {-(-num_vertices // size)} batches")
+        raise InputError(f"batch {batch} of an epoch of {counted(-(-num_vertices // size), 'batch')}")
     positions = np.arange(first, min(first + size, num_vertices), dtype=np.int64)
     found = _order(num_vertices, seed, epoch).inverse(positions)
     found.sort()

@@ -33,6 +33,7 @@ from gnnloom.storage.matrix.permutation import PARTITION_ORDER, KeyedPermutation
 from gnnloom.storage.matrix.ranges import Span, overlapped, split_range
 from gnnloom.storage.shards.grid_variants import TRANSPOSED, stored_variants
 from gnnloom.storage.shards.grid_window import read_windows
+from gnnloom.storage.wording import counted
 
 #: Chunks per array, unless they would be too small: with many chunks, reading a range of rows reads little else.
 _CHUNKS, _LEAST_CHUNK_BYTES = 16, 16 << 10
@@ -108,7 +109,9 @@ class GridShards:
         self._stored = stored_variants(symmetric=self.symmetric, double=self.permutation == "double")
 
     def __repr__(self) -> str:
-        return f"GridShards({self.grid[0]} x {self.grid[1]}, {self.num_vertices:,} vertices, {self.permutation})"
+        return (
+            f"GridShards({self.grid[0]} x {self.grid[1]}, {counted(self.num_vertices, 'vertex')}, {self.permutation})"
+        )
 
     def __contains__(self, name: str) -> bool:
         """Whether the vertex data have an array such as ``label``."""

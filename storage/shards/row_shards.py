@@ -24,6 +24,7 @@ from gnnloom.storage.format.arrays import ArrayReader, ReadCounter
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.format.vertex_arrays import vertex_bounds
 from gnnloom.storage.matrix.csr import CSR
+from gnnloom.storage.wording import counted
 
 #: Bytes that are read at a time to be converted.
 CONVERTED_BYTES: Final = 8 << 20
@@ -174,7 +175,7 @@ class RowShards:
         self.quality: dict[str, Any] = artifact.facts["quality"]
 
     def __repr__(self) -> str:
-        return f"RowShards({self.num_parts} parts of {self.num_vertices:,} vertices)"
+        return f"RowShards({counted(self.num_parts, 'part')} of {counted(self.num_vertices, 'vertex')})"
 
     def __contains__(self, name: str) -> bool:
         """Whether the vertex data have an array such as ``label``."""

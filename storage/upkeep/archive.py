@@ -70,7 +70,7 @@ def _refuse_damage(dataset: Dataset) -> None:
     damaged = [finding for finding in findings if finding.is_damaged and finding.kind != MAPPED_KIND]
     if damaged:
         raise CorruptError(
-            f"dataset {dataset.name}: {len(damaged)} artifacts or runs are damaged; remove them or make them again:"
+            f"dataset {dataset.name}: damaged artifacts or runs: {len(damaged)}; remove them or make them again:"
             f" {damaged[0].problem}"
         )
 

@@ -29,6 +29,7 @@ from gnnloom.storage.errors import (
 from gnnloom.storage.format.files import sync_folder, sync_tree
 from gnnloom.storage.format.schema import SCHEMAS, check_version
 from gnnloom.storage.upkeep.archive import HEAD, TAIL
+from gnnloom.storage.wording import counted
 
 #: Bytes that are copied at a time, and the longest head.
 _BLOCK = 1 << 20
@@ -179,7 +180,7 @@ class _Unpacker:
                 self._check_tail(member, head)
                 return final
             self._unpack(member, head)
-        raise InputError(f"{self._file}: cut short after {len(self._digests)} of {head['files']} files")
+        raise InputError(f"{self._file}: cut short after {len(self._digests)} of {counted(head['files'], 'file')}")
 
     def _check_head(self, member: tarfile.TarInfo | None) -> dict[str, Any]:
         if member is None or member.name != HEAD:
@@ -240,7 +241,7 @@ class _Unpacker:
         # Both directions: a file that is listed and absent, and a file that is present and not listed.
         missing = sorted(digests.keys() - self._digests.keys())
         if missing:
-            raise InputError(f"{self._file}: {len(missing)} files are missing, the first is {missing[0]}")
+            raise InputError(f"{self._file}: lacks {counted(len(missing), 'file')}, the first is {missing[0]}")
         wrong = sorted(name for name, digest in self._digests.items() if digests.get(name) != digest)
         if wrong:
             raise CorruptError(f"{self._file}: {wrong[0]} differs from what was exported (its digest is wrong)")

@@ -83,10 +83,30 @@ def test_artifacts_are_found_by_their_parameters(catalog: Catalog) -> None:
     assert dataset.partition(8, seed=1).artifact.parameters["seed"] == 1
     with pytest.raises(InputError, match=r"several partition artifacts with parts=8.*seed=0.*seed=1"):
         dataset.partition(8)
-    with pytest.raises(NotFoundError, match=r"no partition with parts=5; there are: .*parts=4"):
-        dataset.partition(5)
+    with pytest.raises(NotFoundError, match=r"no partition with parts=5, method=block; there are: .*parts=4") as caught:
+        dataset.partition(5, method="block")
+    assert str(caught.value).endswith("; make one with `gnnloom partition web --parts 5 --method block`")
     key = dataset.partition(8, seed=1).artifact.key
     assert dataset.partition(key=key[:10]).artifact.key == key
+
+
+def test_an_error_lists_a_few_artifacts_by_what_users_know_them_by(catalog: Catalog) -> None:
+    dataset = catalog.create("web")
+    for parts in range(2, 10):
+        parameters = {"parts": parts, "method": "auto", "memory": 1 << 30, "weights": "nonzeros", "imbalance": 0.01}
+        with ArtifactWriter.begin(dataset.path, "partition", parameters, {}) as writer:
+            with writer.task("part/0") as output:
+                output.add(write_array(writer.path, "part", np.zeros(3, np.int32), ("vertex",)))
+            writer.commit(["part/0"], {"vertex": 3}, {"quality": {}})
+    with pytest.raises(NotFoundError, match=r"there are: ") as caught:
+        dataset.partition(100)
+    assert str(caught.value).count("method=auto") == 5
+    assert "memory" not in str(caught.value)
+    assert "and 3 more, listed by `gnnloom catalog show web`" in str(caught.value)
+    with pytest.raises(
+        NotFoundError, match=r"web has no vertex data; make one with `gnnloom features web --feature FILE`"
+    ):
+        dataset.vertices()
 
 
 def test_an_incomplete_artifact_is_listed_but_not_found(catalog: Catalog) -> None:

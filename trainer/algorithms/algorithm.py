@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Option
+from gnnloom.storage.wording import counted
 from gnnloom.trainer.algorithms.steps import Step
 from gnnloom.trainer.algorithms.workload import Footprint, Workload
 from gnnloom.trainer.data.open_shards import OpenedShards, ShardKind, SharedGridShards
@@ -124,8 +125,8 @@ class Algorithm(Generic[Shards]):
         if len(grid) != len(self.axes) or min(grid) < 1 or math.prod(grid) != num_ranks:
             possible = ", ".join("x".join(map(str, sizes)) for sizes in factorizations(num_ranks, len(self.axes)))
             raise InputError(
-                f"grid {'x'.join(map(str, grid))}: algorithm {self.name} on {num_ranks} ranks needs sizes for the axes"
-                f" {', '.join(self.axes)}: one of {possible}"
+                f"grid {'x'.join(map(str, grid))}: algorithm {self.name} on {counted(num_ranks, 'rank')} needs sizes"
+                f" for the axes {', '.join(self.axes)}: one of {possible}"
             )
         return dict(zip(self.axes, grid, strict=True))
 

@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from gnnloom.storage.errors import GnnloomError, InputError, in_one_line
+from gnnloom.storage.wording import counted
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import Kind
 
@@ -138,7 +139,7 @@ def _difference(comm: Communicator, states: NDArray[np.float64], mine: Alike) ->
         facts = json.loads(broadcast_bytes(comm, content, int(lengths[first]), first))
         described.append((np.flatnonzero(kinds == kind).tolist(), facts))
     others = int(sizes.sum() - sizes[shown].sum())
-    more = f"; {others} more ranks differ from these" if others else ""
+    more = f"; {counted(others, 'more rank')} with other values" if others else ""
     message = f"ranks differ in {_differences(described)}{more}; {mine.advice}"
     return CollectiveError(message, reports=comm.rank == 0, code=InputError.exit_code)
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.ranges import Span, split_range
+from gnnloom.storage.wording import counted
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.place.place import Place
 
@@ -26,7 +27,9 @@ class ProcessGrid:
             InputError: the product of the axes differs from the number of ranks.
         """
         if math.prod(axes.values()) != comm.size:
-            raise InputError(f"process grid {dict(axes)}: {math.prod(axes.values())} ranks, the job has {comm.size}")
+            raise InputError(
+                f"process grid {dict(axes)}: {counted(math.prod(axes.values()), 'rank')}, the job has {comm.size}"
+            )
         self.comm, self.place = comm, place
         self.axes = dict(axes)
         self.coordinate: dict[str, int] = {}

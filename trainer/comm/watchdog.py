@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from gnnloom.storage.errors import CorruptError, GnnloomError
 from gnnloom.storage.format.files import read_json, write_json
+from gnnloom.storage.wording import counted
 
 #: Folder of the files in the folder of a run; hidden, so that nothing takes it for a part of the run.
 WAITING: Final = ".waiting"
@@ -189,4 +190,4 @@ class Watch:
         widths = [max(len(row[column]) for row in rows) for column in range(3)]
         lines = ["  " + "  ".join((*map(str.ljust, row[:3], widths), row[3])) for row in rows]
         hidden = self.size - len(shown)
-        return lines if not hidden else [*lines, f"  {hidden} more ranks: {self.folder}"]
+        return lines if not hidden else [*lines, f"  {counted(hidden, 'more rank')}: {self.folder}"]

@@ -13,6 +13,7 @@ from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.runs.checkpoint import checkpoint_epochs
 from gnnloom.storage.runs.run import Run
+from gnnloom.storage.wording import counted
 from gnnloom.trainer.config.model_config import settled_normalization
 from gnnloom.trainer.config.optimization_config import ended_early
 from gnnloom.trainer.config.train_config import TrainConfig
@@ -233,16 +234,16 @@ def find_start(run: Run, config: TrainConfig, inputs: Mapping[str, str], *, rest
     _check_data(run, inputs)
     if trained > config.epochs:
         raise InputError(
-            f"{run.path}: trained for {trained} epochs already, more than epochs {config.epochs}; ask for at least"
-            f" {trained} epochs, choose another name for the run, or --restart to start it over"
+            f"{run.path}: trained for {counted(trained, 'epoch')} already, more than epochs {config.epochs}; ask for"
+            f" at least {counted(trained, 'epoch')}, choose another name for the run, or --restart to start it over"
         )
     is_done = run.is_finished and (trained == config.epochs or ended_early(run.result(), config.patience))
     if is_done and _has_embeddings(run, config):
         return Start(trained, is_finished=True)
     if last == 0:
         raise CorruptError(
-            f"{run.checkpoints}: the checkpoints of this run of {trained} epochs are missing, so it cannot continue;"
-            " use --restart to start it over"
+            f"{run.checkpoints}: the checkpoints of this run of {counted(trained, 'epoch')} are missing, so it cannot"
+            " continue; use --restart to start it over"
         )
     return Start(last)
 

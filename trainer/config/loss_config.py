@@ -14,6 +14,7 @@ from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.option import Group, option_field
+from gnnloom.storage.wording import counted
 from gnnloom.trainer.config.fields import Config, names_with_option, option, shared_option
 from gnnloom.trainer.links.decoders.registry import DECODERS
 from gnnloom.trainer.tasks.open_links import open_links
@@ -174,7 +175,7 @@ class LossConfig(Config):
         else:
             refused = task.refused_weights(self.is_own_loss)
         if not refused and given and len(given) != num_classes:
-            refused = f"{len(given)} weights, but the dataset has {num_classes} classes"
+            refused = f"{counted(len(given), 'weight')}, but the dataset has {counted(num_classes, 'class')}"
         if refused:
             raise InputError(f"class_weights {self.class_weights!r}: {refused}")
         return task

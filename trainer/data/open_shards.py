@@ -18,6 +18,7 @@ from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.ranges import Span
 from gnnloom.storage.shards.row_shards import RowShard, RowShards
+from gnnloom.storage.wording import counted
 
 if TYPE_CHECKING:
     # It imports numba, which takes half a second that a job on row shards need not spend.
@@ -183,13 +184,13 @@ def _open_row_shard(
     except NotFoundError as error:
         raise NotFoundError(
             f"{error}; make some with `gnnloom partition {dataset.name} --parts {request.ranks}` and `gnnloom shard"
-            f" {dataset.name} --parts {request.ranks}`, or train on as many ranks as there are parts"
+            f" {dataset.name} --parts {request.ranks}`, or start as many ranks as there are parts"
         ) from error
     # All three must agree: a launcher may start another number of ranks than the configuration says.
     if not shards.num_parts == request.ranks == num_ranks:
         raise InputError(
-            f"{shards.artifact.path}: shards for {shards.num_parts} ranks, but the run has {num_ranks}"
-            f" (configured: {request.ranks}); start {shards.num_parts} ranks or run"
+            f"{shards.artifact.path}: shards for {counted(shards.num_parts, 'rank')}, but the run has {num_ranks}"
+            f" (configured: {request.ranks}); start {counted(shards.num_parts, 'rank')} or run"
             f" `gnnloom shard {dataset.name} --parts {num_ranks}`"
         )
     return OwnRowShard(shards.shard(rank, counter, on_disk=request.streams_adjacency))
@@ -204,8 +205,8 @@ def _open_grid_shards(
 ) -> SharedGridShards:
     if request.ranks != num_ranks:
         raise InputError(
-            f"the job has {num_ranks} ranks, but {request.ranks} are configured; start {request.ranks} ranks or set"
-            f" --ranks {num_ranks}"
+            f"the job has {counted(num_ranks, 'rank')}, but {request.ranks} are configured; start"
+            f" {counted(request.ranks, 'rank')} or set --ranks {num_ranks}"
         )
     try:
         shards = dataset.grid_shards(request.shards, counter, permutation=request.permutation)
@@ -262,7 +263,7 @@ def open_samples(
     samples = dataset.samples(options["samples"], counter)
     where = samples.artifact.path
     if samples.num_ranks != num_ranks:
-        raise InputError(f"{where}: samples for {samples.num_ranks} ranks, but the run has {num_ranks}")
+        raise InputError(f"{where}: samples for {counted(samples.num_ranks, 'rank')}, but the run has {num_ranks}")
     # One rank owns all vertices, so its samples are made without a partition.
     for kind, key in samples.artifact.inputs.items():
         if shards.inputs.get(kind) != key:
@@ -271,7 +272,8 @@ def open_samples(
             )
     if samples.num_layers != num_layers and not (on_edges and samples.num_layers > num_layers):
         raise InputError(
-            f"{where}: fan-outs {samples.fanouts} of {samples.num_layers} layers, but the model has {num_layers} layers"
+            f"{where}: fan-outs {samples.fanouts} of {counted(samples.num_layers, 'layer')}, but the model has"
+            f" {counted(num_layers, 'layer')}"
         )
     for name in _DEFAULTS:
         value = samples.drawn[name]

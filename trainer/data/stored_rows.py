@@ -18,6 +18,7 @@ from gnnloom.storage.format.arrays import ArrayReader, ReadCounter
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.format.memory_map import temporary_array
 from gnnloom.storage.matrix.ranges import split_range
+from gnnloom.storage.wording import counted
 from gnnloom.trainer.comm.communicator import Communicator, Reduction
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.open_shards import FEATURES, missing_features
@@ -72,7 +73,9 @@ class StoredRows:
             raise InputError(f"{vertices.artifact.path}: no features{missing_features(dataset.name)}")
         self.num_features = vertices.num_features if propagated is None else propagated.num_features
         if propagated is not None and propagated.num_features != vertices.num_features:
-            raise InputError(f"{where}: {propagated.num_features} columns for {vertices.num_features} features")
+            raise InputError(
+                f"{where}: {counted(propagated.num_features, 'column')} for {counted(vertices.num_features, 'feature')}"
+            )
         self._feature = vertices.array("feature")
         #: The columns of the input that each array has.
         self._arrays: list[tuple[slice, ArrayReader]] = []

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.wording import counted
 from gnnloom.trainer.comm.agreement import CollectiveError, broadcast_bytes, together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.ending import end_job, report
@@ -71,7 +72,8 @@ class RanksInPlace:
         """
         if launched.size not in {1, comm.size}:
             raise CollectiveError(
-                f"the launcher started {launched.size} processes, but each finds {comm.size} ranks: it belongs to"
+                f"the launcher started {counted(launched.size, 'process')}, but each finds"
+                f" {counted(comm.size, 'rank')}: it belongs to"
                 " another MPI than mpi4py; `gnnloom doctor` shows which one mpi4py uses",
                 reports=launched.rank == 0,
                 code=InputError.exit_code,
@@ -89,7 +91,8 @@ class RanksInPlace:
         size = self.comm.size
         if wanted not in {None, size}:
             raise InputError(
-                f"--ranks {wanted}, but this MPI job has {size} ranks: start {wanted} ranks, or leave out --ranks"
+                f"--ranks {wanted}, but this MPI job has {counted(size, 'rank')}: start {counted(wanted, 'rank')}, or"
+                " leave out --ranks"
             )
         return size
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.permutation import GOLDEN, mix
 from gnnloom.storage.matrix.random_numbers import below, stream_key
+from gnnloom.storage.wording import counted
 from gnnloom.trainer.comm.communicator import Communicator
 
 #: How often a negative is drawn again that is an edge.
@@ -57,7 +58,7 @@ class NegativeSampler(ABC):
     def __init__(self, seed: int, count: int, num_vertices: int) -> None:
         """Raises InputError if there are fewer than two vertices, as every negative then is the source."""
         if num_vertices < 2:
-            raise InputError(f"negatives in a graph of {num_vertices} vertices: expected at least 2")
+            raise InputError(f"negatives in a graph of {counted(num_vertices, 'vertex')}: expected at least 2")
         self._seed, self.count, self._num_vertices = seed, count, num_vertices
 
     def draw(self, epoch: int, pairs: Positives) -> NDArray[np.int64]:

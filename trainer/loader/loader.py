@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from torch.utils.data import IterableDataset, get_worker_info
 
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.wording import counted
 from gnnloom.trainer.loader.data import as_data
 from gnnloom.trainer.loader.epochs import EpochCounter, as_index, check_epoch
 from gnnloom.trainer.loader.streams import Source, Stream
@@ -81,14 +82,17 @@ class Loader(IterableDataset["Data"]):
         self._opened: Stream | None = source.open()
         if not len(self) and schedule.drop_last:
             count = self._opened.num_batches
-            raise InputError(f"{count} batches for {schedule.size} ranks: no whole one for each; use smaller batches")
+            raise InputError(
+                f"{counted(count, 'batch')} for {counted(schedule.size, 'rank')}: no whole one for each; use smaller"
+                " batches"
+            )
 
     def __getstate__(self) -> dict[str, Any]:
         # Another process maps the files itself.
         return {**self.__dict__, "_opened": None}
 
     def __repr__(self) -> str:
-        return f"Loader({len(self)} batches per epoch, the next epoch is {self.epoch})"
+        return f"Loader({counted(len(self), 'batch')} per epoch, the next epoch is {self.epoch})"
 
     def __len__(self) -> int:
         """Batches of an epoch that this rank has."""
@@ -129,7 +133,7 @@ class Loader(IterableDataset["Data"]):
         stream, chosen = self._stream, self.epoch if epoch is None else epoch
         check_epoch(chosen)
         if not 0 <= as_index(number) < stream.num_batches:
-            raise InputError(f"batch {number!r} of an epoch of {stream.num_batches} batches")
+            raise InputError(f"batch {number!r} of an epoch of {counted(stream.num_batches, 'batch')}")
         return as_data(stream.prepare(int(chosen), int(number)))
 
     @property

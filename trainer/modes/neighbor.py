@@ -9,6 +9,7 @@ from typing import Any
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Option
 from gnnloom.storage.samplers.kind import ALL
+from gnnloom.storage.wording import counted
 from gnnloom.trainer.algorithms.algorithm import NEIGHBORS, ONE_LAYOUT
 from gnnloom.trainer.modes.kind import BatchSizes, ModeKind, RankRows, RowDraws
 from gnnloom.trainer.modes.options import AHEAD, BATCH_SIZE, INPUTS, ON_DISK
@@ -31,7 +32,7 @@ def fanouts(given: tuple[int, ...], num_layers: int, *, on_edges: bool = False) 
     if on_edges and len(given) > num_layers:
         return given
     if given and len(given) != num_layers:
-        raise InputError(f"fanout {given}: the model has {num_layers} layers, so give as many numbers")
+        raise InputError(f"fanout {given}: the model has {counted(num_layers, 'layer')}, so give as many numbers")
     return given or (_FANOUT,) * num_layers
 
 

@@ -14,6 +14,7 @@ from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.format.arrays import CHUNK_BYTES, default_chunk_rows
 from gnnloom.storage.machine_memory import memory_text
 from gnnloom.storage.shards.row_shards import RowShard, RowShards
+from gnnloom.storage.wording import counted
 from gnnloom.trainer.place.threads import num_block_buffers
 
 #: Choices of where the adjacency is while it is multiplied.
@@ -221,7 +222,7 @@ def _too_little(needed: int, memory: int, adjacency: str, ranks: int) -> str:
     hint = "" if adjacency != "memory" else ", leave the adjacency on disk (--adjacency disk)"
     return (
         f"--memory {memory_text(memory)}: {COLUMNS} columns at a time need {memory_text(needed)} per rank; give more"
-        f" memory{hint}, or use more than {ranks} ranks"
+        f" memory{hint}, or use more than {counted(ranks, 'rank')}"
     )
 
 

@@ -8,6 +8,7 @@ from typing import Final
 from gnnloom.storage.artifacts.links import CLASS, NUMBER, Links
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.wording import counted
 from gnnloom.trainer.tasks.task import Task
 
 #: What pairs have by the kind of their values.
@@ -61,8 +62,8 @@ def check_step(dataset: Dataset, links: Links, pairs: int) -> None:
     if not pairs or pairs < links.num_pairs["train"] or not _are_all_edges(dataset, links):
         return
     raise InputError(
-        f"{links.artifact.path}: a step on all {links.num_pairs['train']:,} training pairs excludes all edges of the"
-        " graph, and leaves nothing to multiply with; take fewer in a step (--link-batch), keep their edges"
+        f"{links.artifact.path}: a step on all {counted(links.num_pairs['train'], 'training pair')} excludes all edges"
+        " of the graph, and leaves nothing to multiply with; take fewer in a step (--link-batch), keep their edges"
         f" (--no-exclude-targets), or make pairs that are no edges of it, `gnnloom links {dataset.name} random"
         " --disjoint 0.3`"
     )

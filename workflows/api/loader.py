@@ -13,6 +13,7 @@ from gnnloom.storage.artifacts.links import PAIR, Links
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import LABELS
 from gnnloom.storage.samplers.registry import SUBGRAPH_SAMPLERS
+from gnnloom.storage.wording import counted
 from gnnloom.trainer.loader.choices import ALL_VERTICES
 from gnnloom.trainer.loader.data import check_installed
 from gnnloom.trainer.loader.loader import Loader, Schedule
@@ -168,8 +169,9 @@ class _Asked:
         samples = self.dataset.samples(self.samples)
         if samples.num_ranks != values["size"]:
             raise InputError(
-                f"{samples.artifact.path}: samples for {samples.num_ranks} ranks, but size is {values['size']}; pass"
-                f" size={samples.num_ranks}, or draw others with `gnnloom sample --ranks {values['size']}`"
+                f"{samples.artifact.path}: samples for {counted(samples.num_ranks, 'rank')}, but size is"
+                f" {values['size']}; pass size={samples.num_ranks}, or draw others with `gnnloom sample --ranks"
+                f" {values['size']}`"
             )
         common = self._common(samples.artifact.inputs["graph"], values, labels=values["labels"])
         return StoredSource(**common, samples=samples.artifact.key, rank=values["rank"])

@@ -12,7 +12,7 @@ from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
 from gnnloom.pipeline.shards.rows.row_stage import shard_rows
 from gnnloom.storage import Dataset as StoredDataset
 from gnnloom.storage import Graph, Partition, RowShards, Vertices
-from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import options_of
 from gnnloom.storage.shards.grid_shards import GridShards
 from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, as_dataset
@@ -128,10 +128,7 @@ def find_partition(
         NotFoundError: there is none; the message says how to make one.
     """
     made_from = None if graph is None else {"graph": graph.artifact.key}
-    try:
-        return Partition(dataset.find("partition", key, made_from=made_from, parts=parts, method=method))
-    except NotFoundError as error:
-        raise NotFoundError(f"{error}; make one with `gnnloom partition {dataset.name} --parts {parts}`") from error
+    return Partition(dataset.find("partition", key, made_from=made_from, parts=parts, method=method))
 
 
 @dataclass(frozen=True)

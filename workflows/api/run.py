@@ -12,6 +12,7 @@ from gnnloom.storage.errors import InputError, MissingPackageError
 from gnnloom.storage.runs.checkpoint import read_checkpoint
 from gnnloom.storage.runs.predictions import SMOOTHED
 from gnnloom.storage.runs.run import Run as StoredRun
+from gnnloom.storage.wording import counted
 from gnnloom.trainer.job.ranks import ranks_of_job
 from gnnloom.trainer.tasks.registry import task_of_run
 from gnnloom.workflows.api.catalog import CatalogLike, Dataset, as_catalog
@@ -70,7 +71,7 @@ class Run:
         return cls(dataset, run)
 
     def __repr__(self) -> str:
-        return f"Run('{self.dataset.name}/{self.name}', {self.state}, {len(self._stored.metrics())} epochs)"
+        return f"Run('{self.dataset.name}/{self.name}', {self.state}, {counted(len(self._stored.metrics()), 'epoch')})"
 
     @property
     def path(self) -> Path:

@@ -14,6 +14,7 @@ import click
 from rich.console import Console
 
 from gnnloom.storage.errors import LaunchError
+from gnnloom.storage.wording import counted
 from gnnloom.workflows.cli.terminal.options import current_catalog
 from gnnloom.workflows.cli.terminal.output import readable_bytes, readable_seconds, show_rows
 
@@ -105,7 +106,7 @@ def _show_summary(outcomes: list[Outcome]) -> None:
         ("epoch", readable_seconds(training["epoch_seconds"])),
         ("test accuracy", f"{training['test_accuracy']:.4f}"),
     ]
-    show_rows(("", ""), rows, title=f"{training['ranks']} ranks, {training['algorithm']}")
+    show_rows(("", ""), rows, title=f"{counted(training['ranks'], 'rank')}, {training['algorithm']}")
 
 
 def _range(values: list[int]) -> str:

@@ -18,6 +18,7 @@ from gnnloom.storage import Catalog, Dataset, Graph
 from gnnloom.storage.checks.invariants import check_artifact
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.wording import counted
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.launch import launch
 
@@ -62,7 +63,7 @@ def run_tiny_example(folder: Path, ranks: int = 2) -> Iterator[ExampleStep]:
     model = tiny_model(400)
     graph = ingest_graph(dataset, model.edges(), IngestOptions(undirected=True), cluster)
     ingest_vertices(dataset, model.vertices(), cluster)
-    yield ExampleStep("generate", f"{graph.num_vertices:,} vertices, {graph.nnz:,} nonzeros")
+    yield ExampleStep("generate", f"{counted(graph.num_vertices, 'vertex')}, {counted(graph.nnz, 'nonzero')}")
     losses = {}
     for count in (1, ranks):
         # A single part needs no partitioner.

@@ -21,6 +21,7 @@ def call_rare(folder: Path, graph: Graph, cluster: Cluster) -> None:
     Args:
         folder: for temporary files.
     """
+    _sort_many_keys()
     _sort_more_than_the_memory(folder)
     _decode_wide_entries()
     _refine_a_boundary(folder, graph, cluster)
@@ -29,6 +30,16 @@ def call_rare(folder: Path, graph: Graph, cluster: Cluster) -> None:
     _unload_a_part()
     _sample(graph)
     _read_ids(folder)
+
+
+def _sort_many_keys() -> None:
+    """Sort keys, with weights and with times, as more of them are sorted than NumPy gets."""
+    from gnnloom.pipeline.external_sort.radix import sort_buckets, sort_keys
+
+    keys = np.zeros(4, np.uint64)
+    for weights in (np.zeros(4, np.float32), np.zeros(4, np.float64)):
+        sort_keys(keys, weights, keys.copy(), weights.copy(), 8)
+        sort_buckets(keys, weights, keys.copy(), weights.copy(), np.array([4]), 8)
 
 
 def _sort_more_than_the_memory(folder: Path) -> None:

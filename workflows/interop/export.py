@@ -145,8 +145,7 @@ def _ids(graph: Graph) -> Callable[[int, int], Any]:
 def edge_table(graph: Graph) -> Table:
     """Return the stored edges, ordered by target, then source, with self loops and both directions as stored.
 
-    The columns hold the vertex ids of the source. If those were names, they hold vertex numbers, and two more columns
-    hold the names.
+    The columns hold the vertex ids of the source. If those were names, NumPy's files hold vertex numbers.
     """
     columns = VertexIds.header(graph)
     if graph.weighted:
@@ -191,10 +190,9 @@ class VertexIds:
     @staticmethod
     def header(graph: Graph) -> list[ExportedColumn]:
         """The columns of :meth:`columns` for sources and targets."""
-        columns = [ExportedColumn("source", _INT64), ExportedColumn("target", _INT64)]
-        if graph.has_names:
-            columns += [ExportedColumn("source_name", None), ExportedColumn("target_name", None)]
-        return columns
+        ends = ("source", "target")
+        names = [ExportedColumn(end, None) for end in ends if graph.has_names]
+        return [*(ExportedColumn(end, _INT64, stands_for_text=graph.has_names) for end in ends), *names]
 
     def columns(self, *ends: NDArray[Any]) -> list[Any]:
         """The ids of vertices, for each of several arrays; if these have names, their numbers and then the names."""

@@ -16,6 +16,7 @@ from gnnloom.storage.errors import ExistsError, InputError, NotFoundError
 from gnnloom.storage.format.arrays import digest_bytes, write_array
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from gnnloom.storage.format.files import written_aside
+from gnnloom.storage.wording import counted
 
 #: Vertices written at a time: a few MB of text.
 _CHUNK = 1 << 20
@@ -67,7 +68,7 @@ def read_metis_part(file: Path, num_vertices: int, parts: int | None = None) -> 
             part[count] = _parse(file, count + 1, line, highest)
             count += 1
     if count != num_vertices:
-        raise InputError(f"{file}: {count:,} lines, expected one for each of {num_vertices:,} vertices")
+        raise InputError(f"{file}: {counted(count, 'line')}, expected one for each of {num_vertices:,} vertices")
     return part, parts if parts is not None else int(part.max(initial=0)) + 1
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -26,11 +26,13 @@ class ExportedColumn:
     Attributes:
         dtype: None for text, which NumPy's files leave out.
         width: numbers per row; None if each row holds a single value.
+        stands_for_text: whether only NumPy's files have it, in place of a column of text with the same name.
     """
 
     name: str
     dtype: np.dtype[Any] | None
     width: int | None = None
+    stands_for_text: bool = False
 
 
 @dataclass(frozen=True)
@@ -47,10 +49,20 @@ class Table:
     pieces: Callable[[], Iterator[tuple[Any, ...]]]
     plain: tuple[str, ...]
 
+    def with_text(self) -> Table:
+        """Without the columns that stand for text."""
+        kept = [number for number, column in enumerate(self.columns) if not column.stands_for_text]
+
+        def pieces() -> Iterator[tuple[Any, ...]]:
+            return (tuple(piece[number] for number in kept) for piece in self.pieces())
+
+        return replace(self, columns=tuple(self.columns[number] for number in kept), pieces=pieces)
+
 
 def first_rows(table: Table, count: int) -> list[dict[str, Any]]:
     """The first rows of a table as values of JSON by the names of their columns; None for what is not a number."""
     rows: list[dict[str, Any]] = []
+    table = table.with_text()
     for piece in table.pieces():
         lists = [np.asarray(values[: count - len(rows)]).tolist() for values in piece]
         names = [column.name for column in table.columns]
@@ -110,7 +122,9 @@ def _write_npz(table: Table, path: Path) -> None:
 
 def _write_array(table: Table, names: tuple[str, ...], file: IO[bytes]) -> None:
     """Write columns side by side as one array in NumPy's format."""
-    positions = [number for number, column in enumerate(table.columns) if column.name in names]
+    positions = [
+        number for number, column in enumerate(table.columns) if column.name in names and column.dtype is not None
+    ]
     first = table.columns[positions[0]]
     dtype = np.dtype(first.dtype)
     width = (len(positions),) if len(positions) > 1 else () if first.width is None else (first.width,)
@@ -123,6 +137,7 @@ def _write_array(table: Table, names: tuple[str, ...], file: IO[bytes]) -> None:
 
 
 def _write_parquet(table: Table, path: Path) -> None:
+    table = table.with_text()
     schema = pa.schema([(column.name, _arrow_type(column)) for column in table.columns])
     with pa.parquet.ParquetWriter(path, schema) as writer:
         for piece in table.pieces():
@@ -148,6 +163,7 @@ def _arrow_array(column: ExportedColumn, values: Any) -> Any:
 
 def _write_csv(table: Table, path: Path) -> None:
     """Write one CSV column for every number of a row."""
+    table = table.with_text()
     headers = [_headers(column) for column in table.columns]
     options = pa.csv.WriteOptions(include_header=False, quoting_style="needed")
     with path.open("wb") as file:

@@ -9,6 +9,7 @@ from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, check_report
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import MANIFEST, Artifact
+from gnnloom.storage.wording import counted
 from gnnloom.trainer.comm.transports.registry import chosen_transport
 from gnnloom.trainer.config.loss_config import LossConfig
 from gnnloom.trainer.job.ranks import Ranks
@@ -102,7 +103,8 @@ class RecipeRequest:
                 section, key = ("partition", "parts") if recipe.train is None else ("train", "ranks")
                 raise InputError(
                     f"{recipe.source_name}: [{section}] {key} = {wanted}, but this MPI job has {comm.size}: start"
-                    f" {wanted} ranks, or use --set {section}.{key}={comm.size}, or prepare only with --until shards"
+                    f" {counted(wanted, 'rank')}, or use --set {section}.{key}={comm.size}, or prepare only with"
+                    " --until shards"
                 )
         return Assignment(recipe, asked, options, self.restart)
 

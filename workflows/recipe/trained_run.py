@@ -8,6 +8,7 @@ from gnnloom.storage.catalog import Catalog
 from gnnloom.storage.errors import ExistsError, IncompleteError, NotFoundError
 from gnnloom.storage.runs.checkpoint import checkpoint_epochs
 from gnnloom.storage.runs.run import Run
+from gnnloom.storage.wording import counted
 from gnnloom.trainer.config.continuation import find_named, predicting_epoch
 from gnnloom.trainer.config.optimization_config import ended_early
 from gnnloom.trainer.config.smoothing_config import SmoothingConfig
@@ -61,7 +62,7 @@ def refuse_other_run(recipe: Recipe, config: TrainConfig) -> None:
     elif changes:
         differs = f"made with {', '.join(changes)}"
     elif epochs > config.epochs:
-        differs = f"trained for {epochs} epochs already, more than {config.epochs}"
+        differs = f"trained for {counted(epochs, 'epoch')} already, more than {config.epochs}"
     else:
         return
     raise ExistsError(

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort.radix import sort_keys
+from gnnloom.pipeline.external_sort.radix import sort_few, sort_keys
 from gnnloom.pipeline.sources.names import NameChunk, NamedEdgeSource, Names
 from gnnloom.pipeline.sources.source import EdgeChunk, EdgeSource, SourceRange
 from gnnloom.storage.errors import InputError
@@ -96,9 +96,10 @@ class IdKeys:
             raise InputError(f"vertex id {highest - (1 << 64)}: ids start at 0")
         # The sort moves weights along with the keys and does not look at them, so they may be places.
         place = np.arange(len(ids), dtype=np.int32)
-        spare = np.empty_like(ids), np.empty(len(ids), np.float32)
-        sort_keys(ids, place.view(np.float32), *spare, highest.bit_length())
-        del spare
+        if not sort_few(ids, place):
+            spare = np.empty_like(ids), np.empty(len(ids), np.float32)
+            sort_keys(ids, place.view(np.float32), *spare, highest.bit_length())
+            del spare
         is_first = np.ones(len(ids), np.bool_)
         np.not_equal(ids[1:], ids[:-1], out=is_first[1:])
         positions = np.empty(len(ids), np.int32)

@@ -36,6 +36,7 @@ from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.links import CLASS
 from gnnloom.storage.errors import BudgetError, InputError
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
+from gnnloom.storage.wording import counted
 
 #: Bytes that a task holds of a chunk of ids: as read, as text, and routed.
 _READING_BYTES: Final = 96 << 20
@@ -398,7 +399,7 @@ class GivenPlan:
             firsts = sorted(each["first"] for each in found if each["first"] is not None)
             shown = f"; the first is {firsts[0][2]!r} ({self.given.where(*firsts[0][:2])})" if firsts else ""
             places = ", ".join(dict.fromkeys(given.location for given in self.given.lists))
-            raise InputError(f"{places}: {unknown:,} ids are not vertices of the graph{shown}")
+            raise InputError(f"{places}: {counted(unknown, 'id')} not in the graph{shown}")
 
     def num_classes(self) -> int:
         """One more than the largest class; 0 if the values are no classes."""
@@ -474,6 +475,6 @@ def _check_rows(lists: Sequence[IdList], num_rows: Sequence[int]) -> None:
         split, _, name = given.path.partition("/")
         if name == "negative" and by_path[given.path] != by_path[f"{split}/pair"]:
             raise InputError(
-                f"{given.location}: {by_path[given.path]:,} rows of negatives, expected one for each of the"
+                f"{given.location}: {counted(by_path[given.path], 'row')} of negatives, expected one for each of the"
                 f" {by_path[f'{split}/pair']:,} pairs"
             )

@@ -36,6 +36,7 @@ from gnnloom.storage.artifacts.links import PAIR, Links
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
+from gnnloom.storage.wording import counted
 
 LOGGER = logging.getLogger("gnnloom.pipeline")
 
@@ -270,7 +271,7 @@ def _overlapping(found: LookedUp, graph: Graph) -> InputError:
         ]
         text = f"; one is ({ends[0]}, {ends[1]}) in {first.partition('/')[0]} and {second.partition('/')[0]}"
     return InputError(
-        f"{found.shared:,} pairs are in several splits{text}; remove them from all but one, or accept them with"
+        f"{counted(found.shared, 'pair')} in several splits{text}; remove them from all but one, or accept them with"
         " --allow-overlap"
     )
 

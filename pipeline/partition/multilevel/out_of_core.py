@@ -29,6 +29,7 @@ from gnnloom.pipeline.partition.native.run import native_partition
 from gnnloom.pipeline.partition.partitioner import PartitionProblem
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY, working_memory
 from gnnloom.storage.format.memory_map import create_part_vector
+from gnnloom.storage.wording import counted
 
 LOGGER = logging.getLogger("gnnloom.pipeline")
 
@@ -77,7 +78,7 @@ def partition_out_of_core(problem: PartitionProblem, part: NDArray[np.int32], pa
     matrices = net_matrices(problem.graph, problem.transpose, options.directions)
     num_pins = sum(matrix.nnz + num_vertices for matrix in matrices)
     check_memory(
-        f"method multilevel: {num_vertices:,} vertices",
+        f"method multilevel: {counted(num_vertices, 'vertex')}",
         out_of_core_memory(num_vertices, len(matrices), num_pins),
         options.memory_limit,
         "use method random or block, or more memory",

@@ -42,6 +42,7 @@ from gnnloom.storage.errors import PartitionerError
 from gnnloom.storage.format.numpy_files import load_array
 from gnnloom.storage.format.own_folder import own_folder
 from gnnloom.storage.machine_memory import memory_text
+from gnnloom.storage.wording import counted
 
 LOGGER = logging.getLogger("gnnloom.pipeline")
 
@@ -259,5 +260,5 @@ class NativeProblem(PartitionProblem):
         options, n = self.options, self.graph.num_vertices
         # Only native programs offer the stochastic model.
         way_out = _OTHER_MODEL if options.model == "stochastic" else OTHER_METHODS
-        what = f"method {self.program.name}: {size:,} pins into {options.parts:,} parts"
+        what = f"method {self.program.name}: {counted(size, 'pin')} into {counted(options.parts, 'part')}"
         check_memory(what, self.program.memory(options.preset, size, n, options.parts), options.memory_limit, way_out)

@@ -31,6 +31,7 @@ from gnnloom.pipeline.shuffle.mapped_vectors import map_vector, write_vector
 from gnnloom.storage.errors import GnnloomError
 from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.format.files import write_json
+from gnnloom.storage.wording import counted
 
 LOGGER = logging.getLogger("gnnloom.pipeline")
 
@@ -97,7 +98,7 @@ def _partition_uniform(problem: NativeProblem, nets: BatchNets, folder: Path) ->
     """Find parts for batches of uniform vertices; facts are the closed form of their volume, and what ended it."""
     options, full = problem.options, nets.full
     check_memory(
-        f"model stochastic: counting the pins of {full.num_nets:,} nets in {options.parts:,} parts",
+        f"model stochastic: counting the pins of {counted(full.num_nets, 'net')} in {counted(options.parts, 'part')}",
         annealing_memory(full.num_vertices, full.num_nets, full.num_pins, options.parts),
         options.memory_limit,
         "use fewer parts or model hypergraph",

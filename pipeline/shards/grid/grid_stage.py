@@ -26,6 +26,7 @@ from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
 from gnnloom.storage.shards.grid_shards import GridShards
+from gnnloom.storage.wording import counted
 
 __all__ = ["PERMUTATIONS", "GridOptions", "grid_shards_key", "shard_grid"]
 
@@ -117,7 +118,7 @@ def _find_vertices(dataset: Dataset, graph: Graph, vertices: Artifact | None) ->
         vertices = found.artifact
     if vertices.sizes["vertex"] != graph.num_vertices:
         raise InputError(
-            f"{vertices.path}: {vertices.sizes['vertex']:,} vertices, the graph has {graph.num_vertices:,};"
+            f"{vertices.path}: {counted(vertices.sizes['vertex'], 'vertex')}, the graph has {graph.num_vertices:,};"
             " choose vertex data of this graph with `--vertices KEY`"
         )
     return vertices

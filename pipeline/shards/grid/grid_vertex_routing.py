@@ -27,6 +27,7 @@ from gnnloom.storage.format.groups import write_group
 from gnnloom.storage.format.schema import SCHEMAS
 from gnnloom.storage.matrix.ranges import split_range
 from gnnloom.storage.shards.grid_shards import crop_chunk_rows, order_path
+from gnnloom.storage.wording import counted
 
 
 @dataclass(frozen=True)
@@ -175,7 +176,7 @@ def _reader(task: WriteBucketTask, shuffle: Shuffle, files: OpenFiles) -> Callab
         found = rows.read(start, stop)
         if found.num_rows != stop - start:
             raise CorruptError(
-                f"{task.writer.work}: {found.num_rows:,} rows for positions {start:,} to {stop:,} of order"
+                f"{task.writer.work}: {counted(found.num_rows, 'row')} for positions {start:,} to {stop:,} of order"
                 f" {task.order}; remove the unfinished artifact and start again"
             )
         return found

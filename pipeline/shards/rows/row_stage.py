@@ -25,6 +25,7 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
 from gnnloom.storage.format.groups import write_group
 from gnnloom.storage.shards.row_shards import RowShards
+from gnnloom.storage.wording import counted
 
 
 @repairing
@@ -52,7 +53,7 @@ def shard_rows(
         vertices = find_vertices(dataset, graph.artifact.key)
     if vertices is not None and vertices.num_vertices != graph.num_vertices:
         raise InputError(
-            f"{vertices.artifact.path}: holds data for {vertices.num_vertices:,} vertices, but the graph"
+            f"{vertices.artifact.path}: holds data for {counted(vertices.num_vertices, 'vertex')}, but the graph"
             f" {graph.artifact.path} has {graph.num_vertices:,}; ingest vertex data for this graph"
         )
     keys = {"graph": graph.artifact.key, "partition": partition.artifact.key}

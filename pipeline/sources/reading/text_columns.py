@@ -19,6 +19,7 @@ from gnnloom.pipeline.sources.reading.parse import parse_ids, parse_table
 from gnnloom.pipeline.sources.reading.text_layout import data_blocks, has_names
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import VertexArray
+from gnnloom.storage.wording import counted
 
 #: Bytes of text parsed at a time.
 BLOCK_BYTES = 4 << 20
@@ -156,7 +157,7 @@ def read_table(
         values, line_at = np.empty((most, num_columns), dtype), np.empty(most, np.int64)
         count, at, wrong = parse_table(text, missing, *of_words, values, line_at)
         if wrong:
-            reason = f"{REASONS[wrong]} (row {first + count:,} of {num_columns} columns)"
+            reason = f"{REASONS[wrong]} (row {first + count:,} of {counted(num_columns, 'column')})"
             raise bad_line(file, offset + at, reason + (hint if wrong == NO_NUMBER else ""))
         yield TextRows(file, first, values[:count], line_at[:count] + offset)
         first += count

@@ -131,8 +131,9 @@ def names_ids(cell: str) -> bool:
 def begins_with_header(file: SourceFile, weights: bool, separator: int) -> bool:
     """Whether the first line that is not a comment names the columns, as far as that is certain.
 
-    It is if its first two fields are a pair of words such as ``source,target``. With weights, it also is if the third
-    field is not a number and the first two are not both numbers: such a line is not an edge.
+    It is if its first two fields are a pair of words such as ``source,target``. With weights, the third field decides:
+    a line with a number there is an edge, whatever its first two are; a line with something else there is a header,
+    unless these are both numbers.
     """
     try:
         # Numbers may stand between several separators, such as a tab and a comma.
@@ -141,9 +142,12 @@ def begins_with_header(file: SourceFile, weights: bool, separator: int) -> bool:
         # A file that cannot be read is reported by whoever reads its edges. A carriage return within a line, a field of
         # megabytes or a single field are no names of columns.
         return False
+    value = others[0] if weights and others else ""
+    if is_number(value):
+        return False
     if (_word(first), _word(second)) in _PAIRS:
         return True
-    return weights and bool(others) and not is_number(others[0]) and not (first.isdigit() and second.isdigit())
+    return bool(value) and not (first.isdigit() and second.isdigit())
 
 
 def _word(field: str) -> str:

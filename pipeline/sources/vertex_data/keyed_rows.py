@@ -28,6 +28,7 @@ from gnnloom.pipeline.sources.source import SourceRange, even_ranges
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import by_rows
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS
+from gnnloom.storage.wording import counted
 
 #: Number of bytes of text, and of Parquet values, read at a time.
 _BLOCK_BYTES, _BLOCK_VALUES = 4 << 20, 1 << 18
@@ -222,7 +223,9 @@ class KeyedNumpy:
             )
         by_rows(values)
         if values.shape[0] != row_ids.shape[0]:
-            raise InputError(f"{values}: {values.shape[0]:,} rows, {row_ids} has {row_ids.shape[0]:,} ids")
+            raise InputError(
+                f"{values}: {counted(values.shape[0], 'row')}, {row_ids} has {counted(row_ids.shape[0], 'id')}"
+            )
         return cls(values, row_ids)
 
     @property

@@ -24,6 +24,7 @@ from gnnloom.pipeline.sources.binary.stored_arrays import (
 from gnnloom.pipeline.sources.reading.files import open_file
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import SPLIT, VERTEX_ARRAYS, VertexArray, array_in_file
+from gnnloom.storage.wording import counted
 
 SPLIT_NAMES = ("train", "valid", "test")
 
@@ -65,7 +66,9 @@ class NumpyVertices:
         with_rows = [array for (array,) in given.values()]
         for array in with_rows[1:]:
             if array.shape[0] != with_rows[0].shape[0]:
-                raise InputError(f"{array}: {array.shape[0]:,} rows, {with_rows[0]} has {with_rows[0].shape[0]:,}")
+                raise InputError(
+                    f"{array}: {counted(array.shape[0], 'row')}, {with_rows[0]} has {with_rows[0].shape[0]:,}"
+                )
         rows = with_rows[0].shape[0] if with_rows else num_vertices or 0
         return cls(given | ({"split": lists} if lists else {}), rows)
 

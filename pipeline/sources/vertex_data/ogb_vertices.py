@@ -25,6 +25,7 @@ from gnnloom.pipeline.sources.vertex_data.text_vertices import TextVertices
 from gnnloom.pipeline.sources.vertex_data.vertex_files import JoinedVertices
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.vertex_arrays import array_in_file
+from gnnloom.storage.wording import counted
 
 
 def ogb_root(folder: str) -> str:
@@ -92,8 +93,8 @@ class OgbRows(TextVertices):
     def _check_rows(self, num_rows: int) -> None:
         if num_rows != self.stated_vertices:
             raise InputError(
-                f"{self.file.location}: {num_rows:,} rows, expected one for each of the {self.stated_vertices:,}"
-                " vertices of num-node-list"
+                f"{self.file.location}: {counted(num_rows, 'row')}, expected one for each of the"
+                f" {self.stated_vertices:,} vertices of num-node-list"
             )
 
 

@@ -22,6 +22,7 @@ from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.random_numbers import normal, stream_key, uniform
+from gnnloom.storage.wording import counted
 
 #: Number of values made, and of degrees read, at a time.
 _BLOCK_VALUES = 1 << 21
@@ -71,7 +72,7 @@ class SyntheticVertices:
             raise InputError(f"synthetic labels {labels!r}: expected 'random' or 'degree-labels'")
         if not (1 <= dim <= MOST_COLUMNS and 1 <= classes <= MOST_COLUMNS):
             raise InputError(
-                f"synthetic features: dim {dim} and {classes} classes; expected 1 to {MOST_COLUMNS:,} of each"
+                f"synthetic features: dim {dim} and {counted(classes, 'class')}; expected 1 to {MOST_COLUMNS:,} of each"
             )
         if graph is None:
             return cls(Path(), 0, dim, classes, seed, None if labels == "random" else ())

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.external_sort import radix
 from gnnloom.pipeline.external_sort.key_sorter import KeyRange, KeySorter, Segment, grouped
 from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles, OpenLane, write_arrays
 from gnnloom.storage.errors import DamagedWorkError
@@ -21,6 +22,12 @@ from support.covering import examples
 
 #: One more than the highest key.
 LIMIT = 1 << 45
+
+
+@pytest.fixture(autouse=True, params=[0, radix.NUMPY_KEYS], ids=["kernels", "numpy"])
+def _few_keys(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few keys are sorted by the kernels, as many are, or by NumPy."""
+    monkeypatch.setattr(radix, "NUMPY_KEYS", request.param)
 
 
 @contextmanager

@@ -9,9 +9,11 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.external_sort.radix import (
     CACHED_BITS,
     MERGE_MODES,
+    NUMPY_KEYS,
     bit_length,
     merge_equal_keys,
     sort_buckets,
+    sort_few,
     sort_keys,
     unique_keys,
 )
@@ -44,6 +46,21 @@ def test_equal_keys_keep_their_order(count: int) -> None:
     order = np.argsort(keys, kind="stable")
     sort_keys(keys, weights, np.empty_like(keys), np.empty_like(weights), 40)
     np.testing.assert_array_equal(weights, order.astype(np.float32))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
+def test_few_keys_are_sorted_as_many_are(dtype: type[np.generic]) -> None:
+    keys = np.random.default_rng(1).integers(0, 50, NUMPY_KEYS).astype(np.uint64)
+    order, given = np.argsort(keys, kind="stable"), keys.copy()
+    weights = np.arange(len(keys)).astype(dtype)
+    assert sort_few(keys, weights)
+    np.testing.assert_array_equal(keys, given[order])
+    np.testing.assert_array_equal(weights, order.astype(dtype))
+    assert sort_few(given, NONE)
+    np.testing.assert_array_equal(given, keys)
+    more = np.arange(NUMPY_KEYS + 1, dtype=np.uint64)[::-1].copy()
+    assert not sort_few(more, NONE)
+    assert more[0] == NUMPY_KEYS
 
 
 def test_skewed_keys_are_sorted() -> None:

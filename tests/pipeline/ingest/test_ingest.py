@@ -16,6 +16,9 @@ import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gnnloom.pipeline.external_sort import key_sorter, radix
+from gnnloom.pipeline.ingest import calibration
+from gnnloom.pipeline.ingest.keys import key_types
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.matrix_sort import sort_plan
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
@@ -76,17 +79,27 @@ def edge_lists(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray | No
     st.sampled_from(["add", "keep", "remove"]),
     st.sampled_from(["sum", "min", "max", "first"]),
     st.integers(0, 2000),
+    st.sampled_from([0, radix.NUMPY_KEYS]),
 )
 @settings(max_examples=examples(40), deadline=None)
 def test_the_graph_is_the_matrix_that_scipy_builds(
-    tmp_path_factory: pytest.TempPathFactory, edges: Any, undirected: bool, loops: str, merge: str, isolated: int
+    tmp_path_factory: pytest.TempPathFactory,
+    edges: Any,
+    undirected: bool,
+    loops: str,
+    merge: str,
+    isolated: int,
+    numpy_keys: int,
 ) -> None:
     u, v, w = edges
     folder = tmp_path_factory.mktemp("scipy")
     n = int(max(u.max(), v.max())) + 1 + isolated
     source = write_edges(folder / "edges", u, v, w, vertices=n if isolated else None, range_edges=25, chunk_edges=7)
     options = IngestOptions(undirected, loops, merge=merge)
-    graph = ingest_graph(Catalog(folder).create("g"), source, options, InProcessCluster())
+    # Few keys are sorted by NumPy, or by the kernels that sort many.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(radix, "NUMPY_KEYS", numpy_keys)
+        graph = ingest_graph(Catalog(folder).create("g"), source, options, InProcessCluster())
     same_matrix(graph, reference(u, v, w, n, options))
     facts = graph.artifact.facts
     directed = len(u) + (int((u != v).sum()) if undirected else 0) - (int((u == v).sum()) if loops == "remove" else 0)
@@ -96,6 +109,24 @@ def test_the_graph_is_the_matrix_that_scipy_builds(
     assert facts["nnz"] == directed - facts["duplicates"] + added
     assert facts["weighted"] == (w is not None)
     assert facts["symmetric"] == undirected
+
+
+@pytest.mark.parametrize("ids", ["keep", "compact"])
+def test_a_small_graph_waits_for_no_kernel_that_sorts_many_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ids: str
+) -> None:
+    def compiled(*_: Any) -> None:
+        raise AssertionError
+
+    for module in (key_sorter, key_types, calibration):
+        monkeypatch.setattr(module, "sort_keys", compiled)
+    monkeypatch.setattr(key_sorter, "sort_buckets", compiled)
+    u, v = np.random.default_rng(0).integers(0, 2000, (2, 9000))
+    source = write_edges(tmp_path / "edges", u, v)
+    options = IngestOptions(undirected=True, ids=ids)
+    graph = ingest_graph(Catalog(tmp_path).create("g"), source, options, InProcessCluster())
+    kept = np.unique([u, v]) if ids == "compact" else np.arange(max(u.max(), v.max()) + 1)
+    same_matrix(graph, reference(*np.searchsorted(kept, [u, v]), None, len(kept), options))
 
 
 @given(
@@ -141,6 +172,8 @@ def test_compact_ids_of_many_files_with_outliers(
     monkeypatch.setattr("gnnloom.pipeline.ingest.keys.merge.FILE_RANGE_BYTES", 1)
     # 700 edges per file, which is not a multiple of the chunk size.
     monkeypatch.setattr("gnnloom.pipeline.ingest.keys.collect.gathered_memory", lambda _: 104 * 700)
+    # As many ids are sorted.
+    monkeypatch.setattr(radix, "NUMPY_KEYS", 0)
     rng = np.random.default_rng(8)
     u, v = rng.integers(0, 3000, (2, 20_000))
     u[:2], v[:2] = (1 << 63) - 1, (1 << 62) + 5

@@ -186,21 +186,45 @@ def test_fractions_out_of_range_are_refused(options: dict[str, Any], message: st
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"valid": 0.01, "test": 0.4}, r"valid 0.01: of 3 edges, that is none"),
-        ({"valid": 0.4, "test": 0.1}, r"test 0.1: of 3 edges, that is none"),
-        ({"valid": 0.34, "test": 0.34, "disjoint": 0.5}, r"disjoint 0.5: of 3 edges, that is none"),
+        ({"valid": 0.01, "test": 0.4}, r"valid 0.01: of 4 edges, this is less than one"),
+        ({"valid": 0.4, "test": 0.1}, r"test 0.1: of 4 edges, this is less than one"),
+        ({"valid": 0.25, "test": 0.25, "disjoint": 0.4}, r"disjoint 0.4: of 4 edges, this is less than one"),
     ],
 )
 def test_a_split_without_pairs_is_refused_and_leaves_nothing(
     catalog: Catalog, options: dict[str, Any], message: str
 ) -> None:
-    adjacency = scipy.sparse.csr_array(np.eye(4) + np.diag([1, 1, 1], 1))
+    adjacency = scipy.sparse.csr_array(np.eye(5) + np.diag([1, 1, 1, 1], 1))
     dataset = catalog.create("web")
     graph = store_graph(dataset, adjacency, symmetric=False, num_blocks=2)
     with pytest.raises(InputError, match=message):
         draw_links(dataset, graph, DrawOptions(**options), InProcessCluster())
     assert dataset.artifacts("links") == []
     assert len(dataset.artifacts("graph")) == 1
+
+
+@pytest.mark.parametrize(
+    ("edges", "num_vertices", "disjoint", "message"),
+    [
+        (0, 1, 0.0, "has 0 edges between different vertices, and these options need 3 or more: one for each of test"),
+        (0, 4, 0.0, "has 0 edges .* choose a graph with more edges, or give the pairs in files"),
+        (1, 2, 0.0, "has 1 edge between different vertices"),
+        (2, 4, 0.0, "has 2 edges .* need 3 or more: one for each of test, valid, and one that stays in the graph"),
+        (3, 4, 0.5, "has 3 edges .* need 4 or more: one for each of test, valid, disjoint, and one that stays"),
+    ],
+)
+def test_a_graph_with_too_few_edges_is_named_as_the_cause(
+    catalog: Catalog, edges: int, num_vertices: int, disjoint: float, message: str
+) -> None:
+    # Loops are in the graph and are not drawn.
+    adjacency = scipy.sparse.csr_array(
+        np.eye(num_vertices) + np.diag([1.0] * edges + [0] * (num_vertices - 1 - edges), 1)
+    )
+    dataset = catalog.create("web")
+    graph = store_graph(dataset, adjacency, symmetric=False)
+    with pytest.raises(InputError, match=message):
+        draw_links(dataset, graph, DrawOptions(valid=0.4, test=0.4, disjoint=disjoint), InProcessCluster())
+    assert dataset.artifacts("links") == []
 
 
 @workers_and_tasks

@@ -156,7 +156,7 @@ def test_pairs_for_training_have_the_entries_of_the_message_graph_and_values(
     files = {
         split: write(tmp_path / f"{split}.txt", splits[split], "names", labels[split].tolist()) for split in splits
     }
-    with pytest.raises(InputError, match=r"^5 pairs are in several splits; one is \(vertex-\d+, vertex-\d+\) in train"):
+    with pytest.raises(InputError, match=r"^5 pairs in several splits; one is \(vertex-\d+, vertex-\d+\) in train"):
         given(dataset, values=values, **files)
     assert dataset.artifacts("links") == []
     links = given(dataset, values=values, allow_overlap=True, **files)
@@ -223,17 +223,17 @@ def test_pairs_that_are_no_edges_leave_the_graph_as_it_is(tmp_path: Path) -> Non
     ("ids", "change", "message"),
     [
         ("keep", {"test": [[1, 2], [5, 120]]}, r"test.txt, row 1: 120 is not one of the 120 vertices of the graph"),
-        ("compact", {"test": [[1, 2], [5, 999]]}, r"1 ids are not vertices .* first is '7093' \(.*test.txt, row 1\)"),
+        ("compact", {"test": [[1, 2], [5, 999]]}, r"1 id not in the graph.* first is '7093' \(.*test.txt, row 1\)"),
         (
             "names",
             {"test": [[1, 2], [999, 5]]},
-            r"1 ids are not vertices .* first is 'vertex-0999' \(.*test.txt, row 1",
+            r"1 id not in the graph.* first is 'vertex-0999' \(.*test.txt, row 1",
         ),
         ("names", {"test": [[3, 3]]}, "test pairs, row 0: a loop at vertex 3 of the graph"),
         (
             "keep",
             {"test": [[1, 2]], "valid": [[2, 1]]},
-            r"1 pairs are in several splits; one is \(1, 2\) in valid and test",
+            r"1 pair in several splits; one is \(1, 2\) in valid and test",
         ),
         ("keep", {"test": []}, "test.txt"),
     ],

@@ -46,6 +46,36 @@ def test_a_weight_that_is_no_number_shows_a_header_and_the_user_has_the_last_wor
     assert TextEdges.open([numbers], weights=True).recognized_headers == ()
 
 
+@pytest.mark.parametrize("first", ["from to 0.5", "ann bob 2", "source target 1e-3"])
+@pytest.mark.parametrize("values", ["weights", "times"])
+def test_a_first_line_with_a_weight_is_an_edge_whatever_its_vertices_are_called(
+    tmp_path: Path, first: str, values: str
+) -> None:
+    # All other ids are numbers, but a header has no weight, so nothing is ambiguous.
+    path = write(tmp_path / "e.txt", f"{first}\n1 2 1.5\n2 3 2\n")
+    source = TextEdges.open([path], weights=values == "weights", times=values == "times")
+    assert source.recognized_headers == ()
+    assert source.begins_with_names()
+    assert [len(chunk.source) for chunk in source.read_names(source.ranges()[0])] == [3]
+
+
+def test_an_empty_weight_in_the_first_line_is_an_error_and_not_a_header(tmp_path: Path) -> None:
+    source = TextEdges.open([write(tmp_path / "e.csv", "ann,bob,\nbob,cy,2\n")], weights=True)
+    with pytest.raises(InputError, match=r"e\.csv, line 1: found too few columns"):
+        list(source.read_names(source.ranges()[0]))
+
+
+@pytest.mark.parametrize(
+    ("text", "weights"),
+    [("ann bob 0.5\n1 2 1\n", True), ("source target\nann bob\n", False), ("1 2\nann bob\n", False)],
+)
+def test_a_header_is_suggested_only_where_one_can_be(tmp_path: Path, text: str, weights: bool) -> None:
+    source = TextEdges.open([write(tmp_path / "e.txt", text)], weights=weights)
+    with pytest.raises(InputError, match=r"expected a vertex id.*`--ids names`") as caught:
+        list(source.read(source.ranges()[0]))
+    assert "--header" not in str(caught.value)
+
+
 def test_headers_are_recognized_file_by_file(tmp_path: Path) -> None:
     paths = [write(tmp_path / "a.csv", "source,target\n1,2\n"), write(tmp_path / "b.csv", "3,4\n")]
     source = TextEdges.open(paths)

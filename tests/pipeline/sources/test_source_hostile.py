@@ -234,7 +234,7 @@ def test_a_file_truncated_anywhere_is_an_error(tmp_path: Path, name: str) -> Non
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"edge_index": np.array([[0, 1], [1, 9]])}, "edge 1: vertex 9 is not below the 5 vertices"),
+        ({"edge_index": np.array([[0, 1], [1, 9]])}, "edge 1: vertex 9 is not below the stated number of vertices, 5"),
         ({"edge_index": np.array([[0.5, 1], [1, 2]])}, "expected integers, found float64"),
         ({"num_edges_list": np.array([3])}, "2 edges, num_edges_list states 3"),
         ({"num_nodes_list": np.array([3, 4])}, "expected one number for one graph"),
@@ -355,7 +355,7 @@ def test_inconsistent_planetoid_files_are_named(tmp_path: Path, change: dict[str
         ({"edge_index": torch.zeros(2, 0, dtype=torch.int64)}, "no edges"),
         ({"edge_index": torch.zeros(2, 8, dtype=torch.int64)[:, ::2]}, "a view with strides"),
         ({"edge_index": torch.zeros(2, 2, dtype=torch.complex64)}, "the pickle asks for torch.ComplexFloatStorage"),
-        ({"num_nodes": 1}, "edge 1: vertex 2 is not below the 1 vertices"),
+        ({"num_nodes": 1}, "edge 1: vertex 2 is not below the stated number of vertices, 1"),
         ({"x": torch.zeros(3).to_sparse()}, "the pickle asks for torch"),
         ({"extra": np.zeros(3)}, r"the pickle asks for numpy\._core"),
         ({"edge_index": [1, 2]}, "expected edge_index; found"),

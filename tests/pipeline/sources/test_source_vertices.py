@@ -329,7 +329,7 @@ def test_text_may_have_a_header_empty_cells_and_words(tmp_path: Path) -> None:
         ("feature", "a,b\n1,\n2,3\n", "line 2: found too few columns"),
         ("feature", "1,2\n,3\n", "line 2: expected a number, found an empty cell"),
         ("target", "1,2\n3\n", "line 2: found too few columns"),
-        ("label", "0\ncat\n", r"line 2: expected a number \(row 1 of 1 columns\); number the classes from 0"),
+        ("label", "0\ncat\n", r"line 2: expected a number \(row 1 of 1 column\); number the classes from 0"),
         ("split", "train\nhold-out\n", "line 2: expected a number"),
         ("split", "train\n7\n", "line 2: expected a split code"),
     ],

@@ -239,7 +239,7 @@ def test_changed_missing_and_repeated_files_are_refused(exported: Path, catalog:
     with pytest.raises(CorruptError, match="differs from what was exported"):
         import_dataset(catalog, changed)
     missing = rewrite(source, tmp_path / "b.tar", lambda n, d: None if n.endswith("part/c/0") else d)
-    with pytest.raises(InputError, match="1 files are missing"):
+    with pytest.raises(InputError, match="lacks 1 file, the first is"):
         import_dataset(catalog, missing)
     without_tail = rewrite(source, tmp_path / "c.tar", lambda n, d: None if n == TAIL else d)
     with pytest.raises(InputError, match="cut short after"):
@@ -267,7 +267,7 @@ def test_a_damaged_dataset_is_refused_even_in_a_sound_archive(
     artifact = dataset.partition(2).artifact
     chunk = artifact.path / "part" / "c" / "0"
     chunk.write_bytes(chunk.read_bytes()[:-1] + b"#")
-    with pytest.raises(CorruptError, match=r"1 artifacts or runs are damaged.*part/c/0: damaged chunk"):
+    with pytest.raises(CorruptError, match=r"damaged artifacts or runs: 1; .*part/c/0: damaged chunk"):
         export_dataset(dataset, tmp_path / "web.tar")
     assert not list(tmp_path.glob("*web.tar*"))
     # Another program might write such an archive, or the damage might happen during an export.

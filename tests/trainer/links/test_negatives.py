@@ -177,7 +177,7 @@ def test_few_calls_if_nothing_is_refused() -> None:
 
 
 def test_what_cannot_be_drawn_is_refused() -> None:
-    with pytest.raises(InputError, match="negatives in a graph of 1 vertices"):
+    with pytest.raises(InputError, match="negatives in a graph of 1 vertex"):
         UniformNegatives(0, 1, 1)
     with pytest.raises(InputError, match="no training pairs"):
         DegreeNegatives(0, 1, 5, 0, lambda ends: ends, symmetric=False)

@@ -481,7 +481,7 @@ def test_stored_samples_give_the_batches_that_are_drawn(catalog: Catalog) -> Non
     assert contents([packed.batch(1, epoch=2)]) == contents([packed.batch(1, epoch=0)])
     whole = len(packed) - (len(PROBLEMS["weighted"].training.nonzero()[0]) % 8 > 0)
     assert len(load(dataset, samples=stored.artifact.key, drop_last=True)) == whole
-    with pytest.raises(InputError, match="samples for 1 ranks, but size is 2"):
+    with pytest.raises(InputError, match="samples for 1 rank, but size is 2"):
         load(dataset, samples=stored.artifact.key, size=2)
     anew = SampleOptions(fanout=(3, 2), batch_size=8, epochs=1, seed=SEED)
     key = write_samples(dataset, dataset.graph(), None, anew, InProcessCluster()).artifact.key

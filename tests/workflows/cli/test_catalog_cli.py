@@ -74,7 +74,7 @@ def test_verify_reads_the_invariants_and_the_runs(catalog: Catalog) -> None:
     dataset = catalog.create("web")
     store_graph(dataset, random_adjacency(30, 60, 0, symmetric=False), symmetric=True, num_blocks=1)
     assert "differs from its transpose" not in shown(catalog, "verify", "web", "--quick")
-    assert "1 of 1 artifacts and runs are damaged" in str(refused(catalog, "verify", "web"))
+    assert "damaged artifacts or runs: 1 of 1" in str(refused(catalog, "verify", "web"))
 
 
 def test_verify_finds_a_damaged_checkpoint(catalog: Catalog) -> None:
@@ -155,8 +155,8 @@ def test_a_bad_manifest_or_a_foreign_group_does_not_stop_any_command(catalog: Ca
     assert {node["name"] for node in succeed(catalog, "lineage", "web")["nodes"]} >= {f"graph/{graph.key}"}
     assert not [row for row in succeed(catalog, "gc", "--dry-run")["items"] if "lock" not in row["reason"]]
     assert "foreign: a Zarr group, but not a gnnloom dataset" in shown(catalog, "gc", "--dry-run")
-    assert "are damaged" in str(refused(catalog, "verify", "web"))
-    assert "are damaged" in str(refused(catalog, "export", "web", str(tmp_path / "web.tar")))
+    assert "damaged artifacts or runs: " in str(refused(catalog, "verify", "web"))
+    assert "damaged artifacts or runs: " in str(refused(catalog, "export", "web", str(tmp_path / "web.tar")))
 
 
 def test_an_artifact_that_others_need_is_removed_only_by_force(catalog: Catalog) -> None:

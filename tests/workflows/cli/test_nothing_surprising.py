@@ -148,12 +148,42 @@ def test_a_changed_option_makes_a_second_graph_only_if_asked_and_commands_choose
     assert chosen.inputs["vertices"] == key
 
 
+@pytest.mark.parametrize(
+    ("command", "there", "given"),
+    [
+        ("ingest web {0} {1}", "(files=5 (0.txt, 1.txt, 2.txt, ...))", "(files=2 (0.txt, 1.txt))"),
+        (
+            "ingest web {4} {1} {2} {3} {0}",
+            "(files=5 (0.txt, 1.txt, 2.txt, ...))",
+            "(files=5 (4.txt, 1.txt, 2.txt, ...))",
+        ),
+        ("ingest web {0} --undirected", "2.txt, ...), undirected=False)", "(files=1 (0.txt), undirected=True)"),
+        ("generate web rmat --scale 3", "(files=5 (0.txt, 1.txt, 2.txt, ...), format=snap", "(files=none, format=rmat"),
+    ],
+)
+def test_other_files_are_told_from_those_of_the_graph_with_a_command_that_makes_room(
+    catalog: Catalog, tmp_path: Path, command: str, there: str, given: str
+) -> None:
+    paths = [tmp_path / f"{number}.txt" for number in range(5)]
+    for number, path in enumerate(paths):
+        path.write_text(f"{number} {number + 1}\n")
+    key = succeed(catalog, "ingest", "web", *map(str, paths), "--workers", "0")["key"]
+    error = str(refused(catalog, *command.format(*paths).split(), "--workers", "0"))
+    before, after = error.split(". This command makes another one ")
+    assert there in before
+    assert given in after
+    assert "scale" not in error
+    assert f"remove it with `gnnloom catalog rm web --artifact graph/{key}`" in after
+    succeed(catalog, "catalog", "rm", "web", "--artifact", f"graph/{key}", "--force")
+    succeed(catalog, *command.format(*paths).split(), "--workers", "0")
+
+
 def test_rows_without_a_vertex_are_reported(catalog: Catalog, edges: str, tmp_path: Path) -> None:
     succeed(catalog, "ingest", "web", edges, "--ids", "compact", "--workers", "0")
     np.save(tmp_path / "y.npy", np.arange(70) % 2)
     by_row = invoke(catalog, "features", "web", "--label", str(tmp_path / "y.npy"), "--workers", "0", "--json")
     assert json.loads(by_row.stdout)["left_out"] == 49
-    assert "data for 49 vertices that are not in the graph, because they have no edge" in by_row.stderr
+    assert "data for 49 vertices without an edge, which the graph does not have" in by_row.stderr
     shutil.rmtree(catalog["web"].path / "vertices")
     (tmp_path / "y.csv").write_text("id,label\n" + "".join(f"{v},{v % 2}\n" for v in range(61)))
     by_id = succeed(catalog, "features", "web", "--label", str(tmp_path / "y.csv"), "--by-id", "--workers", "0")

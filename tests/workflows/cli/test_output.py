@@ -88,3 +88,30 @@ def test_a_table_has_what_everyone_wants_and_verbose_ones_everything() -> None:
     whole = CliRunner().invoke(program, ["-v", "result"]).output
     assert all(word in whole for word in ("key", "loss", "a, b"))
     assert "more figures" not in whole
+
+
+def test_keys_and_digests_are_left_to_verbose_tables() -> None:
+    @click.group()
+    @click.option("-v", "--verbose", is_flag=True)
+    def program(verbose: bool) -> None:
+        del verbose
+
+    @program.command()
+    @click.option("--json", "as_json", is_flag=True)
+    def result(as_json: bool) -> None:
+        content = {
+            "dataset": "web",
+            "key": "0123",
+            "vertices_key": "4567",
+            "digest": "89ab",
+            "layout": "row",
+            "parts": 2,
+        }
+        show(content, as_json=as_json, title="row shards of web")
+
+    for others in ([], ["-v"], ["--json"]):
+        arguments = ["result", *others] if others == ["--json"] else [*others, "result"]
+        output = CliRunner().invoke(program, arguments).output
+        assert all(word in output for word in ("layout", "parts"))
+        assert [word in output for word in ("0123", "4567", "89ab")] == [bool(others)] * 3
+        assert ("4 more figures: gnnloom -v ..." in output) == (not others)

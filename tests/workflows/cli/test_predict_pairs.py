@@ -111,11 +111,10 @@ def test_pairs_of_a_file_are_scored_in_its_order_by_their_names(root: Path, tmp_
         table = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     for name, value in (("score", expected), ("probability", probability)):
         np.testing.assert_allclose(table[name].astype(np.float64), value, rtol=1e-12)
-    assert table["source"].astype(int).tolist() == pairs[:, 0].tolist()
-    if suffix != ".npz":
-        assert table["target_name"].tolist() == [name_of(vertex) for vertex in pairs[:, 1].tolist()]
+    for end, vertices in (("source", pairs[:, 0].tolist()), ("target", pairs[:, 1].tolist())):
+        assert table[end].tolist() == (vertices if suffix == ".npz" else [*map(name_of, vertices)])
     first = found["first"][0]
-    assert (first["source_name"], first["score"]) == (name_of(pairs[0, 0]), pytest.approx(expected[0], rel=1e-12))
+    assert (first["source"], first["score"]) == (name_of(pairs[0, 0]), pytest.approx(expected[0], rel=1e-12))
     np.testing.assert_array_equal(run.score(pairs)[:10], [row["score"] for row in found["first"]])
 
 
@@ -137,9 +136,9 @@ def test_the_best_targets_are_those_of_a_sort_and_not_linked(root: Path, tmp_pat
     call(root, "predict", name, "--top", str(count), "--out", str(tmp_path / "best.csv"))
     rows = rows_of(tmp_path / "best.csv")
     best = [best_of(scores, adjacency, source, count) for source in range(NUM_VERTICES)]
-    factor = 1 if dataset.graph(links.graph).has_names else 10
-    assert [(int(row["source"]), int(row["target"])) for row in rows] == [
-        (source * factor, target * factor) for source, targets in enumerate(best) for target in targets
+    called = name_of if dataset.graph(links.graph).has_names else lambda vertex: str(10 * vertex)
+    assert [(row["source"], row["target"]) for row in rows] == [
+        (called(source), called(target)) for source, targets in enumerate(best) for target in targets
     ]
     vertices = np.array([5, 3, 5, *range(20)])
     target, score = run.top(vertices, count)
@@ -156,9 +155,9 @@ def test_listed_vertices_are_found_by_name_in_their_order_and_shown(root: Path, 
     (tmp_path / "of.txt").write_text("\n".join(lines), encoding="utf-8")
     arguments = ("predict", "named/run", "--top", "3", "--of", str(tmp_path / "of.txt"))
     first = call(root, *arguments)["first"]
-    assert [row["source"] for row in first] == [source for source in listed for _ in range(3)][:10]
+    assert [row["source"] for row in first] == [name_of(source) for source in listed for _ in range(3)][:10]
     text = shown(root, *arguments)
-    assert f"{first[0]['source_name']}" in text
+    assert first[0]["source"] in text
     assert f"{first[0]['score']:.4g}" in text
     opened(root, "named/run")
     gnnloom.predict("named/run", top=3, of=tmp_path / "of.txt", out=tmp_path / "best.npz", catalog=root)

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from gnnloom.storage.descriptors import load_named
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.layered import LayeredBatch
+from gnnloom.storage.wording import counted
 from gnnloom.trainer.kernels.dispatch import performed, with_values
 from gnnloom.trainer.loader.hops import batch_hops, edge_index, edge_weight, scaled_entries
 from gnnloom.trainer.models.edge_modules import EDGE_WEIGHT, HOPS, arguments, forward_names, takes_weights
@@ -94,7 +95,7 @@ class EdgeCall:
         if not is_matrix or len(output) < edges.num_rows or output.shape[1] != self.num_outputs:
             found = f"shape {tuple(output.shape)}" if isinstance(output, Tensor) else repr(type(output).__name__)
             raise InputError(
-                f"model {self.name}: it returns {found} for {len(feature)} vertices, expected shape"
+                f"model {self.name}: it returns {found} for {counted(len(feature), 'vertex')}, expected shape"
                 f" ({len(feature)}, {self.num_outputs})"
             )
         result: Tensor = output[: edges.num_rows].to(place.sum_dtype)
@@ -172,7 +173,7 @@ class EdgeModel(Model):
         except Exception as error:
             raise InputError(
                 f"model {self.call.name}: its forward fails on a graph of {_TRIED} vertices with"
-                f" {self.options.dims[0]} features: {type(error).__name__}: {error}"
+                f" {counted(self.options.dims[0], 'feature')}: {type(error).__name__}: {error}"
             ) from error
 
     def _trims(self) -> bool:

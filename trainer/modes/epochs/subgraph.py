@@ -23,6 +23,7 @@ from gnnloom.storage.sampling.ahead import prepare_ahead
 from gnnloom.storage.sampling.normalization import CountedNormalization
 from gnnloom.storage.sampling.sampler import Normalization, Sample, SubgraphSampler, Weights
 from gnnloom.storage.sampling.subgraphs import normalization_of, subgraph_sampler
+from gnnloom.storage.wording import counted
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import Kind
@@ -172,12 +173,12 @@ class SubgraphMode(Mode):
         self._ready.close()
 
 
-def _warn_of_few(counted: CountedNormalization, *, is_limit: bool) -> None:
-    mean = counted.mean_count
-    found = f"presamples: {counted.samples:,} batches have a vertex {mean:.3g} times on average"
+def _warn_of_few(presamples: CountedNormalization, *, is_limit: bool) -> None:
+    mean = presamples.mean_count
+    found = f"presamples: {counted(presamples.samples, 'batch')} with a vertex {mean:.3g} times on average"
     if is_limit:
         advice = "; no more are drawn. Larger batches cover more, and the weights of samplers vertex, edge and cluster"
         advice += " need none"
     else:
-        advice = f"; pass --presamples auto, or about {math.ceil(counted.samples * SUFFICIENT / mean):,}"
+        advice = f"; pass --presamples auto, or about {math.ceil(presamples.samples * SUFFICIENT / mean):,}"
     logger.warning("%s, and weights are biased below %d%s", found, SUFFICIENT, advice)

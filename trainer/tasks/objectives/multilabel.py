@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import NO_LABEL
+from gnnloom.storage.wording import counted
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.open_shards import VertexRows
 from gnnloom.trainer.data.vertex_data import Labels, read_array
@@ -30,7 +31,9 @@ class Multilabel(VertexObjective):
         label, num_classes = read_array(rows, self.task.array), rows.shards.num_classes
         where = f"{rows.shards.artifact.path}/{rows.prefix}/multilabel"
         if label.shape[1] != num_classes:
-            raise InputError(f"{where}: {label.shape[1]} columns, expected the {num_classes} classes of the dataset")
+            raise InputError(
+                f"{where}: {counted(label.shape[1], 'column')}, expected the {num_classes} classes of the dataset"
+            )
         if label.size and not NO_LABEL <= int(label.min()) <= int(label.max()) <= 1:
             found = f"labels from {int(label.min())} to {int(label.max())}"
             raise InputError(f"{where}: {found}, expected 0, 1 or {NO_LABEL}")

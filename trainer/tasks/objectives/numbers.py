@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.wording import counted
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.open_shards import VertexRows
 from gnnloom.trainer.data.vertex_data import Labels, read_array
@@ -31,7 +32,7 @@ class Numbers(VertexObjective):
         target, num_targets = read_array(rows, self.task.array), rows.shards.num_targets
         where = f"{rows.shards.artifact.path}/{rows.prefix}/target"
         if target.shape[1] != num_targets:
-            raise InputError(f"{where}: {target.shape[1]} columns, expected {num_targets}")
+            raise InputError(f"{where}: {counted(target.shape[1], 'column')}, expected {num_targets}")
         is_infinite = np.isinf(target).any(1)
         if is_infinite.any():
             row = int(is_infinite.argmax())

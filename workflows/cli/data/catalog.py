@@ -13,6 +13,7 @@ from gnnloom.storage.catalog import ArtifactInfo
 from gnnloom.storage.errors import CorruptError, GnnloomError, IncompleteError, InputError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.runs.run import Run
+from gnnloom.storage.wording import counted
 from gnnloom.trainer.tasks.registry import AUTO, TASKS
 from gnnloom.workflows.cli.data.catalog_files import export_command, gc_command, import_command, part_command
 from gnnloom.workflows.cli.data.catalog_tree import du_command, lineage_command, tree_command
@@ -230,7 +231,7 @@ def verify_command(name: str, quick: bool, as_json: bool) -> None:
     damaged = sum(finding.is_damaged for finding in findings)
     # Printed first, then reported by the exit code.
     if damaged:
-        raise CorruptError(f"dataset {name}: {damaged} of {len(findings)} artifacts and runs are damaged")
+        raise CorruptError(f"dataset {name}: damaged artifacts or runs: {damaged} of {len(findings)}")
     if any(finding.problem for finding in findings):
         raise IncompleteError(
             f"dataset {name} has incomplete artifacts; run their stages again, or remove the artifacts"
@@ -301,7 +302,7 @@ def _ask_to_remove(dataset: Dataset) -> None:
 
 def _counted(dataset: Dataset) -> str:
     counts = {"artifact": len(dataset.artifacts()), "run": len(dataset.runs())}
-    return " and ".join(f"{count} {what}{'' if count == 1 else 's'}" for what, count in counts.items())
+    return " and ".join(counted(count, what) for what, count in counts.items())
 
 
 def _is_terminal() -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from gnnloom.storage.upkeep.garbage import Garbage
+from gnnloom.storage.wording import counted
 from gnnloom.workflows.cli.terminal.options import current_catalog, existing_catalog, json_option, key_option
 from gnnloom.workflows.cli.terminal.output import readable_bytes, show, show_rows
 
@@ -39,7 +40,7 @@ def gc_command(name: str | None, dry_run: bool, as_json: bool) -> None:
         ("path", "reason", "size"),
         [
             *((_relative(item, catalog.root), item.reason, readable_bytes(item.bytes)) for item in removed),
-            (verb, f"{len(removed)} items", readable_bytes(total)),
+            (verb, counted(len(removed), "item"), readable_bytes(total)),
         ],
     )
 

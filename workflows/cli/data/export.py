@@ -60,7 +60,8 @@ def export_command(
     """Export predictions, embeddings, metrics, features, labels, parts or edges of dataset NAME for other programs.
 
     .csv, .parquet and .npz files have a column with the vertex ids of the source. A .npy file has only the numbers, in
-    vertex order; for edges, it has sources and targets. Files are written piece by piece, in little memory.
+    vertex order; for edges, it has sources and targets. If ids are names, .npz files have none, and both have the
+    numbers of the vertices for the ends of edges. Files are written piece by piece, in little memory.
 
     \b
     Example:
@@ -89,7 +90,7 @@ def export_command(
         "what": what,
         "file": str(out),
         "rows": table.length,
-        "columns": [column.name for column in table.columns],
+        "columns": list(dict.fromkeys(column.name for column in table.columns)),
         "bytes": out.stat().st_size,
     }
     show(content, as_json=as_json, title=f"{what} of {dataset_name}")

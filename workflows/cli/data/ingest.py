@@ -16,6 +16,7 @@ from gnnloom.pipeline.sources.format import bundled_vertices, formats, open_edge
 from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
 from gnnloom.storage import Catalog, Graph, Vertices
 from gnnloom.storage.option import Group, Option
+from gnnloom.storage.wording import counted
 from gnnloom.workflows.api.ingest import store_source
 from gnnloom.workflows.cli.data.source_options import given_flags, option_value, options_by_flag
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
@@ -147,7 +148,7 @@ def _say_headers(edges: EdgeSource) -> None:
     """Say which files have a first line that was recognized as a header."""
     found = getattr(edges, "recognized_headers", ())
     if found:
-        more = f" (and {len(found) - 1} more files)" if len(found) > 1 else ""
+        more = f" (and {counted(len(found) - 1, 'more file')})" if len(found) > 1 else ""
         click.echo(
             f"note: the first line of {found[0]}{more} names the columns and is not an edge; --no-header reads it as"
             " one",
@@ -228,7 +229,7 @@ def say_left_out(vertices: Vertices) -> None:
     count = vertices.artifact.facts.get("left_out", 0)
     if count:
         click.echo(
-            f"note: the files have data for {count:,} vertices that are not in the graph, because they have no edge;"
+            f"note: the files have data for {counted(count, 'vertex')} without an edge, which the graph does not have;"
             " these rows are left out",
             err=True,
         )

@@ -10,6 +10,7 @@ import click
 from click.core import ParameterSource
 
 from gnnloom.storage.option import Group, Option, options_of
+from gnnloom.storage.wording import counted
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.planner.profile import LOCAL
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
@@ -112,7 +113,7 @@ def plan_command(
         }
         show({**content, "plans": [plan.to_json() for plan in plans]}, as_json=True, title="")
         return
-    title = f"{name} on {ranks} ranks, profile {machine.name} ({machine.clock} time)"
+    title = f"{name} on {counted(ranks, 'rank')}, profile {machine.name} ({machine.clock} time)"
     show_rows(_COLUMNS, [_row(plan) for plan in plans[:top]], title=title)
     if machine.note:
         click.echo(machine.note)

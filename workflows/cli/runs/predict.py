@@ -19,7 +19,9 @@ from gnnloom.workflows.interop.scored_pairs import Wanted
 
 #: Figures of the ranks; there are none if the stored predictions are used.
 _OF_RANKS = ("ranks", "bytes_read", "peak_memory")
-
+#: The main entries, before and after the accuracies, which are shown unless all are asked for.
+_BRIEF = ("run", "epoch", "reused", "pairs", "smooth")
+_BRIEF_COST = ("ranks", "peak_memory", "path", "out")
 
 _OPTIONS = (
     Option("run", str, "Run to predict with; NAME/RUN is the same.", group=Group.INPUT),
@@ -142,18 +144,18 @@ def predict_command(
         if here.is_first:
             title = f"predictions of run {result['run']}"
             hidden = ("first", *(_OF_RANKS if result["reused"] else ()))
-            show(result, as_json=as_json, title=title, hide=hidden)
+            brief = (*_BRIEF, *(name for name in result if name.endswith("_accuracy")), *_BRIEF_COST)
+            show(result, as_json=as_json, title=title, hide=hidden, brief=brief)
             if out is None and not as_json:
                 _show_pairs(result.get("first", []))
 
 
 def _show_pairs(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print scored pairs, by their names if they have some."""
+    """Print scored pairs, with one number for each."""
     if not rows:
         return
-    columns = [name for name in rows[0] if f"{name}_name" not in rows[0] and not isinstance(rows[0][name], list)]
-    shown = [[_text(name, row[name]) for name in columns] for row in rows]
-    show_rows([name.removesuffix("_name") for name in columns], shown, "the first pairs")
+    columns = [name for name in rows[0] if not isinstance(rows[0][name], list)]
+    show_rows(columns, [[_text(name, row[name]) for name in columns] for row in rows], "the first pairs")
 
 
 def _text(name: str, value: Any) -> str:

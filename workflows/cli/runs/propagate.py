@@ -19,8 +19,21 @@ from gnnloom.workflows.cli.terminal.options import add_options, current_catalog,
 from gnnloom.workflows.cli.terminal.output import show
 from gnnloom.workflows.cli.terminal.progress import shown_count
 
-#: What a table shows first; ranks write their result in alphabetical order.
-_FIRST = ("dataset", "key", "of", "steps", "normalization", "ppr", "vertices", "columns", "nonzeros", "ranks")
+#: The main figures, which are shown unless all are asked for.
+_BRIEF = (
+    "of",
+    "steps",
+    "normalization",
+    "ppr",
+    "ranks",
+    "columns",
+    "columns_at_a_time",
+    "reused",
+    "seconds",
+    "command_seconds",
+    "peak_memory",
+    "bytes_written",
+)
 
 
 @click.command("propagate", cls=GroupedCommand)
@@ -57,8 +70,8 @@ def propagate_command(name: str, plan: bool, as_json: bool, **options: Any) -> N
         with nullcontext() if ranks.comm is not None else _shown_columns(config):
             result = ranks.propagate(config)
         if ranks.is_first:
-            result = {key: result[key] for key in _FIRST} | result
-            show(result, as_json=as_json, title=f"propagated {result['of']} of {name}", hide=("state",))
+            title = f"propagated {result['of']} of {name}"
+            show(result, as_json=as_json, title=title, hide=("state",), brief=_BRIEF)
 
 
 def _shown_columns(config: PropagateConfig) -> AbstractContextManager[None]:
@@ -66,7 +79,7 @@ def _shown_columns(config: PropagateConfig) -> AbstractContextManager[None]:
     path, planned = prepare_propagation(config)
     # Each finished block of columns leaves a record.
     records = path / WORK / "records"
-    return shown_count(lambda: len(list(records.glob("[!.]*.json"))), planned.memory.num_blocks, "blocks of columns")
+    return shown_count(lambda: len(list(records.glob("[!.]*.json"))), planned.memory.num_blocks, "column block")
 
 
 def _show_plan(name: str, given: dict[str, Any], *, as_json: bool) -> None:

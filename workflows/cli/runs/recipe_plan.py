@@ -12,6 +12,7 @@ from gnnloom.storage.catalog import Catalog
 from gnnloom.storage.differences import differences
 from gnnloom.storage.errors import NotFoundError
 from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.wording import counted
 from gnnloom.workflows.cli.terminal.output import readable, show, show_groups, show_rows
 from gnnloom.workflows.recipe.plan.projection import Projection, RankCount, project_recipe
 from gnnloom.workflows.recipe.recipe import Recipe
@@ -72,7 +73,7 @@ def _notes(stage: Projection) -> Iterator[str]:
 
 def _work(phase: PhaseCount) -> Sequence[str]:
     return (
-        phase.phase if phase.repeats == 1 else f"{phase.phase}, {phase.repeats:,} times",
+        phase.phase if phase.repeats == 1 else f"{phase.phase}, {counted(phase.repeats, 'time')}",
         f"{phase.tasks:,}",
         f"{phase.opens:,}",
         f"{phase.most_opens:,}",

@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from gnnloom.storage.option import Group, Option
+from gnnloom.storage.wording import counted
 from gnnloom.trainer.algorithms.registry import ALGORITHMS
 from gnnloom.trainer.comm.transports.registry import LaunchedRank
 from gnnloom.trainer.config.continuation import Start, configure, run_of
@@ -110,7 +111,7 @@ def _say_start(config: TrainConfig, *, restart: bool) -> Start:
     _, start = prepare_launch(config, restart=restart)
     run, epochs = config.run_name, config.epochs
     if start.is_finished:
-        click.echo(f"run {run} has finished {epochs} epochs already; this is its result", err=True)
+        click.echo(f"run {run} has finished {counted(epochs, 'epoch')} already; this is its result", err=True)
     elif start.first_epoch:
         click.echo(f"run {run}: continuing at epoch {start.first_epoch + 1} of {epochs}", err=True)
     return start

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
+from gnnloom.storage.wording import counted
 from gnnloom.workflows.formatting import readable, readable_bytes, readable_seconds
 
 #: Where the context of the whole command keeps the time at which it was called.
@@ -36,7 +37,8 @@ def show(
 
     Args:
         hide: names that the table omits.
-        brief: names that the table has, in this order, unless the user wants all (``gnnloom -v``); none for all.
+        brief: names that the table has, in this order, unless the user wants all (``gnnloom -v``); none for all but
+            what identifies the result: its dataset, which the title names, keys and digests.
     """
     context = click.get_current_context(silent=True)
     started = None if context is None else context.meta.get(STARTED)
@@ -51,13 +53,20 @@ def show(
     table.add_column(justify="right")
     hidden = set(hide)
     listed = [name for name, value in content.items() if name not in hidden and not isinstance(value, dict)]
-    shown = listed if is_verbose() or not brief else [name for name in brief if name in listed]
+    if is_verbose():
+        shown = listed
+    elif brief:
+        shown = [name for name in brief if name in listed]
+    else:
+        shown = [name for name in listed if name != "dataset" and not name.endswith(("key", "digest"))]
     for name in shown:
         table.add_row(name.replace("_", " "), _cell(name, content[name]))
     console = Console()
     console.print(table)
     if len(shown) < len(listed):
-        console.print(f"{len(listed) - len(shown)} more figures: gnnloom -v ...", style="dim", highlight=False)
+        console.print(
+            f"{counted(len(listed) - len(shown), 'more figure')}: gnnloom -v ...", style="dim", highlight=False
+        )
 
 
 def is_verbose() -> bool:
@@ -70,7 +79,7 @@ def _cell(name: str, value: Any) -> str:
     if not isinstance(value, list):
         return readable(name, value)
     if not all(isinstance(item, int | float) for item in value) or not value:
-        return ", ".join(map(str, value)) if len(value) <= _MOST_ITEMS else f"{len(value)} values"
+        return ", ".join(map(str, value)) if len(value) <= _MOST_ITEMS else counted(len(value), "value")
     lowest, highest = readable(name, min(value)), readable(name, max(value))
     return lowest if lowest == highest else f"{lowest} to {highest}"
 

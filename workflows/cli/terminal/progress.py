@@ -16,6 +16,7 @@ from rich.progress import Progress as Bars
 
 from gnnloom.pipeline.tasks.progress import INTERVAL, PROGRESS, Progress
 from gnnloom.storage.runs.run import Run
+from gnnloom.storage.wording import counted
 from gnnloom.workflows.cli.terminal.output import readable_bytes
 
 #: Shows the number of finished epochs, or of other units, and the loss of the last one.
@@ -119,7 +120,7 @@ def shown_progress() -> Iterator[None]:
 def shown_epochs(run: Run, epochs: int) -> Iterator[None]:
     """Show the finished epochs of a training that runs inside the ``with`` block."""
     ended = threading.Event()
-    with _display(epochs, "epochs") as show:
+    with _display(epochs, "epoch") as show:
         watch = threading.Thread(target=_watch_epochs, args=(run, ended, show), daemon=True)
         watch.start()
         try:
@@ -136,7 +137,7 @@ def shown_count(finished: Callable[[], int], total: int, unit: str) -> Iterator[
 
     Args:
         finished: number of finished units; asked twice a second.
-        unit: plural.
+        unit: what one of them is called.
     """
     ended = threading.Event()
 
@@ -189,7 +190,7 @@ class _LineDisplay:
     def __call__(self, done: int, loss: float | None) -> None:
         if time.monotonic() - self._printed >= INTERVAL:
             self._printed = time.monotonic()
-            sys.stderr.write(f"{done} of {self._total} {self._unit}  {_loss_text(loss)}".rstrip() + "\n")
+            sys.stderr.write(f"{done} of {counted(self._total, self._unit)}  {_loss_text(loss)}".rstrip() + "\n")
 
 
 def _watch_epochs(run: Run, ended: threading.Event, show: Show) -> None:

@@ -17,6 +17,7 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.schema import SCHEMAS
 from gnnloom.storage.format.sections import planned_metadata
 from gnnloom.storage.shards.grid_variants import stored_variants
+from gnnloom.storage.wording import counted
 from gnnloom.trainer.algorithms.steps import Volume
 from gnnloom.trainer.algorithms.workload import Exchange
 from gnnloom.trainer.config.train_config import TrainConfig
@@ -98,7 +99,7 @@ def _graph(stage: Stage, inputs: StageInputs) -> Projection:
 
 def _vertices(stage: Stage, inputs: StageInputs) -> Projection:
     vertices, memory = inputs.vertices, inputs.assignment.cluster.memory
-    note = f"{vertices.num_features} features" if vertices.num_features else "features not read yet"
+    note = counted(vertices.num_features, "feature") if vertices.num_features else "features not read yet"
     note = f"{note}; disk space before compression"
     phases = tuple(inputs.vertex_phases)
     return Projection(stage.name, stage.key, False, memory, vertices.stored_bytes, 0, None, note, phases)
@@ -147,7 +148,7 @@ def _propagated(stage: Stage, inputs: StageInputs) -> Projection:
         return Projection(stage.name, stage.key, False, note="features not read yet")
     found = plan.described()
     at_a_time, passes, place = (found[name] for name in ("columns_at_a_time", "passes", "adjacency"))
-    note = f"{at_a_time} columns at a time in {passes} pass{'es' if passes > 1 else ''}, adjacency {_PLACES[place]}"
+    note = f"{counted(at_a_time, 'column')} at a time in {counted(passes, 'pass')}, adjacency {_PLACES[place]}"
     note += f"; {_RANDOM_PARTS}" if inputs.expects_random_parts else ""
     return Projection(
         stage.name, stage.key, False, found["peak_memory"], found["bytes_written"], found["temporary_bytes"], None, note
@@ -156,7 +157,7 @@ def _propagated(stage: Stage, inputs: StageInputs) -> Projection:
 
 def _train(stage: Stage, inputs: StageInputs) -> Projection:
     plan = _training(inputs)
-    note = f"{plan.ranks} ranks" + (f"; {_RANDOM_PARTS}" if inputs.expects_random_parts else "")
+    note = counted(plan.ranks, "rank") + (f"; {_RANDOM_PARTS}" if inputs.expects_random_parts else "")
     seconds = None if plan.seconds is None else plan.seconds * plan.ranks
     memory, rank = max(plan.peak_memory), count_rank(inputs, plan)
     return Projection(stage.name, stage.key, False, memory, plan.written_bytes, 0, seconds, note, rank=rank)

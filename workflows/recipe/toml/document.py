@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.storage.wording import counted
 from gnnloom.workflows.recipe.toml.text import find_lines
 from gnnloom.workflows.recipe.toml.values import Given, Raw, convert
 
@@ -23,7 +24,7 @@ class MistakesError(InputError):
     """Several mistakes of a file; the message has a line for each."""
 
     def __init__(self, messages: list[str]) -> None:
-        super().__init__("\n  ".join([f"{len(messages)} mistakes:", *messages]))
+        super().__init__("\n  ".join([f"{counted(len(messages), 'mistake')}:", *messages]))
         self.messages = messages
 
 

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
+from gnnloom.storage.wording import counted
 from gnnloom.workflows.report.facts import RunFacts, is_row_shards, mean_ratio, scored_epoch, shard_nonzeros
 from gnnloom.workflows.report.pictures.hover import Spot
 from gnnloom.workflows.report.pictures.style import HEAT_HEIGHT, Picture, color, in_bytes, in_counts, new_axes
@@ -41,7 +42,7 @@ def rows_picture(facts: RunFacts) -> Picture | None:
     if between is None or len(between) == 1:
         return None
     scaled, unit = in_counts(between)
-    note = f"Total: {between.sum():,} rows, for each layer that multiplies with the adjacency."
+    note = f"Total: {counted(int(between.sum()), 'row')}, for each layer that multiplies with the adjacency."
     return _matrix_picture("halo", "Rows sent between ranks per product", scaled, f"{unit}rows", note)
 
 
@@ -87,7 +88,8 @@ def confusion_picture(facts: RunFacts) -> Picture | None:
     axes.set_xlabel("predicted class")
     axes.set_ylabel("true class")
     right = np.trace(counts)
-    note = f"Percentages of the true class{scored_epoch(facts)}. The diagonal has {right:,} of {counts.sum():,} labels."
+    share = f"{right:,} of {counted(int(counts.sum()), 'label')}"
+    note = f"Percentages of the true class{scored_epoch(facts)}. The diagonal has {share}."
     return Picture("confusion", "Confusion matrix", figure, note, _confusion_spots(counts, shares))
 
 
@@ -95,7 +97,12 @@ def _confusion_spots(counts: NDArray[np.int64], shares: NDArray[np.float64]) -> 
     if len(counts) > _HOVERED_CLASSES:
         return []
     return [
-        _cell(row, column, f"class {row} predicted as {column}", f"{count:,} labels, {shares[row, column]:.1%}")
+        _cell(
+            row,
+            column,
+            f"class {row} predicted as {column}",
+            f"{counted(int(count), 'label')}, {shares[row, column]:.1%}",
+        )
         for (row, column), count in np.ndenumerate(counts)
     ]
 

@@ -10,6 +10,7 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.upkeep.lineage import Node
+from gnnloom.storage.wording import counted
 from gnnloom.workflows.report.facts import RunFacts
 from gnnloom.workflows.report.pictures.style import SERIES, WHOLE, Picture, color, draw_grid, in_seconds, new_axes
 
@@ -175,23 +176,26 @@ def _describe(facts: RunFacts, name: str, node: Node) -> list[str]:
 def _describe_artifact(artifact: Artifact) -> list[str]:
     parameters, sizes = artifact.parameters, artifact.sizes
     if artifact.kind in {"graph", "transpose"}:
-        return [f"{sizes['vertex']:,} vertices", f"{artifact.facts['nnz']:,} nonzeros", *_source(parameters)]
+        return [counted(sizes["vertex"], "vertex"), counted(artifact.facts["nnz"], "nonzero"), *_source(parameters)]
     if artifact.kind == "vertices":
-        counts = [f"{sizes.get('feature', 0):,} features", f"{artifact.facts.get('num_classes', 0):,} classes"]
+        counts = [counted(sizes.get("feature", 0), "feature"), counted(artifact.facts.get("num_classes", 0), "class")]
         return [*counts, *_source(parameters)]
     if artifact.kind == "partition":
-        return [f"{parameters['method']}, {parameters['parts']} parts", f"km1 {artifact.facts['quality']['km1']:,}"]
+        return [
+            f"{parameters['method']}, {counted(parameters['parts'], 'part')}",
+            f"km1 {artifact.facts['quality']['km1']:,}",
+        ]
     if artifact.kind == "links":
         counts = artifact.facts["num_pairs"]
         # One line would be cut off in a narrow box.
         held_out = ", ".join(f"{counts[split]:,} {split}" for split in ("valid", "test"))
-        return [f"{counts['train']:,} training pairs", held_out, str(parameters.get("method", ""))]
+        return [counted(counts["train"], "training pair"), held_out, str(parameters.get("method", ""))]
     if artifact.kind == "propagated":
         ppr = parameters["ppr"]
         way = parameters["normalization"] if ppr is None else f"{parameters['normalization']}, PageRank {ppr:g}"
-        return [f"{parameters['steps']} steps of {parameters['of']}", way]
+        return [f"{counted(parameters['steps'], 'step')} of {parameters['of']}", way]
     if parameters["layout"] == "row":
-        return [f"{parameters['parts']} row shards", str(parameters.get("method", ""))]
+        return [counted(parameters["parts"], "row shard"), str(parameters.get("method", ""))]
     return [f"{'x'.join(map(str, parameters['grid']))} blocks", f"{parameters['permutation']} permutation"]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.storage.wording import counted
 from gnnloom.workflows.report.facts import RunFacts, scored_epoch
 from gnnloom.workflows.report.pictures.hover import column_spots
 from gnnloom.workflows.report.pictures.style import Picture, color, draw_grid, draw_legend, new_axes
@@ -37,8 +38,8 @@ def distribution_picture(facts: RunFacts) -> Picture | None:
         (f"score {middle:.4g}", *(f"{_LABELS[name]}  {shares[name][number]:.3g} %" for name in _COLORS))
         for number, middle in enumerate(middles.tolist())
     ]
-    counts = {name: sum(found[name]) for name in _COLORS}
-    note = f"{counts['positive']:,} test pairs and {counts['negative']:,} negatives{scored_epoch(facts)}."
+    pairs, negatives = counted(sum(found["positive"]), "test pair"), counted(sum(found["negative"]), "negative")
+    note = f"{pairs} and {negatives}{scored_epoch(facts)}."
     return Picture("scores", "Distribution of scores", figure, note, column_spots(middles, lines))
 
 
