@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gnnloom.storage.format.files import tree_bytes
+from gnnloom.storage.disk.files import tree_bytes
 from gnnloom.storage.shards.row_shards import RowShards
 from gnnloom.trainer.config.loss_config import LossConfig
 
