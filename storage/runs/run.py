@@ -29,6 +29,7 @@ from gnnloom.storage.format.arrays import ArrayRecord
 from gnnloom.storage.format.listing import PREDICTIONS, REPLACED_PREDICTIONS, list_run, write_list
 from gnnloom.storage.format.schema import FORMAT_VERSION, VERSION_ENTRY
 from gnnloom.storage.runs.predictions import PREDICTIONS_INDEX, Predictions
+from gnnloom.storage.wording import counted
 
 _CONFIG = "config.json"
 _METRICS = "metrics.jsonl"
@@ -89,7 +90,7 @@ class Run:
         return run
 
     def __repr__(self) -> str:
-        return f"Run({self.name!r}, {len(self.metrics())} epochs)"
+        return f"Run({self.name!r}, {counted(len(self.metrics()), 'epoch')})"
 
     @property
     def config_path(self) -> Path:

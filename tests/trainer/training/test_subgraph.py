@@ -171,7 +171,7 @@ def test_few_counted_batches_are_reported_once_and_auto_counts_enough(catalog: C
     with warnings_logged() as logged:
         lone(config(catalog, "few", presamples=10, **options))
         assert len(logged) == 1
-        assert "10 batches have a vertex" in logged[0]
+        assert "10 batches with a vertex" in logged[0]
         enough = int(logged[0].rpartition("about ")[2].replace(",", ""))
         lone(config(catalog, "enough", presamples=round(1.2 * enough), **options))
         lone(config(catalog, "auto", presamples="auto", **options))
