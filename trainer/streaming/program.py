@@ -256,7 +256,7 @@ def run_pass(
 def _row_bytes(model: Model, operator: RangeOperator, step: Pass, matrices: Sequence[Stored]) -> float:
     """Bytes of the tensors that a pass has at a time for each row of a range, counted with rows of zeros."""
     place, count = operator.place, _COUNTED_ROWS
-    with LiveBytes(count) as live:
+    with (live := LiveBytes(count)):
         given = place.lasting((count, model.options.dims[step.layer]), place.feature_dtype)
         stored = [matrices[number] for number in step.known]
         known = [place.lasting((count, each.dim), each.dtype(place)) for each in stored]

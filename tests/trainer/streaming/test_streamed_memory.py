@@ -88,7 +88,7 @@ def _row_bytes(model: Model, num_rows: int) -> tuple[float, int]:
     """Bytes of each row that the largest pass has, and those that are stated."""
 
     def taken(step: Pass) -> int:
-        with LiveBytes(num_rows) as live:
+        with (live := LiveBytes(num_rows)):
             given = torch.zeros(num_rows, program.dims[step.layer], dtype=place.feature_dtype)
             stored = [program.matrices[number] for number in step.known]
             known = [torch.zeros(num_rows, each.dim, dtype=each.dtype(place)) for each in stored]
