@@ -20,14 +20,14 @@ from gnnloom.storage.artifacts.propagated import Propagated
 from gnnloom.storage.artifacts.samples import Samples
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.differences import differences, in_words
+from gnnloom.storage.disk.files import read_json, tree_bytes, write_json
+from gnnloom.storage.disk.groups import METADATA, group_metadata, read_group
+from gnnloom.storage.disk.locks import LOCKS, is_held
+from gnnloom.storage.disk.work_folder import remove_tree_and_scratch
 from gnnloom.storage.errors import CorruptError, ExistsError, FormatError, GnnloomError, InputError, NotFoundError
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.artifact import MANIFEST, WORK, Artifact
-from gnnloom.storage.format.files import read_json, tree_bytes, write_json
-from gnnloom.storage.format.groups import METADATA, group_metadata, read_group
-from gnnloom.storage.format.locks import LOCKS, is_held
 from gnnloom.storage.format.schema import FORMAT_VERSION, SCHEMAS, VERSION_ENTRY, check_version
-from gnnloom.storage.format.work_folder import remove_tree_and_scratch
 from gnnloom.storage.shards.row_shards import RowShards
 
 if TYPE_CHECKING:

@@ -109,7 +109,7 @@ def disk_that_is_not_waited_for() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("os.fsync", lambda _: None)
         # Nothing is waited for, so that starting threads for it would take a sixth of the time of the pipeline's tests.
-        patch.setattr("gnnloom.storage.format.files.ThreadPoolExecutor", ThisThread)
+        patch.setattr("gnnloom.storage.disk.files.ThreadPoolExecutor", ThisThread)
         # To name and to open every file that a task wrote takes a tenth of that time. Processes that tests start do.
         patch.setattr("gnnloom.storage.format.artifact.sync_paths", lambda _: None)
         # As it takes a tenth of that of a training on a tiny graph, for its checkpoint.

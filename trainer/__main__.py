@@ -23,7 +23,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from gnnloom.storage.format.files import write_json
+from gnnloom.storage.disk.files import write_json
 from gnnloom.storage.shared_memory import remove_abandoned
 from gnnloom.trainer.comm.agreement import CollectiveError, together
 from gnnloom.trainer.comm.ending import end_job, report

@@ -16,8 +16,8 @@ from gnnloom.pipeline.cluster.dask_cluster import DaskCluster, LostClusterError
 from gnnloom.pipeline.cluster.quiet import dask_silenced, start_quiet_tracker
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY, Cluster, InProcessCluster, LazyCluster, available_cores
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY, KEPT_ALLOCATION
+from gnnloom.storage.disk.files import read_json
 from gnnloom.storage.errors import CorruptError, InputError, LaunchError
-from gnnloom.storage.format.files import read_json
 from gnnloom.storage.option import Group, option
 from gnnloom.storage.shared_memory import remove_abandoned
 

@@ -29,8 +29,8 @@ from gnnloom.pipeline.sources.source import EdgeChunk, EdgeSource, SourceRange
 from gnnloom.pipeline.tasks.memory import MINIMUM_MEMORY
 from gnnloom.pipeline.tasks.phase import Needs
 from gnnloom.storage.artifacts.graph import BlockWriter, block_path
+from gnnloom.storage.disk.files import sync_tree, tree_bytes
 from gnnloom.storage.format.artifact import ArtifactWriter
-from gnnloom.storage.format.files import sync_tree, tree_bytes
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.meters import bytes_moved
 

@@ -20,10 +20,10 @@ from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.differences import differences, in_words
+from gnnloom.storage.disk.files import JsonObject
 from gnnloom.storage.errors import ExistsError, InputError
 from gnnloom.storage.format.arrays import create_array
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskRecord, artifact_key
-from gnnloom.storage.format.files import JsonObject
 from gnnloom.storage.format.vertex_arrays import LABELS, VERTEX_ARRAYS
 from gnnloom.storage.wording import counted
 

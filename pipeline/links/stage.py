@@ -27,10 +27,10 @@ from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage.artifacts.graph import Graph, block_path
 from gnnloom.storage.artifacts.links import PAIR, Links
 from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.disk.files import parsing, read_json, reading_work, write_json
 from gnnloom.storage.errors import BudgetError, InputError, NotFoundError
 from gnnloom.storage.format.arrays import ArrayRecord
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
-from gnnloom.storage.format.files import parsing, read_json, reading_work, write_json
 from gnnloom.storage.format.schema import LINK_SPLITS
 from gnnloom.storage.format.task_record import merge_pieces
 from gnnloom.storage.matrix.random_numbers import stream_key

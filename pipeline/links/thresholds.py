@@ -25,9 +25,9 @@ from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import Needs, Phase, Task, run
 from gnnloom.pipeline.tasks.sizes import GraphSizes
+from gnnloom.storage.disk.files import parsing, read_json, reading_work, write_json
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import ArtifactWriter
-from gnnloom.storage.format.files import parsing, read_json, reading_work, write_json
 
 #: Bits that a round finds.
 ROUND_BITS: Final = 16

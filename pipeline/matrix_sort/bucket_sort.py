@@ -25,10 +25,10 @@ from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.pipeline.tasks.phase import missing_tasks, records_of, run
 from gnnloom.storage.artifacts.graph import block_path
+from gnnloom.storage.disk.files import JsonObject, tree_bytes
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import create_array
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
-from gnnloom.storage.format.files import JsonObject, tree_bytes
 from gnnloom.storage.matrix.csr import TIME_BYTES, WEIGHT_BYTES
 from gnnloom.storage.matrix.ranges import split_range
 from gnnloom.storage.wording import counted

@@ -44,9 +44,9 @@ from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.sources.source import SourceRange
 from gnnloom.pipeline.tasks.phase import Needs, Phase
 from gnnloom.storage.artifacts.graph import block_path
+from gnnloom.storage.disk.files import parsing, read_json, reading_work, write_json
 from gnnloom.storage.format.array_metadata import DEFAULT_CODEC
 from gnnloom.storage.format.artifact import ArtifactWriter
-from gnnloom.storage.format.files import parsing, read_json, reading_work, write_json
 from gnnloom.storage.matrix.ranges import Span
 
 #: Maximum number of entries (including added self loops) of a row block, unless a single unit has more. Sorting them

@@ -19,8 +19,8 @@ from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY
 from gnnloom.pipeline.tasks.phase import PhaseCount, count
 from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.disk.own_folder import own_folder
 from gnnloom.storage.format.artifact import ArtifactWriter
-from gnnloom.storage.format.own_folder import own_folder
 from gnnloom.storage.machine_memory import available_memory
 
 

@@ -16,9 +16,9 @@ from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.artifacts.whole_graph import WholeGraph, map_whole_graph
 from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.disk.mapped_rows import take_rows
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import CHUNK_BYTES
-from gnnloom.storage.format.mapped_rows import take_rows
 from gnnloom.storage.format.vertex_arrays import SPLIT, VERTEX_ARRAYS, label_name, missing_for_training
 
 #: Vertices that are looked at together: their masks and labels are small.

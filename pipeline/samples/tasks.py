@@ -14,10 +14,10 @@ from gnnloom.pipeline.tasks.phase import Task
 from gnnloom.storage.artifacts.mapped_vertices import map_vertices
 from gnnloom.storage.artifacts.samples import PACKED, pack_structure, rank_path, segment_path
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
+from gnnloom.storage.disk.mapped_rows import take_rows
 from gnnloom.storage.format.array_pieces import ArrayAppender, ArrayForm
 from gnnloom.storage.format.arrays import ArrayReader, ArrayRecord, write_array
 from gnnloom.storage.format.artifact import ArtifactWriter
-from gnnloom.storage.format.mapped_rows import take_rows
 from gnnloom.storage.matrix.layered import LayeredBatch
 from gnnloom.storage.sampling.hot_rows import hot_vertices
 from gnnloom.storage.sampling.layered import layered_batch

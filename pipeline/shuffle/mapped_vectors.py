@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from gnnloom.pipeline.external_sort.lanes import SEAL_BYTES, Lane, LaneWriter, OpenFiles
+from gnnloom.storage.disk.files import written_aside
 from gnnloom.storage.format.arrays import ArrayReader
-from gnnloom.storage.format.files import written_aside
 
 #: Bytes that are compared at a time.
 _STEP_BYTES: Final = 4 << 20

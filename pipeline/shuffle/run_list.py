@@ -11,8 +11,8 @@ from typing import Any
 from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.runs import SortedRun
+from gnnloom.storage.disk.files import read_json, write_json
 from gnnloom.storage.format.artifact import TaskRecord
-from gnnloom.storage.format.files import read_json, write_json
 
 #: Span, and number among the sources of the span.
 At = tuple[int, int]

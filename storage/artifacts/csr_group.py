@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gnnloom.storage.format.groups import write_group
+from gnnloom.storage.disk.groups import write_group
 
 ENCODING_TYPE = "csr_matrix"
 #: Version of anndata's encoding of sparse matrices.

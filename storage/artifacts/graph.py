@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.csr_group import Window, write_csr_group
 from gnnloom.storage.artifacts.offsets import check_some_offsets, read_offsets
+from gnnloom.storage.disk.files import parsing
+from gnnloom.storage.disk.groups import write_group
 from gnnloom.storage.errors import BudgetError, CorruptError
 from gnnloom.storage.format.array_metadata import DEFAULT_CODEC
 from gnnloom.storage.format.arrays import ArrayReader, ArrayRecord, ReadCounter, write_array
 from gnnloom.storage.format.artifact import MANIFEST, Artifact
-from gnnloom.storage.format.files import parsing
-from gnnloom.storage.format.groups import write_group
 from gnnloom.storage.format.growing_array import GrowingArray
 from gnnloom.storage.matrix.csr import CSR, index_dtype
 from gnnloom.storage.wording import counted

@@ -12,10 +12,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.storage.disk.files import parsing
 from gnnloom.storage.errors import CorruptError, NotFoundError
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.artifact import MANIFEST, Artifact
-from gnnloom.storage.format.files import parsing
 from gnnloom.storage.format.schema import LINK_SPLITS
 from gnnloom.storage.wording import counted
 

@@ -12,10 +12,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.storage.disk.files import parsing
 from gnnloom.storage.errors import CorruptError, NotFoundError
 from gnnloom.storage.format.arrays import ArrayReader, ReadCounter, default_chunk_rows
 from gnnloom.storage.format.artifact import MANIFEST, Artifact
-from gnnloom.storage.format.files import parsing
 from gnnloom.storage.wording import counted
 
 #: Columns of a stored block; the last one may have fewer. Fixed, so that the bytes do not depend on a writer's memory.

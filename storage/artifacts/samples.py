@@ -16,10 +16,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.storage.disk.row_buffers import RowBuffers
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.arrays import ArrayReader, ReadCounter
 from gnnloom.storage.format.artifact import Artifact
-from gnnloom.storage.format.row_buffers import RowBuffers
 from gnnloom.storage.format.vertex_arrays import LABELS, vertex_bounds
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.layered import LayeredBatch

@@ -22,9 +22,9 @@ from gnnloom.storage.checks.link_invariants import check_links
 from gnnloom.storage.checks.propagated_invariants import check_propagated
 from gnnloom.storage.checks.sample_invariants import check_samples
 from gnnloom.storage.checks.shard_invariants import check_grid_shards, check_row_shards
+from gnnloom.storage.disk.files import parsing
 from gnnloom.storage.errors import CorruptError, GnnloomError
 from gnnloom.storage.format.artifact import MANIFEST, Artifact
-from gnnloom.storage.format.files import parsing
 from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS
 from gnnloom.storage.wording import counted
 

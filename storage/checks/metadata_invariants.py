@@ -13,13 +13,13 @@ import zarr
 from gnnloom.storage.artifacts.csr_group import ENCODING_TYPE
 from gnnloom.storage.catalog import DATASET_ATTRIBUTES, Dataset
 from gnnloom.storage.checks.tree_invariants import check_group, check_list, check_tree
+from gnnloom.storage.disk.files import parsing, read_json
+from gnnloom.storage.disk.groups import METADATA
+from gnnloom.storage.disk.locks import is_held, lock_path
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.arrays import ArrayRecord
 from gnnloom.storage.format.artifact import MANIFEST, Artifact, artifact_key
-from gnnloom.storage.format.files import parsing, read_json
-from gnnloom.storage.format.groups import METADATA
 from gnnloom.storage.format.listing import listed_nodes, wanted_lists
-from gnnloom.storage.format.locks import is_held, lock_path
 from gnnloom.storage.format.schema import FORMAT_VERSION, SCHEMAS
 from gnnloom.storage.format.sections import section_name
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from gnnloom.storage.checks.tree_invariants import check_group, check_list, check_tree
+from gnnloom.storage.disk.files import parse_json, parsing
+from gnnloom.storage.disk.groups import METADATA
+from gnnloom.storage.disk.locks import is_held, lock_path
+from gnnloom.storage.disk.seal import check_text
 from gnnloom.storage.errors import CorruptError, IncompleteError, NotFoundError
-from gnnloom.storage.format.files import parse_json, parsing
-from gnnloom.storage.format.groups import METADATA
 from gnnloom.storage.format.listing import outdated_run_lists
-from gnnloom.storage.format.locks import is_held, lock_path
-from gnnloom.storage.format.seal import check_text
 from gnnloom.storage.runs.checkpoint import CHECKPOINT_INDEX, checkpoint_epochs, read_checkpoint
 from gnnloom.storage.runs.predictions import PREDICTIONS_INDEX, Predictions
 from gnnloom.storage.runs.provenance import read_sessions

@@ -11,12 +11,12 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from gnnloom.storage.disk.files import json_text, parse_json, parsing
+from gnnloom.storage.disk.groups import METADATA, group_indent, group_metadata
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.array_metadata import ArrayMetadata
 from gnnloom.storage.format.arrays import ArrayRecord
 from gnnloom.storage.format.artifact import WORK
-from gnnloom.storage.format.files import json_text, parse_json, parsing
-from gnnloom.storage.format.groups import METADATA, group_indent, group_metadata
 from gnnloom.storage.format.listing import listed_nodes, nodes_below
 
 #: Temporary names of files that were being written when a process was killed; garbage collection removes them.

@@ -1,5 +1,5 @@
-"""How bytes get on and off disk: arrays, chunks, artifacts and their manifests, files and locks.
+"""How arrays get on and off disk: their chunks and metadata, and the artifacts that they make up, with manifests.
 
-Imports ``storage.errors`` and ``storage.meters``, and knows nothing of graphs or matrices. A new array on disk goes
+Knows nothing of graphs or matrices. A new array on disk goes
 into the registry in ``schema``, a new codec into ``chunks``.
 """

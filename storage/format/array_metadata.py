@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from gnnloom.storage.disk.files import JsonObject, written_aside
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.format.files import JsonObject, written_aside
 
 #: Choices of ``--codec``: no compression; compression that takes almost no time; the smallest files.
 CODECS: Final = ("none", "fast", "small")

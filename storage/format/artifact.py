@@ -21,10 +21,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from gnnloom.storage.errors import CorruptError, IncompleteError, NotFoundError
-from gnnloom.storage.faults import fault_point
-from gnnloom.storage.format.arrays import ArrayReader, ArrayRecord, ReadCounter, stored_files
-from gnnloom.storage.format.files import (
+from gnnloom.storage.disk.files import (
     WORK,
     JsonObject,
     parsing,
@@ -34,9 +31,13 @@ from gnnloom.storage.format.files import (
     tree_bytes,
     write_json,
 )
-from gnnloom.storage.format.groups import METADATA, write_group
+from gnnloom.storage.disk.groups import METADATA, write_group
+from gnnloom.storage.disk.locks import locked
+from gnnloom.storage.disk.work_folder import open_work_folder, remove_tree_and_scratch, remove_work_folder
+from gnnloom.storage.errors import CorruptError, IncompleteError, NotFoundError
+from gnnloom.storage.faults import fault_point
+from gnnloom.storage.format.arrays import ArrayReader, ArrayRecord, ReadCounter, stored_files
 from gnnloom.storage.format.listing import complete_groups, list_artifact, refresh_list
-from gnnloom.storage.format.locks import locked
 from gnnloom.storage.format.manifest import MANIFEST, digest_arrays, read_manifest
 from gnnloom.storage.format.schema import FORMAT_VERSION, VERSION_ENTRY, check_records, check_required
 from gnnloom.storage.format.sections import (
@@ -50,7 +51,6 @@ from gnnloom.storage.format.sections import (
     write_section,
 )
 from gnnloom.storage.format.task_record import RecordFolder, TaskRecord, merge_pieces, record_name, sum_measurements
-from gnnloom.storage.format.work_folder import open_work_folder, remove_tree_and_scratch, remove_work_folder
 from gnnloom.storage.machine_boot import this_boot
 from gnnloom.storage.meters import bytes_moved, peak_memory
 from gnnloom.storage.wording import counted

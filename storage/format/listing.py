@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
+from gnnloom.storage.disk.files import read_json, write_json
+from gnnloom.storage.disk.groups import METADATA, group_indent, group_metadata, write_group
+from gnnloom.storage.disk.locks import locked
 from gnnloom.storage.errors import GnnloomError
-from gnnloom.storage.format.files import read_json, write_json
-from gnnloom.storage.format.groups import METADATA, group_indent, group_metadata, write_group
-from gnnloom.storage.format.locks import locked
 from gnnloom.storage.format.manifest import MANIFEST
 from gnnloom.storage.format.schema import SCHEMAS
 

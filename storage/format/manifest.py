@@ -9,9 +9,9 @@ from typing import Any
 
 import xxhash
 
+from gnnloom.storage.disk.files import read_json
 from gnnloom.storage.errors import CorruptError, FormatError, IncompleteError, NotFoundError
 from gnnloom.storage.format.arrays import ArrayRecord
-from gnnloom.storage.format.files import read_json
 from gnnloom.storage.format.schema import SCHEMAS, check_version
 from gnnloom.storage.format.sections import section_of
 

@@ -7,7 +7,7 @@ cache: it can be made again from the artifact at any time.
 * A process that uses a copy holds its lock, shared, for as long as it holds any of the arrays.
 * The first process that opens a copy makes it, under a second lock; the others wait. It appears whole, by a rename.
 * The first process of each node compares the copy with the checksums beside it (see
-  :mod:`gnnloom.storage.format.copy_checksums`), again if a file has changed since. A damaged copy is made anew.
+  :mod:`gnnloom.storage.disk.copy_checksums`), again if a file has changed since. A damaged copy is made anew.
 * ``gnnloom catalog gc`` removes copies that no process uses; ``gnnloom catalog verify`` compares copies with their
   artifacts.
 """
@@ -30,9 +30,7 @@ from typing import Any, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.storage.errors import BudgetError, CorruptError, InputError
-from gnnloom.storage.format.artifact import Artifact
-from gnnloom.storage.format.copy_checksums import (
+from gnnloom.storage.disk.copy_checksums import (
     ChecksumFile,
     check_files,
     identities,
@@ -41,10 +39,12 @@ from gnnloom.storage.format.copy_checksums import (
     note_checked,
     write_checksums,
 )
-from gnnloom.storage.format.files import read_json, sync_folder, sync_tree
-from gnnloom.storage.format.locks import lock_path, locked, share
-from gnnloom.storage.format.mapped_rows import out_of_pages
-from gnnloom.storage.format.numpy_files import load_array
+from gnnloom.storage.disk.files import read_json, sync_folder, sync_tree
+from gnnloom.storage.disk.locks import lock_path, locked, share
+from gnnloom.storage.disk.mapped_rows import out_of_pages
+from gnnloom.storage.disk.numpy_files import load_array
+from gnnloom.storage.errors import BudgetError, CorruptError, InputError
+from gnnloom.storage.format.artifact import Artifact
 
 #: Folder of the copies in a dataset, and the kinds of their locks: for who uses a copy, and for who checks or makes it.
 MAPPED: Final = ".mapped"

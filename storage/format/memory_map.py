@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.storage.disk.numpy_files import map_array
 from gnnloom.storage.format.arrays import ArrayReader
-from gnnloom.storage.format.numpy_files import map_array
 
 #: Rows that are copied at a time: few enough to hold in memory, enough to write long runs.
 _COPY_ROWS = 1 << 20

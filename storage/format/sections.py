@@ -15,10 +15,10 @@ from typing import Any, Final
 
 import xxhash
 
+from gnnloom.storage.disk.files import parse_json, parsing, write_json
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.array_record import CHECKSUM_DIGITS
 from gnnloom.storage.format.arrays import CHUNK_BYTES, ArrayRecord
-from gnnloom.storage.format.files import parse_json, parsing, write_json
 from gnnloom.storage.format.schema import SCHEMAS
 
 #: Folder of the lists in an artifact. They are not in the folders of their arrays, because Zarr warns about every file

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
+from gnnloom.storage.disk.files import JsonObject, parsing, read_json, reading_work, write_json
 from gnnloom.storage.errors import CorruptError, FormatError
 from gnnloom.storage.format.arrays import ArrayRecord, Piece
-from gnnloom.storage.format.files import JsonObject, parsing, read_json, reading_work, write_json
 
 
 class Facts(dict[str, Any]):

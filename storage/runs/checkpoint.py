@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gnnloom.storage.disk.files import JsonObject, read_json, remove_tree, sync_folder, sync_tree, write_json
 from gnnloom.storage.errors import CorruptError, NotFoundError
 from gnnloom.storage.faults import fault_point
 from gnnloom.storage.format.arrays import Array, ArrayReader, ArrayRecord, ReadCounter, write_array
-from gnnloom.storage.format.files import JsonObject, read_json, remove_tree, sync_folder, sync_tree, write_json
 from gnnloom.storage.format.listing import complete_groups, list_checkpoints, write_list
 from gnnloom.storage.format.schema import FORMAT_VERSION, VERSION_ENTRY, check_version
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.storage.disk.files import parsing, read_json
 from gnnloom.storage.errors import NotFoundError
 from gnnloom.storage.format.arrays import ArrayReader, ArrayRecord, ReadCounter
-from gnnloom.storage.format.files import parsing, read_json
 from gnnloom.storage.format.schema import check_version
 
 PREDICTIONS_INDEX = "predictions.json"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from gnnloom.storage.disk.files import JsonObject, read_json, write_json
 from gnnloom.storage.errors import CorruptError
-from gnnloom.storage.format.files import JsonObject, read_json, write_json
 
 _PROVENANCE = "provenance.json"
 

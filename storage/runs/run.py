@@ -11,10 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnloom.storage.catalog import Dataset
-from gnnloom.storage.errors import CorruptError, ExistsError, IncompleteError, NotFoundError
-from gnnloom.storage.faults import fault_point
-from gnnloom.storage.format.arrays import ArrayRecord
-from gnnloom.storage.format.files import (
+from gnnloom.storage.disk.files import (
     JsonObject,
     parse_json,
     read_json,
@@ -24,10 +21,13 @@ from gnnloom.storage.format.files import (
     write_json,
     written_aside,
 )
+from gnnloom.storage.disk.locks import held, lock_path
+from gnnloom.storage.disk.seal import open_line, seal_line
+from gnnloom.storage.errors import CorruptError, ExistsError, IncompleteError, NotFoundError
+from gnnloom.storage.faults import fault_point
+from gnnloom.storage.format.arrays import ArrayRecord
 from gnnloom.storage.format.listing import PREDICTIONS, REPLACED_PREDICTIONS, list_run, write_list
-from gnnloom.storage.format.locks import held, lock_path
 from gnnloom.storage.format.schema import FORMAT_VERSION, VERSION_ENTRY
-from gnnloom.storage.format.seal import open_line, seal_line
 from gnnloom.storage.runs.predictions import PREDICTIONS_INDEX, Predictions
 from gnnloom.storage.wording import counted
 

@@ -22,9 +22,9 @@ import xxhash
 
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.checks.verify import MAPPED_KIND, verify_dataset
+from gnnloom.storage.disk.files import written_aside
 from gnnloom.storage.errors import CorruptError, ExistsError, InputError
 from gnnloom.storage.format.artifact import WORK
-from gnnloom.storage.format.files import written_aside
 from gnnloom.storage.format.schema import FORMAT_VERSION, VERSION_ENTRY
 
 HEAD, TAIL = "gnnloom-archive.json", "gnnloom-digests.json"

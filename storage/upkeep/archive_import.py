@@ -18,6 +18,7 @@ import xxhash
 
 from gnnloom.storage.catalog import Catalog, Dataset, check_name
 from gnnloom.storage.checks.verify import verify_dataset
+from gnnloom.storage.disk.files import sync_folder, sync_tree
 from gnnloom.storage.errors import (
     BudgetError,
     CorruptError,
@@ -26,7 +27,6 @@ from gnnloom.storage.errors import (
     InputError,
     NotFoundError,
 )
-from gnnloom.storage.format.files import sync_folder, sync_tree
 from gnnloom.storage.format.schema import SCHEMAS, check_version
 from gnnloom.storage.upkeep.archive import HEAD, TAIL
 from gnnloom.storage.wording import counted

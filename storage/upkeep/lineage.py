@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gnnloom.storage.catalog import ArtifactInfo, Dataset
+from gnnloom.storage.disk.files import tree_bytes
 from gnnloom.storage.errors import GnnloomError
 from gnnloom.storage.format.artifact import WORK, Artifact
-from gnnloom.storage.format.files import tree_bytes
 from gnnloom.storage.format.mapped_copy import copies
 from gnnloom.storage.format.schema import SCHEMAS
 from gnnloom.storage.runs.run import Run

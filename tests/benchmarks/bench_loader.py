@@ -33,7 +33,7 @@ from sampling_peers import why_no_pyg
 from gnnloom.storage import Catalog
 
 #: Scale of the R-MAT graphs (edge factor 16) in memory and on disk, batches of an epoch, epochs, numbers of workers.
-SCALES = {"small": (13, 13, 2, 2, (0, 1)), "full": (20, 22, 40, 3, (0, 1, 2))}
+SCALES = {"small": (13, 13, 2, 2, (0, 1)), "full": (20, 23, 40, 3, (0, 1, 2))}
 FEATURES = 128
 _CORES = len(os.sched_getaffinity(0))
 #: What can be measured alone.
@@ -154,6 +154,16 @@ def _report_disk(folder: str, rmat: int, sides: Sequence[str], scale: _Scale) ->
     samples = gnnloom(folder, "sample", "web", *drawn, "--cache-memory", str(limit // 16))["key"]
     # Makes the copies that are mapped, outside of the group.
     last_line(_command(replace(_side(folder, "gnnloom", 0, scale), epochs=3, steps=1)), _environment())
+    _compare_limited(folder, sides, scale, samples, limit)
+
+
+def _compare_limited(folder: str, sides: Sequence[str], scale: _Scale, samples: str, limit: int) -> None:
+    """Print the rates of batches and of training.
+
+    Args:
+        samples: key of the batches that were packed before.
+        limit: bytes of the control group.
+    """
     with memory_group(f"bench-loader-{os.getpid()}", limit) as group:
         if group is None:
             print("a limit of memory is left out: this user cannot make a control group")

@@ -37,7 +37,7 @@ from control_group import Group, memory_group
 from papers_folder import Shape, write_papers
 from processes import Watched, watch
 
-from gnnloom.storage.format.files import tree_bytes
+from gnnloom.storage.disk.files import tree_bytes
 from gnnloom.storage.option import parse_bytes
 
 #: Share of papers100M's vertices and edges.

@@ -16,7 +16,7 @@ import pytest
 
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.pipeline.tasks.phase import Phase
-from gnnloom.storage.format import numpy_files
+from gnnloom.storage.disk import numpy_files
 from gnnloom.storage.format.artifact import ArtifactWriter
 from support.opened_files import hearing_of_files
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gnnloom.storage.disk.files import write_json
 from gnnloom.storage.format import artifact as artifact_file
 from gnnloom.storage.format.arrays import ArrayRecord, Piece
 from gnnloom.storage.format.artifact import MANIFEST, Artifact, ArtifactWriter
-from gnnloom.storage.format.files import write_json
 from gnnloom.storage.format.schema import SCHEMAS
 from gnnloom.storage.format.sections import planned_metadata, read_section, section_name
 from gnnloom.storage.format.task_record import TaskRecord

@@ -12,7 +12,7 @@ from scale.scale_graphs import CLASSES, GRAPHS, Described
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.planner.memory import project_new_training
 from gnnloom.trainer.training.rehearsal.projection import TrainProjection
-from gnnloom.trainer.training.rehearsal.shard_sizes import GridSizes, RankSizes, RowSizes, ShardSizes
+from gnnloom.trainer.training.rehearsal.shard_sizes import GridSizes, RowShardSizes, RowSizes, ShardSizes
 
 ROW_ALGORITHMS, GRID_ALGORITHMS = ("p2p",), ("broadcast", "replicated", "summa", "split3d", "tensor3d")
 #: Most memory of a rank, as a multiple of its share of the adjacency and of rows as wide as the widest layer.
@@ -33,7 +33,7 @@ def sizes(graph: Described, ranks: int, algorithm: str) -> ShardSizes:
         return GridSizes(nnz=graph.nnz, is_double=True, variant_bytes=variants, order_bytes=vertex_bytes, **common)
     halo = graph.halo_rows(ranks) // ranks
     read = (graph.matrix_bytes + vertex_bytes) // ranks + 16 * halo
-    rank = RankSizes(-(-graph.num_vertices // ranks), halo, halo, graph.nnz // ranks, read)
+    rank = RowShardSizes(-(-graph.num_vertices // ranks), halo, halo, graph.nnz // ranks, read)
     return RowSizes(ranks=(rank,), index_bytes=4, **common)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage import catalog as base
-from gnnloom.storage.format.files import tree_bytes
+from gnnloom.storage.disk.files import tree_bytes
 from support.small_catalogs import begin_partition, store_small_dataset
 
 

@@ -25,9 +25,9 @@ import pytest
 
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.artifacts.samples import Samples
+from gnnloom.storage.disk.files import read_json, write_json
 from gnnloom.storage.errors import FormatError
 from gnnloom.storage.format.artifact import Artifact
-from gnnloom.storage.format.files import read_json, write_json
 from gnnloom.storage.runs.checkpoint import read_checkpoint
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.train_config import TrainConfig

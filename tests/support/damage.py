@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from gnnloom.storage.disk.files import read_json, write_json
 from gnnloom.storage.format.arrays import write_array
 from gnnloom.storage.format.artifact import MANIFEST, Artifact
-from gnnloom.storage.format.files import read_json, write_json
 from gnnloom.storage.format.manifest import digest_arrays
 from gnnloom.storage.format.sections import arrays_json, split_sections, write_section
 

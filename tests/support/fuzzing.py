@@ -36,8 +36,8 @@ from gnnloom.pipeline.sources.format import open_edges
 from gnnloom.pipeline.sources.reading.files import open_file
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
+from gnnloom.storage.disk.files import read_json, write_json
 from gnnloom.storage.errors import CorruptError, GnnloomError
-from gnnloom.storage.format.files import read_json, write_json
 from gnnloom.storage.format.schema import LINK_SPLITS
 from gnnloom.storage.upkeep.archive import _files_of, _write_members, export_dataset
 from gnnloom.storage.upkeep.archive_import import import_dataset

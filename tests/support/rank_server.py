@@ -75,7 +75,7 @@ def _load() -> None:
     import gnnloom.trainer.training.loop
     import gnnloom.trainer.training.predict
     import gnnloom.trainer.training.propagate  # noqa: F401
-    from gnnloom.storage.format import files
+    from gnnloom.storage.disk import files
     from gnnloom.storage.runs import checkpoint
     from gnnloom.storage.shards.grid_window import load_kernels
     from support.this_thread import ThisThread

@@ -10,8 +10,8 @@ from typing import Any
 import google_crc32c
 import xxhash
 
+from gnnloom.storage.disk.seal import _HEAD, _HEX, CHECKSUM, seal_line, seal_object
 from gnnloom.storage.format.manifest import MANIFEST
-from gnnloom.storage.format.seal import _HEAD, _HEX, CHECKSUM, seal_line, seal_object
 from gnnloom.storage.format.sections import SECTIONS, section_name
 
 #: Values of JSON on which readers of structure stumble.

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from gnnloom.storage.disk.files import read_json, write_json
 from gnnloom.storage.errors import CorruptError, GnnloomError
-from gnnloom.storage.format.files import read_json, write_json
 from gnnloom.storage.wording import counted
 
 #: Folder of the files in the folder of a run; hidden, so that nothing takes it for a part of the run.

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
-from gnnloom.storage.format.mapped_rows import take_rows
+from gnnloom.storage.disk.mapped_rows import take_rows
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.transpose import transposed
 from gnnloom.storage.sampling.layered import whole_degree

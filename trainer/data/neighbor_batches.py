@@ -12,8 +12,8 @@ from torch import Tensor
 
 from gnnloom.storage.artifacts.samples import Samples, StoredBatch
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
+from gnnloom.storage.disk.row_buffers import RowBuffers
 from gnnloom.storage.format.arrays import ReadCounter
-from gnnloom.storage.format.row_buffers import RowBuffers
 from gnnloom.storage.matrix.layered import LayeredBatch, empty_batch
 from gnnloom.storage.sampling.ahead import prepare_ahead
 from gnnloom.storage.sampling.hot_rows import hot_vertices

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
+from gnnloom.storage.disk.files import read_json
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.format.files import read_json
 from gnnloom.storage.option import Option, options_of
 from gnnloom.trainer.config.continuation import configure
 from gnnloom.trainer.config.predict_config import PredictConfig

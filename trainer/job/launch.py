@@ -18,11 +18,11 @@ from typing import Any
 
 from gnnloom.storage.catalog import Catalog
 from gnnloom.storage.descriptors import code_of_named, load_named
+from gnnloom.storage.disk.files import read_json, write_json
+from gnnloom.storage.disk.own_folder import own_folder
 from gnnloom.storage.errors import GnnloomError, IncompleteError, InputError, LaunchError
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.artifact import MANIFEST, WORK, Artifact
-from gnnloom.storage.format.files import read_json, write_json
-from gnnloom.storage.format.own_folder import own_folder
 from gnnloom.storage.option import options_of
 from gnnloom.storage.runs.run import Run, sole_writer
 from gnnloom.storage.shared_memory import remove_abandoned

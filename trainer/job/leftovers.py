@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from gnnloom.storage import shared_memory
-from gnnloom.storage.format.files import tree_bytes
-from gnnloom.storage.format.locks import is_shared_folder
-from gnnloom.storage.format.own_folder import MARK, PREFIX
+from gnnloom.storage.disk.files import tree_bytes
+from gnnloom.storage.disk.locks import is_shared_folder
+from gnnloom.storage.disk.own_folder import MARK, PREFIX
 from gnnloom.storage.shared_memory import SEGMENTS, SEMAPHORES, SHARED_MEMORY, changed, own_files, unused_files
 
 #: Seconds without a change after which a temporary folder that nobody has locked counts as left behind.

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gnnloom.storage.disk.files import read_json, sync_paths, write_json
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.arrays import (
     ArrayReader,
@@ -21,7 +22,6 @@ from gnnloom.storage.format.arrays import (
     stored_files,
     write_rows,
 )
-from gnnloom.storage.format.files import read_json, sync_paths, write_json
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.layout.layout import Layout

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.samples import Samples, StoredBatch, segment_path
 from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.disk.row_buffers import RowBuffers
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.format.row_buffers import RowBuffers
 from gnnloom.storage.format.vertex_arrays import as_trained
 from gnnloom.storage.sampling.ahead import prepare_ahead
 from gnnloom.trainer.loader.choices import STORED

@@ -18,9 +18,9 @@ from torch import Tensor
 
 from gnnloom.storage.artifacts.mapped_vertices import map_vertices
 from gnnloom.storage.artifacts.vertices import Vertices
+from gnnloom.storage.disk.mapped_rows import READERS, take_rows
+from gnnloom.storage.disk.row_buffers import RowBuffers
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.format.mapped_rows import READERS, take_rows
-from gnnloom.storage.format.row_buffers import RowBuffers
 from gnnloom.storage.format.vertex_arrays import SPLIT, VERTEX_ARRAYS, as_trained, label_name
 from gnnloom.trainer.data.vertex_data import normalize_feature
 from gnnloom.trainer.loader.choices import FEATURES

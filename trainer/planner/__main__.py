@@ -9,7 +9,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from gnnloom.storage.format.files import write_json
+from gnnloom.storage.disk.files import write_json
 from gnnloom.trainer.comm.agreement import CollectiveError
 from gnnloom.trainer.comm.ending import report
 from gnnloom.trainer.comm.transports.registry import world

@@ -21,7 +21,7 @@ from gnnloom.trainer.planner.law import ExchangeLaw, KnownPartition
 from gnnloom.trainer.planner.memory import project_new_training
 from gnnloom.trainer.planner.pair_steps import EXPECTED, PairFacts, add_pairs, align_rows, is_once
 from gnnloom.trainer.planner.profile import MachineProfile
-from gnnloom.trainer.training.rehearsal.shard_sizes import GridSizes, RankSizes, RowSizes, ShardSizes
+from gnnloom.trainer.training.rehearsal.shard_sizes import GridSizes, RowShardSizes, RowSizes, ShardSizes
 
 #: Bytes of a column id and of a row pointer.
 _INDEX_BYTES, _POINTER_BYTES = 4, 8
@@ -276,7 +276,7 @@ def _sizes(config: TrainConfig, graph: GraphFacts, way: _Way) -> ShardSizes:
             order_bytes=vertex,
         )
     moved = int(way.exchanges[0].busiest_rows) if way.exchanges else 0
-    busiest = RankSizes(
+    busiest = RowShardSizes(
         own=-(-n // ranks),
         sent=moved,
         halo=moved,

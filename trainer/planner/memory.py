@@ -29,7 +29,7 @@ from gnnloom.trainer.training.rehearsal.projection import (
     prediction_bytes,
     process_memory,
 )
-from gnnloom.trainer.training.rehearsal.shard_sizes import GridSizes, RankSizes, RowSizes, ShardSizes
+from gnnloom.trainer.training.rehearsal.shard_sizes import GridSizes, RowShardSizes, RowSizes, ShardSizes
 
 #: Bytes per row in addition to features: id, label, split, factors of the normalization, masks of the splits.
 _ROW_BYTES = 40
@@ -148,7 +148,7 @@ class _Rank:
 
     @classmethod
     def of_row_shard(
-        cls, shards: RowSizes, rank: RankSizes, config: TrainConfig, options: ModelOptions, pairs: PairFacts | None
+        cls, shards: RowSizes, rank: RowShardSizes, config: TrainConfig, options: ModelOptions, pairs: PairFacts | None
     ) -> _Rank:
         n = max(1, shards.num_vertices)
         share, work = rank.own / n, config.model_work or UNKNOWN

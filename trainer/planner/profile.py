@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from gnnloom.storage.catalog import check_name
+from gnnloom.storage.disk.files import read_json, write_json
 from gnnloom.storage.errors import CorruptError, InputError, NotFoundError
-from gnnloom.storage.format.files import read_json, write_json
 
 #: Version of the JSON.
 VERSION = 1

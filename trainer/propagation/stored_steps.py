@@ -19,10 +19,10 @@ from gnnloom.storage.artifacts.propagated import (
     stored_chunk_rows,
     value_path,
 )
+from gnnloom.storage.disk.files import sync_paths
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import ArrayRecord, create_array, stored_files, write_rows
 from gnnloom.storage.format.artifact import ArtifactWriter
-from gnnloom.storage.format.files import sync_paths
 from gnnloom.storage.format.task_record import merge_pieces
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import Kind

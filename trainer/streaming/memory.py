@@ -17,16 +17,12 @@ from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.place.threads import num_block_buffers
 from gnnloom.trainer.propagation.memory import RankSizes
 from gnnloom.trainer.streaming.column_blocks import COLUMNS, even_width
-from gnnloom.trainer.streaming.program import FEATURES, Multiply, Pass, Program, Stored
+from gnnloom.trainer.streaming.program import Multiply, Program, Stored
 
 #: Share of the memory that is left which an evaluation takes: pages of its files need some, too.
 _SHARE: Final = 0.6
 #: Bytes of all matrices of a range of rows, and the most that they may be of the memory.
 _RANGE_BYTES, _RANGE_SHARE = 48 << 20, 0.25
-#: Copies of a range of features while they are read: before and after a conversion.
-_READ_COPIES: Final = 2
-#: Matrices of a range in a layer, as wide as its output, besides what it reads: results that are added or normalized.
-_RANGE_MATRICES: Final = 5
 
 
 def share_of(available: int, ranks_here: int) -> int:
@@ -124,7 +120,7 @@ class WorkingBytes:
             chunk: rows of a chunk of the features.
         """
         products = tuple(program.matrices[step.product] for step in program.steps if isinstance(step, Multiply))
-        row_bytes = range_row_bytes(program, place)
+        row_bytes = program.range_row_bytes
         range_rows = max(1, int(min(_RANGE_BYTES, _RANGE_SHARE * memory)) // row_bytes // chunk) * chunk
         # Ranges and products take turns, but the workspace keeps what both need.
         blocks = num_block_buffers(place.threads.num_threads) * sizes.block_bytes
@@ -168,19 +164,6 @@ class WorkingBytes:
         """
         blocks = (replace(product, dim=even_width(product.dim, width)) for product in self.products)
         return max(blocks, key=lambda block: block.dim, default=Stored(0))
-
-
-def range_row_bytes(program: Program, place: Place) -> int:
-    """Bytes of a row of a range in all matrices that a pass has at a time, at most."""
-
-    def columns(step: Pass) -> int:
-        layers = range(step.layer, min(step.target, len(program.dims) - 2) + 1)
-        copies = _READ_COPIES if step.input == FEATURES else 1
-        read = copies * program.dims[step.layer] + sum(program.matrices[number].dim for number in step.known)
-        written = sum(program.matrices[number].dim for number in step.written)
-        return read + _RANGE_MATRICES * max(program.dims[layer + 1] for layer in layers) + written
-
-    return max(columns(step) for step in program.steps if isinstance(step, Pass)) * place.sum_dtype.itemsize
 
 
 def settle(

@@ -6,19 +6,27 @@ are freed; the same steps are run, and counted for their memory, disk space and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.trainer.models.networks.model import Inputs, Model
 from gnnloom.trainer.place.place import Place
+from gnnloom.trainer.streaming.live_bytes import LiveBytes
 from gnnloom.trainer.streaming.range_operator import RangeOperator, WantedProduct
 
 #: Number of the matrix of the input features, which are stored already.
 FEATURES = 0
+#: Copies of a range of features while they are read: before and after a conversion.
+_READ_COPIES: Final = 2
+#: Rows of a range whose tensors are counted: few, and hardly the width of a layer, by which they are recognized.
+_COUNTED_ROWS: Final = 61
 
 
 @dataclass(frozen=True)
@@ -109,22 +117,26 @@ class Program:
         steps: passes and products.
         matrices: that they read and write, by number.
         freed: for each step, the matrices that no later one reads.
+        range_row_bytes: of a row of a range, in all tensors that a pass has at a time, at most.
     """
 
     dims: Sequence[int]
     steps: Sequence[Step]
     matrices: Sequence[Stored]
     freed: Sequence[Sequence[int]]
+    range_row_bytes: int
 
 
 def write_program(model: Model, operator: RangeOperator) -> Program:
-    """The steps of a model in evaluation mode. Communicates nothing; the same on every rank."""
+    """The steps of a model in evaluation mode, without gradients. Communicates nothing; the same on every rank."""
     wanted = [_wanted(model, operator, layer) for layer in range(model.num_layers)]
     writer = _Writer(model, wanted)
     steps = writer.steps()
     last = {number: place for place, step in enumerate(steps) for number in (*step.read, *step.written)}
     freed = [[number for number, end in last.items() if end == place and number] for place in range(len(steps))]
-    return Program(model.options.dims, steps, writer.matrices, freed)
+    most = max(_row_bytes(model, operator, step, writer.matrices) for step in steps if isinstance(step, Pass))
+    reading = _READ_COPIES * model.options.dims[0] * operator.place.sum_dtype.itemsize
+    return Program(model.options.dims, steps, writer.matrices, freed, max(math.ceil(most), reading))
 
 
 class _Writer:
@@ -206,3 +218,51 @@ def layer_output(model: Model, rows: Tensor, layer: int) -> Tensor:
         return model.classify(inputs)
     hidden = model.hidden_layer(inputs, layer)
     return (model.as_embedding(hidden) if layer == model.num_layers - 2 else hidden).value
+
+
+def run_pass(
+    model: Model,
+    operator: RangeOperator,
+    step: Pass,
+    vertex: NDArray[np.int64],
+    given: Tensor,
+    known: Sequence[Tensor],
+    embed: Callable[[Tensor], None] | None = None,
+) -> tuple[Tensor, Tensor | None]:
+    """Run the layers of a pass on some rows. Communicates nothing.
+
+    Args:
+        vertex: (count,) int64 ids of the rows.
+        given: (count, dim) input of the first layer.
+        known: rows of its products.
+        embed: is given the input of the last layer, if the pass enters it.
+
+    Returns:
+        The input of the layer ``target``, and what it multiplies with; the scores and None at the end.
+    """
+    layer, rows = step.layer, given
+    while layer < model.num_layers:
+        operator.load(vertex, known)
+        try:
+            rows = layer_output(model, rows, layer)
+        except WantedProduct as wanted:
+            return rows, wanted.features
+        layer, known = layer + 1, ()
+        if layer == model.num_layers - 1 and embed is not None:
+            embed(rows)
+    return rows, None
+
+
+def _row_bytes(model: Model, operator: RangeOperator, step: Pass, matrices: Sequence[Stored]) -> float:
+    """Bytes of the tensors that a pass has at a time for each row of a range, counted with rows of zeros."""
+    place, count = operator.place, _COUNTED_ROWS
+    with (live := LiveBytes(count)):
+        given = place.lasting((count, model.options.dims[step.layer]), place.feature_dtype)
+        stored = [matrices[number] for number in step.known]
+        known = [place.lasting((count, each.dim), each.dtype(place)) for each in stored]
+        result = run_pass(model, operator, step, np.zeros(count, np.int64), given, known)
+        # A block that is not the whole matrix is put in order before it is written: half of the columns, at most.
+        for each in result:
+            copy = None if each is None else each[:, ::2].contiguous()
+            del copy
+    return live.peak / count

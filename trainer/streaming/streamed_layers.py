@@ -14,8 +14,8 @@ from gnnloom.trainer.models.networks.model import Model
 from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.propagation.adjacency_product import AdjacencyProduct
 from gnnloom.trainer.streaming.column_blocks import ColumnBlocks, Storage
-from gnnloom.trainer.streaming.program import FEATURES, Multiply, Pass, Program, layer_output
-from gnnloom.trainer.streaming.range_operator import RangeOperator, WantedProduct
+from gnnloom.trainer.streaming.program import FEATURES, Multiply, Pass, Program, run_pass
+from gnnloom.trainer.streaming.range_operator import RangeOperator
 
 
 class Rows(Protocol):
@@ -101,28 +101,14 @@ class StreamedLayers:
         return [(start, min(start + most, count)) for start in range(0, count, most)]
 
     def run_range(self, step: Pass, start: int, given: Tensor, known: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
-        """Run the layers of a pass on some rows. Communicates nothing.
+        """See :func:`gnnloom.trainer.streaming.program.run_pass`; keeps the embedding.
 
         Args:
             start: the first of the rows.
-            given: (count, dim) input of the first layer.
-            known: rows of its products.
-
-        Returns:
-            The input of the layer ``target``, and what it multiplies with; the scores and None at the end.
         """
-        model, operator, layer, rows = self._model, self._operator, step.layer, given
-        vertex = self._vertex[start : start + len(given)]
-        while layer < model.num_layers:
-            operator.load(vertex, known)
-            try:
-                rows = layer_output(model, rows, layer)
-            except WantedProduct as wanted:
-                return rows, wanted.features
-            layer, known = layer + 1, ()
-            if layer == model.num_layers - 1 and self._embedding is not None:
-                self._embedding.put(start, model.as_sums(rows))
-        return rows, None
+        vertex, embedding = self._vertex[start : start + len(given)], self._embedding
+        embed = None if embedding is None else lambda rows: embedding.put(start, self._model.as_sums(rows))
+        return run_pass(self._model, self._operator, step, vertex, given, known, embed)
 
     def _scores(self, rows: Tensor | None) -> AllScores | SomeScores:
         count, dim = len(self._vertex) if rows is None else len(rows), self._model.options.dims[-1]

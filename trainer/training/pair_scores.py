@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.links import CLASS, Links
 from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.disk.own_folder import own_folder
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.arrays import ArrayReader
 from gnnloom.storage.format.memory_map import map_copy
-from gnnloom.storage.format.own_folder import own_folder
 from gnnloom.storage.matrix.ranges import split_range
 from gnnloom.storage.runs.checkpoint import StoredCheckpoint, checkpoint_epochs, read_checkpoint
 from gnnloom.storage.runs.predictions import Predictions

@@ -12,8 +12,8 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from gnnloom.storage.disk.own_folder import own_folder
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.format.own_folder import own_folder
 
 #: Bytes of a file that are digested at a time.
 _BLOCK = 1 << 24

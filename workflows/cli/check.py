@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from gnnloom.storage.format.own_folder import own_folder
+from gnnloom.storage.disk.own_folder import own_folder
 from gnnloom.workflows.cli.terminal.options import json_option
 from gnnloom.workflows.cli.terminal.output import readable_seconds, show, show_rows
 

@@ -14,8 +14,8 @@ from gnnloom.pipeline.partition.settings import NATIVE_METHOD
 from gnnloom.pipeline.partition.stage import METHODS, PartitionOptions, partition_graph
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
+from gnnloom.storage.disk.own_folder import own_folder
 from gnnloom.storage.errors import GnnloomError
-from gnnloom.storage.format.own_folder import own_folder
 from gnnloom.workflows.doctor.finding import FAILED, OK, WARNING, Verdict, run_check
 from gnnloom.workflows.doctor.tiny_example import store_tiny_graph
 

@@ -24,7 +24,7 @@ import numpy as np
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.tasks.cluster import InProcessCluster, available_cores
 from gnnloom.storage import Catalog, Dataset, Graph
-from gnnloom.storage.format.own_folder import own_folder
+from gnnloom.storage.disk.own_folder import own_folder
 from gnnloom.workflows.doctor.finding import OK, WARNING, Verdict
 from gnnloom.workflows.doctor.tiny_example import tiny_model
 from gnnloom.workflows.doctor.warm_rare import call_rare, read_text

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from gnnloom.storage import Dataset, Graph
 from gnnloom.storage.artifacts.graph import block_path
+from gnnloom.storage.disk.own_folder import own_folder
 from gnnloom.storage.errors import GnnloomError, NotFoundError
 from gnnloom.storage.format.arrays import ArrayReader
 from gnnloom.storage.format.memory_map import map_copy
-from gnnloom.storage.format.own_folder import own_folder
 from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS, widened
 from gnnloom.storage.runs.figures import shown_epoch, shown_figures
 from gnnloom.storage.runs.predictions import SMOOTHED

@@ -12,10 +12,10 @@ from gnnloom.pipeline.partition.measure.quality import MeasurePlan, record_quali
 from gnnloom.pipeline.shuffle.mapped_vectors import write_vector
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage import Dataset, Graph, Partition
+from gnnloom.storage.disk.files import written_aside
 from gnnloom.storage.errors import ExistsError, InputError, NotFoundError
 from gnnloom.storage.format.arrays import digest_bytes, write_array
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
-from gnnloom.storage.format.files import written_aside
 from gnnloom.storage.wording import counted
 
 #: Vertices written at a time: a few MB of text.

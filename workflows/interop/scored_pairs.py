@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.storage import Dataset, Graph
+from gnnloom.storage.disk.own_folder import own_folder
 from gnnloom.storage.errors import InputError, NotFoundError
-from gnnloom.storage.format.own_folder import own_folder
 from gnnloom.storage.runs.run import Run
 from gnnloom.workflows.interop.export import VertexIds
 from gnnloom.workflows.interop.given_vertices import open_pairs, read_pairs, read_vertices

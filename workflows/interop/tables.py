@@ -15,8 +15,8 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
+from gnnloom.storage.disk.files import written_aside
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.format.files import written_aside
 
 
 @dataclass(frozen=True)

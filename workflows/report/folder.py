@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from gnnloom.storage.disk.files import sync_tree
 from gnnloom.storage.errors import ExistsError, InputError
-from gnnloom.storage.format.files import sync_tree
 from gnnloom.workflows.report.page import MARK
 from gnnloom.workflows.report.pictures.style import Picture
 

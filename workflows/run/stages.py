@@ -17,9 +17,9 @@ from gnnloom.pipeline.shards.grid.grid_stage import shard_grid
 from gnnloom.pipeline.shards.rows.row_stage import shard_rows
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage import Catalog
+from gnnloom.storage.disk.files import written_aside
+from gnnloom.storage.disk.seal import seal_text
 from gnnloom.storage.format.artifact import Artifact
-from gnnloom.storage.format.files import written_aside
-from gnnloom.storage.format.seal import seal_text
 from gnnloom.storage.runs.run import Run, sole_writer
 from gnnloom.workflows.interop.export import write_predictions
 from gnnloom.workflows.recipe.request import Assignment, check_trainable

@@ -22,7 +22,7 @@ from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.sources.names import Names
 from gnnloom.pipeline.sources.reading.numerals import ZERO
 from gnnloom.storage.artifacts.graph import Graph
-from gnnloom.storage.format.files import read_json, write_json
+from gnnloom.storage.disk.files import read_json, write_json
 from gnnloom.storage.matrix.ranges import Span
 
 #: Bytes of a bucket's values and of the ids of its vertices.

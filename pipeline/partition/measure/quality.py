@@ -22,9 +22,9 @@ from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import Needs, Phase, run
 from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.disk.groups import write_group
 from gnnloom.storage.format.arrays import write_array
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskOutput
-from gnnloom.storage.format.groups import write_group
 from gnnloom.storage.shards.block_ranges import RANGE_BYTES, row_ranges
 
 #: Up to this many parts, the manifest holds the matrix of rows exchanged: 65,536 numbers, a few hundred KB of JSON.

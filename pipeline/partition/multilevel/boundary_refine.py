@@ -29,8 +29,8 @@ from gnnloom.pipeline.partition.multilevel.part_files import inherit_phase
 from gnnloom.pipeline.partition.multilevel.pieces import run_pieces, store_vector
 from gnnloom.pipeline.tasks.cluster import Cluster, InProcessCluster
 from gnnloom.pipeline.tasks.phase import Phase
-from gnnloom.storage.format.numpy_files import map_array
-from gnnloom.storage.format.own_folder import own_folder
+from gnnloom.storage.disk.numpy_files import map_array
+from gnnloom.storage.disk.own_folder import own_folder
 
 LOGGER = logging.getLogger("gnnloom.pipeline")
 

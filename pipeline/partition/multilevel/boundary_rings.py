@@ -34,7 +34,7 @@ from gnnloom.pipeline.partition.multilevel.pieces import (
 )
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import Phase, results
-from gnnloom.storage.format.numpy_files import map_array
+from gnnloom.storage.disk.numpy_files import map_array
 
 #: Most rings of a boundary: nets between the cut and the farthest vertex that may move.
 WIDEST = 12

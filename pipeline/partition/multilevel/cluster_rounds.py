@@ -65,8 +65,8 @@ from gnnloom.pipeline.shuffle.runs import Index
 from gnnloom.pipeline.shuffle.unrecorded import UnrecordedShuffle
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import Phase, results
-from gnnloom.storage.format.files import remove_tree
-from gnnloom.storage.format.numpy_files import map_array
+from gnnloom.storage.disk.files import remove_tree
+from gnnloom.storage.disk.numpy_files import map_array
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.matrix.random_numbers import stream_key
 

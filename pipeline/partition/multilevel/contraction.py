@@ -49,7 +49,7 @@ from gnnloom.pipeline.shuffle.unrecorded import UnrecordedShuffle
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.pipeline.tasks.phase import Phase, results
-from gnnloom.storage.format.numpy_files import map_array
+from gnnloom.storage.disk.numpy_files import map_array
 from gnnloom.storage.matrix.csr import index_dtype
 
 #: Bytes for each net of a task: hash and number as they are collected, joined and sorted.

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
 from gnnloom.pipeline.partition.multilevel.incidence import Incidence, StatedLists
 from gnnloom.pipeline.partition.multilevel.pieces import store_vector
-from gnnloom.storage.format.numpy_files import map_array
+from gnnloom.storage.disk.numpy_files import map_array
 from gnnloom.storage.kernels import read_only
 from gnnloom.storage.matrix.csr import index_dtype
 

@@ -30,7 +30,7 @@ from gnnloom.pipeline.partition.multilevel.pieces import (
 )
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import Phase
-from gnnloom.storage.format.numpy_files import map_array
+from gnnloom.storage.disk.numpy_files import map_array
 from gnnloom.storage.kernels import index_of_least
 from gnnloom.storage.matrix.permutation import permute_by_network
 from gnnloom.storage.matrix.random_numbers import stream_key

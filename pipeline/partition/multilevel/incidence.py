@@ -28,7 +28,7 @@ from gnnloom.pipeline.partition.multilevel.pieces import (
 )
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import Phase
-from gnnloom.storage.format.numpy_files import map_plain
+from gnnloom.storage.disk.numpy_files import map_plain
 from gnnloom.storage.matrix.csr import index_dtype
 
 #: Most rows and ids of a block, unless a single row has more ids: 8 MiB of int64.

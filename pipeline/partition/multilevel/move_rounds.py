@@ -63,8 +63,8 @@ from gnnloom.pipeline.shuffle.shuffle import RunsWriter
 from gnnloom.pipeline.shuffle.unrecorded import UnrecordedShuffle
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import Phase, results
-from gnnloom.storage.format.files import remove_tree
-from gnnloom.storage.format.numpy_files import map_array
+from gnnloom.storage.disk.files import remove_tree
+from gnnloom.storage.disk.numpy_files import map_array
 from gnnloom.storage.matrix.permutation import mix
 
 #: Rounds of a pass.  Vertices of one round do not see each other's moves: with 16 rounds rather than one vertex after

@@ -17,7 +17,7 @@ from gnnloom.pipeline.partition.model.moves import WORD_BITS, bit_of
 from gnnloom.pipeline.partition.multilevel.incidence import Incidence, IncidenceBlock
 from gnnloom.pipeline.partition.multilevel.pieces import PART_BYTES, RangeTask, net_tasks, phase_over
 from gnnloom.pipeline.tasks.phase import Phase
-from gnnloom.storage.format.numpy_files import map_array
+from gnnloom.storage.disk.numpy_files import map_array
 
 
 @dataclass(frozen=True)

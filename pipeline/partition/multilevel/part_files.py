@@ -24,7 +24,7 @@ from gnnloom.pipeline.partition.multilevel.pieces import (
 )
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import Phase, results
-from gnnloom.storage.format.numpy_files import map_array
+from gnnloom.storage.disk.numpy_files import map_array
 
 
 def copy_phase(source: Path, target: Path, num_vertices: int) -> Phase:

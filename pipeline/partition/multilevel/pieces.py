@@ -19,7 +19,7 @@ from gnnloom.pipeline.external_sort.lanes import BLOCK_BYTES, num_shared_files
 from gnnloom.pipeline.external_sort.merge_levels import FEW_SOURCES, SOURCE_BYTES, most_sources
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import Needs, Phase, results
-from gnnloom.storage.format.files import written_aside
+from gnnloom.storage.disk.files import written_aside
 
 #: Vertices of a task that reads or writes a few numbers for each: 8 MiB of weights, 4 MiB of parts.
 _TASK_VERTICES = 1 << 20

@@ -33,8 +33,8 @@ from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import Phase, results
 from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.disk.numpy_files import map_array
 from gnnloom.storage.format.artifact import Artifact
-from gnnloom.storage.format.numpy_files import map_array
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.shards.block_ranges import RANGE_ROWS, row_ranges
 

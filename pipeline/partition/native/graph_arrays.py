@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.storage.format.numpy_files import load_array
+from gnnloom.storage.disk.numpy_files import load_array
 
 if TYPE_CHECKING:
     from gnnloom.pipeline.partition.model.adjacency_graph import AdjacencyGraph

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.native.program import GIVEN, GRAPH, HYPERGRAPH, NativeProgram, PartitionRequest
 from gnnloom.pipeline.partition.partitioner import Preset
-from gnnloom.storage.format.numpy_files import load_array
+from gnnloom.storage.disk.numpy_files import load_array
 
 #: Bytes for each vertex and part in the cache of gains; ``large-k`` recomputes gains instead.
 _GAIN = 4

@@ -8,7 +8,7 @@ from pathlib import Path
 from gnnloom.pipeline.partition.partitioner import Preset
 from gnnloom.pipeline.partition.settings import PartitionSettings
 from gnnloom.pipeline.tasks.cluster import available_cores
-from gnnloom.storage.format.files import read_json, write_json
+from gnnloom.storage.disk.files import read_json, write_json
 
 HYPERGRAPH = "hypergraph.hgr"
 GRAPH = "graph.metis"

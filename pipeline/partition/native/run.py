@@ -38,9 +38,9 @@ from gnnloom.pipeline.partition.native.problem_files import write_hmetis, write_
 from gnnloom.pipeline.partition.native.program import GIVEN, GRAPH, HYPERGRAPH, RESULT, NativeProgram, PartitionRequest
 from gnnloom.pipeline.partition.partitioner import PartitionProblem
 from gnnloom.pipeline.partition.settings import check_parts
+from gnnloom.storage.disk.numpy_files import load_array
+from gnnloom.storage.disk.own_folder import own_folder
 from gnnloom.storage.errors import PartitionerError
-from gnnloom.storage.format.numpy_files import load_array
-from gnnloom.storage.format.own_folder import own_folder
 from gnnloom.storage.machine_memory import memory_text
 from gnnloom.storage.wording import counted
 

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.tasks.phase import Needs, Phase, WorkFiles
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.whole_graph import WholeGraph, map_whole_graph
+from gnnloom.storage.disk.files import read_json, write_json
 from gnnloom.storage.errors import DamagedWorkError
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskRecord
-from gnnloom.storage.format.files import read_json, write_json
 from gnnloom.storage.matrix.ranges import split_range
 from gnnloom.storage.samplers.registry import SAMPLERS
 from gnnloom.storage.sampling.vertex import members

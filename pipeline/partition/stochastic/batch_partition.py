@@ -40,9 +40,9 @@ from gnnloom.pipeline.tasks.phase import Phase
 from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage import errors
 from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.disk.files import read_json, write_json
 from gnnloom.storage.errors import GnnloomError, PartitionerError
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
-from gnnloom.storage.format.files import read_json, write_json
 
 LOGGER = logging.getLogger("gnnloom.pipeline")
 

@@ -28,9 +28,9 @@ from gnnloom.pipeline.partition.stochastic.annealing import IMPROVING, POLISHING
 from gnnloom.pipeline.partition.stochastic.batch_partition import ANSWER, FULL, STOCHASTIC, FitRequest
 from gnnloom.pipeline.partition.stochastic.uniform_batches import BatchNets, net_owners, uniform_hypergraph
 from gnnloom.pipeline.shuffle.mapped_vectors import map_vector, write_vector
+from gnnloom.storage.disk.files import write_json
 from gnnloom.storage.errors import GnnloomError
 from gnnloom.storage.format.artifact import ArtifactWriter
-from gnnloom.storage.format.files import write_json
 from gnnloom.storage.wording import counted
 
 LOGGER = logging.getLogger("gnnloom.pipeline")

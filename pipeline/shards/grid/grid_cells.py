@@ -15,9 +15,9 @@ from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.memory import rows_that_fit
 from gnnloom.pipeline.tasks.phase import Task
 from gnnloom.storage.artifacts.csr_group import Window, write_csr_group
+from gnnloom.storage.disk.groups import write_group
 from gnnloom.storage.format.array_pieces import ArrayAppender, ArrayForm
 from gnnloom.storage.format.arrays import write_array
-from gnnloom.storage.format.groups import write_group
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.matrix.ranges import split_range
 from gnnloom.storage.shards.grid_shards import cell_path, crop_chunk_rows

@@ -20,10 +20,10 @@ from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.phase import Task
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.vertices import Vertices
+from gnnloom.storage.disk.groups import write_group
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.arrays import create_array, write_rows
 from gnnloom.storage.format.artifact import Artifact
-from gnnloom.storage.format.groups import write_group
 from gnnloom.storage.format.schema import SCHEMAS
 from gnnloom.storage.matrix.ranges import split_range
 from gnnloom.storage.shards.grid_shards import crop_chunk_rows, order_path

@@ -37,10 +37,10 @@ from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.runs import Index, Section
 from gnnloom.pipeline.shuffle.shuffle import RunsWriter, Shuffle
 from gnnloom.storage.artifacts.csr_group import write_csr_group
+from gnnloom.storage.disk.groups import write_group
 from gnnloom.storage.format.array_pieces import ArrayAppender, ArrayForm, Edge, join_pieces
 from gnnloom.storage.format.array_record import ArrayRecord, Piece
 from gnnloom.storage.format.artifact import TaskOutput
-from gnnloom.storage.format.groups import write_group
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.matrix.ranges import Span
 

@@ -21,9 +21,9 @@ from gnnloom.pipeline.tasks.sizes import PartSizes
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.disk.groups import write_group
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
-from gnnloom.storage.format.groups import write_group
 from gnnloom.storage.shards.row_shards import RowShards
 from gnnloom.storage.wording import counted
 

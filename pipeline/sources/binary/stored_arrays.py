@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.binary.archive import data_offset, listed, opened_zip
 from gnnloom.pipeline.sources.reading.files import SourceFile
+from gnnloom.storage.disk.files import written_aside
 from gnnloom.storage.errors import InputError, NotFoundError
-from gnnloom.storage.format.files import written_aside
 
 #: Number of bytes read at a time.
 BLOCK_BYTES = 8 << 20

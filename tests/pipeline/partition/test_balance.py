@@ -20,7 +20,7 @@ from gnnloom.pipeline.partition.multilevel import pieces
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.part_files import fill_empty_from_files
 from gnnloom.pipeline.partition.multilevel.pieces import store_vector
-from gnnloom.storage.format.numpy_files import map_array
+from gnnloom.storage.disk.numpy_files import map_array
 from support.covering import examples
 from support.twice import TwiceCluster
 

@@ -30,7 +30,7 @@ from gnnloom.pipeline.partition.native.program import PartitionRequest
 from gnnloom.pipeline.partition.native.run import native_partition
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY, Cluster, InProcessCluster, ThreadedCluster
 from gnnloom.storage import Catalog
-from gnnloom.storage.format.numpy_files import map_array
+from gnnloom.storage.disk.numpy_files import map_array
 from support.covering import examples
 from support.graphs import random_adjacency, store_graph
 from support.late import LateCluster

@@ -27,8 +27,8 @@ from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY, Cluster, InProcessCluster, ThreadedCluster
 from gnnloom.pipeline.tasks.memory import MINIMUM_MEMORY
 from gnnloom.storage import Catalog
+from gnnloom.storage.disk.numpy_files import map_array
 from gnnloom.storage.format.memory_map import create_part_vector
-from gnnloom.storage.format.numpy_files import map_array
 from support.covering import examples
 from support.graphs import random_adjacency, store_graph
 from support.partitions import transpose_of

@@ -25,8 +25,8 @@ from gnnloom.pipeline.partition.multilevel.transpose_incidence import transpose_
 from gnnloom.pipeline.partition.multilevel.vertex_moves import accept_classes
 from gnnloom.pipeline.tasks.cluster import Cluster, InProcessCluster, ThreadedCluster
 from gnnloom.storage import Catalog
+from gnnloom.storage.disk.numpy_files import map_array
 from gnnloom.storage.format.memory_map import create_part_vector
-from gnnloom.storage.format.numpy_files import map_array
 from support.graphs import random_adjacency, store_graph
 from support.late import LateCluster
 from support.partitions import transpose_of

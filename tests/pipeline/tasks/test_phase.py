@@ -23,10 +23,10 @@ from gnnloom.pipeline.tasks.phase import (
     temporary_bytes,
 )
 from gnnloom.pipeline.tasks.progress import PROGRESS, Progress
+from gnnloom.storage.disk.files import read_json
 from gnnloom.storage.errors import FormatError, InputError
 from gnnloom.storage.format import task_record
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
-from gnnloom.storage.format.files import read_json
 from support.stopping import StoppedError, StoppingCluster
 
 

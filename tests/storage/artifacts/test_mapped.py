@@ -18,9 +18,10 @@ from gnnloom.storage.artifacts.mapped_vertices import map_vertices
 from gnnloom.storage.artifacts.part_members import map_part_members
 from gnnloom.storage.artifacts.whole_graph import map_whole_graph, read_whole_graph
 from gnnloom.storage.checks.copy_invariants import check_copy
+from gnnloom.storage.disk import copy_checksums, mapped_rows
+from gnnloom.storage.disk.files import sync_tree
 from gnnloom.storage.errors import BudgetError, CorruptError, InputError
-from gnnloom.storage.format import copy_checksums, mapped_copy, mapped_rows
-from gnnloom.storage.format.files import sync_tree
+from gnnloom.storage.format import mapped_copy
 from gnnloom.storage.upkeep.garbage import Garbage, collect_garbage, find_garbage
 from support.graphs import random_adjacency, store_graph, store_vertices
 from support.small_catalogs import store_small_dataset

@@ -9,9 +9,9 @@ import pytest
 
 from gnnloom.storage import CSR
 from gnnloom.storage.artifacts.stored_csr import row_sums
+from gnnloom.storage.disk.files import tree_bytes
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.arrays import ReadCounter
-from gnnloom.storage.format.files import tree_bytes
 from support.sparse_products import random_csr
 from support.stored_matrices import store_matrix
 

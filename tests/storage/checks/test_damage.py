@@ -11,10 +11,10 @@ import zarr
 
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.checks.verify import Finding
+from gnnloom.storage.disk.files import read_json, write_json
+from gnnloom.storage.disk.seal import is_sealed, seal_line, seal_text
 from gnnloom.storage.errors import CorruptError, GnnloomError
 from gnnloom.storage.format.artifact import MANIFEST, WORK, Artifact
-from gnnloom.storage.format.files import read_json, write_json
-from gnnloom.storage.format.seal import is_sealed, seal_line, seal_text
 from gnnloom.storage.runs.run import Run
 from support.small_catalogs import begin_partition, store_small_dataset
 

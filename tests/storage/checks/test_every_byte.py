@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from gnnloom.storage import Catalog, Dataset
+from gnnloom.storage.disk.files import read_json, write_json
+from gnnloom.storage.disk.locks import held, is_held
+from gnnloom.storage.disk.seal import check_text, seal_text
 from gnnloom.storage.errors import CorruptError, GnnloomError
 from gnnloom.storage.format.artifact import Artifact
-from gnnloom.storage.format.files import read_json, write_json
-from gnnloom.storage.format.locks import held, is_held
-from gnnloom.storage.format.seal import check_text, seal_text
 from support.graphs import random_adjacency, store_graph, store_vertices
 from support.partitions import random_parts, store_partition
 from support.small_catalogs import store_run

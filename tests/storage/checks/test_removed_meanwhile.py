@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from gnnloom.storage import Catalog, Dataset
+from gnnloom.storage.disk.work_folder import remove_tree_and_scratch
 from gnnloom.storage.errors import NotFoundError
 from gnnloom.storage.faults import VARIABLE, InjectedError, forget_plans
 from gnnloom.storage.format.artifact import Artifact
-from gnnloom.storage.format.work_folder import remove_tree_and_scratch
 from gnnloom.storage.runs.predictions import Predictions
 from gnnloom.storage.upkeep import removal
 from gnnloom.storage.upkeep.lineage import lineage

@@ -13,9 +13,9 @@ import pytest
 from gnnloom.storage import Catalog
 from gnnloom.storage.checks import run_invariants
 from gnnloom.storage.checks.run_invariants import check_run
+from gnnloom.storage.disk.files import read_json, write_json
 from gnnloom.storage.errors import CorruptError, IncompleteError
 from gnnloom.storage.format.arrays import write_array
-from gnnloom.storage.format.files import read_json, write_json
 from gnnloom.storage.format.listing import list_run
 from gnnloom.storage.runs.checkpoint import Checkpoint, write_checkpoint
 from gnnloom.storage.runs.run import Run

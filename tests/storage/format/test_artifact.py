@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 import zarr
 
+from gnnloom.storage.disk.files import read_json, write_json
+from gnnloom.storage.disk.groups import write_group
 from gnnloom.storage.errors import CorruptError, DamagedWorkError, FormatError, IncompleteError, NotFoundError
 from gnnloom.storage.format import task_record
 from gnnloom.storage.format.arrays import create_array, write_array, write_rows
 from gnnloom.storage.format.artifact import MANIFEST, Artifact, ArtifactWriter, artifact_key
-from gnnloom.storage.format.files import read_json, write_json
-from gnnloom.storage.format.groups import write_group
 
 PART = np.arange(100, dtype=np.int32) % 4
 

@@ -13,9 +13,9 @@ import pytest
 import zarr
 
 from gnnloom.storage import Catalog
+from gnnloom.storage.disk.files import read_json
 from gnnloom.storage.errors import FormatError
 from gnnloom.storage.format import listing
-from gnnloom.storage.format.files import read_json
 from gnnloom.storage.format.listing import is_list_current, refresh_list
 from support.small_catalogs import begin_partition, store_run, store_small_dataset
 

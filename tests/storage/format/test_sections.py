@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gnnloom.storage.disk import files
+from gnnloom.storage.disk.files import read_json, write_json
+from gnnloom.storage.disk.groups import METADATA
 from gnnloom.storage.errors import CorruptError, FormatError, NotFoundError
 from gnnloom.storage.format import artifact as artifact_file
-from gnnloom.storage.format import files
 from gnnloom.storage.format.arrays import write_array
 from gnnloom.storage.format.artifact import MANIFEST, Artifact, ArtifactWriter
-from gnnloom.storage.format.files import read_json, write_json
-from gnnloom.storage.format.groups import METADATA
 from gnnloom.storage.format.schema import SCHEMAS, check_records
 from gnnloom.storage.format.sections import read_section, section_of, write_section
 

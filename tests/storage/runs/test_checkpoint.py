@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gnnloom.storage.disk.files import read_json, write_json
 from gnnloom.storage.errors import CorruptError, FormatError, NotFoundError
 from gnnloom.storage.format.arrays import ReadCounter
-from gnnloom.storage.format.files import read_json, write_json
 from gnnloom.storage.format.listing import listed_nodes, nodes_below, write_list
 from gnnloom.storage.runs.checkpoint import Checkpoint, checkpoint_epochs, read_checkpoint, write_checkpoint
 

@@ -17,11 +17,11 @@ from gnnloom.pipeline.links.options import DrawOptions
 from gnnloom.pipeline.links.stage import draw_links
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
+from gnnloom.storage.disk.files import tree_bytes
+from gnnloom.storage.disk.locks import held, lock_path
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import write_array
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
-from gnnloom.storage.format.files import tree_bytes
-from gnnloom.storage.format.locks import held, lock_path
 from gnnloom.storage.upkeep.garbage import find_catalog_garbage, find_garbage, remove_garbage
 from support.graphs import random_adjacency, store_graph
 from support.small_catalogs import begin_partition, store_small_dataset

@@ -6,7 +6,7 @@ from gnnloom.pipeline.links.options import DrawOptions
 from gnnloom.pipeline.links.stage import draw_links
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
-from gnnloom.storage.format.files import tree_bytes
+from gnnloom.storage.disk.files import tree_bytes
 from gnnloom.storage.upkeep.lineage import disk_usage, lineage
 from support.graphs import random_adjacency, store_graph
 from support.small_catalogs import begin_partition, store_small_dataset

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from gnnloom.storage.disk.files import write_json
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.format.files import write_json
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.arguments import parse_arguments
 

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from gnnloom.storage import shared_memory
-from gnnloom.storage.format.own_folder import MARK, own_folder
+from gnnloom.storage.disk.own_folder import MARK, own_folder
 from gnnloom.trainer.job import leftovers
 from gnnloom.trainer.job.leftovers import find_leftovers, remove_leftovers, remove_segments_since
 from gnnloom.trainer.job.stop import StopRequest
@@ -57,7 +57,7 @@ def test_a_job_removes_only_what_came_since_it_began(tmp_path: Path) -> None:
 
 def test_the_temporary_folder_of_a_killed_process_is_found_and_no_other(tmp_path: Path) -> None:
     program = (
-        "import sys, time; from pathlib import Path; from gnnloom.storage.format.own_folder import own_folder\n"
+        "import sys, time; from pathlib import Path; from gnnloom.storage.disk.own_folder import own_folder\n"
         "with own_folder(within=Path(sys.argv[1])) as folder: print(folder, flush=True); time.sleep(99)"
     )
     (tmp_path / "gnnloom-datasets").mkdir()

@@ -9,9 +9,9 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from gnnloom.storage.disk.files import write_json
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.arrays import ArrayReader
-from gnnloom.storage.format.files import write_json
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.layout.layout import Layout
@@ -107,6 +107,6 @@ def test_rank_0_may_collect_as_soon_as_the_last_rank_has_announced(
             assert collect(tmp_path, 2) == []
         return False
 
-    monkeypatch.setattr("gnnloom.storage.format.files.fault_point", collect_at_once)
+    monkeypatch.setattr("gnnloom.storage.disk.files.fault_point", collect_at_once)
     announce(tmp_path, 1, [])
     assert not announced(tmp_path, 1).parent.exists()

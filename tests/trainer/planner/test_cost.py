@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from gnnloom.storage.disk.files import write_json
 from gnnloom.storage.errors import InputError, NotFoundError
-from gnnloom.storage.format.files import write_json
 from gnnloom.trainer.algorithms.steps import Communication, DenseWork, ElementWork, Operation, SparseWork, Step
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.planner.cost import communication_seconds, dense_seconds, epoch_cost

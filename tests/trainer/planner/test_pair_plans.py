@@ -15,7 +15,7 @@ from gnnloom.trainer.config.loss_config import LossConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.planner.memory import project_new_training
 from gnnloom.trainer.planner.pair_steps import PairFacts, add_pairs
-from gnnloom.trainer.training.rehearsal.shard_sizes import RankSizes, RowSizes
+from gnnloom.trainer.training.rehearsal.shard_sizes import RowShardSizes, RowSizes
 from support.pair_runs import call
 
 
@@ -149,7 +149,7 @@ def test_targets_follow_the_edges_that_a_partition_cuts(cut: int | None, expecte
 def test_new_trainings_on_pairs_are_estimated_with_what_these_take() -> None:
     sizes = RowSizes(
         num_vertices=10_000, num_features=16, num_outputs=32, symmetric=True, weighted=False,
-        ranks=(RankSizes(5000, 3000, 3000, 50_000, 1 << 20),), index_bytes=4,
+        ranks=(RowShardSizes(5000, 3000, 3000, 50_000, 1 << 20),), index_bytes=4,
     )  # fmt: skip
 
     def estimated(num_pairs: int | None, **options: Any) -> int:

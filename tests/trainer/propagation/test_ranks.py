@@ -17,8 +17,8 @@ import pytest
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.artifacts.propagated import COLUMNS
 from gnnloom.storage.checks.invariants import check_artifact
+from gnnloom.storage.disk.files import read_json
 from gnnloom.storage.format.artifact import MANIFEST, WORK
-from gnnloom.storage.format.files import read_json
 from gnnloom.storage.upkeep.removal import remove_artifact
 from gnnloom.trainer.propagation.memory import BASE_BYTES, peak_of, rank_sizes
 from support.covering import FEW_OR_EVERY

@@ -251,7 +251,7 @@ def test_a_plan_counts_what_an_evaluation_from_disk_takes(catalog: Catalog) -> N
             sampled_config(catalog, "large", "neighbor", "a", **options, evaluation_memory=memory, eval_every=0)
         )
 
-    whole, some, less = (planned(memory) for memory in (2 * MEMORY, 81_500_000, 79_000_000))
+    whole, some, less = (planned(memory) for memory in (2 * MEMORY, 36_500_000, 32_500_000))
     assert whole.temporary_bytes == 0
     assert some.temporary_bytes == less.temporary_bytes > 20_000 * 64 * 4
     # Blocks of 16 columns more: of an operand in memory, and of its mapped product.

@@ -16,8 +16,8 @@ from gnnloom.pipeline.sources.generators.sbm import StochasticBlockModel
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.artifacts.stored_csr import BLOCK_ENTRIES
+from gnnloom.storage.disk.files import tree_bytes
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.format.files import tree_bytes
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.launch import launch

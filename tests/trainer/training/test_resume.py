@@ -13,7 +13,7 @@ import pytest
 from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
-from gnnloom.storage.format.files import read_json, write_json
+from gnnloom.storage.disk.files import read_json, write_json
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.launch import launch, launch_prediction

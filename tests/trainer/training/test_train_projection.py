@@ -25,7 +25,7 @@ from gnnloom.pipeline.sources.generators.sbm import StochasticBlockModel
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Dataset, Graph
 from gnnloom.storage.artifacts.links import CLASS, NUMBER, Links
-from gnnloom.storage.format.files import tree_bytes
+from gnnloom.storage.disk.files import tree_bytes
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.algorithms.registry import ALGORITHMS
 from gnnloom.trainer.config.continuation import OpenedRun

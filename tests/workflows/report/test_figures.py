@@ -9,8 +9,8 @@ import pytest
 
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.checks.run_invariants import check_run
+from gnnloom.storage.disk.files import write_json
 from gnnloom.storage.errors import CorruptError
-from gnnloom.storage.format.files import write_json
 from gnnloom.storage.runs.provenance import begin_session, end_session
 from gnnloom.storage.runs.run import Run
 from gnnloom.workflows.report.comparison import comparison_rows, data_warning

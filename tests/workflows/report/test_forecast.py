@@ -9,8 +9,8 @@ import pytest
 
 from gnnloom.storage import Catalog
 from gnnloom.storage.checks.run_invariants import check_run
+from gnnloom.storage.disk.files import write_json
 from gnnloom.storage.errors import CorruptError
-from gnnloom.storage.format.files import write_json
 from gnnloom.storage.runs.provenance import begin_session
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.continuation import OpenedRun

@@ -20,7 +20,7 @@ from torch import Tensor
 from gnnloom.storage.artifacts.mapped_vertices import map_vertices
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.catalog import Dataset
-from gnnloom.storage.format.mapped_rows import take_rows
+from gnnloom.storage.disk.mapped_rows import take_rows
 from gnnloom.storage.matrix.local_numbers import LocalNumbers
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.data.row_exchange import RowExchange

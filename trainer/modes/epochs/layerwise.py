@@ -22,7 +22,7 @@ from gnnloom.storage.artifacts.mapped_vertices import map_vertices
 from gnnloom.storage.artifacts.part_members import map_part_members
 from gnnloom.storage.artifacts.whole_graph import WholeGraph, map_whole_graph
 from gnnloom.storage.catalog import Dataset
-from gnnloom.storage.format.mapped_rows import take_rows
+from gnnloom.storage.disk.mapped_rows import take_rows
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.layered import LayeredBatch, empty_batch
 from gnnloom.storage.matrix.local_numbers import LocalNumbers

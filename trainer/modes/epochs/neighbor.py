@@ -18,8 +18,8 @@ from torch import Tensor
 from gnnloom.storage.artifacts.mapped_vertices import map_vertices
 from gnnloom.storage.artifacts.samples import Samples
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
+from gnnloom.storage.disk.mapped_rows import fits_in_pages
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.format.mapped_rows import fits_in_pages
 from gnnloom.storage.format.vertex_arrays import SPLIT
 from gnnloom.storage.matrix.layered import empty_batch
 from gnnloom.storage.matrix.local_numbers import LocalNumbers

@@ -18,8 +18,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gnnloom.storage.disk.mapped_rows import take_rows
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.format.mapped_rows import take_rows
 from gnnloom.storage.format.memory_map import temporary_array
 from gnnloom.storage.format.vertex_arrays import SPLIT
 from gnnloom.storage.sampling.ahead import prepare_ahead

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gnnloom.storage.format.files import tree_bytes
+from gnnloom.storage.disk.files import tree_bytes
 from gnnloom.storage.shards.row_shards import RowShards
 from gnnloom.trainer.config.loss_config import LossConfig
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class RankSizes:
+class RowShardSizes:
     """The row shard of one rank.
 
     Attributes:
@@ -70,7 +70,7 @@ class RowSizes(_Sizes):
         index_bytes: of a column id.
     """
 
-    ranks: tuple[RankSizes, ...]
+    ranks: tuple[RowShardSizes, ...]
     index_bytes: int
 
     @property
@@ -93,13 +93,13 @@ class RowSizes(_Sizes):
         )
 
 
-def _rank_sizes(shards: RowShards, prefix: str, reads_features: bool) -> RankSizes:
+def _rank_sizes(shards: RowShards, prefix: str, reads_features: bool) -> RowShardSizes:
     own, sent, halo, own_nonzeros, halo_nonzeros = (
         shards.artifact.record(f"{prefix}/{name}").shape[0]
         for name in ("vertex", "send_row", "halo_vertex", "own/indices", "halo/indices")
     )
     read = _read_bytes(shards.artifact.path / prefix, reads_features)
-    return RankSizes(own, sent, halo, own_nonzeros + halo_nonzeros, read)
+    return RowShardSizes(own, sent, halo, own_nonzeros + halo_nonzeros, read)
 
 
 def _read_bytes(folder: Path, reads_features: bool) -> int:

@@ -15,8 +15,8 @@ from typing import Final
 
 from torch import nn
 
+from gnnloom.storage.disk.files import JsonObject, sync_paths
 from gnnloom.storage.format.arrays import stored_files
-from gnnloom.storage.format.files import JsonObject, sync_paths
 from gnnloom.storage.runs.checkpoint import begin_checkpoint, checkpoint_aside, publish_checkpoint, write_arrays
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.layout.vertex_arrays import announce, announced, collect

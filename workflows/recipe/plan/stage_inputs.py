@@ -37,9 +37,8 @@ from gnnloom.storage.shards.grid_shards import GridShards
 from gnnloom.storage.shards.grid_variants import stored_variants
 from gnnloom.storage.shards.row_shards import RowShards
 from gnnloom.trainer.config.propagation_plan import Planned, of_this_machine, plan_for, plan_of, propagation_of
-from gnnloom.trainer.propagation.memory import RankSizes as PropagationSizes
-from gnnloom.trainer.propagation.memory import rank_sizes
-from gnnloom.trainer.training.rehearsal.shard_sizes import GridSizes, RankSizes, RowSizes, ShardSizes, sizes_of
+from gnnloom.trainer.propagation.memory import RankSizes, rank_sizes
+from gnnloom.trainer.training.rehearsal.shard_sizes import GridSizes, RowShardSizes, RowSizes, ShardSizes, sizes_of
 from gnnloom.workflows.recipe.recipe import Recipe
 from gnnloom.workflows.recipe.request import Assignment
 from gnnloom.workflows.recipe.stages import read_graph
@@ -321,7 +320,7 @@ class StageInputs:
             return None
         parts = self.parts
         sizes = [
-            PropagationSizes.expected(
+            RankSizes.expected(
                 num_rows=own,
                 num_halo=halo,
                 num_sent=sent,
@@ -366,7 +365,7 @@ class StageInputs:
             num_outputs=self._num_outputs,
             symmetric=graph.symmetric,
             weighted=graph.weighted,
-            ranks=tuple(RankSizes(*sizes, read) for sizes in ranks),
+            ranks=tuple(RowShardSizes(*sizes, read) for sizes in ranks),
             index_bytes=self._index_dtype.itemsize,
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from gnnloom.storage.format.files import WORK, tree_bytes
+from gnnloom.storage.disk.files import WORK, tree_bytes
 
 
 def test_the_size_of_a_tree_is_without_the_holes_of_temporary_files(tmp_path: Path) -> None:

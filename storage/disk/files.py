@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from gnnloom.storage.disk.seal import is_sealed, open_object, seal_object
 from gnnloom.storage.errors import CorruptError, DamagedWorkError, GnnloomError
 from gnnloom.storage.faults import fault_point
-from gnnloom.storage.format.seal import is_sealed, open_object, seal_object
 
 JsonObject = Mapping[str, Any]
 

@@ -9,8 +9,8 @@ import shutil
 import uuid
 from pathlib import Path
 
+from gnnloom.storage.disk.files import remove_tree
 from gnnloom.storage.faults import fault_point
-from gnnloom.storage.format.files import remove_tree
 
 
 def open_work_folder(path: Path, scratch: Path | None) -> None:

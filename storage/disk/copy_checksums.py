@@ -19,8 +19,8 @@ import google_crc32c
 import numpy as np
 import xxhash
 
+from gnnloom.storage.disk.files import parsing, read_json, write_json
 from gnnloom.storage.errors import CorruptError
-from gnnloom.storage.format.files import parsing, read_json, write_json
 from gnnloom.storage.machine_boot import this_boot
 
 CHECKSUMS: Final = "checksums.json"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gnnloom.storage.format.row_buffers import RowBuffers
+from gnnloom.storage.disk.row_buffers import RowBuffers
 
 
 def test_memory_that_was_given_back_is_used_again() -> None:

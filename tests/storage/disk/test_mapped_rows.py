@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gnnloom.storage.format.mapped_rows import take_rows
+from gnnloom.storage.disk.mapped_rows import take_rows
 
 
 @pytest.mark.parametrize("shape", [(5000, 128), (5000, 128, 2), (1_500_000,)])

@@ -11,15 +11,15 @@ from contextlib import contextmanager
 import pytest
 
 from gnnloom.storage import Catalog, Dataset
+from gnnloom.storage.disk.locks import held, is_held, lock_path
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import ArtifactWriter, artifact_key
-from gnnloom.storage.format.locks import held, is_held, lock_path
 from support.small_catalogs import store_small_dataset
 
 _PROGRAM = """
 import sys, time
 from pathlib import Path
-from gnnloom.storage.format.locks import locked
+from gnnloom.storage.disk.locks import locked
 with locked(Path(sys.argv[1]), sys.argv[2], sys.argv[3]):
     print("held", flush=True)
     time.sleep(float(sys.argv[4]))

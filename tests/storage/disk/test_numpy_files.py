@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gnnloom.storage.format.numpy_files import load_array, map_array, map_plain
+from gnnloom.storage.disk.numpy_files import load_array, map_array, map_plain
 
 
 @pytest.mark.parametrize("mmap_mode", [None, "r"])

@@ -6,8 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from gnnloom.storage.disk.files import JsonObject, parse_json, read_json, write_json
 from gnnloom.storage.errors import CorruptError
-from gnnloom.storage.format.files import JsonObject, parse_json, read_json, write_json
 
 #: Name of the file with the metadata of a group or array.
 METADATA: Final = "zarr.json"
@@ -29,7 +29,7 @@ def group_metadata(attributes: JsonObject) -> dict[str, Any]:
 
 
 def group_indent(content: JsonObject) -> int | None:
-    """The indent of the metadata of a group; see :func:`gnnloom.storage.format.files.json_text`."""
+    """The indent of the metadata of a group; see :func:`gnnloom.storage.disk.files.json_text`."""
     # A list has thousands of entries for programs to read, and is written at both ends of every run.
     return None if "consolidated_metadata" in content else 1
 

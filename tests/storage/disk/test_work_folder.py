@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from gnnloom.storage import Catalog
+from gnnloom.storage.disk.work_folder import remove_work_folder
 from gnnloom.storage.faults import VARIABLE, InjectedError, forget_plans
 from gnnloom.storage.format.artifact import ArtifactWriter
-from gnnloom.storage.format.work_folder import remove_work_folder
 
 
 def begin(dataset: Path, scratch: Path | None) -> ArtifactWriter:
