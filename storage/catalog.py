@@ -29,6 +29,7 @@ from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.artifact import MANIFEST, WORK, Artifact
 from gnnloom.storage.format.schema import FORMAT_VERSION, SCHEMAS, VERSION_ENTRY, check_version
 from gnnloom.storage.shards.row_shards import RowShards
+from gnnloom.storage.wording import did_you_mean
 
 if TYPE_CHECKING:
     from gnnloom.storage.shards.grid_shards import GridShards
@@ -100,8 +101,10 @@ class Dataset:
         self.path = path
         self.name = path.name
         if not path.is_dir():
+            meant = did_you_mean(path.name, Catalog(path.parent))
+            question = f"{meant} " if meant else ""
             raise NotFoundError(
-                f"{path}: there is no such dataset; {_meant(path)}`gnnloom catalog ls` lists the existing ones"
+                f"{path}: there is no such dataset; {question}`gnnloom catalog ls` lists the existing ones"
             )
         _check_dataset_group(path)
 
@@ -347,14 +350,6 @@ class Catalog:
         if path.resolve().parent != self.root:
             raise InputError(f"dataset name {name!r}: {path} leads out of the catalog {self.root}")
         return path
-
-
-def _meant(path: Path) -> str:
-    """The dataset of a similar name, as the beginning of a sentence; empty if there is none."""
-    import difflib  # noqa: PLC0415 - only for this message
-
-    close = difflib.get_close_matches(path.name, Catalog(path.parent), 1)
-    return f"did you mean {close[0]}? " if close else ""
 
 
 def _make_dataset(path: Path) -> None:

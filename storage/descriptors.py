@@ -22,6 +22,7 @@ from types import MappingProxyType, ModuleType
 from typing import Any, Protocol, TypeVar
 
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.wording import did_you_mean
 
 
 class Descriptor(Protocol):
@@ -116,7 +117,8 @@ def load_named(option: str, text: str) -> object:
     except Exception as error:
         raise InputError(f"{option} {text}: {module} cannot be imported: {type(error).__name__}: {error}") from error
     if not hasattr(found, name):
-        raise InputError(f"{option} {text}: {found.__file__ or module} has no {name}")
+        meant = did_you_mean(name, vars(found))
+        raise InputError(f"{option} {text}: {found.__file__ or module} has no {name}{'; ' if meant else ''}{meant}")
     return getattr(found, name)
 
 

@@ -1,8 +1,8 @@
-"""Wording of messages: counts with their nouns."""
+"""Wording of messages: counts with their nouns, and the name that was meant."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 #: Plurals of nouns that take more than an s.
@@ -27,3 +27,23 @@ def counted(count: int, noun: str) -> str:
         return f"1 {noun}"
     *first, last = noun.split(" ")
     return " ".join([f"{count:,}", *first, PLURALS.get(last, f"{last}s")])
+
+
+def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
+    """The end of a message about an unknown name: the known one that is most similar, or else all of them.
+
+    Args:
+        otherwise: what comes before all of them; without it, they are left out.
+
+    Examples:
+        >>> did_you_mean("hiden", ["hidden", "layers"]), did_you_mean("x", ["hidden", "layers"], "there are")
+        ('did you mean hidden?', 'there are hidden, layers')
+    """
+    import difflib  # noqa: PLC0415 - only for these messages
+
+    names = list(known)
+    # Most mistakes are of case, which would count as other letters.
+    close = [each for each in names if each.lower() == name.lower()] or difflib.get_close_matches(name, names, 1)
+    if close:
+        return f"did you mean {close[0]}?"
+    return f"{otherwise} {', '.join(names)}" if otherwise else ""

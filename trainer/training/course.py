@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 from gnnloom.storage.errors import CorruptError, InputError
 from gnnloom.storage.runs.checkpoint import checkpoint_facts
 from gnnloom.storage.runs.run import Run
+from gnnloom.storage.wording import did_you_mean
 from gnnloom.trainer.config.optimization_config import ScheduleConfig, StoppingConfig
 from gnnloom.trainer.config.run_config import RunConfig
 from gnnloom.trainer.tasks.task import Figure, judge_of
@@ -54,8 +54,7 @@ def find_metric(option: str, name: str, figures: Mapping[str, Figure]) -> Metric
         name = f"val_{judge_of(list(figures.values())).name}"
     known = {LOSS: True, VAL_LOSS: True} | {each: figure.lower for each, figure in figures.items()}
     if name not in known:
-        close = get_close_matches(name, known, 1)
-        hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
+        hint = did_you_mean(name, known, "there are")
         raise InputError(f"{option} {name!r}: this run reports no such metric; {hint}")
     return Metric(name, known[name])
 

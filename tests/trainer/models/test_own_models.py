@@ -84,6 +84,7 @@ def test_ranks_take_a_class_by_its_name() -> None:
         ("own_models:", "model 'own_models:': expected a name such as"),
         ("nowhere.to_be:Found", "nowhere.to_be cannot be imported: ModuleNotFoundError: No module named 'nowhere'"),
         ("own_models:Missing", "own_models.py has no Missing"),
+        ("own_models:mine", r"own_models.py has no mine; did you mean Mine\?"),
         ("own_models:NUMBER", "expected a subclass of gnnloom.trainer.models.networks.model.Model, found 3"),
         ("own_models:Unfinished", "the class does not define create_parameters, layer"),
     ],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, TypeVar
 
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Option
+from gnnloom.storage.wording import did_you_mean
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -23,9 +23,7 @@ def check_known(function: str, given: Collection[str], known: Collection[str]) -
     """
     for name in given:
         if name not in known:
-            close = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {close[0]}?" if close else f"it has {', '.join(known)}"
-            raise InputError(f"{function}: no option {name}; {hint}")
+            raise InputError(f"{function}: no option {name}; {did_you_mean(name, known, 'it has')}")
 
 
 def split_fields(kind: type[Any], options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 from gnnloom.storage.errors import InputError, NotFoundError
-from gnnloom.storage.wording import counted
+from gnnloom.storage.wording import counted, did_you_mean
 from gnnloom.workflows.recipe.toml.text import find_lines
 from gnnloom.workflows.recipe.toml.values import Given, Raw, convert
 
@@ -116,7 +115,8 @@ class Document:
                 # A section that only --set mentions has no line, so name the place of one of its keys.
                 where = next((given.where for given in values.values()), self.section_lines[section])
                 with mistakes.noted():
-                    raise InputError(f"{where}: unknown section [{section}]{_nearest(section, known)}")
+                    meant = did_you_mean(section, known, "expected one of")
+                    raise InputError(f"{where}: unknown section [{section}]; {meant}")
         mistakes.check()
 
     def where(self, section: str, key: str = "") -> str:
@@ -165,7 +165,8 @@ class Document:
         for key, given in self.sections.get(section, {}).items():
             with mistakes.noted():
                 if key not in names:
-                    raise InputError(f"{given.where}: [{section}] has no key {key!r}{_nearest(key, names)}")
+                    meant = did_you_mean(key, names, "expected one of")
+                    raise InputError(f"{given.where}: [{section}] has no key {key!r}; {meant}")
                 values[key] = convert(given, f"[{section}] {key}", hints[key])
         mistakes.check()
         # First, because the TypeError of a dataclass that lacks a value knows neither file nor line.
@@ -199,10 +200,3 @@ def _not_a_section(name: str, value: Any) -> str:
     if isinstance(value, list) and all(isinstance(item, dict) for item in value):
         return f"[[{name}]] begins a list of sections; write [{name}], as there is one section of each name"
     return f"the key {name!r} is outside a section; put it into one, such as [train]"
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    """Return the end of a message about an unknown name."""
-    names = list(known)
-    close = difflib.get_close_matches(name, names, 1, 0.6)
-    return f"; did you mean {close[0]!r}?" if close else f"; expected one of {', '.join(names)}"
