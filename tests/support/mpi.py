@@ -16,6 +16,8 @@ from typing import Any
 
 import psutil
 
+from gnnloom.pipeline.partition.native.program import PartitionRequest
+from gnnloom.pipeline.partition.native.run import child_command
 from gnnloom.storage import Dataset
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.comm.transports.mpi import find_mpiexec
@@ -73,7 +75,23 @@ def rank_command(python_path: str = "") -> list[str]:
     Args:
         python_path: of ranks that find other packages, whose server then is one of their own.
     """
-    return [sys.executable, "-I", "-S", str(_CLIENT), _server(python_path)[0]]
+    return _client(_server(python_path)[0])
+
+
+def _client(path: str) -> list[str]:
+    return [sys.executable, "-I", "-S", str(_CLIENT), path]
+
+
+def forked_child(module: str, *arguments: str) -> list[str]:
+    """What stands for the command of a process that partitions: it is forked, too.
+
+    A limit of memory is for a process of its own, as a forked one begins with what its server has loaded.
+    """
+    folder = Path(arguments[-1])
+    if module.endswith(".native.child") and PartitionRequest.read(folder).memory_limit is not None:
+        return child_command(module, *arguments)
+    path, server = _partitioners()
+    return [*_client(path), "-m", module, *arguments, str(server.pid)]
 
 
 def start_command(*arguments: str, **options: Any) -> subprocess.Popen[str]:
@@ -102,11 +120,21 @@ def _environment(ranks: int) -> dict[str, str]:
 
 @cache
 def _server(python_path: str) -> tuple[str, subprocess.Popen[str]]:
-    """Start this process's server for ranks: where it listens, and its process, which ends when this one does."""
+    """This process's server for ranks: where it listens, and its process, which ends when this one does."""
+    return _start("ranks", python_path)
+
+
+@cache
+def _partitioners() -> tuple[str, subprocess.Popen[str]]:
+    """As :func:`_server`, for partitioners."""
+    return _start("partitioners")
+
+
+def _start(what: str, python_path: str = "") -> tuple[str, subprocess.Popen[str]]:
     path = f"{tempfile.mkdtemp(prefix='ranks-', dir=_TEMPORARY)}/socket"
     environment = _environment(1)
     server = subprocess.Popen(
-        [sys.executable, str(_SERVER), path],
+        [sys.executable, str(_SERVER), path, what],
         env={**environment, "PYTHONPATH": os.pathsep.join(filter(None, [python_path, environment["PYTHONPATH"]]))},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -1,6 +1,7 @@
 """Forks test ranks from a process that has torch and the kernels loaded, which takes seconds for every new one.
 
-``python rank_server.py SOCKET`` listens there until its standard input ends, and then removes the socket's folder.
+``python rank_server.py SOCKET ranks`` listens there until its standard input ends, and then removes the socket's
+folder. With ``partitioners``, it forks the processes in which native libraries partition, which have NumPy loaded.
 What stands for ``python -m mpi4py``, rank_client.py, asks for a child that becomes the rank. MPI starts in the child,
 so a rank is as fresh as any.
 """
@@ -35,9 +36,19 @@ _ROOMS = (
 _ASIDE = 512
 
 
-def serve(path: str) -> None:
-    """Fork a rank for every connection; returns in the forked process only, ready to run the rank's program."""
-    _load()
+def serve(path: str, what: str) -> None:
+    """Fork a rank for every connection; returns in the forked process only, ready to run the rank's program.
+
+    Args:
+        what: ``ranks``, or ``partitioners``, which are forked from a smaller process, because Mt-KaHyPar asks Linux to
+            move all pages of its own.
+    """
+    if what == "ranks":
+        _load()
+    else:
+        _load_partitioners()
+    # Collections in the children would write to every object, and copy the memory that they share with this process.
+    gc.freeze()
     selector = selectors.DefaultSelector()
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(path)
@@ -92,11 +103,16 @@ def _load() -> None:
     for room in _ROOMS:
         for module in pkgutil.iter_modules(importlib.import_module(room).__path__, f"{room}."):
             importlib.import_module(module.name)
-    # Collections in the children would write to every object, and copy the memory that they share with this process, as
-    # would ending what torch has registered here.
-    gc.freeze()
+    # Ending what torch has registered here would write to memory that the children share with this process, too.
     for ending in list(vars(weakref.finalize)["_registry"]):
         ending.atexit = False
+
+
+def _load_partitioners() -> None:
+    """Import what partitioners import before their native libraries, which only they themselves load."""
+    import gnnloom.pipeline.partition.methods.kahypar
+    import gnnloom.pipeline.partition.methods.metis
+    import gnnloom.pipeline.partition.native.mt_kahypar  # noqa: F401
 
 
 def _load_commands() -> None:
@@ -194,7 +210,7 @@ def _end() -> None:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1])
+    serve(*sys.argv[1:])
     # Libraries that the rank loads end before this is called; those that the server had loaded have nothing to end.
     _LIBC.on_exit(ctypes.cast(_LIBC._exit, ctypes.c_void_p), None)
     try:

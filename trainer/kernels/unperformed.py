@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import mmap
 import tracemalloc
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
@@ -116,7 +116,7 @@ class Unwritten:
 
     def is_valued(self, tensor: Tensor) -> bool:
         """Whether a tensor is one of :meth:`valued`, or a view of it."""
-        return tensor.untyped_storage().data_ptr() in self._valued
+        return bool(self._valued) and tensor.untyped_storage().data_ptr() in self._valued
 
     def overwrite(self, tensors: Sequence[Tensor]) -> None:
         """Tensors are written to by an operation that is not performed."""
@@ -158,13 +158,16 @@ _REDUCTIONS = frozenset(
 )
 
 
-def tensors_in(values: object) -> Iterator[Tensor]:
+def tensors_in(values: Iterable[object]) -> list[Tensor]:
     """The tensors among some arguments."""
-    if isinstance(values, Tensor):
-        yield values
-    elif isinstance(values, tuple | list):
-        for value in values:
-            yield from tensors_in(value)
+    # An epoch of a small training asks thousands of times: a generator would take three times as long.
+    found = list[Tensor]()
+    for value in values:
+        if isinstance(value, Tensor):
+            found.append(value)
+        elif isinstance(value, tuple | list):
+            found += tensors_in(value)
+    return found
 
 
 def mapped(change: Callable[[Tensor], Tensor], values: Any) -> Any:
@@ -201,7 +204,7 @@ def result_shape(function: Any, given: Mapping[str, Any]) -> tuple[int, ...] | N
         left = given.get("mat1", operand)
         return left.shape[0], given["mat2"].shape[1]
     if torch.Tag.pointwise in function.tags:
-        return tuple(np.broadcast_shapes(*(each.shape for each in tensors_in(tuple(given.values())))))
+        return tuple(np.broadcast_shapes(*(each.shape for each in tensors_in(given.values()))))
     if kind is _ATEN.nonzero:
         return operand.numel(), operand.dim()
     if kind is _ATEN.bincount:
@@ -377,14 +380,9 @@ class Unperformed(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if function.is_view:
             return function(*args, **(kwargs or {}))
         names, changed = _arguments(function)
-        operands = list(tensors_in((*args, *(kwargs or {}).values())))
-        is_small = all(tensor.nbytes < SMALL for tensor in operands)
-        valued = [self.memory.is_valued(each) for each in operands]
-        counts = all(
-            not each.is_floating_point() and (each.nbytes < SMALL or known)
-            for each, known in zip(operands, valued, strict=True)
-        )
-        if (is_small or counts) and (changed or "size" not in names):
+        operands = tensors_in((*args, *(kwargs or {}).values()))
+        large = [each for each in operands if each.nbytes >= SMALL]
+        if (not large or self._counts(operands, large)) and (changed or "size" not in names):
             try:
                 found = function(*args, **(kwargs or {}))
             except (RuntimeError, IndexError):
@@ -392,7 +390,10 @@ class Unperformed(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 if not changed:
                     raise
             else:
-                return found if changed else mapped(lambda each: self._counted(each, known=any(valued)), found)
+                if changed:
+                    return found
+                known = any(map(self.memory.is_valued, operands))
+                return mapped(lambda each: self._counted(each, known=known), found)
         given = dict(zip(names, args, strict=False)) | dict(kwargs or {})
         written = [given[name] for name in changed]
         if written:
@@ -405,9 +406,13 @@ class Unperformed(TorchDispatchMode):  # type: ignore[no-untyped-call]
             on_meta = {name: mapped(_on_meta, value) for name, value in given.items()}
             return mapped(self._like, function(**on_meta))
         dtype = result_dtype(function, given)
-        if is_small and math.prod(shape) * dtype.itemsize < SMALL:
+        if not large and math.prod(shape) * dtype.itemsize < SMALL:
             return function(*args, **(kwargs or {}))
         return self.memory.tensor(shape, dtype)
+
+    def _counts(self, operands: Sequence[Tensor], large: Sequence[Tensor]) -> bool:
+        """Whether all operands are whole numbers, and the large ones have values."""
+        return all(map(self.memory.is_valued, large)) and not any(map(torch.is_floating_point, operands))
 
     def _like(self, tensor: Tensor) -> Tensor:
         return self.memory.tensor(tensor.shape, tensor.dtype)

@@ -122,7 +122,7 @@ def _in_child(
         _write_problem(folder, problem, weight, program)
         if given is not None:
             np.save(folder / GIVEN, given, allow_pickle=False)
-        command = [sys.executable, "-m", _CHILD, program.module, str(folder), str(os.getpid())]
+        command = child_command(_CHILD, program.module, str(folder))
         part = run_child(command, folder, method, time_limit, request.memory_limit)
         check_part(part, problem.num_vertices, request.parts, folder / RESULT)
     return part.astype(np.int32)
@@ -137,6 +137,11 @@ def _write_problem(
         save_graph(folder / GRAPH, problem, weight)
     else:
         write_metis(folder / GRAPH, problem, weight)
+
+
+def child_command(module: str, *arguments: str) -> list[str]:
+    """Return the command that runs a module in a process of its own, whose last argument is this process's number."""
+    return [sys.executable, "-m", module, *arguments, str(os.getpid())]
 
 
 def run_child(

@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
-import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,7 +24,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.model.hypergraph import net_matrices
 from gnnloom.pipeline.partition.native.program import NativeProgram
-from gnnloom.pipeline.partition.native.run import NativeProblem, last_line, run_program
+from gnnloom.pipeline.partition.native.run import NativeProblem, child_command, last_line, run_program
 from gnnloom.pipeline.partition.partitioner import Preset
 from gnnloom.pipeline.partition.settings import PartitionSettings
 from gnnloom.pipeline.partition.stochastic.batch_drawer import BatchDrawer
@@ -196,7 +194,7 @@ def fit_apart(problem: NativeProblem, nets: MergedNets | None, folder: Path) -> 
     (folder / ANSWER).unlink(missing_ok=True)
     graphs = problem.graph.artifact.path, problem.transpose.artifact.path
     FitRequest(*graphs, problem.options, problem.program, nets, problem.writer).write(folder)
-    _, status = run_program([sys.executable, "-m", _CHILD, str(folder), str(os.getpid())], folder)
+    _, status = run_program(child_command(_CHILD, str(folder)), folder)
     if not (folder / ANSWER).exists():
         raise PartitionerError(
             f"model stochastic: the process that fits the parts ended with status {status}; last line of its output:"
