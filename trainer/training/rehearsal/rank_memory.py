@@ -8,6 +8,7 @@ vertex of a rank.
 
 from __future__ import annotations
 
+import gc
 import logging
 import math
 from collections.abc import Callable, Iterator
@@ -140,7 +141,7 @@ def _rehearsed(
     """
     try:
         # Small tensors are computed, from meaningless values, and what models draw is nobody's.
-        with np.errstate(all="ignore"), seeded(config.seed), _one_thread():
+        with np.errstate(all="ignore"), seeded(config.seed), _one_thread(), _without_collections():
             if warm is not None:
                 with Unperformed(memory := _unwritten(config)):
                     warm(memory)
@@ -171,6 +172,18 @@ def _one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """Collect no garbage inside the block: what was left before would be subtracted from what a rehearsal takes."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _unwritten(config: ModelConfig) -> Unwritten:
