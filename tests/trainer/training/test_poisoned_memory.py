@@ -139,7 +139,6 @@ def test_all_settings_have_the_same_bits_in_poisoned_memory(catalog: Catalog, tm
     found = run_program(2, "poisoned", tmp_path, given)
     different = [name for name, (clean, poisoned) in zip(SETTINGS, found, strict=True) if clean != poisoned]
     assert not different
-    assert len(found) == 17
     assert all(np.isfinite(clean).all() and len(set(clean)) == 2 for clean, _ in found)
 
 
