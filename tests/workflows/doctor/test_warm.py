@@ -116,8 +116,8 @@ def kernels() -> list[str]:
             # Entry points of processes, the library in C, and code that starts MPI.
             if module.name.endswith(("__main__", "._kernels")) or ".comm.mpi" in module.name:
                 continue
-            # Sparse products are in C here, and numba's are never called.
-            if module.name.endswith(".numba_spmm") and chosen_library():
+            # The trainer's kernels are in C here, and numba's are never called.
+            if module.name.endswith((".numba_spmm", ".numba_attention", ".numba_rows")) and chosen_library():
                 continue
             values = vars(importlib.import_module(module.name)).values()
             found += [value for value in values if isinstance(value, Dispatcher) and value.stats.cache_path]
