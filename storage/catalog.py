@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from gnnloom.storage.shards.grid_shards import GridShards
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
-#: Parameters that tell users which artifact is meant, in the order in which errors list them.
+#: Parameters by which users recognize an artifact, in the order in which errors list them.
 _KNOWN_BY = ("layout", "parts", "method", "grid", "permutation", "ranks", "batch_size", "of", "steps", "seed")
 #: Number of artifacts that an error lists.
 _MOST_LISTED = 5
@@ -414,7 +414,7 @@ def _asked(key: str | None, parameters: Mapping[str, Any]) -> str:
 
 
 def _describe(info: ArtifactInfo) -> str:
-    """The key of an artifact, and those of its parameters that users know it by."""
+    """The key of an artifact, and the parameters by which users recognize it."""
     found = {name: info.parameters[name] for name in _KNOWN_BY if name in info.parameters}
     pairs = in_words(
         {name: "x".join(map(str, each)) if isinstance(each, list) else each for name, each in found.items()}

@@ -64,7 +64,7 @@ def _shown(name: str, value: Any) -> str:
 
 
 def _absent(name: str) -> str:
-    # An artifact that lacks files was made without them, which is no default.
+    # An artifact without files was made from none, which is not a default.
     return "none" if name.endswith((".name", _FILES)) else "default"
 
 

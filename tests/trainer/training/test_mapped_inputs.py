@@ -72,7 +72,7 @@ def test_the_plan_counts_them_as_mapped(catalog: Catalog) -> None:
     )
     width = catalog["large"].row_shards(parts=1).num_features
     assert (memory.mapped_bytes, disk.mapped_bytes) == (0, 20_000 * width * 4)
-    # Python's objects count as well, and those of the mapped file differ.
+    # Python objects count too, and a mapped file has some of its own.
     assert memory.peak_memory[0] - disk.peak_memory[0] == pytest.approx(20_000 * width * 4, rel=0.15)
 
 

@@ -202,7 +202,7 @@ def test_memory_of_sampled_modes_is_near_the_measured_one(
     if case.startswith("pyg"):
         pytest.importorskip("torch_geometric")
     else:
-        # A plan takes it that ranks load what this process has loaded for the model.
+        # A plan assumes that ranks load PyG if this process has.
         monkeypatch.delitem(sys.modules, "torch_geometric", raising=False)
     if "samples" in options:
         options["samples"] = drawn["web"].find("samples").key
@@ -414,7 +414,7 @@ def test_rows_need_memory_for_their_batches_and_none_for_the_adjacency(small: Ca
 def test_no_more_batches_are_prepared_than_an_epoch_has(small: Catalog) -> None:
     drawn: dict[str, Any] = {"mode": "neighbor", "batch_size": 100, "sampler_threads": 2}
     few, many = (project(small, **drawn, pool=pool).batch_memory for pool in (10, 1000))
-    # Python's dictionaries count as well, and one of this process that grows takes 36 KB.
+    # Python objects count too: a large dictionary of this process takes 36 KB when it grows.
     assert project(small, **drawn, pool=1).batch_memory < few == pytest.approx(many, rel=0.03)
     # Batches of subgraphs follow each other over the epochs.
     drawn["mode"] = "subgraph"

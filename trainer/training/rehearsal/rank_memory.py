@@ -176,7 +176,7 @@ def _one_thread() -> Iterator[None]:
 
 @contextmanager
 def _without_collections() -> Iterator[None]:
-    """Collect no garbage inside the block: what was left before would be subtracted from what a rehearsal takes."""
+    """Collect no garbage inside the block: freeing what earlier work left would lower the memory that is counted."""
     collects = gc.isenabled()
     gc.disable()
     try:
