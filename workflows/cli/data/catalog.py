@@ -195,7 +195,7 @@ def _artifact_row(info: ArtifactInfo) -> dict[str, Any]:
 
 
 def _descriptions(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Describe artifacts by their parameters, and by what they are made from if these tell them from no others."""
+    """Describe artifacts by their parameters and, where those are the same, by what they are made from."""
     texts = [_describe(row) for row in rows]
     alike = Counter((row["kind"], text) for row, text in zip(rows, texts, strict=True))
     for row, text in zip(rows, texts, strict=True):
