@@ -1,4 +1,4 @@
-"""A count is written with its noun as people write it."""
+"""A count is written with its noun as people write it, and a name that is nearly right is recognized."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gnnloom.storage.wording import PLURALS, counted
+from gnnloom.storage.wording import PLURALS, counted, did_you_mean
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -39,3 +39,16 @@ def test_no_noun_that_messages_use_gets_a_wrong_plural() -> None:
     assert {"vertex", "rank", "row"} <= nouns
     irregular = {noun for noun in nouns if re.search(r"(s|x|z|ch|sh|[^aeiou]y)$", noun)}
     assert irregular - PLURALS.keys() == {"epoch"}
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "said"),
+    [
+        ("hiden", ["layers", "hidden"], "did you mean hidden?"),
+        ("GraphSage", ["GraphSAGE", "GraphSaga"], "did you mean GraphSAGE?"),
+        ("x", ["layers", "hidden"], "there are layers, hidden"),
+    ],
+)
+def test_the_most_similar_name_is_named_or_else_all_of_them(name: str, known: list[str], said: str) -> None:
+    assert did_you_mean(name, known, "there are") == said
+    assert did_you_mean("x", known) == ""
