@@ -7,13 +7,45 @@ import subprocess
 import threading
 import time
 from pathlib import Path
+from typing import NoReturn
 
-from gnnloom.trainer.comm.ending import wait_until_read
+import pytest
+
+from gnnloom.trainer.comm.ending import end_job, wait_until_read
 from gnnloom.trainer.comm.transports.mpi import find_mpiexec
 from gnnloom.trainer.job.launch import rank_environment
+from support.lone import LoneCommunicator
 from support.mpi import MPI_PYTHON, TESTS, rank_command
 
 
+class _EndingRank(LoneCommunicator):
+    """Looks at a pipe when it ends the job."""
+
+    def __init__(self, reading: int) -> None:
+        super().__init__()
+        self.reading = reading
+
+    def abort(self, code: int) -> NoReturn:
+        os.set_blocking(self.reading, False)
+        with pytest.raises(BlockingIOError):
+            os.read(self.reading, 1)
+        raise SystemExit(code)
+
+
+def test_a_rank_ends_the_job_when_the_reason_has_been_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    said: list[bytes] = []
+    reader = threading.Timer(0.2, lambda: said.append(os.read(reading, 4096)))
+    reader.start()
+    with os.fdopen(writing, "w") as errors:
+        monkeypatch.setattr("sys.stderr", errors)
+        with pytest.raises(SystemExit):
+            end_job(_EndingRank(reading), MemoryError("here"))
+    assert said == [b"error: out of memory (here)\n"]
+    os.close(reading)
+
+
+@pytest.mark.long
 def test_a_slow_launcher_prints_why_a_rank_ended_the_job() -> None:
     program = str(TESTS / "trainer" / "programs" / "last_words.py")
     # Without the wait, two of five jobs end before the launcher has read anything.
