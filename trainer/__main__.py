@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
             lambda job: alike_command(job.command, {**job.config.to_json(), "restart": job.restart}),
         )
         # What killed jobs left.
-        if comm.is_first_on_this_machine():
+        if comm.this_machine().rank == 0:
             remove_abandoned()
         if isinstance(job.config, PredictConfig):
             # A prediction has no checkpoint: it ends at once, and begins again.

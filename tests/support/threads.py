@@ -41,7 +41,7 @@ def join() -> Communicator:
     import numpy as np
     import torch
 
-    from gnnloom.trainer.comm.communicator import Reduction
+    from gnnloom.trainer.comm.communicator import Machine, Reduction
     from gnnloom.trainer.comm.traffic import Traffic
 
     reductions: dict[Reduction, Callable[[Any, Any], Any]] = {
@@ -76,14 +76,8 @@ def join() -> Communicator:
             members = [self.members[rank] for rank in inside]
             return Threads(shared, inside.index(self.rank), members, self.traffic)
 
-        def ranks_on_this_machine(self) -> int:
-            return self.size
-
-        def is_first_on_this_machine(self) -> bool:
-            return self.rank == 0
-
-        def cores_on_this_machine(self) -> int:
-            return len(os.sched_getaffinity(0))
+        def this_machine(self) -> Machine:
+            return Machine(self.rank, self.size, len(os.sched_getaffinity(0)))
 
         def send(self, tensor: Any, destination: int, kind: Any) -> list[Any]:
             if tensor.numel():

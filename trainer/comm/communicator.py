@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NoReturn, Protocol
 
@@ -23,6 +24,21 @@ class Reduction(Enum):
 
 class Request(Protocol):
     """A transfer in flight; opaque to all but the communicator that began it."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The ranks of a group that share the memory of one machine.
+
+    Attributes:
+        rank: number of this rank among them, in the order of the group.
+        ranks: how many they are.
+        cores: distinct cores that they may use.
+    """
+
+    rank: int = 0
+    ranks: int = 1
+    cores: int = 1
 
 
 class Communicator(Protocol):
@@ -57,20 +73,12 @@ class Communicator(Protocol):
         """Form the group of ranks that give the same ``color``, ordered by ``key``. Collective.
 
         Args:
-            size: number of ranks of the group, if the caller knows it.
+            size: number of ranks of the group, if the caller knows it. A group of one rank waits for no other.
         """
         ...
 
-    def ranks_on_this_machine(self) -> int:
-        """Number of ranks that share this machine's memory. Collective."""
-        ...
-
-    def is_first_on_this_machine(self) -> bool:
-        """Whether no rank that shares this machine's memory has a lower number. Collective."""
-        ...
-
-    def cores_on_this_machine(self) -> int:
-        """Number of distinct cores that the ranks of this machine may use. Collective."""
+    def this_machine(self) -> Machine:
+        """The ranks of the group that share this machine's memory. Collective on the first call."""
         ...
 
     def send(self, tensor: Tensor, destination: int, kind: Kind) -> list[Request]:

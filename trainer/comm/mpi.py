@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.faults import fault_point
-from gnnloom.trainer.comm.communicator import Reduction, Request
+from gnnloom.trainer.comm.communicator import Machine, Reduction, Request
 from gnnloom.trainer.comm.traffic import Kind, Ring, Traffic
 from gnnloom.trainer.comm.watchdog import MismatchError, Transfer
 
@@ -77,11 +77,15 @@ class MpiCommunicator:
         self.size: int = comm.Get_size()
         self.members: Sequence[int] = members if members is not None else range(self.size)
         self._shortest_call = min(self._call_seconds() for _ in range(_FIRST_CALLS))
+        self._machine: Machine | None = None
         self._others = tuple(member for number, member in enumerate(self.members) if number != self.rank)
         # Collectives are counted as rings whatever the library does, so figures are the same with every MPI.
         self._ring = Ring(self.traffic, self.rank, self.members)
 
-    def group(self, color: int, key: int, size: int | None = None) -> MpiCommunicator:  # noqa: ARG002 - found by MPI
+    def group(self, color: int, key: int, size: int | None = None) -> MpiCommunicator:
+        if size == 1:
+            # Known without asking the others, for which a split waits: one of many ranks takes long.
+            return MpiCommunicator(MPI.COMM_SELF.Dup(), self.traffic, self._max_count, [self.members[self.rank]])
         # Split alone does not say which world ranks are in the group, and traffic is counted by world rank.
         everyones = self.gather_numbers([color, key, self.members[self.rank]])
         same = everyones[everyones[:, 0] == color]
@@ -89,36 +93,22 @@ class MpiCommunicator:
         members = [int(member) for member in same[np.argsort(same[:, 1], kind="stable"), 2]]
         return MpiCommunicator(self._comm.Split(color, key), self.traffic, self._max_count, members)
 
-    def ranks_on_this_machine(self) -> int:
-        with self._on_this_machine() as local:
-            size: int = local.Get_size()
-        return size
-
-    def is_first_on_this_machine(self) -> bool:
-        with self._on_this_machine() as local:
-            rank: int = local.Get_rank()
-        return rank == 0
-
-    def cores_on_this_machine(self) -> int:
-        mine = os.sched_getaffinity(0)
-        with self._on_this_machine() as local:
+    def this_machine(self) -> Machine:
+        if self._machine is None:
+            # Calls that block are outside of the watchdog's sight: no rank enters one before all are here.
+            self.barrier()
+            local = self._comm.Split_type(MPI.COMM_TYPE_SHARED)
+            mine = os.sched_getaffinity(0)
             # A place for every core up to the highest that a rank may use.
             highest = np.array([max(mine)], np.int64)
             local.Allreduce(MPI.IN_PLACE, highest, op=MPI.MAX)
             cores = np.zeros(int(highest[0]) + 1, np.uint8)
             cores[list(mine)] = 1
             local.Allreduce(MPI.IN_PLACE, cores, op=MPI.MAX)
-        return int(cores.sum())
-
-    @contextmanager
-    def _on_this_machine(self) -> Iterator[MPI.Comm]:
-        """A group of the ranks that share this machine's memory, in order. Collective."""
-        # Calls that block are outside of the watchdog's sight: no rank enters one before all are here.
-        self.barrier()
-        local = self._comm.Split_type(MPI.COMM_TYPE_SHARED)
-        yield local
-        # MPI libraries limit the number of communicators.
-        local.Free()
+            self._machine = Machine(local.Get_rank(), local.Get_size(), int(cores.sum()))
+            # MPI libraries limit the number of communicators.
+            local.Free()
+        return self._machine
 
     def send(self, tensor: Tensor, destination: int, kind: Kind) -> list[Request]:
         segments = self._segments(tensor)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.trainer.comm.communicator import Communicator, Reduction, Request
+from gnnloom.trainer.comm.communicator import Communicator, Machine, Reduction, Request
 from gnnloom.trainer.comm.traffic import Kind, Traffic
 
 
@@ -26,14 +26,8 @@ class UnconnectedRank:
     def group(self, color: int, key: int, size: int | None = None) -> Communicator:  # noqa: ARG002
         return UnconnectedRank(key, self.size if size is None else size, self.traffic)
 
-    def ranks_on_this_machine(self) -> int:
-        return 1
-
-    def is_first_on_this_machine(self) -> bool:
-        return True
-
-    def cores_on_this_machine(self) -> int:
-        return 1
+    def this_machine(self) -> Machine:
+        return Machine()
 
     def send(self, tensor: Tensor, destination: int, kind: Kind) -> list[Request]:  # noqa: ARG002
         return []

@@ -146,7 +146,7 @@ def calibrate(
     repeats = max(2, int(_REPEATS * min(1.0, scale * 4)))
     wide, narrow = (Place(dtype, num_threads) for dtype in _DTYPES)
     bench = _Bench(comm, wide, CLOCKS[clock], repeats, _LATE if clock == "processor" else 0.0)
-    here = comm.ranks_on_this_machine()
+    here = comm.this_machine().ranks
     call, stream = _measure_call(bench), _measure_stream(bench, scale)
     # Between neighbors, and between the first ranks of two nodes; with one rank, both are a copy in memory.
     intra = inter = _measure_link(bench, "link within a node", 1)

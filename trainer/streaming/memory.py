@@ -178,7 +178,7 @@ def settle(
     Raises:
         CollectiveError: not even one column fits.
     """
-    available, ranks_here = available_memory(), comm.ranks_on_this_machine()
+    available, ranks_here = available_memory(), comm.this_machine().ranks
     memory = given or share_of(available, ranks_here)
     needs = WorkingBytes.of(program, sizes, place, memory, chunk)
     fits = needs.whole(footprint) <= memory
@@ -209,7 +209,7 @@ def fits_whole(comm: Communicator, needed: Callable[[int], int], given: int) -> 
         needed: from the bytes that this rank may take to those that it needs.
         given: as for :func:`settle`.
     """
-    memory = given or share_of(available_memory(), comm.ranks_on_this_machine())
+    memory = given or share_of(available_memory(), comm.this_machine().ranks)
     return not comm.gather_numbers([together(comm, lambda: needed(memory)) > memory]).any()
 
 

@@ -91,7 +91,7 @@ def _agreed_plan(comm: Communicator, config: PropagateConfig, shard: RowShard, t
     """The plan for all ranks, the same on each. Collective."""
     sizes, memory = RankSizes.of(shard), config.memory
     if memory is None:
-        memory = free_memory(comm.ranks_on_this_machine())
+        memory = free_memory(comm.this_machine().ranks)
     numbers = comm.gather_numbers([memory, threads, *sizes.to_list()]).astype(np.int64)
     all_sizes = [RankSizes(*row) for row in numbers[:, 2:].tolist()]
     # The smallest machine decides.

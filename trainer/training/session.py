@@ -237,9 +237,9 @@ def threads_per_rank(comm: Communicator, wanted: int) -> int:
         return wanted
     # Containers and launchers restrict the cores. All ranks of a machine may share the same ones, or a launcher such as
     # `srun --cpus-per-task` may bind every rank to cores of its own; counting distinct cores is right for both.
-    share = comm.cores_on_this_machine() // comm.ranks_on_this_machine()
+    machine = comm.this_machine()
     # A rank that is bound to fewer cores than others cannot use more threads than these.
-    return max(1, min(share, len(os.sched_getaffinity(0))))
+    return max(1, min(machine.cores // machine.ranks, len(os.sched_getaffinity(0))))
 
 
 @contextmanager

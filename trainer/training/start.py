@@ -67,7 +67,7 @@ def check_fits(comm: Communicator, opened: OpenedRun, *, is_kept: bool = True) -
     Raises:
         CollectiveError: the training cannot fit; says what it needs and what there is.
     """
-    ranks_here = comm.ranks_on_this_machine()
+    ranks_here = comm.this_machine().ranks
 
     def find() -> int:
         drawn = with_drawn_options(opened.config, opened.dataset, opened.shards.shards.artifact)

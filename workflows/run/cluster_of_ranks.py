@@ -45,7 +45,7 @@ def cluster_of_ranks(ranks: Ranks, assignment: Assignment) -> Iterator[ClusterOp
         yield options
         return
     # What killed jobs left.
-    if comm.is_first_on_this_machine():
+    if comm.this_machine().rank == 0:
         remove_abandoned()
     if options.kind != "mpi" or comm.size < LEAST_RANKS:
         alone = replace(options, kind="local", workers=0) if options.kind == "mpi" else options
@@ -53,7 +53,7 @@ def cluster_of_ranks(ranks: Ranks, assignment: Assignment) -> Iterator[ClusterOp
         return
     # Everything that can fail for a reason that a user can fix is checked here, by all ranks together: once the ranks
     # have taken different roles, an error of one of them leaves the others waiting.
-    ranks_here = comm.ranks_on_this_machine()
+    ranks_here = comm.this_machine().ranks
 
     def check_memory() -> None:
         # Memory limits are per rank: the ranks of one machine share its memory.

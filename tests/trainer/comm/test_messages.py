@@ -48,6 +48,10 @@ def test_a_group_is_ordered_by_key_and_remembers_the_world_ranks(found: dict[str
     assert found["group"] == {"members": [2, 0], "bytes_to": {"0": 8}}
 
 
+def test_a_group_of_one_rank_waits_for_no_other(found: dict[str, Any]) -> None:
+    assert found["alone"] == [1, 1, 1]
+
+
 def test_cross_entropy_over_split_rows_equals_torch_and_leaves_the_labels(found: dict[str, Any]) -> None:
     assert found["loss"]["loss"][0] == pytest.approx(found["loss"]["loss"][1], rel=tolerance(bits=8))
     assert found["loss"]["gradient"] < tolerance(bits=5)

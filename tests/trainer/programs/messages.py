@@ -95,6 +95,17 @@ def group_in_reverse() -> dict[str, Any]:
     return {"members": list(group.members), "bytes_to": {rank: int(count) for rank, count in enumerate(sent) if count}}
 
 
+def group_of_one() -> list[int]:
+    """The members of a group that rank 1 forms, and no other rank: it waits for nobody."""
+    comm, members = world(), [-1]
+    if comm.rank == 1:
+        group = comm.group(7, 0, 1)
+        got = torch.empty(1)
+        group.wait([*group.receive(got, 0), *group.send(torch.ones(1), 0, Kind.SETUP)])
+        members = [*group.members, group.size, int(got.item())]
+    return [int(number) for number in comm.gather_numbers((members * 3)[:3])[1]]
+
+
 def split_loss() -> dict[str, Any]:
     """7 classes split over 3 ranks, every rank with all rows."""
     comm = world()
@@ -149,9 +160,10 @@ def split_binary_loss() -> dict[str, Any]:
 
 def threads_by_cores() -> list[list[float]]:
     """Threads of every rank: bound to 8 cores of its own, sharing 7 cores, and rank 0 bound to fewer than others."""
-    comm, found = world(), []
-    first = 100 * comm.rank
-    for cores in (range(first, first + 8), range(7), range(first, first + (1 if comm.rank == 0 else 4))):
+    found = []
+    first = 100 * world().rank
+    for cores in (range(first, first + 8), range(7), range(first, first + (1 if first == 0 else 4))):
+        comm = world()
         with mock.patch("os.sched_getaffinity", return_value=set(cores)):
             found.append(comm.gather_numbers([threads_per_rank(comm, 0)])[:, 0].tolist())
     return found
@@ -165,6 +177,7 @@ results = {
     "binary": split_binary_loss(),
     "reductions": reductions(),
     "group": group_in_reverse(),
+    "alone": group_of_one(),
     "collectives": [collectives(4), collectives(MAX_COUNT)],
 }
 if world().rank == 0:
