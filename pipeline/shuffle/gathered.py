@@ -88,7 +88,7 @@ class Gathered:
         for section in self.sections:
             own = section.read(column.name).reshape(-1).view(np.uint8)
             stop = done + section.num_rows
-            _place(own, section.read(lengths), begin[place[done:stop]], column.num_bytes, out)
+            place_elements(own, section.read(lengths), begin[place[done:stop]], column.num_bytes, out)
             done = stop
         return elements
 
@@ -135,7 +135,7 @@ def _counted_places(position: NDArray[np.int64], first: int, last: int) -> NDArr
 
 
 @njit(cache=True, nogil=True)
-def _place(
+def place_elements(
     elements: NDArray[np.uint8],
     lengths: NDArray[np.int64],
     begin: NDArray[np.int64],

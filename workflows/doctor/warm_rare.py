@@ -22,6 +22,7 @@ def call_rare(folder: Path, graph: Graph, cluster: Cluster) -> None:
         folder: for temporary files.
     """
     _sort_many_keys()
+    _place_pieces()
     _sort_more_than_the_memory(folder)
     _decode_wide_entries()
     _refine_a_boundary(folder, graph, cluster)
@@ -40,6 +41,21 @@ def _sort_many_keys() -> None:
     for weights in (np.zeros(4, np.float32), np.zeros(4, np.float64)):
         sort_keys(keys, weights, keys.copy(), weights.copy(), 8)
         sort_buckets(keys, weights, keys.copy(), weights.copy(), np.array([4]), 8)
+
+
+def _place_pieces() -> None:
+    """Place rows and lists that were read in pieces, and find where ranges of rows begin."""
+    from gnnloom.pipeline.shards.rows.row_entries import place_rows
+    from gnnloom.pipeline.shards.rows.row_numbers import begin_ranges
+    from gnnloom.pipeline.shuffle.gathered import place_elements
+
+    ones, number = np.ones(1, np.int64), np.zeros(1, np.int64)
+    pieces = np.zeros(1, np.uint8)
+    place_elements(pieces, ones, number, 1, pieces.copy())
+    for elements in (np.zeros(1, np.int32), np.zeros(1, np.float32)):
+        place_rows(elements, ones, number, elements.copy())
+    part = np.zeros(1, np.int32)
+    begin_ranges(part, ones, part, ones, np.arange(2), ones, number, np.zeros(2, np.int64))
 
 
 def _sort_more_than_the_memory(folder: Path) -> None:
@@ -180,9 +196,13 @@ def read_text(folder: Path, dataset: Dataset, graph: Graph, cluster: Cluster) ->
 
 
 def _read_ids(folder: Path) -> None:
-    """Read one id per line, and copy one field of each line, as for other columns and for names of classes."""
+    """Read one id per line, and copy one field of each line, as for other columns and for names of classes.
+
+    And count the lines of a piece of a large file in the format of METIS.
+    """
     from gnnloom.pipeline.sources.reading.fields import chosen_fields
     from gnnloom.pipeline.sources.reading.files import open_files
+    from gnnloom.pipeline.sources.reading.lines import count_uncommented
     from gnnloom.pipeline.sources.reading.numerals import COMMA
     from gnnloom.pipeline.sources.reading.text_columns import read_ids
     from gnnloom.pipeline.sources.reading.text_layout import data_blocks
@@ -192,3 +212,4 @@ def _read_ids(folder: Path) -> None:
     for file in open_files([str(path)]):
         list(read_ids(file))
         list(chosen_fields(file, data_blocks(file, False), COMMA, (0,)))
+    count_uncommented(np.frombuffer(b"1 2", np.uint8), False, False)

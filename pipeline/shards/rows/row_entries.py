@@ -247,7 +247,7 @@ class RangeRows:
                     rows = slice(first + start, first + stop)
                     at = section.rows[0] - before
                     elements = section.run.read(name, (at + rows.start, at + rows.stop))
-                    _place_rows(elements, self._nonzeros[rows], target[rows], out)
+                    place_rows(elements, self._nonzeros[rows], target[rows], out)
             before += section.num_rows
 
 
@@ -266,9 +266,15 @@ def row_spans(nonzeros: NDArray[np.int64], most: int) -> Iterator[Span]:
 
 
 @njit(cache=True, nogil=True)
-def _place_rows(
+def place_rows(
     elements: NDArray[Any], nonzeros: NDArray[np.int64], target: NDArray[np.int64], out: NDArray[Any]
 ) -> None:
+    """Copy the elements of rows that follow each other to where each begins in ``out``; leave out rows at -1.
+
+    Args:
+        nonzeros: (num_rows,) int64 elements of each row.
+        target: (num_rows,) int64 where each row begins.
+    """
     at = 0
     for row in range(len(nonzeros)):
         if target[row] >= 0:

@@ -175,7 +175,7 @@ class _Cut:
     def add(self, part: NDArray[np.int32], degree: NDArray[np.int64], slot: NDArray[Any]) -> None:
         """Add the next vertices in the order of their slots within each part."""
         size = self._ranges.vertex_size + self._ranges.nonzero_size * degree
-        _begin_ranges(part, size, slot, self._steps, self._first, self._begun, self._before, self.bounds)
+        begin_ranges(part, size, slot, self._steps, self._first, self._begun, self._before, self.bounds)
 
     def add_groups(self, part: int, degree: NDArray[np.int64], count: NDArray[np.int64]) -> None:
         """Add all vertices of a part.
@@ -196,7 +196,7 @@ class _Cut:
 
 
 @njit(cache=True, nogil=True)
-def _begin_ranges(
+def begin_ranges(
     part: NDArray[np.int32],
     size: NDArray[np.int64],
     slot: NDArray[Any],
@@ -206,6 +206,15 @@ def _begin_ranges(
     before: NDArray[np.int64],
     bounds: NDArray[np.int64],
 ) -> None:
+    """Enter into ``bounds`` the slots at which ranges begin among the next vertices.
+
+    Args:
+        part, size, slot: (num_vertices,) rank, bytes and slot of each of them.
+        steps: (num_parts,) int64 bytes of a range of each rank.
+        first: (num_parts + 1,) int64 number of each rank's first range.
+        begun, before: (num_parts,) int64 ranges of each rank that have begun, and bytes of its vertices so far.
+        bounds: (num_ranges + 1,) int64 slot at which each range begins.
+    """
     for k in range(len(part)):
         owner = part[k]
         while begun[owner] < first[owner + 1] - first[owner] and before[owner] >= begun[owner] * steps[owner]:
