@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -29,10 +30,10 @@ _SPIN_SECONDS = 2e-4
 _SLEEP_SECONDS, _LONGEST_SLEEP_SECONDS = 5e-5, 5e-3
 #: Largest delay of a wake-up, as a fraction of the time since anything moved.
 _LATE = 1 / 32
-#: A call of MPI that copies part of a message takes more than this many times as long as the shortest call: 1.2 us
-#: against 0.35.
-_COPYING = 2.5
-#: Calls that a new group makes to learn how long one takes that finds nothing to do.
+#: A call of MPI that copies part of a message takes longer than one that finds nothing to do, by at least this many
+#: times what such a call takes if no collective is in flight: 1.2 us against 0.35.
+_COPYING = 1.5
+#: Calls to learn how long one takes that finds nothing to do.
 _FIRST_CALLS = 8
 #: Most seconds that count as waiting between two looks.
 _LONGEST_STEP_SECONDS = 1.0
@@ -53,6 +54,33 @@ class _Request(MPI.Request):
         return known
 
 
+class _Calls:
+    """How long calls of MPI take that find nothing to do; shared by all groups of ranks.
+
+    MPI looks at every collective in flight when it is called, which takes longer.
+    """
+
+    def __init__(self, comm: MPI.Comm) -> None:
+        self._comm = comm
+        alone = min(self._seconds() for _ in range(_FIRST_CALLS))
+        self._copying = _COPYING * alone
+        self._shortest = {False: alone, True: math.inf}
+
+    def copy(self, *, in_collective: bool) -> bool:
+        """Call MPI, so that messages make progress; returns whether it copied one."""
+        # A rank that has slept finds nothing in the caches, and the first call is slow for that.
+        self._seconds()
+        # One of two calls may be interrupted, and a message of many pieces keeps both busy.
+        took = min(self._seconds(), self._seconds())
+        self._shortest[in_collective] = min(self._shortest[in_collective], took)
+        return took > self._shortest[in_collective] + self._copying
+
+    def _seconds(self) -> float:
+        started = time.perf_counter()
+        self._comm.Iprobe()
+        return time.perf_counter() - started
+
+
 class MpiCommunicator:
     """A group of MPI ranks; see :class:`gnnloom.trainer.comm.communicator.Communicator`. Tensors are on the CPU."""
 
@@ -62,6 +90,7 @@ class MpiCommunicator:
         traffic: Traffic | None = None,
         max_count: int = MAX_COUNT,
         members: Sequence[int] | None = None,
+        calls: _Calls | None = None,
     ) -> None:
         """Wrap an MPI communicator.
 
@@ -69,6 +98,7 @@ class MpiCommunicator:
             traffic: where messages are counted; a new record by default.
             max_count: largest number of elements of one MPI call; longer messages are sent in segments.
             members: (size,) world ranks of the group; 0 to size - 1 by default.
+            calls: how long calls of MPI take; measured by default.
         """
         self._comm = comm
         self._max_count = max_count
@@ -76,7 +106,7 @@ class MpiCommunicator:
         self.rank: int = comm.Get_rank()
         self.size: int = comm.Get_size()
         self.members: Sequence[int] = members if members is not None else range(self.size)
-        self._shortest_call = min(self._call_seconds() for _ in range(_FIRST_CALLS))
+        self._calls = calls or _Calls(comm)
         self._machine: Machine | None = None
         self._others = tuple(member for number, member in enumerate(self.members) if number != self.rank)
         # Collectives are counted as rings whatever the library does, so figures are the same with every MPI.
@@ -85,13 +115,16 @@ class MpiCommunicator:
     def group(self, color: int, key: int, size: int | None = None) -> MpiCommunicator:
         if size == 1:
             # Known without asking the others, for which a split waits: one of many ranks takes long.
-            return MpiCommunicator(MPI.COMM_SELF.Dup(), self.traffic, self._max_count, [self.members[self.rank]])
+            return self._group(MPI.COMM_SELF.Dup(), [self.members[self.rank]])
         # Split alone does not say which world ranks are in the group, and traffic is counted by world rank.
         everyones = self.gather_numbers([color, key, self.members[self.rank]])
         same = everyones[everyones[:, 0] == color]
         # A stable sort breaks ties by rank, as MPI_Comm_split does.
         members = [int(member) for member in same[np.argsort(same[:, 1], kind="stable"), 2]]
-        return MpiCommunicator(self._comm.Split(color, key), self.traffic, self._max_count, members)
+        return self._group(self._comm.Split(color, key), members)
+
+    def _group(self, comm: MPI.Comm, members: Sequence[int]) -> MpiCommunicator:
+        return MpiCommunicator(comm, self.traffic, self._max_count, members, self._calls)
 
     def this_machine(self) -> Machine:
         if self._machine is None:
@@ -143,6 +176,7 @@ class MpiCommunicator:
     def _wait(self, requests: Sequence[Request]) -> None:
         pending, watch = cast("list[_Request]", list(requests)), self.traffic.watch
         waited, quiet, last = 0.0, 0.0, time.perf_counter()
+        in_collective = any(request.transfer.is_collective for request in pending)
         # Testall returns at once, so the rank can sleep; MPI's own wait spins on most libraries.
         while not self._completes(pending):
             now = time.perf_counter()
@@ -151,29 +185,15 @@ class MpiCommunicator:
             waited, quiet = waited + step, quiet + step
             if waited > watch.notes_after:
                 watch.overdue(waited, self._transfers(pending))
-            if self._moves():
+            # A message to this rank itself, or between processes that may not read each other's memory, is copied
+            # through small buffers, one whenever MPI is called: if this rank slept in between, 16 KB would arrive
+            # every 5 ms. MPI does not say whether it copies, or the other rank is not there yet.
+            if self._calls.copy(in_collective=in_collective):
                 quiet = 0.0
             elif quiet > _SPIN_SECONDS:
                 # The longer the wait, the less a late wake-up matters, so check less often.
                 time.sleep(min(max(_SLEEP_SECONDS, quiet * _LATE), _LONGEST_SLEEP_SECONDS))
         watch.moved()
-
-    def _moves(self) -> bool:
-        """Whether a message is on its way, rather than that a rank is not there yet.
-
-        A message to this rank itself, or between processes that may not read each other's memory, is copied through
-        small buffers, one whenever MPI is called: if this rank slept in between, 16 KB would arrive every 5 ms. MPI
-        does not say that it copies, but then a call takes several times as long as one that finds nothing to do.
-        """
-        took = self._call_seconds()
-        self._shortest_call = min(self._shortest_call, took)
-        return took > _COPYING * self._shortest_call
-
-    def _call_seconds(self) -> float:
-        """Call MPI, so that messages make progress; returns how long that takes."""
-        started = time.perf_counter()
-        self._comm.Iprobe()
-        return time.perf_counter() - started
 
     def _completes(self, pending: Sequence[_Request]) -> bool:
         """Whether all transfers are complete.

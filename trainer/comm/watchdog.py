@@ -59,6 +59,10 @@ class Transfer:
     kind: str
     ranks: tuple[int, ...]
 
+    @property
+    def is_collective(self) -> bool:
+        return self.operation not in {"send", "receive"}
+
     def __str__(self) -> str:
         shown = ", ".join(map(str, self.ranks[:8])) + (", ..." if len(self.ranks) > 8 else "")
         to = {"send": "to", "receive": "from"}.get(self.operation, "with")

@@ -27,6 +27,11 @@ def test_a_rank_does_not_sleep_between_the_pieces_of_a_message(found: dict[str, 
     assert found["long"]["arrived"] == 1 << 21
 
 
+def test_a_rank_that_waits_for_another_sleeps(found: dict[str, Any]) -> None:
+    # About 0.05; 0.4 to 0.9 if the first look after a sleep, which is slow, is taken for one that copies a message.
+    assert {wait for wait, share in found["waiting"].items() if share > 0.25} == set()
+
+
 def test_messages_and_bytes_are_counted_as_documented(found: dict[str, Any]) -> None:
     # Each of 3 ranks sends 40 bytes in 3 segments; a ring all-reduce of 80 bytes sends 2 * (3 - 1) * 80 in all.
     assert found["segments"]["counts"] == [120, 9, 320]

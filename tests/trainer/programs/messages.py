@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -106,6 +108,31 @@ def group_of_one() -> list[int]:
     return [int(number) for number in comm.gather_numbers((members * 3)[:3])[1]]
 
 
+def work_of_waiting() -> dict[str, float]:
+    """Processor time of rank 0 while it waits for rank 2, as a share of the time: the least of three waits."""
+    comm, numbers = world(), torch.ones(4)
+    waits: dict[str, Callable[[], object]] = {
+        "barrier": comm.barrier,
+        "all-gather": lambda: comm.gather_numbers([1.0]),
+        "all-reduce": lambda: comm.all_reduce(numbers, Kind.METRICS),
+        "message": lambda: comm.wait(
+            comm.receive(numbers, 2) if comm.rank == 0 else comm.send(numbers, 0, Kind.SETUP) if comm.rank == 2 else []
+        ),
+    }
+    found = {}
+    for name, wait in waits.items():
+        shares = []
+        for _ in range(3):
+            comm.barrier()
+            if comm.rank == 2:
+                time.sleep(0.2)
+            started, used = time.perf_counter(), time.process_time()
+            wait()
+            shares.append((time.process_time() - used) / (time.perf_counter() - started))
+        found[name] = min(shares)
+    return found
+
+
 def split_loss() -> dict[str, Any]:
     """7 classes split over 3 ranks, every rank with all rows."""
     comm = world()
@@ -178,6 +205,7 @@ results = {
     "reductions": reductions(),
     "group": group_in_reverse(),
     "alone": group_of_one(),
+    "waiting": work_of_waiting(),
     "collectives": [collectives(4), collectives(MAX_COUNT)],
 }
 if world().rank == 0:
