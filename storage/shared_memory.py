@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -36,12 +36,10 @@ def remove_abandoned(shared: Path = SHARED_MEMORY) -> list[Path]:
     Returns:
         The files that were removed.
     """
-    files = [path for path in own_files(shared, (*SEGMENTS, *SEMAPHORES)) if _is_settled(path)]
-    # A look at all processes takes milliseconds, so it is taken only if there is something to remove.
-    if not files or not _sees_all_processes():
+    if not _sees_all_processes():
         return []
-    used, is_complete = _used_files()
-    left = [path for path in files if _identity(path) not in used] if is_complete else []
+    unused, is_complete = _unused(own_files(shared, (*SEGMENTS, *SEMAPHORES)))
+    left = unused if is_complete else []
     for path in left:
         path.unlink(missing_ok=True)
     return left
@@ -49,9 +47,7 @@ def remove_abandoned(shared: Path = SHARED_MEMORY) -> list[Path]:
 
 def unused_files(folder: Path, prefixes: Sequence[str]) -> list[Path]:
     """Files of this user with these prefixes that no process that can be seen from here has mapped or open."""
-    settled = [path for path in own_files(folder, prefixes) if _is_settled(path)]
-    used = _used_files()[0] if settled else set()
-    return [path for path in settled if _identity(path) not in used]
+    return _unused(own_files(folder, prefixes))[0]
 
 
 def own_files(folder: Path, prefixes: Sequence[str]) -> Iterator[Path]:
@@ -98,23 +94,30 @@ def _identity(path: Path) -> _Identity | None:
     return found.st_dev, found.st_ino
 
 
-def _used_files() -> tuple[set[_Identity | None], bool]:
-    """All files that processes of this user have mapped or open, and whether every one of these could be looked at."""
-    used: set[_Identity | None] = set()
+def _unused(files: Iterable[Path]) -> tuple[list[Path], bool]:
+    """Settled files that no process has mapped or open, and whether every process of this user could be looked at.
+
+    A look at a process takes up to a millisecond. Files in use mostly belong to new processes, so these come first, and
+    the search ends when every file has its owner.
+    """
+    unused = [path for path in files if _is_settled(path)]
     is_complete = True
-    for process in Path("/proc").glob("[0-9]*"):
+    for process in sorted(Path("/proc").glob("[0-9]*"), key=lambda path: -int(path.name)) if unused else ():
         # A process may end at any moment.
         try:
             if process.stat().st_uid != os.getuid():
                 continue
-            used.update(_mapped(process))
-            used.update(_identity(entry) for entry in (process / "fd").iterdir())
+            used = {*_mapped(process), *map(_identity, (process / "fd").iterdir())}
         except (FileNotFoundError, ProcessLookupError):
             continue
         except OSError:
             # The system's first process is no rank and no worker, and often lets nobody look at it.
             is_complete = is_complete and process.name == "1"
-    return used, is_complete
+            continue
+        unused = [path for path in unused if _identity(path) not in used]
+        if not unused:
+            break
+    return unused, is_complete
 
 
 def _mapped(process: Path) -> Iterator[_Identity]:
