@@ -49,7 +49,7 @@ def store_links(
         "held_out_entries": (2 if graph.symmetric else 1) * (num_pairs["valid"] + num_pairs["test"]),
         **facts,
     }
-    parameters = {"method": "given", "of": str(hash(pairs["test"].tobytes()))}
+    parameters = {"method": "given", "of": str(hash(tuple(np.asarray(array).tobytes() for array in given.values())))}
     with ArtifactWriter.begin(dataset.path, "links", parameters, {"graph": graph.artifact.key}) as writer:
         with writer.task("all/0") as output:
             for name, array in given.items():

@@ -74,15 +74,26 @@ def store_pairs(
         more: further arrays of the links.
     """
     dataset = store_for_sampling(catalog, given, *parts)
-    graph = dataset.graph()
     if grid is not None:
+        graph = dataset.graph()
         shard_grid(dataset, graph, GridOptions(grid, "double", seed=5), InProcessCluster())
         by_part = store_partition(dataset, graph, given.part(3), 3)
         shard_grid(dataset, graph, GridOptions(grid, "partition"), InProcessCluster(), partition=by_part)
+    return dataset, store_pair_links(dataset, given, kind, share, more)
+
+
+def store_pair_links(
+    dataset: Dataset,
+    given: Problem,
+    kind: str = "pair",
+    share: float = 0.75,
+    more: Mapping[str, NDArray[Any]] | None = None,
+) -> Links:
+    """Store links of a problem's graph, as :func:`store_pairs` does; a dataset may have those of several kinds."""
     arrays = {**link_arrays(given, kind, share), **(more or {})}
     facts: dict[str, Any] = {"kind": kind, "num_classes": NUM_CLASSES if kind == CLASS else 0, "held_out_entries": 0}
     facts["edges"] = {"train/pair": int((arrays["train/weight"] != 0).sum())}
-    return dataset, store_links(dataset, graph, arrays, **facts)
+    return store_links(dataset, dataset.graph(), arrays, **facts)
 
 
 def pair_config(catalog: Catalog, dataset: str, run: str, **options: Any) -> TrainConfig:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from gnnloom.storage import Catalog
+from gnnloom.storage.artifacts.links import CLASS, NUMBER, Links
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.tasks.registry import TASKS
 from support.covering import FEW_OR_EVERY, covering
 from support.mpi import train_all
-from support.pair_problems import pair_config, store_pairs
+from support.pair_problems import pair_config, store_pair_links, store_pairs
 from support.problems import problem
 
 EPOCHS = 2
@@ -94,23 +95,30 @@ class Case:
         return int(self.layout.rpartition("-")[2])
 
     @property
-    def kind(self) -> str:
-        return str(TRAINED[self.trained].get("task", "link")).rpartition("-")[2]
+    def graph(self) -> str:
+        return str(TRAINED[self.trained]["of"])
 
-    def config(self, catalog: Catalog) -> TrainConfig:
-        options = dict(TRAINED[self.trained])
-        dataset = f"{options.pop('of')}-{self.kind}"
+    @property
+    def kind(self) -> str:
+        """Kind of the values of the pairs."""
+        task = TRAINED[self.trained].get("task", "link")
+        return {"link": "pair", "edge-class": CLASS, "edge-number": NUMBER}[task]
+
+    def config(self, catalog: Catalog, links: str) -> TrainConfig:
+        options = {name: value for name, value in TRAINED[self.trained].items() if name != "of"}
         on = {"ranks": self.ranks, "permutation": None if self.layout.startswith("p2p") else "double"}
         # A few steps of an epoch show what many do; 0 is what a user gets.
-        fixed = {"epochs": EPOCHS, "dropout": 0.3, "eval_every": 1, "link_batch": 70}
-        return pair_config(catalog, dataset, self.run, **{**fixed, **options, **on, **LAYOUTS[self.layout]})
+        fixed = {"epochs": EPOCHS, "dropout": 0.3, "eval_every": 1, "link_batch": 70, "links": links}
+        return pair_config(catalog, self.graph, self.run, **{**fixed, **options, **on, **LAYOUTS[self.layout]})
 
     def shows(self) -> set[Hashable]:
         """What a few cases must show, too."""
-        algorithm = self.layout.partition("-")[0]
-        shared = {(self.trained, algorithm == "p2p"), (algorithm, self.kind == "link")} if self.ranks > 1 else set()
         # Eight ranks on two cores mostly wait, so the long tests have them.
-        return {*shared, self.layout} if self.ranks <= 4 else set()
+        if self.ranks > 4:
+            return set()
+        algorithm = LAYOUTS[self.layout].get("algorithm", "p2p")
+        shared = {(self.kind, algorithm == "p2p"), (self.kind == "pair", algorithm), self.trained}
+        return {self.layout, *(shared if self.ranks > 1 else ())}
 
 
 CASES = [Case(trained, layout) for trained in TRAINED for layout in LAYOUTS]
@@ -121,7 +129,13 @@ class Results:
 
     def __init__(self, catalog: Catalog, cases: list[Case], folder: Path) -> None:
         self.catalog, self.cases = catalog, cases
-        found = train_all(folder, [case.config(catalog) for case in cases], timeout=600)
+        links = dict[tuple[str, str], Links]()
+        for name, given in GRAPHS.items():
+            dataset, links[name, "pair"] = store_pairs(catalog, given, 1, 2, 4, grid=(3, 2))
+            for kind in (CLASS, NUMBER):
+                links[name, kind] = store_pair_links(dataset, given, kind)
+        configs = [case.config(catalog, links[case.graph, case.kind].artifact.key) for case in cases]
+        found = train_all(folder, configs, timeout=600)
         self.by_case = dict(zip(cases, found, strict=True))
 
     def of(self, trained: str) -> dict[str, dict[str, Any]]:
@@ -132,13 +146,9 @@ class Results:
 @pytest.fixture(scope="module", params=FEW_OR_EVERY)
 def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Results:
     folder = tmp_path_factory.mktemp("pairs")
-    catalog = Catalog(folder / "catalog")
-    for name, kind in sorted({(str(TRAINED[case.trained]["of"]), case.kind) for case in CASES}):
-        dataset = replace(GRAPHS[name], name=f"{name}-{kind}")
-        store_pairs(catalog, dataset, 1, 2, 4, kind="pair" if kind == "link" else kind, grid=(3, 2))
     chosen = CASES if request.param else covering(CASES, Case.shows, lambda case: case.ranks)
     chosen = sorted({*chosen, *(Case(trained, "p2p-1") for trained in TRAINED)}, key=CASES.index)
-    return Results(catalog, chosen, folder)
+    return Results(Catalog(folder / "catalog"), chosen, folder)
 
 
 @pytest.mark.parametrize("trained", TRAINED)
