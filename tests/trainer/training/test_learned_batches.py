@@ -24,7 +24,7 @@ from gnnloom.storage.sampling.walk import WalkSampler
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.rehearsal.projection import project_training
-from support.covering import FEW_OR_EVERY
+from support.covering import FEW_OR_EVERY, few_of
 from support.dense_models import DenseModel
 from support.lone import LoneCommunicator
 from support.lone_training import lone_session
@@ -236,8 +236,7 @@ def test_a_run_goes_on_with_other_ranks(catalog: Catalog, losses: Losses) -> Non
         assert_close(moved[f"optimizer/{name}"], straight[f"optimizer/{name}"], steps=10 * EPOCHS, bits=ADAM_BITS)
 
 
-@pytest.mark.parametrize("ranks", [1, 4])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("mode", "ranks"), few_of(MODES, (1, 4), together=1))
 def test_the_memory_is_known_before_a_run_and_grows_with_the_width(catalog: Catalog, mode: str, ranks: int) -> None:
     narrow, wide = (
         project_training(config(catalog, "planned", mode, ranks=ranks, embed=width)) for width in (2000, 4000)

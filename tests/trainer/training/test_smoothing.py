@@ -49,9 +49,9 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 #: Layouts of each method, in the quick tests.
 FEW: dict[str, dict[str, tuple[str, ...]]] = {
-    "directed": {"labels": ("p2p-1", "summa-4"), "correct": ("p2p-4", "tensor3d-4"), "scaled": ("mean-3",)},
-    "undirected": {"correct": ("p2p-2", "broadcast-3"), "scaled": ("p2p-1",)},
-    "weighted": {"long-labels": ("p2p-2",), "scaled": ("p2p-4",), "correct": ("mean-3",)},
+    "directed": {"labels": ("summa-4",), "correct": ("tensor3d-4",), "scaled": ("mean-3",)},
+    "undirected": {"correct": ("broadcast-3",), "scaled": ("p2p-1",)},
+    "weighted": {"long-labels": ("p2p-2",), "correct": ("p2p-4",)},
 }
 EVERY = {
     name: dict.fromkeys(METHODS, tuple(LAYOUTS) if name == "directed" else ("p2p-2", "summa-4")) for name in PROBLEMS
