@@ -72,7 +72,11 @@ def test_a_run_sends_the_planned_messages_and_about_the_planned_bytes(
     assert {plan["estimated"] for plan in of_vertices if plan["algorithm"] == "p2p"} == {""}
 
 
-@pytest.mark.parametrize(("algorithm", "grid"), [("tensor3d", "1x2x1"), ("tensor3d", "1x1x2"), ("summa", "1x2")])
+@pytest.mark.parametrize(
+    ("algorithm", "grid"),
+    # Columns of SUMMA come together as those of planes do.
+    [("tensor3d", "1x2x1"), ("tensor3d", "1x1x2"), pytest.param("summa", "1x2", marks=pytest.mark.long)],
+)
 def test_a_run_on_a_grid_sends_the_planned_messages(root: Path, algorithm: str, grid: str) -> None:
     message = Catalog(root)["web"].links().message_graph
     call(root, "shard", "web", "--graph", message, "--grid", "4x4", "--workers", "0")

@@ -170,7 +170,7 @@ def test_a_step_with_all_neighbors_of_all_pairs_is_the_step_on_the_whole_graph(
 ) -> None:
     name = stored.given.name
     compared = COMPARED_RANKS if every else FEW_RANKS[name]
-    shared: dict[str, Any] = {"link_batch": EVERY_PAIR, "optimizer": "sgd", "lr": 0.1, "epochs": 3}
+    shared: dict[str, Any] = {"link_batch": EVERY_PAIR, "optimizer": "sgd", "lr": 0.1, "epochs": 2}
     end = "every" if every else "few"
     configs = [
         pair_config(stored.catalog, name, f"full-{run}-{end}", **shared, **each) for run, each in COMPARED.items()

@@ -36,7 +36,7 @@ PROBLEMS = {
     "fewer-vertices-than-ranks": problem("fewer-vertices-than-ranks", 3, 5, symmetric=False),
 }
 RANKS = (1, 2, 4)
-EPOCHS = 3
+EPOCHS = 2
 #: Problems, ranks and models that are trained with the adjacency in memory and on disk, and few of them. GraphSAGE
 #: normalizes one side only; once is enough.
 CASES = [

@@ -43,7 +43,7 @@ PROFILED: dict[str, tuple[str, tuple[int, ...], dict[str, Any], str]] = {
 def _config(catalog: Catalog, run: str, algorithm: str, grid: tuple[int, ...], **options: Any) -> TrainConfig:
     fixed: dict[str, Any] = {
         "hidden": (9, 7),
-        "epochs": 6,
+        "epochs": 4,
         "precision": "float64",
         "dropout": 0.3,
         "threads": 1,
@@ -83,7 +83,7 @@ class Results:
             algorithm, grid, later, later_grid = MOVES[number]
             options: dict[str, Any] = {"train_features": True}
             configs.append(_config(self.catalog, f"whole-{number}", algorithm, grid, **options))
-            configs.append(_config(self.catalog, f"moved-{number}", algorithm, grid, **{**options, "epochs": 3}))
+            configs.append(_config(self.catalog, f"moved-{number}", algorithm, grid, **{**options, "epochs": 2}))
             configs.append(_config(self.catalog, f"moved-{number}", later, later_grid, **options))
         return configs
 

@@ -57,7 +57,7 @@ def test_losses_have_the_same_bits_as_from_memory(tmp_path: Path, every: bool) -
     for given in GIVEN.values():
         store_for_sampling(catalog, given, 1, 3)
     wanted = [
-        config(catalog, name, inputs, ranks=ranks, **OPTIONS[number])
+        config(catalog, name, inputs, ranks=ranks, epochs=2, **OPTIONS[number])
         for name, number, ranks in (CASES if every else FEW)
         for inputs in ("memory", "disk")
     ]

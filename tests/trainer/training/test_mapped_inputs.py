@@ -17,7 +17,7 @@ from support.mpi import train_all
 from support.problems import problem
 
 RANKS = (1, 2, 4)
-EPOCHS = 3
+EPOCHS = 2
 CASES: dict[str, dict[str, Any]] = {
     "kept-product": {},
     "dropped-features": {"dropout": 0.3},

@@ -21,6 +21,7 @@ from gnnloom.storage.sampling.walk import WalkSampler
 from gnnloom.trainer.comm.agreement import CollectiveError
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.training.loop import train
+from support.covering import few_of
 from support.dense_models import DenseModel
 from support.lone import LoneCommunicator
 from support.mpi import train_all
@@ -95,8 +96,7 @@ def check_step(catalog: Catalog, dataset: str, run: str, expected: dict[str, np.
         assert_close(step, gradient, steps=4, message=name)
 
 
-@pytest.mark.parametrize("dataset", ["web", "directed"])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("dataset", "name"), few_of(("web", "directed"), MODELS, together=1))
 def test_a_step_has_the_gradient_of_the_subgraph(catalog: Catalog, dataset: str, name: str) -> None:
     run, options = f"step-{name}", {"batches": 1, "epochs": 1, "optimizer": "sgd", "sampler": "walk", **MODELS[name]}
     lone(config(catalog, f"{run}-start", dataset, lr=0.0, **options))

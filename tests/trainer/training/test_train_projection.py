@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import numpy as np
@@ -39,7 +38,7 @@ from gnnloom.trainer.training.rehearsal.rank_memory import RankMemory, rehearse
 from support.covering import few_of
 from support.links import store_links
 from support.mpi import MPI_PYTHON, TESTS
-from support.pair_problems import store_pairs
+from support.pair_problems import store_pair_links, store_pairs
 from support.partitions import store_partition
 from support.problems import problem
 from support.projections import parts_of
@@ -279,18 +278,35 @@ def with_values(dataset: Dataset, links: Links, graph: Graph, task: str, number:
     return store_links(dataset, graph, arrays, **facts, edges={"train/pair": links.num_pairs["train"]})
 
 
-def test_more_pairs_in_a_step_and_their_exclusion_need_more(tmp_path: Path) -> None:
-    catalog = Catalog(tmp_path)
-    store_pairs(catalog, problem("web", 6000, 40_000, symmetric=True), 2)
-    fixed: dict[str, Any] = {"task": "link", "link_batch": 20_000, "negatives": 4}
+class Paired(NamedTuple):
+    """A graph with row shards for two ranks and grid shards, and the keys of its links by their kind."""
+
+    catalog: Catalog
+    links: dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def paired(tmp_path_factory: pytest.TempPathFactory) -> Paired:
+    catalog, given = (
+        Catalog(tmp_path_factory.mktemp("paired") / "catalog"),
+        problem("web", 6000, 40_000, symmetric=True),
+    )
+    dataset, links = store_pairs(catalog, given, 2, grid=(2, 2))
+    of_kinds = {kind: store_pair_links(dataset, given, kind).artifact.key for kind in (CLASS, NUMBER)}
+    return Paired(catalog, {"pair": links.artifact.key, **of_kinds})
+
+
+def test_more_pairs_in_a_step_and_their_exclusion_need_more(paired: Paired) -> None:
+    catalog = paired.catalog
+    fixed: dict[str, Any] = {"task": "link", "links": paired.links["pair"], "link_batch": 20_000, "negatives": 4}
     projected = project(catalog, **fixed)
     usual = projected.peak_memory[0]
     for less in ({"link_batch": 1000}, {"exclude_targets": False}, {"output_dim": 16}):
         assert project(catalog, **{**fixed, **less}).peak_memory[0] < usual, less
     assert project(catalog, **fixed, decoder="mlp").peak_memory[0] > projected.process_memory
-    batches: dict[str, Any] = {"mode": "neighbor", "model": "sage", "task": "link", "fanout": (5, 5, 5)}
+    batches = {**fixed, "mode": "neighbor", "model": "sage", "fanout": (5, 5, 5), "link_batch": 100, "negatives": 1}
     usual, *others = (
-        project(catalog, **{**batches, "link_batch": 100, **more}).batch_memory
+        project(catalog, **{**batches, **more}).batch_memory
         for more in ({}, {"link_batch": 1000}, {"negatives": 9}, {"negatives": 9, "negative_sampler": "joint"})
     )
     # Joint negatives are few vertices for many pairs.
@@ -298,10 +314,8 @@ def test_more_pairs_in_a_step_and_their_exclusion_need_more(tmp_path: Path) -> N
     assert usual < others[0]
 
 
-def test_ranks_among_all_vertices_decoders_of_users_and_exclusion_on_grids_are_in_the_plan(tmp_path: Path) -> None:
-    catalog = Catalog(tmp_path)
-    store_pairs(catalog, problem("web", 6000, 40_000, symmetric=True), 2, grid=(2, 2))
-    fixed: dict[str, Any] = {"task": "link", "link_batch": 1000}
+def test_ranks_among_all_vertices_decoders_of_users_and_exclusion_on_grids_are_in_the_plan(paired: Paired) -> None:
+    fixed: dict[str, Any] = {"task": "link", "links": paired.links["pair"], "link_batch": 1000}
     own, among_all = {"decoder": OWN_DECODER}, {"filtered_ranks": True}
     grid = {"algorithm": "summa", "grid": (2, 1), "permutation": "double"}
     of_steps = {"exclude_targets": False}
@@ -311,18 +325,18 @@ def test_ranks_among_all_vertices_decoders_of_users_and_exclusion_on_grids_are_i
         ({**among_all, "mode": "neighbor", "model": "sage", "fanout": (2, 2, 2)}, {}),
         ({**grid, "link_batch": 20_000}, {**grid, **of_steps, "link_batch": 20_000}),
     ):
-        found, usual = (project(catalog, **{**fixed, **each}) for each in (more, less))
+        found, usual = (project(paired.catalog, **{**fixed, **each}) for each in (more, less))
         for each in (found, usual):
             assert max(each.peak_memory) == each.process_memory + sum(parts_of(each)), more
         assert max(found.peak_memory) > max(usual.peak_memory), more
 
 
-def test_batches_of_pairs_with_classes_and_numbers_are_in_the_plan(tmp_path: Path) -> None:
+def test_batches_of_pairs_with_classes_and_numbers_are_in_the_plan(paired: Paired) -> None:
     for kind, task in ((CLASS, "edge-class"), (NUMBER, "edge-number")):
-        catalog = Catalog(tmp_path / task)
-        store_pairs(catalog, problem("web", 6000, 40_000, symmetric=True), 2, kind=kind)
         given: dict[str, Any] = {"mode": "neighbor", "model": "sage", "task": task, "fanout": (5, 5, 5)}
-        few, many = (project(catalog, **given, link_batch=size) for size in (100, 1000))
+        few, many = (
+            project(paired.catalog, **given, links=paired.links[kind], link_batch=size) for size in (100, 1000)
+        )
         assert few.batch_memory < many.batch_memory
         for each in (few, many):
             assert max(each.peak_memory) == each.process_memory + sum(parts_of(each))
@@ -368,7 +382,18 @@ def test_more_ranks_need_less_memory_each(small: Catalog, algorithm: str, model:
     assert totals[0] > totals[1] > totals[2] > found[0].process_memory
 
 
-@pytest.mark.parametrize("model", [name for name, kind in MODELS.items() if not kind.takes_steps])
+#: Models whose memory is forecast by default: without attention, with it, and without the adjacency.
+FEW_MODELS = ("gcn", "gat", "mlp")
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        pytest.param(name, marks=() if name in FEW_MODELS else pytest.mark.long)
+        for name, kind in MODELS.items()
+        if not kind.takes_steps
+    ],
+)
 def test_wider_layers_and_trained_features_need_more(small: Catalog, model: str) -> None:
     # What the first one imports counts as its own.
     project(small, model=model)
