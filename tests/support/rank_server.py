@@ -192,31 +192,36 @@ def _take_over(request: dict[str, Any], files: list[int]) -> None:
     sys.argv = ["mpi4py", *request["arguments"]]
 
 
-def _end() -> None:
-    """End this process as Python does, but leave its objects alone.
+def _end(code: int) -> None:
+    """End this process as Python and mpi4py do, but leave its objects alone.
 
     To free them is to write to all the memory that is shared with the server, which takes longer than most ranks run.
     """
     # Known to no type checker; it ends the threads of executors and waits for all others, as Python does first.
     vars(threading)["_shutdown"]()
     atexit._run_exitfuncs()
-    mpi = sys.modules.get("mpi4py.MPI")
-    if mpi is not None and mpi.Is_initialized() and not mpi.Is_finalized():
-        mpi.Finalize()
     sys.stdout.flush()
     sys.stderr.flush()
+    mpi = sys.modules.get("mpi4py.MPI")
+    if mpi is not None and mpi.Is_initialized() and not mpi.Is_finalized():
+        if code:
+            # A rank that fails ends the whole job.
+            mpi.COMM_WORLD.Abort(code)
+        mpi.Finalize()
     # MPI's library says goodbye to its launcher when the process ends in this way.
-    _LIBC.exit(0)
+    _LIBC.exit(code)
 
 
 if __name__ == "__main__":
     serve(*sys.argv[1:])
     # Libraries that the rank loads end before this is called; those that the server had loaded have nothing to end.
     _LIBC.on_exit(ctypes.cast(_LIBC._exit, ctypes.c_void_p), None)
+    code = 0
     try:
         runpy.run_module("mpi4py", run_name="__main__", alter_sys=True)
     except SystemExit as end:
-        # mpi4py then ends the whole job, which it does when Python ends.
-        if end.code:
+        # Python itself prints what else a program ends with.
+        if not isinstance(end.code, int | None):
             raise
-    _end()
+        code = end.code or 0
+    _end(code)
