@@ -127,8 +127,11 @@ def grids_of(ranks: tuple[int, ...]) -> list[tuple[str, tuple[int, ...]]]:
     ]
 
 
-#: Grids of four ranks.
+#: Grids of four ranks, and of two for what other tests here show on four.
 SMALLER: dict[str, tuple[int, ...]] = {"summa": (2, 2), "split3d": (1, 2, 2), "tensor3d": (2, 1, 2)}
+SMALLEST: dict[str, tuple[int, ...]] = {
+    "replicated": (1, 2), "summa": (1, 2), "split3d": (1, 1, 2), "tensor3d": (1, 1, 2)
+}  # fmt: skip
 
 # test_every_grid tries all grids of up to twelve ranks, in a longer run.
 EVERY_GRID = [Case("directed", *where) for where in grids_of((2,))]
@@ -171,14 +174,16 @@ VARIED["sage"] += [Case("directed", *SOME_GRIDS[number], "single", switch="sage"
 VARIED["sage"] += [Case("directed", *SOME_GRIDS[5], switch="sage", train_features=True)]
 
 
-def _with_smaller(cases: list[Case]) -> list[Case]:
-    """The cases, and the same on grids of four ranks: those are cheaper, so they are the few that stand for all."""
-    smaller = [replace(case, grid=SMALLER[case.algorithm]) for case in cases if case.algorithm in SMALLER]
+def _with_smaller(cases: list[Case], grids: Mapping[str, tuple[int, ...]] = SMALLER) -> list[Case]:
+    """The cases, and the same on smaller grids: those are cheaper, so they are the few that stand for all."""
+    smaller = [replace(case, grid=grids[case.algorithm]) for case in cases if case.algorithm in grids]
     return list(dict.fromkeys([*cases, *smaller]))
 
 
 # Odd graphs and predictions keep the grids that are not square: these show what goes to which rank.
-SWITCHED, FEATURES, DROPPED = (_with_smaller(cases) for cases in (SWITCHED, FEATURES, DROPPED))
+SWITCHED = _with_smaller(SWITCHED)
+# Of these, test_learned_features and test_pairs have quick cases on larger grids.
+FEATURES, DROPPED = (_with_smaller(cases, SMALLEST) for cases in (FEATURES, DROPPED))
 VARIED = {switch: _with_smaller(cases) for switch, cases in VARIED.items()}
 
 #: All cases, by promise.

@@ -11,9 +11,11 @@ from gnnloom.trainer.comm.mpi import MpiCommunicator
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.training.loop import train
 from support.allocations import watched_epochs
+from support.waiting import sleep_between_looks
 
 
 def main(given: str, result: str) -> None:
+    sleep_between_looks()
     world = MPI.COMM_WORLD
     mine = []
     for content in json.loads(Path(given).read_text()):
