@@ -86,7 +86,7 @@ TWO_RANKS: dict[str, dict[str, Any]] = {
 #: Cases that, together, have every algorithm, model, precision, norm and kind of labels of all cases.
 FEW_OF_ONE = (
     "p2p", "broadcast", "bf16-summa", "tensor3d", "transform-first", "recomputed", "gin", "unit-rows", "bf16-gat",
-    "bf16-gatv2", "residual", "weighted-labels", "bf16-targets", "mlp",
+    "bf16-gatv2", "weighted-labels", "bf16-targets", "mlp",
 )  # fmt: skip
 FEW_OF_TWO = ("bf16-gat", "columns", "tensor3d")
 
