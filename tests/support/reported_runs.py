@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
@@ -58,6 +59,11 @@ def store_run(dataset: Dataset, name: str, ranks: int, epochs: int = 12, **given
         result = {"epochs": epochs, "grid": grid, "peak_memory": memory, "bytes_read": read}
         run.finish({**result, "bytes_between": matrix.tolist(), **given.get("result", {})})
     return run
+
+
+def draw_few_pixels(patch: pytest.MonkeyPatch) -> None:
+    """Leave pictures in files of their own almost empty, for tests of the page alone: they take half of the time."""
+    patch.setattr("gnnloom.workflows.report.pictures.style._PNG_DPI", 10)
 
 
 def _line(random: np.random.Generator, epoch: int, ranks: int, *, profiled: bool) -> dict[str, Any]:

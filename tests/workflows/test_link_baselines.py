@@ -28,6 +28,7 @@ from gnnloom.workflows.cli.main import cli
 from gnnloom.workflows.formatting import baseline_rows
 from support.lone import LoneCommunicator
 from support.lone_training import LoneLauncher, install
+from support.reported_runs import draw_few_pixels
 
 CLUSTER = InProcessCluster()
 MADE = ("--task", "link", "--hidden", "8", "--output-dim", "4", "--epochs", "2", "--threads", "1")
@@ -58,8 +59,9 @@ def run(root: Path, *arguments: str) -> str:
 
 
 def test_a_run_on_links_is_shown_next_to_scores_that_need_no_training(
-    root: Path, tmp_path: Path, launcher: LoneLauncher
+    root: Path, tmp_path: Path, launcher: LoneLauncher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    draw_few_pixels(monkeypatch)
     result = json.loads(run(root, "train", "web/first", *MADE, "--json"))
     links = Catalog(root)["web"].links()
     common, others = (links.baseline(f"test/{kind}")[:, 0] for kind in ("pair", "pool"))

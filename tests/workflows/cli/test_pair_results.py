@@ -19,6 +19,7 @@ from gnnloom.workflows.report.build import write_report
 from gnnloom.workflows.report.facts import RunFacts
 from support.lone_training import install
 from support.pair_runs import TRAIN, call, shard, shown, store_named
+from support.reported_runs import draw_few_pixels
 
 LINK = ("--task", "link", "--filtered-ranks", "--eval-every", "1", *TRAIN)
 
@@ -117,7 +118,10 @@ def test_notebooks_and_arrays_have_all_figures(root: Path) -> None:
     assert "mrr" not in run._repr_html_()
 
 
-def test_the_report_shows_the_scores_of_pairs_and_all_figures(root: Path, tmp_path: Path) -> None:
+def test_the_report_shows_the_scores_of_pairs_and_all_figures(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw_few_pixels(monkeypatch)
     facts = RunFacts.gather(Catalog(root)["named"], "run")
     found = facts.result["score_distribution"]
     links = facts.dataset.links()

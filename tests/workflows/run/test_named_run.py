@@ -15,6 +15,7 @@ from gnnloom.workflows.recipe.request import RecipeRequest
 from gnnloom.workflows.report.build import write_report
 from gnnloom.workflows.report.facts import open_run
 from support.recipes import run_arguments, run_here
+from support.reported_runs import draw_few_pixels
 
 PEOPLE = 60
 RECIPE = """\
@@ -75,7 +76,10 @@ def _shuffled(names: list[str], values: NDArray[Any]) -> list[list[object]]:
     return [["name", *(f"column {k}" for k in range(values.shape[1]))]] + [[names[k], *values[k]] for k in order]
 
 
-def test_a_recipe_goes_from_named_tables_to_predictions_and_a_report(tmp_path: Path, recipe: Path) -> None:
+def test_a_recipe_goes_from_named_tables_to_predictions_and_a_report(
+    tmp_path: Path, recipe: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw_few_pixels(monkeypatch)
     result = run_here(run_arguments(str(recipe), tmp_path / "catalog"))
     assert result["test_f1"] > 0.6
     assert RecipeRequest(recipe, tmp_path / "catalog").check().workload.needs_preparation is False
