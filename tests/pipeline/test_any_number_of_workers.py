@@ -1,7 +1,11 @@
-"""Every stage makes the same bytes on any number of worker processes as in one process; the workers start once."""
+"""Every stage makes the same bytes on any number of worker processes as in one process; the workers start once.
+
+Nor does it matter to a failure how many there are: when it is raised, no other task is still writing.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -24,8 +28,9 @@ from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
 from gnnloom.pipeline.shards.rows.row_stage import shard_rows
 from gnnloom.pipeline.sources.format import open_edges
 from gnnloom.pipeline.sources.generators.sbm import StochasticBlockModel
-from gnnloom.pipeline.tasks.cluster import Cluster, InProcessCluster
+from gnnloom.pipeline.tasks.cluster import Cluster, InProcessCluster, for_work
 from gnnloom.storage import Catalog
+from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format import arrays as stored_arrays
 from support.commands import artifact_digests
 from support.edge_files import write_edges
@@ -155,3 +160,26 @@ def test_links(catalog: Catalog, tmp_path: Path, workers: Cluster) -> None:
         found.append(artifact_digests(dataset))
         assert len(found[-1]) == 5
     assert found[0] == found[1]
+
+
+def test_workers_that_were_asked_for_do_even_short_work(workers: Cluster) -> None:
+    assert for_work(workers, 0.0) is workers
+
+
+def _work(item: tuple[Path, bool]) -> int:
+    folder, fails = item
+    if fails:
+        # After the other one has begun.
+        while not (folder / "begun").exists():
+            time.sleep(0.02)
+        raise CorruptError("damaged")
+    (folder / "begun").touch()
+    time.sleep(1.5)
+    (folder / "written").touch()
+    return 0
+
+
+def test_a_failure_is_raised_after_running_tasks_have_ended(tmp_path: Path, workers: Cluster) -> None:
+    with pytest.raises(CorruptError, match="damaged"):
+        list(workers.map(_work, [(tmp_path, False), (tmp_path, True)]))
+    assert (tmp_path / "written").exists()

@@ -27,7 +27,7 @@ def machine_steps(folder: Path, *options: str, timeout: float) -> int:
 
 def test_operations_on_a_dataset_in_any_order_leave_what_the_model_says(tmp_path: Path) -> None:
     # This draw has every kind of operation.
-    assert machine_steps(tmp_path, "--examples", "2", "--seed", "1", timeout=600) >= STEPS
+    assert machine_steps(tmp_path, "--examples", "2", "--seed", "7", timeout=600) >= STEPS
 
 
 @pytest.mark.long

@@ -44,17 +44,7 @@ def test_only_the_ranks_of_an_mpi_cluster_give_it_work(tmp_path: Path) -> None:
     assert left == []
 
 
-def test_workers_on_this_machine_refuse_other_users() -> None:
-    with open_cluster(ClusterOptions(workers=1)) as cluster:
-        assert list(cluster.map(abs, [-1])) == [1]
-        address = Client.current().scheduler.address
-        assert address.startswith("tls://")
-        stranger = make_certificate().settings()
-        with dask.config.set(stranger), pytest.raises(OSError, match="TLS"):
-            asyncio.run(connect(address, timeout=1, **Security().get_connection_args("client")))
-
-
-def test_workers_on_this_machine_serve_no_pages() -> None:
+def test_workers_on_this_machine_refuse_other_users_and_serve_no_pages() -> None:
     # Other tests in this process may have started servers that stay.
     before = listening(psutil.Process())
     with open_cluster(ClusterOptions(workers=1)) as cluster:
@@ -62,6 +52,11 @@ def test_workers_on_this_machine_serve_no_pages() -> None:
         # The scheduler, and a worker with its nanny.
         assert len(set(listening(psutil.Process())) - set(before)) == 3
         assert web_servers(psutil.Process()) == []
+        address = Client.current().scheduler.address
+        assert address.startswith("tls://")
+        stranger = make_certificate().settings()
+        with dask.config.set(stranger), pytest.raises(OSError, match="TLS"):
+            asyncio.run(connect(address, timeout=1, **Security().get_connection_args("client")))
 
 
 def test_a_certificate_is_sent_whole_and_shown_without_its_key() -> None:

@@ -11,11 +11,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from unittest.mock import Mock
 
 import dask
 import numpy as np
 import psutil
 import pytest
+from distributed import Client
 
 from gnnloom.pipeline.cluster import processes
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster, worker_settings
@@ -46,12 +48,16 @@ def be_killed(_: int) -> int:
     return 0
 
 
+def process_of(_: int) -> int:
+    return os.getpid()
+
+
 def map_file(path: Path) -> int:
-    """Read all pages of a mapped file, and keep them for some looks of the nanny."""
+    """Read all pages of a mapped file of zeros, and keep them for some looks of the nanny; returns their number."""
     mapped = np.memmap(path, np.uint8, "r")
-    total = int(mapped[::4096].sum())
+    pages = int((mapped[::4096] == 0).sum())
     time.sleep(0.5)
-    return total
+    return pages
 
 
 @contextmanager
@@ -145,7 +151,8 @@ def test_a_worker_is_ended_beyond_its_share_of_a_job_even_if_the_machine_has_mor
 @pytest.mark.usefixtures("no_memory_left")
 def test_mapped_files_and_what_fits_the_budget_are_no_reason_to_end_a_worker(tmp_path: Path, guarded: Cluster) -> None:
     path = tmp_path / "mapped"
-    np.ones(FAR_BEYOND, np.uint8).tofile(path)
+    path.touch()
+    os.truncate(path, FAR_BEYOND)
     assert list(guarded.map(map_file, [path])) == [-(-FAR_BEYOND // 4096)]
     assert list(guarded.map(hold, [WITHIN])) == [1]
 
@@ -155,6 +162,18 @@ def test_a_task_that_needs_more_than_the_budget_runs_where_the_machine_has_the_m
 ) -> None:
     monkeypatch.setattr(processes, "available_memory", lambda: 1 << 40)
     assert list(guarded.map(hold, [FAR_BEYOND])) == [1]
+
+
+def test_a_worker_that_the_scheduler_closes_need_not_wait_for_its_nanny(monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_cluster(ClusterOptions(workers=1)) as cluster:
+        (number,) = cluster.map(process_of, [0])
+        worker, client = psutil.Process(number), Client.current()
+        (nanny,) = client.cluster.workers.values()
+        queue = nanny.process.child_stop_q
+        monkeypatch.setattr(queue, "put", Mock(side_effect=queue.put))
+        client.loop.add_callback(client.cluster.scheduler.close_worker, nanny.worker_address)
+        worker.wait(timeout=60)
+        queue.put.assert_called_once_with({"op": "stop"})
 
 
 def test_no_worker_within_its_budget_is_ended() -> None:
