@@ -81,7 +81,8 @@ def test_the_client_describes_few_tasks(graph: Described) -> None:
     assert client_bytes(phases(graph)) <= data // 400 + (20 << 20)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
+#: A weighted hypergraph has all phases of one without weights.
+@pytest.mark.parametrize("weighted", [pytest.param(False, marks=pytest.mark.long), True])
 def test_a_boundary_is_refined_by_the_counted_tasks_that_open_the_counted_files(
     tmp_path: Path, weighted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -200,7 +200,7 @@ def source_of(dataset: Dataset, graph: Graph) -> ShardSource:
     return ShardSource(GraphSizes.of(graph), VertexSizes.of(dataset.vertices()))
 
 
-@pytest.mark.parametrize("is_merged", [False, True])
+@pytest.mark.parametrize("is_merged", [pytest.param(False, marks=pytest.mark.long), True])
 def test_row_shards_of_many_parts_open_the_counted_files(
     dataset: Dataset, is_merged: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,7 +229,7 @@ def test_row_shards_of_many_parts_open_the_counted_files(
         assert counted == sum(each.opens for each in planned), (phase, opened[:1])
 
 
-@pytest.mark.parametrize("is_merged", [False, True])
+@pytest.mark.parametrize("is_merged", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_grid_shards_of_four_by_four_cells_open_the_counted_files(
     dataset: Dataset, is_merged: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -115,8 +115,7 @@ def reference(
     return [candidates[k] for k in order[:count]]
 
 
-@pytest.mark.parametrize("features", [False, True])
-@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize(("symmetric", "features"), few_of([False, True], [True, False], together=1))
 def test_negatives_are_those_that_python_ranks_first(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, symmetric: bool, features: bool
 ) -> None:

@@ -32,7 +32,7 @@ def sort(catalog: Catalog, name: str, source: EdgeSource, options: SortOptions) 
 
 
 @pytest.mark.usefixtures("small_lanes")
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("weighted", [pytest.param(False, marks=pytest.mark.long), True])
 def test_bytes_do_not_depend_on_the_buffer(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weighted: bool
 ) -> None:

@@ -135,7 +135,7 @@ def test_a_hub_joins_no_cluster_and_takes_no_table(num_nets: int, proposed: int)
     [
         lattice(50, scattered=True),
         pytest.param(lattice(50, scattered=False), marks=pytest.mark.long),
-        random_adjacency(2000, 12_000, 4, symmetric=True),
+        pytest.param(random_adjacency(2000, 12_000, 4, symmetric=True), marks=pytest.mark.long),
     ],
     ids=["scattered lattice", "lattice", "random"],
 )

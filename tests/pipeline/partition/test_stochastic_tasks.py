@@ -177,7 +177,8 @@ def fit_at_random(problem: NativeProblem, _: MergedNets | None, folder: Path) ->
     return facts
 
 
-@pytest.mark.parametrize("batches", ["walk", "vertex"])
+#: Batches of vertices are drawn without the graph, and all that follows is the same.
+@pytest.mark.parametrize("batches", ["walk", pytest.param("vertex", marks=pytest.mark.long)])
 def test_the_client_holds_nothing_of_the_size_of_the_pins(
     catalog: Catalog, batches: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

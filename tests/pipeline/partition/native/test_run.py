@@ -152,8 +152,10 @@ def test_a_partitioner_whose_parent_has_ended_before_it_begins_does_not_begin(tm
     assert done.returncode == 1
 
 
+#: A partitioner dies with any process that is killed, as the test of its parent shows.
 @pytest.mark.parametrize(
-    "ends_with", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGKILL]
+    "ends_with",
+    [signal.SIGTERM, *(pytest.param(each, marks=pytest.mark.long) for each in (signal.SIGINT, signal.SIGKILL))],
 )
 def test_a_killed_command_leaves_no_partitioner_behind(tmp_path: Path, ends_with: signal.Signals) -> None:
     dataset = Catalog(tmp_path / "catalog").create("web")
