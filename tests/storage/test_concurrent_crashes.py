@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.errors import ExistsError, InputError, NotFoundError
 from gnnloom.storage.faults import VARIABLE, InjectedError, forget_plans
+from support.covering import examples
 from support.crashing import check_run, complete_seeds, end_well, store_partition, train
 
 #: Longest that the processes of an example may take, on a busy machine.
@@ -131,7 +132,7 @@ _SETTINGS = settings(
 )
 
 
-@settings(_SETTINGS, max_examples=5, derandomize=True)
+@settings(_SETTINGS, max_examples=examples(5), derandomize=True)
 @given(programs=_PROGRAMS)
 def test_processes_that_crash_together_leave_a_catalog_intact(programs: list[list[Operation]]) -> None:
     _crash_together(programs)

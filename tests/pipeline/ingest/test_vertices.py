@@ -238,11 +238,12 @@ ingest_vertices(Catalog(sys.argv[1])["killed"], model.vertices(), InProcessClust
 """
 
 
-def test_killed_at_any_point_the_next_run_gives_the_same_bytes(catalog: Catalog) -> None:
+@pytest.mark.parametrize("kills", [(4,), pytest.param((1, 4), marks=pytest.mark.long)])
+def test_killed_at_any_point_the_next_run_gives_the_same_bytes(catalog: Catalog, kills: tuple[int, ...]) -> None:
     model = StochasticBlockModel(4001, 10, num_features=9)
     whole = ingest_vertices(make_graph(catalog, 4001, "whole"), model.vertices(), HERE).artifact.digest
     dataset = make_graph(catalog, 4001, "killed")
-    for num_records in (1, 4):
+    for num_records in kills:
         with subprocess.Popen([sys.executable, "-c", SLOW_INGEST, str(catalog.root)]) as child:
             while child.poll() is None and len(list(dataset.path.glob("vertices/*/.work/records/[!.]*"))) < num_records:
                 time.sleep(0.005)

@@ -24,7 +24,7 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.ranges import split_range
 from gnnloom.storage.shards.grid_shards import GridShards
-from support.covering import few_of
+from support.covering import examples, few_of
 from support.graphs import random_adjacency, store_graph, store_vertices
 from support.partitions import random_parts, store_partition
 from support.stopping import run_in_steps
@@ -84,7 +84,7 @@ def test_every_window_of_every_variant_is_cut_exactly(catalog: Catalog, permutat
                 assert window.indices.dtype == np.int32
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(data=st.data())
 def test_any_window_equals_a_slice(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     dataset = Catalog(tmp_path_factory.mktemp("catalog")).create("web")

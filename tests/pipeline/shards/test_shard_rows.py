@@ -31,7 +31,7 @@ from gnnloom.storage.checks.shard_invariants import check_row_shards
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import write_array
 from gnnloom.storage.format.artifact import ArtifactWriter
-from support.covering import few_of
+from support.covering import examples, few_of
 from support.graphs import random_adjacency, store_graph, store_vertices, write_block
 from support.partitions import random_parts, rows_sent, store_partition
 from support.stopping import StoppedError, StoppingCluster, run_in_steps
@@ -108,7 +108,7 @@ def test_reassembled_shards_are_the_matrix(catalog: Catalog, parts: int, symmetr
     assert ("row/00000/transpose/own/indptr" in shards.artifact) is not symmetric
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     num_vertices=st.integers(1, 25),
     nnz=st.integers(0, 100),
@@ -286,7 +286,7 @@ def test_ranges_batches_and_segments_of_any_size_change_no_byte(
 CONSECUTIVE = {"whole": [(0, 60)], "ascending": [(0, 15), (1, 30), (3, 15)], "descending": [(3, 1), (2, 44), (0, 15)]}
 
 
-@pytest.mark.parametrize("parts", CONSECUTIVE)
+@pytest.mark.parametrize("parts", ["whole", pytest.param("ascending", marks=pytest.mark.long), "descending"])
 def test_columns_of_parts_of_consecutive_ids_are_not_looked_up(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, parts: str
 ) -> None:

@@ -22,6 +22,7 @@ from gnnloom.pipeline.sources.source import EdgeSource, SourceRange
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import InputError
+from support.covering import examples
 from support.tolerance import assert_close
 
 
@@ -127,7 +128,7 @@ def test_shortcuts_come_after_the_lattice_and_are_spread_evenly() -> None:
     assert np.histogram(ends, 10, (0, 10_000))[0] == pytest.approx(ends.size / 10, rel=0.06)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(st.integers(1, 8), st.integers(1, 20), st.booleans(), st.integers(0, 99))
 def test_a_generated_graph_is_the_matrix_that_scipy_builds(
     tmp_path_factory: pytest.TempPathFactory, scale: int, factor: int, undirected: bool, seed: int
