@@ -15,12 +15,14 @@ import importlib.util
 import marshal
 import os
 import pkgutil
+import re
 import runpy
 import selectors
 import shutil
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import weakref
 from typing import Any
@@ -32,6 +34,8 @@ _ROOMS = (
     "gnnloom.trainer.modes.epochs",
     "gnnloom.trainer.operators", "gnnloom.trainer.tasks.objectives", "gnnloom.trainer.training.rehearsal",
 )  # fmt: skip
+#: Programs of commands, of harnesses, which run commands, and of clusters.
+_WITH_COMMANDS = re.compile("workflows|/tests/support/|/tests/pipeline/cluster/")
 #: Numbers from here on are free in the server, whatever the number of its ranks.
 _ASIDE = 512
 
@@ -131,7 +135,7 @@ def _fork(selector: selectors.BaseSelector, connection: socket.socket) -> tuple[
     while len(content) < int.from_bytes(size, "little"):
         content += connection.recv(1 << 16)
     request = marshal.loads(content)
-    if any("workflows" in argument or "/tests/support/" in argument for argument in request["arguments"]):
+    if any(_WITH_COMMANDS.search(argument) for argument in request["arguments"]):
         _load_commands()
     process = os.fork()
     if process == 0:
@@ -187,6 +191,8 @@ def _take_over(request: dict[str, Any], files: list[int]) -> None:
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
+    # It is looked up once, and the environment may name another one.
+    tempfile.tempdir = None
     # A Python that is started there would have these on its path.
     sys.path[:0] = [request["folder"], *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     sys.argv = ["mpi4py", *request["arguments"]]

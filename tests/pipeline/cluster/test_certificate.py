@@ -19,7 +19,7 @@ from gnnloom.pipeline.cluster.certificate import SECRET_BYTES, Certificate, make
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.trainer.comm.transports.mpi import find_mpiexec
 from gnnloom.trainer.job.launch import rank_environment
-from support.mpi import MPI_PYTHON, TESTS
+from support.mpi import TESTS, rank_command
 from support.web_pages import listening, web_servers
 
 PROGRAM = Path(__file__).parent / "programs" / "intruders.py"
@@ -28,7 +28,7 @@ PROGRAM = Path(__file__).parent / "programs" / "intruders.py"
 def test_only_the_ranks_of_an_mpi_cluster_give_it_work(tmp_path: Path) -> None:
     out, temporary = tmp_path / "outcomes.json", tmp_path / "temporary"
     temporary.mkdir()
-    command = [find_mpiexec(), "-n", "3", *MPI_PYTHON, str(PROGRAM), str(out)]
+    command = [find_mpiexec(), "-n", "3", *rank_command(), str(PROGRAM), str(out)]
     environment = {**rank_environment(3), "TMPDIR": str(temporary), "PYTHONPATH": str(TESTS)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 0, done.stderr

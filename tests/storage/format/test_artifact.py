@@ -240,11 +240,9 @@ def _make_group_often(path: Path) -> None:
 
 def test_a_group_made_by_many_tasks_at_once_is_whole_at_any_time(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
-    tasks = [context.Process(target=_make_group_often, args=(tmp_path / "order",)) for _ in range(2)]
-    for task in tasks:
-        task.start()
+    task = context.Process(target=_make_group_often, args=(tmp_path / "order",))
+    task.start()
     _make_group_often(tmp_path / "order")
-    for task in tasks:
-        task.join(60)
-        assert task.exitcode == 0
+    task.join(60)
+    assert task.exitcode == 0
     assert dict(zarr.open_group(str(tmp_path / "order"), mode="r").attrs) == {"row_offset": 5}
