@@ -23,6 +23,7 @@ from gnnloom.trainer.planner.stored import settle_algorithm
 from gnnloom.workflows.cli.main import cli
 from gnnloom.workflows.cli.runs.simulate import RankList
 from support.problems import problem
+from support.reported_runs import draw_few_pixels
 
 SIZES = ("--vertices", "111059956", "--edges", "3228124712", "--profile", "perlmutter")
 
@@ -175,7 +176,10 @@ def test_a_missing_profile_and_an_unknown_model_are_refused(folder: Path) -> Non
         invoke(folder, "plan", "web", "--profile", "summit", "--model", "gnnloom.workflows.examples.gcnii:GCNII")
 
 
-def test_simulate_reaches_thousands_of_ranks_and_writes_all_figures(folder: Path, tmp_path: Path) -> None:
+def test_simulate_reaches_thousands_of_ranks_and_writes_all_figures(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw_few_pixels(monkeypatch)
     table, page = tmp_path / "figures.csv", tmp_path / "page"
     found = answer(
         folder, "simulate", *SIZES, "--ranks", "4,16,...,1024", "--csv", str(table), "--out", str(page)
