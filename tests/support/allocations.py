@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import resource
+import sys
 import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,8 +17,8 @@ from gnnloom.trainer.kernels.unperformed import tensors_in
 from gnnloom.trainer.place.workspace import SMALL, Workspace
 from gnnloom.trainer.training.loop import EpochReport, Training
 
-#: The first grows the workspace, the second shows that it is large enough, and each of the last four is watched.
-EPOCHS = 6
+#: The first grows the workspace, the second shows that it is large enough, and each of the others is watched.
+EPOCHS = 7
 
 
 class Allocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -73,14 +74,15 @@ class Watched:
     """What one rank's training of :data:`EPOCHS` epochs allocated.
 
     Attributes:
-        page_faults: of the third epoch, which is not watched otherwise.
-        found: operations of the fourth epoch whose results are large and not in the workspace.
-        array_peak: bytes of Python objects and arrays that the fifth or the sixth epoch had in addition at its worst
+        page_faults: of the third or the fourth epoch, which are not watched otherwise, whichever had fewer: an
+            allocator may give memory back once and touch it again, depending on what lies beside it.
+        found: operations of the fifth epoch whose results are large and not in the workspace.
+        array_peak: bytes of Python objects and arrays that the sixth or the seventh epoch had in addition at its worst
             moment, whichever had less: what a busy machine delays in one of them may be in memory for longer.
         sizes: bytes of the workspace after every epoch.
     """
 
-    page_faults: int = 0
+    page_faults: int = sys.maxsize
     found: list[str] = field(default_factory=list)
     array_peak: int = 0
     sizes: list[int] = field(default_factory=list)
@@ -105,7 +107,9 @@ def watched_epochs() -> Iterator[Watched]:
         else:
             before = _page_faults()
             report = epoch(training, number, stop)
-            watched.page_faults = _page_faults() - before
+            # The first two epochs touch the memory of all others.
+            if number >= 2:
+                watched.page_faults = min(_page_faults() - before, watched.page_faults)
         watched.sizes.append(workspace.nbytes)
         return report
 
