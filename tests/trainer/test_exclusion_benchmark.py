@@ -11,6 +11,7 @@ import pytest
 BENCHMARK = Path(__file__).parents[1] / "benchmarks" / "bench_exclusion.py"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ranks", [(2, 1)])
 def test_every_number_of_ranks_gets_a_ratio(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ranks: tuple[int, ...]

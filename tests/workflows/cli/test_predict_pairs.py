@@ -316,7 +316,7 @@ def test_vectors_are_exported_with_the_ids(root: Path, tmp_path: Path) -> None:
         call(root, "export", "named/run", "scores", "--out", str(tmp_path / "scores.npy"))
 
 
-@pytest.mark.parametrize("ranks", [pytest.param(2, marks=pytest.mark.long), 3, 4])
+@pytest.mark.parametrize("ranks", [*(pytest.param(ranks, marks=pytest.mark.long) for ranks in (2, 3)), 4])
 def test_ranks_find_what_one_process_finds(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranks: int
 ) -> None:
