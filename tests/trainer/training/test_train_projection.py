@@ -450,11 +450,12 @@ def test_no_more_batches_are_prepared_than_an_epoch_has(small: Catalog) -> None:
 def test_buffers_of_rows_on_disk_are_there_from_the_first_evaluation_on(small: Catalog) -> None:
     # The batches have all vertices, so a step needs more than an evaluation.
     drawn: dict[str, Any] = {"mode": "neighbor", "batch_size": 2000, "fanout": (10, 10, 10), "epochs": 3}
-    # What the first one imports and keeps counts as its own.
-    _, at_the_end, between = (project(small, **drawn, eval_every=every) for every in (1, 0, 1))
-    assert at_the_end.workspace_memory == between.workspace_memory
+    found = [(every, project(small, **drawn, eval_every=every)) for every in (1, 0, 1, 0)]
+    assert len({each.workspace_memory for _, each in found}) == 1
+    # What one of them imports and keeps counts as its own, as does a dictionary of Python that happens to grow.
+    at_the_end, between = (min(each.feature_memory for when, each in found if when == every) for every in (0, 1))
     shards = small["web"].row_shards(2).artifact
     nonzeros = sum(shards.record(f"row/00000/{side}/indices").shape[0] for side in ("own", "halo"))
-    buffers = between.feature_memory - at_the_end.feature_memory
+    buffers = between - at_the_end
     # Blocks of column ids, each with all of a small matrix.
     assert buffers == pytest.approx(num_block_buffers(1) * 4 * nonzeros, rel=0.1)
