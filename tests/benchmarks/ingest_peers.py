@@ -61,7 +61,7 @@ def duckdb(path: Path) -> tuple[Any, Any]:
     """Read, sort and merge with SQL."""
     import duckdb as db
 
-    connection = db.connect(config={"threads": CORES})
+    connection: Any = db.connect(config={"threads": CORES})  # typed only where DuckDB is installed
     if path.suffix == ".npy":
         edges = np.load(path, mmap_mode="r")
         held = {"u": np.array(edges[0]), "v": np.array(edges[1])}
