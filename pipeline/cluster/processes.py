@@ -115,8 +115,8 @@ class GuardedNanny(Nanny):
     def close_gracefully(self, *args: Any, **options: Any) -> None:
         """Let a worker that the scheduler closes end at once.
 
-        Its process waits two seconds for this message, which Dask's nanny sends only when it ends the worker itself.
-        The other ranks of an MPI job would wait as long, each of them on a busy core.
+        A closing worker waits up to two seconds for this message, which Dask's nanny sends only if the nanny itself
+        ends the worker. In an MPI job, all other ranks would wait with it.
         """
         super().close_gracefully(*args, **options)
         # None if the worker has ended.

@@ -75,7 +75,7 @@ class Watched:
 
     Attributes:
         page_faults: of the third or the fourth epoch, which are not watched otherwise, whichever had fewer: an
-            allocator may give memory back once and touch it again, depending on what lies beside it.
+            allocator may once return memory to the system that it then needs again.
         found: operations of the fifth epoch whose results are large and not in the workspace.
         array_peak: bytes of Python objects and arrays that the sixth or the seventh epoch had in addition at its worst
             moment, whichever had less: what a busy machine delays in one of them may be in memory for longer.

@@ -89,7 +89,7 @@ def store_pair_links(
     share: float = 0.75,
     more: Mapping[str, NDArray[Any]] | None = None,
 ) -> Links:
-    """Store links of a problem's graph, as :func:`store_pairs` does; a dataset may have those of several kinds."""
+    """Store links of one more kind for the graph of a dataset that :func:`store_pairs` has made."""
     arrays = {**link_arrays(given, kind, share), **(more or {})}
     facts: dict[str, Any] = {"kind": kind, "num_classes": NUM_CLASSES if kind == CLASS else 0, "held_out_entries": 0}
     facts["edges"] = {"train/pair": int((arrays["train/weight"] != 0).sum())}

@@ -68,9 +68,9 @@ class _Calls:
 
     def copy(self, *, in_collective: bool) -> bool:
         """Call MPI, so that messages make progress; returns whether it copied one."""
-        # A rank that has slept finds nothing in the caches, and the first call is slow for that.
+        # The first call after a sleep is slow even if it finds nothing to do, because the caches are cold.
         self._seconds()
-        # One of two calls may be interrupted, and a message of many pieces keeps both busy.
+        # A call may be interrupted, but hardly two in a row; a message of many pieces keeps both busy.
         took = min(self._seconds(), self._seconds())
         self._shortest[in_collective] = min(self._shortest[in_collective], took)
         return took > self._shortest[in_collective] + self._copying
@@ -114,7 +114,7 @@ class MpiCommunicator:
 
     def group(self, color: int, key: int, size: int | None = None) -> MpiCommunicator:
         if size == 1:
-            # Known without asking the others, for which a split waits: one of many ranks takes long.
+            # A split waits for all ranks, which takes long if they are many.
             return self._group(MPI.COMM_SELF.Dup(), [self.members[self.rank]])
         # Split alone does not say which world ranks are in the group, and traffic is counted by world rank.
         everyones = self.gather_numbers([color, key, self.members[self.rank]])

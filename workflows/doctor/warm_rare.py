@@ -31,6 +31,7 @@ def call_rare(folder: Path, graph: Graph, cluster: Cluster) -> None:
     _unload_a_part()
     _sample(graph)
     _read_ids(folder)
+    _count_lines()
 
 
 def _sort_many_keys() -> None:
@@ -196,13 +197,9 @@ def read_text(folder: Path, dataset: Dataset, graph: Graph, cluster: Cluster) ->
 
 
 def _read_ids(folder: Path) -> None:
-    """Read one id per line, and copy one field of each line, as for other columns and for names of classes.
-
-    And count the lines of a piece of a large file in the format of METIS.
-    """
+    """Read one id per line, and copy one field of each line, as for other columns and for names of classes."""
     from gnnloom.pipeline.sources.reading.fields import chosen_fields
     from gnnloom.pipeline.sources.reading.files import open_files
-    from gnnloom.pipeline.sources.reading.lines import count_uncommented
     from gnnloom.pipeline.sources.reading.numerals import COMMA
     from gnnloom.pipeline.sources.reading.text_columns import read_ids
     from gnnloom.pipeline.sources.reading.text_layout import data_blocks
@@ -212,4 +209,10 @@ def _read_ids(folder: Path) -> None:
     for file in open_files([str(path)]):
         list(read_ids(file))
         list(chosen_fields(file, data_blocks(file, False), COMMA, (0,)))
+
+
+def _count_lines() -> None:
+    """Count the lines of a range of a large file in the format of METIS."""
+    from gnnloom.pipeline.sources.reading.lines import count_uncommented
+
     count_uncommented(np.frombuffer(b"1 2", np.uint8), False, False)

@@ -74,7 +74,7 @@ def test_a_run_sends_the_planned_messages_and_about_the_planned_bytes(
 
 @pytest.mark.parametrize(
     ("algorithm", "grid"),
-    # Columns of SUMMA come together as those of planes do.
+    # SUMMA gathers columns as tensor3d gathers planes.
     [("tensor3d", "1x2x1"), ("tensor3d", "1x1x2"), pytest.param("summa", "1x2", marks=pytest.mark.long)],
 )
 def test_a_run_on_a_grid_sends_the_planned_messages(root: Path, algorithm: str, grid: str) -> None:

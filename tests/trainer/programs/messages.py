@@ -98,14 +98,14 @@ def group_in_reverse() -> dict[str, Any]:
 
 
 def group_of_one() -> list[int]:
-    """The members of a group that rank 1 forms, and no other rank: it waits for nobody."""
-    comm, members = world(), [-1]
+    """A group that only rank 1 forms: its member, its size, and the 1 that it sends itself."""
+    comm, found = world(), [0.0, 0.0, 0.0]
     if comm.rank == 1:
         group = comm.group(7, 0, 1)
         got = torch.empty(1)
         group.wait([*group.receive(got, 0), *group.send(torch.ones(1), 0, Kind.SETUP)])
-        members = [*group.members, group.size, int(got.item())]
-    return [int(number) for number in comm.gather_numbers((members * 3)[:3])[1]]
+        found = [*group.members, group.size, got.item()]
+    return [int(number) for number in comm.gather_numbers(found)[1]]
 
 
 def work_of_waiting() -> dict[str, float]:

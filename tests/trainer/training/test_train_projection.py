@@ -287,10 +287,8 @@ class Paired(NamedTuple):
 
 @pytest.fixture(scope="module")
 def paired(tmp_path_factory: pytest.TempPathFactory) -> Paired:
-    catalog, given = (
-        Catalog(tmp_path_factory.mktemp("paired") / "catalog"),
-        problem("web", 6000, 40_000, symmetric=True),
-    )
+    catalog = Catalog(tmp_path_factory.mktemp("paired") / "catalog")
+    given = problem("web", 6000, 40_000, symmetric=True)
     dataset, links = store_pairs(catalog, given, 2, grid=(2, 2))
     of_kinds = {kind: store_pair_links(dataset, given, kind).artifact.key for kind in (CLASS, NUMBER)}
     return Paired(catalog, {"pair": links.artifact.key, **of_kinds})

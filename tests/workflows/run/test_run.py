@@ -323,14 +323,7 @@ def test_a_running_scheduler_is_used_through_its_file(tmp_path: Path) -> None:
 
     file = tmp_path / "scheduler.json"
     with (
-        LocalCluster(
-            n_workers=1,
-            threads_per_worker=1,
-            processes=False,
-            protocol="tcp://",
-            host="127.0.0.1",
-            dashboard_address="127.0.0.1:0",
-        ) as local,
+        LocalCluster(n_workers=1, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0") as local,
         Client(local) as client,
     ):
         client.write_scheduler_file(str(file))

@@ -60,9 +60,8 @@ def export_command(
     """Export predictions, embeddings, metrics, features, labels, parts or edges of dataset NAME for other programs.
 
     .csv, .parquet and .npz files have a column with the vertex ids of the source. A .npy file has only the numbers, in
-    vertex order; for edges, it has sources and targets. If ids are names, .npz files
-    leave them out, and both formats hold vertex numbers for the ends of edges. Files are written piece by piece, in
-    little memory.
+    vertex order; for edges, it has sources and targets. If ids are names, .npz files leave them out, and both formats
+    hold vertex numbers for the ends of edges. Files are written piece by piece, in little memory.
 
     \b
     Example:
