@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,7 +22,10 @@ from gnnloom.storage.samplers.kind import ALL
 from gnnloom.trainer.links.decoder import Decoder
 from gnnloom.trainer.links.negatives import Positives, UniformNegatives
 from gnnloom.trainer.links.scoring import score_all
+from gnnloom.trainer.modes.epochs import pair_batches
 from gnnloom.trainer.tasks.objectives import links, pairs
+from gnnloom.trainer.tasks.objectives.pairs import PairSet
+from gnnloom.trainer.training.evaluation import Evaluation
 from gnnloom.trainer.training.loop import train
 from support.covering import FEW_OR_EVERY
 from support.dense_models import DenseModel
@@ -277,6 +281,25 @@ def test_the_last_evaluation_scores_every_pair_once(one_stored: Stored, monkeypa
     evaluation = sorted(2 * [len(one_stored.links.pair(split)) for split in ("valid", "test")])
     assert sorted(scored) == sorted(2 * evaluation)
     assert sum(result["score_distribution"]["positive"]) == len(one_stored.links.pair("test"))
+
+
+def test_pairs_of_an_epoch_are_gone_before_it_is_evaluated(one_stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, are_gone = list[weakref.ref[NDArray[np.int64]]](), list[bool]()
+    of_epoch, measure = pair_batches.pairs_of_epoch, Evaluation.measure
+
+    def recorded(*arguments: Any) -> PairSet:
+        found = of_epoch(*arguments)
+        kept.append(weakref.ref(found.source))
+        return found
+
+    def measured(*arguments: Any, **options: Any) -> Any:
+        are_gone.extend(array() is None for array in kept)
+        return measure(*arguments, **options)
+
+    monkeypatch.setattr(pair_batches, "pairs_of_epoch", recorded)
+    monkeypatch.setattr(Evaluation, "measure", measured)
+    one_stored.train("gone", mode="neighbor", fanout=(3, 2), link_batch=30, epochs=2, eval_every=1)
+    assert are_gone == [True, True, True]
 
 
 def test_ends_of_training_pairs_are_prepared_once_and_asked_for_once_an_epoch(

@@ -84,7 +84,8 @@ class PairBatches:
     def begin(self, epoch: int) -> Generator[DrawnPairs, None, None]:
         """The batches of an epoch, prepared ahead of their use; close it to end what prepares them. Collective."""
         pairs = pairs_of_epoch(self._context, self._objective, epoch)
-        self._none = pairs.take(slice(0))
+        # By numbers, as an empty slice would keep all pairs of the epoch, through the evaluation after it.
+        self._none = pairs.take(np.empty(0, np.int64))
         return self._prepared(epoch, pairs)
 
     def _prepared(self, epoch: int, pairs: PairSet) -> Generator[DrawnPairs, None, None]:
