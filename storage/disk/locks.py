@@ -22,26 +22,31 @@ def lock_path(dataset: Path, kind: str, key: str) -> Path:
 
 
 @contextmanager
-def locked(dataset: Path, kind: str, key: str) -> Iterator[None]:
-    """Hold the lock of an artifact; wait while another process holds it."""
+def locked(dataset: Path, kind: str, key: str, common: str = "") -> Iterator[None]:
+    """Hold the lock of an artifact; wait while another process holds it.
+
+    Args:
+        common: what all ranks of a job need and one of them makes, so that the wait of the others is no warning.
+    """
     path = lock_path(dataset, kind, key)
     path.parent.mkdir(parents=True, exist_ok=True)
     # A flock, not a lock file: the kernel releases it when the process dies, so a kill leaves no stale lock.
-    descriptor = _lock(path, f"{kind}/{key}")
+    level = logging.INFO if common else logging.WARNING
+    descriptor = _lock(path, common or f"{kind}/{key}", level)
     try:
         yield
     finally:
         os.close(descriptor)
 
 
-def _lock(path: Path, artifact: str) -> int:
-    """Lock the file at ``path`` and return its descriptor."""
+def _lock(path: Path, artifact: str, level: int) -> int:
+    """Lock the file at ``path`` and return its descriptor; a wait is logged at a level."""
     # Garbage collection may delete the file between opening and locking it; then others would not see the lock.
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         # Tried without waiting first, only to report that this process is about to wait.
         if not _takes(descriptor, fcntl.LOCK_EX):
-            LOGGER.warning("waiting for another process that makes %s", artifact)
+            LOGGER.log(level, "waiting for another process that makes %s", artifact)
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         if _is_named(descriptor, path):
             return descriptor
@@ -73,7 +78,7 @@ def share(lock: Path) -> int:
     while True:
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
         if not _takes(descriptor, fcntl.LOCK_SH):
-            LOGGER.warning("waiting for another process that makes %s", lock.name)
+            LOGGER.warning("waiting for another process that removes %s", lock.name)
             fcntl.flock(descriptor, fcntl.LOCK_SH)
         if _is_named(descriptor, lock):
             return descriptor

@@ -150,7 +150,7 @@ def _use_copy(path: Path, contents: Contents) -> int:
     try:
         if not is_checked(path, _files(contents)):
             # One process of all nodes checks or makes the copy; the others wait, and see on their node what it did.
-            with locked(path.parents[1], _CHECK_KIND, path.name):
+            with locked(path.parents[1], _CHECK_KIND, path.name, common=f"the uncompressed copy of {path.name}"):
                 _check_or_make(path, contents)
     except BaseException:
         os.close(descriptor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 from gnnloom.storage import Catalog, Dataset
+from gnnloom.storage.artifacts.whole_graph import map_whole_graph
 from gnnloom.storage.disk.locks import held, is_held, lock_path
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import ArtifactWriter, artifact_key
@@ -49,6 +51,19 @@ def test_a_second_writer_waits_and_logs_it(catalog: Catalog, caplog: pytest.LogC
     caplog.clear()
     with ArtifactWriter.begin(dataset.path, "partition", parameters, {}):
         assert caplog.text == ""
+
+
+def test_a_rank_waits_for_another_that_makes_a_copy_without_a_warning(
+    catalog: Catalog, caplog: pytest.LogCaptureFixture
+) -> None:
+    dataset = store_small_dataset(catalog)
+    graph = dataset.graph()
+    name = f"graph-{graph.artifact.key}"
+    with caplog.at_level(logging.INFO), other_process(dataset, "mapped-check", name, seconds=1):
+        map_whole_graph(graph)
+    (waited,) = [record for record in caplog.records if "waiting" in record.message]
+    assert waited.levelno == logging.INFO
+    assert waited.message == f"waiting for another process that makes the uncompressed copy of {name}"
 
 
 def test_an_artifact_is_not_removed_while_it_is_written(catalog: Catalog) -> None:
