@@ -70,7 +70,9 @@ def sort_edges(writer: ArtifactWriter, source: EdgeSource, options: SortOptions,
 
 def _found(plan: SortPlan, cluster: Cluster) -> SortSizes:
     """Run pass 1 and the merges of its files; returns what they found."""
-    run([plan.scatter], cluster, plan.writer)
+    # Its records alone say how to merge: files that are lost may have been merged before a kill.
+    if missing_tasks(plan.scatter, plan.writer):
+        run([plan.scatter], cluster, plan.writer)
     records = records_of(plan.scatter, plan.writer)
     facts = [record.facts for record in records]
     value_bytes = {fact["value_bytes"] for fact in facts} - {None}
@@ -90,8 +92,7 @@ def _found(plan: SortPlan, cluster: Cluster) -> SortSizes:
     )
     merged = replace(plan, sizes=sizes)
     # The merges do not depend on the blocks, which this process cuts by what few merged files say, not all files.
-    if merges := merged.spilled.merges("merge"):
-        run([merged.scatter, *merges], cluster, plan.writer)
+    run([merged.scatter, *merged.spilled.merges("merge")], cluster, plan.writer)
     add_loops = plan.options.self_loops == "add"
     units, block_entries = cut_blocks(_unit_entries(merged), num_vertices, add_loops=add_loops)
     return replace(sizes, block_units=units, block_entries=block_entries)
