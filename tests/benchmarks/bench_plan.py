@@ -29,7 +29,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import spearmanr
 
 import gnnloom
 from gnnloom.trainer.algorithms.workload import Exchange
@@ -298,6 +297,9 @@ def _sent(row: Row) -> int:
 
 
 def _correlation(rows: list[Row]) -> float:
+    # Here, as a test imports this module, and `scipy.stats` takes a second.
+    from scipy.stats import spearmanr
+
     return float(spearmanr([row.plan.cost.total for row in rows], [row.median for row in rows]).statistic)
 
 
