@@ -283,6 +283,6 @@ def test_the_client_holds_no_number_of_a_vertex(catalog: Catalog, monkeypatch: p
         partition_graph(dataset, graph, PartitionOptions(4, "multilevel", preset="streaming"), cluster)
         tracemalloc.stop()
         held.append(cluster.most)
-    # The first run loads kernels. The others have as many tasks in a phase, and the client opens a block for each. A part
-    # of every vertex alone would take 800,000 bytes more.
+    # The first run loads kernels. The others have as many tasks in a phase, and the client opens a block for each. A
+    # part of every vertex alone would take 800,000 bytes more.
     assert held[2] <= held[1] + 400_000
