@@ -70,7 +70,7 @@ def sort_edges(writer: ArtifactWriter, source: EdgeSource, options: SortOptions,
 
 def _found(plan: SortPlan, cluster: Cluster) -> SortSizes:
     """Run pass 1 and the merges of its files; returns what they found."""
-    # Its records alone say how to merge: files that are lost may have been merged before a kill.
+    # The records are enough to plan the merges. After a kill, files may be missing because they have been merged.
     if missing_tasks(plan.scatter, plan.writer):
         run([plan.scatter], cluster, plan.writer)
     records = records_of(plan.scatter, plan.writer)

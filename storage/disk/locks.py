@@ -26,7 +26,7 @@ def locked(dataset: Path, kind: str, key: str, common: str = "") -> Iterator[Non
     """Hold the lock of an artifact; wait while another process holds it.
 
     Args:
-        common: what all ranks of a job need and one of them makes, so that the wait of the others is no warning.
+        common: what one rank of a job makes for all of them. The others are expected to wait, so no warning is logged.
     """
     path = lock_path(dataset, kind, key)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -39,14 +39,14 @@ def locked(dataset: Path, kind: str, key: str, common: str = "") -> Iterator[Non
         os.close(descriptor)
 
 
-def _lock(path: Path, artifact: str, level: int) -> int:
-    """Lock the file at ``path`` and return its descriptor; a wait is logged at a level."""
+def _lock(path: Path, what: str, level: int) -> int:
+    """Lock the file at ``path`` and return its descriptor; log at ``level`` if another process has it."""
     # Garbage collection may delete the file between opening and locking it; then others would not see the lock.
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         # Tried without waiting first, only to report that this process is about to wait.
         if not _takes(descriptor, fcntl.LOCK_EX):
-            LOGGER.log(level, "waiting for another process that makes %s", artifact)
+            LOGGER.log(level, "waiting for another process that makes %s", what)
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         if _is_named(descriptor, path):
             return descriptor

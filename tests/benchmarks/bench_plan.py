@@ -297,7 +297,7 @@ def _sent(row: Row) -> int:
 
 
 def _correlation(rows: list[Row]) -> float:
-    # Here, as a test imports this module, and `scipy.stats` takes a second.
+    # Imported here because a test imports this module, and `scipy.stats` takes a second to load.
     from scipy.stats import spearmanr
 
     return float(spearmanr([row.plan.cost.total for row in rows], [row.median for row in rows]).statistic)

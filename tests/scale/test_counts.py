@@ -263,7 +263,7 @@ def test_links_open_few_files_and_move_the_edges_a_few_times(graph: Described, d
 @cases_of_memory
 @pytest.mark.parametrize("memory", [448 << 20, 1 << 30])
 def test_the_memory_of_links_is_the_budget(graph: Described, memory: int) -> None:
-    # Pointers of a block of the largest graph, of 2^23 rows, take half of what the smaller one leaves for buffers.
+    # In the largest graph, a block has 2^23 rows. Their pointers alone take half of the buffers of 448 MiB.
     memory = max(memory, 512 << 20) if graph is LARGEST else memory
     sizes = graph.source.graph
     options = DrawOptions(disjoint=0.5, negatives=int(sizes.num_vertices < 1 << 31))

@@ -270,7 +270,7 @@ def test_the_client_holds_no_number_of_a_vertex(catalog: Catalog, monkeypatch: p
     monkeypatch.setattr(disk_hypergraph, "FEW_PINS", 0)
     monkeypatch.setattr(out_of_core, "_FROM_RANDOM", (1, 1.5))
     monkeypatch.setattr(out_of_core, "CLUSTER_PASSES", 1)
-    # It reads the stored parts by chunks, of which the larger graph has many.
+    # The client reads the stored parts one chunk at a time; these graphs need many chunks.
     monkeypatch.setattr(arrays, "CHUNK_BYTES", 1 << 15)
     for module in (cluster_rounds, move_rounds):
         monkeypatch.setattr(module, "ROUNDS", 2)
@@ -283,6 +283,6 @@ def test_the_client_holds_no_number_of_a_vertex(catalog: Catalog, monkeypatch: p
         partition_graph(dataset, graph, PartitionOptions(4, "multilevel", preset="streaming"), cluster)
         tracemalloc.stop()
         held.append(cluster.most)
-    # The first run loads kernels. The others have as many tasks in a phase, and the client opens a block for each. A
+    # The first run loads kernels. The client opens a block for each task, and the other two runs have equally many. A
     # part of every vertex alone would take 800,000 bytes more.
     assert held[2] <= held[1] + 400_000

@@ -112,7 +112,7 @@ def test_an_ingest_stopped_before_every_task_runs_each_task_once(
     catalog: Catalog, edges: EdgeFiles, ids: str, fan_in: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gnnloom.pipeline.matrix_sort.spilled.FAN_IN", fan_in)
-    # Five spill files: two at a time, they are merged on two levels, the first of which takes them away.
+    # With a fan-in of two, five spill files need two levels of merges, and the first level removes the files.
     options, edges = IngestOptions(ids=ids), replace(edges, range_edges=6000)
     expected = ingest_graph(catalog.create("straight"), edges, options, InProcessCluster())
     found, ran = run_in_steps(lambda cluster: ingest_graph(catalog.create("stopped"), edges, options, cluster), 1)

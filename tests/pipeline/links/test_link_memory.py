@@ -67,7 +67,7 @@ def test_memory_stays_within_a_cap_on_the_process(tmp_path: Path, scale: int) ->
 @pytest.mark.long
 @pytest.mark.parametrize("memory", [448 * MIB, 1 << 30])
 def test_memory_stays_within_a_cap_on_the_process_at_any_size(tmp_path: Path, memory: int) -> None:
-    # The system takes the pages of mapped files back when it needs memory: those of pairs and of copies of the graph.
+    # The system reclaims pages of mapped files, here of the pairs and of the copies of the graph, when memory is short.
     peak = _capped(memory, 20, tmp_path)
     mapped = tree_bytes(tmp_path / "g" / MAPPED) + sum(path.stat().st_size for path in tmp_path.glob("*.npy"))
     assert peak - mapped <= memory

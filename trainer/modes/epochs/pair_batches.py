@@ -84,7 +84,7 @@ class PairBatches:
     def begin(self, epoch: int) -> Generator[DrawnPairs, None, None]:
         """The batches of an epoch, prepared ahead of their use; close it to end what prepares them. Collective."""
         pairs = pairs_of_epoch(self._context, self._objective, epoch)
-        # By numbers, as an empty slice would keep all pairs of the epoch, through the evaluation after it.
+        # A copy: an empty slice would be a view that keeps all pairs of the epoch in memory until the next one.
         self._none = pairs.take(np.empty(0, np.int64))
         return self._prepared(epoch, pairs)
 
