@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +49,22 @@ def test_large_results_have_their_shapes_and_large_operands_keep_their_values() 
     assert float(mean) == 0
     assert found.shape == (ROWS * DIM, 2)
     assert half.data_ptr() == given.data_ptr()
+
+
+def test_arrays_of_numpy_count_and_objects_of_python_do_not() -> None:
+    with Unwritten(Place(rehearses=True)) as memory:
+        objects = [object() for _ in range(ROWS)]
+        assert memory.held == 0
+        kept = np.arange(ROWS, dtype=np.int64)
+        assert memory.held == kept.nbytes
+        # It is gone when it is asked for.
+        (kept + 1).sum()
+        memory.observe()
+        assert memory.peak >= 2 * kept.nbytes
+        del kept
+        assert memory.held == 0
+    assert not tracemalloc.is_tracing()
+    assert len(objects) == ROWS
 
 
 def test_small_operations_are_performed() -> None:

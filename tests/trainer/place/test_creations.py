@@ -122,8 +122,7 @@ def _rehearse(given: TrainConfig) -> None:
     opened = opened_run(given)
     # Of every grid, a rank that is first in all its groups and one that is last.
     for rank in (0, given.ranks - 1):
-        # What is imported does not matter here, so nothing is rehearsed for it.
-        assert rehearse(opened, rank, is_warm=True) is not None
+        assert rehearse(opened, rank) is not None
 
 
 @pytest.mark.parametrize("mode", [mode for mode in MODES if MODES[mode].is_sampled and not MODES[mode].reads_rows])

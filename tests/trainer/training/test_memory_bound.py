@@ -62,7 +62,7 @@ def opened(catalog: Catalog, **options: Any) -> OpenedRun:
 def check_is_far_above(run: OpenedRun) -> None:
     # Of a grid's ranks, the last ones have the longest ranges.
     for rank in sorted({0, run.config.ranks - 1}):
-        bound, found = memory_bound(run, rank), rehearse(run, rank, is_warm=rank > 0)
+        bound, found = memory_bound(run, rank), rehearse(run, rank)
         assert bound is not None
         assert found is not None
         assert bound > FAR * found.total

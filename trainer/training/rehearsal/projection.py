@@ -120,7 +120,7 @@ def project_training(config: TrainConfig, *, restart: bool = False) -> TrainProj
     seconds, measured = _known_seconds(opened)
     drawn = replace(opened, config=with_drawn_options(config, dataset, shards.artifact))
     ranks = _largest_ranks(config.ranks, sizes)
-    found = {rank: rehearse(drawn, rank, is_warm=number > 0) for number, rank in enumerate(ranks)}
+    found = {rank: rehearse(drawn, rank) for rank in ranks}
     known = {rank: memory for rank, memory in found.items() if memory is not None}
     if len(known) < len(found):
         cause = why_unknown(drawn.config) or (

@@ -92,7 +92,7 @@ class RankMemory:
         return self.workspace + self.adjacency + self.batches + self.others
 
 
-def rehearse(opened: OpenedRun, rank: int, *, is_warm: bool = False) -> RankMemory | None:
+def rehearse(opened: OpenedRun, rank: int) -> RankMemory | None:
     """The memory of a rank; None if the training cannot be rehearsed, see :func:`why_unknown`. Communicates nothing.
 
     Assumes that all vertices are in the training split, or for batches of training vertices, that the rank owns as
@@ -101,14 +101,11 @@ def rehearse(opened: OpenedRun, rank: int, *, is_warm: bool = False) -> RankMemo
 
     Args:
         opened: by any rank, with the options that samples or a partition decide.
-        is_warm: this process has rehearsed another rank of the same training.
     """
     config = opened.config
     if why_unknown(config) is not None:
         return None
-
-    warm = None if is_warm else lambda memory: _Rehearsal(opened, rank, memory).load_kernels()
-    return _rehearsed(config, lambda memory: _Rehearsal(opened, rank, memory).run(), warm)
+    return _rehearsed(config, lambda memory: _Rehearsal(opened, rank, memory).run())
 
 
 def rehearse_prediction(opened: OpenedRun, rank: int) -> int | None:
@@ -128,25 +125,22 @@ def rehearse_prediction(opened: OpenedRun, rank: int) -> int | None:
         del found
         return memory.peak
 
-    return None if why_unknown(opened.config) is not None else _rehearsed(opened.config, run, run)
+    return None if why_unknown(opened.config) is not None else _rehearsed(opened.config, run)
 
 
-def _rehearsed(
-    config: TrainConfig, run: Callable[[Unwritten], Found], warm: Callable[[Unwritten], object] | None
-) -> Found | None:
-    """The result of a rehearsal; None if it needs values.
-
-    Args:
-        warm: called before, without counting, so that what is imported is not counted; None if it is there.
-    """
+def _rehearsed(config: TrainConfig, run: Callable[[Unwritten], Found]) -> Found | None:
+    """The result of a rehearsal; None if it needs values."""
     try:
         # Small tensors are computed, from meaningless values, and what models draw is nobody's.
-        with np.errstate(all="ignore"), seeded(config.seed), _one_thread(), _without_collections():
-            if warm is not None:
-                with Unperformed(memory := _unwritten(config)):
-                    warm(memory)
-            with _unwritten(config) as memory, Unperformed(memory):
-                return run(memory)
+        with (
+            np.errstate(all="ignore"),
+            seeded(config.seed),
+            _one_thread(),
+            _without_collections(),
+            _unwritten(config) as memory,
+            Unperformed(memory),
+        ):
+            return run(memory)
     except GnnloomError:
         raise
     # What others wrote may need the values of its tensors, and then raises anything.
@@ -176,7 +170,7 @@ def _one_thread() -> Iterator[None]:
 
 @contextmanager
 def _without_collections() -> Iterator[None]:
-    """Collect no garbage inside the block: freeing what earlier work left would lower the memory that is counted."""
+    """Collect no garbage inside the block: the memory that is counted would depend on when it is collected."""
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -287,17 +281,6 @@ class _Rehearsal:
         ones = self.memory.place.lasting((objective.num_outputs,), torch.float64).fill_(1)
         weights = None if self.config.class_weights == "none" else ones
         return replace(objective, class_weights=weights, own_loss=own)
-
-    def load_kernels(self) -> None:
-        """Do what loads kernels of numba: a first step of batches or pairs, and the ranking of pairs.
-
-        Loading takes twice as long while allocations are traced.
-        """
-        config = self.config
-        if config.mode_kind.is_sampled or config.on_pairs:
-            self.mode.train_epoch(0, self.update)
-        if config.on_pairs and config.evaluates:
-            self.evaluate()
 
     def run(self) -> RankMemory:
         model = self.session.model
