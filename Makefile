@@ -49,7 +49,7 @@ IN_MEMORY = $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -
 test: .venv/installed-for-tests
 	PYTHONDONTWRITEBYTECODE= PYTEST_DEBUG_TEMPROOT=$(IN_MEMORY) $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder --rooms '$(ROOMS)'
 
-# Properties draw all their examples here, and half of them in `make test`.
+# Properties draw all their examples here, and a third of them in `make test`.
 test-long: .venv/installed-for-tests
 	EVERY_EXAMPLE=1 $(BIN)/python -m pytest -m 'long or hypothesis'
 

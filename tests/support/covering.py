@@ -49,5 +49,5 @@ def every_example() -> bool:
 
 
 def examples(number: int) -> int:
-    """How many examples of a property are drawn: all of them if ``EVERY_EXAMPLE`` is set, else half of them."""
-    return number if every_example() else -(-number // 2)
+    """How many examples of a property are drawn: all of them if ``EVERY_EXAMPLE`` is set, else a third of them."""
+    return number if every_example() else -(-number // 3)

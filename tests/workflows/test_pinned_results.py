@@ -89,7 +89,13 @@ def test_keys_and_digests_are_those_of_before(folder: Path) -> None:
     assert _digests(folder) == json.loads(_PINNED.read_text())["digests"]
 
 
-@pytest.mark.parametrize("case", RUNS)
+#: On rows and on a grid, by default.
+_FEW_RUNS = ("p2p", "tensor3d")
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=() if case in _FEW_RUNS else pytest.mark.long) for case in RUNS]
+)
 def test_names_and_losses_of_runs_are_those_of_before(folder: Path, case: str) -> None:
     expected, trained = json.loads(_PINNED.read_text())["runs"][case], _trained(folder, case)
     assert trained["run"] == expected["run"]

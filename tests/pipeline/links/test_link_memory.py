@@ -59,7 +59,9 @@ def _capped(memory: int, scale: int, folder: Path) -> int:
     return int(peak)
 
 
-@pytest.mark.parametrize("scale", [pytest.param(12, marks=pytest.mark.long), 17])
+@pytest.mark.parametrize(
+    "scale", [pytest.param(12, marks=pytest.mark.long), 16, pytest.param(17, marks=pytest.mark.long)]
+)
 def test_memory_stays_within_a_cap_on_the_process(tmp_path: Path, scale: int) -> None:
     assert _capped(448 * MIB, scale, tmp_path) <= 448 * MIB
 

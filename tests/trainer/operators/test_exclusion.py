@@ -204,7 +204,11 @@ def _check(catalog: Catalog, folder: Path, ranks: int, cases: Sequence[Case]) ->
 @pytest.mark.parametrize(
     ("cases", "ranks"),
     [
-        *(pytest.param(ROW_CASES, ranks, id=f"rows-{ranks}") for ranks in RANKS),
+        # The training below has two and three ranks.
+        *(
+            pytest.param(ROW_CASES, ranks, id=f"rows-{ranks}", marks=[pytest.mark.long] if ranks in {2, 3} else [])
+            for ranks in RANKS
+        ),
         # Eight ranks on two cores mostly wait.
         *(
             pytest.param(GRID_CASES, ranks, id=f"grids-{ranks}", marks=[pytest.mark.long] if ranks > 4 else [])

@@ -202,6 +202,7 @@ def _sent(dataset: Dataset, ranks: int) -> dict[str, float]:
     return {plan.partition: plan.volume.bytes["halo forward"] for plan in plans}
 
 
+@pytest.mark.long
 def test_partitions_send_less_than_random_ones_and_least_on_meshes(tmp_path: Path) -> None:
     # Demirci et al., Table 2: hypergraph partitions send a fraction of what random ones send: 0.01 on the road network
     # of California, 0.74 on Slashdot. A lattice stands in for road networks, a block model for graphs with communities

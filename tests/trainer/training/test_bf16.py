@@ -26,7 +26,7 @@ from support.mpi import train_all
 from support.problems import Problem
 
 NUM_VERTICES, NUM_CLASSES = 300, 3
-EPOCHS, FEW_EPOCHS = 50, 8
+EPOCHS, FEW_EPOCHS = 50, 5
 #: Two units in the last of the eight bits of a bfloat16 number, for sums in another order.
 LAST_BITS = 2 * 2**-8
 

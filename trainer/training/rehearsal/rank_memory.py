@@ -59,6 +59,8 @@ Found = TypeVar("Found")
 
 #: From the second epoch on, the workspace does not grow.
 _EPOCHS = 2
+#: Bytes for what is not counted: objects of Python, which take some hundred kilobytes whatever the graph, and rounding.
+_OBJECTS = 1 << 20
 #: Chunks of an array with a row per vertex that a rank sends, receives, puts in order and compresses at a time.
 _MOVING_CHUNKS = 4
 
@@ -123,7 +125,7 @@ def rehearse_prediction(opened: OpenedRun, rank: int) -> int | None:
         found = predicted_rows(session, session.take_inputs(), embeddings=False)
         memory.observe()
         del found
-        return memory.peak
+        return memory.peak + _OBJECTS
 
     return None if why_unknown(opened.config) is not None else _rehearsed(opened.config, run)
 
@@ -304,7 +306,7 @@ class _Rehearsal:
                 del moving
         self.memory.observe()
         memory = self.memory
-        others = memory.peak - memory.workspace_at_peak - self.adjacency - self.batches
+        others = memory.peak - memory.workspace_at_peak - self.adjacency - self.batches + _OBJECTS
         return RankMemory(
             memory.workspace_at_peak,
             self.adjacency,
