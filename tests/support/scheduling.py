@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
+from functools import cache
+from pathlib import Path
 
 from xdist.scheduler import LoadFileScheduling
 
+_ROOT = Path(__file__).parents[2]
+
 
 class FilesTogether(LoadFileScheduling):
-    """Keeps the tests of a file in one process, and those of all packages that extend gnnloom, which share a server."""
+    """Keeps the tests of a file in one process, and so those that share what takes seconds to start.
+
+    These are packages that extend gnnloom, with a server of their own, and PyG.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
-        file = super()._split_scope(nodeid)
-        return "added" if PurePosixPath(file).name.startswith("test_added_") else file
+        return _shared(super()._split_scope(nodeid))
+
+
+@cache
+def _shared(file: str) -> str:
+    path = _ROOT / file
+    if path.name.startswith("test_added_"):
+        return "added"
+    return "PyG" if "torch_geometric" in path.read_text() else file

@@ -340,9 +340,9 @@ def _has_all_digits(text: Any, at: int, value: float) -> Any:
         return False
     unit = _POWER_HIGH[exponent - _MIN_EXPONENT]
     high, low = _scaled(first, exponent + num_second)
-    # At most half a unit of the last digit, about: ties are rounded to either side. 2^-98 of a number is beyond the
-    # arithmetic.
-    return abs((high - value) + (low + second * unit)) <= max(0.500001 * unit, value * 2.0**-98)
+    # At most half a unit of the last digit, about: ties are rounded to either side. The difference itself is rounded, by
+    # less than 2^-98 of the number.
+    return abs((high - value) + (low + second * unit)) <= 0.500001 * unit + value * 2.0**-98
 
 
 def word_numbers(words: Iterable[str]) -> NDArray[np.int64]:

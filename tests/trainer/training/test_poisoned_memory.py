@@ -185,7 +185,6 @@ def poisoned_losses(config: TrainConfig) -> list[float]:
     return losses
 
 
-@pytest.mark.long
 def test_a_large_training_in_poisoned_memory_has_the_losses_of_plain_torch(large: tuple[Catalog, Problem]) -> None:
     catalog, given = large
     options: dict[str, Any] = {
@@ -205,6 +204,7 @@ def test_a_large_training_in_poisoned_memory_has_the_losses_of_plain_torch(large
     assert expected[0] > expected[1] > expected[2]
 
 
+@pytest.mark.long
 def test_a_large_training_with_all_kernels_has_the_same_bits_in_poisoned_memory(
     large: tuple[Catalog, Problem],
 ) -> None:
