@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import resource
-from pathlib import Path
 
 
 def peak_memory() -> int:
     """Peak resident memory of this process so far, in bytes."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        # ru_maxrss would also count what the parent process held when it started this one.
-        peak = next((line for line in status.read_text().splitlines() if line.startswith("VmHWM:")), None)
-        if peak is not None:
-            return int(peak.split()[1]) * 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    # ru_maxrss would also count what the parent process held when it started this one.
+    peak = next((line for line in _system_lines("self/status") if line.startswith("VmHWM:")), None)
+    return (int(peak.split()[1]) if peak else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) * 1024
 
 
 def bytes_from_device() -> int:
@@ -31,8 +26,14 @@ def bytes_moved() -> tuple[int, int]:
 
 def _counters(whose: str) -> dict[str, int]:
     """The system's counters of what a process or thread has read and written; empty if there are none."""
+    return {name: int(count) for name, count in (line.split(": ") for line in _system_lines(f"{whose}/io"))}
+
+
+def _system_lines(name: str) -> list[str]:
+    """The lines of a file below ``/proc``; none if it is not there."""
     try:
-        lines = Path(f"/proc/{whose}/io").read_text().splitlines()
+        # Read before and after every task, and pathlib takes as long as the system.
+        with open(f"/proc/{name}", "rb", buffering=0) as file:
+            return file.read().decode().splitlines()
     except OSError:
-        return {}
-    return {name: int(count) for name, count in (line.split(": ") for line in lines)}
+        return []

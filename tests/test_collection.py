@@ -29,6 +29,7 @@ def test_a_second_collection_finds_the_same_tests(request: pytest.FixtureRequest
     assert theirs == mine
 
 
+@pytest.mark.long
 def test_tests_can_be_limited_to_a_folder_and_what_imports_it() -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     files = ["tests/storage/test_errors.py", "tests/trainer/layout", "tests/workflows/cli/test_output.py"]

@@ -13,7 +13,7 @@ from typing import Any
 
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gnnloom.trainer.kernels.unperformed import tensors_in
+from gnnloom.trainer.kernels.unperformed import tensors_in, trace_arrays
 from gnnloom.trainer.place.workspace import SMALL, Workspace
 from gnnloom.trainer.training.loop import EpochReport, Training
 
@@ -54,14 +54,15 @@ class Allocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 @contextmanager
 def _array_peak() -> Iterator[list[int]]:
-    """Bytes that Python and NumPy had allocated at the worst moment of the block, above those at its start."""
+    """Bytes of NumPy's arrays at the worst moment of the block, without those that were there at its start."""
     # When garbage is collected next depends on what there was before, and with it the peak.
-    gc.collect()
-    tracemalloc.start()
+    gc.disable()
+    trace_arrays()
     before, peak = tracemalloc.get_traced_memory()[0], [0]
     yield peak
     peak[0] = tracemalloc.get_traced_memory()[1] - before
     tracemalloc.stop()
+    gc.enable()
 
 
 def _page_faults() -> int:
@@ -77,8 +78,8 @@ class Watched:
         page_faults: of the third or the fourth epoch, which are not watched otherwise, whichever had fewer: an
             allocator may once return memory to the system that it then needs again.
         found: operations of the fifth epoch whose results are large and not in the workspace.
-        array_peak: bytes of Python objects and arrays that the sixth or the seventh epoch had in addition at its worst
-            moment, whichever had less: what a busy machine delays in one of them may be in memory for longer.
+        array_peak: bytes of arrays that the sixth or the seventh epoch had in addition at its worst moment, whichever
+            had less: what a busy machine delays in one of them may be in memory for longer.
         sizes: bytes of the workspace after every epoch.
     """
 

@@ -62,7 +62,7 @@ class Unwritten:
     def __enter__(self) -> Self:
         self._stops = not tracemalloc.is_tracing()
         if self._stops:
-            _trace_arrays()
+            trace_arrays()
         self._before = tracemalloc.get_traced_memory()[0]
         tracemalloc.reset_peak()
         return self
@@ -130,7 +130,7 @@ class _Allocator(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_void_p) for name in ("context", "malloc", "calloc", "realloc", "free"))
 
 
-def _trace_arrays() -> None:
+def trace_arrays() -> None:
     """Start to trace the memory of NumPy's arrays alone: tracing all objects too takes twice as long as a rehearsal."""
     python = ctypes.pythonapi
     # Python allocates raw memory, buffers and objects.

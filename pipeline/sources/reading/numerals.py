@@ -340,8 +340,8 @@ def _has_all_digits(text: Any, at: int, value: float) -> Any:
         return False
     unit = _POWER_HIGH[exponent - _MIN_EXPONENT]
     high, low = _scaled(first, exponent + num_second)
-    # At most half a unit of the last digit, about: ties are rounded to either side. The difference itself is rounded, by
-    # less than 2^-98 of the number.
+    # At most half a unit of the last digit, about: ties are rounded to either side. The difference itself is rounded
+    # too, by less than 2^-98 of the number.
     return abs((high - value) + (low + second * unit)) <= 0.500001 * unit + value * 2.0**-98
 
 

@@ -37,7 +37,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("ranks", "options"),
     [
-        (2, ()),
+        pytest.param(2, (), marks=pytest.mark.long),
         (3, ("--negatives", "3", "--negative-sampler", "pairs", "--link-batch", "500")),
     ],
 )
@@ -75,7 +75,11 @@ def test_a_run_sends_the_planned_messages_and_about_the_planned_bytes(
 @pytest.mark.parametrize(
     ("algorithm", "grid"),
     # SUMMA gathers columns as tensor3d gathers planes.
-    [("tensor3d", "1x2x1"), ("tensor3d", "1x1x2"), pytest.param("summa", "1x2", marks=pytest.mark.long)],
+    [
+        ("tensor3d", "1x1x2"),
+        pytest.param("tensor3d", "1x2x1", marks=pytest.mark.long),
+        pytest.param("summa", "1x2", marks=pytest.mark.long),
+    ],
 )
 def test_a_run_on_a_grid_sends_the_planned_messages(root: Path, algorithm: str, grid: str) -> None:
     message = Catalog(root)["web"].links().message_graph

@@ -139,7 +139,7 @@ def _config(catalog: Catalog, case: str, options: dict[str, Any], ranks: int) ->
 
 def _check(case: str, watched: Watched) -> None:
     assert watched.found == [], case
-    # All Python objects of an epoch together, tens of kilobytes, and no array.
+    # No array with a number for each vertex.
     lists = 2 * NUM_VERTICES_OF_TWO * 8 if case in ARRIVING else 0
     assert watched.array_peak < NUM_VERTICES * 8 + lists, case
     assert len(set(watched.sizes[1:])) == 1, f"{case}: the workspace grows after the second epoch"
