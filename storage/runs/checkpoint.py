@@ -131,7 +131,8 @@ def publish_checkpoint(
     nodes = write_list(aside)
     # The index and all arrays are durable before the rename, so a name that is a number means a complete checkpoint.
     # Old checkpoints are dropped only after the rename is durable.
-    write_json(aside / CHECKPOINT_INDEX, content)
+    # On one line: it lists every array, and Python writes lines ten times faster.
+    write_json(aside / CHECKPOINT_INDEX, content, indent=None)
     sync_tree(aside)
     # A resumed run can reach an epoch again whose checkpoint it did not start from.
     fault_point("checkpoint.publish")

@@ -7,6 +7,7 @@ another version, and a batch system starts all ranks of a job with the same comm
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,12 @@ from gnnloom.trainer.comm.agreement import COMMAND, Alike
 from gnnloom.trainer.kernels.dispatch import has_c_kernels
 
 
+@cache
+def own_version() -> str:
+    """Gnnloom's version, which is found by parsing the metadata of the package."""
+    return version("gnnloom")
+
+
 def alike_command(command: str, options: Mapping[str, Any]) -> Alike:
     """The command, the software and the options of a rank, compared before ranks do anything else.
 
@@ -26,7 +33,7 @@ def alike_command(command: str, options: Mapping[str, Any]) -> Alike:
     """
     facts = {
         COMMAND: command,
-        "gnnloom": version("gnnloom"),
+        "gnnloom": own_version(),
         "torch": torch.__version__,
         # Either kind of kernels gives the same results, and so does every instruction set: processors may differ.
         "kernels": "C" if has_c_kernels() else "numba",

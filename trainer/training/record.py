@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
-from importlib.metadata import version
 from typing import Any, Final
 
 import torch
@@ -24,6 +23,7 @@ from gnnloom.trainer.comm.traffic import GEMM, SAMPLING, SPMM, WAITING, Kind, Tr
 from gnnloom.trainer.config.train_config import TrainConfig, command_line
 from gnnloom.trainer.loggers.logger import LogContext, MetricsLog
 from gnnloom.trainer.loggers.registry import LOGGERS
+from gnnloom.trainer.training.alike import own_version
 from gnnloom.trainer.training.session import Session
 
 logger = logging.getLogger(__name__)
@@ -105,7 +105,7 @@ def _describe(config: TrainConfig) -> dict[str, Any]:
         "started": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "host": platform.node(),
         "platform": platform.platform(),
-        "version": version("gnnloom"),
+        "version": own_version(),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "command": command_line(config),
