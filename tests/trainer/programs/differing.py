@@ -26,7 +26,7 @@ from gnnloom.trainer.training import alike
 
 WORLD = MPI.COMM_WORLD
 SOFTWARE: dict[str, Callable[[], AbstractContextManager[object]]] = {
-    "gnnloom": lambda: mock.patch.object(alike, "version", return_value="another"),
+    "gnnloom": lambda: mock.patch.object(alike, "own_version", return_value="another"),
     "torch": lambda: mock.patch.object(torch, "__version__", "another"),
     "kernels": lambda: mock.patch.object(alike, "has_c_kernels", return_value=not has_c_kernels()),
 }
