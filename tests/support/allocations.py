@@ -59,10 +59,12 @@ def _array_peak() -> Iterator[list[int]]:
     gc.disable()
     trace_arrays()
     before, peak = tracemalloc.get_traced_memory()[0], [0]
-    yield peak
-    peak[0] = tracemalloc.get_traced_memory()[1] - before
-    tracemalloc.stop()
-    gc.enable()
+    try:
+        yield peak
+        peak[0] = tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+        gc.enable()
 
 
 def _page_faults() -> int:

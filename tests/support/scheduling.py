@@ -11,9 +11,9 @@ _ROOT = Path(__file__).parents[2]
 
 
 class FilesTogether(LoadFileScheduling):
-    """Keeps the tests of a file in one process, and so those that share what takes seconds to start.
+    """Keeps the tests of a file in one process, and those that share a slow start.
 
-    These are packages that extend gnnloom, with a server of their own, and PyG.
+    Packages that extend gnnloom have a server for ranks of their own, and importing PyG takes seconds.
     """
 
     def _split_scope(self, nodeid: str) -> str:

@@ -21,7 +21,7 @@ from gnnloom.trainer.kernels.dispatch import has_c_kernels
 
 @cache
 def own_version() -> str:
-    """Gnnloom's version, which is found by parsing the metadata of the package."""
+    """The version of gnnloom, kept because looking it up parses the metadata of the package."""
     return version("gnnloom")
 
 
