@@ -41,6 +41,8 @@ def test_a_rank_ends_the_job_when_the_reason_has_been_read(monkeypatch: pytest.M
         monkeypatch.setattr("sys.stderr", errors)
         with pytest.raises(SystemExit):
             end_job(_EndingRank(reading), MemoryError("here"))
+    # The pipe is empty a moment before the thread has noted what it read.
+    reader.join()
     assert said == [b"error: out of memory (here)\n"]
     os.close(reading)
 
