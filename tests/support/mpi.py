@@ -132,7 +132,8 @@ def _partitioners() -> tuple[str, subprocess.Popen[str]]:
 
 def _start(what: str, python_path: str = "") -> tuple[str, subprocess.Popen[str]]:
     path = f"{tempfile.mkdtemp(prefix='ranks-', dir=_TEMPORARY)}/socket"
-    environment = _environment(1)
+    # Ranks are forked with the threads of NumPy's library of linear algebra, none of which they need.
+    environment = {**_environment(1), "OPENBLAS_NUM_THREADS": "1"}
     server = subprocess.Popen(
         [sys.executable, str(_SERVER), path, what],
         env={**environment, "PYTHONPATH": os.pathsep.join(filter(None, [python_path, environment["PYTHONPATH"]]))},

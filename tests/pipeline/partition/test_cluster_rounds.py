@@ -119,11 +119,15 @@ def test_vertices_that_choose_each_other_do_not_trade_places(tmp_path: Path) -> 
 @pytest.mark.parametrize(("num_nets", "proposed"), [(1 << 16, 1), ((1 << 16) + 1, 0)])
 def test_a_hub_joins_no_cluster_and_takes_no_table(num_nets: int, proposed: int) -> None:
     """Vertex 0 shares each of its nets with vertex 1, and both weigh as little as any other."""
-    block, weight = IncidenceBlock(0, np.array([0, num_nets]), np.arange(num_nets)), np.ones(2, dtype=np.int64)
+    nets = np.arange(num_nets, dtype=np.int32)
+    block, weight = IncidenceBlock(0, np.array([0, num_nets]), nets), np.ones(2, dtype=np.int64)
     profile = np.zeros((num_nets, 2, 4), dtype=np.int32)
     profile[:, 0] = -1
     profile[:, :, :2] = [[0, 1], [1, 1]]
-    rating, label, joins = np.ones(num_nets, dtype=np.float32), np.arange(2), np.empty((1, 3), dtype=np.int64)
+    rating, label, joins = np.ones(num_nets, dtype=np.float32), np.arange(2, dtype=np.int32), np.empty((1, 3), np.int64)
+    # As they are in a round, where they are mapped, so that the kernel need not be compiled for others.
+    for mapped in (weight, rating, profile, label):
+        mapped.setflags(write=False)
     found = cluster_joins.propose_joins(block, weight, rating, profile, label, weight, 10, 0, 1, np.uint64(0), joins)
     assert found == proposed
     size = cluster_joins._table_size(block, weight, 10)

@@ -4,6 +4,7 @@ every processor."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,8 @@ from support.covering import every_example
 SLOPE = 0.2
 #: Widths of heads around those of vectors, and of panels of several of them.
 WIDTHS = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 64, 65, 130)
+#: Dtypes, and whether scores are those of GATv2, of the kernels that numba compiles by default: five seconds for each.
+WITH_NUMBA = {(torch.float32, False), (torch.float32, True), (torch.bfloat16, False)}
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -57,10 +60,16 @@ class Case:
     seed: int
     dynamic: bool = False
 
+    @property
+    def implementations(self) -> list[int]:
+        """Numbers of the implementations that are compared."""
+        in_c = list(range(1, 1 + len(library.all_libraries())))
+        return [0, *in_c] if every_example() or not in_c or (self.dtype, self.dynamic) in WITH_NUMBA else in_c
+
     def patterns(self, *, for_numba: bool) -> list[tuple[CSR, slice]]:
         """With ids of the type that is drawn, or for numba of one type for each dtype and kind of attention.
 
-        numba takes seconds to compile the kernels for a type of ids, which any two of the other types meet so.
+        numba takes seconds to compile the kernels for a type of ids, which the two kinds meet so in float32.
         """
         wide = (self.dtype == torch.float64) != self.dynamic if for_numba and not every_example() else self.wide
         parts = slice(0, self.num_own), slice(self.num_own, self.dense.shape[1])
@@ -180,20 +189,21 @@ def test_attention_and_its_gradients_are_those_of_dense_arrays(case: Case, num_t
     # A score has rounding errors of its own size, and a weight as many as the score has.
     width = case.scale if case.dtype != torch.bfloat16 else max(1.0, case.scale / 2**16)
     tolerance = 40 * torch.finfo(case.dtype).eps * width
-    found = [_computed(case, number, num_threads) for number in range(1 + len(library.all_libraries()))]
+    found = {number: _computed(case, number, num_threads) for number in case.implementations}
     expected = _expected(case)
-    for implementation in found:
+    for implementation in found.values():
         for tensor, (reference, magnitude) in zip(implementation, expected, strict=True):
             allowed = tolerance * max(1.0, magnitude)
             np.testing.assert_allclose(tensor.double().numpy(), reference, rtol=0, atol=allowed)
-    for other in found[2:]:
-        assert all(torch.equal(*pair) for pair in zip(found[1], other, strict=True))
+    in_c = [tensors for number, tensors in found.items() if number]
+    for one, other in pairwise(in_c):
+        assert all(torch.equal(*pair) for pair in zip(one, other, strict=True))
 
 
 @settings(max_examples=20, deadline=None)
 @given(case=cases())
 def test_the_number_of_threads_changes_no_bit(case: Case) -> None:
-    for number in range(1 + len(library.all_libraries())):
+    for number in case.implementations:
         alone, shared = _computed(case, number, 1), _computed(case, number, 3)
         assert all(torch.equal(*pair) for pair in zip(alone, shared, strict=True))
 
