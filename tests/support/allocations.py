@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import resource
 import sys
-import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,9 +11,10 @@ from typing import Any
 
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gnnloom.trainer.kernels.unperformed import tensors_in, trace_arrays
+from gnnloom.trainer.kernels.unperformed import tensors_in
 from gnnloom.trainer.place.workspace import SMALL, Workspace
 from gnnloom.trainer.training.loop import EpochReport, Training
+from support.array_memory import tracing_arrays
 
 #: The first grows the workspace, the second shows that it is large enough, and each of the others is watched.
 EPOCHS = 7
@@ -50,21 +49,6 @@ class Allocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if is_new and storage.nbytes() > SMALL:
                 self.found.append(f"{function}: {tuple(tensor.shape)}, {tensor.dtype}")
         return result
-
-
-@contextmanager
-def _array_peak() -> Iterator[list[int]]:
-    """Bytes of NumPy's arrays at the worst moment of the block, without those that were there at its start."""
-    # When garbage is collected next depends on what there was before, and with it the peak.
-    gc.disable()
-    trace_arrays()
-    before, peak = tracemalloc.get_traced_memory()[0], [0]
-    try:
-        yield peak
-        peak[0] = tracemalloc.get_traced_memory()[1] - before
-    finally:
-        tracemalloc.stop()
-        gc.enable()
 
 
 def _page_faults() -> int:
@@ -104,9 +88,9 @@ def watched_epochs() -> Iterator[Watched]:
                 report = epoch(training, number, stop)
             watched.found += allocations.found
         elif number >= EPOCHS - 2:
-            with _array_peak() as peak:
+            with tracing_arrays() as arrays:
                 report = epoch(training, number, stop)
-            watched.array_peak = min(peak[0], watched.array_peak or peak[0])
+                watched.array_peak = min(arrays.peak(), watched.array_peak or arrays.peak())
         else:
             before = _page_faults()
             report = epoch(training, number, stop)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-import tracemalloc
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -38,6 +37,7 @@ from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format import arrays as stored_arrays
+from support.array_memory import tracing_arrays
 from support.covering import few_of
 from support.lanes import flip_bit
 from support.stopping import StoppedError, StoppingCluster, run_in_steps
@@ -318,11 +318,10 @@ def test_gathering_and_sorting_rows_takes_twice_the_counted_bytes_at_most(
     route(tmp_path, values, digits, 1)
     pool, default = pa.proxy_memory_pool(pa.default_memory_pool()), pa.default_memory_pool()
     pa.set_memory_pool(pool)
-    tracemalloc.start()
     try:
-        route(tmp_path, values, digits, limit)
-        peak = tracemalloc.get_traced_memory()[1] + pool.max_memory()
+        with tracing_arrays() as arrays:
+            route(tmp_path, values, digits, limit)
+            peak = arrays.peak() + pool.max_memory()
     finally:
-        tracemalloc.stop()
         pa.set_memory_pool(default)
     assert limit / 2 < peak <= 2 * limit

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -29,6 +28,7 @@ from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY, Cluster, InProcessClu
 from gnnloom.pipeline.tasks.phase import Needs, Phase, repairing
 from gnnloom.storage.errors import DamagedWorkError
 from gnnloom.storage.format.artifact import ArtifactWriter
+from support.array_memory import tracing_arrays
 from support.covering import examples, few_of
 from support.stopping import StoppedError, StoppingCluster, run_in_steps
 
@@ -302,12 +302,10 @@ def test_a_reader_holds_one_column_and_two_numbers_for_each_row(
             out.add(Index.of_positions(np.sort(own)), rows)
     recorded = writer.recorded_of(["route/0", "route/1"])
     plan.files.publish([recorded[f"route/{task}"] for task in range(2)])
-    with OpenFiles(writer.work) as files:
-        tracemalloc.start()
+    with OpenFiles(writer.work) as files, tracing_arrays() as arrays:
         found = shuffle.rows(writer.work, files).read(0, num_rows)
         wide = found.column("wide")
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
+        peak = arrays.peak()
     np.testing.assert_array_equal(wide[:, 3], np.arange(num_rows, dtype=np.float32))
     assert peak <= num_rows * (64 + 16) + (1 << 20)
 

@@ -15,6 +15,7 @@ from gnnloom.storage import CSR
 from gnnloom.trainer.kernels.dispatch import ColumnScale, products_by_columns, sparse_product
 from gnnloom.trainer.kernels.sparse_rows import PackedRows, listed_columns, listed_rows
 from gnnloom.trainer.place.place import Place
+from support.array_memory import tracing_arrays
 from support.sparse_products import Case, cases, random_csr
 
 NO_SCALE = torch.empty(0)
@@ -98,19 +99,14 @@ def test_neither_repetition_nor_the_number_of_threads_changes_a_bit(kernel: str)
 
 
 def test_a_product_copies_neither_the_matrix_nor_the_dense_operands(kernel: str) -> None:
-    import tracemalloc
-
     matrix = random_csr(2000, 2000, 0.05, weighted=False)
     dense, out = torch.ones(2000, 64), torch.zeros(2000, 64)
     sparse_product(matrix, Place()).multiply(dense, out, NO_SCALE)  # compiles
     address = out.data_ptr()
-    tracemalloc.start()
-    try:
+    with tracing_arrays() as arrays:
         product = sparse_product(matrix, Place())
         product.multiply(dense, out, NO_SCALE)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+        peak = arrays.peak()
     assert out.data_ptr() == address
     assert peak < out.nbytes / 8
     assert peak < matrix.indices.nbytes / 8

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from gnnloom.trainer.kernels.contract import Attended
 from gnnloom.trainer.operators.attention import Attending, Attention
 from gnnloom.trainer.operators.halo import Arrival, HaloFetch
 from gnnloom.trainer.place.place import Place
+from support.array_memory import tracing_arrays
 
 ROWS, HALO, HEADS, DIM, SLOPE = 30, 12, 3, 4, 0.2
 
@@ -138,10 +138,9 @@ def test_memory_holds_nothing_of_the_size_of_edges_and_features() -> None:
     ]
     with LargestTensor() as largest:
         _attend(attention, *given).sum().backward()  # type: ignore[no-untyped-call]
-    tracemalloc.start()  # the kernels are compiled by now
-    _attend(attention, *given).sum().backward()  # type: ignore[no-untyped-call]
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
+    with tracing_arrays() as arrays:
+        _attend(attention, *given).sum().backward()  # type: ignore[no-untyped-call]
+        peak = arrays.peak()
     # Less than one float32 per edge and head. NumPy's arrays are traced, and torch's tensors recorded; the kernels
     # allocate nothing else.
     assert peak < own.nnz * 2 * 4

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from gnnloom.trainer.data.vertex_data import read_feature
 from gnnloom.trainer.operators.grid import GridOperator
 from gnnloom.trainer.operators.grid_adjacency import GridAdjacency, split_rows
 from gnnloom.trainer.place.place import Place
+from support.array_memory import tracing_arrays
 from support.graphs import random_adjacency, store_graph, store_vertices
 from support.problems import problem
 
@@ -126,12 +126,9 @@ def test_a_rank_reads_little_more_than_its_window(
     _build(GridShards(large), algorithm, grid, ranks[0], ReadCounter())  # compiles
     for rank in ranks:
         shards, counter = Recorded(large), ReadCounter()
-        tracemalloc.start()
-        try:
+        with tracing_arrays() as arrays:
             operator = _build(shards, algorithm, grid, rank, counter)
-            kept, peak = tracemalloc.get_traced_memory()
-        finally:
-            tracemalloc.stop()
+            kept, peak = arrays.now(), arrays.peak()
         spans = ((stored[variant], _width(rows), _width(columns)) for variant, rows, columns in shards.asked)
         exact = sum(size * height * width / 4000**2 for size, height, width in spans)
         assert 0.9 * exact < counter.bytes < 1.2 * exact
@@ -141,14 +138,11 @@ def test_a_rank_reads_little_more_than_its_window(
 
 def test_releasing_the_first_layer_frees_its_window(large: Artifact) -> None:
     operator = _build(GridShards(large), "tensor3d", (2, 2, 1), 1, ReadCounter())
-    tracemalloc.start()
-    try:
+    with tracing_arrays() as arrays:
         operator = _build(GridShards(large), "tensor3d", (2, 2, 1), 1, ReadCounter())
-        before = tracemalloc.get_traced_memory()[0]
+        before = arrays.now()
         operator.release(0)
-        freed = before - tracemalloc.get_traced_memory()[0]
-    finally:
-        tracemalloc.stop()
+        freed = before - arrays.now()
     # Rows over z (one rank), columns over x (two): half of the entries, four bytes each; no other layer shares them.
     assert freed > 0.9 * 4 * GridShards(large).artifact.facts["nnz"] / 2
 
@@ -165,12 +159,9 @@ def test_reading_features_takes_little_more_memory_than_the_features(tmp_path: P
     shards = shard_grid(dataset, graph, GridOptions((3, 3)), InProcessCluster())
     read_feature(GridRows(shards, "rows", (0, 10), ReadCounter()), Place(dtype))
     rows = GridRows(shards, "columns", (1500, 5100), ReadCounter())
-    tracemalloc.start()
-    try:
+    with tracing_arrays() as arrays:
         feature = read_feature(rows, Place(dtype))
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+        peak = arrays.peak()
     assert feature.nbytes < peak < 1.2 * feature.nbytes
     stored = 3600 * 256 * 4
     assert rows.counter.bytes < 1.2 * stored
