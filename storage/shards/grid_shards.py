@@ -196,7 +196,7 @@ class GridShards:
         """
         # Only a double permutation has two orders; for the others, one copy of the vertex data is stored.
         order = order if self.permutation == "double" else "rows"
-        record = self.artifact.array(f"{order_path(order, 0)}/{name}").record
+        record = self.artifact.record(f"{order_path(order, 0)}/{name}")
         rows = np.empty((span[1] - span[0], *record.shape[1:]), dtype or record.dtype)
         bounds = (0, self.num_vertices) if name == "vertex" else vertex_bounds(name, self.artifact.facts)
         for row, shared in overlapped(span, self.num_vertices, self.grid[0]):
