@@ -132,7 +132,7 @@ def _partitioners() -> tuple[str, subprocess.Popen[str]]:
 
 def _start(what: str, python_path: str = "") -> tuple[str, subprocess.Popen[str]]:
     path = f"{tempfile.mkdtemp(prefix='ranks-', dir=_TEMPORARY)}/socket"
-    # Ranks are forked with the threads of NumPy's library of linear algebra, none of which they need.
+    # Ranks inherit NumPy's linear algebra from their server, and need no threads of it.
     environment = {**_environment(1), "OPENBLAS_NUM_THREADS": "1"}
     server = subprocess.Popen(
         [sys.executable, str(_SERVER), path, what],
