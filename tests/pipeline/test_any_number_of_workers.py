@@ -103,6 +103,7 @@ def test_a_multilevel_partition(catalog: Catalog, workers: Cluster, few: int, mo
     assert len(digests) == 1
 
 
+@pytest.mark.long
 def test_a_stochastic_partition(catalog: Catalog, workers: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_partition, "fit_apart", fit_by_hash)
     # A few hundred hashes for each range, so that there are several.
@@ -145,6 +146,7 @@ def test_grid_shards_and_little_memory(catalog: Catalog, workers: Cluster) -> No
     assert len(digests) == 1
 
 
+@pytest.mark.long
 def test_links(catalog: Catalog, tmp_path: Path, workers: Cluster) -> None:
     ends = np.random.default_rng(6).integers(0, 500, (4000, 2))
     (tmp_path / "edges.txt").write_text("".join(f"v{a} v{b}\n" for a, b in ends.tolist()))

@@ -148,7 +148,8 @@ OBJECTS = 48 << 10
 
 
 #: Streaming has the phases of the flat method, and those of levels.
-@pytest.mark.parametrize("preset", [pytest.param("flat", marks=pytest.mark.long), "streaming"])
+@pytest.mark.long
+@pytest.mark.parametrize("preset", ["flat", "streaming"])
 def test_a_partition_into_64_parts_runs_the_counted_tasks_and_opens_the_counted_files(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, preset: str
 ) -> None:

@@ -142,7 +142,7 @@ FEW_KILLS = tuple(zip(POINTS, (4, 2, 1, 1), strict=True))
 @pytest.mark.parametrize(
     ("ranks", "kills"),
     [
-        pytest.param(1, KILLS, id="1"),
+        pytest.param(1, KILLS, marks=pytest.mark.long, id="1"),
         pytest.param(3, FEW_KILLS, id="3"),
         pytest.param(3, KILLS, marks=pytest.mark.long, id="3-every"),
     ],

@@ -99,6 +99,7 @@ def test_ranks_with_other_code_of_a_users_model_or_loss_are_one_error(catalog: C
         assert same.returncode == 0, same.stderr
 
 
+@pytest.mark.long
 def test_a_training_beside_a_prediction_is_one_error(catalog: Catalog) -> None:
     train = _given(catalog, "--run", "both")
     assert run_ranks(2, *RANK, *train).returncode == 0

@@ -266,6 +266,7 @@ def test_progress_is_drawn_over_the_time_of_all_epochs_so_far(dataset: Dataset) 
         assert np.asarray(line.get_xydata()) == pytest.approx(np.array(expected))
 
 
+@pytest.mark.long
 def test_a_report_of_many_ranks_and_epochs_stays_small(
     dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
