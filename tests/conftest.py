@@ -19,7 +19,7 @@ from support.this_thread import ThisThread
 
 # Read when torch is loaded. Tests share the cores already, and a product of tiny matrices would wait for other threads.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# As ranks do: threads that spin while they wait take the cores from other tests.
+# As in ranks. Threads that spin while they wait would take the cores from other tests.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # All ranks are on this machine, and looking for networks takes a quarter of the time in which MPI starts.
 os.environ.setdefault("UCX_TLS", "self,posix")

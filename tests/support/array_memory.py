@@ -1,4 +1,4 @@
-"""Measures the memory of NumPy's arrays, and nothing that other threads or the collection of garbage add by chance."""
+"""Measures the memory of NumPy's arrays, but not of Python's objects: any thread may make some of those at any time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ArrayMemory:
 
 @contextmanager
 def tracing_arrays() -> Iterator[ArrayMemory]:
-    """Trace the arrays that the block makes; figures can be had inside the block only."""
+    """Trace the arrays that are made in the block; read the figures before it ends."""
     # When garbage is collected next depends on what there was before, and with it the peak.
     gc.disable()
     trace_arrays()

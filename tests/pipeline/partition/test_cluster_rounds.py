@@ -125,7 +125,7 @@ def test_a_hub_joins_no_cluster_and_takes_no_table(num_nets: int, proposed: int)
     profile[:, 0] = -1
     profile[:, :, :2] = [[0, 1], [1, 1]]
     rating, label, joins = np.ones(num_nets, dtype=np.float32), np.arange(2, dtype=np.int32), np.empty((1, 3), np.int64)
-    # As they are in a round, where they are mapped, so that the kernel need not be compiled for others.
+    # A round maps its arrays. For others, the kernel would have to be compiled again.
     for mapped in (weight, rating, profile, label):
         mapped.setflags(write=False)
     found = cluster_joins.propose_joins(block, weight, rating, profile, label, weight, 10, 0, 1, np.uint64(0), joins)

@@ -28,7 +28,8 @@ from support.covering import every_example
 SLOPE = 0.2
 #: Widths of heads around those of vectors, and of panels of several of them.
 WIDTHS = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 64, 65, 130)
-#: Dtypes, and whether scores are those of GATv2, of the kernels that numba compiles by default: five seconds for each.
+#: The kinds of attention that are tried with numba by default, as it takes five seconds to compile each: the dtype, and
+#: whether scores are those of GATv2.
 WITH_NUMBA = {(torch.float32, False), (torch.float32, True), (torch.bfloat16, False)}
 
 
@@ -62,14 +63,14 @@ class Case:
 
     @property
     def implementations(self) -> list[int]:
-        """Numbers of the implementations that are compared."""
+        """Which of :func:`_implementations` are compared."""
         in_c = list(range(1, 1 + len(library.all_libraries())))
         return [0, *in_c] if every_example() or not in_c or (self.dtype, self.dynamic) in WITH_NUMBA else in_c
 
     def patterns(self, *, for_numba: bool) -> list[tuple[CSR, slice]]:
-        """With ids of the type that is drawn, or for numba of one type for each dtype and kind of attention.
+        """With ids of the type that is drawn, or with a single type for each kind of attention in numba.
 
-        numba takes seconds to compile the kernels for a type of ids, which the two kinds meet so in float32.
+        numba would compile the kernels again for another type. The two kinds in float32 differ in it.
         """
         wide = (self.dtype == torch.float64) != self.dynamic if for_numba and not every_example() else self.wide
         parts = slice(0, self.num_own), slice(self.num_own, self.dense.shape[1])
