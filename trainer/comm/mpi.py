@@ -30,6 +30,8 @@ _SPIN_SECONDS = 2e-4
 _SLEEP_SECONDS, _LONGEST_SLEEP_SECONDS = 5e-5, 5e-3
 #: Largest delay of a wake-up, as a fraction of the time since anything moved.
 _LATE = 1 / 32
+#: Longest message that MPI copies in one piece.
+_PIECE_BYTES = 1 << 14
 #: A call of MPI that copies part of a message takes longer than one that finds nothing to do, by at least this many
 #: times what such a call takes if no collective is in flight: 1.2 us against 0.35.
 _COPYING = 1.5
@@ -42,32 +44,46 @@ _OPERATIONS = {Reduction.SUM: MPI.SUM, Reduction.MAX: MPI.MAX, Reduction.MIN: MP
 
 
 class _Request(MPI.Request):
-    """A request that knows what it is for."""
+    """A request that knows what it is for.
+
+    Attributes:
+        is_long: it may be copied in several pieces, and nobody has waited for it yet.
+    """
 
     transfer: Transfer
-
-    @classmethod
-    def of(cls, request: MPI.Request, transfer: Transfer) -> _Request:
-        """The same request, with a description of what it transfers."""
-        known = cls(request)
-        known.transfer = transfer
-        return known
+    is_long: bool
 
 
 class _Calls:
-    """How long calls of MPI take that find nothing to do; shared by all groups of ranks.
+    """Tells whether calls of MPI copy messages, by how long they take; shared by all groups of ranks.
 
     MPI looks at every collective in flight when it is called, which takes longer.
     """
 
     def __init__(self, comm: MPI.Comm) -> None:
         self._comm = comm
+        self._num_long = 0
         alone = min(self._seconds() for _ in range(_FIRST_CALLS))
         self._copying = _COPYING * alone
         self._shortest = {False: alone, True: math.inf}
 
+    def request(self, begun: MPI.Request, transfer: Transfer, num_bytes: int) -> _Request:
+        """The same request, with a description of what it transfers."""
+        request = _Request(begun)
+        request.transfer, request.is_long = transfer, num_bytes > _PIECE_BYTES
+        self._num_long += request.is_long
+        return request
+
+    def completed(self, requests: Sequence[_Request]) -> None:
+        """Forget requests that were waited for."""
+        for request in requests:
+            self._num_long -= request.is_long
+            request.is_long = False
+
     def copy(self, *, in_collective: bool) -> bool:
-        """Call MPI, so that messages make progress; returns whether it copied one."""
+        """Call MPI, so that messages make progress; returns whether it copied a piece of a longer one."""
+        if not self._num_long:
+            return False
         # The first call after a sleep is slow even if it finds nothing to do, because the caches are cold.
         self._seconds()
         # A call may be interrupted, but hardly two in a row; a message of many pieces keeps both busy.
@@ -152,13 +168,14 @@ class MpiCommunicator:
         # the segments of consecutive tensors cannot be mixed up.
         if fault_point(f"send.{kind}"):
             return []
-        transfer = Transfer("send", kind, (self.members[destination],))
-        return [_Request.of(self._comm.Isend(segment, destination), transfer) for segment in segments]
+        transfer, calls = Transfer("send", kind, (self.members[destination],)), self._calls
+        return [calls.request(self._comm.Isend(part, destination), transfer, part.nbytes) for part in segments]
 
     def receive(self, tensor: Tensor, source: int) -> list[Request]:
         # Nothing is counted here: the sender counts a message.
-        transfer = Transfer("receive", "", (self.members[source],))
-        return [_Request.of(self._comm.Irecv(segment, source), transfer) for segment in self._segments(tensor)]
+        transfer, calls = Transfer("receive", "", (self.members[source],)), self._calls
+        segments = self._segments(tensor)
+        return [calls.request(self._comm.Irecv(part, source), transfer, part.nbytes) for part in segments]
 
     def progress(self, requests: Sequence[Request]) -> None:
         # Requests that have completed are null from then on, and the wait passes over them.
@@ -193,6 +210,7 @@ class MpiCommunicator:
             elif quiet > _SPIN_SECONDS:
                 # The longer the wait, the less a late wake-up matters, so check less often.
                 time.sleep(min(max(_SLEEP_SECONDS, quiet * _LATE), _LONGEST_SLEEP_SECONDS))
+        self._calls.completed(pending)
         watch.moved()
 
     def _completes(self, pending: Sequence[_Request]) -> bool:
@@ -229,13 +247,13 @@ class MpiCommunicator:
         mpi_operation = _OPERATIONS[operation]
         segments = self._segments(tensor)
         begun = [self._comm.Iallreduce(MPI.IN_PLACE, segment, op=mpi_operation) for segment in segments]
-        return self._named("all-reduce", kind, begun)
+        return self._named("all-reduce", kind, begun, tensor.nbytes)
 
-    def _named(self, operation: str, kind: str, requests: Sequence[MPI.Request]) -> list[Request]:
-        """Describe the requests of a collective for the watchdog."""
+    def _named(self, operation: str, kind: str, requests: Sequence[MPI.Request], num_bytes: int) -> list[Request]:
+        """Describe the requests of a collective for the watchdog; ``num_bytes`` is the length of all of them."""
         fault_point(f"collective.{kind or operation}")
         transfer = Transfer(operation, kind, self._others)
-        return [_Request.of(request, transfer) for request in requests]
+        return [self._calls.request(request, transfer, num_bytes) for request in requests]
 
     def finish(self, requests: Sequence[Request], kind: Kind) -> None:
         if self.size > 1:
@@ -250,7 +268,7 @@ class MpiCommunicator:
             return []
         self._ring.count_broadcast(kind, tensor.nbytes, root)
         begun = [self._comm.Ibcast(segment, root) for segment in self._segments(tensor)]
-        return self._named("broadcast", kind, begun)
+        return self._named("broadcast", kind, begun, tensor.nbytes)
 
     def all_gather(self, block: Tensor, sizes: Sequence[int], kind: Kind, out: Tensor | None = None) -> Tensor:
         if self.size == 1:
@@ -265,12 +283,12 @@ class MpiCommunicator:
                 # The variant with counts, since blocks differ in size and may be empty.
                 counts = [other.numel() for other in blocks]
                 begun = [self._comm.Iallgatherv(MPI.IN_PLACE, [_numbers(whole.view(-1)), counts])]
-                self.wait(self._named("all-gather", kind, begun))
+                self.wait(self._named("all-gather", kind, begun, whole.nbytes))
             else:
                 # Allgatherv's displacements would overflow a C int, so each rank broadcasts its block in segments.
                 segments = [(segment, root) for root, other in enumerate(blocks) for segment in self._segments(other)]
                 begun = [self._comm.Ibcast(segment, root) for segment, root in segments]
-                self.wait(self._named("all-gather", kind, begun))
+                self.wait(self._named("all-gather", kind, begun, whole.nbytes))
         self._ring.count_all_gather(kind, [other.nbytes for other in blocks])
         return whole
 
@@ -285,7 +303,7 @@ class MpiCommunicator:
                 counts = [block.numel() for block in blocks]
                 flat = (whole.view(-1).numpy(), mine.view(-1).numpy())
                 begun = [self._comm.Ireduce_scatter(*flat, recvcounts=counts)]
-                self.wait(self._named("reduce-scatter", kind, begun))
+                self.wait(self._named("reduce-scatter", kind, begun, whole.nbytes))
             else:
                 # The counts add up to more than a C int, in which a library may keep their sum.
                 self._reduce_block_by_block(blocks, mine, kind)
@@ -301,7 +319,7 @@ class MpiCommunicator:
             targets = self._segments(mine) if root == self.rank else [None] * len(self._segments(block))
             pairs = zip(self._segments(block), targets, strict=True)
             requests += [self._comm.Ireduce(segment, target, root=root) for segment, target in pairs]
-        self.wait(self._named("reduce-scatter", kind, requests))
+        self.wait(self._named("reduce-scatter", kind, requests, sum(block.nbytes for block in blocks)))
 
     def _segments(self, tensor: Tensor) -> list[NDArray[Any]]:
         """Views of the tensor's memory, each short enough for one MPI call; none of an empty tensor."""
@@ -314,11 +332,11 @@ class MpiCommunicator:
         # float64 holds every integer below 2^53 exactly, enough for counts of edges and bytes.
         mine = np.array(numbers, np.float64)
         everyones = np.empty((self.size, len(mine)), np.float64)
-        self._wait(self._named("agreement", "", [self._comm.Iallgather(mine, everyones)]))
+        self._wait(self._named("agreement", "", [self._comm.Iallgather(mine, everyones)], everyones.nbytes))
         return everyones
 
     def barrier(self) -> None:
-        self._wait(self._named("barrier", "", [self._comm.Ibarrier()]))
+        self._wait(self._named("barrier", "", [self._comm.Ibarrier()], 0))
 
     def close(self) -> None:
         # Otherwise `python -m mpi4py` would take the exit code for a failure of this rank alone, and abort the others.
