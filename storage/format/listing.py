@@ -104,9 +104,12 @@ def _put_list(folder: Path, nodes: Nodes | None, *, durable: bool = False) -> No
 
 
 def listed_nodes(folder: Path) -> Nodes | None:
-    """What the list of a group says; None if it has none."""
+    """What the list of a group says, nothing if it makes no sense; None if it has none."""
     found = read_json(folder / METADATA, sealed=False).get("consolidated_metadata")
-    return dict(found.get("metadata", {})) if isinstance(found, dict) else None
+    if not isinstance(found, dict):
+        return None
+    nodes = found.get("metadata")
+    return nodes if isinstance(nodes, dict) else {}
 
 
 def refresh_list(dataset: Path) -> None:
@@ -121,9 +124,10 @@ def refresh_list(dataset: Path) -> None:
             _put_list(dataset / folder, nodes, durable=folder == ".")
 
 
-def is_list_current(dataset: Path) -> bool:
-    """Whether the list of a dataset says what it should."""
-    return listed_nodes(dataset) == wanted_lists(dataset)["."]
+def are_lists_current(dataset: Path) -> bool:
+    """Whether the lists of a dataset and of its kinds of artifacts say what they should."""
+    folders = ((dataset / folder, nodes) for folder, nodes in wanted_lists(dataset).items())
+    return all((folder / METADATA).exists() and listed_nodes(folder) == nodes for folder, nodes in folders)
 
 
 def wanted_lists(dataset: Path) -> dict[str, Nodes | None]:

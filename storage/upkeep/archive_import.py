@@ -29,6 +29,7 @@ from gnnloom.storage.errors import (
 )
 from gnnloom.storage.format.schema import SCHEMAS, check_version
 from gnnloom.storage.upkeep.archive import HEAD, TAIL
+from gnnloom.storage.upkeep.garbage import refresh_lists
 from gnnloom.storage.wording import counted
 
 #: Bytes that are copied at a time, and the longest head.
@@ -267,7 +268,10 @@ class _Unpacker:
 def _check_contents(file: Path, folder: Path) -> None:
     """Check the digests of everything: a well-formed archive can hold a damaged dataset."""
     try:
-        problems = [finding.problem for finding in verify_dataset(Dataset(folder), quick=True) if finding.problem]
+        dataset = Dataset(folder)
+        # What a process made that was then killed may not be listed yet, and a run can go on while it is exported.
+        refresh_lists(dataset)
+        problems = [finding.problem for finding in verify_dataset(dataset, quick=True) if finding.problem]
     except GnnloomError as error:
         problems = [str(error)]
     if problems:

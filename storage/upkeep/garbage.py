@@ -22,7 +22,7 @@ from gnnloom.storage.errors import CorruptError, GnnloomError
 from gnnloom.storage.format.artifact import MANIFEST, WORK, Artifact
 from gnnloom.storage.format.listing import (
     LISTING_LOCK,
-    is_list_current,
+    are_lists_current,
     outdated_run_lists,
     refresh_list,
     refresh_run_lists,
@@ -91,11 +91,16 @@ def collect_garbage(dataset: Dataset, *, dry_run: bool = False) -> list[Garbage]
     if dry_run:
         return find_garbage(dataset)
     removed = remove_garbage(find_garbage(dataset))
+    refresh_lists(dataset)
+    return removed
+
+
+def refresh_lists(dataset: Dataset) -> None:
+    """Write the lists again that a process was killed before it wrote; those of running runs are left to them."""
     for run in dataset.runs():
         _refresh_run(dataset, run)
-    if not is_list_current(dataset.path):
+    if not are_lists_current(dataset.path):
         refresh_list(dataset.path)
-    return removed
 
 
 def _refresh_run(dataset: Dataset, run: str) -> None:

@@ -201,6 +201,11 @@ class DatasetMachine(RuleBasedStateMachine):
             assert Run.open(self.dataset, run).result()["loss"] == self.known.losses[run] or self.is_damaged(run)
         return command
 
+    def succeed(self, words: str) -> None:
+        """Run a command that must succeed."""
+        command = self.run_to_end(words)
+        assert command.code == 0, f"{command}\n{command.log()}"
+
     def is_damaged(self, run: str) -> bool:
         return f"runs/{run}" in self.model.damaged
 
@@ -230,7 +235,7 @@ class DatasetMachine(RuleBasedStateMachine):
         self.with_source()
         if self.run_to_end(stage).code == 0:
             before = self.files()
-            assert self.run_to_end(stage).code == 0
+            self.succeed(stage)
             assert self.files() == before
 
     @rule(stage=st.sampled_from(STAGES), after=st.floats(0, _LONGEST))
@@ -315,7 +320,7 @@ class DatasetMachine(RuleBasedStateMachine):
     @rule()
     def remove_damaged(self) -> None:
         for name in sorted(self.model.damaged):
-            assert self.run_to_end(f"catalog rm web --artifact {name} --force").code == 0
+            self.succeed(f"catalog rm web --artifact {name} --force")
             self.model.remove([name, name.removeprefix("runs/")])
 
     @_if_changed("collect_garbage")
@@ -323,7 +328,7 @@ class DatasetMachine(RuleBasedStateMachine):
     def collect_garbage(self) -> None:
         self.last["collect_garbage"] = self.model.state
         useless = self.model.useless(self.known)
-        assert self.run_to_end("catalog gc web").code == 0
+        self.succeed("catalog gc web")
         there = set(complete(self.dataset))
         # What cannot be read says of no input that it is missing.
         assert self.model.there - there <= useless
@@ -340,11 +345,11 @@ class DatasetMachine(RuleBasedStateMachine):
         assert exported != bool(self.model.damaged)
         assert exported == file.exists()
         if exported:
-            assert self.run_to_end(f"catalog import {file} --as copy").code == 0
+            self.succeed(f"catalog import {file} --as copy")
             copy = Catalog(self.catalog)["copy"]
             assert complete(copy) == complete(self.dataset)
             assert not [finding for finding in copy.verify(quick=True) if finding.is_damaged]
-            assert self.run_to_end("catalog rm copy --yes").code == 0
+            self.succeed("catalog rm copy --yes")
 
     @invariant()
     def what_is_complete_is_what_it_was(self) -> None:

@@ -16,7 +16,7 @@ from gnnloom.storage import Catalog
 from gnnloom.storage.disk.files import read_json
 from gnnloom.storage.errors import FormatError
 from gnnloom.storage.format import listing
-from gnnloom.storage.format.listing import is_list_current, refresh_list
+from gnnloom.storage.format.listing import are_lists_current, refresh_list
 from support.small_catalogs import begin_partition, store_run, store_small_dataset
 
 
@@ -74,7 +74,7 @@ def test_walkers_that_read_folders_find_the_same(catalog: Catalog) -> None:
 
 def test_the_list_follows_what_is_added_and_removed(catalog: Catalog) -> None:
     dataset = store_small_dataset(catalog)
-    assert is_list_current(dataset.path)
+    assert are_lists_current(dataset.path)
     store_run(dataset, "second")
     assert "runs/second/predictions/label" in zarr.open_group(str(dataset.path), mode="r")
     dataset.remove_artifact("runs", "second")
@@ -84,7 +84,7 @@ def test_the_list_follows_what_is_added_and_removed(catalog: Catalog) -> None:
     (problem,) = (finding for finding in dataset.verify(quick=True) if finding.problem)
     assert (problem.kind, problem.is_damaged) == ("list", False)
     dataset.collect_garbage()
-    assert is_list_current(dataset.path)
+    assert are_lists_current(dataset.path)
     assert not [finding for finding in dataset.verify(quick=True) if finding.problem]
 
 
@@ -133,7 +133,7 @@ def test_an_artifact_whose_list_would_be_too_long_lists_its_sections(
     (path / "block" / "00000" / "indptr" / "zarr.json").rename(path / "elsewhere")
     assert listing.wanted_lists(dataset.path)["graph"] is listing.wanted_lists(dataset.path)["."] is None
     (path / "elsewhere").rename(path / "block" / "00000" / "indptr" / "zarr.json")
-    assert is_list_current(dataset.path)
+    assert are_lists_current(dataset.path)
     assert not [item for item in dataset.verify() if item.is_damaged and item.kind != "shards"]
 
 

@@ -18,6 +18,7 @@ from gnnloom.pipeline.links.options import DrawOptions
 from gnnloom.pipeline.links.stage import draw_links
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
+from gnnloom.storage.disk.files import read_json, write_json
 from gnnloom.storage.errors import BudgetError, CorruptError, ExistsError, FormatError, InputError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.runs.run import Run
@@ -207,6 +208,23 @@ def test_files_that_are_not_archives_are_refused(catalog: Catalog, tmp_path: Pat
     with pytest.raises(InputError, match=r"web\.tar: not an archive"):
         import_dataset(catalog, tmp_path / "web.tar")
     assert list(catalog.root.iterdir()) == []
+
+
+def test_lists_that_a_killed_process_left_outdated_are_written_by_the_import(tmp_path: Path, catalog: Catalog) -> None:
+    original = store_small_dataset(Catalog(tmp_path / "original"))
+    files = [
+        original.path / folder / "zarr.json" for folder in (".", "partition", "runs/first", "runs/first/checkpoint")
+    ]
+    for file in files:
+        content = read_json(file, sealed=False)
+        content["consolidated_metadata"]["metadata"] = {}
+        write_json(file, content, sealed=False, indent=None)
+    export_dataset(original, tmp_path / "web.tar")
+    dataset = import_dataset(catalog, tmp_path / "web.tar")
+    assert not [finding for finding in dataset.verify(quick=True) if finding.problem]
+    original.collect_garbage()
+    for file in files:
+        assert (dataset.path / file.relative_to(original.path)).read_bytes() == file.read_bytes()
 
 
 @pytest.mark.parametrize("end", [".tar", ".tar.zst", ".tar.gz"])
