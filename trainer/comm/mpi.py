@@ -28,7 +28,7 @@ MAX_COUNT = 2**31 - 1
 #: since shorter ones would end no sooner, and at most 5 ms, so that no rank wakes up much later than that.
 _SPIN_SECONDS = 2e-4
 _SLEEP_SECONDS, _LONGEST_SLEEP_SECONDS = 5e-5, 5e-3
-#: Largest delay of a wake-up, as a fraction of the time since anything moved.
+#: Largest delay by late wake-ups, as a fraction of the time since anything moved.
 _LATE = 1 / 32
 #: Longest message that MPI copies in one piece.
 _PIECE_BYTES = 1 << 14
@@ -194,6 +194,8 @@ class MpiCommunicator:
         pending, watch = cast("list[_Request]", list(requests)), self.traffic.watch
         waited, quiet, last = 0.0, 0.0, time.perf_counter()
         in_collective = any(request.transfer.is_collective for request in pending)
+        # A collective takes up to 2 log P rounds, each of which may wait until a rank wakes up.
+        rounds = 2 * (self.size - 1).bit_length() if in_collective else 1
         # Testall returns at once, so the rank can sleep; MPI's own wait spins on most libraries.
         while not self._completes(pending):
             now = time.perf_counter()
@@ -209,7 +211,7 @@ class MpiCommunicator:
                 quiet = 0.0
             elif quiet > _SPIN_SECONDS:
                 # The longer the wait, the less a late wake-up matters, so check less often.
-                time.sleep(min(max(_SLEEP_SECONDS, quiet * _LATE), _LONGEST_SLEEP_SECONDS))
+                time.sleep(max(_SLEEP_SECONDS, min(quiet * _LATE, _LONGEST_SLEEP_SECONDS) / rounds))
         self._calls.completed(pending)
         watch.moved()
 
