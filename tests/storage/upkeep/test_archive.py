@@ -18,6 +18,7 @@ from gnnloom.pipeline.links.options import DrawOptions
 from gnnloom.pipeline.links.stage import draw_links
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
+from gnnloom.storage.checks.verify import verify_dataset
 from gnnloom.storage.disk.files import read_json, write_json
 from gnnloom.storage.errors import BudgetError, CorruptError, ExistsError, FormatError, InputError
 from gnnloom.storage.format.artifact import Artifact
@@ -221,7 +222,7 @@ def test_lists_that_a_killed_process_left_outdated_are_written_by_the_import(tmp
         write_json(file, content, sealed=False, indent=None)
     export_dataset(original, tmp_path / "web.tar")
     dataset = import_dataset(catalog, tmp_path / "web.tar")
-    assert not [finding for finding in dataset.verify(quick=True) if finding.problem]
+    assert not [finding for finding in verify_dataset(dataset, quick=True) if finding.problem]
     original.collect_garbage()
     for file in files:
         assert (dataset.path / file.relative_to(original.path)).read_bytes() == file.read_bytes()
