@@ -167,9 +167,14 @@ class Dataset:
     def graph(self, key: str | None = None) -> Graph:
         """The adjacency; ``key`` chooses between several.
 
-        Without a key, a graph without held-out links is not meant if there is one that was made from a source.
+        Without a key, a graph without held-out links is never meant, since a few of its edges are missing.
         """
         ingested = [info.key for info in self.ingested_graphs() if info.state == "complete"]
+        if key is None and not ingested and (others := [i for i in self.artifacts("graph") if i.state == "complete"]):
+            raise NotFoundError(
+                f"dataset {self.name} has no graph that was made from a source; choose one without held-out links with"
+                f" `--graph KEY`: {self._listed(others)}"
+            )
         return Graph(self.find("graph", ingested[0] if key is None and len(ingested) == 1 else key))
 
     def ingested_graphs(self) -> list[ArtifactInfo]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from gnnloom.pipeline.tasks.cluster import InProcessCluster, ThreadedCluster
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.checks.invariants import check_artifact
-from gnnloom.storage.errors import BudgetError, InputError
+from gnnloom.storage.errors import BudgetError, InputError, NotFoundError
 from gnnloom.storage.faults import VARIABLE, forget_plans
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.random_numbers import stream_key
@@ -153,6 +154,19 @@ def test_asking_twice_makes_nothing_new_and_the_keys_are_known_before(catalog: C
     assert other.artifact.key != own
     assert not np.array_equal(other.pair("test"), first.pair("test"))
     assert dataset.links(seed=4).artifact.key == other.artifact.key
+
+
+def test_a_message_graph_that_is_left_alone_is_chosen_only_by_its_key(catalog: Catalog) -> None:
+    dataset = catalog.create("web")
+    graph = store_graph(dataset, random_adjacency(40, 150, 1, symmetric=True), symmetric=True)
+    links = draw_links(dataset, graph, DrawOptions(valid=0.1), InProcessCluster())
+    assert dataset.graph().artifact.key == graph.artifact.key
+    shutil.rmtree(graph.artifact.path)
+    with pytest.raises(
+        NotFoundError, match=f"no graph that was made from a source; .*`--graph KEY`: .*{links.message_graph}"
+    ):
+        dataset.graph()
+    assert dataset.graph(links.message_graph).artifact.key == links.message_graph
 
 
 def test_vertex_data_of_the_graph_are_those_of_the_message_graph(catalog: Catalog) -> None:
