@@ -167,7 +167,7 @@ class Dataset:
     def graph(self, key: str | None = None) -> Graph:
         """The adjacency; ``key`` chooses between several.
 
-        Without a key, a graph without held-out links is never meant, since a few of its edges are missing.
+        Without a key, a graph without held-out links is never chosen, because it lacks some edges.
         """
         ingested = [info.key for info in self.ingested_graphs() if info.state == "complete"]
         if key is None and not ingested and (others := [i for i in self.artifacts("graph") if i.state == "complete"]):

@@ -104,7 +104,7 @@ def _put_list(folder: Path, nodes: Nodes | None, *, durable: bool = False) -> No
 
 
 def listed_nodes(folder: Path) -> Nodes | None:
-    """What the list of a group says, nothing if it makes no sense; None if it has none."""
+    """The nodes that a group lists, none if its list makes no sense; None if it has no list."""
     found = read_json(folder / METADATA, sealed=False).get("consolidated_metadata")
     if not isinstance(found, dict):
         return None

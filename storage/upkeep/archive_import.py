@@ -269,7 +269,7 @@ def _check_contents(file: Path, folder: Path) -> None:
     """Check the digests of everything: a well-formed archive can hold a damaged dataset."""
     try:
         dataset = Dataset(folder)
-        # What a process made that was then killed may not be listed yet, and a run can go on while it is exported.
+        # A process that was killed may not have listed what it made, and a run can go on while it is exported.
         refresh_lists(dataset)
         problems = [finding.problem for finding in verify_dataset(dataset, quick=True) if finding.problem]
     except GnnloomError as error:

@@ -96,7 +96,7 @@ def collect_garbage(dataset: Dataset, *, dry_run: bool = False) -> list[Garbage]
 
 
 def refresh_lists(dataset: Dataset) -> None:
-    """Write the lists again that a process was killed before it wrote; those of running runs are left to them."""
+    """Rewrite outdated lists, which a killed process leaves behind; a run that is in progress writes its own."""
     for run in dataset.runs():
         _refresh_run(dataset, run)
     if not are_lists_current(dataset.path):

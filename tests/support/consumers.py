@@ -166,7 +166,7 @@ def ask(consumer: Consumer, catalog: Path, dataset: str, folder: Path, keys: Map
 
 
 def _content(path: Path) -> Any:
-    """Digest of a file or, of named arrays, all but times: a run that was removed may have been trained again."""
+    """A file's digest; of named arrays, all but times, which differ if a run was removed and trained again."""
     if path.suffix != ".npz":
         return file_digest(path)
     with np.load(path) as arrays:

@@ -28,7 +28,7 @@ MAX_COUNT = 2**31 - 1
 #: since shorter ones would end no sooner, and at most 5 ms, so that no rank wakes up much later than that.
 _SPIN_SECONDS = 2e-4
 _SLEEP_SECONDS, _LONGEST_SLEEP_SECONDS = 5e-5, 5e-3
-#: Largest delay by late wake-ups, as a fraction of the time since anything moved.
+#: Largest delay caused by late wake-ups, as a fraction of the time since anything moved.
 _LATE = 1 / 32
 #: Longest message that MPI copies in one piece.
 _PIECE_BYTES = 1 << 14
@@ -57,7 +57,8 @@ class _Request(MPI.Request):
 class _Calls:
     """Tells whether calls of MPI copy messages, by how long they take; shared by all groups of ranks.
 
-    MPI looks at every collective in flight when it is called, which takes longer.
+    Only long messages arrive in pieces, so calls are timed only while one is in flight. A call takes longer while a
+    collective is in flight, because MPI looks at each of them.
     """
 
     def __init__(self, comm: MPI.Comm) -> None:
@@ -81,7 +82,7 @@ class _Calls:
             request.is_long = False
 
     def copy(self, *, in_collective: bool) -> bool:
-        """Call MPI, so that messages make progress; returns whether it copied a piece of a longer one."""
+        """Call MPI, so that messages make progress; returns whether it copied a piece of a long one."""
         if not self._num_long:
             return False
         # The first call after a sleep is slow even if it finds nothing to do, because the caches are cold.
@@ -252,7 +253,7 @@ class MpiCommunicator:
         return self._named("all-reduce", kind, begun, tensor.nbytes)
 
     def _named(self, operation: str, kind: str, requests: Sequence[MPI.Request], num_bytes: int) -> list[Request]:
-        """Describe the requests of a collective for the watchdog; ``num_bytes`` is the length of all of them."""
+        """Describe the requests of a collective, of ``num_bytes`` in total, for the watchdog."""
         fault_point(f"collective.{kind or operation}")
         transfer = Transfer(operation, kind, self._others)
         return [self._calls.request(request, transfer, num_bytes) for request in requests]

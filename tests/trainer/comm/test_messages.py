@@ -28,7 +28,7 @@ def test_a_rank_does_not_sleep_between_the_pieces_of_a_message(found: dict[str, 
 
 
 def test_a_rank_that_waits_for_another_sleeps(found: dict[str, Any]) -> None:
-    # About 0.05; 0.4 to 0.9 where a look that is slow for another reason is mistaken for an arriving message.
+    # About 0.05; 0.4 to 0.9 if a call that is slow for another reason is mistaken for an arriving message.
     assert {wait for wait, share in found["waiting"].items() if share > 0.25} == set()
 
 

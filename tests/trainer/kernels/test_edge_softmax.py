@@ -28,8 +28,7 @@ from support.covering import every_example
 SLOPE = 0.2
 #: Widths of heads around those of vectors, and of panels of several of them.
 WIDTHS = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 64, 65, 130)
-#: The kinds of attention that are tried with numba by default, as it takes five seconds to compile each: the dtype, and
-#: whether scores are those of GATv2.
+#: The kinds of attention, a dtype and whether it is GATv2, that numba compiles by default: each takes five seconds.
 WITH_NUMBA = {(torch.float32, False), (torch.float32, True), (torch.bfloat16, False)}
 
 
