@@ -106,6 +106,8 @@ def project_ingest(
         InputError: the sample cannot be read.
         BudgetError: the memory per worker is too small, or the ingest needs more memory or disk than there is.
     """
+    if options.ids == "names" and isinstance(source, NamedEdgeSource):
+        source = source.as_named()
     return _project(source, options, Resources.at(folder, workers, memory), folder)[1]
 
 
@@ -175,6 +177,8 @@ def ingest_graph(
             return Graph(Artifact(writer.path))
         try:
             source = prepared_source(writer, source, cluster)
+            if options.ids == "names" and isinstance(source, NamedEdgeSource):
+                source = source.as_named()
             resources = Resources.at(writer.work, cluster.workers, cluster.memory)
             options, projection = _project(source, options, resources, writer.work)
             # Threads, if that is faster than starting workers.

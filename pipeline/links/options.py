@@ -152,7 +152,7 @@ class FileOptions:
     )
     columns: str | None = option(
         None,
-        "Names of the columns; in text with --no-header, their numbers from 1.",
+        "Names of the columns, or in text their numbers from 1.",
         group=Group.INPUT,
         metavar="SRC,DST[,VALUE]",
         default_text="the first",

@@ -25,7 +25,7 @@ TIMES: Final = Option("times", bool, "Read edge times instead of weights, exactl
 COLUMNS: Final = Option(
     "columns",
     str,
-    "Names of the columns; in text with --no-header, their numbers from 1.  [default: the first]",
+    "Names of the columns, or in text their numbers from 1.  [default: the first]",
     metavar="SRC,DST[,WEIGHT]",
 )
 #: The option of every format that may store several splits.

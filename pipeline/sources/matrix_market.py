@@ -162,7 +162,7 @@ class MatrixMarketEdges:
         weight = np.empty(most, np.float32) if self.weights else None
         ignored = matrix.field != "pattern" and not self.weights
         # Ids start from 1 here, so the number of vertices is the highest valid id.
-        count, at, wrong = parse_edges(block, ignored, matrix.num_vertices, row, column, weight)
+        count, at, wrong = parse_edges(block, ignored, matrix.num_vertices, False, 0, row, column, weight)
         if wrong:
             raise bad_line(matrix.file, offset + at, REASONS[wrong])
         row, column = row[:count], column[:count]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -132,13 +132,17 @@ class NamedEdgeSource(EdgeSource, Protocol):
     """A source that can give its ids as names; its ``read`` refuses ids that are not numbers below 2^63."""
 
     def begins_with_names(self) -> bool:
-        """Whether an id at the beginning of a file is not a number, so that the ids are names.
+        """Whether the ids at the beginning of a file are names rather than numbers.
 
-        Reads a limited number of bytes of each file, or only the types of its columns.
+        Reads a limited number of bytes of each file.
 
         Raises:
-            InputError: the first line may be a header, and the user did not say whether it is.
+            InputError: the beginning of a file leaves open what it is, such as a first line that may be a header.
         """
+        ...
+
+    def as_named(self) -> Self:
+        """The same source, all ids of which are names, whatever they look like."""
         ...
 
     def read_names(self, span: SourceRange, /) -> Iterator[NameChunk]:

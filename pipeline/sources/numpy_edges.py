@@ -183,6 +183,9 @@ class NumpyEdges:
     def with_unpacked(self, unpacked: Unpacked) -> NumpyEdges:
         return replace(self, arrays=tuple(pairs.replaced(unpacked) for pairs in self.arrays))
 
+    def as_named(self) -> NumpyEdges:
+        return self
+
     def begins_with_names(self) -> bool:
         return any(array.dtype.kind in _TEXT for pairs in self.arrays for array in pairs.stored_arrays())
 

@@ -1,9 +1,10 @@
 """SNAP-style text: one edge per line, as two ids and optionally a weight.
 
-Lines that begin with ``#`` or ``%`` are comments, and blank lines are ignored. Columns are separated by blanks, tabs or
-one comma; with ``columns``, ``delimiter`` or semicolons, fields are found first
-(:mod:`gnnloom.pipeline.sources.reading.fields`). Lines end with LF or CR LF; the last line may end with neither. An id
-consists of digits and is below 2^63.
+Blank lines are ignored, and so are lines before the first edge that begin with ``#`` or ``%``; after it, such a line is
+an edge if ids are names. Columns are separated by blanks, tabs or one comma; with other separators, and with
+``columns``, fields are found first (:mod:`gnnloom.pipeline.sources.reading.fields`). Lines end with LF or CR LF; the
+last line may end with neither. An id consists of digits and is below 2^63; it may be in double quotes, or be followed
+by a point and zeros. :mod:`gnnloom.pipeline.sources.reading.text_table` decides what the first lines show.
 
 A line with more columns than expected is refused. Otherwise weights or times would be lost unnoticed, and the size line
 of another format would be read as an edge. ``extra_columns`` ignores further columns instead.
@@ -13,9 +14,10 @@ If ids are names, :mod:`gnnloom.pipeline.sources.reading.name_parser` defines ho
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,10 +28,36 @@ from gnnloom.pipeline.sources.reading import name_parser
 from gnnloom.pipeline.sources.reading.fields import TextBlock, chosen_fields
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.reading.line_estimate import Estimate, estimate_lines
-from gnnloom.pipeline.sources.reading.lines import BLOCK_BYTES, RANGE_BYTES, bad_line, byte_ranges, count_data_lines
-from gnnloom.pipeline.sources.reading.numerals import EXTRA, NEGATIVE, NO_ID, REASONS, SEMICOLON, TAB, TOO_LARGE
+from gnnloom.pipeline.sources.reading.lines import (
+    BLOCK_BYTES,
+    RANGE_BYTES,
+    bad_line,
+    byte_ranges,
+    count_data_lines,
+    line_at,
+)
+from gnnloom.pipeline.sources.reading.name_parser import DOUBTFUL
+from gnnloom.pipeline.sources.reading.numerals import (
+    EXTRA,
+    MISSING,
+    NEGATIVE,
+    NO_ID,
+    ONE_ID,
+    PADDED,
+    REASONS,
+    TOO_LARGE,
+)
 from gnnloom.pipeline.sources.reading.parse import parse_edges
-from gnnloom.pipeline.sources.reading.text_layout import begins_with_header, data_blocks, first_lines, separator_of
+from gnnloom.pipeline.sources.reading.text_layout import likely_separator, row_blocks, split_fields
+from gnnloom.pipeline.sources.reading.text_table import (
+    IdKind,
+    Sample,
+    Stated,
+    TextTable,
+    find_ids,
+    find_table,
+    is_missing_id,
+)
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Option
@@ -37,20 +65,23 @@ from gnnloom.storage.option import Option
 #: Length of the shortest line with an edge: two digits, a separator and a line feed.
 _SHORTEST_LINE = 4
 _ANY_ID = np.iinfo(np.int64).max
-#: Bytes at the beginning of a file, up to the end of a line, that decide whether ids are names.
-_FIRST_BYTES = 1 << 16
+#: Separators that the parsers of edges know; fields between others are found first.
+_PLAIN: Final = frozenset({b" ", b"\t", b","})
+#: Characters of the longest separator.
+_MOST_DELIMITER: Final = 8
 
-#: Faults of lines with ids that may be names.
-_MAY_BE_NAME = frozenset({NO_ID, NEGATIVE, TOO_LARGE})
+#: What a user says who gives no option.
+_NOTHING: Final = Stated()
 _HEADER_HINT = "; if the first line names the columns, add `--header`"
 _HINTS = {
     EXTRA: (
         "; read the third column as weights (`--weights`), ignore further columns (`--extra-columns`), or choose other"
-        " columns for the ids (`--columns`; by number with `--no-header`)"
+        " columns for the ids (`--columns`, by name or number)"
     ),
     NO_ID: HINT,
     NEGATIVE: HINT,
     TOO_LARGE: HINT,
+    PADDED: HINT,
 }
 
 
@@ -60,32 +91,26 @@ class TextEdges:
 
     Attributes:
         files: local uncompressed files are read in ranges of ``range_bytes``, each other file as a whole.
+        tables: how each file is read.
+        stated: what the user says about the files.
         weights: whether the third column contains float32 weights.
         times: whether it contains float64 times.
-        header: whether the first line of each file that is not a comment names the columns; None if the user did not
-            say.
-        headers: numbers of the files whose first line was recognized as a header, because the user did not say.
-        columns: names of the columns of sources, targets and, if weighted, weights, or their numbers from 1 if
-            ``header`` is False; none for the first ones.
-        delimiter: what separates fields; by default blanks, a tab, a comma or a semicolon.
-        separators: for each file, the byte that separates fields; a space stands for runs of blanks.
-        fields: for each file, numbers of the fields of these columns; none if the parser finds them itself.
         extra_columns: whether to ignore further columns rather than refuse them.
+        delimiter: the option.
+        any_name: whether all ids are names, whatever they look like.
         stated_vertices: the number of vertices, if something other than the file states it.
         range_bytes: size of a range.
         block_bytes: number of bytes parsed at a time.
     """
 
     files: tuple[SourceFile, ...]
+    tables: tuple[TextTable, ...]
+    stated: Stated = _NOTHING
     weights: bool = False
-    header: bool | None = None
-    extra_columns: bool = False
     times: bool = False
-    headers: tuple[int, ...] = ()
-    columns: tuple[str, ...] = ()
+    extra_columns: bool = False
     delimiter: str = ""
-    separators: tuple[int, ...] = ()
-    fields: tuple[tuple[int, ...], ...] = ()
+    any_name: bool = False
     stated_vertices: int | None = None
     range_bytes: int = RANGE_BYTES
     block_bytes: int = BLOCK_BYTES
@@ -101,58 +126,68 @@ class TextEdges:
         columns: str | Sequence[str] = (),
         delimiter: str = "",
         times: bool = False,
+        comment: str = "",
+        decimal: str = ".",
     ) -> TextEdges:
-        """Find the files.
+        """Find the files, and decide how they are read.
 
         Args:
             columns: names of the source, target and optionally weight columns in the first line, or their numbers from
-                1 if ``header`` is False; a text separates them by commas. Three columns imply ``weights``, unless they
-                have ``times``.
-            delimiter: one character between fields, or ``tab``.
+                1; a text separates them by commas. Three columns imply ``weights``, unless they have ``times``.
+            delimiter: one or more characters between fields, or ``tab``.
+            comment: a character that begins comments, or ``none``.
+            decimal: the character before the decimals of weights and times.
 
         Raises:
-            NotFoundError: a file does not exist, or a glob matches nothing.
+            NotFoundError: a file does not exist.
             InputError: a file is empty, or its first line does not have one of the columns.
         """
         check_values(weights=weights, times=times)
         files, wanted = open_files(locations), column_names(columns, weights=weights, times=times)
-        if delimiter and delimiter != "tab" and (len(delimiter) > 1 or not delimiter.isascii() or delimiter.isalnum()):
-            raise InputError(f"delimiter {delimiter!r}: expected one character such as ';', or tab")
+        is_odd = not delimiter.isascii() or any(map(str.isalnum, delimiter))
+        if delimiter != "tab" and (len(delimiter) > _MOST_DELIMITER or is_odd):
+            raise InputError(
+                f"delimiter {delimiter!r}: expected a character such as ';', up to {_MOST_DELIMITER} of them, or tab"
+            )
+        if comment != "none" and (len(comment) > 1 or not comment.isascii() or comment.isalnum()):
+            raise InputError(f"comment {comment!r}: expected one character such as '#', or none")
         for file in files:
             if file.size == 0:
                 raise _no_edges(file)
         if wanted:
-            weights, header, extra_columns = not times and len(wanted) == 3, header is not False, True
-        given = ord("\t" if delimiter == "tab" else delimiter) if delimiter else 0
-        separators = tuple(given or separator_of(file) for file in files)
-        read = list(enumerate(zip(files, separators, strict=True)))
-        valued = weights or times
-        found = tuple(number for number, (file, at) in read if header is None and begins_with_header(file, valued, at))
-        fields = tuple(_fields_of(file, at, wanted, named=bool(header)) for _, (file, at) in read if wanted)
-        return cls(files, weights, header, extra_columns, times, found, wanted, delimiter, separators, fields)
+            weights, extra_columns = not times and len(wanted) == 3, True
+        between = b"\t" if delimiter == "tab" else delimiter.encode()
+        stated = Stated(header, wanted, between, comment, weights or times, decimal)
+        tables = tuple(_table(file, stated) for file in files)
+        return cls(files, tables, stated, weights, times, extra_columns, delimiter)
 
     @property
     def recognized_headers(self) -> tuple[str, ...]:
         """Locations of the files whose first line was recognized as a header."""
-        return tuple(self.files[number].location for number in self.headers)
+        tables = zip(self.files, self.tables, strict=True)
+        return tuple(file.location for file, table in tables if table.is_recognized)
 
     def identity(self) -> dict[str, Any]:
+        columns, comment = self.stated.columns, self.stated.comment
         return {
             "format": "snap",
             "weights": self.weights,
             **({"times": True} if self.times else {}),
             "header": self._header_identity(),
             "extra_columns": self.extra_columns,
-            **({"columns": list(self.columns)} if self.columns else {}),
+            **({"columns": list(columns)} if columns else {}),
             **({"delimiter": self.delimiter} if self.delimiter else {}),
+            **({"comment": comment} if comment else {}),
+            **({"decimal": self.stated.decimal} if self.stated.decimal != "." else {}),
             "files": [file.identity() for file in self.files],
         }
 
     def _header_identity(self) -> bool | list[int]:
         """What is recognized counts as given, unless it is true of some files only."""
-        if self.headers and len(self.headers) < len(self.files):
-            return list(self.headers)
-        return bool(self.header) or bool(self.headers)
+        found = [number for number, table in enumerate(self.tables) if table.is_recognized]
+        if found and len(found) < len(self.files):
+            return found
+        return bool(found) or bool(self.stated.header) or (bool(self.stated.columns) and self.stated.header is None)
 
     def num_vertices(self) -> int | None:
         return self.stated_vertices
@@ -170,19 +205,41 @@ class TextEdges:
         Raises:
             InputError: a line is not an edge, a whole file has no edges, or compressed data is damaged.
         """
-        file, num_edges = self.files[span.file], 0
+        num_edges = 0
         for block in self._blocks(span):
             chunk, at, wrong = self._parse(block.text)
             if wrong:
-                # A source that states its number of vertices uses numbers as ids.
-                hint = _HINTS.get(wrong, "") if self.stated_vertices is None or wrong == EXTRA else ""
-                is_first = not (span.start or num_edges or len(chunk.source) or span.file in self.headers)
-                if wrong == NO_ID and hint and is_first and not self.header and not self._is_valued:
-                    hint = _HEADER_HINT + hint
-                raise bad_line(file, block.place(at), REASONS[wrong] + hint)
+                is_first = not (span.start or num_edges or len(chunk.source) or self.tables[span.file].header)
+                raise self._error(span.file, block.place(at), wrong, is_first=is_first)
             yield chunk
             num_edges += len(chunk.source)
         self._check_edges(span, num_edges)
+
+    def _error(self, number: int, offset: int, wrong: int, *, is_first: bool) -> InputError:
+        """The error of a line whose ids should be numbers.
+
+        Args:
+            offset: of the line in the file's contents, in bytes.
+            is_first: no line before it is an edge or a header.
+        """
+        file, hint = self.files[number], ""
+        # A source that states its number of vertices uses numbers as ids.
+        if self.stated_vertices is None or wrong == EXTRA:
+            hint = _HINTS.get(wrong, "")
+        if wrong in {NO_ID, ONE_ID} and self._lacks_id(number, offset):
+            return bad_line(file, offset, REASONS[MISSING])
+        if wrong == NO_ID and hint and is_first and not self.stated.header and not self._is_valued:
+            hint = _HEADER_HINT + hint
+        return bad_line(file, offset, REASONS[wrong] + hint)
+
+    def _lacks_id(self, number: int, offset: int) -> bool:
+        """Whether one of the ids of the line at an offset is missing."""
+        table = self.tables[number]
+        try:
+            fields = split_fields(line_at(self.files[number], offset).decode("utf-8", "replace"), table.separator)
+        except csv.Error:
+            return False
+        return any(is_missing_id(fields[end]) for end in table.ends if end < len(fields))
 
     def read_names(self, span: SourceRange) -> Iterator[NameChunk]:
         """Read one range, with ids as names.
@@ -191,7 +248,7 @@ class TextEdges:
             InputError: a line is not an edge between names, a whole file has no edges, or compressed data is damaged.
         """
         num_edges = 0
-        for block in self._blocks(span):
+        for block in self._blocks(span, comments=self._comments):
             chunk = self._parse_names(span.file, block)
             yield chunk
             num_edges += len(chunk.source)
@@ -206,18 +263,26 @@ class TextEdges:
         """Number of lines of a range that should be edges."""
         return count_data_lines((block.offset, block.text) for block in self._blocks(span))
 
-    def _blocks(self, span: SourceRange, block_bytes: int = 0) -> Iterator[TextBlock]:
-        """Lines of a range, in the form that parsers read, in blocks of the usual size by default."""
+    @property
+    def _comments(self) -> bytes:
+        """Bytes that begin comments among lines whose ids are names."""
+        return b"" if self.stated.comment in {"", "none"} else self.stated.comment.encode()
+
+    def _blocks(self, span: SourceRange, comments: bytes = b"#%") -> Iterator[TextBlock]:
+        """Lines of a range, in the form that parsers read."""
         number, stop = span.file, None if span.stop < 0 else span.stop
-        file, size = self.files[number], block_bytes or self.block_bytes
-        blocks = data_blocks(file, bool(self.header) or number in self.headers, span.start, stop, size)
+        file, table = self.files[number], self.tables[number]
+        blocks = row_blocks(file, table.first_row, span.start, stop, self.block_bytes)
         if self._is_plain(number):
             return (TextBlock(text, offset) for offset, text in blocks)
-        return chosen_fields(file, blocks, self.separators[number], self.fields[number] if self.fields else ())
+        return chosen_fields(
+            file, blocks, table.separator, table.fields, comments=comments + self._comments, decimal=self.stated.decimal
+        )
 
     def _is_plain(self, number: int) -> bool:
         """Whether parsers read the text of a file as it is."""
-        return not self.columns and not self.delimiter and self.separators[number] != SEMICOLON
+        table = self.tables[number]
+        return not (table.fields or self.delimiter or self.stated.decimal != ".") and table.separator in _PLAIN
 
     @property
     def _is_valued(self) -> bool:
@@ -229,8 +294,11 @@ class TextEdges:
         most = len(block) // _SHORTEST_LINE + 1
         source, target = np.empty(most, np.int64), np.empty(most, np.int64)
         values = self._room(most) if self._is_valued else None
-        last_id = _ANY_ID if self.stated_vertices is None else self.stated_vertices - 1
-        count, at, wrong = parse_edges(block, self.extra_columns, last_id, source, target, values)
+        is_stated = self.stated_vertices is not None
+        last_id = self.stated_vertices - 1 if self.stated_vertices is not None else _ANY_ID
+        comment = self._comments[0] if self._comments else 0
+        rules = self.extra_columns, last_id, not is_stated, comment
+        count, at, wrong = parse_edges(block, *rules, source, target, values)
         found = None if values is None else values[:count]
         return EdgeChunk.valued(source[:count], target[:count], found, times=self.times), at, wrong
 
@@ -242,38 +310,18 @@ class TextEdges:
         """Whether an id in the first 64 KiB of lines of a file is not a number, so that the ids are names.
 
         Raises:
-            InputError: only first lines have such ids, and the user did not say whether they are headers; or a line is
-                not an edge.
+            InputError: the first lines leave open what they are; see
+                :func:`gnnloom.pipeline.sources.reading.text_table.find_ids`.
         """
-        doubtful: list[SourceFile] = []
-        has_numbers = False
-        for number, file in enumerate(self.files):
-            lines = self._lines_of_names(number)
-            # Numbers in quotes are names too. A first line with a weight or a time is an edge.
-            if lines and (lines[0] or not all(lines[1:]) or self._is_valued):
-                return True
-            has_numbers |= len(lines) != 1
-            if lines:
-                doubtful.append(file)
-        if doubtful and has_numbers and self.header is None:
-            raise InputError(
-                f"{doubtful[0].location}: only the first line holds ids that are not numbers; pass `--header` if it"
-                " names the columns, or `--no-header` if it is an edge and all ids are names"
-            )
-        return bool(doubtful)
+        return any(kind.are_names for kind in self.id_kinds())
 
-    def _lines_of_names(self, number: int) -> list[bool]:
-        """Whether both names are numbers, for each of the first lines of a file; empty if they are read as numbers."""
-        for block in self._blocks(SourceRange(number, 0, -1), _FIRST_BYTES):
-            chunk, _, wrong = self._parse(block.text)
-            if wrong in _MAY_BE_NAME:
-                named = self._parse_names(number, block)
-                ends = zip(named.source, named.target, strict=True)
-                return [_is_number(source) and _is_number(target) for source, target in ends]
-            # Any other fault is reported by whoever reads the edges.
-            if wrong or len(chunk.source):
-                break
-        return []
+    def id_kinds(self) -> list[IdKind]:
+        """What the ids at the beginning of each file are; raises as :meth:`begins_with_names` does."""
+        tables = zip(self.files, self.tables, strict=True)
+        return [find_ids(file, self.stated, table, are_names=self.any_name) for file, table in tables]
+
+    def as_named(self) -> TextEdges:
+        return replace(self, any_name=True)
 
     def _parse_names(self, number: int, block: TextBlock) -> NameChunk:
         file, text = self.files[number], block.text
@@ -281,11 +329,14 @@ class TextEdges:
         source, target = np.empty(len(text), np.uint8), np.empty(len(text), np.uint8)
         source_offset, target_offset = np.empty(most + 1, np.int64), np.empty(most + 1, np.int64)
         values, line_at = self._room(most if self._is_valued else 0), np.empty(most, np.int64)
+        comment = self._comments[0] if self._comments else 0 if self.stated.comment else DOUBTFUL
         count, at, wrong = name_parser.parse_names(
             text,
-            self.separators[number] if self._is_plain(number) else TAB,
+            (self.tables[number].separator if self._is_plain(number) else b"\t")[0],
             self._is_valued,
             self.extra_columns,
+            comment,
+            not self.any_name,
             source,
             source_offset,
             target,
@@ -308,25 +359,15 @@ class TextEdges:
         return replace(self, stated_vertices=num_vertices)
 
 
-def _fields_of(file: SourceFile, separator: int, columns: Sequence[str], *, named: bool) -> tuple[int, ...]:
-    """Indices of the fields with these names in the first line or, without names, with these numbers from 1.
-
-    Raises:
-        InputError: the line does not have one of them.
-    """
-    fields = first_lines(file, separator)[0]
-    names = fields if named else [str(number) for number, _ in enumerate(fields, start=1)]
-    for name in columns:
-        if name not in names:
-            hint = "; if it does not name the columns, give their numbers from 1 and `--no-header`" if named else ""
-            raise InputError(f"{file.location}: no column {name}; the first line has {', '.join(names)}{hint}")
-    return tuple(map(names.index, columns))
-
-
-def _is_number(name: bytes) -> bool:
-    """Whether a name is a number below 2^63."""
-    digits = name.lstrip(b"0") or name[:1]
-    return digits.isdigit() and len(digits) <= len(str(_ANY_ID)) and int(digits) <= _ANY_ID
+def _table(file: SourceFile, stated: Stated) -> TextTable:
+    """How a file is read; a file that cannot be read is reported by the reader of its edges."""
+    try:
+        sample = Sample.of(file, stated)
+    except InputError:
+        if stated.columns:
+            raise
+        return TextTable(stated.separator or likely_separator(file.location, b""))
+    return find_table(file, sample, stated)
 
 
 def _no_edges(file: SourceFile) -> InputError:
@@ -346,7 +387,9 @@ FORMAT = Format(
         ),
         Option("extra_columns", bool, "Ignore columns after those that are needed."),
         COLUMNS,
-        Option("delimiter", str, "What separates fields: one character, or tab; by default, it is recognized."),
+        Option("delimiter", str, "Characters between fields, or tab; by default, they are recognized."),
+        Option("comment", str, "Character that begins comments, or none; by default # and % before the first edge."),
+        Option("decimal", str, "Character before the decimals of weights and times.", default=".", choices=(".", ",")),
     ),
     is_fallback=True,
 )

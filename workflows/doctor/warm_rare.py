@@ -200,7 +200,6 @@ def _read_ids(folder: Path) -> None:
     """Read one id per line, and copy one field of each line, as for other columns and for names of classes."""
     from gnnloom.pipeline.sources.reading.fields import chosen_fields
     from gnnloom.pipeline.sources.reading.files import open_files
-    from gnnloom.pipeline.sources.reading.numerals import COMMA
     from gnnloom.pipeline.sources.reading.text_columns import read_ids
     from gnnloom.pipeline.sources.reading.text_layout import data_blocks
 
@@ -208,7 +207,7 @@ def _read_ids(folder: Path) -> None:
     path.write_text("0\n1\n", encoding="ascii")
     for file in open_files([str(path)]):
         list(read_ids(file))
-        list(chosen_fields(file, data_blocks(file, False), COMMA, (0,)))
+        list(chosen_fields(file, data_blocks(file, False), b",", (0,)))
 
 
 def _count_lines() -> None:

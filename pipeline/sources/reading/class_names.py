@@ -98,7 +98,7 @@ class NamedLabels:
             InputError: a line has too few fields.
         """
         lines, joins = data_blocks(self.file, self.header, start, stop, _BLOCK_BYTES), self.separator == SPACE
-        for block in chosen_fields(self.file, lines, self.separator, () if joins else self.fields):
+        for block in chosen_fields(self.file, lines, bytes([self.separator]), () if joins else self.fields):
             words = [list(map(_unquoted, line.split(b"\t"))) for line in block.text.tobytes().split(b"\n")[:-1]]
             if block.lines is None:
                 continue

@@ -139,6 +139,14 @@ def first_line(stream: BinaryIO, at: int = 0) -> tuple[int, bytes]:
         at += len(line)
 
 
+def line_at(file: SourceFile, offset: int) -> bytes:
+    """The line that begins at a byte of the decompressed contents."""
+    with file.open() as stream:
+        while offset and (piece := stream.read(min(BLOCK_BYTES, offset))):
+            offset -= len(piece)
+        return stream.readline(LONGEST_LINE)
+
+
 def bad_line(file: SourceFile, offset: int, reason: str) -> InputError:
     """The error for the line that begins at a byte of the decompressed contents.
 

@@ -9,23 +9,29 @@ All kernels rely on whole lines: the line feed at the end of the buffer ends eve
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numba import njit
 
 from gnnloom.pipeline.sources.names import LONGEST_NAME, name_fault
 from gnnloom.pipeline.sources.reading.numerals import (
+    COMMA,
+    DECIMAL_COMMA,
     EMPTY,
     EXTRA,
     HASH,
+    LOWER,
+    MISSING,
     ONE_ID,
+    OPEN_COMMENT,
     PERCENT,
     QUOTE,
     SPACE,
     TAB,
     TOO_FEW,
     TOO_MANY,
+    is_blank,
     is_end,
     next_line,
     parse_cell,
@@ -34,6 +40,9 @@ from gnnloom.pipeline.sources.reading.numerals import (
     skip_blanks,
 )
 from gnnloom.pipeline.sources.reading.parse import has_byte
+
+#: Lines that begin with ``#`` or ``%`` after the first edge are edges, unless a blank follows: then they are faults.
+DOUBTFUL: Final = -1
 
 #: Faults of names, in addition to those that :mod:`gnnloom.pipeline.sources.reading.numerals` lists.
 EMPTY_NAME, LONG_NAME, OPEN_QUOTE, AFTER_FIELD = range(101, 105)
@@ -106,6 +115,33 @@ def _copy_name(text: Any, at: int, separator: int, out: Any, first: int) -> tupl
 
 
 @njit(cache=True, nogil=True)
+def is_missing(text: Any, first: int, stop: int) -> bool:
+    r"""Whether a field says that there is no id: NULL, None, nan, NA, N/A, <NA> or \\N, in upper or lower case."""
+    size = stop - first
+    if size == 2 and text[first] == ord("\\"):
+        return bool(text[first + 1] == ord("N"))
+    if size == 4 and text[first] == ord("<") and text[stop - 1] == ord(">"):
+        first, size = first + 1, 2
+    if not 2 <= size <= 4 or (np.int64(text[first]) | LOWER) != ord("n"):
+        return False
+    second, last = np.int64(text[first + 1]) | LOWER, np.int64(text[first + size - 1]) | LOWER
+    if size == 2:
+        return bool(second == ord("a"))
+    if size == 3:
+        return bool((second == ord("a") and last == ord("n")) or (text[first + 1] == ord("/") and last == ord("a")))
+    third = np.int64(text[first + 2]) | LOWER
+    is_null = second == ord("u") and third == ord("l") and last == ord("l")
+    return bool(is_null or (second == ord("o") and third == ord("n") and last == ord("e")))
+
+
+@njit(cache=True, nogil=True)
+def _may_be_comment(text: Any, at: int) -> Any:
+    """Whether a line begins with a sign of comments that is followed by itself, a blank or the end of the line."""
+    after = text[at + 1]
+    return (text[at] == HASH or text[at] == PERCENT) and (after == text[at] or is_blank(after) or is_end(text, at + 1))
+
+
+@njit(cache=True, nogil=True)
 def _parse_pair(
     text: Any, at: int, separator: int, source: Any, first: int, target: Any, second: int
 ) -> tuple[int, int, int, int]:
@@ -131,6 +167,8 @@ def _parse_rest(text: Any, at: int, separator: int, weighted: bool, extra: bool,
         weight, at, wrong = parse_value(text, after, exact)
         if wrong:
             return weight, wrong
+        if text[at] == COMMA and separator != COMMA:
+            return weight, DECIMAL_COMMA
         after = _next_field(text, at, separator)
     if is_end(text, after):
         return weight, 0
@@ -145,6 +183,8 @@ def parse_names(
     separator: int,
     weighted: bool,
     extra: bool,
+    comment: int,
+    wants_ids: bool,
     source: Any,
     source_offset: Any,
     target: Any,
@@ -152,13 +192,15 @@ def parse_names(
     weight: Any,
     line_at: Any,
 ) -> tuple[int, int, int]:
-    """Parse lines of edges between names, ignoring lines that are blank or begin with ``#`` or ``%``.
+    """Parse lines of edges between names, ignoring lines that are blank or comments.
 
     Args:
         text: (num_bytes,) uint8, whole lines.
         separator: comma, tab, or a space, which stands for runs of blanks.
         weighted: whether the third field is the weight or time.
         extra: whether to ignore further fields rather than refuse them.
+        comment: the byte that begins comments; 0 for none, or ``DOUBTFUL``.
+        wants_ids: whether a word that says that there is no id, such as NULL, is a fault rather than a name.
         source, target: (num_bytes,) uint8, filled with the concatenated names.
         source_offset, target_offset: (max_edges + 1,) int64; element k + 1 is filled with the end of name k.
         weight: (max_edges,) float32 weights or float64 times, filled if ``weighted``.
@@ -173,14 +215,18 @@ def parse_names(
     while at < size:
         line = at
         at = skip_blanks(text, line)
-        if is_end(text, at) or text[at] == HASH or text[at] == PERCENT:
+        if is_end(text, at) or text[at] == comment:
             at = next_line(text, at)
             continue
+        if comment == DOUBTFUL and _may_be_comment(text, at):
+            return count, line, OPEN_COMMENT
         # Parse from the start of the line: ``skip_blanks`` has skipped tabs, but a tab may separate an empty name.
         first, second = source_offset[count], target_offset[count]
         at, source_stop, target_stop, wrong = _parse_pair(text, line, separator, source, first, target, second)
         if wrong:
             return count, line, wrong
+        if wants_ids and (is_missing(source, first, source_stop) or is_missing(target, second, target_stop)):
+            return count, line, MISSING
         value, wrong = _parse_rest(text, at, separator, weighted, extra, weight.itemsize == 8)
         if wrong:
             return count, line, wrong

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 # Faults of a line; 0 means none.
 NO_ID, NEGATIVE, TOO_LARGE, ONE_ID, EXTRA, NO_NUMBER, NOT_FINITE, BEYOND, TOO_FEW, TOO_MANY, EMPTY = range(1, 12)
-INEXACT = 12
+INEXACT, PADDED, ROUNDED, DECIMAL_COMMA, OPEN_COMMENT, MISSING, QUOTED = range(12, 19)
 
 #: What a time is expected to be, of text and of other files.
 INEXACT_TIME = "expected a time that float64 holds with all its digits; count larger units, or subtract the first time"
@@ -35,6 +35,15 @@ REASONS = {
     TOO_MANY: "found too many columns",
     EMPTY: "expected a number, found an empty cell",
     INEXACT: INEXACT_TIME,
+    PADDED: "a vertex id with leading zeros would be the same vertex as the number without them",
+    ROUNDED: "expected a vertex id, found a decimal number beyond 2^53, whose last digits are rounded",
+    DECIMAL_COMMA: "a comma follows the number; if it is a decimal comma, add `--decimal ,`",
+    OPEN_COMMENT: (
+        "the line begins as comments do, after the first edge; add `--comment #` (or %) to skip such lines, or"
+        " `--comment none` to read them"
+    ),
+    MISSING: "a vertex id is missing; remove the line, or add `--ids names` if this is the name of a vertex",
+    QUOTED: "a double quote is opened and not closed after a number",
 }
 
 TAB, FEED, RETURN, SPACE = 9, 10, 13, 32
@@ -182,6 +191,30 @@ def parse_id(text: Any, at: int) -> tuple[Any, int, int]:
 
 
 @njit(cache=True, nogil=True)
+def parse_vertex(text: Any, at: int, strict: bool) -> tuple[Any, int, int]:
+    """Parse an id, perhaps in double quotes or followed by a point and zeros; returns what :func:`parse_id` does.
+
+    Args:
+        strict: whether an id with leading zeros is a fault, because another spelling may be another vertex.
+    """
+    first = at + (text[at] == QUOTE)
+    value, stop, wrong = parse_id(text, first)
+    if not wrong and strict and text[first] == ZERO and stop - first > 1:
+        wrong = PADDED
+    if not wrong and text[stop] == POINT:
+        stop += 1
+        while text[stop] == ZERO:
+            stop += 1
+        # Whoever wrote an id as a decimal number held it in a double.
+        if value > 1 << 53:
+            wrong = ROUNDED
+    if not wrong and first > at:
+        wrong = 0 if text[stop] == QUOTE else NO_ID
+        stop += 1
+    return value, stop, wrong
+
+
+@njit(cache=True, nogil=True)
 def _parse_named(text: Any, at: int, sign: float) -> tuple[float, int, int]:
     """Parse NaN or infinity in upper or lower case."""
     if text[at] != FEED and text[at + 1] != FEED:
@@ -293,19 +326,25 @@ def parse_number(text: Any, at: int) -> tuple[float, int, int]:
 
 @njit(cache=True, nogil=True)
 def parse_value(text: Any, at: int, exact: bool) -> tuple[float, int, int]:
-    """Parse the value of an edge; returns what :func:`parse_number` does. A value must be below the limit of float32.
+    """Parse the value of an edge, perhaps in double quotes; returns what :func:`parse_number` does.
+
+    A value must be below the limit of float32.
 
     Args:
         exact: whether the value is a time. A double then has to have all its digits: rounded to as many, it is the same
             decimal. So numbers with up to 15 digits, and doubles that were written with 17 or more, are times; numbers
             with more digits than tell doubles apart are not.
     """
-    value, after, wrong = parse_number(text, at)
+    first = at + (text[at] == QUOTE)
+    value, after, wrong = parse_number(text, first)
     # Written so that NaN, for which every comparison is false, is refused as well.
     if not wrong and not abs(value) < FLOAT32_LIMIT:
         wrong = NOT_FINITE
-    if not wrong and exact and not _has_all_digits(text, at, abs(value)):
+    if not wrong and exact and not _has_all_digits(text, first, abs(value)):
         wrong = INEXACT
+    if not wrong and first > at:
+        wrong = 0 if text[after] == QUOTE else DECIMAL_COMMA if text[after] == COMMA else QUOTED
+        after += 1
     return value, after, wrong
 
 

@@ -14,6 +14,7 @@ from numba import njit
 from gnnloom.pipeline.sources.reading.numerals import (
     BEYOND,
     COMMA,
+    DECIMAL_COMMA,
     EMPTY,
     EXTRA,
     FEED,
@@ -27,6 +28,7 @@ from gnnloom.pipeline.sources.reading.numerals import (
     RETURN,
     TOO_FEW,
     TOO_MANY,
+    ZERO,
     is_blank,
     is_end,
     next_line,
@@ -34,6 +36,7 @@ from gnnloom.pipeline.sources.reading.numerals import (
     parse_id,
     parse_number,
     parse_value,
+    parse_vertex,
     skip_blanks,
     skip_separator,
     up_to_eight_digits,
@@ -49,7 +52,11 @@ def _parse_value(text: Any, at: int, extra: bool, exact: bool) -> tuple[float, i
     after = skip_separator(text, at)
     if after == at or is_end(text, after):
         return 1.0, at, TOO_FEW
+    is_separated = has_byte(text, at, after, COMMA)
     value, at, wrong = parse_value(text, after, exact)
+    # Where something else separates the fields, a comma is part of the number.
+    if not wrong and text[at] == COMMA and not is_separated:
+        wrong = DECIMAL_COMMA
     if wrong:
         return value, at, wrong
     at, wrong = _skip_rest(text, at, extra, NO_NUMBER)
@@ -72,16 +79,16 @@ def _skip_rest(text: Any, at: int, extra: bool, unfinished: int) -> tuple[int, i
 
 
 @njit(cache=True, nogil=True)
-def _parse_pair(text: Any, at: int, last_id: int) -> tuple[int, int, int, int]:
+def _parse_pair(text: Any, at: int, last_id: int, strict: bool) -> tuple[int, int, int, int]:
     """Parse two ids; returns them, the position after them, and the fault (0: none)."""
-    source, at, wrong = parse_id(text, at)
+    source, at, wrong = parse_vertex(text, at, strict)
     if wrong:
         return 0, 0, at, wrong
     # No separator and more text means that the first field was not only digits.
     after = skip_separator(text, at)
     if after == at or is_end(text, after):
         return 0, 0, at, ONE_ID if is_end(text, after) else NO_ID
-    target, at, wrong = parse_id(text, after)
+    target, at, wrong = parse_vertex(text, after, strict)
     if not wrong and (source > last_id or target > last_id):
         wrong = BEYOND
     return source, target, at, wrong
@@ -95,11 +102,15 @@ def _plain_pair(text: Any, at: int) -> tuple[int, int, int]:
         The ids and the position of the next line; -1 for the position if the line has any other form.
     """
     source, count = up_to_eight_digits(text, at)
+    # A leading zero is left to the slow path, unless it is the whole id.
+    padded = text[at] == ZERO and count > 1
     at += count
     byte = text[at]
-    if count == 0 or not (is_blank(byte) or byte == COMMA):
+    if count == 0 or padded or not (is_blank(byte) or byte == COMMA):
         return 0, 0, -1
     target, count = up_to_eight_digits(text, at + 1)
+    if text[at + 1] == ZERO and count > 1:
+        return 0, 0, -1
     at += count + 1
     at += text[at] == RETURN
     if count == 0 or text[at] != FEED:
@@ -108,13 +119,17 @@ def _plain_pair(text: Any, at: int) -> tuple[int, int, int]:
 
 
 @njit(cache=True, nogil=True)
-def parse_edges(text: Any, extra: bool, last_id: int, source: Any, target: Any, weight: Any) -> tuple[int, int, int]:
-    """Parse lines of edges, ignoring lines that are blank or begin with ``#`` or ``%``.
+def parse_edges(
+    text: Any, extra: bool, last_id: int, strict: bool, comment: int, source: Any, target: Any, weight: Any
+) -> tuple[int, int, int]:
+    """Parse lines of edges, ignoring lines that are blank or comments.
 
     Args:
         text: (num_bytes,) uint8, whole lines.
         extra: whether to ignore further columns rather than refuse them.
         last_id: highest valid id.
+        strict: whether to refuse ids with leading zeros.
+        comment: a byte that begins comments, in addition to ``#`` and ``%``; 0 for none.
         source, target: (max_edges,) int64, filled with the ids; a line has at least 4 bytes.
         weight: (max_edges,) float32 weights or float64 times, filled with the third column; None if there are none. The
             parser of numbers is compiled only if it is needed.
@@ -135,10 +150,10 @@ def parse_edges(text: Any, extra: bool, last_id: int, source: Any, target: Any, 
                 at = after
                 continue
         at = skip_blanks(text, at)
-        if is_end(text, at) or text[at] == HASH or text[at] == PERCENT:
+        if is_end(text, at) or text[at] == HASH or text[at] == PERCENT or text[at] == comment:
             at = next_line(text, at)
             continue
-        first, second, at, wrong = _parse_pair(text, at, last_id)
+        first, second, at, wrong = _parse_pair(text, at, last_id, strict)
         if wrong:
             return count, line, wrong
         source[count] = first

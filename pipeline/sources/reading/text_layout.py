@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.reading.files import SUFFIXES, SourceFile
 from gnnloom.pipeline.sources.reading.lines import BLOCK_BYTES, whole_lines
-from gnnloom.pipeline.sources.reading.numerals import COMMA, SEMICOLON, SPACE, TAB
+from gnnloom.pipeline.sources.reading.numerals import SPACE
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import VertexArray
 
@@ -20,6 +20,14 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _DATA = re.compile(rb"^[ \t\r\v\f]*+[^\s#%]", re.MULTILINE)
 #: Number of bytes in which it is looked for at a time: it is mostly the first line.
 _FIRST_BYTES = 1 << 16
+#: Separators of files by their suffix.
+_USUAL = {".csv": b",", ".tsv": b"\t"}
+#: A field in double quotes, and a number with a decimal comma.
+_QUOTED, _DECIMAL = re.compile(rb'"(?:[^"]|"")*"'), re.compile(rb"\s*[-+]?\d+,\d+\s*")
+#: Numbers with colons between them.
+_NUMBERS = re.compile(rb"\d+(:[-+.\d]+)+")
+#: The separator of ASCII that no text has.
+_UNIT = "\x1f"
 #: Pairs of words that name the two ends of an edge, without what follows them in a column's name.
 _PAIRS = frozenset({
     ("source", "target"), ("source", "destination"), ("src", "dst"), ("src", "dest"), ("src", "tgt"), ("from", "to"),
@@ -33,19 +41,28 @@ _EXTRAS = re.compile(r"(node|vertex|user|id|name|idx|index)+$")
 def data_blocks(
     file: SourceFile, header: bool, start: int = 0, stop: int | None = None, block_bytes: int = BLOCK_BYTES
 ) -> Iterator[tuple[int, NDArray[np.uint8]]]:
-    """Like :func:`gnnloom.pipeline.sources.reading.lines.whole_lines`, but without byte order mark and header.
+    """Like :func:`row_blocks`, but finds the first row itself.
 
     Args:
         header: whether the first line that is neither blank nor a comment is a header.
+    """
+    return row_blocks(file, _first_data(file)[0] if header else 0, start, stop, block_bytes)
+
+
+def row_blocks(
+    file: SourceFile, first_row: int, start: int = 0, stop: int | None = None, block_bytes: int = BLOCK_BYTES
+) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    """Like :func:`gnnloom.pipeline.sources.reading.lines.whole_lines`, but without byte order mark and first lines.
+
+    Args:
+        first_row: offset of the line with which the rows begin.
 
     Yields:
         Offset of a block in the decompressed contents, and the block, (num_bytes,) uint8; it may be empty.
     """
-    # Every task finds the header itself, so a range need not know what an earlier one read.
-    first_line = _first_data(file)[0] if header else 0
     for offset, block in whole_lines(file, start, stop, block_bytes):
         mark = 0 if offset else _mark_bytes(block)
-        skipped = min(max(mark, first_line - offset), len(block))
+        skipped = min(max(mark, first_row - offset), len(block))
         yield offset + skipped, block[skipped:]
 
 
@@ -76,23 +93,66 @@ def _first_data(file: SourceFile) -> tuple[int, bytes]:
 def separator_of(file: SourceFile) -> int:
     """The byte that separates the fields of a file with names; a space stands for runs of blanks.
 
-    The suffixes ``.csv`` and ``.tsv`` decide, except that a ``.csv`` whose first line has semicolons and no commas has
-    semicolons. In other files it is a tab or a comma if the first line has one, a semicolon if it has one and no
-    blanks, else a space; so it is in a file that cannot be read, which whoever reads its edges reports.
+    A file that cannot be read is reported by the reader of its rows.
     """
-    name = file.location
-    for suffix in SUFFIXES:
-        name = name.removesuffix(suffix)
-    if name.endswith(".tsv"):
-        return TAB
     try:
         line = first_data_line(file)
     except InputError:
         line = b""
-    if name.endswith(".csv"):
-        return SEMICOLON if b";" in line and b"," not in line else COMMA
-    is_one = len(line.split()) == 1
-    return TAB if b"\t" in line else COMMA if b"," in line else SEMICOLON if is_one and b";" in line else SPACE
+    return likely_separator(file.location, line)[0]
+
+
+def likely_separator(location: str, line: bytes, decimal: str = ".") -> bytes:
+    """What separates the fields of a file; a space stands for runs of blanks.
+
+    The comma of a ``.csv`` and the tab of a ``.tsv`` do if the first line has one. Otherwise it is the first of these
+    that the first line has outside of double quotes: a tab, a comma that is not part of a number in other fields, a
+    bar between fields, in a line without blanks a semicolon or two colons, or a colon between numbers; else blanks.
+
+    Args:
+        line: the first line that is neither blank nor a comment.
+        decimal: the character before the decimals of numbers, if it is known.
+    """
+    name = location
+    for suffix in SUFFIXES:
+        name = name.removesuffix(suffix)
+    usual = _USUAL.get(name[-4:].lower(), b"")
+    text = _QUOTED.sub(b"", line.strip())
+    is_one = len(text.split()) <= 1
+    # A comma is a decimal one if all are within numbers that something else separates.
+    others = text.split(b";") if b";" in text else text.split()
+    is_decimal = decimal == "," or (
+        len(others) > 1 and all(_DECIMAL.fullmatch(each) for each in others if b"," in each)
+    )
+    present = {
+        b"\t": b"\t" in text,
+        b",": b"," in text and not is_decimal,
+        b"|": b"|" in text and (is_one or b" | " in text),
+        b";": b";" in text and (is_one or is_decimal or usual == b","),
+        b"::": b"::" in text and is_one,
+        b":": _NUMBERS.fullmatch(text) is not None,
+    }
+    found = [separator for separator in (usual, *present) if separator and present[separator]]
+    return found[0] if found else usual or b" "
+
+
+def split_fields(line: str, separator: bytes) -> list[str]:
+    """The fields of a line, without quotes and blanks around them.
+
+    Args:
+        separator: see :func:`likely_separator`.
+
+    Raises:
+        csv.Error: a field is too long.
+    """
+    if separator == b" ":
+        text, mark = line.replace("\t", " ").strip(), " "
+    else:
+        text, mark = line.strip("\r\n" if separator == b"\t" else " \t\r\n"), separator.decode("latin-1")
+        if len(separator) > 1:
+            text, mark = text.replace(mark, _UNIT), _UNIT
+    fields = next(csv.reader([text], delimiter=mark, skipinitialspace=True), [])
+    return [field.strip() for field in fields]
 
 
 def first_lines(file: SourceFile, separator: int, count: int = 1) -> list[list[str]]:
@@ -128,26 +188,9 @@ def names_ids(cell: str) -> bool:
     return _EXTRAS.search(re.sub(r"[^a-z]", "", cell.lower())) is not None
 
 
-def begins_with_header(file: SourceFile, weights: bool, separator: int) -> bool:
-    """Whether the first line that is not a comment names the columns, as far as that is certain.
-
-    It is if its first two fields are a pair of words such as ``source,target``. With weights, the third field decides:
-    a line with a number there is an edge, whatever its first two are; a line with something else there is a header,
-    unless these are both numbers.
-    """
-    try:
-        # Numbers may stand between several separators, such as a tab and a comma.
-        first, second, *others = (field.strip(",; \t") for field in first_lines(file, separator)[0])
-    except (InputError, csv.Error, ValueError):
-        # A file that cannot be read is reported by whoever reads its edges. A carriage return within a line, a field of
-        # megabytes or a single field are no names of columns.
-        return False
-    value = others[0] if weights and others else ""
-    if is_number(value):
-        return False
-    if (_word(first), _word(second)) in _PAIRS:
-        return True
-    return bool(value) and not (first.isdigit() and second.isdigit())
+def names_ends(first: str, second: str) -> bool:
+    """Whether two names of columns name the ends of an edge, as ``source`` and ``target`` do."""
+    return (_word(first), _word(second)) in _PAIRS
 
 
 def _word(field: str) -> str:

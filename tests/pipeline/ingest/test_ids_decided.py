@@ -39,10 +39,12 @@ def test_a_name_after_the_first_lines_is_one_error_that_leaves_nothing_behind(ca
     assert graph.original_name(graph.num_vertices - 1) == ["bob"]
     # What would have been decided if the name had come first gives the same bytes.
     first = write(tmp_path / "f.txt", f"0 1\n7 bob\n{NUMBERS}")
-    assert ingest(catalog, "f", [first], COMPACT).artifact.digest == graph.artifact.digest
+    with pytest.raises(InputError, match=r"f\.txt, line 2: .*`--ids names`"):
+        ingest(catalog, "f", [first], COMPACT)
+    assert ingest(catalog, "f", [first], NAMES).artifact.digest == graph.artifact.digest
 
 
-def test_a_name_at_the_beginning_of_any_file_makes_names_of_all_ids(catalog: Catalog, tmp_path: Path) -> None:
+def test_names_at_the_beginning_of_any_file_make_names_of_all_ids(catalog: Catalog, tmp_path: Path) -> None:
     paths = [write(tmp_path / "a.txt", NUMBERS), write(tmp_path / "b.txt", "1 2\n2 bob\n")]
     assert ingest(catalog, "g", paths, COMPACT).has_names
 
@@ -66,11 +68,10 @@ def test_a_first_line_that_may_be_a_header_is_asked_about(
 ) -> None:
     paths = [write(tmp_path / "a.csv", "x,y\n1,2\n"), write(tmp_path / "b.csv", "x,y\n")]
     for locations in (paths, paths[:1], [paths[1], paths[0]]):
-        with pytest.raises(InputError, match=r"\.csv: only the first line .* `--header` .* `--no-header`"):
+        with pytest.raises(InputError, match=r"a\.csv, line 1: .* `--header` .* `--no-header`"):
             ingest(catalog, "g", locations, options)
-    # A file with one line of names only, and quoted numbers, which are names.
+    # A file with one line of names only.
     assert ingest(catalog, "one", paths[1:], options).original_name() == ["x", "y"]
-    assert ingest(catalog, "quoted", [write(tmp_path / "c.csv", '"1","2"\n')], options).original_name() == ["1", "2"]
 
 
 def test_a_projection_decides_as_the_ingest_does(tmp_path: Path) -> None:

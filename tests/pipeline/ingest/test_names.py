@@ -121,13 +121,13 @@ def test_bytes_are_the_same_for_any_number_of_files(
 
 
 def test_numbers_among_names_are_names_too(tmp_path: Path) -> None:
-    graph = ingest_bytes(tmp_path, b"7 07\n-3 18446744073709551615\n7 bob\n")
-    assert graph.original_name() == ["-3", "07", "18446744073709551615", "7", "bob"]
-    assert set(edges_of(graph)) == {("7", "07"), ("-3", "18446744073709551615"), ("7", "bob")}
+    graph = ingest_bytes(tmp_path, b"7 07\n-3 18446744073709551615\nann bob\n7 bob\n")
+    assert graph.original_name() == ["-3", "07", "18446744073709551615", "7", "ann", "bob"]
+    assert set(edges_of(graph)) == {("7", "07"), ("-3", "18446744073709551615"), ("ann", "bob"), ("7", "bob")}
 
 
 def test_ids_that_are_all_numbers_stay_numbers(tmp_path: Path) -> None:
-    graph = ingest_bytes(tmp_path, b"7 07\n9223372036854775807 1\n")
+    graph = ingest_bytes(tmp_path, b'7 "7"\n9223372036854775807 1.0\n')
     assert not graph.has_names
     assert graph.original_id().tolist() == [1, 7, 9223372036854775807]
 
@@ -145,7 +145,7 @@ def test_ids_that_are_all_numbers_stay_numbers(tmp_path: Path) -> None:
     ],
 )
 def test_fields_are_cut_at_the_separator_of_the_file(tmp_path: Path, name: str, content: str, edges: Any) -> None:
-    assert set(edges_of(ingest_bytes(tmp_path, content.encode(), name))) == edges
+    assert set(edges_of(ingest_bytes(tmp_path, content.encode(), name, header=False))) == edges
 
 
 def test_compressed_text_of_names_is_read(tmp_path: Path) -> None:
@@ -158,15 +158,16 @@ def test_compressed_text_of_names_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
-        ("e.csv", b"a,b\n,c\n", "line 2: expected a vertex name, found an empty one"),
-        ("e.csv", b'a,""\n', "line 1: expected a vertex name, found an empty one"),
-        ("e.csv", b"a,b\nc\n", "line 2: expected two vertex names, found one"),
+        ("e.csv", b"a,b\n,c\n", "line 2: a vertex id is missing"),
+        ("e.csv", b'a,""\n', "line 1: a vertex id is missing"),
+        ("e.csv", b"a,b\nb,NULL\n", "line 2: a vertex id is missing; .*--ids names"),
+        ("e.csv", b"a,b\na\n", "line 2: expected two vertex names, found one"),
         ("e.csv", b'a,"b\n', "line 1: a double quote is opened and not closed"),
         ("e.csv", b'"a"b,c\n', "line 1: expected a separator or the end of the line"),
         ("e.csv", b"a,b,c\n", "line 1: found more columns than expected"),
-        ("e.txt", b"a b\nc " + b"x" * 65_537 + b"\n", "line 2: expected a vertex name of at most 65,536 bytes"),
-        ("e.txt", b"a b\nc \xff\n", "line 2: expected a name in UTF-8"),
-        ("e.txt", b"a b\n1 2\n2 3\n", "only the first line holds ids that are not numbers; .*--no-header"),
+        ("e.txt", b"a b\na " + b"x" * 65_537 + b"\n", "line 2: expected a vertex name of at most 65,536 bytes"),
+        ("e.txt", b"a b\na \xff\n", "line 2: expected a name in UTF-8"),
+        ("e.txt", b"a b\n1 2\n2 3\n", "line 1: .*--header.*--no-header"),
     ],
 )
 def test_a_line_that_is_not_an_edge_between_names_is_an_error(

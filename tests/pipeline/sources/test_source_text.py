@@ -59,8 +59,10 @@ def text_files(draw: st.DrawFn, *, weighted: bool) -> tuple[str, list[tuple[int,
     weights = [draw(numbers) for _ in pairs] if weighted else []
     text = draw(st.sampled_from(["", "# head\n", "\n\n", "% a\r\n#b 1 2\n", "\ufeff", " "]))
     for number, (source, target) in enumerate(pairs):
-        zeros = draw(st.sampled_from(["", "", "0", "000000000000000000000"]))
-        text += f"{zeros}{source}{draw(SEPARATORS)}{target}"
+        # As exports write numbers: in quotes, or as decimal numbers.
+        before, after = draw(st.sampled_from([("", ""), ("", ""), ('"', '"'), ("", ".0"), ("", ".")]))
+        after = after if source <= 2**53 or before else ""
+        text += f"{before}{source}{after}{draw(SEPARATORS)}{target}"
         text += f"{draw(SEPARATORS)}{weights[number]!r}" if weighted else ""
         text += draw(ENDS) if number < len(pairs) - 1 else draw(st.sampled_from(["", "\n", "\r\n", " "]))
     return text, pairs, weights
@@ -338,7 +340,7 @@ def test_weights_may_be_a_named_column(tmp_path: Path) -> None:
     assert read(TextEdges.open([path], columns="a,b,w")) == ([(2, 1), (5, 3)], [0.5, 4.0])
 
 
-@pytest.mark.parametrize("delimiter", ["|", ";", ":", "tab"])
+@pytest.mark.parametrize("delimiter", ["|", ";", ":", "tab", "::", " | ", ";;;"])
 def test_any_character_may_separate_fields(tmp_path: Path, delimiter: str) -> None:
     text = "source|target\n1|2\n3| 4\r\n".replace("|", "\t" if delimiter == "tab" else delimiter)
     source = TextEdges.open([write(tmp_path, text)], delimiter=delimiter)
@@ -360,9 +362,10 @@ def test_semicolons_are_recognized(tmp_path: Path) -> None:
     [
         (TABLE, {"columns": "user_a,user_c"}, r"no column user_c; the first line has when, user_a, score, user_b"),
         (TABLE, {"columns": "user_a"}, r"columns 'user_a': expected src,dst\[,weight\]"),
-        ("a,b,c\n", {"columns": "1,3"}, r"no column 1; the first line has a, b, c; .* `--no-header`"),
+        ("a,b,c\n", {"columns": "1,d"}, r"no column 1; the first line has a, b, c; .* `--no-header`"),
         ("a,b,c\n", {"columns": "1,4", "header": False}, r"no column 4; the first line has 1, 2, 3$"),
-        ("1|2\n", {"delimiter": "||"}, r"delimiter '\|\|': expected one character"),
+        ("1a2\n", {"delimiter": "a"}, r"delimiter 'a': expected a character such as"),
+        ("1|2\n", {"comment": "//"}, r"comment '//': expected one character"),
     ],
 )
 def test_columns_and_delimiters_that_do_not_fit_are_refused(

@@ -24,6 +24,8 @@ class IngestKeywords(ClusterKeywords, total=False):
     extra_columns: bool | None
     columns: str | Sequence[str] | None
     delimiter: str | None
+    comment: str | None
+    decimal: str
     packed: bool | None
 
 class GenerateKeywords(ClusterKeywords, total=False):

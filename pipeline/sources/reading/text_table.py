@@ -1,0 +1,348 @@
+"""Decides how a text file with an edge in every row is read: its separator, header, comments and the kind of its ids.
+
+Whoever opens a file looks at its first lines once. What they show is a :class:`TextTable`; it is handed to the tasks,
+and shown to the user before anything is stored. What they leave open is a question to the user, never a guess.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from gnnloom.pipeline.sources.reading.files import SourceFile
+from gnnloom.pipeline.sources.reading.lines import bad_line, whole_lines
+from gnnloom.pipeline.sources.reading.name_parser import is_missing
+from gnnloom.pipeline.sources.reading.numerals import MISSING, REASONS
+from gnnloom.pipeline.sources.reading.text_layout import is_number, likely_separator, names_ends, split_fields
+from gnnloom.storage.errors import InputError
+
+#: Bytes of the rows at the beginning of a file that are looked at, up to the end of a line.
+SAMPLE_BYTES: Final = 1 << 16
+_BYTE_ORDER_MARK: Final = "\ufeff"
+#: Names of a column that pandas, Arrow and others give to the numbers of rows.
+_INDEXES: Final = frozenset({"", "unnamed: 0", "__index_level_0__"})
+#: An id that is a number as it is written, perhaps as a decimal number with zeros after the point; and padded ones.
+_NUMBER: Final = re.compile(r"(0|[1-9]\d{0,18})(\.0*)?", re.ASCII)
+_PADDED: Final = re.compile(r"0\d+(\.0*)?", re.ASCII)
+_LETTERS, _DIGITS = re.compile(r"[^\W\d]+"), re.compile(r"\d+")
+_MOST_ID: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True)
+class Stated:
+    """What the user says about text files.
+
+    Attributes:
+        header: whether the first row names the columns; None if the user did not say.
+        columns: names of the columns of sources, targets and values, or their numbers from 1; none for the first ones.
+        separator: what is between fields; empty if the first row decides.
+        comment: the sign that begins comments, ``none``, or empty for ``#`` and ``%`` before the first row.
+        valued: whether edges have weights or times.
+        decimal: the character before the decimals of values.
+    """
+
+    header: bool | None = None
+    columns: tuple[str, ...] = ()
+    separator: bytes = b""
+    comment: str = ""
+    valued: bool = False
+    decimal: str = "."
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a text file.
+
+    Attributes:
+        line: number of its line, from 1.
+        start, stop: where the line begins and ends in the file's contents, in bytes.
+        fields: the fields of the line.
+    """
+
+    line: int
+    start: int
+    stop: int
+    fields: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The first rows of a text file.
+
+    Attributes:
+        comments: lines before the first row that begin with a comment sign.
+        rows: the rows, without lines that are comments.
+        separator: what is between fields.
+    """
+
+    comments: tuple[str, ...]
+    rows: tuple[Row, ...]
+    separator: bytes
+
+    @classmethod
+    def of(cls, file: SourceFile, stated: Stated) -> Sample:
+        """Read the first lines of a file.
+
+        Raises:
+            InputError: the file cannot be read.
+        """
+        signs = "" if stated.comment == "none" else stated.comment or "#%"
+        separator = stated.separator
+        comments: list[str] = []
+        rows: list[Row] = []
+        number, read = 0, 0
+        for start, block in whole_lines(file, block_bytes=SAMPLE_BYTES):
+            offset = start
+            for line in block.tobytes().split(b"\n")[:-1]:
+                number, begin, offset = number + 1, offset, offset + len(line) + 1
+                text = line.decode("utf-8", "replace").removeprefix(_BYTE_ORDER_MARK if number == 1 else "")
+                plain = text.strip()
+                if not plain:
+                    continue
+                # A sign after the first row begins a comment only if the user says so.
+                if plain[0] in signs and (stated.comment or not rows):
+                    comments.append(plain)
+                    continue
+                separator = separator or likely_separator(file.location, plain.encode(), stated.decimal)
+                rows.append(Row(number, begin, offset, _fields(text, separator)))
+            # Comments may be longer than the sample.
+            read += len(block) if rows else 0
+            if read > SAMPLE_BYTES // 2:
+                break
+        return cls(tuple(comments), tuple(rows), separator or likely_separator(file.location, b""))
+
+
+def _fields(line: str, separator: bytes) -> tuple[str, ...]:
+    try:
+        return tuple(split_fields(line, separator))
+    except csv.Error:
+        # A carriage return within a line, or a field of megabytes, which the reader of the rows reports.
+        return (line,)
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """How one text file of edges is read.
+
+    Attributes:
+        separator: what is between fields; a space stands for runs of blanks.
+        header: names of the columns; none if the first row is an edge.
+        is_recognized: the header was recognized rather than stated.
+        fields: numbers of the fields of the sources, targets and values, from 0; none for the first ones.
+        first_row: offset of the first edge in the file's contents, in bytes.
+        comments: number of lines before the first row that are comments.
+        has_index: the first field of each row is its number, and is skipped.
+    """
+
+    separator: bytes
+    header: tuple[str, ...] = ()
+    is_recognized: bool = False
+    fields: tuple[int, ...] = ()
+    first_row: int = 0
+    comments: int = 0
+    has_index: bool = False
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """Numbers of the fields of sources and targets."""
+        return (self.fields[0], self.fields[1]) if self.fields else (0, 1)
+
+
+def find_table(file: SourceFile, sample: Sample, stated: Stated) -> TextTable:
+    """Decide how a file is read, as far as its first lines are certain.
+
+    Raises:
+        InputError: the first row does not have one of the columns.
+    """
+    if not sample.rows:
+        return TextTable(sample.separator, comments=len(sample.comments))
+    first, rows = sample.rows[0], sample.rows[1:]
+    is_index = len(first.fields) > 2 and first.fields[0].strip('"').lower() in _INDEXES
+    # R writes the numbers of rows without a name for their column.
+    is_shorter = bool(rows) and all(len(row.fields) == len(first.fields) + 1 for row in rows)
+    columns, seen = stated.columns, stated.header is None
+    recognized = seen and (is_index or is_header(first.fields, valued=stated.valued))
+    names = first.fields if stated.header or recognized or (seen and columns) else ()
+    has_index = bool(names) and (is_index or (is_shorter and len(names) > 1)) and not columns
+    shift = 1 if is_shorter and names else 0
+    fields = tuple(number + shift for number in _columns(file, first.fields, columns, named=stated.header is not False))
+    if has_index:
+        fields = (1, 2, 3) if stated.valued else (1, 2)
+    return TextTable(
+        sample.separator,
+        names,
+        recognized and not columns,
+        fields,
+        first.stop if names else first.start,
+        len(sample.comments),
+        has_index,
+    )
+
+
+def is_header(fields: Sequence[str], *, valued: bool) -> bool:
+    """Whether a first row names the columns, as far as its own fields are certain.
+
+    It does if its first two fields are a pair of words such as ``source,target``. With weights, the third field
+    decides: a row with a number there, or something that begins as one, is an edge, whatever its first two are; a row
+    with something else there is a header, unless these are both numbers.
+    """
+    if len(fields) < 2:
+        return False
+    # Numbers may stand between several separators, such as a tab and a comma.
+    first, second, *others = (field.strip(",; \t") for field in fields)
+    value = others[0] if valued and others else ""
+    if is_number(value) or value.lstrip("+-.")[:1].isdigit():
+        return False
+    return names_ends(first, second) or (bool(value) and not (first.isdigit() and second.isdigit()))
+
+
+def _columns(file: SourceFile, first: Sequence[str], columns: Sequence[str], *, named: bool) -> tuple[int, ...]:
+    """Indices of the fields with these names in the first row, or with these numbers from 1."""
+    numbers = [str(number) for number in range(1, len(first) + 1)]
+    names = list(first) if named else numbers
+    by_number = named and all(column in numbers and column not in names for column in columns)
+    for column in () if by_number else columns:
+        if column not in names:
+            hint = "; if it does not name the columns, give their numbers from 1 and `--no-header`" if named else ""
+            raise InputError(f"{file.location}: no column {column}; the first line has {', '.join(names)}{hint}")
+    return tuple((numbers if by_number else names).index(column) for column in columns)
+
+
+@dataclass(frozen=True)
+class IdKind:
+    """Whether the ids at the beginning of a file are numbers or names.
+
+    Attributes:
+        are_names: they are names.
+        at: number of the line that decided, from 1; -1 if all ids are numbers.
+        token: the id in this line that is not a number.
+        fault: why the ids can be neither; empty if they can.
+    """
+
+    are_names: bool
+    at: int = -1
+    token: str = ""
+    fault: str = ""
+
+
+def find_ids(file: SourceFile, stated: Stated, table: TextTable, *, are_names: bool = False) -> IdKind:
+    """Decide whether ids are numbers or names. A few words in a column of numbers do not turn all ids into names.
+
+    Args:
+        are_names: the user says that they are names, whatever they look like.
+
+    Raises:
+        InputError: an id is missing, a column has a few ids that are not numbers among others that are, or the first
+            row may be a header, or a comment an edge.
+    """
+    sample = Sample.of(file, stated)
+    rows = sample.rows[1:] if table.header else sample.rows
+    if are_names:
+        _check_first_lines(file, stated, sample, rows, table)
+        return IdKind(are_names=True)
+    found = IdKind(are_names=False)
+    for end in table.ends:
+        chosen = [row for row in rows if len(row.fields) > end]
+        kind = judge_ids([row.fields[end] for row in chosen])
+        # The first row alone may be a header, which is checked below.
+        if kind.at == 0 and len(chosen) > 1 and not judge_ids([row.fields[end] for row in chosen[1:]]).are_names:
+            kind = replace(kind, fault="")
+        if kind.fault:
+            raise bad_line(file, chosen[kind.at].start, kind.fault)
+        if kind.are_names and (not found.are_names or chosen[kind.at].line < found.at):
+            found = replace(kind, at=chosen[kind.at].line)
+    if found.are_names:
+        _check_first_lines(file, stated, sample, rows, table)
+    return found
+
+
+def judge_ids(cells: Sequence[str]) -> IdKind:
+    """Decide whether a column of ids has numbers or names, in ``at`` by the position of a cell.
+
+    A few words among numbers are a fault: they would turn all ids into names, and change the order of the vertices.
+
+    >>> judge_ids(["1", "2.0", "3"]).are_names, judge_ids(["007", "7"]).are_names, judge_ids(["ann", "7"]).are_names
+    (False, True, True)
+    >>> judge_ids(["1", "2", "3", "x"]).fault
+    "expected a number as most ids of this column are, found 'x'; correct it, or add `--ids names` if all are names"
+    """
+    others = [at for at, cell in enumerate(cells) if not is_id(cell)]
+    for at in others:
+        if is_missing_id(cells[at]):
+            return IdKind(True, at, cells[at], REASONS[MISSING])
+    words = [at for at in others if not _PADDED.fullmatch(cells[at])]
+    if words and len(others) < len(cells) / 2:
+        at = words[0]
+        fault = (
+            f"expected a number as most ids of this column are, found {cells[at]!r}; correct it, or add `--ids names`"
+            " if all are names"
+        )
+        return IdKind(True, at, cells[at], fault)
+    return IdKind(True, others[0], cells[others[0]]) if others else IdKind(are_names=False)
+
+
+def is_id(cell: str) -> bool:
+    """Whether a cell is a number below 2^63 without leading zeros, perhaps as a decimal number below 2^53.
+
+    >>> [is_id(cell) for cell in ("0", "17", "5.0", "007", "-1", "7.9E+17")]
+    [True, True, True, False, False, False]
+    """
+    digits, point, _ = cell.partition(".")
+    return _NUMBER.fullmatch(cell) is not None and int(digits) <= (1 << 53 if point else _MOST_ID)
+
+
+def is_missing_id(cell: str) -> bool:
+    """Whether a cell is empty, or says that there is no id, as NULL and nan do."""
+    text = np.frombuffer(f"{cell}\n".encode(), np.uint8)
+    return not cell or bool(is_missing(text, 0, len(text) - 1))
+
+
+def _check_first_lines(file: SourceFile, stated: Stated, sample: Sample, rows: Sequence[Row], table: TextTable) -> None:
+    """Refuse a first row that may be a header, and a comment that may be an edge between names."""
+    columns = [[row.fields[end] for row in rows[1:] if len(row.fields) > end] for end in table.ends]
+    words = {*columns[0], *columns[1]}
+    if stated.header is None and not table.header and len(rows) > 1:
+        first = [rows[0].fields[end] for end in table.ends if len(rows[0].fields) > end]
+        is_edge = any(is_id(cell) or cell in words for cell in first) or (
+            stated.valued and any(map(is_number, rows[0].fields[2:3]))
+        )
+        if not is_edge and not any(map(_is_alike, first, columns)):
+            words_of = ", ".join(map(repr, first))
+            raise InputError(
+                f"{file.location}, line {rows[0].line}: no id of this line occurs again ({words_of}); pass `--header`"
+                " if it names the columns, or `--no-header` if it is an edge"
+            )
+    if stated.comment or not rows:
+        return
+    words |= {cell for row in rows[:1] for cell in row.fields}
+    for comment in sample.comments:
+        fields = _fields(comment, table.separator)
+        if comment[1:2].isspace() or comment[1:2] == comment[0] or len(fields) != len(rows[0].fields):
+            continue
+        if any(word.startswith(("#", "%")) for word in words) or not words.isdisjoint(fields):
+            raise InputError(
+                f"{file.location}: {comment!r} is a comment or an edge; pass `--comment none` if it is an edge, or"
+                f" `--comment {comment[0]}` if all such lines are comments"
+            )
+
+
+def _is_alike(cell: str, others: Sequence[str]) -> bool:
+    """Whether a cell is written as most others of its column are, in a way in which columns are seldom called."""
+    shape = _shape(cell)
+    return not shape.replace("a", "").isspace() and shape != "a" and shape == _most_common(map(_shape, others))
+
+
+def _shape(cell: str) -> str:
+    """A cell with its runs of letters as ``a`` and its runs of digits as ``0``."""
+    return _DIGITS.sub("0", _LETTERS.sub("a", cell))
+
+
+def _most_common(values: Iterable[str]) -> str | None:
+    found = Counter(values).most_common(1)
+    return found[0][0] if found else None

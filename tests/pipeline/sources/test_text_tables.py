@@ -1,0 +1,193 @@
+"""Tables as people have them are read right, or refused with the line and the remedy; nothing is guessed in silence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
+from gnnloom.pipeline.sources.format import open_edges
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
+from gnnloom.storage import Catalog, Graph
+from gnnloom.storage.errors import InputError
+
+RING = [(number, (number + 1) % 12) for number in range(12)]
+
+
+def ingest(folder: Path, text: str | bytes, name: str = "e.csv", *, ids: str = "compact", **options: Any) -> Graph:
+    (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    source = open_edges(None, [str(folder / name)], options)
+    chosen = IngestOptions(self_loops="keep", ids=ids)
+    catalog = Catalog(folder / "catalog")
+    dataset = catalog.create(f"g{len(list(catalog))}")
+    return ingest_graph(dataset, source, chosen, InProcessCluster())
+
+
+def edges_of(graph: Graph) -> set[tuple[Any, Any]]:
+    ids: Any = graph.original_name() if graph.has_names else graph.original_id().tolist()
+    rows, columns = graph.to_scipy().tocoo().coords
+    return {(ids[column], ids[row]) for row, column in zip(rows, columns, strict=True)}
+
+
+def weights_of(graph: Graph) -> list[float]:
+    return sorted(graph.to_scipy().data.tolist())
+
+
+@pytest.mark.parametrize("ids", ["keep", "compact"])
+@pytest.mark.parametrize("written", ['"{}"', "{}.0", "{}.", " {} ", '"{}.00"'])
+def test_numbers_stay_numbers_however_they_are_written(tmp_path: Path, ids: str, written: str) -> None:
+    lines = "".join(f"{written.format(source)},{target}\n" for source, target in RING)
+    graph = ingest(tmp_path, f'"src","dst"\n{lines}', ids=ids)
+    assert not graph.has_names
+    rows, columns = graph.to_scipy().tocoo().coords
+    assert set(zip(columns.tolist(), rows.tolist(), strict=True)) == set(RING)
+
+
+@pytest.mark.parametrize("token", ["-1", "7.9E+17", "x", "1,234", "5.5", "#3", "9" * 20])
+def test_a_few_words_among_numbers_are_an_error_and_not_names(tmp_path: Path, token: str) -> None:
+    lines = "".join(f"{source}\t{target}\n" for source, target in RING)
+    with pytest.raises(InputError, match=r"e\.tsv, line 14: .*`--ids names`"):
+        ingest(tmp_path, f"src\tdst\n{lines}{token}\t5\n", "e.tsv")
+    assert ingest(tmp_path, f"src\tdst\n{lines}{token}\t5\n", "e.tsv", ids="names").num_vertices == 13
+
+
+@pytest.mark.parametrize("token", ["NULL", "nan", "NaN", "NA", "N/A", "None", "<NA>", "\\N", ""])
+@pytest.mark.parametrize("ids", ["keep", "compact"])
+@pytest.mark.parametrize("names", [False, True])
+def test_a_missing_id_is_an_error_with_its_line(tmp_path: Path, token: str, ids: str, names: bool) -> None:
+    if names and ids == "keep":
+        pytest.skip("keep has no names")
+    lines = "".join(f"{'v' * names}{source},{'v' * names}{target}\n" for source, target in RING)
+    for line in (f"3,{token}", f"{token},3"):
+        with pytest.raises(InputError, match=r"e\.csv, line 14: a vertex id is missing"):
+            ingest(tmp_path, f"src,dst\n{lines}{line.replace('3', 'v' * names + '3')}\n", ids=ids)
+    if names and token:
+        assert token in ingest(tmp_path, f"src,dst\n{lines}v3,{token}\n", ids="names").original_name()
+
+
+def test_ids_with_leading_zeros_are_names_or_an_error(tmp_path: Path) -> None:
+    text = "007,7\n7,010\n010,00501\n00501,501\n"
+    assert edges_of(ingest(tmp_path, text)) == {("007", "7"), ("7", "010"), ("010", "00501"), ("00501", "501")}
+    with pytest.raises(InputError, match=r"keep\.csv, line 1: .*leading zeros.*`--ids names`"):
+        ingest(tmp_path, text, "keep.csv", ids="keep")
+    later = "".join(f"{number},{number + 1}\n" for number in range(10_000))
+    with pytest.raises(InputError, match=r"later\.csv, line 10,001: .*leading zeros"):
+        ingest(tmp_path, f"{later}5,007\n", "later.csv")
+
+
+@pytest.mark.parametrize(
+    ("text", "edges"),
+    [
+        ("tag,user\n#gnn,ann\n#mpi,ben\nzarr,ben\n", {("#gnn", "ann"), ("#mpi", "ben"), ("zarr", "ben")}),
+        ("# made by hand\n% twice\nann,bob\n%x,ann\n", {("ann", "bob"), ("%x", "ann")}),
+        ("#from,to\nann,bob\nbob,cy\n", {("ann", "bob"), ("bob", "cy")}),
+    ],
+)  # fmt: skip
+def test_names_that_begin_like_comments_are_kept(tmp_path: Path, text: str, edges: set[Any]) -> None:
+    options = {} if text.startswith("#") else {"header": True}
+    assert edges_of(ingest(tmp_path, text, **options)) == edges
+
+
+def test_a_line_that_may_be_a_comment_is_asked_about(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"e\.csv, line 3: .*`--comment #`.*`--comment none`"):
+        ingest(tmp_path, "ann,bob\nbob,cy\n# note,of\n")
+    assert len(edges_of(ingest(tmp_path, "ann,bob\nbob,cy\n# note,of\n", comment="#"))) == 2
+    assert ("# note", "of") in edges_of(ingest(tmp_path, "ann,bob\nbob,cy\n# note,of\n", "n.csv", comment="none"))
+    # The first lines: a hashtag that occurs again, and one among others.
+    for first in ("#gnn,ann\nbob,ann\n", "#gnn,x\nann,#mpi\nbob,ann\n"):
+        with pytest.raises(InputError, match=r"e\.csv: '#gnn.*`--comment none`.*`--comment #`"):
+            ingest(tmp_path, first)
+        assert "#gnn" in ingest(tmp_path, first, f"{len(first)}.csv", comment="none", header=False).original_name()
+    # Among numbers such a line can only be a comment, and other signs are stated.
+    assert edges_of(ingest(tmp_path, "1,2\n#3,4\n2,1\n", "number.csv")) == {(1, 2), (2, 1)}
+    assert edges_of(ingest(tmp_path, "; by hand\n1 2\n;3 4\n2 1\n", "sign.txt", comment=";")) == {(1, 2), (2, 1)}
+
+
+@pytest.mark.parametrize(
+    ("text", "edges"),
+    [
+        (",src,dst\n0,7,8\n1,11,0\n2,0,7\n", {(7, 8), (11, 0), (0, 7)}),
+        ("Unnamed: 0,a,b\n0,7,8\n1,8,7\n", {(7, 8), (8, 7)}),
+        ('"","from","to"\n"1",7,8\n"2",8,7\n', {(7, 8), (8, 7)}),
+        ("from to\n1 7 8\n2 8 7\n", {(7, 8), (8, 7)}),
+    ],
+)
+def test_a_column_of_row_numbers_is_skipped(tmp_path: Path, text: str, edges: set[Any]) -> None:
+    name = "e.csv" if "," in text else "e.txt"
+    assert edges_of(ingest(tmp_path, text, name)) == edges
+    weighted = "\n".join(line + (",w" if number == 0 else ",0.5") for number, line in enumerate(text.split("\n")[:-1]))
+    if "," in text:
+        assert set(weights_of(ingest(tmp_path, f"{weighted}\n", "w.csv", weights=True))) == {0.5}
+
+
+@pytest.mark.parametrize("first", ["customer,supplier", "buyer name,seller", "A,B"])
+def test_a_first_line_of_which_no_word_occurs_again_is_asked_about(tmp_path: Path, first: str) -> None:
+    text = f"{first}\nann,bob\nbob,cy\ncy,ann\n"
+    with pytest.raises(InputError, match=r"e\.csv, line 1: .*`--header`.*`--no-header`"):
+        ingest(tmp_path, text)
+    assert ingest(tmp_path, text, "h.csv", header=True).num_vertices == 3
+    assert ingest(tmp_path, text, "n.csv", header=False).num_vertices == 5
+
+
+@pytest.mark.parametrize("written", ["u{}", "http://ex.org/{}", "{}@x.org", "ex:{}"])
+def test_a_first_line_that_looks_like_the_others_is_an_edge(tmp_path: Path, written: str) -> None:
+    pairs = [(written.format(2 * number), written.format(2 * number + 1)) for number in range(9)]
+    assert edges_of(ingest(tmp_path, "".join(f"{a}\t{b}\n" for a, b in pairs), "e.tsv")) == set(pairs)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("von;nach;w\n1;2;7,494\n2;1;0,5\n", "e.csv"),
+        ("1;2;7,494\n2;1;0,5\n", "e.csv"),
+        ("1 2 7,494\n2 1 0,5\n", "e.txt"),
+        ("1\t2\t7,494\n2\t1\t0,5\n", "e.txt"),
+        ('1,2,"7,494"\n2,1,"0,5"\n', "e.csv"),
+        ("a;b;7,494\nb;a;0,5\n", "e.csv"),
+        ("x y 7,494\ny x 0,5\n", "e.txt"),
+    ],
+)
+@pytest.mark.parametrize("extra", [False, True])
+def test_a_decimal_comma_is_refused_or_read_as_one(tmp_path: Path, text: str, name: str, extra: bool) -> None:
+    with pytest.raises(InputError, match=rf"{name}, line \d: .*`--decimal ,`"):
+        ingest(tmp_path, text, name, weights=True, extra_columns=extra)
+    assert weights_of(ingest(tmp_path, text, name, weights=True, decimal=",")) == pytest.approx([0.5, 7.494])
+
+
+@pytest.mark.parametrize("value", ["5x", "5%", "1.5.2", "5-6", '"5"x', '"5'])
+def test_what_follows_a_number_in_its_field_is_an_error(tmp_path: Path, value: str) -> None:
+    for line in (f"1,2,{value}\n2,1,5\n", f"ann,bob,{value}\nbob,ann,5\n"):
+        with pytest.raises(InputError, match=r"e\.csv, line 1"):
+            ingest(tmp_path, line, weights=True, extra_columns=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("1|2|0.5\n2|1|4\n", "e.txt"),
+        ("1 | 2 | 0.5\n2 | 1 | 4\n", "e.txt"),
+        ("1::2::0.5\n2::1::4\n", "ratings.dat"),
+        ("1:2:0.5\n2:1:4\n", "e.txt"),
+        ("1\t2\t0.5\n2\t1\t4\n", "e.csv"),
+        ('1,2,"0.5"\n"2",1,"4"\n', "e.csv"),
+        ("a;b;w\n1;2;0.5\n2;1;4\n", "E.CSV"),
+    ],
+)
+def test_separators_of_logs_are_recognized(tmp_path: Path, text: str, name: str) -> None:
+    graph = ingest(tmp_path, text, name, weights=True)
+    assert (edges_of(graph), weights_of(graph)) == ({(1, 2), (2, 1)}, [0.5, 4.0])
+
+
+def test_an_empty_field_between_tabs_moves_no_other_to_its_place(tmp_path: Path) -> None:
+    text = "a\tb\tc\n1\t\t2\n2\t\t1\n"
+    assert edges_of(ingest(tmp_path, text, "e.tsv", columns="a,c")) == {(1, 2), (2, 1)}
+    with pytest.raises(InputError, match=r"e\.tsv, line 2: a vertex id is missing"):
+        ingest(tmp_path, text, "e.tsv", columns="a,b")
+
+
+def test_columns_with_names_may_be_chosen_by_number(tmp_path: Path) -> None:
+    text = "when,a,score,b\n2020,7,0.5,3\n2021,3,4,7\n"
+    assert edges_of(ingest(tmp_path, text, columns="2,4")) == {(7, 3), (3, 7)}
+    assert weights_of(ingest(tmp_path, text, "w.csv", columns="2,4,3")) == [0.5, 4.0]
