@@ -28,6 +28,7 @@ from gnnloom.pipeline.sources.binary.stored_arrays import (
 from gnnloom.pipeline.sources.format import TIMES, WEIGHTS, Format, check_values
 from gnnloom.pipeline.sources.names import NameChunk, Names
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
+from gnnloom.pipeline.sources.reading.name_ids import FIRST_ROWS, check_present, judge_column
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange, even_ranges
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.wording import counted
@@ -93,22 +94,38 @@ class EdgeArrays:
                 self._check_below(source, target, edge)
             yield EdgeChunk.valued(source, target, value, times=times)
 
-    def read_names(self, start: int, stop: int, *, times: bool = False) -> Iterator[NameChunk]:
-        """Read edges ``start`` to ``stop``, with ids as names."""
+    def read_names(self, start: int, stop: int, *, times: bool = False, any_name: bool = False) -> Iterator[NameChunk]:
+        """Read edges ``start`` to ``stop``, with ids as names.
+
+        Args:
+            any_name: whether words such as NULL are names like others.
+        """
         # A file that states its number of vertices uses numbers as ids, so `read` reports ids that are not.
         by_name = self.num_vertices is None
         for edge, source, target, value in self._blocks(start, stop, names=by_name, times=times):
             for first in range(0, len(source), _CHUNK_NAMES):
                 some = slice(first, first + _CHUNK_NAMES)
-                ends = self._names(source[some], edge + first), self._names(target[some], edge + first)
-                yield NameChunk.valued(*ends, None if value is None else value[some], times=times)
+                ends = [self._names(end[some], edge + first, any_name=any_name) for end in (source, target)]
+                yield NameChunk.valued(ends[0], ends[1], None if value is None else value[some], times=times)
 
-    def _names(self, values: NDArray[Any], first_edge: int) -> Names:
+    def _names(self, values: NDArray[Any], first_edge: int, *, any_name: bool) -> Names:
         names = Names.of_values(values)
         edge, reason = names.first_wrong()
         if edge >= 0:
-            raise InputError(f"{self.file.location}, edge {first_edge + edge:,}: {reason}")
+            raise self._error(first_edge + edge, reason)
+        if not any_name and values.dtype.kind in _TEXT:
+            check_present(names, lambda row, reason: self._error(first_edge + row, reason))
         return names
+
+    def _error(self, edge: int, reason: str) -> InputError:
+        return InputError(f"{self.file.location}, edge {edge:,}: {reason}")
+
+    def begins_with_names(self) -> bool:
+        """Whether the first ids of a column are names; raises as :func:`judge_column` does."""
+        stop = min(self.num_edges, FIRST_ROWS)
+        columns = [next(column.read_any(0, stop)) for column in (self.source, self.target) if stop]
+        text = [Names.of_values(np.ascontiguousarray(ids)) for ids in columns if ids.dtype.kind in _TEXT]
+        return sum(judge_column(names, self._error).are_names for names in text) > 0
 
     def _check_below(self, source: Any, target: Any, first_edge: int) -> None:
         highest = np.maximum(source, target)
@@ -129,6 +146,7 @@ class NumpyEdges:
         weights: whether edges have weights.
         times: whether edges have times.
         format_name: name of the format, for the identity.
+        any_name: whether all ids are names, whatever they look like.
         range_edges: number of edges in a range of a memory-mapped file.
     """
 
@@ -136,6 +154,7 @@ class NumpyEdges:
     weights: bool = False
     format_name: str = "numpy"
     times: bool = False
+    any_name: bool = False
     range_edges: int = RANGE_EDGES
 
     @classmethod
@@ -184,13 +203,15 @@ class NumpyEdges:
         return replace(self, arrays=tuple(pairs.replaced(unpacked) for pairs in self.arrays))
 
     def as_named(self) -> NumpyEdges:
-        return self
+        return replace(self, any_name=True)
 
     def begins_with_names(self) -> bool:
-        return any(array.dtype.kind in _TEXT for pairs in self.arrays for array in pairs.stored_arrays())
+        # All are judged, because any file may have a fault.
+        return self.any_name or sum(pairs.begins_with_names() for pairs in self.arrays) > 0
 
     def read_names(self, span: SourceRange) -> Iterator[NameChunk]:
-        return self.arrays[span.file].read_names(span.start, span.stop, times=self.times)
+        pairs = self.arrays[span.file]
+        return pairs.read_names(span.start, span.stop, times=self.times, any_name=self.any_name)
 
 
 def _open_edges(file: SourceFile, values: Sequence[str]) -> EdgeArrays:

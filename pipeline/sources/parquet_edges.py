@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from gnnloom.pipeline.sources.binary.edge_columns import RowError, checked_ids, checked_values
+from gnnloom.pipeline.sources.binary.edge_columns import checked_ids, checked_values
 from gnnloom.pipeline.sources.binary.parquet_table import ParquetTable
 from gnnloom.pipeline.sources.format import COLUMNS, TIMES, WEIGHTS, Format, check_values, column_names
-from gnnloom.pipeline.sources.names import HINT, NameChunk, Names
+from gnnloom.pipeline.sources.names import NameChunk, Names
 from gnnloom.pipeline.sources.reading.files import open_files
+from gnnloom.pipeline.sources.reading.name_ids import FIRST_ROWS, RowError, check_present, judge_column
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError
 
@@ -33,6 +34,7 @@ class ParquetEdges:
         columns: for each table, the names of the source, target and, if there are some, weight or time columns.
         weights: whether edges have weights.
         times: whether edges have times.
+        any_name: whether all ids are names, whatever they look like.
         range_edges: number of edges in a range, unless one row group has more.
         block_edges: number of edges read at a time.
     """
@@ -41,6 +43,7 @@ class ParquetEdges:
     columns: tuple[tuple[str, ...], ...]
     weights: bool = False
     times: bool = False
+    any_name: bool = False
     range_edges: int = RANGE_EDGES
     block_edges: int = BLOCK_EDGES
 
@@ -103,31 +106,35 @@ class ParquetEdges:
 
     def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
         table, names = self.tables[span.file], self.columns[span.file]
-        self._refuse_text(table, names[:2])
-        for first, values in table.read(names, range(span.start, span.stop), self.block_edges):
+        rows = self._block_rows(table, names)
+        for first, values in table.read(names, range(span.start, span.stop), rows):
             errors = [_error(table, name, first) for name in names]
             source, target = checked_ids(values[0], errors[0]), checked_ids(values[1], errors[1])
             found = checked_values(values[2], errors[2], times=self.times) if len(names) > 2 else None
             yield EdgeChunk.valued(source, target, found, times=self.times)
 
-    @staticmethod
-    def _refuse_text(table: ParquetTable, names: Sequence[str]) -> None:
-        for name in names:
-            if table.holds_text(name):
-                raise InputError(f"{table.file.location}, column {name}: expected integers, found text{HINT}")
+    def _block_rows(self, table: ParquetTable, names: Sequence[str]) -> int:
+        """Rows that are read at a time: few if ids are text, whose length is unknown in advance."""
+        return min(self.block_edges, _BLOCK_NAMES) if any(map(table.holds_text, names[:2])) else self.block_edges
 
     def as_named(self) -> ParquetEdges:
-        return self
+        return replace(self, any_name=True)
 
     def begins_with_names(self) -> bool:
+        if self.any_name:
+            return True
         chosen = zip(self.tables, self.columns, strict=True)
-        return any(table.holds_text(name) for table, names in chosen for name in names[:2])
+        # All are judged, because any column may have a fault.
+        return sum(_holds_names(table, name) for table, names in chosen for name in names[:2]) > 0
 
     def read_names(self, span: SourceRange) -> Iterator[NameChunk]:
         table, names = self.tables[span.file], self.columns[span.file]
         rows = min(self.block_edges, _BLOCK_NAMES)
+        checks = not self.any_name
         for first, columns in table.read_arrow(names, range(span.start, span.stop), rows):
-            source, target = (_names(table, name, ids, first) for name, ids in zip(names[:2], columns[:2], strict=True))
+            source, target = (
+                _names(table, name, ids, first, checks=checks) for name, ids in zip(names[:2], columns[:2], strict=True)
+            )
             found = None
             if len(names) > 2:
                 given = columns[2].to_numpy(zero_copy_only=False)
@@ -135,12 +142,22 @@ class ParquetEdges:
             yield NameChunk.valued(source, target, found, times=self.times)
 
 
-def _names(table: ParquetTable, name: str, column: Any, first: int) -> Names:
+def _names(table: ParquetTable, name: str, column: Any, first: int, *, checks: bool) -> Names:
     names = Names.of_values(column)
     row, reason = names.first_wrong()
     if row >= 0:
         raise table.error(name, first + row, reason)
+    if checks:
+        check_present(names, _error(table, name, first))
     return names
+
+
+def _holds_names(table: ParquetTable, name: str) -> bool:
+    """Whether the first ids of a column are names."""
+    if not table.holds_text(name) or not table.group_rows:
+        return False
+    _, (column,) = next(table.read_arrow([name], range(1), FIRST_ROWS))
+    return judge_column(Names.of_values(column), _error(table, name, 0)).are_names
 
 
 def _check(table: ParquetTable, names: Sequence[str], valued: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray
-from gnnloom.pipeline.sources.names import HINT
+from gnnloom.pipeline.sources.names import HINT, Names
+from gnnloom.pipeline.sources.reading.name_ids import RowError, numbers_of
 from gnnloom.pipeline.sources.reading.numerals import INEXACT_TIME
 from gnnloom.pipeline.sources.source import CHUNK_EDGES
 from gnnloom.storage.errors import InputError
@@ -55,8 +56,6 @@ class FlatColumn(IdColumn):
 
     def read(self, start: int, stop: int) -> Iterator[NDArray[Any]]:
         for number, block in enumerate(self.read_any(start, stop)):
-            if block.dtype.kind in "US":
-                raise InputError(f"{self.array}: expected integers, found text{HINT}")
             yield checked_ids(block, edge_error(self.array, start + number * CHUNK_EDGES))
 
     def read_any(self, start: int, stop: int) -> Iterator[NDArray[Any]]:
@@ -65,21 +64,19 @@ class FlatColumn(IdColumn):
         return (block[:: self.step] for block in blocks)
 
 
-#: Creates the error for a row of a block, from its number in the block and what is wrong.
-RowError = Callable[[int, str], InputError]
-
-
 def edge_error(array: StoredArray, first: int) -> RowError:
     """The errors of a block of an array that begins with edge ``first``."""
     return lambda row, reason: InputError(f"{array}, edge {first + row:,}: {reason}")
 
 
 def checked_ids(ids: NDArray[Any], error: RowError) -> NDArray[np.int64]:
-    """(num_ids,) integers as ids.
+    """(num_ids,) integers, or text of integers, as ids.
 
     Raises:
         InputError: one is not a number from 0 to 2^63 - 1.
     """
+    if ids.dtype.kind in "USO":
+        return numbers_of(Names.of_values(ids), error)
     if ids.dtype.kind == "i" and (low := int(ids.min(initial=0))) < 0:
         raise error(int(np.argmin(ids)), f"expected a vertex id, found {low}{HINT}")
     # Checked before the cast, which would make it negative. Signed integers have no such numbers.

@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
@@ -191,3 +194,30 @@ def test_columns_with_names_may_be_chosen_by_number(tmp_path: Path) -> None:
     text = "when,a,score,b\n2020,7,0.5,3\n2021,3,4,7\n"
     assert edges_of(ingest(tmp_path, text, columns="2,4")) == {(7, 3), (3, 7)}
     assert weights_of(ingest(tmp_path, text, "w.csv", columns="2,4,3")) == [0.5, 4.0]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "npy"])
+def test_text_columns_of_binary_files_follow_the_same_rules(tmp_path: Path, kind: str) -> None:
+    def read(columns: list[list[str]], name: str, ids: str = "compact") -> Graph:
+        path = tmp_path / f"{name}.{kind}"
+        if kind == "npy":
+            np.save(path, np.array(columns))
+        else:
+            pq.write_table(pa.table(dict(zip("ab", columns, strict=True))), path)
+        return ingest(tmp_path, path.read_bytes(), path.name, ids=ids)
+
+    digits = [[str(source), f"{target}.0"] for source, target in RING]
+    columns = [list(column) for column in zip(*digits, strict=True)]
+    assert edges_of(read(columns, "digits")) == set(RING)
+    assert edges_of(read(columns, "kept", "keep")) == set(RING)
+    assert read(columns, "named", "names").has_names
+    assert edges_of(read([["007", "7"], ["7", "010"]], "padded")) == {("007", "7"), ("7", "010")}
+    for token in ("x", "-1", "NULL", "nan", "7.5"):
+        wrong = [columns[0], [*columns[1][:-1], token]]
+        for ids in ("keep", "compact"):
+            with pytest.raises(InputError, match=rf"{kind}.*(row|edge) 11: .*`--ids names`"):
+                read(wrong, "wrong", ids)
+    late = [["v1"] * 5000, [*["v2"] * 4999, "NA"]]
+    with pytest.raises(InputError, match=r"(row|edge) 4,999: a vertex id is missing"):
+        read(late, "late")
+    assert "NA" in read(late, "any", "names").original_name()
