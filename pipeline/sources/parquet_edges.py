@@ -13,6 +13,7 @@ from gnnloom.pipeline.sources.names import NameChunk, Names
 from gnnloom.pipeline.sources.reading.files import open_files
 from gnnloom.pipeline.sources.reading.name_ids import FIRST_ROWS, RowError, check_present, judge_column
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
+from gnnloom.pipeline.sources.understood import SHOWN_ROWS, Understood
 from gnnloom.storage.errors import InputError
 
 #: Number of edges that one task reads; a row group is never divided.
@@ -112,6 +113,37 @@ class ParquetEdges:
             source, target = checked_ids(values[0], errors[0]), checked_ids(values[1], errors[1])
             found = checked_values(values[2], errors[2], times=self.times) if len(names) > 2 else None
             yield EdgeChunk.valued(source, target, found, times=self.times)
+
+    def understood(self) -> list[Understood]:
+        """How each file is read, from its footer and first rows."""
+        return [self._understood(table, names) for table, names in zip(self.tables, self.columns, strict=True)]
+
+    def _understood(self, table: ParquetTable, names: Sequence[str]) -> Understood:
+        kinds = dict(zip(table.names, table.types, strict=True))
+        read = [f"{name} ({kinds[name]})" for name in names]
+        value = f", {'times' if self.times else 'weights'} in {read[2]}" if len(read) > 2 else ""
+        ignored = [name for name in table.names if name not in names]
+        are_names: bool | None = None
+        rows: list[tuple[str, ...]] = []
+        try:
+            are_names, question = self.any_name or sum(_holds_names(table, name) for name in names[:2]) > 0, ""
+            _, columns = next(table.read_arrow(names, range(1), SHOWN_ROWS))
+            rows = list(zip(*(map(str, column.to_pylist()) for column in columns), strict=True))
+        except InputError as error:
+            question = str(error)
+        facts = {"source": names[0], "target": names[1], "types": kinds, **({"ignored": ignored} if ignored else {})}
+        ids = {} if are_names is None else {"ids": "names" if are_names else "numbers"}
+        left = f"; ignored: {', '.join(ignored)}" if ignored else ""
+        return Understood(
+            table.file.location,
+            "parquet",
+            {**facts, **({"value": names[2]} if len(names) > 2 else {}), **ids},
+            (f"Parquet, edges from {read[0]} to {read[1]}{value}{left}", f"ids are {ids['ids']}" if ids else ""),
+            question,
+            tuple(names),
+            tuple(rows),
+            are_names,
+        )
 
     def _block_rows(self, table: ParquetTable, names: Sequence[str]) -> int:
         """Rows that are read at a time: few if ids are text, whose length is unknown in advance."""

@@ -54,13 +54,17 @@ from gnnloom.pipeline.sources.reading.text_table import (
     Sample,
     Stated,
     TextTable,
+    describe_columns,
     find_ids,
     find_table,
     is_missing_id,
+    spelled,
 )
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
+from gnnloom.pipeline.sources.understood import SHOWN_ROWS, Understood
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Option
+from gnnloom.storage.wording import counted
 
 #: Length of the shortest line with an edge: two digits, a separator and a line feed.
 _SHORTEST_LINE = 4
@@ -319,6 +323,50 @@ class TextEdges:
         """What the ids at the beginning of each file are; raises as :meth:`begins_with_names` does."""
         tables = zip(self.files, self.tables, strict=True)
         return [find_ids(file, self.stated, table, are_names=self.any_name) for file, table in tables]
+
+    def understood(self) -> list[Understood]:
+        """How each file is read, from its first lines."""
+        return [self._understood(file, table) for file, table in zip(self.files, self.tables, strict=True)]
+
+    def _understood(self, file: SourceFile, table: TextTable) -> Understood:
+        sample = Sample.of(file, self.stated)
+        try:
+            kind, question = find_ids(file, self.stated, table, are_names=self.any_name), ""
+        except InputError as error:
+            kind, question = None, str(error)
+        value = "time" if self.times else "weight" if self.weights else ""
+        columns = describe_columns(table, sample, value)
+        skipped = [f"{counted(table.comments, 'comment')} before it"] if table.comments else []
+        first = f"text, fields between {spelled(table.separator)}; " + (
+            "the first line names the columns" if table.header else "no header"
+        )
+        between = {} if kind is None else {"ids": "names" if kind.are_names else "numbers"}
+        decided = {} if kind is None or kind.at < 0 else {"decided_by": {"line": kind.at, "id": kind.token}}
+        ids = "" if kind is None else "ids are names" if kind.are_names else "ids are numbers"
+        ids += f": {kind.token!r} in line {kind.at} is not a number" if kind is not None and kind.at >= 0 else ""
+        facts = {
+            "separator": table.separator.decode("latin-1"),
+            "header": bool(table.header),
+            "comments": table.comments,
+            "row_numbers": table.has_index,
+            **columns,
+            **between,
+            **decided,
+        }
+        read = f"edges from {columns['source']} to {columns['target']}"
+        read += f", {value}s in {columns['value']}" if value else ""
+        index = "; the first column numbers the rows and is skipped" if table.has_index else ""
+        rows = tuple(row.fields for row in sample.rows[1 if table.header else 0 :][:SHOWN_ROWS])
+        return Understood(
+            file.location,
+            "snap",
+            facts,
+            ("; ".join([first, *skipped]), f"{read}{index}", ids),
+            question,
+            table.header or tuple(str(number + 1) for number in range(max(map(len, rows), default=0))),
+            rows,
+            None if kind is None else kind.are_names,
+        )
 
     def as_named(self) -> TextEdges:
         return replace(self, any_name=True)

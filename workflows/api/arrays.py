@@ -28,6 +28,11 @@ def is_location(value: Any) -> TypeGuard[str | Path | Sequence[str | Path]]:
     return isinstance(value, str | Path)
 
 
+def as_texts(source: str | Path | Sequence[str | Path]) -> list[str]:
+    """Names of files, as texts."""
+    return [str(source)] if isinstance(source, str | Path) else [str(each) for each in source]
+
+
 @contextmanager
 def stored_edges(edges: Any) -> Iterator[str]:
     """Write edges, and vertex data that come along, to a temporary file for the time of the ``with`` block.

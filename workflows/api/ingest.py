@@ -20,7 +20,7 @@ from gnnloom.storage import Dataset as StoredDataset
 from gnnloom.storage import Graph, Vertices
 from gnnloom.storage.errors import GnnloomError, InputError
 from gnnloom.storage.option import options_of
-from gnnloom.workflows.api.arrays import is_location, stored_edges, stored_vertices
+from gnnloom.workflows.api.arrays import as_texts, is_location, stored_edges, stored_vertices
 from gnnloom.workflows.api.catalog import CatalogLike, Dataset, DatasetLike, as_catalog, as_dataset
 from gnnloom.workflows.api.cluster import CLUSTER, choose_cluster, once_per_job
 from gnnloom.workflows.api.options.keywords import check_known, plain_values, split_fields, with_options
@@ -75,7 +75,7 @@ def ingest(
 
     def store() -> Dataset:
         with ExitStack() as stack:
-            locations = _texts(source) if is_location(source) else [stack.enter_context(stored_edges(source))]
+            locations = as_texts(source) if is_location(source) else [stack.enter_context(stored_edges(source))]
             values = plain_values(others)
             edges = open_edges(format, locations, values, undirected=graph_options.undirected)
             vertices = bundled_vertices(format, locations)
@@ -271,7 +271,3 @@ def vertex_kind(synthetic: str | None, *, by_id: bool) -> VertexKind:
     if synthetic is not None and synthetic not in kinds:
         raise InputError(f"synthetic {synthetic!r}: expected one of {', '.join(kinds)}")
     return vertex_kinds()[synthetic or ("keyed" if by_id else "files")]
-
-
-def _texts(source: str | Path | Sequence[str | Path]) -> list[str]:
-    return [str(source)] if isinstance(source, str | Path) else [str(each) for each in source]

@@ -26,6 +26,7 @@ from gnnloom.workflows.cli.misuse import leave_if_another_answers, report_once, 
 #: Module of each subcommand, and its line in the help of the whole command. Modules are imported only when their
 #: command is called, as some take seconds; the help of the whole command imports none of them.
 _COMMANDS = {
+    "look": ("data.look", "Show how files would be read, without storing anything."),
     "ingest": ("data.ingest", "Store the edges of files as a graph."),
     "generate": ("data.generate", "Generate a graph, without an input file."),
     "features": ("data.features", "Store features, labels and a split."),

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from gnnloom.workflows.api.ingest import features, generate, ingest
     from gnnloom.workflows.api.links import draw_hard_negatives, draw_links, read_links, read_ogb_links
     from gnnloom.workflows.api.loader import loader
+    from gnnloom.workflows.api.look import look
     from gnnloom.workflows.api.partition import partition, shard
     from gnnloom.workflows.api.propagate import propagate
     from gnnloom.workflows.api.recipe import run
@@ -51,6 +52,7 @@ __all__ = [
     "generate",
     "ingest",
     "loader",
+    "look",
     "partition",
     "predict",
     "propagate",
@@ -77,6 +79,7 @@ _HOMES = {
     "generate": f"{_API}.ingest",
     "ingest": f"{_API}.ingest",
     "loader": f"{_API}.loader",
+    "look": f"{_API}.look",
     "partition": f"{_API}.partition",
     "predict": f"{_API}.train",
     "propagate": f"{_API}.propagate",

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -24,6 +24,14 @@ from gnnloom.storage.errors import InputError
 
 #: Bytes of the rows at the beginning of a file that are looked at, up to the end of a line.
 SAMPLE_BYTES: Final = 1 << 16
+#: Rows at the beginning of a file that show whether it is something else than a list of edges.
+_LOOKED_AT: Final = 1000
+#: Fields of a triple.
+_TRIPLE: Final = 3
+#: Separators in words.
+_WORDS: Final = {
+    b" ": "blanks", b"\t": "tabs", b",": "commas", b";": "semicolons", b"|": "bars", b":": "colons",
+}  # fmt: skip
 _BYTE_ORDER_MARK: Final = "\ufeff"
 #: Names of a column that pandas, Arrow and others give to the numbers of rows.
 _INDEXES: Final = frozenset({"", "unnamed: 0", "__index_level_0__"})
@@ -62,12 +70,14 @@ class Row:
     Attributes:
         line: number of its line, from 1.
         start, stop: where the line begins and ends in the file's contents, in bytes.
+        text: the line, without blanks around it.
         fields: the fields of the line.
     """
 
     line: int
     start: int
     stop: int
+    text: str
     fields: tuple[str, ...]
 
 
@@ -110,7 +120,7 @@ class Sample:
                     comments.append(plain)
                     continue
                 separator = separator or likely_separator(file.location, plain.encode(), stated.decimal)
-                rows.append(Row(number, begin, offset, _fields(text, separator)))
+                rows.append(Row(number, begin, offset, plain, _fields(text, separator)))
             # Comments may be longer than the sample.
             read += len(block) if rows else 0
             if read > SAMPLE_BYTES // 2:
@@ -174,6 +184,8 @@ def find_table(file: SourceFile, sample: Sample, stated: Stated) -> TextTable:
     fields = tuple(number + shift for number in _columns(file, first.fields, columns, named=stated.header is not False))
     if has_index:
         fields = (1, 2, 3) if stated.valued else (1, 2)
+    if not columns:
+        _refuse_others(file, sample, has_header=bool(names))
     return TextTable(
         sample.separator,
         names,
@@ -183,6 +195,72 @@ def find_table(file: SourceFile, sample: Sample, stated: Stated) -> TextTable:
         len(sample.comments),
         has_index,
     )
+
+
+def _refuse_others(file: SourceFile, sample: Sample, *, has_header: bool) -> None:
+    """Refuse a file that is not a list of edges, though its lines could be read as edges.
+
+    Raises:
+        InputError: the file is an adjacency matrix, or has tuples in parentheses, dictionaries or triples.
+    """
+    first, rows = sample.rows[0], sample.rows[1 if has_header else 0 :][:_LOOKED_AT]
+    firsts = [row.fields[0] for row in rows]
+    is_square = len(firsts) == len(first.fields) - 1 > 1 and list(first.fields[1:]) == firsts
+    if is_square and all(len(row.fields) == len(first.fields) for row in rows):
+        raise InputError(
+            f"{file.location}: a matrix with a row and a column per vertex, not a list of edges; convert it, for"
+            " example with pandas.read_csv(file, index_col=0).stack().to_csv('edges.csv')"
+        )
+    if rows and all(row.text[:1] == "(" and row.text[-1:] == ")" for row in rows):
+        raise bad_line(
+            file, rows[0].start, "tuples in parentheses; write the ids without them, with one separator between two ids"
+        )
+    if rows and all("{" in row.text and row.text[-1:] == "}" for row in rows):
+        raise bad_line(
+            file,
+            rows[0].start,
+            "dictionaries after the ids, as networkx.write_edgelist writes them; write the edges with"
+            " networkx.write_weighted_edgelist, or with data=False",
+        )
+    if rows and all(len(row.fields) == _TRIPLE for row in rows):
+        heads, relations, tails = ({row.fields[number] for row in rows} for number in range(_TRIPLE))
+        # A relation is not a vertex, and a third column of vertices does not have weights.
+        are_words = not any(is_id(word) or is_number(word) for word in (*relations, *tails))
+        is_smaller = bool(heads & tails) or len(relations) < len(tails)
+        if are_words and is_smaller and not relations & (heads | tails) and len(relations) < len(rows):
+            raise bad_line(
+                file,
+                rows[0].start,
+                "triples of head, relation and tail; `--columns 1,3` reads their ends and leaves the relation out",
+            )
+
+
+def spelled(separator: bytes) -> str:
+    """A separator in words."""
+    return _WORDS.get(separator) or repr(separator.decode("latin-1"))
+
+
+def describe_columns(table: TextTable, sample: Sample, value: str) -> dict[str, Any]:
+    """Names or numbers of the columns that are read, and of those that are not.
+
+    Args:
+        value: what the third column has; empty if it is not read.
+    """
+    width = max((len(row.fields) for row in sample.rows[:2]), default=0)
+    shift = width - len(table.header) if table.header else 0
+    # R leaves out the name of the column of row numbers.
+    names = [""] * shift + list(table.header) if table.header else [f"column {number + 1}" for number in range(width)]
+    chosen = table.fields or (0, 1, 2)[: 3 if value else 2]
+    read = [names[number] if number < len(names) else f"column {number + 1}" for number in chosen]
+    source, target, *values = [*read, "", ""][: max(2, len(read))]
+    known = {*chosen, 0} if table.has_index else set(chosen)
+    others = [name for number, name in enumerate(names) if number not in known]
+    return {
+        "source": source,
+        "target": target,
+        **({"value": values[0]} if values else {}),
+        **({"ignored": others} if others else {}),
+    }
 
 
 def is_header(fields: Sequence[str], *, valued: bool) -> bool:
@@ -246,6 +324,15 @@ def find_ids(file: SourceFile, stated: Stated, table: TextTable, *, are_names: b
     if are_names:
         _check_first_lines(file, stated, sample, rows, table)
         return IdKind(are_names=True)
+    # Among numbers, a line that begins with a comment sign can only be a comment.
+    found = _find_kind(file, [row for row in rows if row.text[0] not in "#%"], table)
+    if found.are_names:
+        found = _find_kind(file, rows, table)
+        _check_first_lines(file, stated, sample, rows, table)
+    return found
+
+
+def _find_kind(file: SourceFile, rows: Sequence[Row], table: TextTable) -> IdKind:
     found = IdKind(are_names=False)
     for end in table.ends:
         chosen = [row for row in rows if len(row.fields) > end]
@@ -257,8 +344,6 @@ def find_ids(file: SourceFile, stated: Stated, table: TextTable, *, are_names: b
             raise bad_line(file, chosen[kind.at].start, kind.fault)
         if kind.are_names and (not found.are_names or chosen[kind.at].line < found.at):
             found = replace(kind, at=chosen[kind.at].line)
-    if found.are_names:
-        _check_first_lines(file, stated, sample, rows, table)
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,8 +12,9 @@ from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.pipeline.ingest.projection import IngestProjection
 from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.ingest.vertex_options import VertexOptions
-from gnnloom.pipeline.sources.format import bundled_vertices, formats, open_edges
+from gnnloom.pipeline.sources.format import bundled_vertices, formats, guess_format, open_edges
 from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
+from gnnloom.pipeline.sources.understood import summary_lines, understood_of
 from gnnloom.storage import Catalog, Graph, Vertices
 from gnnloom.storage.option import Group, Option
 from gnnloom.storage.wording import counted
@@ -38,7 +39,7 @@ ADD = "Store another graph in a dataset that has one; other commands then choose
 PLAN = "Only print what it would need: tasks, memory, disk space and time."
 
 #: The options of all formats, by flag.
-_FORMAT_OPTIONS = options_by_flag(formats(), "format_name", Group.INPUT)
+FORMAT_OPTIONS = options_by_flag(formats(), "format_name", Group.INPUT)
 
 _INGEST_HELP = """Store the edges of SOURCE as the graph of dataset NAME.
 
@@ -113,9 +114,10 @@ _BRIEF = (
 )
 @object_option("options", IngestOptions)
 @object_option("storing", VertexOptions)
-@add_options(_FORMAT_OPTIONS.values())
+@add_options(FORMAT_OPTIONS.values())
 @flag_option("add", ADD)
 @flag_option("plan", PLAN)
+@flag_option("quiet", "Do not print how the files are read.", Group.OUTPUT)
 @cluster_options
 @json_option
 def ingest_command(
@@ -126,15 +128,17 @@ def ingest_command(
     storing: VertexOptions,
     add: bool,
     plan: bool,
+    quiet: bool,
     cluster: ClusterOptions,
     as_json: bool,
     **_: Any,
 ) -> None:
     """Store the edges of a source as the graph of a dataset."""
-    given = given_flags(_FORMAT_OPTIONS)
-    values = {_FORMAT_OPTIONS[flag].name: option_value(_FORMAT_OPTIONS[flag], given) for flag in given}
+    given = given_flags(FORMAT_OPTIONS)
+    values = {FORMAT_OPTIONS[flag].name: option_value(FORMAT_OPTIONS[flag], given) for flag in given}
     edges = open_edges(format_name, source, values, undirected=options.undirected)
-    _say_headers(edges)
+    if not quiet:
+        say_understood(edges, source, format_name)
     if plan:
         vertices = bundled_vertices(format_name, source)
         vertex_bytes = 0 if vertices is None else storing.num_bytes(vertices)
@@ -144,16 +148,10 @@ def ingest_command(
     store_graph(name, edges, vertices, options, cluster, as_json, storing=storing, add=add)
 
 
-def _say_headers(edges: EdgeSource) -> None:
-    """Say which files have a first line that was recognized as a header."""
-    found = getattr(edges, "recognized_headers", ())
-    if found:
-        more = f" (and {counted(len(found) - 1, 'more file')})" if len(found) > 1 else ""
-        click.echo(
-            f"note: the first line of {found[0]}{more} names the columns and is not an edge; --no-header reads it as"
-            " one",
-            err=True,
-        )
+def say_understood(edges: EdgeSource, source: Sequence[str], format_name: str | None) -> None:
+    """Say how the files of a source are read."""
+    for line in summary_lines(understood_of(edges, source, format_name or guess_format(source))):
+        click.echo(line, err=True)
 
 
 def store_graph(

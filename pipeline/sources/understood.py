@@ -1,0 +1,80 @@
+"""What was understood of a source: shown before its edges are stored, so that a wrong reading is seen in time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, runtime_checkable
+
+#: Rows of a file that are shown.
+SHOWN_ROWS: Final = 5
+
+
+@dataclass(frozen=True)
+class Understood:
+    """How one file is read.
+
+    Attributes:
+        location: the file.
+        format: name of its format.
+        facts: how it is read, as JSON.
+        sentences: the same for people; the first one goes on after the name of the file.
+        question: what the first lines leave open, and the options that answer it; empty if nothing.
+        columns: headings of the columns.
+        rows: the first rows, with the text of each cell.
+        are_names: the ids are names; None if that is not known.
+    """
+
+    location: str
+    format: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    sentences: tuple[str, ...] = ()
+    question: str = ""
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    are_names: bool | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """All attributes but the sentences, which the facts repeat."""
+        question = {"question": self.question} if self.question else {}
+        return {
+            "file": self.location,
+            "format": self.format,
+            **self.facts,
+            **question,
+            "columns": list(self.columns),
+            "rows": [list(row) for row in self.rows],
+        }
+
+    def lines(self) -> list[str]:
+        """Lines for people."""
+        first, *others = self.sentences or (f"format {self.format}",)
+        return [f"{self.location}: {first}", *(f"  {each}" for each in (*others, self.question) if each)]
+
+
+@runtime_checkable
+class Legible(Protocol):
+    """A source that says how it reads its files."""
+
+    def understood(self) -> Sequence[Understood]:
+        """How each file is read, from a look at its beginning."""
+        ...
+
+
+def understood_of(source: object, locations: Sequence[str], format_name: str) -> list[Understood]:
+    """What was understood of a source; only the format if the source does not say more."""
+    if isinstance(source, Legible):
+        return list(source.understood())
+    return [Understood(location, format_name) for location in locations]
+
+
+def summary_lines(found: Sequence[Understood]) -> list[str]:
+    """Lines for people about the files of one source. Files that are read alike are named once."""
+    lines: list[str] = []
+    alike: dict[tuple[Any, ...], list[Understood]] = {}
+    for each in found:
+        alike.setdefault((each.format, each.sentences, each.question), []).append(each)
+    for first, *others in alike.values():
+        head, *rest = first.lines()
+        lines += [f"{head} (and {len(others)} more, read alike)" if others else head, *rest]
+    return lines

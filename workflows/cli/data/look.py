@@ -1,0 +1,52 @@
+"""`gnnloom look`: how files would be read, before anything is stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from gnnloom.pipeline.sources.format import formats
+from gnnloom.storage.option import Group, Option
+from gnnloom.workflows.api.look import look
+from gnnloom.workflows.cli.data.ingest import FORMAT_OPTIONS
+from gnnloom.workflows.cli.data.source_options import given_flags, option_value
+from gnnloom.workflows.cli.terminal.help import GroupedCommand
+from gnnloom.workflows.cli.terminal.options import add_options, click_option, json_option
+from gnnloom.workflows.cli.terminal.output import show, show_rows
+
+_LOOK_HELP = """Print how FILES would be read, their first rows, and the command that stores them.
+
+Nothing is stored. The options are those of `gnnloom ingest`.
+
+\b
+Example:
+  gnnloom look calls.csv
+  gnnloom look calls-*.parquet --columns caller,callee
+"""
+
+
+@click.command("look", cls=GroupedCommand, help=_LOOK_HELP)
+@click.argument("files", nargs=-1, required=True)
+@click_option(
+    Option(
+        "format", str, "Format of the files.", group=Group.INPUT, choices=tuple(formats()), default_text="by the files"
+    ),
+    "format_name",
+)
+@add_options(FORMAT_OPTIONS.values())
+@json_option
+def look_command(files: tuple[str, ...], format_name: str | None, as_json: bool, **_: Any) -> None:
+    """Print how files would be read."""
+    given = given_flags(FORMAT_OPTIONS)
+    values = {FORMAT_OPTIONS[flag].name: option_value(FORMAT_OPTIONS[flag], given) for flag in given}
+    found = look(files, format=format_name, **values)
+    if as_json:
+        show(found.to_json(), as_json=True, title="")
+        return
+    for each in found.files:
+        for line in each.lines():
+            click.echo(line)
+        if each.rows:
+            show_rows(each.columns, each.rows)
+    click.echo(found.command)
