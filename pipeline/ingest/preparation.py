@@ -18,7 +18,7 @@ from gnnloom.pipeline.matrix_sort.scatter import range_name
 from gnnloom.pipeline.sources.binary import stored_arrays
 from gnnloom.pipeline.sources.binary.archive import combined_crc
 from gnnloom.pipeline.sources.binary.stored_arrays import PackedSource, StoredArray, StoredMember, unpack_array
-from gnnloom.pipeline.sources.reading.files import SUFFIXES
+from gnnloom.pipeline.sources.reading.coding import SUFFIXES
 from gnnloom.pipeline.sources.source import EdgeSource, SourceRange, SurveyedSource
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import Needs, Phase, Task, WorkFiles, records_of, run
@@ -163,7 +163,7 @@ def largest_compressed(source: EdgeSource) -> int:
     listed = source.identity().get("files", ())
     # Formats of other packages may list their files in another way.
     known = [file for file in listed if isinstance(file, dict) and {"name", "size"} <= file.keys()]
-    files = [file["size"] or 0 for file in known if str(file["name"]).endswith(SUFFIXES)]
+    files = [file["size"] or 0 for file in known if str(file["name"]).lower().endswith(SUFFIXES)]
     largest = max([*arrays, *files], default=0)
     return largest if largest >= stored_arrays.LARGE_BYTES else 0
 

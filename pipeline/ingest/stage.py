@@ -130,6 +130,8 @@ def _project(
             "merge 'sum': times of equal edges are not added up; give --merge max for the last of them, min for the"
             " earliest, or first for the first one in the files"
         )
+    if (location := getattr(source, "says_undirected", "")) and not options.undirected:
+        raise InputError(f"{location}: says that its edges have no direction (`% sym`); add `--undirected`")
     if not isinstance(source, NamedEdgeSource):
         if options.ids == "names":
             raise InputError(f"format {source.identity()['format']!r}: ids are always numbers (`--ids compact`)")

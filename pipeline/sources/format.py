@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -9,7 +10,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from gnnloom.pipeline import sources
-from gnnloom.pipeline.sources.reading.files import SUFFIXES, is_local
+from gnnloom.pipeline.sources.reading.coding import without_suffix
+from gnnloom.pipeline.sources.reading.files import expand, is_local, open_files
+from gnnloom.pipeline.sources.reading.foreign import first_bytes, name_folder, refuse_foreign
+from gnnloom.pipeline.sources.reading.text_table import refuse_counts
 from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
 from gnnloom.pipeline.sources.vertex_data.kind import vertex_kinds
 from gnnloom.storage.artifacts.graph import Graph
@@ -91,7 +95,8 @@ class Format:
         help: what a source of this format holds, in one line.
         open_edges: takes a list of locations, or one location if ``one_location``, and the options as keywords.
         options: options of ``open_edges``.
-        suffixes: endings of file names, without a dot, before ``.gz`` or ``.zst``.
+        begins: first bytes of files, in lower case and after blanks, which decide before their names do.
+        suffixes: endings of file names, without a dot, before ``.gz`` and the like.
         prefixes: beginnings of file names.
         is_folder: recognizes a local folder of this format.
         is_fallback: the format of files, or of folders if ``one_location``, that no format recognizes.
@@ -106,6 +111,7 @@ class Format:
     help: str
     open_edges: Callable[..., EdgeSource]
     options: tuple[Option, ...] = ()
+    begins: tuple[bytes, ...] = ()
     suffixes: tuple[str, ...] = ()
     prefixes: tuple[str, ...] = ()
     is_folder: Callable[[Path], bool] | None = None
@@ -282,18 +288,32 @@ def _guess_one(location: str) -> str:
         for known in formats().values():
             if known.is_folder is not None and known.is_folder(path):
                 return known.name
+        if foreign := name_folder(path):
+            raise InputError(f"{location}: {foreign}")
         return _fallback(is_folder=True)
-    name = path.name
-    for suffix in SUFFIXES:
-        name = name.removesuffix(suffix)
-    ending = name.rpartition(".")[2]
+    # A location may stand for files that have other names.
+    files = open_files(expand(location)[:1]) if is_local(location) and _exists(path) else ()
+    for file in files:
+        first = first_bytes(file).lower()
+        for known in formats().values():
+            if first.startswith(known.begins):
+                return known.name
+    ending = without_suffix(path.name).rpartition(".")[2].lower()
     for known in formats().values():
         if path.name.startswith(known.prefixes):
             return known.name
     for known in formats().values():
         if ending in known.suffixes:
             return known.name
+    for file in files:
+        refuse_foreign(file)
+        refuse_counts(file)
     return _fallback(is_folder=False)
+
+
+def _exists(path: Path) -> bool:
+    """Whether a path, which may be a glob, names a file."""
+    return path.is_file() or bool(glob.has_magic(str(path)) and glob.glob(str(path), recursive=True))
 
 
 def _fallback(*, is_folder: bool) -> str:

@@ -7,7 +7,7 @@ the first id in its lower half (``packed_edge`` of the Graph500 reference implem
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray
 from gnnloom.pipeline.sources.format import Format
+from gnnloom.pipeline.sources.reading.coding import coding_of
 from gnnloom.pipeline.sources.reading.files import open_files
 from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, SourceRange, even_ranges
 from gnnloom.storage.errors import InputError
@@ -50,8 +51,10 @@ class Graph500Edges:
         """
         width, dtype = (3, _PACKED) if packed else (2, _PAIR)
         arrays = []
-        for file in open_files(locations):
+        for given in open_files(locations):
             edge_bytes = width * dtype.itemsize
+            # Numbers may look like the first bytes of a compressed file, so its name decides.
+            file = replace(given, coding=coding_of(given.location, None))
             if file.is_compressed or file.size is None:
                 raise InputError(f"{file.location}: expected an uncompressed file of known size; decompress it first")
             if not file.size or file.size % edge_bytes:

@@ -37,7 +37,7 @@ from gnnloom.storage.wording import counted
 
 #: Length of the shortest line with an entry: two digits, a separator and a line feed.
 _SHORTEST_LINE = 4
-_FIELDS = ("pattern", "real", "integer")
+_FIELDS = ("pattern", "real", "integer", "unsigned-integer")
 _SYMMETRIES = ("general", "symmetric", "skew-symmetric")
 
 
@@ -46,7 +46,7 @@ class MatrixHeader:
     """The header of a file.
 
     Attributes:
-        field: ``pattern``, ``real`` or ``integer``.
+        field: ``pattern``, ``real``, ``integer``, or ``unsigned-integer`` as SciPy writes it.
         symmetry: ``general``, ``symmetric`` or ``skew-symmetric``.
         data_at: offset of the first entry's line in the decompressed contents.
     """
@@ -209,7 +209,7 @@ def read_header(file: SourceFile) -> MatrixHeader:
     with file.open() as stream:
         banner = stream.readline(LONGEST_LINE)
         words = banner.decode("latin-1").lower().split()
-        if len(words) != 5 or words[:2] != ["%%matrixmarket", "matrix"]:
+        if len(words) != 5 or words[0].lstrip("%") != "matrixmarket" or words[1] != "matrix":
             raise bad_line(file, 0, "expected '%%MatrixMarket matrix coordinate FIELD SYMMETRY'")
         layout, field, symmetry = words[2:]
         for what, known in ((layout, ("coordinate",)), (field, _FIELDS), (symmetry, _SYMMETRIES)):
@@ -233,6 +233,7 @@ FORMAT = Format(
     help='MatrixMarket coordinate files; entry "i j" is the edge j -> i',
     open_edges=MatrixMarketEdges.open,
     options=(WEIGHTS,),
+    begins=(b"%%matrixmarket", b"%matrixmarket"),
     suffixes=("mtx",),
     doubles=True,
 )

@@ -30,10 +30,12 @@ from gnnloom.pipeline.sources.reading.lines import (
 from gnnloom.pipeline.sources.reading.numerals import (
     BEYOND,
     FEED,
+    FRACTION,
     MINUS,
     NEGATIVE,
     NO_ID,
     PERCENT,
+    POINT,
     REASONS,
     RETURN,
     SAFE_DIGITS,
@@ -52,7 +54,9 @@ from gnnloom.storage.wording import counted
 BLOCK_BYTES = 2 << 20
 
 # Elements of the parser's state, which it keeps between blocks.
-VERTEX, TOKEN, NUMBER, DIGITS, COMMENT, LINE_AT, TARGET, UPWARD, DOWNWARD, LOOPS = range(10)
+VERTEX, TOKEN, NUMBER, DIGITS, COMMENT, LINE_AT, TARGET, UPWARD, DOWNWARD, LOOPS, BALANCE = range(11)
+#: Bytes of a file that is read once more to name an edge that is in one line only.
+_MOST_NAMED = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -155,7 +159,7 @@ class MetisEdges:
             pass
         # With the lines, what _check_totals compares.
         lines = int(state[VERTEX]) - self._first_vertex(span)
-        return [lines, int(state[UPWARD]), int(state[DOWNWARD]), int(state[LOOPS])]
+        return [lines, int(state[UPWARD]), int(state[DOWNWARD]), int(state[LOOPS]), int(state[BALANCE])]
 
     def with_surveys(self, found: Sequence[Sequence[int]]) -> MetisEdges:
         spans = self.surveys()
@@ -169,18 +173,53 @@ class MetisEdges:
                 first for counts in of_files for first in list(accumulate((c for (c,) in counts), initial=0))[:-1]
             )
             return replace(self, first_vertices=tuple(firsts))
-        for graph, counts in zip(self.graphs, of_files, strict=True):
-            _check_totals(graph, *(sum(column) for column in zip(*counts, strict=True)))
+        for number, counts in enumerate(of_files):
+            self._check_totals(number, *(sum(column) for column in zip(*counts, strict=True)))
         return replace(self, is_checked=True)
 
     def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
-        graph, state = self.graphs[span.file], self._state(span)
+        state = self._state(span)
         yield from self._chunks(span, state)
         if span.stop < 0:
-            _check_totals(graph, *(int(state[count]) for count in (VERTEX, UPWARD, DOWNWARD, LOOPS)))
+            self._check_totals(span.file, *(int(state[count]) for count in (VERTEX, UPWARD, DOWNWARD, LOOPS, BALANCE)))
+
+    def _check_totals(self, number: int, lines: int, upward: int, downward: int, loops: int, balance: int) -> None:
+        graph = self.graphs[number]
+        where = graph.file.location
+        if lines < graph.num_vertices:
+            raise InputError(
+                f"{where}: {counted(lines, 'line')}, expected one for each of {graph.num_vertices:,} vertices"
+            )
+        # Sums of ranges may have wrapped around.
+        if upward != downward or balance % (1 << 64):
+            raise InputError(
+                f"{where}: not every edge is in the lines of both of its ends, with one weight{self._lonely(number)};"
+                " directed edges need a table with an edge per line"
+            )
+        if not upward <= graph.num_edges <= upward + loops:
+            raise InputError(
+                f"{where}: {counted(upward, 'edge')}, the header states {graph.num_edges:,}; the file is truncated or"
+                " damaged"
+            )
+
+    def _lonely(self, number: int) -> str:
+        """The first edge of a file that is in one line only; empty if the file is large."""
+        graph = self.graphs[number]
+        if graph.file.most_bytes is None or graph.file.most_bytes > _MOST_NAMED:
+            return ""
+        source = replace(self, once=False, weights=graph.weighted, first_vertices=())
+        span = SourceRange(number, graph.data_at, -1)
+        chunks = list(source._chunks(span, source._state(span)))  # noqa: SLF001 - the same class
+        seen: dict[tuple[int, int], float] = {}
+        for chunk in chunks:
+            weight = np.zeros(len(chunk.source)) if chunk.weight is None else chunk.weight
+            seen |= zip(zip(chunk.source.tolist(), chunk.target.tolist(), strict=True), weight.tolist(), strict=True)
+        lonely = ((a, b) for (a, b), weight in seen.items() if seen.get((b, a)) != weight)
+        found = next(lonely, None)
+        return f" (the line of vertex {found[0] + 1:,} has {found[1] + 1:,})" if found else ""
 
     def _state(self, span: SourceRange) -> NDArray[np.int64]:
-        state = np.zeros(10, np.int64)
+        state = np.zeros(BALANCE + 1, np.int64)
         state[VERTEX], state[LINE_AT] = self._first_vertex(span), self.graphs[span.file].data_at
         return state
 
@@ -250,19 +289,6 @@ def _line_after(stream: BinaryIO, at: int, block_bytes: int) -> int:
     return at
 
 
-def _check_totals(graph: MetisHeader, lines: int, upward: int, downward: int, loops: int) -> None:
-    where = graph.file.location
-    if lines < graph.num_vertices:
-        raise InputError(f"{where}: {counted(lines, 'line')}, expected one for each of {graph.num_vertices:,} vertices")
-    if upward != downward:
-        raise InputError(f"{where}: not every edge is in the lines of both of its ends")
-    if not upward <= graph.num_edges <= upward + loops:
-        raise InputError(
-            f"{where}: {counted(upward, 'edge')}, the header states {graph.num_edges:,}; the file is truncated or"
-            " damaged"
-        )
-
-
 def read_header(file: SourceFile) -> MetisHeader:
     """Read the first line.
 
@@ -308,7 +334,7 @@ def parse_neighbors(
         skipped: count of numbers before the neighbors in each line.
         weighted: whether the weight of the edge follows each neighbor.
         once: give only edges to neighbors that are not below the line's own vertex.
-        state: (10,) int64, kept from block to block; VERTEX and LINE_AT locate an error.
+        state: (11,) int64, kept from block to block; VERTEX and LINE_AT locate an error.
         source, target: (max_edges,) int64, filled with the ids.
         weight: (max_edges,) float32, filled with the weights, if any.
 
@@ -340,7 +366,7 @@ def parse_neighbors(
         elif byte == PERCENT and state[TOKEN] == 0 and state[DIGITS] == 0:
             state[COMMENT] = 1
         else:
-            return count, NEGATIVE if byte == MINUS else NO_ID
+            return count, NEGATIVE if byte == MINUS else FRACTION if byte == POINT else NO_ID
     return count, 0
 
 
@@ -372,7 +398,10 @@ def _end_token(
         if weighted:
             return 0, 0
     vertex, neighbor = state[VERTEX], state[TARGET]
-    # Every edge must occur once upward and once downward; _check_totals compares the counts.
+    # Every edge must occur once upward and once downward, with one weight: counts and sums of hashes are compared.
+    if neighbor != vertex:
+        value = _mixed(min(vertex, neighbor), max(vertex, neighbor), number if weighted else 0)
+        state[BALANCE] += value if neighbor > vertex else -value
     state[LOOPS] += neighbor == vertex
     state[UPWARD] += neighbor > vertex
     state[DOWNWARD] += neighbor < vertex
@@ -381,6 +410,18 @@ def _end_token(
         return 0, 0
     source[count], target[count], weight[count] = vertex, neighbor, number
     return 1, 0
+
+
+@njit(cache=True, nogil=True)
+def _mixed(low: int, high: int, weight: int) -> Any:
+    """An int64 hash of an edge and its weight; each step is the finalizer of SplitMix64 (Steele et al. 2014)."""
+    value = np.uint64(weight)
+    for part in (low, high):
+        value ^= np.uint64(part) + np.uint64(0x9E3779B97F4A7C15)
+        value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        value ^= value >> np.uint64(31)
+    return np.int64(value)
 
 
 @njit(cache=True, nogil=True)

@@ -338,6 +338,7 @@ FORMAT = (
         help="NumPy pairs of ids",
         open_edges=NumpyEdges.open,
         options=(WEIGHTS,),
+        begins=(b"\x93numpy",),
         suffixes=("npy",),
     ),
     Format(

@@ -217,5 +217,6 @@ FORMAT = Format(
         TIMES,
         COLUMNS,
     ),
+    begins=(b"par1",),
     suffixes=("parquet", "pq"),
 )

@@ -171,6 +171,12 @@ class TextEdges:
         tables = zip(self.files, self.tables, strict=True)
         return tuple(file.location for file, table in tables if table.is_recognized)
 
+    @property
+    def says_undirected(self) -> str:
+        """Location of a file that says that its edges have no direction; empty if none does."""
+        tables = zip(self.files, self.tables, strict=True)
+        return next((file.location for file, table in tables if table.is_symmetric), "")
+
     def identity(self) -> dict[str, Any]:
         columns, comment = self.stated.columns, self.stated.comment
         return {

@@ -3,99 +3,19 @@
 from __future__ import annotations
 
 import glob
-import gzip
 import io
 import os
 import socket
-import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import xxhash
 
+from gnnloom.pipeline.sources.reading.coding import CODINGS, coding_of
 from gnnloom.storage.errors import InputError, NotFoundError
-
-#: The most bytes that one byte of a compressed file can stand for, by suffix: in gzip, 258 bytes take at least
-#: 2 bits (RFC 1951); in Zstandard, a block of 128 KiB takes at least 4 bytes (RFC 8878).
-EXPANSION = {".gz": 1032, ".zst": 1 << 15}
-#: Suffixes of compressed files.
-SUFFIXES = tuple(EXPANSION)
-#: Size of the buffer of decompressed bytes.
-_BUFFER = 1 << 20
-#: Largest window of a Zstandard frame, the memory that its decompression takes, in any case and per byte of the file.
-#: `zstd` uses 8 MiB at most, and more only if it is asked to (`--long`, `--ultra`).
-_FREE_WINDOW, _WINDOW_PER_BYTE = 32 << 20, 4
-
-
-@contextmanager
-def decompressed(stored: BinaryIO, location: str, size: int | None = None) -> Iterator[BinaryIO]:
-    """Open the contents of a compressed stream.
-
-    Args:
-        stored: the compressed bytes.
-        location: path or URL of the file; its suffix determines the compression.
-        size: number of compressed bytes; None if it is unknown.
-
-    Raises:
-        InputError: the compressed data is truncated or damaged, which is raised when it is read; or decompression
-            would take far more memory than the file's size.
-    """
-    if location.endswith(".zst"):
-        _check_window(stored, location, size)
-        with io.BufferedReader(_ZstdStream(stored, location), _BUFFER) as stream:
-            yield cast("BinaryIO", stream)
-        return
-    try:
-        with gzip.GzipFile(fileobj=stored, mode="rb") as gzip_stream:
-            yield cast("BinaryIO", gzip_stream)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise damaged(location, "gzip", error) from error
-
-
-def _check_window(stored: BinaryIO, location: str, size: int | None) -> None:
-    """Refuse a file whose first frame asks for much more memory than the file has bytes."""
-    if size is None or not isinstance(stored, io.BufferedReader):
-        return
-    head = stored.peek(6)
-    # RFC 8878, 3.1.1.1: the magic number, a descriptor, and unless the frame is a single segment, its window.
-    if len(head) < 6 or head[:4] != b"\x28\xb5\x2f\xfd" or head[4] & 0x20:
-        return
-    base = 1 << (10 + (head[5] >> 3))
-    window = base + base // 8 * (head[5] & 7)
-    if window > _FREE_WINDOW + _WINDOW_PER_BYTE * size:
-        raise InputError(
-            f"{location}: a file of {size:,} bytes whose decompression takes a window of {window:,} bytes; compress it"
-            " again without --long and --ultra"
-        )
-
-
-def damaged(location: str, what: str, error: Exception) -> InputError:
-    """The error for compressed data that cannot be read to the end."""
-    return InputError(f"{location}: truncated or damaged {what} file ({error}); fetch or compress it again")
-
-
-class _ZstdStream(io.RawIOBase):
-    """Arrow's reader of Zstandard frames, which unlike others does not mistake a truncated file for a short one."""
-
-    def __init__(self, stored: BinaryIO, location: str) -> None:
-        import pyarrow as pa  # noqa: PLC0415 - only Zstandard files need it
-
-        super().__init__()
-        self._stream: Any = pa.CompressedInputStream(pa.PythonFile(stored, mode="r"), "zstd")
-        self._location = location
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        try:
-            return int(self._stream.readinto(buffer))
-        except OSError as error:
-            raise damaged(self._location, "zstd", error) from error
-
 
 #: Size in bytes of each block that enters a local file's fingerprint.
 SAMPLE_BYTES = 1 << 16
@@ -122,11 +42,14 @@ class SourceFile:
         location: local path or URL.
         size: number of stored (compressed) bytes; None if the server does not report it.
         fingerprint: changes if the file changes.
+        coding: how the stored bytes stand for the contents, a key of
+            :data:`~gnnloom.pipeline.sources.reading.coding.CODINGS`; empty if they are the contents.
     """
 
     location: str
     size: int | None
     fingerprint: str
+    coding: str = ""
 
     @property
     def is_local(self) -> bool:
@@ -134,7 +57,7 @@ class SourceFile:
 
     @property
     def is_compressed(self) -> bool:
-        return self.location.endswith(SUFFIXES)
+        return bool(self.coding)
 
     @property
     def is_seekable(self) -> bool:
@@ -143,10 +66,10 @@ class SourceFile:
 
     @property
     def most_bytes(self) -> int | None:
-        """Upper bound of the size of the decompressed contents; None if the stored size is unknown."""
+        """Upper bound of the size of the decoded contents; None if the stored size is unknown."""
         if self.size is None:
             return None
-        return self.size * next((factor for end, factor in EXPANSION.items() if self.location.endswith(end)), 1)
+        return self.size * (CODINGS[self.coding].expansion if self.coding else 1)
 
     @property
     def path(self) -> Path:
@@ -160,18 +83,26 @@ class SourceFile:
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
-        """Open the contents as a stream, decompressed if the name ends in ``.gz`` or ``.zst``.
+        """Open the contents as a stream, decoded.
 
         Raises:
             NotFoundError: the file no longer exists.
             InputError: the compressed data is truncated or damaged; raised when it is read.
         """
-        with self.open_stored(streaming=True) as stored:
-            if not self.is_compressed:
-                yield stored
-                return
-            with decompressed(stored, self.location, self.size) as stream:
-                yield stream
+        with self.open_stored(streaming=True) as stored, self.decoded(stored) as stream:
+            yield stream
+
+    def decoded(self, stored: BinaryIO) -> AbstractContextManager[BinaryIO]:
+        """Open the contents of a stream of stored bytes.
+
+        Raises:
+            InputError: the compressed data is truncated or damaged, which is raised when it is read; or decompression
+                would take far more memory than the file's size.
+        """
+        if not self.coding:
+            return nullcontext(stored)
+        opened: AbstractContextManager[BinaryIO] = CODINGS[self.coding].opened(stored, self.location, self.size)
+        return opened
 
     @contextmanager
     def open_stored(self, *, streaming: bool = False) -> Iterator[BinaryIO]:
@@ -259,12 +190,15 @@ def _describe_local(location: str) -> SourceFile:
             # Samples, because reading a file of terabytes only to name it would take as long as the first pass.
             state = xxhash.xxh3_128(f"{status.st_size} {status.st_mtime_ns}".encode())
             last = max(0, status.st_size - SAMPLE_BYTES)
+            first = b""
             for offset in sorted({last * sample // (SAMPLES + 1) for sample in range(SAMPLES + 2)}):
                 file.seek(offset)
-                state.update(file.read(SAMPLE_BYTES))
+                sample = file.read(SAMPLE_BYTES)
+                first = first or sample
+                state.update(sample)
     except OSError as error:
         raise _unreadable(location, error) from error
-    return SourceFile(location, status.st_size, state.hexdigest())
+    return SourceFile(location, status.st_size, state.hexdigest(), coding_of(path.name, first))
 
 
 def _describe_remote(location: str) -> SourceFile:
@@ -276,7 +210,10 @@ def _describe_remote(location: str) -> SourceFile:
         raise _unreadable(location, error) from error
     size = info.get("size")
     return SourceFile(
-        location, None if size is None else int(size), xxhash.xxh3_128("\n".join(version).encode()).hexdigest()
+        location,
+        None if size is None else int(size),
+        xxhash.xxh3_128("\n".join(version).encode()).hexdigest(),
+        coding_of(location, None),
     )
 
 

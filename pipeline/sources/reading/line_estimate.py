@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnloom.pipeline.sources.reading.files import SourceFile, decompressed
+from gnnloom.pipeline.sources.reading.files import SourceFile
 
 #: Places at which a plain file is sampled, and bytes of each sample.
 PLACES, SAMPLE_BYTES = 48, 1 << 17
@@ -98,7 +98,7 @@ def _begun(file: SourceFile, seconds: float) -> Estimate:
     limit = time.perf_counter() + 8 * seconds
     with file.open_stored(streaming=True) as stored:
         if file.is_compressed:
-            with decompressed(stored, file.location) as stream:
+            with file.decoded(stored) as stream:
                 whole = _count(stream, lines, sizes, ended, limit)
                 position = stored.tell()
         else:
@@ -139,7 +139,7 @@ def _count(stream: object, lines: list[int], sizes: list[int], ended: float, lim
 def _contents(file: SourceFile, read: int, position: int) -> float:
     """Bytes of the contents of a stream of which ``read`` bytes took ``position`` stored ones."""
     by_share = read * (file.size or 0) / max(1, position)
-    if not (file.location.endswith(".gz") and file.is_local):
+    if not (file.coding == "gzip" and file.is_local):
         return by_share
     # A gzip file ends with the length of its contents modulo 2^32 (RFC 1952). If it was joined from several, that is
     # the length of the last one only, which the share of the stored bytes shows.

@@ -134,7 +134,7 @@ def first_line(stream: BinaryIO, at: int = 0) -> tuple[int, bytes]:
     """
     while True:
         line = stream.readline(LONGEST_LINE)
-        if not line or (line.strip() and not line.startswith(b"%")):
+        if not line or (line.strip() and not line.lstrip().startswith(b"%")):
             return at, line
         at += len(line)
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 # Faults of a line; 0 means none.
 NO_ID, NEGATIVE, TOO_LARGE, ONE_ID, EXTRA, NO_NUMBER, NOT_FINITE, BEYOND, TOO_FEW, TOO_MANY, EMPTY = range(1, 12)
-INEXACT, PADDED, ROUNDED, DECIMAL_COMMA, OPEN_COMMENT, MISSING, QUOTED = range(12, 19)
+INEXACT, PADDED, ROUNDED, DECIMAL_COMMA, OPEN_COMMENT, MISSING, QUOTED, FRACTION = range(12, 20)
 
 #: What a time is expected to be, of text and of other files.
 INEXACT_TIME = "expected a time that float64 holds with all its digits; count larger units, or subtract the first time"
@@ -43,6 +43,10 @@ REASONS = {
         " `--comment none` to read them"
     ),
     MISSING: "a vertex id is missing; remove the line, or add `--ids names` if this is the name of a vertex",
+    FRACTION: (
+        "expected integers: weights of this format have no decimals; scale them, or write the edges as a table and add"
+        " `--weights`"
+    ),
     QUOTED: "a double quote is opened and not closed after a number",
 }
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.reading.files import SUFFIXES, SourceFile
+from gnnloom.pipeline.sources.reading.coding import without_suffix
+from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.lines import BLOCK_BYTES, whole_lines
 from gnnloom.pipeline.sources.reading.numerals import SPACE
 from gnnloom.storage.errors import InputError
@@ -113,10 +114,7 @@ def likely_separator(location: str, line: bytes, decimal: str = ".") -> bytes:
         line: the first line that is neither blank nor a comment.
         decimal: the character before the decimals of numbers, if it is known.
     """
-    name = location
-    for suffix in SUFFIXES:
-        name = name.removesuffix(suffix)
-    usual = _USUAL.get(name[-4:].lower(), b"")
+    usual = _USUAL.get(without_suffix(location)[-4:].lower(), b"")
     text = _QUOTED.sub(b"", line.strip())
     is_one = len(text.split()) <= 1
     # A comma is a decimal one if all are within numbers that something else separates.

@@ -88,11 +88,13 @@ class Sample:
     Attributes:
         comments: lines before the first row that begin with a comment sign.
         rows: the rows, without lines that are comments.
+        is_whole: the file has no other rows.
         separator: what is between fields.
     """
 
     comments: tuple[str, ...]
     rows: tuple[Row, ...]
+    is_whole: bool
     separator: bytes
 
     @classmethod
@@ -106,7 +108,7 @@ class Sample:
         separator = stated.separator
         comments: list[str] = []
         rows: list[Row] = []
-        number, read = 0, 0
+        number, read, is_whole = 0, 0, True
         for start, block in whole_lines(file, block_bytes=SAMPLE_BYTES):
             offset = start
             for line in block.tobytes().split(b"\n")[:-1]:
@@ -124,8 +126,9 @@ class Sample:
             # Comments may be longer than the sample.
             read += len(block) if rows else 0
             if read > SAMPLE_BYTES // 2:
+                is_whole = False
                 break
-        return cls(tuple(comments), tuple(rows), separator or likely_separator(file.location, b""))
+        return cls(tuple(comments), tuple(rows), is_whole, separator or likely_separator(file.location, b""))
 
 
 def _fields(line: str, separator: bytes) -> tuple[str, ...]:
@@ -148,6 +151,7 @@ class TextTable:
         first_row: offset of the first edge in the file's contents, in bytes.
         comments: number of lines before the first row that are comments.
         has_index: the first field of each row is its number, and is skipped.
+        is_symmetric: the file says that its edges have no direction, as KONECT's do with ``% sym``.
     """
 
     separator: bytes
@@ -157,6 +161,7 @@ class TextTable:
     first_row: int = 0
     comments: int = 0
     has_index: bool = False
+    is_symmetric: bool = False
 
     @property
     def ends(self) -> tuple[int, int]:
@@ -184,6 +189,7 @@ def find_table(file: SourceFile, sample: Sample, stated: Stated) -> TextTable:
     fields = tuple(number + shift for number in _columns(file, first.fields, columns, named=stated.header is not False))
     if has_index:
         fields = (1, 2, 3) if stated.valued else (1, 2)
+    _refuse_marked(file, sample)
     if not columns:
         _refuse_others(file, sample, has_header=bool(names))
     return TextTable(
@@ -194,7 +200,24 @@ def find_table(file: SourceFile, sample: Sample, stated: Stated) -> TextTable:
         first.stop if names else first.start,
         len(sample.comments),
         has_index,
+        sample.comments[:1] != () and sample.comments[0].lstrip("% ").split()[:1] == ["sym"],
     )
+
+
+def _refuse_marked(file: SourceFile, sample: Sample) -> None:
+    """Refuse a file whose first comment says that its lines are not edges between vertices of one kind.
+
+    Raises:
+        InputError: the file is in the format of MatrixMarket, or a bipartite graph of KONECT.
+    """
+    first = sample.comments[0] if sample.comments else ""
+    if first.lstrip("%").lower().startswith("matrixmarket"):
+        raise InputError(f"{file.location}: begins as files of MatrixMarket do; give `--format mtx`")
+    if first.startswith("%") and first[1:].split()[:1] == ["bip"]:
+        raise InputError(
+            f"{file.location}: a bipartite graph of KONECT (`% bip`), which numbers both kinds of vertices from 1; give"
+            ' them different names, for example with awk \'!/^%/ {print "u" $1, "i" $2}\', and add `--ids names`'
+        )
 
 
 def _refuse_others(file: SourceFile, sample: Sample, *, has_header: bool) -> None:
@@ -233,6 +256,35 @@ def _refuse_others(file: SourceFile, sample: Sample, *, has_header: bool) -> Non
                 rows[0].start,
                 "triples of head, relation and tail; `--columns 1,3` reads their ends and leaves the relation out",
             )
+
+
+def refuse_counts(file: SourceFile) -> None:
+    """Refuse a short file whose first line counts what follows it, unless the user says what it is.
+
+    Raises:
+        InputError: the file may be in the format of METIS, or begin with the numbers of vertices and edges.
+    """
+    try:
+        sample = Sample.of(file, Stated())
+    except InputError:
+        # The reader of the rows reports it.
+        return
+    if not sample.is_whole or len(sample.rows) < _TRIPLE or not all(map(str.isdigit, sample.rows[0].fields)):
+        return
+    (first, *rows), counts = sample.rows, [int(field) for field in sample.rows[0].fields]
+    if len(counts) < 2:
+        return
+    if len(rows) == counts[0] and sum(len(row.fields) for row in rows) == 2 * counts[1]:
+        raise InputError(
+            f"{file.location}: perhaps in the format of METIS, as line {first.line} states {counts[0]:,} vertices and"
+            f" {counts[1]:,} edges; give `--format metis`, or `--format snap` if each line is an edge"
+        )
+    ids = {field for row in rows for field in row.fields[:2]}
+    if len(counts) == 2 and len(rows) == counts[1] and str(counts[0]) not in ids:
+        raise InputError(
+            f"{file.location}: line {first.line} may state {counts[0]:,} vertices and {counts[1]:,} edges; add"
+            " `--format snap --header` to skip it, or `--format snap` if it is an edge"
+        )
 
 
 def spelled(separator: bytes) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.binary.stored_arrays import PackedSource, StoredArray, Unpacked
-from gnnloom.pipeline.sources.reading.files import SUFFIXES
+from gnnloom.pipeline.sources.reading.coding import without_suffix
 from gnnloom.pipeline.sources.source import SeparableSource, VertexData, VertexSource
 from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS, VertexKind
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import NumpyVertices
@@ -125,10 +125,7 @@ def open_vertex_files(**files: str | None) -> VertexSource:
 
 
 def _suffix(location: str) -> str:
-    name = location.rpartition("/")[2]
-    for suffix in SUFFIXES:
-        name = name.removesuffix(suffix)
-    return name.rpartition(".")[2]
+    return without_suffix(location.rpartition("/")[2]).rpartition(".")[2].lower()
 
 
 VERTEX_KIND = VertexKind(

@@ -101,7 +101,7 @@ def test_scipy_matrices_give_row_to_column(
         ),
         (np.array([[0.0, 1, 3], [1, 2, 2]]), "expected integers, found float64"),
         (np.array([[True, False, True]] * 2), "expected integers, found bool"),
-        (np.array([["a", "b", "c"]] * 2), "expected integers"),
+        (np.array([["a", "b", "c"]] * 2), "edge 0: expected a vertex id.*--ids names"),
         (np.zeros((3, 4), int), "expected shape"),
         (np.zeros(6, int), "expected shape"),
         (np.zeros((2, 0), int), "the file has no edges"),
