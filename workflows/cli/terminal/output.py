@@ -13,6 +13,7 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from gnnloom.storage.wording import counted
+from gnnloom.workflows.cli.terminal.plain import PlainConsole
 from gnnloom.workflows.formatting import readable, readable_bytes, readable_seconds
 
 #: Where the context of the whole command keeps the time at which it was called.
@@ -60,13 +61,11 @@ def show(
     else:
         shown = [name for name in listed if name != "dataset" and not name.endswith(("key", "digest"))]
     for name in shown:
-        table.add_row(name.replace("_", " "), _cell(name, content[name]))
-    console = Console()
+        table.add_row(name.replace("_", " "), _on_one_line(_cell(name, content[name])))
+    console = PlainConsole()
     console.print(table)
     if len(shown) < len(listed):
-        console.print(
-            f"{counted(len(listed) - len(shown), 'more figure')}: gnnloom -v ...", style="dim", highlight=False
-        )
+        console.print(f"{counted(len(listed) - len(shown), 'more figure')}: gnnloom -v ...", style="dim")
 
 
 def is_verbose() -> bool:
@@ -89,7 +88,7 @@ def show_rows(
 ) -> None:
     """Print a table, with names and prose on the left and figures on the right; without lines if it is too wide."""
     # Columns without names need no line for them.
-    console = Console(stderr=on_stderr)
+    console = PlainConsole(stderr=on_stderr)
     table = Table(title=title, title_justify="left", title_style="bold", show_header=any(columns))
     listed = list(rows)
     _fill(table, columns, listed)
@@ -107,7 +106,7 @@ def show_groups(columns: Sequence[str], groups: Mapping[str, Iterable[Sequence[s
     for group, each in groups.items():
         rows.append((group, *[""] * (len(columns) - 1)))
         rows += [(f"  {first}", *others) for first, *others in each]
-    _print_without_lines(Console(), columns, rows, title)
+    _print_without_lines(PlainConsole(), columns, rows, title)
 
 
 def _print_without_lines(
@@ -118,7 +117,7 @@ def _print_without_lines(
     _fix_widths(table, rows)
     if title is not None:
         # A title that belongs to the table would be folded at its width.
-        console.print(title, style="bold", highlight=False, markup=False)
+        console.print(title, style="bold")
     console.print(table)
 
 
@@ -127,7 +126,11 @@ def _fill(table: Table, columns: Sequence[str], rows: Sequence[Sequence[str]]) -
         is_text = number == 0 or _widest(rows, number) > _PROSE_WIDTH
         table.add_column(column, justify="left" if is_text else "right", overflow="fold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(_on_one_line, row))
+
+
+def _on_one_line(cell: str) -> str:
+    return cell.replace("\n", "\\n")
 
 
 def _fix_widths(table: Table, rows: Sequence[Sequence[str]]) -> None:
