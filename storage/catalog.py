@@ -20,7 +20,7 @@ from gnnloom.storage.artifacts.propagated import Propagated
 from gnnloom.storage.artifacts.samples import Samples
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.differences import differences, in_words
-from gnnloom.storage.disk.files import read_json, tree_bytes, write_json
+from gnnloom.storage.disk.files import MAPPED, read_json, refuse_link, tree_bytes, write_json
 from gnnloom.storage.disk.groups import METADATA, group_metadata, read_group
 from gnnloom.storage.disk.locks import LOCKS, is_held
 from gnnloom.storage.disk.work_folder import remove_tree_and_scratch
@@ -97,6 +97,7 @@ class Dataset:
         Raises:
             NotFoundError: ``path`` does not exist.
             FormatError: ``path`` is not a dataset, or has a newer format or that of a development version.
+            CorruptError: a folder in it is a link.
         """
         self.path = path
         self.name = path.name
@@ -107,6 +108,9 @@ class Dataset:
                 f"{path}: there is no such dataset; {question}`gnnloom catalog ls` lists the existing ones"
             )
         _check_dataset_group(path)
+        # What is written below them would be written elsewhere.
+        for name in (*SCHEMAS, "runs", LOCKS, MAPPED):
+            refuse_link(path / name)
 
     def __repr__(self) -> str:
         kinds = [f"{info.kind}/{info.key}" for info in self.artifacts()]
@@ -249,7 +253,7 @@ class Dataset:
         Raises:
             InputError: ``run`` is not a valid name of a run.
         """
-        return self.runs_path / check_name(run, "run")
+        return refuse_link(self.runs_path / check_name(run, "run"))
 
     def stored_bytes(self) -> int:
         return tree_bytes(self.path)

@@ -11,15 +11,16 @@ value names the constant:
 from __future__ import annotations
 
 import importlib
-import importlib.util
+import itertools
 import pkgutil
+import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType, ModuleType
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, Self, TypeVar
 
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.wording import did_you_mean
@@ -41,6 +42,9 @@ class Descriptor(Protocol):
 
 
 Kind = TypeVar("Kind", bound=Descriptor)
+
+#: Characters of a stored name that a message shows.
+_SHOWN: Final = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,15 +102,43 @@ def _position(origin: str, descriptor: object, kind: type[Kind]) -> tuple[int, s
     return descriptor.order, descriptor.name
 
 
+class UnconfirmedName(str):
+    """Name ``package.module:NAME`` that a stored file gives and the command does not. It is never imported.
+
+    It compares, hashes and prints as the plain text, so a configuration with such a name can be shown and compared.
+
+    Attributes:
+        file: the stored file.
+        option: the option that confirms the name, with underscores.
+    """
+
+    __slots__ = ("file", "option")
+    file: Path
+    option: str
+
+    def __new__(cls, text: str, file: Path, option: str) -> Self:
+        found = super().__new__(cls, text)
+        found.file, found.option = file, option
+        return found
+
+    # Attributes would be lost on the way to another process, and the name would be taken for one of the command.
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.file, self.option)
+
+
 def load_named(option: str, text: str) -> object:
     """Import what a user names as ``package.module:NAME``, from the current folder or an installed package.
+
+    The only place that imports by such a name.
 
     Args:
         option: name of the option, for messages.
 
     Raises:
-        InputError: the text is not of this form, the module cannot be imported, or has no such name.
+        InputError: the text is not of this form, a stored file names it and the command does not, the module cannot be
+            imported, or has no such name.
     """
+    check_confirmed(text)
     module, colon, name = text.partition(":")
     if not (colon and module and name):
         raise InputError(f"{option} {text!r}: expected a name such as mypackage.mymodule:NAME")
@@ -120,6 +152,20 @@ def load_named(option: str, text: str) -> object:
         meant = did_you_mean(name, vars(found))
         raise InputError(f"{option} {text}: {found.__file__ or module} has no {name}{'; ' if meant else ''}{meant}")
     return getattr(found, name)
+
+
+def check_confirmed(text: object) -> None:
+    """Check that a text is not a name of code that only a stored file gives.
+
+    Raises:
+        InputError: it is; says how the command confirms it.
+    """
+    if isinstance(text, UnconfirmedName):
+        flag = text.option.replace("_", "-")
+        raise InputError(
+            f"{text.file}: {text.option} names code to import, {text[:_SHOWN]!r}, which this command does not name; if"
+            f" you trust that code, add --{flag} {shlex.quote(text[:_SHOWN])} (in Python, {text.option}=...)"
+        )
 
 
 def load_class(option: str, text: str, base: type[Any]) -> type[Any]:
@@ -142,18 +188,25 @@ def load_class(option: str, text: str, base: type[Any]) -> type[Any]:
 def code_of_named(text: str) -> str | None:
     """Checksum of the file that defines what a user names as ``package.module:NAME``, for comparison between machines.
 
+    Imports nothing, neither the module nor the packages above it.
+
     Returns:
-        None if the text has another form, or if there is no such file, which :func:`load_named` reports.
+        None if the text has another form or is not confirmed, or if there is no such file, which :func:`load_named`
+        reports.
     """
     module, colon, name = text.partition(":")
-    if not (colon and name.isidentifier() and all(part.isidentifier() for part in module.split("."))):
+    parts = module.split(".")
+    if isinstance(text, UnconfirmedName) or not (colon and all(part.isidentifier() for part in (*parts, name))):
         return None
-    try:
-        with _current_folder_importable():
-            spec = importlib.util.find_spec(module)
-    # Finding a module imports the packages above it, which may raise anything.
-    except Exception:  # noqa: BLE001
-        return None
+    spec, path = None, None
+    with _current_folder_importable():
+        # `importlib.util.find_spec` would import the packages above the module.
+        for full in itertools.accumulate(parts, "{}.{}".format):
+            found = (finder.find_spec(full, path) for finder in sys.meta_path if hasattr(finder, "find_spec"))
+            spec = next((each for each in found if each is not None), None)
+            if spec is None:
+                return None
+            path = spec.submodule_search_locations or ()
     file = None if spec is None or not spec.has_location else Path(str(spec.origin))
     if file is None or not file.is_file():
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,7 +111,9 @@ def _check_held_out(dataset: Dataset, links: Links) -> None:
     if links.message_graph == links.graph or links.artifact.facts["held_out_entries"] != total:
         return
     try:
-        graph, message = (Graph(Artifact(dataset.path / "graph" / key)) for key in (links.graph, links.message_graph))
+        graph, message = (
+            Graph(Artifact(dataset.path / "graph" / Path(key).name)) for key in (links.graph, links.message_graph)
+        )
         found = _pattern(graph) - _pattern(message)
     except GnnloomError:
         # Gone or damaged, which its own check reports.

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gnnloom.storage.checks.name_invariants import unknown_files_of_run
 from gnnloom.storage.checks.tree_invariants import check_group, check_list, check_tree
 from gnnloom.storage.disk.files import parse_json, parsing
 from gnnloom.storage.disk.groups import METADATA
@@ -18,7 +19,7 @@ from gnnloom.storage.format.listing import outdated_run_lists
 from gnnloom.storage.runs.checkpoint import CHECKPOINT_INDEX, checkpoint_epochs, read_checkpoint
 from gnnloom.storage.runs.predictions import PREDICTIONS_INDEX, Predictions
 from gnnloom.storage.runs.provenance import read_sessions
-from gnnloom.storage.runs.run import Run
+from gnnloom.storage.runs.run import SAVED_RECIPE, Run
 
 
 def check_run(run: Run) -> int:
@@ -35,7 +36,7 @@ def check_run(run: Run) -> int:
     run.inputs()
     run.forecast()
     read_sessions(run.path)
-    _check_recipe(run.path / "recipe.toml")
+    _check_recipe(run.path / SAVED_RECIPE)
     # Before the metrics, which a run that ends meanwhile completes first.
     result = _read_result(run)
     metrics = run.metrics()
@@ -50,6 +51,8 @@ def check_run(run: Run) -> int:
             _verify_checkpoint(folder, epoch)
     _verify_predictions(run)
     _check_links(run.path)
+    for file in unknown_files_of_run(run.path):
+        raise CorruptError(f"{file}: gnnloom did not write this file; remove it")
     # A process that writes the run changes its lists at any time.
     if not is_held(lock_path(run.path.parents[1], "runs", run.name)):
         _check_groups(run)

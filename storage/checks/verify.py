@@ -10,12 +10,14 @@ from gnnloom.storage.catalog import ArtifactInfo, Dataset
 from gnnloom.storage.checks.copy_invariants import check_copy
 from gnnloom.storage.checks.invariants import check_artifact
 from gnnloom.storage.checks.metadata_invariants import check_lists, check_metadata
+from gnnloom.storage.checks.name_invariants import unknown_files
 from gnnloom.storage.checks.run_invariants import check_run
 from gnnloom.storage.errors import GnnloomError, IncompleteError, NotFoundError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.format.mapped_copy import copies
 from gnnloom.storage.runs.run import Run
 
+_NOT_OURS: Final = "gnnloom did not write this file; remove it"
 #: Kind of the findings about uncompressed copies.
 MAPPED_KIND: Final = "mapped"
 
@@ -25,7 +27,8 @@ class Finding:
     """The result of checking one artifact or run.
 
     Attributes:
-        kind, key: kind and key of the artifact, ``runs`` and the name of the run, or ``mapped`` and the folder of an
+        kind, key: kind and key of the artifact, ``runs`` and the name of the run, ``file`` and the path of a file that
+            gnnloom did not write, or ``mapped`` and the folder of an
             uncompressed copy.
         state: ``complete`` or ``incomplete``.
         read: number of arrays of the artifact, or of epochs of the run, that were read and are intact.
@@ -51,13 +54,21 @@ def verify_dataset(dataset: Dataset, *, quick: bool = False) -> list[Finding]:
         quick: check only metadata, checksums and digests.
 
     Returns:
-        One finding per artifact, run and uncompressed copy, intact or not.
+        One finding per artifact, run and uncompressed copy, intact or not, and one per unknown file.
     """
     looked_at = [_verify_artifact(dataset, info, quick=quick) for info in dataset.artifacts()]
     artifacts = [finding for finding in looked_at if finding is not None]
     runs = [_verify_run(dataset, run) for run in dataset.runs()]
     copied = [_verify_copy(path) for path in copies(dataset.path)]
-    return artifacts + runs + copied + _verify_lists(dataset)
+    return artifacts + runs + copied + _verify_names(dataset) + _verify_lists(dataset)
+
+
+def _verify_names(dataset: Dataset) -> list[Finding]:
+    """A finding for each file that gnnloom did not write and that is part of no artifact and no run."""
+    return [
+        Finding("file", file.relative_to(dataset.path).as_posix(), "complete", 0, f"{file}: {_NOT_OURS}")
+        for file in unknown_files(dataset)
+    ]
 
 
 def _verify_lists(dataset: Dataset) -> list[Finding]:

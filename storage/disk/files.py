@@ -20,6 +20,8 @@ JsonObject = Mapping[str, Any]
 
 #: Folder below an unfinished artifact for plans, records and spill files.
 WORK: Final = ".work"
+#: Folder of the uncompressed copies in a dataset.
+MAPPED: Final = ".mapped"
 
 #: Files that are synced at a time.
 _SYNCING: Final = 16
@@ -184,6 +186,17 @@ def sync_tree(path: Path) -> None:
         for name in names:
             _fsync(os.path.join(folder, name))  # noqa: PTH118 - checkpoints are many small files, and pathlib takes time
         sync_folder(Path(folder))
+
+
+def refuse_link(path: Path) -> Path:
+    """The path, whether or not it exists, unless it is a link, which would lead what is written below it elsewhere.
+
+    Raises:
+        CorruptError: it is a link.
+    """
+    if path.is_symlink():
+        raise CorruptError(f"{path}: a link, which gnnloom never writes here and does not follow; remove it")
+    return path
 
 
 def tree_bytes(path: Path) -> int:

@@ -5,12 +5,17 @@ In scratch space the artifact has a link to it, so that every process that sees 
 
 from __future__ import annotations
 
+import re
 import shutil
 import uuid
 from pathlib import Path
+from typing import Final
 
 from gnnloom.storage.disk.files import remove_tree
 from gnnloom.storage.faults import fault_point
+
+#: What the names of work folders in scratch space begin with.
+_OURS: Final = "gnnloom-"
 
 
 def open_work_folder(path: Path, scratch: Path | None) -> None:
@@ -22,7 +27,7 @@ def open_work_folder(path: Path, scratch: Path | None) -> None:
     Args:
         scratch: folder to make it in, with a link at ``path``; None for ``path`` itself.
     """
-    if path.is_symlink() and not path.exists():
+    if path.is_symlink() and not (path.exists() and _is_ours(path)):
         remove_work_folder(path)
     if path.exists():
         return
@@ -31,7 +36,7 @@ def open_work_folder(path: Path, scratch: Path | None) -> None:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     # A name of its own: artifacts of other catalogs may have the same key.
-    folder = scratch.resolve() / f"gnnloom-{path.parent.name}-{uuid.uuid4().hex}"
+    folder = scratch.resolve() / f"{_OURS}{path.parent.name}-{uuid.uuid4().hex}"
     folder.mkdir(parents=True)
     path.symlink_to(folder, target_is_directory=True)
 
@@ -54,6 +59,10 @@ def remove_work_folder(path: Path) -> None:
     if not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
         return
+    # A catalog of others may have a link to anything.
+    if not _is_ours(path):
+        path.unlink()
+        return
     # Renamed first: a stage that resumed from half of it would trust the records of work that is gone. A removal that
     # was killed left the link, which leads here again.
     folder = path.resolve()
@@ -65,3 +74,8 @@ def remove_work_folder(path: Path) -> None:
         fault_point("tree.removed")
     shutil.rmtree(doomed, ignore_errors=True)
     path.unlink(missing_ok=True)
+
+
+def _is_ours(link: Path) -> bool:
+    """Whether a link leads to a folder of the name that :func:`open_work_folder` gives, there or not."""
+    return re.fullmatch(rf"{_OURS}.+-[0-9a-f]{{32}}", link.resolve().name) is not None

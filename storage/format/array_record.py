@@ -52,6 +52,8 @@ class ArrayRecord:
 
     @classmethod
     def from_json(cls, path: str, content: Mapping[str, Any]) -> ArrayRecord:
+        if any(name[:1] in {"", "."} for name in path.split("/")):
+            raise ValueError(f"{path!r} is not the path of an array below a folder")
         return cls(
             path=path,
             shape=tuple(int(size) for size in content["shape"]),

@@ -26,6 +26,7 @@ from gnnloom.storage.disk.files import (
     JsonObject,
     parsing,
     read_json,
+    refuse_link,
     sync_folder,
     sync_paths,
     tree_bytes,
@@ -86,7 +87,7 @@ class Artifact:
         self.path = path
         self.kind, self.key = path.parent.name, path.name
         self._counter = counter
-        self.manifest = read_manifest(path)
+        self.manifest = read_manifest(refuse_link(path))
         # A whole folder may come from elsewhere, and everything in it then agrees with its own manifest.
         found = (self.manifest["kind"], self.manifest["key"])
         if found != (self.kind, self.key):
@@ -239,7 +240,7 @@ class ArtifactWriter:
             scratch: folder for temporary files, which all tasks must see; by default they are in the artifact's.
         """
         key = artifact_key(kind, parameters, inputs)
-        path = dataset / kind / key
+        path = refuse_link(dataset / kind / key)
         # Completeness is checked under the lock: the process that held it before may just have finished the artifact.
         with locked(dataset, kind, key):
             writer = cls(path, kind, key)

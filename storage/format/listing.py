@@ -23,7 +23,7 @@ from gnnloom.storage.format.schema import SCHEMAS
 #: Name of the lock that is held while a dataset's list is written.
 LISTING_LOCK: Final = ("listing", "zarr")
 #: Folder of the runs in a dataset, of the checkpoints in a run, and of the best of them.
-_RUNS, _CHECKPOINTS, _BEST = "runs", "checkpoint", "checkpoint/best"
+RUNS, _CHECKPOINTS, _BEST = "runs", "checkpoint", "checkpoint/best"
 #: Folder of the predictions in a run, and of those that are being replaced: they count until the new ones have their
 #: name.
 PREDICTIONS, REPLACED_PREDICTIONS = "predictions", "replaced-predictions"
@@ -135,7 +135,7 @@ def wanted_lists(dataset: Path) -> dict[str, Nodes | None]:
 
     They name its complete artifacts, and its runs with their predictions.
     """
-    kinds = {kind: _kind_nodes(dataset, kind) for kind in (*SCHEMAS, _RUNS) if (dataset / kind).is_dir()}
+    kinds = {kind: _kind_nodes(dataset, kind) for kind in (*SCHEMAS, RUNS) if (dataset / kind).is_dir()}
     whole: Nodes = {kind: group_metadata({}) for kind, nodes in kinds.items() if nodes}
     whole |= {f"{kind}/{name}": node for kind, nodes in kinds.items() for name, node in (nodes or {}).items()}
     lists = {**kinds, ".": None if None in kinds.values() else whole}
@@ -145,7 +145,7 @@ def wanted_lists(dataset: Path) -> dict[str, Nodes | None]:
 def _kind_nodes(dataset: Path, kind: str) -> Nodes | None:
     """The nodes of the artifacts of one kind, or of the runs; None if they are too many to read."""
     nodes: Nodes = {}
-    finished = sorted(path.parent for path in (dataset / kind).glob(f"[!.]*/{METADATA if kind == _RUNS else MANIFEST}"))
+    finished = sorted(path.parent for path in (dataset / kind).glob(f"[!.]*/{METADATA if kind == RUNS else MANIFEST}"))
     for path in finished:
         # One damaged artifact must not keep the others from being listed; `catalog verify` reports it.
         try:
@@ -157,7 +157,7 @@ def _kind_nodes(dataset: Path, kind: str) -> Nodes | None:
             below = dict(listed["metadata"])
         except (GnnloomError, OSError, LookupError, TypeError, ValueError):
             continue
-        if kind == _RUNS:
+        if kind == RUNS:
             below = {name: node for name, node in below.items() if name.partition("/")[0] != _CHECKPOINTS}
         nodes |= {path.name: content, **{f"{path.name}/{name}": node for name, node in below.items()}}
     return nodes

@@ -39,15 +39,14 @@ from gnnloom.storage.disk.copy_checksums import (
     note_checked,
     write_checksums,
 )
-from gnnloom.storage.disk.files import read_json, sync_folder, sync_tree
+from gnnloom.storage.disk.files import MAPPED, read_json, sync_folder, sync_tree
 from gnnloom.storage.disk.locks import lock_path, locked, share
 from gnnloom.storage.disk.mapped_rows import out_of_pages
 from gnnloom.storage.disk.numpy_files import load_array
 from gnnloom.storage.errors import BudgetError, CorruptError, InputError
 from gnnloom.storage.format.artifact import Artifact
 
-#: Folder of the copies in a dataset, and the kinds of their locks: for who uses a copy, and for who checks or makes it.
-MAPPED: Final = ".mapped"
+#: Kinds of the locks of a copy: for its users, and for the process that checks or makes it.
 _LOCK_KIND: Final = "mapped"
 _CHECK_KIND: Final = "mapped-check"
 LOGGER = logging.getLogger("gnnloom.storage")

@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from gnnloom.storage.errors import FormatError
 from gnnloom.storage.format.arrays import ArrayRecord
@@ -231,6 +231,16 @@ def check_required(where: str, kind: str, names: Collection[str]) -> None:
     missing = [name for name in needed if name not in names]
     if missing:
         raise FormatError(f"{where}: the manifest lacks {', '.join(missing)}")
+
+
+@cache
+def array_files(kind: str) -> re.Pattern[str]:
+    """Pattern of the paths below an artifact of a kind: metadata of groups and arrays, and chunks."""
+    arrays = [_expression(pattern).pattern for pattern in SCHEMAS[kind]]
+    parents = {str(parent) for pattern in SCHEMAS[kind] for parent in PurePosixPath(pattern).parents} - {"."}
+    groups = [_expression(parent).pattern for parent in sorted(parents)]
+    chunk = rf"(?:{'|'.join(arrays)})/c(?:/\d+)+"
+    return re.compile(rf"(?:(?:{'|'.join([*groups, *arrays])})/)?zarr\.json|{chunk}")
 
 
 def _pattern_of(path: str, schema: Mapping[str, ArraySpec]) -> str | None:

@@ -8,7 +8,8 @@ from typing import Any
 from gnnloom.storage.disk.files import JsonObject, read_json, write_json
 from gnnloom.storage.errors import CorruptError
 
-_PROVENANCE = "provenance.json"
+#: File of the sessions.
+PROVENANCE = "provenance.json"
 
 
 def read_sessions(run: Path) -> list[dict[str, Any]]:
@@ -20,7 +21,7 @@ def read_sessions(run: Path) -> list[dict[str, Any]]:
     Raises:
         CorruptError: the file is damaged.
     """
-    path = run / _PROVENANCE
+    path = run / PROVENANCE
     if not path.exists():
         return []
     sessions = read_json(path).get("sessions")
@@ -36,10 +37,10 @@ def begin_session(run: Path, facts: JsonObject, first_epoch: int) -> None:
         first_epoch: 0 for a new run, which drops what is known of an earlier run of that name.
     """
     before = read_sessions(run) if first_epoch else []
-    write_json(run / _PROVENANCE, {"sessions": [*before, dict(facts)]})
+    write_json(run / PROVENANCE, {"sessions": [*before, dict(facts)]})
 
 
 def end_session(run: Path, facts: JsonObject) -> None:
     """Add facts to the session that began last; called by one process."""
     *before, last = read_sessions(run)
-    write_json(run / _PROVENANCE, {"sessions": [*before, {**last, **facts}]})
+    write_json(run / PROVENANCE, {"sessions": [*before, {**last, **facts}]})

@@ -8,13 +8,14 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.disk.files import (
     JsonObject,
     parse_json,
     read_json,
+    refuse_link,
     remove_tree,
     sync_folder,
     sync_tree,
@@ -29,6 +30,7 @@ from gnnloom.storage.format.arrays import ArrayRecord
 from gnnloom.storage.format.listing import PREDICTIONS, REPLACED_PREDICTIONS, list_run, write_list
 from gnnloom.storage.format.schema import FORMAT_VERSION, VERSION_ENTRY
 from gnnloom.storage.runs.predictions import PREDICTIONS_INDEX, Predictions
+from gnnloom.storage.runs.provenance import PROVENANCE
 from gnnloom.storage.wording import counted
 
 _CONFIG = "config.json"
@@ -36,6 +38,10 @@ _METRICS = "metrics.jsonl"
 _RESULT = "result.json"
 _INPUTS = "inputs.json"
 _FORECAST = "forecast.json"
+#: Recipe that made the run, if one did, and MLflow's identifier of the run, if it is logged there.
+SAVED_RECIPE, MLFLOW_ID = "recipe.toml", "mlflow_run_id"
+#: All files of the folder itself, apart from Zarr's metadata. A logger may make a folder with its name.
+RUN_FILES: Final = frozenset({_CONFIG, _METRICS, _RESULT, _INPUTS, _FORECAST, PROVENANCE, SAVED_RECIPE, MLFLOW_ID})
 
 #: Where ranks of an earlier job that stood still reported what they waited for.
 _WAITING = ".waiting"
@@ -366,4 +372,7 @@ def sole_writer(run: Run) -> Iterator[None]:
                 f"run {run.name}: another process is training it or predicts with it; wait for it, or choose another"
                 " name"
             )
+        for folder in (run.path, run.checkpoints, run.best_checkpoint):
+            for path in folder.glob("*"):
+                refuse_link(path)
         yield

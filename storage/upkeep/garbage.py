@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gnnloom.storage.catalog import ArtifactInfo, Catalog, Dataset
-from gnnloom.storage.disk.files import tree_bytes
+from gnnloom.storage.disk.files import MAPPED, tree_bytes
 from gnnloom.storage.disk.locks import LOCKS, held, is_held, is_shared, lock_path
 from gnnloom.storage.disk.work_folder import remove_tree_and_scratch, remove_work_folder
 from gnnloom.storage.errors import CorruptError, GnnloomError
@@ -27,7 +27,7 @@ from gnnloom.storage.format.listing import (
     refresh_list,
     refresh_run_lists,
 )
-from gnnloom.storage.format.mapped_copy import MAPPED, copies, copy_lock
+from gnnloom.storage.format.mapped_copy import copies, copy_lock
 from gnnloom.storage.format.schema import SCHEMAS
 from gnnloom.storage.runs.run import Run
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from gnnloom.storage.catalog import Dataset, check_name
-from gnnloom.storage.disk.files import remove_tree
+from gnnloom.storage.disk.files import MAPPED, remove_tree
 from gnnloom.storage.disk.locks import held, lock_path
 from gnnloom.storage.disk.work_folder import remove_tree_and_scratch
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.artifact import WORK
 from gnnloom.storage.format.listing import refresh_list
-from gnnloom.storage.format.mapped_copy import MAPPED, copy_lock
+from gnnloom.storage.format.mapped_copy import copy_lock
 from gnnloom.storage.upkeep.lineage import lineage
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
+import sys
 from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -10,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gnnloom.storage.descriptors import load_descriptors
+from gnnloom.storage.descriptors import UnconfirmedName, code_of_named, load_descriptors, load_named
 from gnnloom.storage.errors import InputError
 
 _KIND = """
@@ -85,3 +87,22 @@ def test_a_constant_of_another_kind_is_refused(folder: Path, load: Load) -> None
 def test_the_choices_cannot_be_changed(load: Load) -> None:
     with pytest.raises(TypeError):
         load()["new"] = None  # type: ignore[index]
+
+
+def test_looking_for_the_code_of_a_name_imports_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "looked_for" / "inner"
+    package.mkdir(parents=True)
+    for path in (package.parent / "__init__.py", package / "__init__.py", package / "module.py"):
+        path.write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    code = code_of_named("looked_for.inner.module:Name")
+    assert code == code_of_named("looked_for.inner:Name")
+    assert code is not None
+    assert code_of_named("looked_for.missing.module:Name") is None
+    unconfirmed = UnconfirmedName("looked_for:Name", tmp_path / "config.json", "model")
+    assert code_of_named(unconfirmed) is None
+    for copied in (unconfirmed, copy.deepcopy(unconfirmed)):
+        assert copied == "looked_for:Name"
+        with pytest.raises(InputError, match=r"config\.json: model names code to import"):
+            load_named("model", copied)
+    assert "looked_for" not in sys.modules

@@ -37,17 +37,22 @@ from gnnloom.pipeline.sources.reading.files import open_file
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.disk.files import read_json, write_json
-from gnnloom.storage.errors import CorruptError, GnnloomError
+from gnnloom.storage.errors import CorruptError, GnnloomError, InputError
 from gnnloom.storage.format.schema import LINK_SPLITS
+from gnnloom.storage.runs.run import Run
 from gnnloom.storage.upkeep.archive import _files_of, _write_members, export_dataset
 from gnnloom.storage.upkeep.archive_import import import_dataset
+from gnnloom.trainer.config.continuation import configure
+from gnnloom.trainer.config.predict_config import PredictConfig
+from gnnloom.trainer.config.stored_predictions import look_up
+from gnnloom.trainer.config.train_config import TrainConfig, command_line
 from gnnloom.workflows.recipe.recipe import RECIPES, Recipe
 from support.edge_formats import FORMATS, write_pyg_deflated
 from support.graphs import random_adjacency, store_graph
 from support.links import pairs_of, store_links
 from support.propagated import reference_steps, store_propagated
 from support.resealing import change_values, seal_again
-from support.small_catalogs import store_small_dataset
+from support.small_catalogs import store_run, store_small_dataset
 
 U, V = np.array([0, 1, 2, 3, 4, 5]), np.array([1, 2, 3, 4, 5, 0])
 #: Longest time that a reader may take for a tiny file, in seconds; on a busy machine.
@@ -215,6 +220,26 @@ def _read_propagated(folder: Path) -> None:
         raise CorruptError(problem)
 
 
+def _store_configured_run(folder: Path) -> None:
+    run = store_run(Catalog(folder).create("web"), inputs={"shards": "0"})
+    config = TrainConfig(catalog=str(folder), dataset="web", run="first", epochs=3, hidden=(4,))
+    write_json(run.config_path, config.to_json())
+
+
+def _read_configured_run(folder: Path) -> None:
+    """What commands do with the configuration of a run before they compute: nothing that it names is imported."""
+    dataset = Catalog(folder)["web"]
+    run = Run(dataset.run_path("first"))
+    try:
+        command_line(TrainConfig.of_run(run))
+        configure({"catalog": str(folder), "dataset": "web", "run": "first"})
+        look_up(run, PredictConfig.of_run(dataset, run))
+    except InputError as error:
+        if "cannot be imported" in str(error):
+            raise AssertionError(str(error)) from error
+        raise
+
+
 def _stored_targets() -> Iterator[Target]:
     yield Target(
         "json",
@@ -228,6 +253,7 @@ def _stored_targets() -> Iterator[Target]:
         lambda folder: store_small_dataset(Catalog(folder)),
         lambda folder: [finding.problem for finding in Catalog(folder)["web"].verify()],
     )
+    yield Target("configuration", _store_configured_run, _read_configured_run)
     yield Target("links", _store_links, _read_links)
     yield Target("propagated", _store_propagated, _read_propagated)
     yield Target(

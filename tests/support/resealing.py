@@ -17,7 +17,7 @@ from gnnloom.storage.format.sections import SECTIONS, section_name
 #: Values of JSON on which readers of structure stumble.
 _NASTY: tuple[Any, ...] = (
     None, True, -1, 0, 1, 2**31, 2**63, 10**400, 0.5, float("nan"), "", "x", "..", "../../x", "a/b", "\0", "²",
-    [], [[]], {}, {"": 0}, [1, 2, 3], ["x"] * 50,
+    "strangers_package.inner:Evil", [], [[]], {}, {"": 0}, [1, 2, 3], ["x"] * 50,
 )  # fmt: skip
 
 

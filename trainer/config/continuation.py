@@ -142,8 +142,8 @@ def _refuse_changes(run: Run, stored: TrainConfig, fields: Mapping[str, Any]) ->
         if name == "dataset":
             continue
         now = TrainConfig.settled_field(name, value)
-        if name == "normalization" and fields.get("model", stored.model) == stored.model:
-            now = settled_normalization(stored.model, now)
+        if name == "normalization" and (model := fields.get("model", stored.model)) == stored.model:
+            now = settled_normalization(model, now)
         now = list(now) if isinstance(now, tuple) else now
         if name in before and now != before[name]:
             different.append(f"{name} {before[name]!r} (now {now!r})")

@@ -107,6 +107,17 @@ class Config:
         return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in content.items()})
 
 
+def named_code(kind: type[Config], content: Mapping[str, Any]) -> dict[str, str]:
+    """Option to ``package.module:NAME`` of the code that the fields of a configuration name.
+
+    Args:
+        content: fields of a configuration of this kind, which need not be valid.
+    """
+    named = {name: option for name, option in options_of(kind).items() if option.importable}
+    given = {name: (content.get(name), (option.default, *option.choices)) for name, option in named.items()}
+    return {name: value for name, (value, own) in given.items() if isinstance(value, str) and value not in own}
+
+
 def own_values(
     config: Config, component: type[Config], options: Mapping[str, Option], given: Mapping[str, Any]
 ) -> dict[str, Any]:

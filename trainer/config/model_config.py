@@ -7,6 +7,7 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from gnnloom.storage.descriptors import UnconfirmedName
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Group, option_field, options_of, parse_named
 from gnnloom.storage.shards.row_shards import RowShards
@@ -102,6 +103,9 @@ class ModelConfig(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        # What a model allows is known only after its import, and was checked when the run was made.
+        if isinstance(self.model, UnconfirmedName):
+            return
         # The stored configuration of a run says what was computed, so `auto` is resolved here.
         self.settle("normalization", settled_normalization(self.model, self.normalization))
         # Only a check here: the field keeps the texts of the stored configuration.

@@ -20,6 +20,16 @@ class PredictConfig(SmoothingConfig):
     catalog: str = option(text="Directory of the catalog")
     dataset: str = option(text="Name of the dataset")
     run: str = option(text="Run whose checkpoint predicts")
+    model: str | None = option(
+        None,
+        "Model of the run, needed if it is a class of your own or of PyG as package.module:Class: what a stored run"
+        " names is imported only if the command names it too",
+        importable=True,
+        metavar="MODEL",
+    )
+    decoder: str | None = option(
+        None, "Decoder of the run, needed if it is a class of your own", importable=True, metavar="DECODER"
+    )
     ranks: int = option(1, "Number of MPI ranks (and of row shards)", least=1)
     shards: str | None = option(None, "Key of the shards, if the dataset has several")
     method: str | None = option(None, "Partitioner whose shards to use, if the dataset has several")
@@ -49,6 +59,14 @@ class PredictConfig(SmoothingConfig):
         None, "Folder that the first rank reads vertices from and writes their targets to, needed by top"
     )
 
+    def trained(self, run: Run) -> TrainConfig:
+        """The configuration that the run was made with; code that it names is imported only if this names it too.
+
+        Raises:
+            InputError: as :meth:`TrainConfig.of_run`.
+        """
+        return TrainConfig.of_run(run, model=self.model, decoder=self.decoder)
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if bool(self.top) != (self.targets is not None):
@@ -60,6 +78,8 @@ class PredictConfig(SmoothingConfig):
         dataset: Dataset,
         run: Run,
         *,
+        model: str | None = None,
+        decoder: str | None = None,
         ranks: int | None = None,
         embeddings: bool = False,
         checkpoint: str = "auto",
@@ -70,12 +90,13 @@ class PredictConfig(SmoothingConfig):
         """Predict with a run of a dataset, which may have moved or got another name since the training.
 
         Args:
+            model, decoder: those of the training; given to confirm the import of code that is not gnnloom's.
             ranks: number of ranks; by default that of the training.
             wait_timeout: seconds that a rank waits for others; by default those of the training.
             evaluation_memory: bytes of each rank beyond which it predicts from disk; by default those of the training.
             smoothing: fields of :class:`~gnnloom.trainer.config.smoothing_config.SmoothingConfig`.
         """
-        trained = TrainConfig.of_run(run)
+        trained = TrainConfig.of_run(run, model=model, decoder=decoder)
         here = replace(trained, catalog=str(dataset.path.parent), dataset=dataset.name, run=run.name)
         return cls.of_training(
             here,
@@ -113,11 +134,13 @@ class PredictConfig(SmoothingConfig):
         """
         # Row shards and a given process grid fit one number of ranks, so they are kept only if that number is the same.
         ranks = trained.ranks if ranks is None else ranks
-        same = ranks == trained.ranks
+        same, code = ranks == trained.ranks, trained.own_code()
         return cls(
             catalog=trained.catalog,
             dataset=trained.dataset,
             run=trained.run_name,
+            model=code.get("model"),
+            decoder=code.get("decoder"),
             ranks=ranks,
             shards=shards if same or trained.chosen_algorithm.reads.serves_any_ranks else None,
             method=trained.method,

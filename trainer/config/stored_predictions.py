@@ -11,7 +11,6 @@ from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.continuation import predicting_checkpoint, predicting_epoch
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.smoothing_config import SmoothingConfig
-from gnnloom.trainer.config.train_config import TrainConfig
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +45,7 @@ def look_up(run: Run, config: PredictConfig) -> Found:
     """
     _, epoch = predicting_checkpoint(run, config.checkpoint, config.epoch)
     # A model without hidden layers has no embeddings.
-    wanted = config.embeddings and bool(TrainConfig.of_run(run).hidden)
+    wanted = config.embeddings and bool(config.trained(run).hidden)
     embeds, smoothing = config.embeddings, config.smoothing
     try:
         if epoch and run.has_predictions_of(epoch):

@@ -15,6 +15,7 @@ from typing import Any, Self
 from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.artifacts.propagated import Propagated
 from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.descriptors import UnconfirmedName
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.option import Option, options_of
@@ -23,6 +24,7 @@ from gnnloom.trainer.algorithms.algorithm import NEIGHBORS, ONE_LAYOUT, STREAMS
 from gnnloom.trainer.algorithms.registry import algorithms_with
 from gnnloom.trainer.config.algorithm_config import AlgorithmConfig, other_algorithm_options
 from gnnloom.trainer.config.data_config import DataConfig
+from gnnloom.trainer.config.fields import named_code
 from gnnloom.trainer.config.loss_config import LossConfig
 from gnnloom.trainer.config.mode_config import ModeConfig, other_mode_options
 from gnnloom.trainer.config.model_config import ModelConfig
@@ -92,6 +94,9 @@ class TrainConfig(
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        # What a model allows is known only after its import, and was checked when the run was made.
+        if isinstance(self.model, UnconfirmedName):
+            return
         if self.model_kind.on_edges:
             self._settle_edges()
         for what, needs in (
@@ -230,6 +235,9 @@ class TrainConfig(
     @property
     def streams_adjacency(self) -> bool:
         """The adjacency stays on disk, and is read for every product with it."""
+        # Only the result of such a run can be shown, for which nothing is read.
+        if isinstance(self.model, UnconfirmedName):
+            return True
         # Attention cannot read it from there. A model that takes edges reads none of it.
         evaluates = self.mode_kind.rows_evaluate and NEIGHBORS not in self.model_kind.needs
         return self.adjacency == "disk" or evaluates or self.model_kind.on_edges
@@ -285,7 +293,8 @@ class TrainConfig(
         if not self.mode_kind.reads_rows:
             return None
         found = find_propagated(dataset, self.propagated, self.steps, shards)
-        if found is None and self.model_kind.takes_steps and not self.steps:
+        # Classes of the user's own take none, and need not be imported for this.
+        if found is None and self.model in MODELS and MODELS[self.model].takes_steps and not self.steps:
             raise NotFoundError(
                 f"model {self.model!r}: dataset {dataset.name} has no propagated features of this graph; make some with"
                 f" `gnnloom propagate {dataset.name} --steps 3`, or train on the features alone with --steps 0"
@@ -342,17 +351,36 @@ class TrainConfig(
         names = [name for name in now if name in (self.deciding | before.deciding) - {"dataset"}]
         return [f"{name} {then[name]!r} (now {now[name]!r})" for name in names if then[name] != now[name]]
 
+    def own_code(self) -> dict[str, str]:
+        """Option to ``package.module:NAME`` of the code that may be imported, as the command names it."""
+        named = named_code(type(self), self.to_json())
+        return {name: code for name, code in named.items() if not isinstance(code, UnconfirmedName)}
+
     @classmethod
-    def of_run(cls, run: Run) -> Self:
+    def of_run(cls, run: Run, **named: str | None) -> Self:
         """The configuration that a run was made with.
 
+        Anybody may have written it, so code that it names as ``package.module:NAME`` is imported only if the command
+        names the same code. Otherwise the configuration can be shown and compared, and whatever needs the code fails.
+
+        Args:
+            named: values of options that the command gives, such as ``model``; None if it does not give the option.
+
         Raises:
-            InputError: it is not a valid configuration; the file is named.
+            InputError: it is not a valid configuration, or has another value of an option in ``named``; the file is
+                named.
         """
+        content, path = run.config(), run.config_path
+        for name, given in named.items():
+            value = content.get(name, options_of(cls)[name].default)
+            if given not in {None, value}:
+                raise InputError(f"{path}: {name} {value!r}, but the command gives {given!r}; leave the option out")
+        stored = named_code(cls, content).items()
+        content |= {name: UnconfirmedName(code, path, name) for name, code in stored if named.get(name) is None}
         try:
-            return cls.from_json(run.config())
+            return cls.from_json(content)
         except InputError as error:
-            raise InputError(f"{run.config_path}: {error}") from error
+            raise InputError(f"{path}: {error}") from error
 
 
 #: Fields that are not options of their own, and those that say how to go on with a run rather than what to train.

@@ -17,17 +17,17 @@ from types import FrameType
 from typing import Any
 
 from gnnloom.storage.catalog import Catalog
-from gnnloom.storage.descriptors import code_of_named, load_named
+from gnnloom.storage.descriptors import check_confirmed, code_of_named, load_named
 from gnnloom.storage.disk.files import read_json, write_json
 from gnnloom.storage.disk.own_folder import own_folder
 from gnnloom.storage.errors import GnnloomError, IncompleteError, InputError, LaunchError
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.artifact import MANIFEST, WORK, Artifact
-from gnnloom.storage.option import options_of
 from gnnloom.storage.runs.run import Run, sole_writer
 from gnnloom.storage.shared_memory import remove_abandoned
 from gnnloom.trainer.comm.transports.registry import chosen_transport
 from gnnloom.trainer.config.continuation import Start, find_start, inputs_of, run_of, with_its_run
+from gnnloom.trainer.config.fields import named_code
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.propagate_config import PropagateConfig
 from gnnloom.trainer.config.propagation_plan import Planned, of_this_machine, plan_of
@@ -89,24 +89,19 @@ def prepare_launch(config: TrainConfig, *, restart: bool = False) -> tuple[Train
     config = with_its_run(config)
     dataset = Catalog(config.catalog).dataset(config.dataset)
     opened = config.chosen_algorithm.reads.open(dataset, config, 0, config.ranks, ReadCounter())
-    shards = opened.shards
-    config.check_graph(shards)
-    config.task_of(shards, shards, shards.artifact.path)
-    _check_named(config)
-    run = Run(dataset.run_path(config.run_name))
+    shards, run = opened.shards, Run(dataset.run_path(config.run_name))
     with sole_writer(run):
         pass  # only a check: the ranks take the lock themselves
-    return config, find_start(run, config, inputs_of(config, dataset, shards.artifact), restart=restart)
-
-
-def _check_named(config: TrainConfig) -> None:
-    """Check that the modules exist from which the ranks are to import."""
-    for name, option in options_of(TrainConfig).items():
-        value = getattr(config, name)
-        is_named = option.importable and isinstance(value, str) and value not in option.choices
-        # Importing it takes long, and says what is wrong: only a module without a file is imported here.
-        if is_named and code_of_named(value) is None:
-            load_named(name, value)
+    start = find_start(run, config, inputs_of(config, dataset, shards.artifact), restart=restart)
+    # A result is shown without importing the code that made it.
+    if not start.is_finished:
+        for name, code in named_code(TrainConfig, config.to_json()).items():
+            # Importing it takes long, and says what is wrong: only a module without a file is imported here.
+            if code_of_named(code) is None:
+                load_named(name, code)
+        config.check_graph(shards)
+        config.task_of(shards, shards, shards.artifact.path)
+    return config, start
 
 
 def launch(config: TrainConfig, *, restart: bool = False) -> dict[str, Any]:
@@ -150,12 +145,17 @@ def launch_prediction(config: PredictConfig) -> dict[str, Any]:
     found = look_up(run, config)
     if found.epoch and config.targets is None:
         return summary(run, found.epoch)
+    # Here, although the ranks would find it out: starting them takes long. Stored predictions need no model.
+    trained = config.trained(run)
+    for code in (trained.decoder, *(() if found.epoch else (trained.model,))):
+        check_confirmed(code)
     if found.epoch and config.ranks == 1:
         # Importing torch takes seconds, which only this should spend.
         from gnnloom.trainer.comm.unconnected import UnconnectedRank  # noqa: PLC0415
         from gnnloom.trainer.training.best_targets import find_targets  # noqa: PLC0415
 
-        find_targets(UnconnectedRank(0, 1), dataset, run, Path(config.targets or ""), config.top, config.threads)
+        alone, folder = UnconnectedRank(0, 1), Path(config.targets or "")
+        find_targets(alone, dataset, run, folder, config.top, config.threads, config.decoder)
         return summary(run, found.epoch)
     return _launch([PREDICT], config.to_json(), config.ranks, config.threads)
 
@@ -212,7 +212,10 @@ def _launch(
     begun: HasBegun | None = None,
     unit: str = _EPOCH,
 ) -> dict[str, Any]:
-    """Run the ranks with a configuration in a file."""
+    """Run the ranks with a configuration in a file, all of whose names the command gives."""
+    # To the ranks, the file is their command.
+    for value in content.values():
+        check_confirmed(value)
     with own_folder() as folder:
         config = folder / "config.json"
         write_json(config, content)

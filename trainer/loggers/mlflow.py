@@ -6,12 +6,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from gnnloom.storage.runs.run import MLFLOW_ID
 from gnnloom.trainer.loggers.logger import LogContext, Logger
 
 #: States of a run here, and what MLflow calls them.
 _STATES = {"finished": "FINISHED", "stopped": "KILLED", "failed": "FAILED"}
-#: File in the run's folder with MLflow's identifier, so that a resumed run continues its log.
-_IDENTIFIER = "mlflow_run_id"
 
 
 class _MlflowLog:
@@ -33,7 +32,8 @@ def _open(context: LogContext) -> _MlflowLog:
     from mlflow import MlflowClient  # noqa: PLC0415 - optional
     from mlflow.entities import Param  # noqa: PLC0415 - optional
 
-    client, identifier = MlflowClient(), context.folder / _IDENTIFIER
+    # The file lets a resumed run continue its log.
+    client, identifier = MlflowClient(), context.folder / MLFLOW_ID
     if context.first_epoch and identifier.exists():
         run_id = identifier.read_text(encoding="utf-8").strip()
         client.update_run(run_id, status="RUNNING")

@@ -70,19 +70,28 @@ class FoundPairs:
                 yield pairs, np.fromfile(score, self._dtype, self._width * count).reshape(count, self._width)
 
 
-def find_targets(comm: Communicator, dataset: Dataset, run: Run, folder: Path, count: int, threads: int) -> None:
+def find_targets(
+    comm: Communicator,
+    dataset: Dataset,
+    run: Run,
+    folder: Path,
+    count: int,
+    threads: int,
+    decoder: str | None,
+) -> None:
     """Find the best targets of vertices with the predictions of a run. Collective.
 
     Args:
         folder: the first rank reads the vertices in it, and writes the pairs to it, as :class:`FoundPairs`.
         count: targets of each vertex.
         threads: of this rank.
+        decoder: as for :meth:`~gnnloom.trainer.training.pair_scores.PairModel.of`.
 
     Raises:
         CollectiveError: the run has no predictions of pairs, or the checkpoint that made them is gone.
     """
     with ExitStack() as held:
-        scorer = together(comm, lambda: held.enter_context(PairScorer.open(dataset, run, comm, threads)))
+        scorer = together(comm, lambda: held.enter_context(PairScorer.open(dataset, run, comm, threads, decoder)))
         graph, given = together(comm, lambda: dataset.graph(scorer.links.graph)), None
         if comm.rank == 0 and (folder / SOURCES).exists():
             given = np.load(folder / SOURCES, mmap_mode="r", allow_pickle=False)

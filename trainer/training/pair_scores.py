@@ -82,27 +82,28 @@ class PairModel:
         return self.vectors.dtype
 
     @classmethod
-    def of(cls, dataset: Dataset, run: Run, threads: int = 0) -> PairModel:
+    def of(cls, dataset: Dataset, run: Run, threads: int = 0, decoder: str | None = None) -> PairModel:
         """Open the predictions of a run.
 
         Args:
             threads: of this process; 0 for one on each core that it may use.
+            decoder: that of the run, to confirm the import of one that is not gnnloom's.
 
         Raises:
             NotFoundError: the run has no predictions, or not the checkpoint any more that made them.
-            InputError: the run predicts vertices.
+            InputError: the run predicts vertices, or its decoder is not confirmed.
         """
-        config = TrainConfig.of_run(run)
+        config = TrainConfig.of_run(run, decoder=decoder)
         task, stored = check_on_pairs(config, run.path), run.predictions()
         links = dataset.links(run.inputs()["links"])
         vectors = stored.array(task.prediction)
         place = Place(getattr(torch, config.feature_dtype), threads or len(os.sched_getaffinity(0)))
-        decoder = _decoder(config, task, links, vectors.shape[1], place)
-        state = decoder.state_dict()
+        scorer = _decoder(config, task, links, vectors.shape[1], place)
+        state = scorer.state_dict()
         if state:
-            decoder.load_state_dict(module_state(_checkpoint(run, stored), TASK_MODULE))
+            scorer.load_state_dict(module_state(_checkpoint(run, stored), TASK_MODULE))
         loss = task.losses[0] if task.losses and config.loss == AUTO else config.loss
-        return cls(task, loss == "bce", links, decoder, vectors)
+        return cls(task, loss == "bce", links, scorer, vectors)
 
     def check_vertices(self, vertices: NDArray[Any]) -> None:
         """Check that some numbers are those of vertices.
@@ -131,7 +132,12 @@ class PairScorer(PairModel):
     @classmethod
     @contextmanager
     def open(
-        cls, dataset: Dataset, run: Run, comm: Communicator | None = None, threads: int = 0
+        cls,
+        dataset: Dataset,
+        run: Run,
+        comm: Communicator | None = None,
+        threads: int = 0,
+        decoder: str | None = None,
     ) -> Iterator[PairScorer]:
         """Open the predictions of a run; their vectors are copied to a temporary file for as long as the block lasts.
 
@@ -139,12 +145,12 @@ class PairScorer(PairModel):
 
         Args:
             comm: ranks that all open it; None for this process alone.
-            threads: as for :meth:`PairModel.of`.
+            threads, decoder: as for :meth:`PairModel.of`.
 
         Raises:
             NotFoundError, InputError: as :meth:`PairModel.of`.
         """
-        model, comm = PairModel.of(dataset, run, threads), comm or UnconnectedRank(0, 1)
+        model, comm = PairModel.of(dataset, run, threads, decoder), comm or UnconnectedRank(0, 1)
         span = split_range(len(model.vectors), comm.size, comm.rank)
         with own_folder() as folder:
             vector = map_copy(model.vectors, folder / "vector", span)

@@ -76,7 +76,7 @@ def predict(comm: Communicator, config: PredictConfig) -> dict[str, Any]:
             from gnnloom.trainer.training.best_targets import find_targets  # noqa: PLC0415
 
             threads = threads_per_rank(comm, config.threads)
-            find_targets(comm, dataset, run, Path(config.targets), config.top, threads)
+            find_targets(comm, dataset, run, Path(config.targets), config.top, threads, config.decoder)
         return result
 
 
@@ -179,7 +179,7 @@ def _computed(run: Run, config: PredictConfig) -> TrainConfig:
     Raises:
         InputError: the model has no embeddings, but they are asked for.
     """
-    trained = TrainConfig.of_run(run)
+    trained = config.trained(run)
     if config.embeddings and trained.model_kind.on_edges:
         raise InputError(f"embeddings: model {trained.model} is a module of torch, whose hidden layers are its own")
     # Only the places to read from and the ranks change; the model is that of the training.

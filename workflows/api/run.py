@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -38,14 +39,17 @@ class Run:
         name: name of the run within the dataset.
     """
 
-    def __init__(self, dataset: Dataset, name: str) -> None:
+    def __init__(self, dataset: Dataset, name: str, code: Mapping[str, str] | None = None) -> None:
         """Refer to a run, which need not exist yet.
+
+        Args:
+            code: option to ``package.module:NAME`` of code that may be imported for this run.
 
         Raises:
             InputError: ``name`` is not a valid name of a run.
         """
         self.dataset, self.name = dataset, name
-        self._stored = StoredRun(dataset.run_path(name))
+        self._stored, self._code = StoredRun(dataset.run_path(name)), dict(code or {})
 
     @classmethod
     def open(cls, name: str, catalog: CatalogLike = None) -> Self:
@@ -84,6 +88,14 @@ class Run:
         if not self._stored.exists:
             return "not started"
         return "finished" if self._stored.is_finished else "unfinished"
+
+    def code(self, **named: str | None) -> dict[str, str | None]:
+        """Names of the code that may be imported for this run: those of the call, or else of the training's call.
+
+        Args:
+            named: option to ``package.module:NAME``; None where the call gives none.
+        """
+        return {name: self._code.get(name) if given is None else given for name, given in named.items()}
 
     def config(self) -> dict[str, Any]:
         """The configuration that the run was made with, every default filled in."""
@@ -193,12 +205,13 @@ class Run:
         """
         return self._stored.predictions().embedding(start, stop)
 
-    def score(self, pairs: ArrayLike) -> NDArray[Any]:
+    def score(self, pairs: ArrayLike, *, decoder: str | None = None) -> NDArray[Any]:
         """Scores of pairs of vertices, from the vectors of the run's predictions; ``gnnloom.predict`` makes them.
 
         Args:
             pairs: (num_pairs, 2) integers: source and target by their numbers in the graph, from 0, as in the pairs of
                 links. ``gnnloom predict --pairs`` takes the ids of the source instead.
+            decoder: that of the run, as for ``gnnloom.predict``.
 
         Returns:
             (num_pairs,) scores of a run on links: higher for pairs that are more likely to be edges, and with the loss
@@ -211,10 +224,18 @@ class Run:
         """
         from gnnloom.trainer.training.pair_scores import PairScorer
 
-        with PairScorer.open(self.dataset, self._stored) as scorer:
+        with PairScorer.open(self.dataset, self._stored, decoder=self.code(decoder=decoder)["decoder"]) as scorer:
             return scorer.scores(np.asarray(pairs))
 
-    def top(self, vertices: ArrayLike, k: int, *, ranks: int | None = None) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    def top(
+        self,
+        vertices: ArrayLike,
+        k: int,
+        *,
+        ranks: int | None = None,
+        model: str | None = None,
+        decoder: str | None = None,
+    ) -> tuple[NDArray[np.int64], NDArray[Any]]:
         """The best targets of some vertices: those with the highest scores to which no edge leads from them yet.
 
         Exact: every vertex is scored with all others. Edges are those of the graph that the links were made from, the
@@ -225,6 +246,7 @@ class Run:
             k: number of targets for each.
             ranks: number of MPI ranks that share the work, with the same result; by default this process alone. In an
                 MPI job, a number makes the call collective, and has to be that of the job.
+            model, decoder: those of the run, as for ``gnnloom.predict``.
 
         Returns:
             (num_vertices, k) int64 targets, the best first, of equal ones the lower number; and (num_vertices, k)
@@ -243,8 +265,9 @@ class Run:
         given = given.astype(np.int64)
         if ranks is not None:
             with ranks_of_job("gnnloom top") as here:
-                return targets_of(self.dataset, self._stored, given, k, here, ranks)
-        with PairScorer.open(self.dataset, self._stored) as scorer:
+                code = self.code(model=model, decoder=decoder)
+                return targets_of(self.dataset, self._stored, given, k, here, ranks, **code)
+        with PairScorer.open(self.dataset, self._stored, decoder=self.code(decoder=decoder)["decoder"]) as scorer:
             parts = list(best_targets(scorer, self.dataset.graph(scorer.links.graph), given, k))
         return np.concatenate([part[1] for part in parts]), np.concatenate([part[2] for part in parts])
 

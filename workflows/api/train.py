@@ -62,12 +62,15 @@ def train(
     found = as_dataset(dataset, catalog)
     given = {"catalog": str(found.path.parent), "dataset": found.name} | training_fields(options)
     with ranks_of_job("gnnloom train", trains=True) as ranks:
-        return Run(found, ranks.train(settled(ranks, given, restart=restart), restart=restart)["run"])
+        config = settled(ranks, given, restart=restart)
+        return Run(found, ranks.train(config, restart=restart)["run"], config.own_code())
 
 
 def predict(
     run: Run | str,
     *,
+    model: str | None = None,
+    decoder: str | None = None,
     ranks: int | None = None,
     out: Path | str | None = None,
     embeddings: bool = False,
@@ -94,6 +97,9 @@ def predict(
 
     Args:
         run: the run, or ``DATASET/RUN``.
+        model, decoder: those of the run, as ``package.module:Class``. Needed for code of your own or of PyG, which is
+            imported only if the call names it: anybody may have written the configuration of a stored run. A run that
+            :func:`train` or this function returned knows what that call named.
         ranks: number of MPI ranks; by default those of the training, inside an MPI job all of its ranks.
         out: file to export the classes to: ``.npy`` in the order of the vertices, or ``.npz``, ``.parquet`` or ``.csv``
             with the ids of the source. With ``pairs`` or ``top``, the file for the scores of pairs.
@@ -126,6 +132,9 @@ def predict(
     """
     found = Run.open(run, catalog) if isinstance(run, str) else run
     file, asked = None if out is None else Path(out), {"embeddings": embeddings, "checkpoint": checkpoint}
+    code = found.code(model=model, decoder=decoder)
+    if model or decoder:
+        found = Run(found.dataset, found.name, {name: given for name, given in code.items() if given is not None})
     smoothing = {
         "smooth": smooth,
         "smooth_steps": smooth_steps,
@@ -146,6 +155,7 @@ def predict(
             ranks=ranks,
             wait_timeout=wait_timeout,
             evaluation_memory=evaluation_memory,
+            **code,
             **asked,
             **smoothing,
         )
@@ -184,12 +194,13 @@ def predict_run(
             summary,
             folder,
         ):
-            result = {**summary, **here.on_first(lambda: _shown(found_targets(dataset, run, folder), out))}
+            found = found_targets(dataset, run, folder, config.decoder)
+            result = {**summary, **here.on_first(lambda: _shown(found, out))}
         return result if out is None else {**result, "out": str(out)}
     result = here.predict(config)
     if wanted is not None and wanted.pairs is not None:
         pairs = wanted.pairs
-        result |= here.on_first(lambda: _shown(scored_pairs(dataset, run, pairs), out))
+        result |= here.on_first(lambda: _shown(scored_pairs(dataset, run, pairs, config.decoder), out))
     elif out is not None:
         here.on_first(lambda: write_predictions(dataset, run, out, smoothed=config.smooths))
     return result if out is None else {**result, "out": str(out)}

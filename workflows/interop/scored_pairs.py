@@ -79,19 +79,23 @@ class Wanted:
 
 
 @contextmanager
-def scored_pairs(dataset: Dataset, run: Run, pairs: Path) -> Iterator[Table]:
+def scored_pairs(dataset: Dataset, run: Run, pairs: Path, decoder: str | None = None) -> Iterator[Table]:
     """Score the pairs of a file with the stored predictions of a run; the table can be read inside the block.
 
     What is computed goes to temporary files, so that memory grows neither with the pairs nor with the vertices.
 
+    Args:
+        decoder: that of the run, to confirm the import of one that is not gnnloom's.
+
     Raises:
         NotFoundError: the run has no predictions, or the file does not exist.
-        InputError: the run predicts vertices, or an id in the file is not one of the graph.
+        InputError: the run predicts vertices, its decoder is not confirmed, or an id in the file is not one of the
+            graph.
     """
     from gnnloom.trainer.training.best_targets import FoundPairs
     from gnnloom.trainer.training.pair_scores import PairScorer
 
-    with PairScorer.open(dataset, run) as scorer, own_folder() as folder:
+    with PairScorer.open(dataset, run, decoder=decoder) as scorer, own_folder() as folder:
         graph = dataset.graph(scorer.links.graph)
         found = FoundPairs(folder, scorer.decoder.num_outputs, scorer.vector.dtype)
         with found.written():
@@ -150,18 +154,30 @@ def ranks_found(
 
 
 @contextmanager
-def found_targets(dataset: Dataset, run: Run, folder: Path) -> Iterator[Table]:
-    """The targets that ranks found and wrote to a folder; the table can be read inside the block."""
+def found_targets(dataset: Dataset, run: Run, folder: Path, decoder: str | None = None) -> Iterator[Table]:
+    """The targets that ranks found and wrote to a folder; the table can be read inside the block.
+
+    Args:
+        decoder: as for :func:`scored_pairs`.
+    """
     from gnnloom.trainer.training.best_targets import FoundPairs
     from gnnloom.trainer.training.pair_scores import PairModel
 
-    model = PairModel.of(dataset, run)
+    model = PairModel.of(dataset, run, decoder=decoder)
     graph = dataset.graph(model.links.graph)
     yield _table(model, graph, FoundPairs(folder, 1, model.dtype), VertexIds.map(graph, folder))
 
 
 def targets_of(
-    dataset: Dataset, run: Run, vertices: NDArray[np.int64], count: int, here: Ranks, ranks: int
+    dataset: Dataset,
+    run: Run,
+    vertices: NDArray[np.int64],
+    count: int,
+    here: Ranks,
+    ranks: int,
+    *,
+    model: str | None = None,
+    decoder: str | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """The best targets of some vertices, found by some ranks; see :meth:`gnnloom.workflows.api.run.Run.top`.
 
@@ -172,14 +188,14 @@ def targets_of(
     from gnnloom.trainer.training.pair_scores import PairModel
 
     def settle() -> tuple[PredictConfig, PairModel]:
-        model = PairModel.of(dataset, run)
-        model.check_vertices(vertices)
-        config = PredictConfig.of_run(dataset, run, ranks=here.number(ranks))
+        scorer = PairModel.of(dataset, run, decoder=decoder)
+        scorer.check_vertices(vertices)
+        config = PredictConfig.of_run(dataset, run, model=model, decoder=decoder, ranks=here.number(ranks))
         # With the vectors that are there, whichever checkpoint made them.
-        return replace(config, epoch=int(run.predictions().facts["epoch"])), model
+        return replace(config, epoch=int(run.predictions().facts["epoch"])), scorer
 
-    config, model = here.agree(settle, lambda settled: settled[0].to_json())
-    dtype = model.dtype
+    config, scorer = here.agree(settle, lambda settled: settled[0].to_json())
+    dtype = scorer.dtype
     with ranks_found(here, config, count, lambda: vertices) as (_, folder):
         target, score = here.on_first(lambda: [each.tolist() for each in read_targets(folder, count, dtype)])
     return np.array(target, np.int64).reshape(-1, count), np.array(score, dtype).reshape(-1, count)

@@ -20,15 +20,12 @@ from gnnloom.storage import Catalog
 from gnnloom.storage.disk.files import written_aside
 from gnnloom.storage.disk.seal import seal_text
 from gnnloom.storage.format.artifact import Artifact
-from gnnloom.storage.runs.run import Run, sole_writer
+from gnnloom.storage.runs.run import SAVED_RECIPE, Run, sole_writer
 from gnnloom.workflows.interop.export import write_predictions
 from gnnloom.workflows.recipe.request import Assignment, check_trainable
 from gnnloom.workflows.recipe.stages import Stage, read_graph
 
 logger = logging.getLogger(__name__)
-
-#: Name of the resolved recipe in a run's folder.
-SAVED_RECIPE = "recipe.toml"
 
 
 def undone(stages: Sequence[Stage]) -> Iterator[Stage]:

@@ -13,8 +13,7 @@ from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.sources.generators.rmat import RmatEdges
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
-from gnnloom.storage.disk.files import tree_bytes
-from gnnloom.storage.format.mapped_copy import MAPPED
+from gnnloom.storage.disk.files import MAPPED, tree_bytes
 
 MIB = 1 << 20
 

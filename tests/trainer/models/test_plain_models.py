@@ -122,7 +122,9 @@ class Results:
             configs += [config(catalog, "again", 2), config(catalog, "straight", 2, **NORMALIZED)]
             configs += [*halves, replace(halves[0], epochs=EPOCHS)]
             predicted += ["straight", "plain-2"]
-        predictions = [{"catalog": str(catalog.root), "dataset": "graph", "run": run, "ranks": 4} for run in predicted]
+        where: dict[str, Any] = {"catalog": str(catalog.root), "dataset": "graph", "ranks": 4}
+        models = {each.run: each.model for each in configs}
+        predictions = [{**where, "run": run, "model": models[run]} for run in predicted]
         contents = [*(each.to_json() for each in configs), *predictions]
         found = run_program(4, "train_all", folder, contents)
         self.by_run = {each.run: result for each, result in zip(configs, found, strict=False)}

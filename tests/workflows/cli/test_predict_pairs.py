@@ -71,8 +71,8 @@ def expected_scores(run: gnnloom.Run) -> NDArray[Any]:
     return scores
 
 
-def opened(root: Path, name: str) -> gnnloom.Run:
-    run: gnnloom.Run = gnnloom.predict(name, catalog=root)
+def opened(root: Path, name: str, decoder: str | None = None) -> gnnloom.Run:
+    run: gnnloom.Run = gnnloom.predict(name, catalog=root, decoder=decoder)
     return run
 
 
@@ -282,7 +282,7 @@ def test_a_decoder_of_the_user_tells_pairs_from_their_reverses(
     (tmp_path / "own_bilinear.py").write_text(BILINEAR)
     monkeypatch.syspath_prepend(str(tmp_path))
     call(root, "train", "named/own", "--task", "link", "--decoder", "own_bilinear:Bilinear", *TRAIN)
-    run, dataset = opened(root, "named/own"), Catalog(root)["named"]
+    run, dataset = opened(root, "named/own", "own_bilinear:Bilinear"), Catalog(root)["named"]
     vector, weight = run.predictions(), run.state_dict()["decoder.linear.weight"].numpy()
     scores = vector @ weight.T @ vector.T
     pairs = np.random.default_rng(5).integers(0, NUM_VERTICES, (30, 2))

@@ -15,14 +15,14 @@ from gnnloom.storage import Catalog
 from gnnloom.storage.errors import ExistsError, GnnloomError, InputError
 from gnnloom.storage.format.arrays import write_array
 from gnnloom.storage.runs.checkpoint import Checkpoint, write_checkpoint
-from gnnloom.storage.runs.run import Run, sole_writer
+from gnnloom.storage.runs.run import SAVED_RECIPE, Run, sole_writer
 from gnnloom.trainer.job.launch import launch
 from gnnloom.trainer.job.ranks import NewRanks
 from gnnloom.workflows.recipe.request import Assignment, RecipeRequest
 from gnnloom.workflows.recipe.sections import PredictSection
 from gnnloom.workflows.recipe.stages import find_workload
 from gnnloom.workflows.run.run_recipe import Display, run_recipe
-from gnnloom.workflows.run.stages import SAVED_RECIPE, prepare, save_recipe
+from gnnloom.workflows.run.stages import prepare, save_recipe
 from support.mpi import rank_command
 from support.ogb_folders import write_ogb_binary_folder
 from support.recipes import RECIPE

@@ -13,8 +13,8 @@ from typing import Any
 import psutil
 import pytest
 
+from gnnloom.storage.runs.run import SAVED_RECIPE
 from gnnloom.workflows.recipe.recipe import Recipe
-from gnnloom.workflows.run.stages import SAVED_RECIPE
 from support.recipes import GNNLOOM, TINY, MpiJob, forked_program, run_arguments, run_here
 from support.slurm import write_slurm
 

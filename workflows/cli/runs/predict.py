@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
-from gnnloom.storage.option import Group, Option
+from gnnloom.storage.option import Group, Option, options_of
+from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.smoothing_config import SmoothingConfig
 from gnnloom.trainer.job.ranks import ranks_of_job
 from gnnloom.workflows.api.train import predict_run
@@ -25,6 +27,8 @@ _BRIEF_COST = ("ranks", "peak_memory", "path", "out")
 
 _OPTIONS = (
     Option("run", str, "Run to predict with; NAME/RUN is the same.", group=Group.INPUT),
+    replace(options_of(PredictConfig)["model"], group=Group.MODEL),
+    replace(options_of(PredictConfig)["decoder"], group=Group.TASK),
     Option(
         "checkpoint",
         str,
@@ -100,6 +104,8 @@ _OPTIONS = (
 def predict_command(
     name: str,
     run: str | None,
+    model: str | None,
+    decoder: str | None,
     checkpoint: str,
     ranks: int | None,
     out: Path | None,
@@ -128,11 +134,14 @@ def predict_command(
     Example:
       gnnloom predict web/demo --out predictions.npy
       gnnloom predict web/demo --embeddings --out predictions.csv
+      gnnloom predict web/own --model mymodel:MyModel
       gnnloom predict web/demo --smooth correct --out smoothed.csv
       gnnloom predict web/links --pairs candidates.csv --out scores.parquet
       gnnloom predict web/links --top 10 --of users.txt --out best.csv
     """
     asked = {
+        "model": model,
+        "decoder": decoder,
         "embeddings": embeddings,
         "checkpoint": checkpoint,
         "wait_timeout": wait_timeout,
