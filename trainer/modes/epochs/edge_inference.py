@@ -27,7 +27,7 @@ from gnnloom.trainer.data.row_exchange import RowExchange
 from gnnloom.trainer.data.vertex_data import normalize_feature
 from gnnloom.trainer.models.networks.edge_model import BatchEdges, EdgeModel
 from gnnloom.trainer.models.networks.model import Inputs
-from gnnloom.trainer.models.networks.reach import Reach, Weighing, find_reach, layer_output, whole_batch
+from gnnloom.trainer.models.networks.reach import GraphTraits, Reach, find_reach, layer_output, whole_batch
 from gnnloom.trainer.modes.epochs.layerwise import map_graph_of, temporary_rows
 from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.place.arrays import array_dtype
@@ -104,7 +104,15 @@ class WholeInference:
         return graph, owner, map_vertices(self._dataset.vertices(self._inputs["vertices"]))["feature"]
 
     def _find_reach(self, graph: WholeGraph) -> Reach:
-        return find_reach(self._model, Weighing(self._normalization, graph.matrix.data is not None))
+        indptr = graph.matrix.indptr
+        traits = GraphTraits(
+            self._normalization,
+            is_weighted=graph.matrix.data is not None,
+            is_symmetric=self._dataset.graph(self._inputs["graph"]).symmetric,
+            has_loops=bool(graph.loop.all()),
+            has_empty_rows=bool((indptr[1:] == indptr[:-1]).any()),
+        )
+        return find_reach(self._model, traits)
 
     def _agreed(self, reach: Reach) -> Reach:
         """What the first rank has found; other processors might round otherwise. Collective."""
@@ -122,8 +130,9 @@ class WholeInference:
         self.facts = {"inference": how, "inference_hops": reach.hops, "inference_exact": reach.is_exact}
         if not reach.is_exact and self._operator.grid.comm.rank == 0:
             logger.warning(
-                "model %s: its outputs depend on more than the neighbors at %d hops; it is evaluated on batches of"
-                " these, and scores are not those of the whole graph",
+                "model %s: no number of hops was found at which in-edges alone give its outputs, for example because it"
+                " reads out-edges or all vertices; it is evaluated on batches of %d hops, and scores are not those of"
+                " the whole graph",
                 self._model.call.name,
                 reach.hops,
             )
@@ -192,7 +201,9 @@ class _Batches:
         while True:
             stop = min(start + self._count, len(self._vertices))
             seeds = self._vertices[start:stop]
-            vertices, edges = whole_batch(self._graph, seeds, self.reach, self._model, self._normalization)
+            vertices, edges = whole_batch(
+                self._graph, seeds, self.reach, self._normalization, self._model.place, weighs=self._model.call.weighs
+            )
             carried = (len(vertices) + edges.index.shape[1]) * width
             if carried <= CARRIED or len(seeds) == 1:
                 self._count = 2 * len(seeds) if carried <= CARRIED // 4 else len(seeds)

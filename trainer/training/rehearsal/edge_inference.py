@@ -11,7 +11,7 @@ from gnnloom.trainer.kernels.dispatch import performed, with_values
 from gnnloom.trainer.loader.hops import edge_index
 from gnnloom.trainer.models.networks.edge_model import BatchEdges, EdgeModel
 from gnnloom.trainer.models.networks.model import Inputs
-from gnnloom.trainer.models.networks.reach import Weighing, find_reach, layer_output
+from gnnloom.trainer.models.networks.reach import GraphTraits, find_reach, layer_output
 from gnnloom.trainer.modes.epochs.edge_inference import most_seeds
 from gnnloom.trainer.modes.kind import RankRows
 from gnnloom.trainer.training.rehearsal.batches import edges_alike
@@ -20,9 +20,10 @@ from gnnloom.trainer.training.rehearsal.batches import edges_alike
 class RehearsedInference:
     """See :class:`gnnloom.trainer.models.networks.edge_model.Inference`; computes one batch of every layer."""
 
-    def __init__(self, model: EdgeModel, rows: RankRows, *, is_weighted: bool) -> None:
+    def __init__(self, model: EdgeModel, rows: RankRows, *, is_weighted: bool, is_symmetric: bool) -> None:
         """Communicates nothing."""
         self._model, self._rows, self._is_weighted = model, rows, is_weighted
+        self._traits = GraphTraits("none", is_weighted, is_symmetric, rows.has_loops, not rows.has_loops)
         self.facts: Mapping[str, Any] = {}
 
     def __call__(self, inputs: Inputs) -> Tensor:  # noqa: ARG002 - only its width counts
@@ -30,7 +31,7 @@ class RehearsedInference:
         model, place = self._model, self._model.place
         # It tries the module on a small graph, with values.
         with performed():
-            reach = find_reach(model, Weighing("none", self._is_weighted))
+            reach = find_reach(model, self._traits)
         layers = range(len(reach.widths) - 1) if reach.by_layer else [None]
         for layer in layers:
             self._batch(layer, reach.widths, 1 if reach.by_layer else reach.hops)

@@ -240,7 +240,7 @@ class _Rehearsal:
         model, shards = self.session.model, self.shards.shards
         if isinstance(model, EdgeModel):
             own = rank_rows(self.config, self.session.opened.dataset, shards, self.comm.rank, 0)
-            model.inference = RehearsedInference(model, own, is_weighted=shards.weighted)
+            model.inference = RehearsedInference(model, own, is_weighted=shards.weighted, is_symmetric=shards.symmetric)
 
     def _measured(self) -> Tensor | None:
         """As many rows as metrics may read; see :func:`gnnloom.trainer.training.evaluation.measured_rows`."""
