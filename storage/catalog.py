@@ -29,6 +29,7 @@ from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.artifact import MANIFEST, WORK, Artifact
 from gnnloom.storage.format.schema import FORMAT_VERSION, SCHEMAS, VERSION_ENTRY, check_version
 from gnnloom.storage.shards.row_shards import RowShards
+from gnnloom.storage.system_errors import OF_ONE_FILE, OF_PERMISSION, check_is_of_content
 from gnnloom.storage.wording import did_you_mean
 
 if TYPE_CHECKING:
@@ -367,6 +368,7 @@ def _make_dataset(path: Path) -> None:
         # A kill during this function leaves an empty folder, or one with a temporary file of the group's metadata.
         foreign = [entry for entry in path.iterdir() if not entry.name.startswith(f".{METADATA}.")]
     except OSError as error:
+        check_is_of_content(error, path, OF_PERMISSION)
         raise InputError(f"{path}: cannot make this folder ({error.strerror}); choose another catalog") from error
     # Looked up after the listing: another process that makes the same dataset writes this file before all others.
     if (path / METADATA).exists():
@@ -383,6 +385,7 @@ def _check_dataset_group(path: Path) -> None:
         content = read_group(path)
         node_type, attributes = content["node_type"], dict(content.get("attributes", {}))
     except (CorruptError, OSError, ValueError, KeyError, TypeError) as error:
+        check_is_of_content(error, path)
         raise FormatError(f"{path}: not a gnnloom dataset ({error})") from error
     if attributes.get("encoding-type") != DATASET_ATTRIBUTES["encoding-type"]:
         raise FormatError(f"{path}: a Zarr {node_type}, but not a gnnloom dataset")
@@ -398,7 +401,8 @@ def _artifact_info(kind: str, path: Path) -> ArtifactInfo:
         except FileNotFoundError:
             continue
         # A listing must not fail on one damaged file; opening the artifact reports the damage.
-        except (CorruptError, OSError):
+        except (CorruptError, OSError) as error:
+            check_is_of_content(error, source, OF_ONE_FILE)
             content = {}
         parameters, inputs = (_object(content.get(name)) for name in ("parameters", "inputs"))
         return ArtifactInfo(kind, path.name, state, parameters, path, inputs)

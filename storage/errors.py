@@ -7,10 +7,10 @@ can catch what they know.
 
 from __future__ import annotations
 
-import errno
-import resource
 from pathlib import Path
 from typing import ClassVar
+
+from gnnloom.storage.system_errors import address_space_limit, is_out_of_memory, system_error_in_one_line
 
 
 class GnnloomError(Exception):
@@ -106,24 +106,6 @@ class MissingPackageError(GnnloomError, ImportError):
     exit_code = 1
 
 
-_AGAIN = "finished work is kept, run the command again to continue"
-_FREE_SPACE = f"free some space; {_AGAIN}"
-_NOT_WRITABLE = "make it writable, or choose another folder, such as another catalog (--catalog)"
-#: What to do if the disk is full, failing or not writable, or if a limit on files is reached.
-_DISK_ERRORS = {
-    errno.ENOSPC: _FREE_SPACE,
-    errno.EDQUOT: _FREE_SPACE,
-    errno.EROFS: _NOT_WRITABLE,
-    errno.EACCES: "allow this user to read and write there, or choose another folder",
-    errno.EPERM: "allow this user to read and write there, or choose another folder",
-    **dict.fromkeys((errno.EIO, errno.EFBIG, errno.EMFILE, errno.ENFILE), _AGAIN),
-}
-#: A path that the user named cannot be used.
-_PATH_ERRORS = frozenset({errno.ENOTDIR, errno.ENOENT, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP})
-#: How torch and Python, which have no errors of their own for it, say that memory is used up.
-_OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "can't start new thread")
-
-
 def in_one_line(error: BaseException) -> tuple[str, int] | None:
     """The message and the exit code for an error that is reported without a traceback; None for a defect of ours.
 
@@ -132,32 +114,8 @@ def in_one_line(error: BaseException) -> tuple[str, int] | None:
     """
     if isinstance(error, GnnloomError):
         return str(error), error.exit_code
-    if _is_out_of_memory(error):
+    if is_out_of_memory(error):
         what = str(error).splitlines()[0] if str(error) else "an allocation failed"
         limit = address_space_limit()
         return f"out of memory ({what})" + (f": a process may use only {limit}" if limit else ""), 1
-    return _system_error(error) if isinstance(error, OSError) else None
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    if isinstance(error, RuntimeError):
-        return any(text in str(error) for text in _OUT_OF_MEMORY)
-    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
-
-
-def address_space_limit() -> str:
-    """The limit of this process's address space, as text; empty if there is none."""
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    return "" if limit == resource.RLIM_INFINITY else f"{limit >> 20:,} MiB of address space (ulimit -v)"
-
-
-def _system_error(error: OSError) -> tuple[str, int] | None:
-    where = f"{error.filename}: " if error.filename else ""
-    if error.errno in _PATH_ERRORS and error.filename:
-        return f"{where}{error.strerror}; choose another path", 3
-    # Libraries raise an OSError with a sentence and no number if a write failed.
-    if error.errno in _DISK_ERRORS:
-        return f"{where}{error.strerror}; {_DISK_ERRORS[error.errno]}", 1
-    if error.errno is None and not isinstance(error, ConnectionError):
-        return f"{where}{error}; {_AGAIN}", 1
-    return None
+    return system_error_in_one_line(error) if isinstance(error, OSError) else None

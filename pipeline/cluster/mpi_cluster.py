@@ -17,6 +17,7 @@ from gnnloom.pipeline.cluster.certificate import SECRET_BYTES, Certificate, make
 from gnnloom.pipeline.cluster.interfaces import usable_interfaces
 from gnnloom.pipeline.cluster.open_cluster import worker_settings
 from gnnloom.pipeline.cluster.quiet import silence_dask, start_quiet_tracker
+from gnnloom.pipeline.cluster.steady_clock import use_steady_clock
 
 #: Minimum number of ranks of a cluster: scheduler, client and one worker.
 LEAST_RANKS = 3
@@ -95,4 +96,5 @@ def _configure(certificate: Certificate) -> None:
     settings["distributed.nanny.pre-spawn-environ"]["DASK_LOGGING__DISTRIBUTED"] = "critical"
     dask.config.set(settings)
     silence_dask()
+    use_steady_clock()
     start_quiet_tracker()

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 from gnnloom.pipeline.cluster.certificate import make_certificate
 from gnnloom.pipeline.cluster.dask_cluster import DaskCluster, LostClusterError
 from gnnloom.pipeline.cluster.quiet import dask_silenced, start_quiet_tracker
+from gnnloom.pipeline.cluster.silence import silence_named
+from gnnloom.pipeline.cluster.steady_clock import steady_clock
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY, Cluster, InProcessCluster, LazyCluster, available_cores
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY, KEPT_ALLOCATION
 from gnnloom.storage.disk.files import read_json
@@ -29,6 +31,7 @@ from importlib.util import find_spec
 from types import FrameType
 
 from gnnloom.storage.errors import MissingPackageError
+from gnnloom.storage.system_errors import OF_LIMITS, OF_PERMISSION, check_is_of_content
 
 #: Far more than the cores of any machine.
 _MOST_WORKERS = 4096
@@ -135,10 +138,12 @@ def _start_local(options: ClusterOptions) -> Iterator[Cluster]:
     workers = options.workers or available_cores()
     with (
         dask_silenced(),
+        steady_clock(),
         # Other users of this machine could give work to workers without a certificate.
         dask.config.set(worker_settings() | make_certificate().settings()),
         _started(workers, options.memory) as local,
         Client(local) as client,
+        silence_named(client),
         _until_replaced(client, workers),
     ):
         yield DaskCluster(client, workers, options.memory, options.scratch)
@@ -171,7 +176,15 @@ def _started(workers: int, memory: int) -> Iterator[SpecCluster]:
             " processes (--workers 0)"
         ) from error
     with local:
-        yield local
+        try:
+            yield local
+        except Exception:
+            raise
+        # Nobody waits for what the workers do, and the thread of a task cannot be stopped.
+        except BaseException:
+            for nanny in local.workers.values():
+                nanny.end_now()
+            raise
 
 
 @contextmanager
@@ -217,7 +230,7 @@ def worker_settings() -> dict[str, Any]:
 @contextmanager
 def _connect(options: ClusterOptions) -> Iterator[Cluster]:
     address = _scheduler_address(options)
-    with dask_silenced(), _client(options, address) as client:
+    with dask_silenced(), steady_clock(), _client(options, address) as client, silence_named(client):
         threads = client.nthreads().values()
         if not threads:
             raise InputError(f"{options.address}: the scheduler has no workers")
@@ -239,6 +252,8 @@ def _client(options: ClusterOptions, address: str) -> Client:
             socket.create_connection(get_address_host_port(address), timeout=30).close()
         return Client(address, timeout="30s")
     except (OSError, TimeoutError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno in OF_LIMITS:
+            raise
         raise InputError(f"{options.address}: no Dask scheduler answers there ({error})") from error
 
 
@@ -250,6 +265,7 @@ def _scheduler_address(options: ClusterOptions) -> str:
     try:
         address = read_json(Path(options.address), sealed=False).get("address")
     except (CorruptError, OSError) as error:
+        check_is_of_content(error, options.address, OF_PERMISSION)
         raise InputError(f"{options.address}: not the file of a Dask scheduler ({error})") from error
     if not isinstance(address, str):
         raise InputError(f"{options.address}: not the file of a Dask scheduler (it has no address)")
@@ -264,7 +280,7 @@ def _on_ranks(options: ClusterOptions) -> Iterator[Cluster]:
     with Client(timeout="60s") as client:
         try:
             client.wait_for_workers(workers, timeout=120)
-            with _until_replaced(client, workers):
+            with silence_named(client), _until_replaced(client, workers):
                 yield DaskCluster(client, workers, options.memory, options.scratch)
         finally:
             client.shutdown()  # otherwise the other ranks would serve forever

@@ -1,12 +1,17 @@
 """Dask's processes as gnnloom runs them: without pages for browsers, and with a limit of memory for workers.
 
-The nanny ends its worker before a task that needs far too much memory takes the whole machine down.
+The nanny ends its worker before a task that needs far too much memory takes the whole machine down, and if the worker
+has been stopped for a minute.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
+import threading
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,6 +27,9 @@ from gnnloom.storage.machine_memory import available_memory
 
 #: Milliseconds between two looks. A process takes a few hundred megabytes of new pages meanwhile, at the most.
 _LOOK_MILLISECONDS = 100
+
+#: Most seconds between two looks that count as such.
+_MOST_PASSED = 1.0
 
 #: Share of the machine, and bytes, that have to be left. With less, the machine begins to swap or to kill processes.
 _RESERVED_SHARE, _LEAST_RESERVED = 0.03, 256 * MIB
@@ -41,10 +49,12 @@ class Guard:
     Attributes:
         most_memory: bytes of its own that a worker may hold in any case.
         share: bytes that a worker may not exceed even if the machine has more, because its job may not use them.
+        stopped: seconds that a worker's process may be stopped (SIGSTOP), after which its tasks run elsewhere.
     """
 
     most_memory: int
     share: int = sys.maxsize
+    stopped: float = 60.0
 
     @classmethod
     def of(cls, memory: int, share: int = sys.maxsize) -> Guard:
@@ -73,6 +83,15 @@ def own_memory(pid: int, root: Path = Path("/")) -> int:
     return sum(1024 * int(fields[name].split()[0]) for name in ("RssAnon", "VmSwap") if name in fields)
 
 
+def is_stopped(pid: int, root: Path = Path("/")) -> bool:
+    """Whether a process is stopped by a signal; False while a debugger holds it, and if it has ended."""
+    try:
+        # The name of the program, in parentheses, may contain anything.
+        return (root / "proc" / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] == "T"
+    except OSError:
+        return False
+
+
 class CommonFields(WorkerPlugin):
     """Holds on a worker what all tasks of a phase have in common; they find it by the plugin's name.
 
@@ -99,18 +118,29 @@ class PagelessWorker(Worker):
 
 
 class GuardedNanny(Nanny):
-    """Kills its worker if this holds far more than its budget while the machine runs out of memory.
+    """Kills its worker if this holds far more than its budget while the machine runs out of memory, or is stopped.
 
-    Both conditions are needed. Dask's own limit also counts mapped files, so it would end workers that read a mapped
-    graph. And some tasks exceed any small budget: a row block is cut whole, which does no harm as long as the machine
-    has enough of it. In a batch job, the job's memory is the machine's.
+    Both conditions on memory are needed. Dask's own limit also counts mapped files, so it would end workers that read a
+    mapped graph. And some tasks exceed any small budget: a row block is cut whole, which does no harm as long as the
+    machine has enough of it. In a batch job, the job's memory is the machine's.
     """
 
     def __init__(self, *args: Any, guard: Guard, **options: Any) -> None:
         # No limit of Dask's, which counts mapped files.
         super().__init__(*args, **{**options, "memory_limit": 0, "worker_class": PagelessWorker})
+        # A terminal sends Ctrl-C to the worker as well. It inherits from this thread that it hears none, not even while
+        # it starts. The main thread is that of a rank, which goes on without the cluster.
+        if threading.current_thread() is not threading.main_thread():
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         self._guard = guard
+        self._looked, self._stopped = time.monotonic(), 0.0
         self.periodic_callbacks["gnnloom-guard"] = PeriodicCallback(self._look, _LOOK_MILLISECONDS)
+
+    async def instantiate(self) -> Any:
+        """Start the worker, and look after it while it starts, so that one that is stopped then is not waited for."""
+        if not (guard := self.periodic_callbacks["gnnloom-guard"]).is_running():
+            guard.start()
+        return await super().instantiate()
 
     def close_gracefully(self, *args: Any, **options: Any) -> None:
         """Let a worker that the scheduler closes end at once.
@@ -126,9 +156,34 @@ class GuardedNanny(Nanny):
             with suppress(ValueError):
                 queue.put({"op": "stop"})
 
-    async def _look(self) -> None:
+    def end_now(self) -> None:
+        """Kill the worker, and start no other one; any thread may call this."""
+        self.auto_restart = False
+        process = self._process_of_worker()
+        if process is not None:
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGKILL)
+
+    def _process_of_worker(self) -> Any:
+        """The worker's process; None if there is none."""
         process = self.process.process if self.process is not None else None
-        if process is None or process.pid is None:
+        return None if process is None or process.pid is None else process
+
+    def _has_stopped(self, pid: int) -> bool:
+        """Whether the worker has been stopped for so long that it is given up."""
+        # The time since the last look does not count as a whole: this process may have been stopped, too.
+        now = time.monotonic()
+        passed, self._looked = min(now - self._looked, _MOST_PASSED), now
+        self._stopped = self._stopped + passed if is_stopped(pid) else 0.0
+        return self._stopped > self._guard.stopped
+
+    async def _look(self) -> None:
+        process = self._process_of_worker()
+        if process is None:
+            return
+        if self._has_stopped(process.pid):
+            # Killed before its tasks run elsewhere: were it continued, two workers would write the same files.
+            process.kill()
             return
         held = own_memory(process.pid)
         if self._guard.ends(held):

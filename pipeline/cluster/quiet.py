@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from typing import Any
 
+from gnnloom.pipeline.cluster.steady_clock import use_steady_clock
+
 #: Loggers of Dask and of the library that it communicates with.
 _LOGGERS = ("distributed", "tornado", "asyncio")
 
@@ -27,13 +29,14 @@ def silence_dask() -> None:
 
 
 def dask_setup(worker: Any) -> None:  # noqa: ARG001 - Dask's signature
-    """Ignore Ctrl-C and silence Dask in a worker.
+    """Ignore Ctrl-C, silence Dask and use a steady clock in a worker.
 
     A terminal sends Ctrl-C to every process, and the one that started the workers will close them.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Dask logs the traceback of every task that fails, and of every heartbeat that is late on a busy machine.
     silence_dask()
+    use_steady_clock()
 
 
 @contextmanager

@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.raw_files import read_into, write_at
 from gnnloom.storage.errors import CorruptError, DamagedWorkError, IncompleteError
+from gnnloom.storage.system_errors import naming
 
 #: Files that the tasks of a phase write together, for each array.
 MOST_FILES: Final = 16
@@ -394,8 +395,9 @@ def writable(folder: Path, lane: Lane) -> Iterator[LaneWriter]:
     descriptor = _open(path, os.O_WRONLY)
     try:
         writer = LaneWriter(lane, descriptor, path)
-        yield writer
-        writer.seal()
+        with naming(path):
+            yield writer
+            writer.seal()
     finally:
         os.close(descriptor)
 

@@ -6,7 +6,9 @@ not know where the tasks run. Large data goes through files.
 
 from __future__ import annotations
 
+import ctypes
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
@@ -71,12 +73,51 @@ class ThreadedCluster:
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
         keep_freed_memory()
-        pool = ThreadPoolExecutor(self.workers)
+        pool, tasks = ThreadPoolExecutor(self.workers), _Interruptible()
         try:
-            for finished in as_completed([pool.submit(function, item) for item in items]):
+            for finished in as_completed([pool.submit(tasks.run, function, item) for item in items]):
                 yield finished.result()
+        except Exception:
+            raise
+        # This includes Ctrl-C, and a caller that stops iterating: nobody waits for the tasks.
+        except BaseException:
+            tasks.interrupt()
+            raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+class _InterruptedTaskError(BaseException):
+    """Ends a task in a thread, as Ctrl-C ends one in the main thread; ``except Exception`` lets it pass."""
+
+
+class _Interruptible:
+    """Tasks in threads that can be interrupted: each ends before its next instruction of Python."""
+
+    def __init__(self) -> None:
+        self._lock, self._running, self._stopped = threading.Lock(), set[int](), False
+
+    def run(self, function: Callable[[Item], Result], item: Item) -> Result:
+        """Run a task, in any thread."""
+        me = threading.get_ident()
+        with self._lock:
+            if self._stopped:
+                raise _InterruptedTaskError
+            self._running.add(me)
+        try:
+            return function(item)
+        finally:
+            with self._lock:
+                self._running.discard(me)
+
+    def interrupt(self) -> None:
+        """Interrupt the tasks that run, and begin no others."""
+        with self._lock:
+            self._stopped = True
+            for thread in self._running:
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                    ctypes.c_ulong(thread), ctypes.py_object(_InterruptedTaskError)
+                )
 
 
 class LazyCluster:

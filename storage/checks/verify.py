@@ -16,6 +16,7 @@ from gnnloom.storage.errors import GnnloomError, IncompleteError, NotFoundError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.format.mapped_copy import copies
 from gnnloom.storage.runs.run import Run
+from gnnloom.storage.system_errors import OF_ONE_FILE, check_is_of_content
 
 _NOT_OURS: Final = "gnnloom did not write this file; remove it"
 #: Kind of the findings about uncompressed copies.
@@ -89,6 +90,7 @@ def _verify_artifact(dataset: Dataset, info: ArtifactInfo, *, quick: bool) -> Fi
             check_artifact(dataset, artifact)
     # One damaged artifact must not hide the findings of the others.
     except (GnnloomError, OSError) as error:
+        check_is_of_content(error, info.path, OF_ONE_FILE)
         if not info.path.exists():
             return None
         problem = str(error)
@@ -103,6 +105,7 @@ def _verify_copy(path: Path) -> Finding:
     except (IncompleteError, NotFoundError) as error:
         state, problem = "incomplete", f"{error}; remove {path}, an uncompressed copy of it"
     except (GnnloomError, OSError) as error:
+        check_is_of_content(error, path, OF_ONE_FILE)
         problem = str(error)
     return Finding(MAPPED_KIND, path.name, state, arrays, problem)
 
@@ -115,5 +118,6 @@ def _verify_run(dataset: Dataset, name: str) -> Finding:
     except IncompleteError as error:
         state, problem = "incomplete", str(error)
     except (GnnloomError, OSError) as error:
+        check_is_of_content(error, dataset.run_path(name), OF_ONE_FILE)
         problem = str(error)
     return Finding("runs", name, state, epochs, problem)

@@ -22,6 +22,7 @@ import xxhash
 from gnnloom.storage.disk.files import parsing, read_json, write_json
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.machine_boot import this_boot
+from gnnloom.storage.system_errors import check_is_of_content, naming
 
 CHECKSUMS: Final = "checksums.json"
 
@@ -37,13 +38,14 @@ class ChecksumFile:
     """Writes a file from consecutive pieces, and computes the checksums of its blocks."""
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("wb")
+        self._path, self._file = path, path.open("wb")
         self._bytes, self._checksum = 0, 0
         self._checksums: list[str] = []
 
     def write(self, data: bytes | memoryview) -> None:
         """Add bytes at the end."""
-        self._file.write(data)
+        with naming(self._path):
+            self._file.write(data)
         rest = np.frombuffer(data, np.uint8)
         while len(rest):
             some = rest[: _BLOCK_BYTES - self._bytes % _BLOCK_BYTES]
@@ -69,7 +71,9 @@ class ChecksumFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.close()
+        # Writes what is buffered.
+        with naming(self._path):
+            self._file.close()
 
 
 def write_checksums(folder: Path, files: dict[str, dict[str, Any]]) -> None:
@@ -112,6 +116,7 @@ def _check_file(path: Path, block_bytes: int, num_bytes: int, checksums: str) ->
                 if not _fill(file.readinto, some) or _digits(google_crc32c.value(some)) != wanted:
                     raise CorruptError(f"{path}: damaged between bytes {start} and {start + len(some)}")
     except OSError as error:
+        check_is_of_content(error, path)
         raise CorruptError(f"{path}: the copy cannot be read ({error.strerror})") from error
 
 

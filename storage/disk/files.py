@@ -15,6 +15,7 @@ from typing import Any, Final
 from gnnloom.storage.disk.seal import is_sealed, open_object, seal_object
 from gnnloom.storage.errors import CorruptError, DamagedWorkError, GnnloomError
 from gnnloom.storage.faults import fault_point
+from gnnloom.storage.system_errors import naming
 
 JsonObject = Mapping[str, Any]
 
@@ -69,7 +70,8 @@ def written_aside(path: Path, *, durable: bool = False) -> Iterator[Path]:
     # believed dead and its replacement may write the same file. Hidden, so that listings skip it.
     aside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
-        yield aside
+        with naming(path):
+            yield aside
         # Synced before the rename: after a crash, the name would otherwise refer to a file without its content.
         if durable:
             sync_file(aside)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import mmap
+import os
 from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
+
+from gnnloom.storage.faults import fault_point
+from gnnloom.storage.system_errors import naming
 
 #: How often a file is read before the error counts as one of the file.
 _ATTEMPTS = 20
@@ -56,6 +60,27 @@ def map_array(path: Path, mode: Literal["r", "r+"] = "r") -> NDArray[Any]:
     if len(mapped) < start + dtype.itemsize * int(np.prod(shape)):
         raise ValueError(f"{path}: shorter than its header says")
     return np.ndarray(shape, dtype, mapped, start)
+
+
+def create_array_file(path: Path, dtype: DTypeLike, shape: tuple[int, ...]) -> np.memmap[Any, Any]:
+    """Create a file of zeros in NumPy's format, and map it to write it.
+
+    Raises:
+        OSError: the disk is full. The space is taken here, as a full disk would end a process that writes to a map.
+    """
+    with naming(path):
+        array: np.memmap[Any, Any] = np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(dtype), shape=shape)
+        reserve(path)
+    return array
+
+
+def reserve(path: Path) -> None:
+    """Have the disk keep the space of a file with holes."""
+    with path.open("r+b", buffering=0) as file:
+        fault_point("map.reserve", path)
+        # The C library writes to every block where the file system cannot do it.
+        if size := os.fstat(file.fileno()).st_size:
+            os.posix_fallocate(file.fileno(), 0, size)
 
 
 def map_plain(path: Path, dtype: str, mode: Literal["r", "r+"] = "r") -> NDArray[Any]:

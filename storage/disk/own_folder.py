@@ -10,6 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from gnnloom.storage.system_errors import naming
+
 #: Every temporary folder of gnnloom outside of catalogs has a name that begins so.
 PREFIX: Final = "gnnloom-"
 #: A file that every one of them has: a user may have given such a name to a folder of their own.
@@ -30,6 +32,7 @@ def own_folder(prefix: str = PREFIX, within: Path | None = None) -> Iterator[Pat
             with suppress(OSError):
                 fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
             Path(name, MARK).touch()
-            yield Path(name)
+            with naming(name):
+                yield Path(name)
         finally:
             os.close(descriptor)

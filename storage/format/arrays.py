@@ -23,6 +23,7 @@ from gnnloom.storage.errors import CorruptError, InputError
 from gnnloom.storage.format.array_metadata import DEFAULT_CODEC, METADATA, ArrayMetadata
 from gnnloom.storage.format.array_record import ArrayRecord, Piece
 from gnnloom.storage.format.chunks import ChunkReader, ChunkWriter, FileBuffer
+from gnnloom.storage.system_errors import check_is_of_content
 from gnnloom.storage.wording import counted
 
 __all__ = [
@@ -221,6 +222,7 @@ class ArrayReader:
         try:
             self._chunks = ChunkReader(self._where)
         except (OSError, ValueError, KeyError, TypeError) as error:
+            check_is_of_content(error, self._where)
             raise CorruptError(f"{self._where}: the array cannot be opened ({error})") from error
         # zarr.json is not covered by a checksum; comparing it with the record finds damage to it.
         found = (self._chunks.shape, self._chunks.dtype.name)
@@ -361,6 +363,7 @@ class ArrayReader:
         except FileNotFoundError as error:
             raise CorruptError(f"{self._chunks.file(number)}: the chunk is missing") from error
         except (OSError, ValueError, RuntimeError) as error:
+            check_is_of_content(error, self._chunks.file(number))
             raise CorruptError(f"{self._chunks.file(number)}: damaged chunk ({error})") from error
 
     def verify(self) -> None:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.faults import fault_point
 from gnnloom.storage.format.array_metadata import METADATA, ArrayMetadata, blosc_settings
+from gnnloom.storage.system_errors import naming
 
 if TYPE_CHECKING:
     from numcodecs.blosc import Blosc
@@ -82,7 +83,8 @@ class ChunkWriter:
         # Renamed when whole: a task that was believed dead may still write a chunk that is already recorded.
         temporary = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
         try:
-            _write_file(temporary, (encoded, checksum))
+            with naming(file):
+                _write_file(temporary, (encoded, checksum))
             fault_point("chunk.write", temporary)
             temporary.replace(file)
             fault_point("chunk.written", file)

@@ -19,6 +19,7 @@ from gnnloom.storage.disk.locks import locked
 from gnnloom.storage.errors import GnnloomError
 from gnnloom.storage.format.manifest import MANIFEST
 from gnnloom.storage.format.schema import SCHEMAS
+from gnnloom.storage.system_errors import OF_ONE_FILE, check_is_of_content
 
 #: Name of the lock that is held while a dataset's list is written.
 LISTING_LOCK: Final = ("listing", "zarr")
@@ -155,7 +156,8 @@ def _kind_nodes(dataset: Path, kind: str) -> Nodes | None:
             if listed is None:
                 return None
             below = dict(listed["metadata"])
-        except (GnnloomError, OSError, LookupError, TypeError, ValueError):
+        except (GnnloomError, OSError, LookupError, TypeError, ValueError) as error:
+            check_is_of_content(error, path, OF_ONE_FILE)
             continue
         if kind == RUNS:
             below = {name: node for name, node in below.items() if name.partition("/")[0] != _CHECKPOINTS}

@@ -45,6 +45,7 @@ from gnnloom.storage.disk.mapped_rows import out_of_pages
 from gnnloom.storage.disk.numpy_files import load_array
 from gnnloom.storage.errors import BudgetError, CorruptError, InputError
 from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.system_errors import OF_PERMISSION, check_is_of_content
 
 #: Kinds of the locks of a copy: for its users, and for the process that checks or makes it.
 _LOCK_KIND: Final = "mapped"
@@ -90,6 +91,7 @@ def open_copy(artifact: Artifact, contents: Contents) -> dict[str, NDArray[Any]]
     try:
         descriptor = _use_copy(path, contents)
     except OSError as error:
+        check_is_of_content(error, path, OF_PERMISSION)
         raise InputError(f"{path}: cannot make the uncompressed copy for random access ({error.strerror})") from error
     try:
         arrays = {name: _map(path / f"{name}.npy", content) for name, content in contents.items()}
@@ -140,7 +142,8 @@ def _use_copy(path: Path, contents: Contents) -> int:
     try:
         # Waits while garbage collection removes the copy.
         descriptor = share(copy_lock(path))
-    except OSError:
+    except OSError as error:
+        check_is_of_content(error, path, OF_PERMISSION)
         # A catalog that cannot be written: nobody can remove the copy, so it needs no lock.
         if not _is_whole(path, contents):
             raise
@@ -252,6 +255,7 @@ def _map(path: Path, content: ArrayContent) -> np.memmap[Any, Any]:
     try:
         array = cast("np.memmap[Any, Any]", load_array(path, mmap_mode="r"))
     except (OSError, ValueError) as error:
+        check_is_of_content(error, path)
         raise CorruptError(f"{path}: damaged copy ({error}); remove the folder") from error
     if (array.shape, array.dtype) != (content.shape, content.dtype):
         raise CorruptError(
@@ -280,6 +284,7 @@ def _verify_file(path: Path, content: ArrayContent) -> None:
                 _compare(file.read(len(wanted)), wanted, path, "data")
             _compare(file.read(1), b"", path, "length")
     except OSError as error:
+        check_is_of_content(error, path)
         raise CorruptError(f"{path}: the copy cannot be read ({error.strerror})") from error
 
 

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.storage.disk.numpy_files import map_array
+from gnnloom.storage.disk.numpy_files import create_array_file, map_array, reserve
 from gnnloom.storage.format.arrays import ArrayReader
+from gnnloom.storage.system_errors import naming
 
 #: Rows that are copied at a time: few enough to hold in memory, enough to write long runs.
 _COPY_ROWS = 1 << 20
@@ -37,7 +38,9 @@ def map_copy(array: ArrayReader, path: Path, span: tuple[int, int] | None = None
     if not math.prod(shape):
         # An empty file cannot be mapped.
         return np.empty(shape, array.dtype)
-    mapped = np.memmap(path, array.dtype, "w+", shape=shape)
+    with naming(path):
+        mapped = np.memmap(path, array.dtype, "w+", shape=shape)
+        reserve(path)
     for start in range(first, last, _COPY_ROWS):
         stop = min(start + _COPY_ROWS, last)
         mapped[start - first : stop - first] = array.read(start, stop)
@@ -53,14 +56,14 @@ def temporary_array(folder: Path, shape: Sequence[int], dtype: np.dtype[Any]) ->
     if not math.prod(shape):
         # An empty file cannot be mapped.
         return np.zeros(tuple(shape), dtype)
-    with tempfile.TemporaryFile(dir=folder) as file:
+    with naming(folder), tempfile.TemporaryFile(dir=folder) as file:
         os.posix_fallocate(file.fileno(), 0, math.prod(shape) * dtype.itemsize)
         return np.memmap(file, dtype, "r+", shape=tuple(shape))
 
 
 def create_part_vector(path: Path, num_vertices: int) -> np.memmap[Any, np.dtype[np.int32]]:
     """Create a file in NumPy's format and map it as a writable (num_vertices,) int32 array."""
-    return np.lib.format.open_memmap(path, mode="w+", dtype=np.int32, shape=(num_vertices,))
+    return create_array_file(path, np.int32, (num_vertices,))
 
 
 def map_part_vector(path: Path) -> NDArray[np.int32]:

@@ -20,6 +20,7 @@ from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.array_record import CHECKSUM_DIGITS
 from gnnloom.storage.format.arrays import CHUNK_BYTES, ArrayRecord
 from gnnloom.storage.format.schema import SCHEMAS
+from gnnloom.storage.system_errors import check_is_of_content
 
 #: Folder of the lists in an artifact. They are not in the folders of their arrays, because Zarr warns about every file
 #: there that it does not know.
@@ -112,6 +113,7 @@ def read_section(artifact: Path, section: str, digest: str) -> dict[str, ArrayRe
     try:
         raw = file.read_bytes()
     except OSError as error:
+        check_is_of_content(error, file)
         raise CorruptError(f"{file}: the list of arrays cannot be read ({error.strerror})") from error
     if xxhash.xxh3_128_hexdigest(raw) != digest:
         raise CorruptError(f"{file}: not the list of arrays that the manifest names: damaged, or changed by hand")

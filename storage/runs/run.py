@@ -31,6 +31,7 @@ from gnnloom.storage.format.listing import PREDICTIONS, REPLACED_PREDICTIONS, li
 from gnnloom.storage.format.schema import FORMAT_VERSION, VERSION_ENTRY
 from gnnloom.storage.runs.predictions import PREDICTIONS_INDEX, Predictions
 from gnnloom.storage.runs.provenance import PROVENANCE
+from gnnloom.storage.system_errors import naming
 from gnnloom.storage.wording import counted
 
 _CONFIG = "config.json"
@@ -295,7 +296,7 @@ class Run:
 
     def append_metrics(self, line: JsonObject) -> None:
         """Append the line of one epoch; called by rank 0 only."""
-        with self.metrics_path.open("a", encoding="utf-8") as file:
+        with naming(self.metrics_path), self.metrics_path.open("a", encoding="utf-8") as file:
             # A kill leaves at most a last line that is cut short, which readers skip and a resume drops.
             file.write(_line_text(line))
             file.flush()
@@ -313,6 +314,7 @@ class Run:
         """Write the summary, which makes the run complete."""
         self.sync_metrics()
         write_json(self.path / _RESULT, result)
+        fault_point("run.finished")
 
     def predictions_aside(self) -> Path:
         """Folder in which predictions are written before :meth:`publish_predictions`."""

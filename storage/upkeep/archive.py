@@ -26,6 +26,7 @@ from gnnloom.storage.disk.files import written_aside
 from gnnloom.storage.errors import CorruptError, ExistsError, InputError
 from gnnloom.storage.format.artifact import WORK
 from gnnloom.storage.format.schema import FORMAT_VERSION, VERSION_ENTRY
+from gnnloom.storage.system_errors import check_is_of_content, naming
 
 HEAD, TAIL = "gnnloom-archive.json", "gnnloom-digests.json"
 #: Compression by the ending of the file name.
@@ -149,10 +150,14 @@ def _add_json(tar: tarfile.TarFile, name: str, content: dict[str, Any]) -> None:
 def _add_file(tar: tarfile.TarFile, path: Path, name: str, size: int) -> str:
     try:
         with path.open("rb") as file:
-            reader = _HashedReader(file)
+            reader = _HashedReader(path, file)
             tar.addfile(_member(name, size), reader)
             return reader.digest()
     except OSError as error:
+        # Without a name: of a write to the archive.
+        if error.errno is not None and error.filename is None:
+            raise
+        check_is_of_content(error, path)
         raise InputError(f"{path}: changed during the export ({error}); try again") from error
 
 
@@ -166,11 +171,12 @@ def _member(name: str, size: int) -> tarfile.TarInfo:
 class _HashedReader:
     """A file that hashes everything read from it."""
 
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file, self._state = file, xxhash.xxh3_128()
+    def __init__(self, path: Path, file: IO[bytes]) -> None:
+        self._path, self._file, self._state = path, file, xxhash.xxh3_128()
 
     def read(self, size: int = -1) -> bytes:
-        block = self._file.read(size)
+        with naming(self._path):
+            block = self._file.read(size)
         self._state.update(block)
         return block
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -28,6 +29,7 @@ from gnnloom.storage.errors import (
     NotFoundError,
 )
 from gnnloom.storage.format.schema import SCHEMAS, check_version
+from gnnloom.storage.system_errors import check_is_of_content
 from gnnloom.storage.upkeep.archive import HEAD, TAIL
 from gnnloom.storage.upkeep.garbage import refresh_lists
 from gnnloom.storage.wording import counted
@@ -73,6 +75,7 @@ def import_dataset(catalog: Catalog, file: Path, name: str | None = None) -> Dat
         try:
             aside.rename(final)
         except OSError as error:
+            check_is_of_content(error, final, {errno.ENOTEMPTY})
             raise ExistsError(f"{final}: {error.strerror}; give another name with --as") from error
         sync_folder(catalog.root)
     return catalog.dataset(final.name)

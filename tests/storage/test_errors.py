@@ -18,10 +18,10 @@ def _system(number: int, path: str | None = "catalog/web") -> OSError:
 @pytest.mark.parametrize(
     ("error", "says", "code"),
     [
-        (_system(errno.ENOSPC), "catalog/web: No space left on device; free some space; finished work is kept", 1),
+        (_system(errno.ENOSPC), "catalog/web: No space left on device; the disk of /", 1),
         (_system(errno.EROFS), "catalog/web: Read-only file system; make it writable, or choose another folder", 1),
         (_system(errno.EACCES), "catalog/web: Permission denied; allow this user to read and write there", 1),
-        (_system(errno.EFBIG, None), "File too large; finished work is kept", 1),
+        (_system(errno.EFBIG, None), "File too large; the file system allows no larger file", 1),
         (OSError("4096 requested and 0 written"), "4096 requested and 0 written; finished work is kept", 1),
         (_system(errno.ENOTDIR), "catalog/web: Not a directory; choose another path", 3),
         (MemoryError(), "out of memory", 1),

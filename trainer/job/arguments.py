@@ -12,6 +12,7 @@ from typing import Any, Final, NoReturn
 from gnnloom.storage.disk.files import read_json
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Option, options_of
+from gnnloom.storage.system_errors import OF_PERMISSION, check_is_of_content
 from gnnloom.trainer.config.continuation import configure
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.propagate_config import PropagateConfig
@@ -72,6 +73,7 @@ def parse_arguments(arguments: Sequence[str]) -> Job:
         try:
             content = read_json(file, sealed=False)
         except OSError as error:
+            check_is_of_content(error, file, OF_PERMISSION)
             raise InputError(f"{file}: the configuration cannot be read ({error.strerror})") from error
     elif target is not None:
         dataset, slash, run = target.partition("/")

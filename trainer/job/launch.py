@@ -127,8 +127,16 @@ def launch(config: TrainConfig, *, restart: bool = False) -> dict[str, Any]:
     config, start = prepare_launch(config, restart=restart)
     if start.is_finished:
         return run_of(config).result()
-    options, run = ["--restart"] if restart else [], run_of(config)
-    return _launch([], config.to_json(), config.ranks, config.threads, options, run.begun_since)
+    options, run, started = ["--restart"] if restart else [], run_of(config), time.time()
+
+    def stored() -> dict[str, Any] | None:
+        # A run that is started over may have a result of before.
+        is_new = run.begun_since(started) or not restart
+        return run.result() if is_new and prepare_launch(config)[1].is_finished else None
+
+    return _result_of(
+        lambda: _launch([], config.to_json(), config.ranks, config.threads, options, run.begun_since), stored
+    )
 
 
 def launch_prediction(config: PredictConfig) -> dict[str, Any]:
@@ -157,7 +165,16 @@ def launch_prediction(config: PredictConfig) -> dict[str, Any]:
         alone, folder = UnconnectedRank(0, 1), Path(config.targets or "")
         find_targets(alone, dataset, run, folder, config.top, config.threads, config.decoder)
         return summary(run, found.epoch)
-    return _launch([PREDICT], config.to_json(), config.ranks, config.threads)
+    return _result_of(
+        lambda: _launch([PREDICT], config.to_json(), config.ranks, config.threads),
+        lambda: _stored_summary(run, config),
+    )
+
+
+def _stored_summary(run: Run, config: PredictConfig) -> dict[str, Any] | None:
+    """The summary of the predictions that are asked for, if the run has them; None if it lacks them or the targets."""
+    epoch = 0 if config.targets is not None else look_up(run, config).epoch
+    return summary(run, epoch) if epoch else None
 
 
 def prepare_propagation(config: PropagateConfig) -> tuple[Path, Planned]:
@@ -198,9 +215,29 @@ def launch_propagation(config: PropagateConfig) -> dict[str, Any]:
         return any(record.stat().st_mtime >= since for record in (path / WORK / "records").glob("[!.]*.json"))
 
     try:
-        return _launch([PROPAGATE], config.to_json(), config.ranks, config.threads, (), begun, "these columns")
+        return _result_of(
+            lambda: _launch([PROPAGATE], config.to_json(), config.ranks, config.threads, (), begun, "these columns"),
+            lambda: summary_of_steps(Artifact(path)) if (path / MANIFEST).exists() else None,
+        )
     except StoppedError as error:
         raise StoppedError(STOPPED_PROPAGATION) from error
+
+
+def _result_of(job: Callable[[], dict[str, Any]], stored: Callable[[], dict[str, Any] | None]) -> dict[str, Any]:
+    """Return the result of ranks; the stored one, with a warning, if the job fails after the ranks have stored it.
+
+    Args:
+        job: starts ranks, as there is no stored result yet.
+        stored: finds the complete result; None if there is none.
+    """
+    try:
+        return job()
+    except LaunchError as error:
+        found = None if isinstance(error, StoppedError) else stored()
+        if found is None:
+            raise
+        logger.warning("%s. This was after the result was complete; it is stored", str(error).split("\n", 1)[0])
+        return found
 
 
 def _launch(

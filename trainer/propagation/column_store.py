@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from gnnloom.storage.artifacts.propagated import COLUMNS, DTYPE
 from gnnloom.storage.errors import BudgetError, DamagedWorkError
 from gnnloom.storage.faults import fault_point
+from gnnloom.storage.system_errors import FULL, check_is_of_content, naming
 
 #: Bytes of the rows that are written at a time, of all columns.
 _TILE_BYTES: Final = 8 << 20
@@ -199,7 +200,7 @@ class ColumnStore:
     def _opened(self, block: int, mode: str = "rb") -> Iterator[int]:
         """The descriptor of a block's file."""
         if self._unnamed is None:
-            with self._file(block).open(mode, buffering=0) as file:
+            with naming(self._file(block)), self._file(block).open(mode, buffering=0) as file:
                 yield file.fileno()
             return
         if block not in self._unnamed:
@@ -263,6 +264,7 @@ class _UnnamedFile:
                 os.posix_fallocate(file.fileno(), 0, num_bytes)
                 self.descriptor = os.dup(file.fileno())
         except OSError as error:
+            check_is_of_content(error, folder, FULL)
             raise BudgetError(
                 f"{folder}: no room for {num_bytes:,} bytes of temporary files ({error.strerror}); free disk space"
             ) from error

@@ -22,6 +22,7 @@ from gnnloom.storage.errors import in_one_line
 from gnnloom.storage.wording import visible
 from gnnloom.trainer.job.stop import handling, raised_again
 from gnnloom.workflows.cli.completion import complete_names
+from gnnloom.workflows.cli.ending import ended_in_time, leave
 from gnnloom.workflows.cli.misuse import leave_if_another_answers, report_once, suggested
 
 #: Module of each subcommand, and its line in the help of the whole command. Modules are imported only when their
@@ -50,6 +51,10 @@ _COMMANDS = {
     "check": ("check", "Train on one rank and on several, and compare the losses."),
     "completion": ("completion", "Print the script for completion in a shell."),
 }
+
+
+_INTERRUPTED = "interrupted; finished work is kept, run the command again to continue"
+_ENDED = "ended by SIGTERM; finished work is kept, run the command again to continue"
 
 
 class _Ended(SystemExit):
@@ -112,10 +117,10 @@ class LazyGroup(click.Group):
         except click.UsageError as error:
             report_once(suggested(error) or error, ctx.invoked_subcommand)
         except KeyboardInterrupt:
-            click.echo("interrupted; finished work is kept, run the command again to continue", err=True)
+            click.echo(_INTERRUPTED, err=True)
             ctx.exit(130)
         except _Ended:
-            click.echo("ended by SIGTERM; finished work is kept, run the command again to continue", err=True)
+            click.echo(_ENDED, err=True)
             raise
 
 
@@ -188,11 +193,28 @@ def _log_to_stderr(level: int) -> None:
     logger.propagate = False
 
 
+def _is_caused_by(error: BaseException | None, kind: type[BaseException]) -> bool:
+    while error is not None and not isinstance(error, kind):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
 def main() -> None:
     """Entry point: errors that the user can fix become one line and an exit code."""
+    signals = {signal.SIGINT: (signal.default_int_handler, _INTERRUPTED), signal.SIGTERM: (_terminate, _ENDED)}
     try:
-        cli()
+        with ended_in_time(signals):
+            cli()
+    except SystemExit as ending:
+        # Threads still compute, and what started worker processes may wait for them, or close what has just begun.
+        if ending.code in {128 + number for number in signals}:
+            leave(ending.code)
+        raise
     except Exception as error:
+        # Python turns what is raised in some of its callbacks into an error of its own.
+        if _is_caused_by(error, KeyboardInterrupt):
+            click.echo(_INTERRUPTED, err=True)
+            leave(130)
         reported = in_one_line(error)
         if reported is None:
             raise

@@ -17,6 +17,7 @@ from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.sources.names import Names
 from gnnloom.storage import Graph
 from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.storage.system_errors import OF_PERMISSION, check_is_of_content
 
 #: Most vertices whose ids are in memory at a time; fewer if they are long.
 _AT_ONCE: Final = 1 << 22
@@ -83,6 +84,7 @@ def read_vertices(graph: Graph, path: Path) -> NDArray[np.int64]:
     except FileNotFoundError:
         raise NotFoundError(f"{path}: no such file") from None
     except (OSError, UnicodeDecodeError) as error:
+        check_is_of_content(error, path, OF_PERMISSION)
         raise InputError(f"{path}: expected a text file with the id of a vertex in each line: {error}") from None
     found = np.concatenate(parts)
     if not len(found):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from gnnloom.storage.disk.files import sync_tree
 from gnnloom.storage.errors import ExistsError, InputError
+from gnnloom.storage.system_errors import OF_PERMISSION, check_is_of_content
 from gnnloom.workflows.report.page import MARK
 from gnnloom.workflows.report.pictures.style import Picture
 
@@ -80,6 +81,7 @@ def _folder_aside(folder: Path) -> Iterator[Path]:
     try:
         aside.mkdir(parents=True)
     except OSError as error:
+        check_is_of_content(error, folder, OF_PERMISSION)
         raise InputError(f"{folder}: cannot create it ({error.strerror}); choose another folder with --out") from error
     _remove_abandoned(folder)
     try:

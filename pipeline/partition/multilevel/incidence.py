@@ -30,6 +30,7 @@ from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import Phase
 from gnnloom.storage.disk.numpy_files import map_plain
 from gnnloom.storage.matrix.csr import index_dtype
+from gnnloom.storage.system_errors import naming
 
 #: Most rows and ids of a block, unless a single row has more ids: 8 MiB of int64.
 BLOCK_IDS = 1 << 20
@@ -180,8 +181,9 @@ class IncidenceWriter:
             ids: (num_ids,) integers that fit the dtype of the file.
         """
         # Offsets on disk count from the first id of the file, so a block is read without those before it.
-        self._offset.write(np.ascontiguousarray(offset[1:] + self._written).data)
-        self._ids.write(np.ascontiguousarray(ids[: offset[-1]], dtype=self._dtype).data)
+        with naming(self._folder):
+            self._offset.write(np.ascontiguousarray(offset[1:] + self._written).data)
+            self._ids.write(np.ascontiguousarray(ids[: offset[-1]], dtype=self._dtype).data)
         self._rows += len(offset) - 1
         self._written += int(offset[-1])
 

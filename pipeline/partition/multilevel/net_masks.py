@@ -17,7 +17,7 @@ from gnnloom.pipeline.partition.model.moves import WORD_BITS, bit_of
 from gnnloom.pipeline.partition.multilevel.incidence import Incidence, IncidenceBlock
 from gnnloom.pipeline.partition.multilevel.pieces import PART_BYTES, RangeTask, net_tasks, phase_over
 from gnnloom.pipeline.tasks.phase import Phase
-from gnnloom.storage.disk.numpy_files import map_array
+from gnnloom.storage.disk.numpy_files import create_array_file, map_array
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def mask_bytes(num_words: int) -> int:
 
 def create_masks(path: Path, num_nets: int, num_words: int) -> NDArray[np.uint64]:
     """Create a file of masks, all zero, and map it writable as (num_nets, 2, num_words) uint64."""
-    return np.lib.format.open_memmap(path, mode="w+", dtype=np.uint64, shape=(num_nets, 2, num_words))
+    return create_array_file(path, np.uint64, (num_nets, 2, num_words))
 
 
 def _fill_blocks(task: RangeTask[_Fill]) -> None:

@@ -20,6 +20,7 @@ from gnnloom.pipeline.external_sort.merge_levels import FEW_SOURCES, SOURCE_BYTE
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import Needs, Phase, results
 from gnnloom.storage.disk.files import written_aside
+from gnnloom.storage.disk.numpy_files import create_array_file
 
 #: Vertices of a task that reads or writes a few numbers for each: 8 MiB of weights, 4 MiB of parts.
 _TASK_VERTICES = 1 << 20
@@ -212,4 +213,4 @@ def store_vector(path: Path, values: NDArray[Any]) -> Path:
 
 def create_vector(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
     """Create a file of zeros, of which tasks write ranges; it takes no memory here."""
-    np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
+    create_array_file(path, dtype, shape)

@@ -31,6 +31,7 @@ from gnnloom.pipeline.tasks.phase import Phase, results
 from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.kernels import count_at_most
 from gnnloom.storage.matrix.csr import index_dtype
+from gnnloom.storage.system_errors import naming
 
 #: Bytes for each key of a task: the key and a spare in the sorter, its column, its row, and the row as it is stored;
 #: keys of columns are counted and summed as well, and NumPy makes copies of some of these.
@@ -226,10 +227,11 @@ def _sort(task: RangeTask[_Transpose]) -> None:
             columns = (piece.keys >> np.uint64(row_bits)).astype(np.int64) - task.rows.start
             counts += np.bincount(columns, minlength=len(counts))
             rows = (piece.keys & np.uint64((1 << row_bits) - 1)).astype(dtype)
-            write_at(file.fileno(), dtype.itemsize * written, rows)
+            with naming(result.folder):
+                write_at(file.fileno(), dtype.itemsize * written, rows)
             written += len(rows)
     # The offset of the first column of all is 0, as the file was created.
-    with (result.folder / "offset").open("r+b", buffering=0) as file:
+    with naming(result.folder), (result.folder / "offset").open("r+b", buffering=0) as file:
         write_at(file.fileno(), 8 * (task.rows.start + 1), task.first + np.cumsum(counts))
 
 

@@ -42,6 +42,7 @@ from gnnloom.storage.disk.numpy_files import load_array
 from gnnloom.storage.disk.own_folder import own_folder
 from gnnloom.storage.errors import PartitionerError
 from gnnloom.storage.machine_memory import memory_text
+from gnnloom.storage.system_errors import check_is_of_content
 from gnnloom.storage.wording import counted
 
 LOGGER = logging.getLogger("gnnloom.pipeline")
@@ -175,6 +176,7 @@ def run_child(
     try:
         return np.asarray(load_array(folder / RESULT))
     except (OSError, ValueError) as error:
+        check_is_of_content(error, folder / RESULT)
         raise PartitionerError(
             f"method {method}: its result cannot be read ({error}); choose another method"
         ) from error
@@ -204,7 +206,8 @@ def run_program(command: Sequence[str], folder: Path, time_limit: float | None =
 
 
 def _likely_cause(status: int, memory_limit: int | None) -> str:
-    killed = " (killed, usually because memory ran out)" if status == -signal.SIGKILL else ""
+    causes = {-signal.SIGKILL: " (killed, usually because memory ran out)", -signal.SIGXFSZ: " (ulimit -f: raise it)"}
+    killed = causes.get(status, "")
     limit = "" if memory_limit is None else f", with memory limited to {memory_text(memory_limit)} (--memory-limit),"
     return killed + limit
 

@@ -26,6 +26,7 @@ from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskRecord
 from gnnloom.storage.matrix.ranges import split_range
 from gnnloom.storage.samplers.registry import SAMPLERS
 from gnnloom.storage.sampling.vertex import members
+from gnnloom.storage.system_errors import naming
 
 if TYPE_CHECKING:
     from gnnloom.storage.sampling.sampler import Sampler
@@ -57,7 +58,7 @@ class BatchBits(WorkFiles):
         drawn[vertices] = True
         packed = np.packbits(drawn, bitorder="little")
         # Not through a map: workers on several machines would write back whole pages, with the rows of others.
-        with self.path.open("r+b") as file:
+        with naming(self.path), self.path.open("r+b") as file:
             file.seek(row * self.row_bytes)
             file.write(packed.data)
         return int(google_crc32c.value(packed))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.system_errors import check_is_of_content
 
 #: Number of bytes of a column read at a time.
 _BUFFER = 1 << 20
@@ -146,6 +147,7 @@ def _next(batches: Iterator[Any], file: SourceFile) -> Any:
 
 
 def _damaged(file: SourceFile, error: Exception) -> InputError:
+    check_is_of_content(error, file.location)
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     return InputError(
         f"{file.location}: not a Parquet file, truncated, damaged, or on a server that cannot send ranges of bytes"

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, Final, cast
 
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.system_errors import check_is_of_content
 
 #: Size of the buffer of decoded bytes, and of the pieces that are decoded.
 _BUFFER, _PIECE = 1 << 20, 1 << 16
@@ -92,9 +93,7 @@ def _reported(location: str, what: str) -> Iterator[None]:
     except (EOFError, lzma.LZMAError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError) as error:
         raise damaged(location, what, error) from error
     except OSError as error:
-        # Errors of the system have a number; what bz2 says of its data has none.
-        if error.errno is not None:
-            raise
+        check_is_of_content(error, location)
         raise damaged(location, what, error) from error
 
 
@@ -139,6 +138,7 @@ class _ZstdStream(io.RawIOBase):
         try:
             return int(self._stream.readinto(buffer))
         except OSError as error:
+            check_is_of_content(error, self._location)
             raise damaged(self._location, "zstd", error) from error
 
 

@@ -16,6 +16,7 @@ import xxhash
 
 from gnnloom.pipeline.sources.reading.coding import CODINGS, coding_of
 from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.storage.system_errors import OF_PERMISSION, check_is_of_content
 
 #: Size in bytes of each block that enters a local file's fingerprint.
 SAMPLE_BYTES = 1 << 16
@@ -239,6 +240,8 @@ def _unreadable(location: str, error: Exception) -> NotFoundError | InputError:
     fault = "" if is_local(location) else _server_fault(error)
     if fault:
         return UnreachableError(f"{location}: {fault}; check the address, or try again later")
+    if is_local(location):
+        check_is_of_content(error, location, OF_PERMISSION)
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return NotFoundError(f"{location}: there is no such file")
     return InputError(f"{location}: cannot be read ({error})")

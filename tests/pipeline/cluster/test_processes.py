@@ -188,3 +188,25 @@ def test_memory_in_swap_counts_and_that_of_mapped_files_does_not(tmp_path: Path)
     (tmp_path / "proc" / "7" / "status").write_text(text)
     assert own_memory(7, tmp_path) == 350 * 1024
     assert own_memory(8, tmp_path) == 0
+
+
+def test_an_interrupted_cluster_kills_its_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No worker closes in an orderly way, which would wait for its task."""
+    killed: list[int] = []
+    kill = os.kill
+
+    def note(pid: int, number: int) -> None:
+        killed.append(pid)
+        kill(pid, number)
+
+    monkeypatch.setattr("gnnloom.pipeline.cluster.processes.os.kill", note)
+
+    def interrupted() -> None:
+        with open_cluster(ClusterOptions(workers=1)) as cluster:
+            assert next(cluster.map(time.sleep, [0, 60])) is None
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert len(killed) == 1
+    assert not psutil.pid_exists(killed[0])

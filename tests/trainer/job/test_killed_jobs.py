@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -77,6 +78,39 @@ def test_a_killed_rank_is_one_sentence(catalog: Catalog, monkeypatch: pytest.Mon
     assert len(train(LoneCommunicator(), replace(_config(catalog, "rank", 6), ranks=1))["loss"]) == 6
 
 
+@pytest.mark.parametrize("fault", ["run.finished:SIGKILL", "run.finished:raise"])
+def test_a_result_that_is_stored_counts_however_the_ranks_end(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fault: str
+) -> None:
+    config = _config(catalog, fault.replace(":", "-").lower(), 2)
+    monkeypatch.setenv(VARIABLE, fault)
+    assert len(launch(config)["loss"]) == 2
+    assert "the result was complete" in caplog.text
+    # What an earlier command stored is not the result of a run that is started over.
+    monkeypatch.setenv(VARIABLE, "collective.*:SIGKILL:rank=1:nth=1")
+    with pytest.raises(LaunchError, match="killed"):
+        launch(config, restart=True)
+
+
+def test_a_result_counts_if_the_launcher_is_killed_after_it(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    config, begun = _config(catalog, "proxy", 2), time.time()
+    monkeypatch.setenv(VARIABLE, "run.finished:slow")
+
+    def kill_proxy() -> None:
+        _wait((catalog["web"].run_path("proxy") / "result.json").exists)
+        below = psutil.Process().children(recursive=True)
+        proxy = [each for each in below if each.name() == "hydra_pmi_proxy" and each.create_time() >= begun - 1]
+        proxy[0].kill()
+
+    thread = threading.Thread(target=kill_proxy)
+    thread.start()
+    assert len(launch(config)["loss"]) == 2
+    thread.join()
+    assert "the result was complete" in caplog.text
+
+
 @pytest.mark.parametrize(
     "killed", ["client", *(pytest.param(each, marks=pytest.mark.long) for each in ("launcher", "all"))]
 )
@@ -135,6 +169,7 @@ def _can_unshare() -> bool:
     [
         ("ulimit -n 16", ["open only 16 files (ulimit -n); raise the limit"]),
         ("ulimit -n 25", ["open only 25 files (ulimit -n); raise the limit"]),
+        ("ulimit -f 1000", ["(ulimit -f); raise the limit"]),
         ("ulimit -v 450000", ["out of memory", "439 MiB of address space (ulimit -v)"]),
         ("ulimit -v 600000", ["out of memory", "585 MiB of address space (ulimit -v)"]),
         ("mount -t tmpfs -o size=64k tmpfs /dev/shm", ["shared memory: /dev/shm has 64 KiB free", "--shm-size"]),

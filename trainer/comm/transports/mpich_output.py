@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from gnnloom.storage.errors import address_space_limit
 from gnnloom.storage.machine_memory import memory_text
 from gnnloom.storage.shared_memory import SHARED_MEMORY
+from gnnloom.storage.system_errors import address_space_limit, file_size_limit
 
 #: Lines of MPICH's launcher: its banner about a process that died, and its errors about itself.
 _OF_LAUNCHER: Final = re.compile(
@@ -36,6 +36,8 @@ _OUT_OF_FILES: Final = re.compile(r"Too many open files|max open files limit")
 _MPI_FAILED: Final = re.compile(r"Fatal error in internal_|UCX  ERROR|ucp_worker\.c:\d+  Fatal")
 #: Most files that a process may open for which any failure of MPI is put down to them.
 _FEW_FILES: Final = 128
+#: Largest limit of files for which a failure of MPI is put down to it: its shared memory is a file.
+_SMALL_FILES: Final = 1 << 30
 #: Lines with which a rank that crashes begins to say why.
 _CRASH: Final = re.compile(r"Fatal|rror\b|terminate called|ssertion")
 #: Free shared memory below which a job of several ranks may fail.
@@ -78,6 +80,12 @@ def why_ended(code: int, lines: Sequence[str], shared: Path = SHARED_MEMORY) -> 
     # With few descriptors, MPI may fail in ways that do not name them.
     if _OUT_OF_FILES.search(text) or (files < _FEW_FILES and _MPI_FAILED.search(text)):
         return f"the ranks could not start: a process may open only {files} files (ulimit -n); raise the limit"
+    limit_of_files = file_size_limit()
+    if limit_of_files is not None and limit_of_files < _SMALL_FILES and _MPI_FAILED.search(text):
+        return (
+            f"the ranks could not start: a file, or shared memory, may have only {memory_text(limit_of_files)} (ulimit"
+            " -f); raise the limit"
+        )
     if code < 0:
         return f"mpiexec, which starts the ranks, was ended by {_name(-code)}; {_AGAIN}"
     return _died(number, lines, shared) if number else None

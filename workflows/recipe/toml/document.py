@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.storage.system_errors import OF_PERMISSION, check_is_of_content
 from gnnloom.storage.wording import counted, did_you_mean
 from gnnloom.workflows.recipe.toml.text import find_lines
 from gnnloom.workflows.recipe.toml.values import Given, Raw, convert
@@ -80,6 +81,7 @@ class Document:
             # Some editors begin a file with a byte order mark.
             text = path.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
+            check_is_of_content(error, path, OF_PERMISSION)
             raise NotFoundError(f"{path}: the recipe cannot be read ({error})") from error
         try:
             content = tomllib.loads(text)

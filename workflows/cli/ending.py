@@ -1,0 +1,62 @@
+"""Ends a command within seconds of Ctrl-C or SIGTERM, whatever its main thread is doing.
+
+Python runs the handler of a signal only between two instructions of the main thread: a compiled kernel or a sort of a
+large array delays it to its end, and what closes then may take time, too. The system wakes another thread at once.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final, NoReturn
+
+#: Time in which a command may close what it has open. Three seconds are promised for all of its end.
+SECONDS: Final = 2.0
+
+Handler = Callable[[int, FrameType | None], object]
+
+
+@contextmanager
+def ended_in_time(handlers: Mapping[signal.Signals, tuple[Handler, str]], seconds: float = SECONDS) -> Iterator[None]:
+    """End the process if it has not left the block some seconds after a signal.
+
+    Tasks are killed by that, as by the system: finished work is kept.
+
+    Args:
+        handlers: of the signals, with the line that is printed. A signal that has another handler is left to that one.
+        seconds: from the signal to the end.
+    """
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    threading.Thread(target=_watch, args=(reader, handlers, seconds), daemon=True).start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        # The thread reads the end of the pipe.
+        os.close(writer)
+
+
+def _watch(reader: int, handlers: Mapping[signal.Signals, tuple[Handler, str]], seconds: float) -> None:
+    while numbers := os.read(reader, 64):
+        for number in numbers:
+            handler, line = next((handlers[each] for each in handlers if each == number), (None, ""))
+            if handler is not None and signal.getsignal(number) is handler:
+                time.sleep(seconds)
+                os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, f"{line}\n".encode())
+                os._exit(128 + number)
+    os.close(reader)
+
+
+def leave(code: int) -> NoReturn:
+    """Exit at once, without waiting for threads or processes that Python would wait for."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code)
