@@ -61,7 +61,7 @@ def test_folders_with_brackets_are_shown_as_they_are(tmp_path: Path, name: str) 
     for words in (("tree",), ("ls",), ("du",), ("lineage", "g"), ("show", "g")):
         result = call(root, "catalog", *words)
         assert result.exit_code == 0, result.output
-    assert root.as_posix() in "".join(call(root, "catalog", "tree").stdout.split())
+    assert name in "".join(call(root, "catalog", "tree").stdout.split())
     # Messages after the work is done.
     result = call(root, "export", "g", "edges", "--out", str(tmp_path / f"{name}.csv"))
     assert result.exit_code == 0, result.output
