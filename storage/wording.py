@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -15,22 +14,6 @@ PLURALS: Final[Mapping[str, str]] = {
     "process": "processes",
     "vertex": "vertices",
 }
-
-
-#: Characters that a terminal obeys or that hide what follows: controls but line feeds, marks of direction, line and
-#: paragraph separators, and the halves of characters that file names in another encoding have in Python.
-_HIDDEN: Final = re.compile(
-    "[\\0-\\x09\\x0b-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff]"
-)
-
-
-def visible(text: str) -> str:
-    r"""The text with escapes instead of characters that a terminal would obey. Line feeds stay.
-
-    >>> visible("\x1b[31mred\x07")
-    '\\x1b[31mred\\x07'
-    """
-    return _HIDDEN.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
 
 
 def counted(count: int, noun: str) -> str:

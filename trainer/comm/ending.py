@@ -14,7 +14,6 @@ import traceback
 from typing import NoReturn
 
 from gnnloom.storage.errors import in_one_line
-from gnnloom.storage.wording import visible
 from gnnloom.trainer.comm.agreement import CollectiveError
 from gnnloom.trainer.comm.communicator import Communicator
 
@@ -26,7 +25,7 @@ _POLL_SECONDS = 1e-3
 def report(error: CollectiveError) -> int:
     """Print an error that all ranks know of, on the one that reports it; returns its exit code."""
     if error.reports:
-        sys.stderr.write(visible(f"error: {error}\n"))
+        sys.stderr.write(f"error: {error}\n")
     return error.code
 
 
@@ -53,7 +52,7 @@ def end_job(comm: Communicator, error: BaseException) -> NoReturn:
     message, code = reported
     where = f"rank {comm.rank}: " if comm.size > 1 else ""
     # One write, so that lines of several ranks do not mix.
-    sys.stderr.write(visible(f"error: {where}{message}\n"))
+    sys.stderr.write(f"error: {where}{message}\n")
     _abort(comm, code)
 
 

@@ -6,15 +6,13 @@ import logging
 import sys
 from typing import Final
 
-from gnnloom.storage.wording import visible
-
 #: Prefix of a rank's warnings, by which the process that started the rank recognizes them.
 _NOTE: Final = "note: "
 
 
 class _Formatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        text = visible(super().format(record))
+        text = super().format(record)
         # What libraries warn of is for those who look at the progress.
         is_note = record.levelno >= logging.WARNING and record.name.partition(".")[0] == "gnnloom"
         return f"{_NOTE}{text}" if is_note else text

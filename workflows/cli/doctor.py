@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import click
+from rich.console import Console
+from rich.markup import escape
 
 from gnnloom.trainer.job.leftovers import find_leftovers, remove_leftovers
 from gnnloom.workflows.cli.terminal.options import current_catalog, json_option
 from gnnloom.workflows.cli.terminal.output import show
-from gnnloom.workflows.cli.terminal.plain import PlainConsole, styled
 from gnnloom.workflows.doctor.finding import FAILED, OK, WARNING, Verdict
 from gnnloom.workflows.doctor.installation import examine
 from gnnloom.workflows.doctor.warm import warm_kernels
@@ -41,7 +42,7 @@ def doctor_command(warm: bool, wide: bool, clean: bool, as_json: bool) -> None:
         _clean(as_json=as_json)
         return
     findings = []
-    console = PlainConsole()
+    console = Console()
     for finding in warm_kernels(wide=wide) if warm else examine(current_catalog().root):
         findings.append(finding)
         if not as_json:
@@ -60,8 +61,8 @@ def _clean(*, as_json: bool) -> None:
     show(removed, as_json=as_json, title="left by killed processes")
 
 
-def _show(console: PlainConsole, finding: Verdict) -> None:
+def _show(console: Console, finding: Verdict) -> None:
     color = _COLORS[finding.state]
-    console.print(styled((f"{finding.state:8}", color), f" {finding.check:24} {finding.found}"), soft_wrap=True)
+    console.print(f"[{color}]{finding.state:8}[/{color}] {finding.check:24} {escape(finding.found)}", soft_wrap=True)
     if finding.fix:
-        console.print(styled(f"{'':33} ", ("fix:", "bold"), f" {finding.fix}"), soft_wrap=True)
+        console.print(f"{'':33} [bold]fix:[/bold] {escape(finding.fix)}", soft_wrap=True)

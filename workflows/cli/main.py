@@ -19,7 +19,6 @@ import click
 from click.shell_completion import CompletionItem
 
 from gnnloom.storage.errors import in_one_line
-from gnnloom.storage.wording import visible
 from gnnloom.trainer.job.stop import handling, raised_again
 from gnnloom.workflows.cli.completion import complete_names
 from gnnloom.workflows.cli.ending import ended_in_time, leave
@@ -174,17 +173,10 @@ class _StderrHandler(logging.StreamHandler[TextIO]):
         return sys.stderr
 
 
-class _VisibleFormatter(logging.Formatter):
-    """Formats lines whose data a terminal does not obey."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        return visible(super().format(record))
-
-
 def _log_to_stderr(level: int) -> None:
     """Log only gnnloom's own messages: those that Dask logs while it closes do not help a user."""
     handler = _StderrHandler()
-    handler.setFormatter(_VisibleFormatter("%(asctime)s  %(message)s", datefmt="%H:%M:%S"))
+    handler.setFormatter(logging.Formatter("%(asctime)s  %(message)s", datefmt="%H:%M:%S"))
     logger = logging.getLogger("gnnloom")
     # Replaced rather than added, as one process may run several commands.
     logger.handlers = [handler]
@@ -219,7 +211,7 @@ def main() -> None:
         if reported is None:
             raise
         message, code = reported
-        click.echo(visible(f"error: {message}"), err=True)
+        click.echo(f"error: {message}", err=True)
         sys.exit(code)
 
 

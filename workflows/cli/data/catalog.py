@@ -22,7 +22,6 @@ from gnnloom.workflows.cli.data.catalog_files import export_command, gc_command,
 from gnnloom.workflows.cli.data.catalog_tree import du_command, lineage_command, tree_command
 from gnnloom.workflows.cli.terminal.options import current_catalog, existing_catalog, json_option, split_run
 from gnnloom.workflows.cli.terminal.output import readable, readable_bytes, show, show_rows
-from gnnloom.workflows.cli.terminal.plain import say
 from gnnloom.workflows.cli.terminal.scores import scores_by_figure
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ def ls_command(as_json: bool) -> None:
         title=f"catalog {catalog.root}",
     )
     for problem in (row["problem"] for row in rows if row["problem"]):
-        say(problem)
+        click.echo(problem)
 
 
 #: Figures listed for a dataset, and their column titles.
@@ -127,7 +126,7 @@ def show_command(name: str, as_json: bool) -> None:
         title=f"dataset {name}",
     )
     for problem in (row["problem"] for row in [*artifacts, *runs] if row["problem"]):
-        say(problem)
+        click.echo(problem)
     if runs:
         show_rows(
             ("run", "state", "epochs", "scores"),
@@ -135,7 +134,7 @@ def show_command(name: str, as_json: bool) -> None:
         )
     for row in runs:
         if row["predictions"]:
-            say(f"predictions of {row['run']}: {row['predictions']}")
+            click.echo(f"predictions of {row['run']}: {row['predictions']}")
 
 
 #: What the names of the scores that are shown begin with.

@@ -31,7 +31,6 @@ from gnnloom.workflows.cli.terminal.options import (
     object_option,
 )
 from gnnloom.workflows.cli.terminal.output import is_verbose, readable, show, show_rows
-from gnnloom.workflows.cli.terminal.plain import say
 from gnnloom.workflows.cli.terminal.progress import shown_progress
 from gnnloom.workflows.formatting import readable_estimate, readable_range
 
@@ -152,7 +151,7 @@ def ingest_command(
 def say_understood(edges: EdgeSource, source: Sequence[str], format_name: str | None) -> None:
     """Say how the files of a source are read."""
     for line in summary_lines(understood_of(edges, source, format_name or guess_format(source))):
-        say(line, err=True)
+        click.echo(line, err=True)
 
 
 def store_graph(

@@ -16,7 +16,6 @@ from gnnloom.trainer.planner.profile import LOCAL
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import add_options, click_option, current_catalog, json_option, key_option
 from gnnloom.workflows.cli.terminal.output import show, show_rows
-from gnnloom.workflows.cli.terminal.plain import say
 
 if TYPE_CHECKING:
     from gnnloom.trainer.planner.candidates import Plan
@@ -117,11 +116,11 @@ def plan_command(
     title = f"{name} on {counted(ranks, 'rank')}, profile {machine.name} ({machine.clock} time)"
     show_rows(_COLUMNS, [_row(plan) for plan in plans[:top]], title=title)
     if machine.note:
-        say(machine.note)
+        click.echo(machine.note)
     for note in sorted(
         {f"* {plan.partition or plan.config.algorithm}: {plan.estimated}" for plan in plans[:top] if plan.estimated}
     ):
-        say(note)
+        click.echo(note)
     if len(plans) > top:
         click.echo(f"{len(plans) - top} more; show them with --top {len(plans)} or --json")
 

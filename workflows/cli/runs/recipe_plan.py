@@ -14,7 +14,6 @@ from gnnloom.storage.errors import NotFoundError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.wording import counted
 from gnnloom.workflows.cli.terminal.output import readable, show, show_groups, show_rows
-from gnnloom.workflows.cli.terminal.plain import say
 from gnnloom.workflows.recipe.plan.projection import Projection, RankCount, project_recipe
 from gnnloom.workflows.recipe.recipe import Recipe
 from gnnloom.workflows.recipe.request import Assignment
@@ -37,7 +36,7 @@ def show_recipe_plan(assignment: Assignment, *, as_json: bool) -> None:
     show_rows(columns, [_needs(each) for each in projections])
     for each in projections:
         if each.note or each.phases:
-            say(f"{each.stage}: {'; '.join(_notes(each))}")
+            click.echo(f"{each.stage}: {'; '.join(_notes(each))}")
     groups = {each.stage: [_work(phase) for phase in each.phases] for each in projections if each.phases}
     if groups:
         click.echo()
@@ -50,7 +49,7 @@ def show_recipe_plan(assignment: Assignment, *, as_json: bool) -> None:
         if each.rank is not None:
             _show_rank(each.rank)
     for sentence in others:
-        say(f"note: {sentence}", err=True)
+        click.echo(f"note: {sentence}", err=True)
 
 
 def _needs(stage: Projection) -> Sequence[str]:

@@ -25,7 +25,6 @@ from gnnloom.workflows.cli.terminal.options import (
     key_option,
 )
 from gnnloom.workflows.cli.terminal.output import readable_bytes, show, show_rows
-from gnnloom.workflows.cli.terminal.plain import say
 
 if TYPE_CHECKING:
     from gnnloom.trainer.config.train_config import TrainConfig
@@ -144,7 +143,7 @@ def simulate_command(
     for change in changes:
         click.echo(f"from {change.ranks} ranks on: {change.now} instead of {change.before}")
     for note in notes:
-        say(note)
+        click.echo(note)
 
 
 def _situation(name: str | None, sizes: Mapping[str, Any], graph: str | None, config: TrainConfig) -> Situation:

@@ -25,7 +25,6 @@ from gnnloom.workflows.api.options.train_options import train_options
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import add_options, current_catalog, flag_option, json_option, split_run
 from gnnloom.workflows.cli.terminal.output import readable, show, show_rows
-from gnnloom.workflows.cli.terminal.plain import say
 from gnnloom.workflows.cli.terminal.progress import shown_epochs
 from gnnloom.workflows.cli.terminal.scores import scores_by_figure
 from gnnloom.workflows.formatting import baseline_rows, filtered_figures
@@ -150,4 +149,4 @@ def show_train_plan(config: TrainConfig, *, restart: bool, as_json: bool) -> Non
     title = f"plan: run {projection.run} of {projection.dataset}"
     show(projection.to_json(), as_json=as_json, title=title)
     if note and not as_json:
-        say(note)
+        click.echo(note)

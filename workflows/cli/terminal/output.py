@@ -13,7 +13,6 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from gnnloom.storage.wording import counted
-from gnnloom.workflows.cli.terminal.plain import PlainConsole
 from gnnloom.workflows.formatting import readable, readable_bytes, readable_seconds
 
 #: Where the context of the whole command keeps the time at which it was called.
@@ -61,11 +60,13 @@ def show(
     else:
         shown = [name for name in listed if name != "dataset" and not name.endswith(("key", "digest"))]
     for name in shown:
-        table.add_row(name.replace("_", " "), _on_one_line(_cell(name, content[name])))
-    console = PlainConsole()
+        table.add_row(name.replace("_", " "), _cell(name, content[name]))
+    console = Console()
     console.print(table)
     if len(shown) < len(listed):
-        console.print(f"{counted(len(listed) - len(shown), 'more figure')}: gnnloom -v ...", style="dim")
+        console.print(
+            f"{counted(len(listed) - len(shown), 'more figure')}: gnnloom -v ...", style="dim", highlight=False
+        )
 
 
 def is_verbose() -> bool:
@@ -88,7 +89,7 @@ def show_rows(
 ) -> None:
     """Print a table, with names and prose on the left and figures on the right; without lines if it is too wide."""
     # Columns without names need no line for them.
-    console = PlainConsole(stderr=on_stderr)
+    console = Console(stderr=on_stderr)
     table = Table(title=title, title_justify="left", title_style="bold", show_header=any(columns))
     listed = list(rows)
     _fill(table, columns, listed)
@@ -106,7 +107,7 @@ def show_groups(columns: Sequence[str], groups: Mapping[str, Iterable[Sequence[s
     for group, each in groups.items():
         rows.append((group, *[""] * (len(columns) - 1)))
         rows += [(f"  {first}", *others) for first, *others in each]
-    _print_without_lines(PlainConsole(), columns, rows, title)
+    _print_without_lines(Console(), columns, rows, title)
 
 
 def _print_without_lines(
@@ -117,7 +118,7 @@ def _print_without_lines(
     _fix_widths(table, rows)
     if title is not None:
         # A title that belongs to the table would be folded at its width.
-        console.print(title, style="bold")
+        console.print(title, style="bold", highlight=False, markup=False)
     console.print(table)
 
 
@@ -126,11 +127,7 @@ def _fill(table: Table, columns: Sequence[str], rows: Sequence[Sequence[str]]) -
         is_text = number == 0 or _widest(rows, number) > _PROSE_WIDTH
         table.add_column(column, justify="left" if is_text else "right", overflow="fold")
     for row in rows:
-        table.add_row(*map(_on_one_line, row))
-
-
-def _on_one_line(cell: str) -> str:
-    return cell.replace("\n", "\\n")
+        table.add_row(*row)
 
 
 def _fix_widths(table: Table, rows: Sequence[Sequence[str]]) -> None:

@@ -18,7 +18,6 @@ from gnnloom.pipeline.tasks.progress import INTERVAL, PROGRESS, Progress
 from gnnloom.storage.runs.run import Run
 from gnnloom.storage.wording import counted
 from gnnloom.workflows.cli.terminal.output import readable_bytes
-from gnnloom.workflows.cli.terminal.plain import PlainConsole
 
 #: Shows the number of finished epochs, or of other units, and the loss of the last one.
 Show = Callable[[int, float | None], None]
@@ -97,7 +96,7 @@ def _compilations_noticed(console: Console) -> Iterator[None]:
 def shown_progress() -> Iterator[None]:
     """Show the progress of phases that run inside the ``with`` block, and whether kernels are compiled for them."""
     # On standard error, because standard output is for results.
-    console = PlainConsole(stderr=True)
+    console = Console(stderr=True)
     bars = BarHandler(console) if sys.stderr.isatty() else None
     before = PROGRESS.level, PROGRESS.propagate
     # A bar follows every finished task, at DEBUG; a log has a line every few seconds, at INFO.
@@ -164,7 +163,7 @@ def _display(total: int, unit: str) -> Iterator[Show]:
     if sys.stderr.isatty():
         columns = (TextColumn("{task.description:>20}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         loss_column = TextColumn("{task.fields[loss]}")
-        with Bars(*columns, TimeRemainingColumn(), loss_column, console=PlainConsole(stderr=True)) as bars:
+        with Bars(*columns, TimeRemainingColumn(), loss_column, console=Console(stderr=True)) as bars:
             task = bars.add_task(unit, total=total, loss="")
             yield lambda done, loss: bars.update(task, completed=done, loss=_loss_text(loss))
     elif logging.getLogger("gnnloom.trainer").isEnabledFor(logging.INFO):
