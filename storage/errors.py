@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from gnnloom.storage.system_errors import address_space_limit, is_out_of_memory, system_error_in_one_line
+from gnnloom.storage.wording import printable
 
 
 class GnnloomError(Exception):
@@ -19,8 +20,9 @@ class GnnloomError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __str__(self) -> str:
-        # KeyError would show the repr of its argument: quotes around a sentence.
-        return " ".join(str(argument) for argument in self.args)
+        # KeyError would show the repr of its argument: quotes around a sentence. A message may quote files and their
+        # names, and tracebacks and notebooks show it as it is.
+        return printable(" ".join(str(argument) for argument in self.args), keep="\n")
 
 
 class InputError(GnnloomError, ValueError):
@@ -67,7 +69,7 @@ class DamagedWorkError(CorruptError):
         self.path, self.damage = Path(path), damage
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.damage}"
+        return printable(f"{self.path}: {self.damage}", keep="\n")
 
 
 class BudgetError(GnnloomError, MemoryError):
@@ -109,11 +111,16 @@ class MissingPackageError(GnnloomError, ImportError):
 def in_one_line(error: BaseException) -> tuple[str, int] | None:
     """The message and the exit code for an error that is reported without a traceback; None for a defect of ours.
 
-    Errors of gnnloom, of storage and of memory are reported in one line. An OSError that is about neither a disk nor a
-    path is a defect.
+    Errors of gnnloom, of storage and of memory are reported in one line, without characters that a terminal would obey.
+    An OSError that is about neither a disk nor a path is a defect.
     """
     if isinstance(error, GnnloomError):
         return str(error), error.exit_code
+    reported = _of_the_system(error)
+    return None if reported is None else (printable(reported[0]), reported[1])
+
+
+def _of_the_system(error: BaseException) -> tuple[str, int] | None:
     if is_out_of_memory(error):
         what = str(error).splitlines()[0] if str(error) else "an allocation failed"
         limit = address_space_limit()

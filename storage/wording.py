@@ -1,7 +1,8 @@
-"""Wording of messages: counts with their nouns, and the name that was meant."""
+"""Wording of messages: counts with their nouns, the name that was meant, and text from elsewhere made printable."""
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -14,6 +15,34 @@ PLURALS: Final[Mapping[str, str]] = {
     "process": "processes",
     "vertex": "vertices",
 }
+
+#: Unicode categories of characters that a terminal obeys or that hide or reorder text: control and format characters,
+#: single surrogates (bytes of a file name that are not UTF-8), line and paragraph separators.
+_OBEYED: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+#: Format characters that belong to words of Persian and of Indian languages, and to emoji.
+_JOINERS: Final = "\u200c\u200d"
+
+
+def printable(text: str, *, keep: str = "") -> str:
+    r"""Text from data, files or elsewhere for a terminal: characters that it would obey are shown as Python escapes.
+
+    Args:
+        keep: characters to leave as they are, such as the line feeds of a message.
+
+    Examples:
+        >>> print(printable("a\x1b[31mb\u202ec"), printable("π 数"), printable("é\n", keep="\n"), end="")
+        a\x1b[31mb\u202ec π 数 é
+    """
+    # Most text needs no look at its characters.
+    if text.isprintable():
+        return text
+    kept = keep + _JOINERS
+    return "".join(
+        character.encode("unicode_escape", "surrogatepass").decode("ascii")
+        if character not in kept and unicodedata.category(character) in _OBEYED
+        else character
+        for character in text
+    )
 
 
 def counted(count: int, noun: str) -> str:

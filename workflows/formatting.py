@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from html import escape
 from typing import Any, Final
 
 from gnnloom.storage.artifacts.links import BASELINES
+from gnnloom.storage.wording import printable
 
 #: Times from here on are written in minutes, which are accurate enough for them.
 _TEN_MINUTES = 600
@@ -18,6 +20,11 @@ _PAIR_FIGURES: Final = {
     "hits_100": "Hits@100",
     "mrr": "MRR",
 }
+
+
+def in_html(text: str) -> str:
+    """Text from data, files or elsewhere as HTML that shows it; control characters appear as Python escapes."""
+    return escape(printable(text, keep="\n"))
 
 
 def readable(name: str, value: Any) -> str:

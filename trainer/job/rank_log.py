@@ -6,13 +6,16 @@ import logging
 import sys
 from typing import Final
 
+from gnnloom.storage.wording import printable
+
 #: Prefix of a rank's warnings, by which the process that started the rank recognizes them.
 _NOTE: Final = "note: "
 
 
 class _Formatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        text = super().format(record)
+        # A note may quote files and their names.
+        text = printable(super().format(record), keep="\n")
         # What libraries warn of is for those who look at the progress.
         is_note = record.levelno >= logging.WARNING and record.name.partition(".")[0] == "gnnloom"
         return f"{_NOTE}{text}" if is_note else text

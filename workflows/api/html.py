@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
+
+from gnnloom.workflows.formatting import in_html
 
 #: Points of a curve: more would not be visible at its width.
 _MOST_POINTS = 300
@@ -12,14 +13,14 @@ _WIDTH, _HEIGHT = 300, 60
 
 def fact_table(title: str, facts: Mapping[str, str]) -> str:
     """A title and a table with a row for every fact."""
-    rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in facts.items())
-    return f"<p><strong>{escape(title)}</strong></p><table>{rows}</table>"
+    rows = "".join(f"<tr><th>{in_html(name)}</th><td>{in_html(value)}</td></tr>" for name, value in facts.items())
+    return f"<p><strong>{in_html(title)}</strong></p><table>{rows}</table>"
 
 
 def row_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table with a head; empty text without rows."""
-    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    head = "".join(f"<th>{escape(column)}</th>" for column in columns)
+    body = "".join(f"<tr>{''.join(f'<td>{in_html(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    head = "".join(f"<th>{in_html(column)}</th>" for column in columns)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" if body else ""
 
 
@@ -41,6 +42,6 @@ def curve(label: str, values: Sequence[float]) -> str:
     )
     return (
         f'<svg width="{_WIDTH}" height="{_HEIGHT}" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">'
-        f"<title>{escape(label)}</title>"
+        f"<title>{in_html(label)}</title>"
         f'<polyline points="{points}" fill="none" stroke="currentColor" stroke-width="1.5"/></svg>'
     )

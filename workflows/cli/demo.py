@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import click
-from rich.console import Console
 
 from gnnloom.storage.errors import LaunchError
 from gnnloom.storage.wording import counted
 from gnnloom.workflows.cli.terminal.options import current_catalog
 from gnnloom.workflows.cli.terminal.output import readable_bytes, readable_seconds, show_rows
+from gnnloom.workflows.cli.terminal.screen import console, say, text
 
 
 @dataclass(frozen=True)
@@ -66,18 +66,18 @@ def demo_command(name: str, ranks: int, edges: int) -> None:
       gnnloom demo --ranks 2 --edges 200000
     """
     root = str(current_catalog().root)
-    console = Console()
+    screen = console()
     outcomes = []
     for step in demo_steps(name, ranks, edges):
-        with console.status(f"{step.title} ..."):
+        with screen.status(text(f"{step.title} ...")):
             outcome = _run(root, step)
-        console.print(f"[green]done[/green]  {step.title} ({readable_seconds(outcome.seconds)})")
+        screen.print(text(("green", "done"), f"  {step.title} ({readable_seconds(outcome.seconds)})"))
         outcomes.append(outcome)
     _show_summary(outcomes)
-    console.print("\nThe commands, to run on your own data (`gnnloom ingest --help` lists the formats):")
+    say("\nThe commands, to run on your own data (`gnnloom ingest --help` lists the formats):")
     for outcome in outcomes:
-        click.echo(f"  gnnloom --catalog {shlex.quote(root)} {outcome.step.arguments}")
-    click.echo(f"  gnnloom --catalog {shlex.quote(root)} report {name}/demo")
+        say(f"  gnnloom --catalog {shlex.quote(root)} {outcome.step.arguments}")
+    say(f"  gnnloom --catalog {shlex.quote(root)} report {name}/demo")
 
 
 def _run(root: str, step: DemoStep) -> Outcome:

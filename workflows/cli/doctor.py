@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import click
-from rich.console import Console
-from rich.markup import escape
 
 from gnnloom.trainer.job.leftovers import find_leftovers, remove_leftovers
 from gnnloom.workflows.cli.terminal.options import current_catalog, json_option
 from gnnloom.workflows.cli.terminal.output import show
-from gnnloom.workflows.doctor.finding import FAILED, OK, WARNING, Verdict
+from gnnloom.workflows.cli.terminal.screen import console, text
+from gnnloom.workflows.doctor.finding import FAILED, OK, WARNING
 from gnnloom.workflows.doctor.installation import examine
 from gnnloom.workflows.doctor.warm import warm_kernels
 
@@ -42,11 +41,14 @@ def doctor_command(warm: bool, wide: bool, clean: bool, as_json: bool) -> None:
         _clean(as_json=as_json)
         return
     findings = []
-    console = Console()
+    screen = console()
     for finding in warm_kernels(wide=wide) if warm else examine(current_catalog().root):
         findings.append(finding)
         if not as_json:
-            _show(console, finding)
+            found = f" {finding.check:24} {finding.found}"
+            screen.print(text((_COLORS[finding.state], f"{finding.state:8}"), found), soft_wrap=True)
+            if finding.fix:
+                screen.print(text(f"{'':33} ", ("bold", "fix:"), f" {finding.fix}"), soft_wrap=True)
     if as_json:
         ok = not any(finding.state == FAILED for finding in findings)
         show({"ok": ok, "checks": [finding.to_json() for finding in findings]}, as_json=True, title="")
@@ -59,10 +61,3 @@ def _clean(*, as_json: bool) -> None:
     remove_leftovers(found)
     removed = {"removed": [str(item.path) for item in found], "bytes": sum(item.bytes for item in found)}
     show(removed, as_json=as_json, title="left by killed processes")
-
-
-def _show(console: Console, finding: Verdict) -> None:
-    color = _COLORS[finding.state]
-    console.print(f"[{color}]{finding.state:8}[/{color}] {finding.check:24} {escape(finding.found)}", soft_wrap=True)
-    if finding.fix:
-        console.print(f"{'':33} [bold]fix:[/bold] {escape(finding.fix)}", soft_wrap=True)

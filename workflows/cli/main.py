@@ -23,6 +23,7 @@ from gnnloom.trainer.job.stop import handling, raised_again
 from gnnloom.workflows.cli.completion import complete_names
 from gnnloom.workflows.cli.ending import ended_in_time, leave
 from gnnloom.workflows.cli.misuse import leave_if_another_answers, report_once, suggested
+from gnnloom.workflows.cli.terminal.screen import PlainFormatter, say
 
 #: Module of each subcommand, and its line in the help of the whole command. Modules are imported only when their
 #: command is called, as some take seconds; the help of the whole command imports none of them.
@@ -116,10 +117,10 @@ class LazyGroup(click.Group):
         except click.UsageError as error:
             report_once(suggested(error) or error, ctx.invoked_subcommand)
         except KeyboardInterrupt:
-            click.echo(_INTERRUPTED, err=True)
+            say(_INTERRUPTED, on_stderr=True)
             ctx.exit(130)
         except _Ended:
-            click.echo(_ENDED, err=True)
+            say(_ENDED, on_stderr=True)
             raise
 
 
@@ -176,7 +177,7 @@ class _StderrHandler(logging.StreamHandler[TextIO]):
 def _log_to_stderr(level: int) -> None:
     """Log only gnnloom's own messages: those that Dask logs while it closes do not help a user."""
     handler = _StderrHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s  %(message)s", datefmt="%H:%M:%S"))
+    handler.setFormatter(PlainFormatter("%(asctime)s  %(message)s", datefmt="%H:%M:%S"))
     logger = logging.getLogger("gnnloom")
     # Replaced rather than added, as one process may run several commands.
     logger.handlers = [handler]
@@ -205,13 +206,13 @@ def main() -> None:
     except Exception as error:
         # Python turns what is raised in some of its callbacks into an error of its own.
         if _is_caused_by(error, KeyboardInterrupt):
-            click.echo(_INTERRUPTED, err=True)
+            say(_INTERRUPTED, on_stderr=True)
             leave(130)
         reported = in_one_line(error)
         if reported is None:
             raise
         message, code = reported
-        click.echo(f"error: {message}", err=True)
+        say(f"error: {message}", on_stderr=True)
         sys.exit(code)
 
 

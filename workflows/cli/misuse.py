@@ -11,6 +11,7 @@ from typing import NoReturn
 import click
 
 from gnnloom.storage.errors import GnnloomError
+from gnnloom.storage.wording import printable
 from gnnloom.trainer.comm.transports.registry import LaunchedRank
 
 #: Commands that use the ranks of the job in which they are started. None is a command that does not exist.
@@ -39,6 +40,8 @@ def report_once(error: click.UsageError, command: str | None) -> NoReturn:
     Args:
         command: name of the command that was called; None if there is none of that name.
     """
+    # Values of the command line may be names of files that others chose.
+    error.message = printable(error.message, keep="\n")
     launched = LaunchedRank.from_environment()
     if launched.size == 1 or command not in _COLLECTIVE:
         raise error

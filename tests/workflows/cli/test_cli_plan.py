@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from rich.console import Console
+from rich.console import Console  # noqa: TID251 - draws on a file
 
 from gnnloom.pipeline.tasks.progress import PROGRESS, logged
 from gnnloom.storage import Catalog

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from numba import njit
-from rich.console import Console
+from rich.console import Console  # noqa: TID251 - draws on a file
 
 from gnnloom.pipeline.tasks.progress import PROGRESS, Progress, logged, one_step
 from gnnloom.storage.runs.run import Run

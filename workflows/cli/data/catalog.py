@@ -23,6 +23,7 @@ from gnnloom.workflows.cli.data.catalog_tree import du_command, lineage_command,
 from gnnloom.workflows.cli.terminal.options import current_catalog, existing_catalog, json_option, split_run
 from gnnloom.workflows.cli.terminal.output import readable, readable_bytes, show, show_rows
 from gnnloom.workflows.cli.terminal.scores import scores_by_figure
+from gnnloom.workflows.cli.terminal.screen import say
 
 if TYPE_CHECKING:
     from gnnloom.storage.checks.verify import Finding
@@ -63,7 +64,7 @@ def ls_command(as_json: bool) -> None:
         title=f"catalog {catalog.root}",
     )
     for problem in (row["problem"] for row in rows if row["problem"]):
-        click.echo(problem)
+        say(problem)
 
 
 #: Figures listed for a dataset, and their column titles.
@@ -126,7 +127,7 @@ def show_command(name: str, as_json: bool) -> None:
         title=f"dataset {name}",
     )
     for problem in (row["problem"] for row in [*artifacts, *runs] if row["problem"]):
-        click.echo(problem)
+        say(problem)
     if runs:
         show_rows(
             ("run", "state", "epochs", "scores"),
@@ -134,7 +135,7 @@ def show_command(name: str, as_json: bool) -> None:
         )
     for row in runs:
         if row["predictions"]:
-            click.echo(f"predictions of {row['run']}: {row['predictions']}")
+            say(f"predictions of {row['run']}: {row['predictions']}")
 
 
 #: What the names of the scores that are shown begin with.
@@ -308,8 +309,8 @@ def _ask_to_remove(dataset: Dataset) -> None:
             f"this removes dataset {dataset.name} with {_counted(dataset)}; pass --yes to remove it without being asked"
         )
     rows = [(f"{usage.kind}/{usage.key}", readable_bytes(usage.bytes)) for usage in dataset.disk_usage() if usage.key]
-    show_rows(("artifact or run", "size"), rows, title=f"dataset {dataset.name}", on_stderr=True)
-    click.confirm(f"Remove dataset {dataset.name} with {_counted(dataset)}?", abort=True, err=True)
+    show_rows(("artifact or run", "size"), rows, title=f"dataset {dataset.name}", on_stdon_stderr=True)
+    click.confirm(f"Remove dataset {dataset.name} with {_counted(dataset)}?", abort=True, on_stderr=True)
 
 
 def _counted(dataset: Dataset) -> str:

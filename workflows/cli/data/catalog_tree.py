@@ -7,8 +7,6 @@ from dataclasses import asdict
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.markup import escape
 from rich.tree import Tree
 
 from gnnloom.storage import Dataset
@@ -18,6 +16,7 @@ from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.upkeep.lineage import Node
 from gnnloom.workflows.cli.terminal.options import current_catalog, existing_catalog, json_option
 from gnnloom.workflows.cli.terminal.output import readable_bytes, show, show_rows
+from gnnloom.workflows.cli.terminal.screen import Styled, console, text
 
 #: Arrays of one artifact that the tree shows; it only counts the others.
 _SHOWN_ARRAYS = 12
@@ -40,10 +39,10 @@ def tree_command(name: str | None, show_all: bool, as_json: bool) -> None:
         content = {dataset.name: [_artifact_content(info) for info in dataset.artifacts()] for dataset in datasets}
         show({"catalog": str(catalog.root), "datasets": content}, as_json=True, title="")
         return
-    tree = Tree(f"[bold]{escape(str(catalog.root))}[/bold]")
+    tree = Tree(text(("bold", str(catalog.root))))
     for dataset in datasets:
         _add_dataset(tree, dataset, show_all)
-    Console().print(tree)
+    console().print(tree)
 
 
 def _artifact_content(info: ArtifactInfo) -> dict[str, Any]:
@@ -66,27 +65,31 @@ def _artifact_content(info: ArtifactInfo) -> dict[str, Any]:
 
 
 def _add_dataset(tree: Tree, dataset: Dataset, show_all: bool) -> None:
-    branch = tree.add(f"[bold cyan]{dataset.name}[/bold cyan]  {readable_bytes(dataset.stored_bytes())}")
+    branch = tree.add(text(("bold cyan", dataset.name), f"  {readable_bytes(dataset.stored_bytes())}"))
     for info in dataset.artifacts():
-        state = "" if info.state == "complete" else f"  [yellow]{info.state}[/yellow]"
-        leaf = branch.add(f"{info.kind}/[dim]{info.key}[/dim]  {readable_bytes(info.stored_bytes())}{state}")
+        size = f"  {readable_bytes(info.stored_bytes())}"
+        leaf = branch.add(text(f"{info.kind}/", ("dim", info.key), size, _state(info.state)))
         content = _artifact_content(info)
         _add_arrays(leaf, content["arrays"], show_all)
         if content["problem"]:
-            leaf.add(f"[red]{escape(content['problem'])}[/red]")
+            leaf.add(text(("red", content["problem"])))
     if dataset.runs():
         runs = branch.add("runs")
         for run in dataset.runs():
-            runs.add(run)
+            runs.add(text(run))
+
+
+def _state(state: str) -> Styled:
+    return "yellow", "" if state == "complete" else f"  {state}"
 
 
 def _add_arrays(leaf: Tree, arrays: Mapping[str, Any], show_all: bool) -> None:
     shown = list(arrays.items())[: len(arrays) if show_all else _SHOWN_ARRAYS]
     for path, array in shown:
         dims = ", ".join(f"{dim}: {size:,}" for dim, size in zip(array["dims"], array["shape"], strict=True))
-        leaf.add(f"{path}  [green]{array['dtype']}[/green]  [dim]({dims})[/dim]")
+        leaf.add(text(f"{path}  ", ("green", array["dtype"]), ("dim", f"  ({dims})")))
     if len(shown) < len(arrays):
-        leaf.add(f"[dim]... {len(arrays) - len(shown)} more; --all shows them[/dim]")
+        leaf.add(text(("dim", f"... {len(arrays) - len(shown)} more; --all shows them")))
 
 
 @click.command("lineage")
@@ -103,22 +106,22 @@ def lineage_command(name: str, as_json: bool) -> None:
     if as_json:
         show({"dataset": name, "nodes": [node.to_json() for node in nodes.values()]}, as_json=True, title="")
         return
-    tree = Tree(f"[bold]{name}[/bold]")
+    tree = Tree(text(("bold", name)))
     for node in nodes.values():
         # Everything else appears below its inputs.
         if not node.inputs:
             _add_node(tree, node, nodes, "")
-    Console().print(tree)
+    console().print(tree)
 
 
 def _add_node(tree: Tree, node: Node, nodes: Mapping[str, Node], above: str) -> None:
     """Add a node and everything made from it. A node with several inputs appears below each of them."""
     # The tree shows a node below one of its inputs; the node's line names the others.
     others = sorted(set(node.inputs.values()) - {above})
-    state = "" if node.state == "complete" else f"  [yellow]{node.state}[/yellow]"
-    sources = "".join(f"  [green]{source} {escape(key[:24])}[/green]" for source, key in node.sources.items())
-    more = f"  [dim]with {', '.join(others)}[/dim]" if above and others else ""
-    branch = tree.add(f"[cyan]{node.name}[/cyan]{state}{sources}  {escape(_short(node))}{more}")
+    sources = "".join(f"  {source} {key[:24]}" for source, key in node.sources.items())
+    more = f"  with {', '.join(others)}" if above and others else ""
+    parts = ("cyan", node.name), _state(node.state), ("green", sources), f"  {_short(node)}", ("dim", more)
+    branch = tree.add(text(*parts))
     for output in node.outputs:
         _add_node(branch, nodes[output], nodes, node.name)
 

@@ -32,6 +32,7 @@ from gnnloom.workflows.cli.terminal.options import (
 )
 from gnnloom.workflows.cli.terminal.output import is_verbose, readable, show, show_rows
 from gnnloom.workflows.cli.terminal.progress import shown_progress
+from gnnloom.workflows.cli.terminal.screen import say
 from gnnloom.workflows.formatting import readable_estimate, readable_range
 
 #: What `--add` and `--plan` do, in all commands that store a graph.
@@ -151,7 +152,7 @@ def ingest_command(
 def say_understood(edges: EdgeSource, source: Sequence[str], format_name: str | None) -> None:
     """Say how the files of a source are read."""
     for line in summary_lines(understood_of(edges, source, format_name or guess_format(source))):
-        click.echo(line, err=True)
+        say(line, on_stderr=True)
 
 
 def store_graph(
@@ -226,10 +227,10 @@ def say_left_out(vertices: Vertices) -> None:
     """Say how many rows belong to no vertex of the graph."""
     count = vertices.artifact.facts.get("left_out", 0)
     if count:
-        click.echo(
+        say(
             f"note: the files have data for {counted(count, 'vertex')} without an edge, which the graph does not have;"
             " these rows are left out",
-            err=True,
+            on_stderr=True,
         )
 
 
@@ -237,10 +238,10 @@ def _say_isolated(graph: Graph) -> None:
     """Point out ids that no edge has, if they are most of the vertices: they are seldom meant to be vertices."""
     count = graph.num_vertices - 2 * graph.artifact.facts["edges_in"]
     if count > 0:
-        click.echo(
+        say(
             f"note: at least {count:,} of the {graph.num_vertices:,} vertices have no edge; --ids compact leaves them"
             " out and keeps the ids of the others",
-            err=True,
+            on_stderr=True,
         )
 
 

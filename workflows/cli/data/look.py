@@ -14,6 +14,7 @@ from gnnloom.workflows.cli.data.source_options import given_flags, option_value
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import add_options, click_option, json_option
 from gnnloom.workflows.cli.terminal.output import show, show_rows
+from gnnloom.workflows.cli.terminal.screen import say
 
 _LOOK_HELP = """Print how FILES would be read, their first rows, and the command that stores them.
 
@@ -46,7 +47,7 @@ def look_command(files: tuple[str, ...], format_name: str | None, as_json: bool,
         return
     for each in found.files:
         for line in each.lines():
-            click.echo(line)
+            say(line)
         if each.rows:
             show_rows(each.columns, each.rows)
-    click.echo(found.command)
+    say(found.command)

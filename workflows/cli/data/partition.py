@@ -30,6 +30,7 @@ from gnnloom.workflows.cli.terminal.options import (
 )
 from gnnloom.workflows.cli.terminal.output import readable_bytes, readable_seconds, show, show_groups
 from gnnloom.workflows.cli.terminal.progress import shown_progress
+from gnnloom.workflows.cli.terminal.screen import say
 
 #: The main figures of a partition, which are shown unless all are asked for.
 _BRIEF = (
@@ -165,7 +166,7 @@ def _show_projections(name: str, projections: list[MethodProjection], *, as_json
     show_groups(columns, groups, f"partitioning methods for {name}")
     for each in projections:
         if each.chosen:
-            click.echo(f"--quality {each.preset}: {each.chosen}")
+            say(f"--quality {each.preset}: {each.chosen}")
 
 
 def compare_quality(quality: dict[str, Any], other: Partition) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from gnnloom.trainer.planner.profile import LOCAL
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import add_options, click_option, current_catalog, json_option, key_option
 from gnnloom.workflows.cli.terminal.output import show, show_rows
+from gnnloom.workflows.cli.terminal.screen import say
 
 if TYPE_CHECKING:
     from gnnloom.trainer.planner.candidates import Plan
@@ -116,13 +117,13 @@ def plan_command(
     title = f"{name} on {counted(ranks, 'rank')}, profile {machine.name} ({machine.clock} time)"
     show_rows(_COLUMNS, [_row(plan) for plan in plans[:top]], title=title)
     if machine.note:
-        click.echo(machine.note)
+        say(machine.note)
     for note in sorted(
         {f"* {plan.partition or plan.config.algorithm}: {plan.estimated}" for plan in plans[:top] if plan.estimated}
     ):
-        click.echo(note)
+        say(note)
     if len(plans) > top:
-        click.echo(f"{len(plans) - top} more; show them with --top {len(plans)} or --json")
+        say(f"{len(plans) - top} more; show them with --top {len(plans)} or --json")
 
 
 def model_config(options: Mapping[str, Any], **fields: Any) -> TrainConfig:

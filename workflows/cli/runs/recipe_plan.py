@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import click
-
 from gnnloom.pipeline.tasks.phase import PhaseCount, client_bytes
 from gnnloom.storage.catalog import Catalog
 from gnnloom.storage.differences import differences
@@ -14,6 +12,7 @@ from gnnloom.storage.errors import NotFoundError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.wording import counted
 from gnnloom.workflows.cli.terminal.output import readable, show, show_groups, show_rows
+from gnnloom.workflows.cli.terminal.screen import say
 from gnnloom.workflows.recipe.plan.projection import Projection, RankCount, project_recipe
 from gnnloom.workflows.recipe.recipe import Recipe
 from gnnloom.workflows.recipe.request import Assignment
@@ -36,10 +35,10 @@ def show_recipe_plan(assignment: Assignment, *, as_json: bool) -> None:
     show_rows(columns, [_needs(each) for each in projections])
     for each in projections:
         if each.note or each.phases:
-            click.echo(f"{each.stage}: {'; '.join(_notes(each))}")
+            say(f"{each.stage}: {'; '.join(_notes(each))}")
     groups = {each.stage: [_work(phase) for phase in each.phases] for each in projections if each.phases}
     if groups:
-        click.echo()
+        say()
         show_groups(
             ("phase", "tasks", "opened", "most", "read", "most", "written"),
             groups,
@@ -49,7 +48,7 @@ def show_recipe_plan(assignment: Assignment, *, as_json: bool) -> None:
         if each.rank is not None:
             _show_rank(each.rank)
     for sentence in others:
-        click.echo(f"note: {sentence}", err=True)
+        say(f"note: {sentence}", on_stderr=True)
 
 
 def _needs(stage: Projection) -> Sequence[str]:

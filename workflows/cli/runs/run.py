@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from gnnloom.workflows.cli.terminal.options import FOLDER, click_option, current
 from gnnloom.workflows.cli.terminal.output import show as show_object
 from gnnloom.workflows.cli.terminal.output import show_rows
 from gnnloom.workflows.cli.terminal.progress import shown_epochs, shown_progress
+from gnnloom.workflows.cli.terminal.screen import say
 from gnnloom.workflows.recipe.recipe import bundled_recipes, find_bundled, summary_of
 from gnnloom.workflows.recipe.reference import write_new_recipe
 from gnnloom.workflows.recipe.request import RecipeRequest
@@ -161,7 +161,10 @@ def _show_files(name: str | None, new: Path | None, *, as_json: bool) -> None:
         show_object({"recipe": str(new)}, as_json=as_json, title="new recipe")
     elif name is not None:
         text = find_bundled(name).read_text(encoding="utf-8")
-        click.echo(json.dumps({"recipe": name, "text": text}) if as_json else text, nl=as_json)
+        if as_json:
+            show_object({"recipe": name, "text": text}, as_json=True, title="")
+        else:
+            say(text.rstrip("\n"))
     else:
         rows = [(path.stem, summary_of(path)) for path in bundled_recipes()]
         if as_json:

@@ -25,6 +25,7 @@ from gnnloom.workflows.cli.terminal.options import (
     key_option,
 )
 from gnnloom.workflows.cli.terminal.output import readable_bytes, show, show_rows
+from gnnloom.workflows.cli.terminal.screen import say
 
 if TYPE_CHECKING:
     from gnnloom.trainer.config.train_config import TrainConfig
@@ -141,9 +142,9 @@ def simulate_command(
         ("ranks", "fastest", "grid", "epoch ms", "comm.", "memory"), _rows(plans), title=f"profile {machine.name}"
     )
     for change in changes:
-        click.echo(f"from {change.ranks} ranks on: {change.now} instead of {change.before}")
+        say(f"from {change.ranks} ranks on: {change.now} instead of {change.before}")
     for note in notes:
-        click.echo(note)
+        say(note)
 
 
 def _situation(name: str | None, sizes: Mapping[str, Any], graph: str | None, config: TrainConfig) -> Situation:

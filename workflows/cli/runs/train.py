@@ -27,6 +27,7 @@ from gnnloom.workflows.cli.terminal.options import add_options, current_catalog,
 from gnnloom.workflows.cli.terminal.output import readable, show, show_rows
 from gnnloom.workflows.cli.terminal.progress import shown_epochs
 from gnnloom.workflows.cli.terminal.scores import scores_by_figure
+from gnnloom.workflows.cli.terminal.screen import say
 from gnnloom.workflows.formatting import baseline_rows, filtered_figures
 
 #: Entries of the result that are too large for a terminal.
@@ -111,9 +112,9 @@ def _say_start(config: TrainConfig, *, restart: bool) -> Start:
     _, start = prepare_launch(config, restart=restart)
     run, epochs = config.run_name, config.epochs
     if start.is_finished:
-        click.echo(f"run {run} has finished {counted(epochs, 'epoch')} already; this is its result", err=True)
+        say(f"run {run} has finished {counted(epochs, 'epoch')} already; this is its result", on_stderr=True)
     elif start.first_epoch:
-        click.echo(f"run {run}: continuing at epoch {start.first_epoch + 1} of {epochs}", err=True)
+        say(f"run {run}: continuing at epoch {start.first_epoch + 1} of {epochs}", on_stderr=True)
     return start
 
 
@@ -149,4 +150,4 @@ def show_train_plan(config: TrainConfig, *, restart: bool, as_json: bool) -> Non
     title = f"plan: run {projection.run} of {projection.dataset}"
     show(projection.to_json(), as_json=as_json, title=title)
     if note and not as_json:
-        click.echo(note)
+        say(note)

@@ -11,6 +11,7 @@ from typing import Any, Final
 import click
 
 from gnnloom.storage.option import Group, Option
+from gnnloom.workflows.cli.terminal.screen import say
 
 #: Lines of a page of help.
 PAGE: Final = 60
@@ -75,7 +76,7 @@ class GroupedCommand(click.Command):
 
     def _print_everything(self, ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: ARG002
         if value and not ctx.resilient_parsing:
-            click.echo(_Page(self, ctx, self.options()).text(self.options(), is_whole=True))
+            say(_Page(self, ctx, self.options()).text(self.options(), is_whole=True))
             ctx.exit()
 
     def _given(self, ctx: click.Context) -> dict[str | None, Any]:

@@ -8,11 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import click
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console  # noqa: TID251 - a type; `screen` makes it
 from rich.measure import Measurement
 from rich.table import Table
 
-from gnnloom.storage.wording import counted
+from gnnloom.storage.wording import counted, printable
+from gnnloom.workflows.cli.terminal import screen
+from gnnloom.workflows.cli.terminal.screen import text
 from gnnloom.workflows.formatting import readable, readable_bytes, readable_seconds
 
 #: Where the context of the whole command keeps the time at which it was called.
@@ -46,9 +49,9 @@ def show(
         content = {**content, "command_seconds": round(time.perf_counter() - started, 3)}
     if as_json:
         # NaN and Infinity are not JSON, and other parsers refuse them.
-        click.echo(json.dumps(content, allow_nan=False))
+        click.echo(json.dumps(content, allow_nan=False))  # noqa: TID251 - JSON has escapes of its own
         return
-    table = Table(title=title, title_justify="left", show_header=False, title_style="bold")
+    table = Table(title=text(title), title_justify="left", show_header=False, title_style="bold")
     table.add_column(style="cyan")
     table.add_column(justify="right")
     hidden = set(hide)
@@ -60,13 +63,11 @@ def show(
     else:
         shown = [name for name in listed if name != "dataset" and not name.endswith(("key", "digest"))]
     for name in shown:
-        table.add_row(name.replace("_", " "), _cell(name, content[name]))
-    console = Console()
+        table.add_row(text(name.replace("_", " ")), text(_cell(name, content[name])))
+    console = screen.console()
     console.print(table)
     if len(shown) < len(listed):
-        console.print(
-            f"{counted(len(listed) - len(shown), 'more figure')}: gnnloom -v ...", style="dim", highlight=False
-        )
+        console.print(text(("dim", f"{counted(len(listed) - len(shown), 'more figure')}: gnnloom -v ...")))
 
 
 def is_verbose() -> bool:
@@ -89,9 +90,10 @@ def show_rows(
 ) -> None:
     """Print a table, with names and prose on the left and figures on the right; without lines if it is too wide."""
     # Columns without names need no line for them.
-    console = Console(stderr=on_stderr)
-    table = Table(title=title, title_justify="left", title_style="bold", show_header=any(columns))
-    listed = list(rows)
+    console = screen.console(on_stderr=on_stderr)
+    heading = None if title is None else text(title)
+    table = Table(title=heading, title_justify="left", title_style="bold", show_header=any(columns))
+    listed = [[printable(cell) for cell in row] for row in rows]
     _fill(table, columns, listed)
     if _width(console, table).maximum > console.width:
         _fix_widths(table, listed)
@@ -106,8 +108,8 @@ def show_groups(columns: Sequence[str], groups: Mapping[str, Iterable[Sequence[s
     rows: list[Sequence[str]] = []
     for group, each in groups.items():
         rows.append((group, *[""] * (len(columns) - 1)))
-        rows += [(f"  {first}", *others) for first, *others in each]
-    _print_without_lines(Console(), columns, rows, title)
+        rows += [(f"  {printable(first)}", *map(printable, others)) for first, *others in each]
+    _print_without_lines(screen.console(), columns, rows, title)
 
 
 def _print_without_lines(
@@ -118,16 +120,16 @@ def _print_without_lines(
     _fix_widths(table, rows)
     if title is not None:
         # A title that belongs to the table would be folded at its width.
-        console.print(title, style="bold", highlight=False, markup=False)
+        console.print(text(("bold", title)))
     console.print(table)
 
 
 def _fill(table: Table, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     for number, column in enumerate(columns):
         is_text = number == 0 or _widest(rows, number) > _PROSE_WIDTH
-        table.add_column(column, justify="left" if is_text else "right", overflow="fold")
+        table.add_column(text(column), justify="left" if is_text else "right", overflow="fold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(text, row))
 
 
 def _fix_widths(table: Table, rows: Sequence[Sequence[str]]) -> None:
@@ -135,11 +137,11 @@ def _fix_widths(table: Table, rows: Sequence[Sequence[str]]) -> None:
     for number, column in enumerate(table.columns):
         widest = _widest(rows, number)
         if widest <= _PROSE_WIDTH:
-            column.width = max([widest, *map(len, str(column.header).split())])
+            column.width = max([widest, *map(cell_len, str(column.header).split())])
 
 
 def _widest(rows: Sequence[Sequence[str]], column: int) -> int:
-    return max((len(row[column]) for row in rows), default=0)
+    return max((cell_len(row[column]) for row in rows), default=0)
 
 
 def _width(console: Console, table: Table) -> Measurement:

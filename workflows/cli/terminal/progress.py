@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from rich.console import Console
+from rich.console import Console  # noqa: TID251 - a type; `console` makes it
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
@@ -18,6 +18,7 @@ from gnnloom.pipeline.tasks.progress import INTERVAL, PROGRESS, Progress
 from gnnloom.storage.runs.run import Run
 from gnnloom.storage.wording import counted
 from gnnloom.workflows.cli.terminal.output import readable_bytes
+from gnnloom.workflows.cli.terminal.screen import console, say
 
 #: Shows the number of finished epochs, or of other units, and the loss of the last one.
 Show = Callable[[int, float | None], None]
@@ -32,17 +33,17 @@ _POLL_SECONDS = 0.5
 class BarHandler(logging.Handler):
     """Draws a bar for each phase on standard error."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, stderr: Console) -> None:
         super().__init__(logging.DEBUG)
         columns = (
-            TextColumn("{task.description:>20}"),
+            TextColumn("{task.description:>20}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[speed]}"),
+            TextColumn("{task.fields[speed]}", markup=False),
         )
-        self._bars = Bars(*columns, console=console)
+        self._bars = Bars(*columns, console=stderr)
         self._tasks: dict[str, TaskID] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -71,7 +72,7 @@ def _speed(state: Progress) -> str:
 
 
 @contextmanager
-def _compilations_noticed(console: Console) -> Iterator[None]:
+def _compilations_noticed(stderr: Console) -> Iterator[None]:
     """Say once that kernels are being compiled: a first command of a second would seem to hang for ten."""
     # Imported here, as trainings show their epochs without numba.
     from numba.core.event import Event, Listener, install_listener
@@ -83,7 +84,7 @@ def _compilations_noticed(console: Console) -> Iterator[None]:
             del event
             if not self.is_given:
                 self.is_given = True
-                console.print(_COMPILING, highlight=False, soft_wrap=True)
+                stderr.print(_COMPILING, soft_wrap=True)
 
         def on_end(self, event: Event) -> None:
             del event
@@ -96,8 +97,8 @@ def _compilations_noticed(console: Console) -> Iterator[None]:
 def shown_progress() -> Iterator[None]:
     """Show the progress of phases that run inside the ``with`` block, and whether kernels are compiled for them."""
     # On standard error, because standard output is for results.
-    console = Console(stderr=True)
-    bars = BarHandler(console) if sys.stderr.isatty() else None
+    stderr = console(on_stderr=True)
+    bars = BarHandler(stderr) if sys.stderr.isatty() else None
     before = PROGRESS.level, PROGRESS.propagate
     # A bar follows every finished task, at DEBUG; a log has a line every few seconds, at INFO.
     PROGRESS.setLevel(logging.DEBUG if bars else logging.INFO)
@@ -106,7 +107,7 @@ def shown_progress() -> Iterator[None]:
     if bars:
         PROGRESS.addHandler(bars)
     try:
-        with _compilations_noticed(console):
+        with _compilations_noticed(stderr):
             yield
     finally:
         PROGRESS.setLevel(before[0])
@@ -161,9 +162,15 @@ def shown_count(finished: Callable[[], int], total: int, unit: str) -> Iterator[
 def _display(total: int, unit: str) -> Iterator[Show]:
     """Yield a function that shows the finished units and the last loss: as a bar on a terminal, or as lines."""
     if sys.stderr.isatty():
-        columns = (TextColumn("{task.description:>20}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        loss_column = TextColumn("{task.fields[loss]}")
-        with Bars(*columns, TimeRemainingColumn(), loss_column, console=Console(stderr=True)) as bars:
+        columns = (
+            TextColumn("{task.description:>20}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[loss]}", markup=False),
+        )
+        with Bars(*columns, console=console(on_stderr=True)) as bars:
             task = bars.add_task(unit, total=total, loss="")
             yield lambda done, loss: bars.update(task, completed=done, loss=_loss_text(loss))
     elif logging.getLogger("gnnloom.trainer").isEnabledFor(logging.INFO):
@@ -190,7 +197,7 @@ class _LineDisplay:
     def __call__(self, done: int, loss: float | None) -> None:
         if time.monotonic() - self._printed >= INTERVAL:
             self._printed = time.monotonic()
-            sys.stderr.write(f"{done} of {counted(self._total, self._unit)}  {_loss_text(loss)}".rstrip() + "\n")
+            say(f"{done} of {counted(self._total, self._unit)}  {_loss_text(loss)}".rstrip(), on_stderr=True)
 
 
 def _watch_epochs(run: Run, ended: threading.Event, show: Show) -> None:

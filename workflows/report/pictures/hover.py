@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
 from itertools import pairwise
 
 import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
+
+from gnnloom.workflows.formatting import in_html
 
 #: Most spots of a picture: they are wider than the pointer's tip, and the page stays small.
 MOST_SPOTS = 120
@@ -73,7 +74,7 @@ def _tip_svg(lines: Sequence[str], left: float, right: float, top: float, axes: 
     wanted = right + _GAP if left + right < whole else left - _GAP - width
     x = min(max(0.0, wanted), whole - width)
     spans = "".join(
-        f"<tspan x='{x + _PAD:.1f}' y='{top + _PAD + (number + 0.8) * _LINE:.1f}'>{escape(line)}</tspan>"
+        f"<tspan x='{x + _PAD:.1f}' y='{top + _PAD + (number + 0.8) * _LINE:.1f}'>{in_html(line)}</tspan>"
         for number, line in enumerate(lines)
     )
     box = f"<rect x='{x:.1f}' y='{top:.1f}' width='{width:.1f}' height='{height:.1f}' rx='2'/>"

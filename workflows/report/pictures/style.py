@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,9 +23,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
+from gnnloom.storage.wording import printable
 from gnnloom.workflows.report.pictures.hover import Spot, spots_svg
 
 #: Colors by name: for light mode, and for dark mode. The light ones are distinct and in lower case, as Matplotlib
@@ -66,6 +69,8 @@ _SETTINGS: Any = {
     "legend.frameon": False,
     # Text stays text, in the font of the page, rather than outlines of letters.
     "svg.fonttype": "none",
+    # A name with two dollar signs is not a formula.
+    "text.parse_math": False,
     # Transparent, so that the card of the page shows through in either mode.
     "figure.facecolor": "none",
     "axes.facecolor": "none",
@@ -140,7 +145,13 @@ class Picture:
         """
         figure, before = self.figure, self.figure.get_dpi()
         # The salt makes equal input give equal bytes, and ids of one page's pictures distinct.
-        with rc_context({**_SETTINGS, "svg.hashsalt": self.name}):
+        with rc_context({**_SETTINGS, "svg.hashsalt": self.name}), warnings.catch_warnings():
+            # A browser has fonts for names that Matplotlib's font lacks characters of.
+            warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)
+            # Text that was added without the settings, such as names from artifacts.
+            for text in figure.findobj(Text):
+                text.set_parse_math(False)
+                text.set_text(printable(text.get_text(), keep="\n"))
             figure.set_dpi(dpi)
             layout = figure.get_layout_engine()
             if layout is not None:
