@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.sources.format import COLUMNS, TIMES, WEIGHTS, Format, check_values, column_names
 from gnnloom.pipeline.sources.names import HINT, NameChunk, Names
 from gnnloom.pipeline.sources.reading import name_parser
-from gnnloom.pipeline.sources.reading.fields import TextBlock, chosen_fields
+from gnnloom.pipeline.sources.reading.fields import PLAIN, TextBlock, chosen_fields
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.reading.line_estimate import Estimate, estimate_lines
 from gnnloom.pipeline.sources.reading.lines import (
@@ -69,8 +69,6 @@ from gnnloom.storage.wording import counted
 #: Length of the shortest line with an edge: two digits, a separator and a line feed.
 _SHORTEST_LINE = 4
 _ANY_ID = np.iinfo(np.int64).max
-#: Separators that the parsers of edges know; fields between others are found first.
-_PLAIN: Final = frozenset({b" ", b"\t", b","})
 #: Characters of the longest separator.
 _MOST_DELIMITER: Final = 8
 
@@ -292,7 +290,7 @@ class TextEdges:
     def _is_plain(self, number: int) -> bool:
         """Whether parsers read the text of a file as it is."""
         table = self.tables[number]
-        return not (table.fields or self.delimiter or self.stated.decimal != ".") and table.separator in _PLAIN
+        return not (table.fields or self.delimiter or self.stated.decimal != ".") and table.separator in PLAIN
 
     @property
     def _is_valued(self) -> bool:

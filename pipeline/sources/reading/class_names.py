@@ -6,7 +6,7 @@ Whoever opens a file finds the names by reading it once; readers then look them 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.sources.reading.fields import MOST_FIELDS, chosen_fields
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.lines import bad_line
-from gnnloom.pipeline.sources.reading.numerals import SPACE
-from gnnloom.pipeline.sources.reading.text_layout import data_blocks, first_lines, is_number
+from gnnloom.pipeline.sources.reading.text_layout import is_number, names_ids, row_blocks
+from gnnloom.pipeline.sources.reading.text_table import Row, Sample
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import NO_LABEL
 
 #: Most classes that have names.
 MOST_NAMES: Final = 1 << 16
 #: What stands for no label among names, in lower case.
-_UNKNOWN: Final = frozenset({b"", b"-1", b"nan"})
+_UNKNOWN: Final = frozenset({b"", b"-1", b"nan", b"na", b"n/a", b"<na>", b"null", b"none", b"?", b"\\n"})
 #: Names of a column of labels, in lower case: such a first line is a header, unless later lines have the word as well.
 _HEADERS: Final = frozenset({"label", "labels", "class", "classes", "category", "target", "y"})
 #: Bytes of text that are split at a time.
@@ -54,42 +54,75 @@ class NamedLabels:
 
     Attributes:
         header: whether the first line names the columns.
-        separator: the byte between fields. After blanks, the last field is the rest of the line: names may have blanks.
+        separator: what is between fields. After blanks, the last field is the rest of the line: names may have blanks.
         fields: numbers of the fields, of which the last has the classes.
+        first_row: offset of the first row in the file's contents, in bytes.
         names: the names, ascending by their bytes.
     """
 
     file: SourceFile
     header: bool
-    separator: int
+    separator: bytes
     fields: tuple[int, ...]
+    first_row: int = 0
     names: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, file: SourceFile, separator: int, fields: tuple[int, ...]) -> NamedLabels | None:
+    def of(
+        cls, file: SourceFile, sample: Sample, fields: tuple[int, ...], header: bool | None = None
+    ) -> NamedLabels | None:
         """Find the names; None if the labels are numbers.
 
+        Args:
+            sample: first lines of the file.
+            fields: as the attribute.
+            header: whether the first line names the columns; None if the user did not say.
+
         Raises:
-            InputError: there are too many different names, or one is not UTF-8.
+            InputError: there are too many different names, one is not UTF-8, or the first line may be a header.
         """
-        first, *second = first_lines(file, separator, 2)
-        # The first line alone may be a header.
-        cells = [line[fields[-1]] if len(line) > fields[-1] else "" for line in (first, *second)]
-        if any(not cell or is_number(cell) for cell in cells):
+        last, joins = fields[-1], sample.separator == b" "
+        rows = [row for row in sample.rows if len(row.fields) > last]
+        cells = [" ".join(row.fields[last:]) if joins else row.fields[last] for row in rows]
+        known = [cell for cell in cells if cell.lower().encode() not in _UNKNOWN]
+        words = [cell for cell in known if not is_number(cell)]
+        # The first line alone may be a header. A few words among numbers are reported by the reader of the numbers.
+        if not words or (words == cells[:1] and len(cells) > 1) or 2 * len(words) <= len(known):
             return None
-        header = cells[0].lower() in _HEADERS
-        found = cls(file, header, separator, fields)
+        first, word = rows[0], cells[0]
+        below = cls(file, True, sample.separator, fields, first.stop)
         names: set[bytes] = set()
-        for block in found.blocks():
+        for block in below.blocks():
             names |= {words[-1] for words in block.words}
             if len(names) > MOST_NAMES:
                 raise InputError(f"{file.location}: more than {MOST_NAMES:,} different labels; number them first")
+        if header is None:
+            header = cls._begins_with_header(file, first, word, word.encode() in names, fields)
+        if not header:
+            names.add(word.encode())
         try:
-            known = tuple(name.decode() for name in sorted(names) if name.lower() not in _UNKNOWN)
+            found = tuple(name.decode() for name in sorted(names) if name.lower() not in _UNKNOWN)
         except UnicodeDecodeError as error:
             raise InputError(f"{file.location}: a label is not UTF-8 ({error})") from error
-        # A word that comes again, such as the y of y and n, is a class.
-        return cls(file, header and cells[0] not in known, separator, fields, known)
+        return replace(below, header=header, first_row=first.stop if header else first.start, names=found)
+
+    @staticmethod
+    def _begins_with_header(file: SourceFile, first: Row, word: str, occurs: bool, fields: tuple[int, ...]) -> bool:
+        """Whether the first line names the columns.
+
+        Args:
+            word: its label.
+            occurs: whether another line has this label, such as the y of y and n.
+        """
+        ids = [first.fields[number] for number in fields[:-1]]
+        if occurs or word.lower().encode() in _UNKNOWN or is_number(word) or any(map(is_number, ids)):
+            return False
+        if word.lower() in _HEADERS or any(map(names_ids, ids)):
+            return True
+        raise InputError(
+            f"{file.location}, line {first.line}: no other line has the label {word!r}; pass `--header` if it names the"
+            " column, or `--no-header` if it is a class"
+        )
 
     def blocks(self, start: int = 0, stop: int | None = None) -> Iterator[WordBlock]:
         """The lines of a range of bytes.
@@ -97,8 +130,8 @@ class NamedLabels:
         Raises:
             InputError: a line has too few fields.
         """
-        lines, joins = data_blocks(self.file, self.header, start, stop, _BLOCK_BYTES), self.separator == SPACE
-        for block in chosen_fields(self.file, lines, bytes([self.separator]), () if joins else self.fields):
+        lines, joins = row_blocks(self.file, self.first_row, start, stop, _BLOCK_BYTES), self.separator == b" "
+        for block in chosen_fields(self.file, lines, self.separator, () if joins else self.fields, comments=b""):
             words = [list(map(_unquoted, line.split(b"\t"))) for line in block.text.tobytes().split(b"\n")[:-1]]
             if block.lines is None:
                 continue

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numba import njit
@@ -30,6 +30,8 @@ from gnnloom.pipeline.sources.reading.numerals import (
     skip_blanks,
 )
 
+#: Separators that parsers of lines know; between others, fields are found first.
+PLAIN: Final = frozenset({b" ", b"\t", b","})
 #: Length of the shortest line: a character and a line feed.
 _SHORTEST_LINE = 2
 #: Fields of a line that are looked at if all are wanted: more than parsers take.
@@ -56,6 +58,13 @@ class TextBlock:
         if self.lines is None:
             return self.offset + at
         return int(self.lines[1, np.searchsorted(self.lines[0], at, side="right") - 1])
+
+    def places(self, at: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(num_lines,) int64 offsets, in the file's contents, of lines that begin at some bytes of the text."""
+        if self.lines is None:
+            return at + self.offset
+        found: NDArray[np.int64] = self.lines[1, np.searchsorted(self.lines[0], at, side="right") - 1]
+        return found
 
 
 def chosen_fields(

@@ -243,7 +243,7 @@ def parse_names(
 def parse_keyed(
     text: Any, separator: int, missing: bool, words: Any, codes: Any, names: Any, offset: Any, values: Any, line_at: Any
 ) -> tuple[int, int, int]:
-    """Parse lines of a name and numbers, ignoring lines that are blank or begin with ``#`` or ``%``.
+    """Parse lines of a name and numbers, ignoring blank lines. A line that may be a comment is a fault.
 
     Args:
         text, separator, line_at: as for :func:`parse_names`.
@@ -261,9 +261,11 @@ def parse_keyed(
     while at < size:
         line = at
         at = skip_blanks(text, line)
-        if is_end(text, at) or text[at] == HASH or text[at] == PERCENT:
+        if is_end(text, at):
             at = next_line(text, at)
             continue
+        if _may_be_comment(text, at):
+            return count, line, OPEN_COMMENT
         at, stop, wrong = _copy_name(text, _skip_blanks(text, line, separator), separator, names, offset[count])
         if not wrong:
             at, wrong = _parse_values(text, at, separator, missing, words, codes, values[count])

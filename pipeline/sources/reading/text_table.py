@@ -178,9 +178,10 @@ def find_table(file: SourceFile, sample: Sample, stated: Stated) -> TextTable:
     if not sample.rows:
         return TextTable(sample.separator, comments=len(sample.comments))
     first, rows = sample.rows[0], sample.rows[1:]
-    is_index = len(first.fields) > 2 and first.fields[0].strip('"').lower() in _INDEXES
+    is_index = len(first.fields) > 2 and numbers_rows(first.fields[0])
     # R writes the numbers of rows without a name for their column.
     is_shorter = bool(rows) and all(len(row.fields) == len(first.fields) + 1 for row in rows)
+    is_shorter = is_shorter and not any(map(is_number, first.fields))
     columns, seen = stated.columns, stated.header is None
     recognized = seen and (is_index or is_header(first.fields, valued=stated.valued))
     names = first.fields if stated.header or recognized or (seen and columns) else ()
@@ -313,6 +314,11 @@ def describe_columns(table: TextTable, sample: Sample, value: str) -> dict[str, 
         **({"value": values[0]} if values else {}),
         **({"ignored": others} if others else {}),
     }
+
+
+def numbers_rows(name: str) -> bool:
+    """Whether a column of this name numbers the rows, as the index of a data frame does in a file."""
+    return name.lower() in _INDEXES
 
 
 def is_header(fields: Sequence[str], *, valued: bool) -> bool:

@@ -17,7 +17,7 @@ from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray, Unpacked
 from gnnloom.pipeline.sources.reading.files import open_files
 from gnnloom.pipeline.sources.source import OneArray, SourceRange, TableBlock, VertexSource
 from gnnloom.pipeline.sources.vertex_data.keyed_rows import KeyedNumpy, KeyedParquet, KeyedRows, KeyedText
-from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS, IDS_FILE, VertexKind
+from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS, HEADER, IDS_FILE, VertexKind
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import NumpyVertices, open_one_array
 from gnnloom.pipeline.sources.vertex_data.vertex_files import JoinedVertices
 from gnnloom.storage.artifacts.graph import Graph
@@ -25,12 +25,15 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS, array_in_file
 
 
-def open_keyed_vertices(graph: Graph | None, ids_file: str | None = None, **files: str | None) -> VertexSource:
+def open_keyed_vertices(
+    graph: Graph | None, ids_file: str | None = None, header: bool | None = None, **files: str | None
+) -> VertexSource:
     """Open tables of arrays, each in its own format.
 
     Args:
         graph: the graph whose vertices the ids name; None for a source that can only state its identity.
         ids_file: location of an ``.npy`` with the ids of the rows of all NumPy arrays.
+        header: whether the first line of text files names the columns; None if the user did not say.
         files: location of each table by the option that names it; None for no table.
 
     Raises:
@@ -42,13 +45,13 @@ def open_keyed_vertices(graph: Graph | None, ids_file: str | None = None, **file
     if ids_file and not numpy:
         raise InputError(f"{ids_file}: ids of the rows of .npy and .npz files, none of which was given")
     if ids_file or not numpy:
-        sources = [KeyedVertices.open(graph, location, array, ids_file) for array, location in given.items()]
+        sources = [KeyedVertices.open(graph, location, array, ids_file, header) for array, location in given.items()]
         return JoinedVertices(tuple(sources))
     if numpy == given:
         raise InputError(
             f"{next(iter(numpy.values()))}: an array has no column of ids; give the ids of its rows with `--ids-file`"
         )
-    tables = [KeyedVertices.open(graph, given[array], array) for array in given if array not in numpy]
+    tables = [KeyedVertices.open(graph, given[array], array, None, header) for array in given if array not in numpy]
     by_row = NumpyVertices.open(1 if graph is None else _num_rows(graph), **numpy)
     return JoinedVertices((*tables, by_row))
 
@@ -68,36 +71,47 @@ class KeyedVertices(OneArray):
         stated_vertices: number of vertices of the graph.
         rows: the table.
         array: name of the array.
+        header: whether the first line names the columns, as the user says.
     """
 
     stated_vertices: int
     rows: KeyedRows
     array: str
+    header: bool | None = None
 
     in_graph_order = True
 
     @classmethod
-    def open(cls, graph: Graph | None, location: str, array: str, ids_file: str | None = None) -> KeyedVertices:
+    def open(
+        cls,
+        graph: Graph | None,
+        location: str,
+        array: str,
+        ids_file: str | None = None,
+        header: bool | None = None,
+    ) -> KeyedVertices:
         """Find the file and its columns.
 
         Args:
             graph: as for :func:`open_keyed_vertices`.
             array: the option that names the file; several columns of labels are zeros and ones, one per class.
             ids_file: ids of the rows, if the file is a NumPy array.
+            header: whether the first line of a text file names the columns; None if the user did not say.
 
         Raises:
             NotFoundError: the file does not exist.
             InputError: the file has the wrong format or number of columns.
         """
-        rows = _open_rows(location, array, ids_file)
+        rows = _open_rows(location, array, ids_file, header)
         array = array_in_file(array, rows.num_columns)
         if not VERTEX_ARRAYS[array].dims and rows.num_columns != 1:
             raise InputError(f"{location}: expected one column of {array}s after the ids, found {rows.num_columns}")
-        return cls(0 if graph is None else graph.num_vertices, rows, array)
+        return cls(0 if graph is None else graph.num_vertices, rows, array, header)
 
     def identity(self) -> dict[str, Any]:
         ids = {"ids": self.rows.ids.identity()} if self.rows.ids is not None else {}
-        return {"format": "keyed", "array": self.array, "file": self.rows.file.identity(), **ids}
+        stated = {} if self.header is None else {"header": self.header}
+        return {"format": "keyed", "array": self.array, "file": self.rows.file.identity(), **ids, **stated}
 
     @property
     def location(self) -> str:
@@ -138,7 +152,7 @@ class KeyedVertices(OneArray):
         return replace(self, rows=rows)
 
 
-def _open_rows(location: str, array: str, ids_file: str | None) -> KeyedRows:
+def _open_rows(location: str, array: str, ids_file: str | None, header: bool | None) -> KeyedRows:
     if location.endswith((".npy", ".npz")) and ids_file:
         return KeyedNumpy.open(open_one_array(location, array), open_one_array(ids_file, "ids"))
     files = open_files([location])
@@ -146,7 +160,7 @@ def _open_rows(location: str, array: str, ids_file: str | None) -> KeyedRows:
         raise InputError(f"{location}: expected one text or Parquet file with a column of ids")
     if location.endswith((".parquet", ".pq")):
         return KeyedParquet.open(files[0])
-    return KeyedText.open(files[0], array)
+    return KeyedText.open(files[0], array, header)
 
 
 VERTEX_KIND = VertexKind(
@@ -154,5 +168,5 @@ VERTEX_KIND = VertexKind(
     order=20,
     help="one table per array, with the id of the vertex in its first column",
     open=open_keyed_vertices,
-    options=(*FILE_OPTIONS, IDS_FILE),
+    options=(*FILE_OPTIONS, IDS_FILE, HEADER),
 )

@@ -6,7 +6,6 @@ id that are not numbers, it names the columns.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -20,10 +19,12 @@ from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray, Unpacked,
 from gnnloom.pipeline.sources.names import Names
 from gnnloom.pipeline.sources.reading import name_parser
 from gnnloom.pipeline.sources.reading.class_names import NamedLabels
+from gnnloom.pipeline.sources.reading.fields import PLAIN, TextBlock, chosen_fields
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.lines import bad_line
-from gnnloom.pipeline.sources.reading.numerals import REASONS, SPACE, word_numbers
-from gnnloom.pipeline.sources.reading.text_layout import data_blocks, first_data_line, has_names, separator_of
+from gnnloom.pipeline.sources.reading.numerals import REASONS, TAB, word_numbers
+from gnnloom.pipeline.sources.reading.text_layout import has_names, is_number, names_ids, row_blocks
+from gnnloom.pipeline.sources.reading.text_table import Sample, Stated, numbers_rows
 from gnnloom.pipeline.sources.source import SourceRange, even_ranges
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import by_rows
 from gnnloom.storage.errors import InputError
@@ -85,39 +86,58 @@ class KeyedRows(Protocol):
 
 @dataclass(frozen=True)
 class KeyedText:
-    """A text file; implements :class:`KeyedRows`."""
+    """A text file; implements :class:`KeyedRows`.
+
+    Attributes:
+        separator: what is between fields; a space stands for runs of blanks.
+        fields: numbers of the fields with the id and the values, from 0; none for all.
+        first_row: offset of the first row in the file's contents, in bytes.
+        named: where labels are names of classes; None if values are numbers.
+    """
 
     file: SourceFile
     num_columns: int
-    separator: int
-    header: bool
+    separator: bytes
+    fields: tuple[int, ...]
+    first_row: int
     array: str
     named: NamedLabels | None = None
 
     ids = None
 
     @classmethod
-    def open(cls, file: SourceFile, array: str) -> KeyedText:
-        """Detect the separator, the number of columns and a header from the first line.
+    def open(cls, file: SourceFile, array: str, header: bool | None = None) -> KeyedText:
+        """Detect the separator, the columns and a header from the first lines.
+
+        Args:
+            header: whether the first line names the columns; None if the user did not say.
 
         Raises:
-            InputError: the first line has no second column.
+            InputError: the first line has no second column, or may be a header.
         """
-        separator = separator_of(file)
-        line = first_data_line(file).decode("utf-8", "replace")
-        fields = next(csv.reader([line.strip()], delimiter=chr(separator), skipinitialspace=True), [])
+        sample = Sample.of(file, Stated(header))
+        first = list(sample.rows[0].fields) if sample.rows else []
         # A separator may end each line.
-        if len(fields) > 2 and not fields[-1]:
-            fields.pop()
-        if len(fields) < 2:
-            raise InputError(
-                f"{file.location}: expected an id and at least one number per line, found {line.strip()[:60]!r}"
-            )
-        may_name = array == "label" and (len(fields) == 2 or separator == SPACE)
-        named = NamedLabels.of(file, separator, (0, 1)) if may_name else None
+        if len(first) > 2 and not first[-1]:
+            first.pop()
+        if len(first) < 2:
+            shown = sample.rows[0].text[:60] if sample.rows else ""
+            raise InputError(f"{file.location}: expected an id and at least one number per line, found {shown!r}")
+        # A column of row numbers, whose name is empty, before the ids. R leaves its name out altogether.
+        others = sample.rows[1:]
+        is_shorter = bool(others) and all(len(row.fields) == len(first) + 1 for row in others)
+        is_shorter = is_shorter and not any(map(is_number, first))
+        is_index = len(first) > 2 and numbers_rows(first[0]) and names_ids(first[1])
+        skipped = int(header is not False and (is_shorter or is_index))
+        width = len(first) - (1 if is_shorter else 1 + skipped)
+        is_named = array == "label" and (width == 1 or sample.separator == b" ")
+        named = NamedLabels.of(file, sample, (skipped, skipped + 1), header) if is_named else None
+        fields = tuple(range(skipped, skipped + 1 + width)) if skipped else ()
         if named is not None:
-            return cls(file, 1, separator, named.header, array, named)
-        return cls(file, len(fields) - 1, separator, has_names(fields[1:], VERTEX_ARRAYS[array]), array)
+            return cls(file, 1, sample.separator, fields, named.first_row, array, named)
+        begins = header or skipped or (header is None and has_names(first[1:], VERTEX_ARRAYS[array]))
+        first_row = sample.rows[0].stop if begins else sample.rows[0].start
+        return cls(file, width, sample.separator, fields, first_row, array)
 
     def ranges(self) -> Sequence[SourceRange]:
         if not self.file.is_seekable or self.file.size is None:
@@ -130,21 +150,31 @@ class KeyedText:
     def blocks(self, span: SourceRange) -> Iterator[KeyedBlock]:
         stop, array = None if span.stop < 0 else span.stop, VERTEX_ARRAYS[self.array]
         if self.named is not None:
-            for block in self.named.blocks(span.start, stop):
-                ids = Names.of_values(np.array([words[0] for words in block.words], object))
-                codes = block.codes(self.named.names).astype(np.float64)[:, None]
-                yield _checked(self, KeyedBlock(ids, codes, block.line_at))
+            for labels in self.named.blocks(span.start, stop):
+                ids = Names.of_values(np.array([words[0] for words in labels.words], object))
+                codes = labels.codes(self.named.names).astype(np.float64)[:, None]
+                yield _checked(self, KeyedBlock(ids, codes, labels.line_at))
             return
         cells = array.takes_nan, word_numbers(array.words), np.array(list(array.words.values()), np.float64)
-        for offset, text in data_blocks(self.file, self.header, span.start, stop, _BLOCK_BYTES):
+        is_plain = not self.fields and self.separator in PLAIN
+        for block in self._text(span.start, stop, is_plain=is_plain):
+            text = block.text
             most = len(text) // (2 * self.num_columns + 2) + 1
             names, ends = np.empty(len(text), np.uint8), np.empty(most + 1, np.int64)
             values, line_at = np.empty((most, self.num_columns)), np.empty(most, np.int64)
-            count, at, wrong = name_parser.parse_keyed(text, self.separator, *cells, names, ends, values, line_at)
+            separator = self.separator[0] if is_plain else TAB
+            count, at, wrong = name_parser.parse_keyed(text, separator, *cells, names, ends, values, line_at)
             if wrong:
-                raise bad_line(self.file, offset + at, name_parser.REASONS.get(wrong) or REASONS[wrong])
-            line_at = line_at[:count] + offset
-            yield _checked(self, KeyedBlock(Names(ends[: count + 1], names), values[:count], line_at))
+                raise bad_line(self.file, block.place(at), name_parser.REASONS.get(wrong) or REASONS[wrong])
+            places = block.places(line_at[:count])
+            yield _checked(self, KeyedBlock(Names(ends[: count + 1], names), values[:count], places))
+
+    def _text(self, start: int, stop: int | None, *, is_plain: bool) -> Iterator[TextBlock]:
+        """Rows of a range of bytes, in the form that the parser reads."""
+        blocks = row_blocks(self.file, self.first_row, start, stop, _BLOCK_BYTES)
+        if is_plain:
+            return (TextBlock(text, offset) for offset, text in blocks)
+        return chosen_fields(self.file, blocks, self.separator, self.fields, comments=b"")
 
 
 @dataclass(frozen=True)

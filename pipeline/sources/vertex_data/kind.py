@@ -25,6 +25,10 @@ IDS_FILE: Final = Option(
     ".npy with the ids (numbers or names) of the rows of .npy and .npz files; implies --by-id.",
     metavar="FILE",
 )
+#: The option for the first lines of text files.
+HEADER: Final = Option(
+    "header", bool, "Whether the first line of text names the columns; by default, if it is recognized.", deniable=True
+)
 #: The options of every kind that makes its data.
 SYNTHETIC_OPTIONS: Final = (
     Option("dim", int, "Number of synthetic features.", 128, least=1, most=MOST_COLUMNS),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.reading.class_names import NamedLabels
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_file
-from gnnloom.pipeline.sources.reading.numerals import COMMA
 from gnnloom.pipeline.sources.reading.text_columns import (
     RowIndex,
     RowStart,
@@ -22,7 +22,8 @@ from gnnloom.pipeline.sources.reading.text_columns import (
     names_columns,
     read_array,
 )
-from gnnloom.pipeline.sources.reading.text_layout import names_ids
+from gnnloom.pipeline.sources.reading.text_layout import has_names, names_ids
+from gnnloom.pipeline.sources.reading.text_table import Sample, Stated, numbers_rows
 from gnnloom.pipeline.sources.source import OneArray
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS, array_in_file
@@ -45,6 +46,7 @@ class TextVertices(OneArray):
         index: where rows begin from which on the file can be read.
         header: whether the first line names the columns.
         named: where labels are names of classes; None if they are numbers.
+        stated: whether the first line names the columns, as the user says.
     """
 
     file: SourceFile
@@ -54,13 +56,15 @@ class TextVertices(OneArray):
     index: RowIndex
     header: bool = False
     named: NamedLabels | None = None
+    stated: bool | None = None
 
     @classmethod
-    def open(cls, location: str, array: str) -> TextVertices:
+    def open(cls, location: str, array: str, header: bool | None = None) -> TextVertices:
         """Find the file and count its columns and rows.
 
         Args:
             array: the option that names the file; several columns of labels are zeros and ones, one per class.
+            header: whether the first line names the columns; None if the user did not say.
 
         Raises:
             NotFoundError: the file does not exist.
@@ -68,8 +72,19 @@ class TextVertices(OneArray):
         """
         file = open_file(location)
         columns = count_columns(file)
-        named = NamedLabels.of(file, COMMA, (0,)) if array == "label" and columns == 1 else None
-        header = names_columns(file, VERTEX_ARRAYS[array]) if named is None else named.header
+        first, second = (*islice(first_cells(file), 2), [], [])[:2]
+        names = columns > 1 and header is not False and has_names(first, VERTEX_ARRAYS[array])
+        if names and (numbers_rows(first[0]) or len(second) == columns + 1):
+            raise InputError(
+                f"{location}: the first column has no name: it numbers the rows, or has ids; add `--by-id` if it has"
+                " ids, or write the table without it (in pandas, index=False)"
+            )
+        stated, named = header, None
+        if array == "label" and columns == 1:
+            sample = Sample.of(file, Stated(header, separator=b",", comment="none"))
+            named = NamedLabels.of(file, sample, (0,), header)
+        if header is None:
+            header = names_columns(file, VERTEX_ARRAYS[array]) if named is None else named.header
         index = index_rows(file, header)
         rows = count_rows(file, header=header) if index.num_rows is None else index.num_rows
         if not rows:
@@ -83,7 +98,7 @@ class TextVertices(OneArray):
             )
         if not VERTEX_ARRAYS[name].dims and columns != 1:
             raise InputError(f"{location}: expected one column of {array}s, found {columns}")
-        return cls(file, name, columns, rows, index, header, named)
+        return cls(file, name, columns, rows, index, header, named, stated)
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -96,7 +111,8 @@ class TextVertices(OneArray):
         return self.file.is_seekable
 
     def identity(self) -> dict[str, Any]:
-        return {"format": "text", "array": self.array, "file": self.file.identity()}
+        stated = {} if self.stated is None else {"header": self.stated}
+        return {"format": "text", "array": self.array, "file": self.file.identity(), **stated}
 
     def num_vertices(self) -> int:
         return self.stated_vertices

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.sources.binary.stored_arrays import PackedSource, StoredArray, Unpacked
 from gnnloom.pipeline.sources.reading.coding import without_suffix
 from gnnloom.pipeline.sources.source import SeparableSource, VertexData, VertexSource
-from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS, VertexKind
+from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS, HEADER, VertexKind
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import NumpyVertices
 from gnnloom.pipeline.sources.vertex_data.parquet_vertices import ParquetVertices
 from gnnloom.pipeline.sources.vertex_data.text_vertices import TextVertices
@@ -100,10 +100,11 @@ class JoinedVertices:
 _NUMPY, _PARQUET = {"npy", "npz"}, {"parquet", "pq"}
 
 
-def open_vertex_files(**files: str | None) -> VertexSource:
+def open_vertex_files(header: bool | None = None, **files: str | None) -> VertexSource:
     """Open files whose suffixes determine their formats: NumPy, Parquet, and text for all others.
 
     Args:
+        header: whether the first line of text files names the columns; None if the user did not say.
         files: location of each file by the option that names it; None for no file.
 
     Raises:
@@ -115,7 +116,9 @@ def open_vertex_files(**files: str | None) -> VertexSource:
     if numpy == given:
         return NumpyVertices.open(**numpy)
     sources: list[VertexSource] = [
-        ParquetVertices.open(location, array) if _suffix(location) in _PARQUET else TextVertices.open(location, array)
+        ParquetVertices.open(location, array)
+        if _suffix(location) in _PARQUET
+        else TextVertices.open(location, array, header)
         for array, location in given.items()
         if array not in numpy
     ]
@@ -132,7 +135,7 @@ VERTEX_KIND = VertexKind(
     name="files",
     order=10,
     help="one file per array, with one row per vertex",
-    open=lambda _, **files: open_vertex_files(**files),
-    options=FILE_OPTIONS,
+    open=lambda _, **given: open_vertex_files(**given),
+    options=(*FILE_OPTIONS, HEADER),
     needs_graph=False,
 )

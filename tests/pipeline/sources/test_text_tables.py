@@ -86,7 +86,7 @@ def test_ids_with_leading_zeros_are_names_or_an_error(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_names_that_begin_like_comments_are_kept(tmp_path: Path, text: str, edges: set[Any]) -> None:
-    options = {} if text.startswith("#") else {"header": True}
+    options: dict[str, Any] = {} if text.startswith("#") else {"header": True}
     assert edges_of(ingest(tmp_path, text, **options)) == edges
 
 
@@ -233,7 +233,8 @@ def test_text_columns_of_binary_files_follow_the_same_rules(tmp_path: Path, kind
     ],
 )
 def test_what_is_not_a_list_of_edges_is_named(tmp_path: Path, text: str, reason: str) -> None:
-    for options in ({}, {"extra_columns": True}):
+    either: tuple[dict[str, Any], ...] = ({}, {"extra_columns": True})
+    for options in either:
         with pytest.raises(InputError, match=rf"e\.txt.*{reason}"):
             ingest(tmp_path, text, "e.txt", **options)
 

@@ -45,6 +45,7 @@ class GenerateKeywords(ClusterKeywords, total=False):
 
 class FeaturesKeywords(ClusterKeywords, total=False):
     store: str
+    header: bool | None
     dim: int
     classes: int
     seed: int
