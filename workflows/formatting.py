@@ -41,6 +41,12 @@ def readable(name: str, value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
 
 
+def noted(result: Mapping[str, Any], name: str) -> str:
+    """What a result notes about one of its figures, to write after the figure; empty without a note."""
+    note = result.get("notes", {}).get(name)
+    return f" ({note})" if note else ""
+
+
 def filtered_figures(result: Mapping[str, Any]) -> dict[str, float]:
     """Figures of test pairs among all vertices by what they are called, such as ``Hits@10``; empty without them."""
     found = {name: value for name, value in result.get("filtered", {}).items() if value is not None}
@@ -103,10 +109,11 @@ def baseline_rows(result: Mapping[str, Any]) -> list[tuple[str, ...]]:
     baselines = {name: stored[name] for name in BASELINES if name in stored}
     if not baselines:
         return []
+    # All rows compare with the same negatives, so a note is about the whole column.
     figures = [name for name in _PAIR_FIGURES if any(each.get(name) is not None for each in baselines.values())]
     rows = {"this run": {name: result.get(f"test_{name}") for name in figures}, **baselines}
     return [
-        ("test pairs", *(_PAIR_FIGURES[name] for name in figures)),
+        ("test pairs", *(_PAIR_FIGURES[name] + noted(result, f"test_{name}") for name in figures)),
         *((row.replace("_", " "), *(_share(each.get(name)) for name in figures)) for row, each in rows.items()),
     ]
 

@@ -69,13 +69,17 @@ def _read_result(run: Run) -> dict[str, Any] | None:
 
 def _check_result(run: Run, result: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]) -> None:
     """Check that the summary of a finished run says what its metrics say."""
-    last: dict[str, Any] = {}
-    for line in metrics:
-        last |= {name: value for name, value in line.items() if name.endswith(("accuracy", "f1"))}
-    wanted = {**last, "loss": [line.get("loss") for line in metrics], "epochs": len(metrics)}
+    # Results of earlier versions name no checkpoint: their figures are of the last evaluation.
+    kept = result.get("checkpoint_epoch")
+    if kept is not None and not (isinstance(kept, int) and 0 < kept <= len(metrics)):
+        raise CorruptError(f"{run.path / 'result.json'}: checkpoint_epoch {kept!r} is not an epoch of the run")
+    figures: dict[str, Any] = {}
+    for line in metrics if kept is None else metrics[kept - 1 : kept]:
+        figures |= {name: value for name, value in line.items() if name.endswith(("accuracy", "f1"))}
+    wanted = {**figures, "loss": [line.get("loss") for line in metrics], "epochs": len(metrics)}
     for name, value in wanted.items():
         if result.get(name) != value:
-            raise CorruptError(f"{run.path / 'result.json'}: {name} is not that of the last line of the metrics")
+            raise CorruptError(f"{run.path / 'result.json'}: {name} differs from the metrics")
 
 
 def _check_links(folder: Path) -> None:

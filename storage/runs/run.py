@@ -27,7 +27,7 @@ from gnnloom.storage.disk.seal import open_line, seal_line
 from gnnloom.storage.errors import CorruptError, ExistsError, IncompleteError, NotFoundError
 from gnnloom.storage.faults import fault_point
 from gnnloom.storage.format.arrays import ArrayRecord
-from gnnloom.storage.format.listing import PREDICTIONS, REPLACED_PREDICTIONS, list_run, write_list
+from gnnloom.storage.format.listing import PREDICTIONS, REPLACED_PREDICTIONS, list_checkpoints, list_run, write_list
 from gnnloom.storage.format.schema import FORMAT_VERSION, VERSION_ENTRY
 from gnnloom.storage.runs.predictions import PREDICTIONS_INDEX, Predictions
 from gnnloom.storage.runs.provenance import PROVENANCE
@@ -263,7 +263,14 @@ class Run:
             return False
         return predictions.facts.get("epoch") == epoch and (array is None or array in predictions)
 
-    def start(self, config: JsonObject, first_epoch: int, inputs: Mapping[str, str] | None = None) -> None:
+    def start(
+        self,
+        config: JsonObject,
+        first_epoch: int,
+        inputs: Mapping[str, str] | None = None,
+        *,
+        keeps_best: bool = True,
+    ) -> None:
         """Begin to write: keep the metrics of the epochs before ``first_epoch``, and drop what later epochs left.
 
         Predictions stay if the run resumes: they belong to its checkpoint. A forecast never stays. Called by rank 0
@@ -273,6 +280,8 @@ class Run:
             config: the resolved configuration.
             first_epoch: 0 for a new run; otherwise the epoch at which the run resumes.
             inputs: kind to key of the artifacts that the run reads.
+            keeps_best: the best checkpoint stays: it is of an epoch before ``first_epoch``, and the run still keeps the
+                best checkpoint by the same metric.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         # Epochs after the checkpoint are computed again and would otherwise appear twice.
@@ -286,6 +295,9 @@ class Run:
             self.drop_predictions()
             if self.checkpoints.is_dir():
                 remove_tree(self.checkpoints)
+        elif not keeps_best and self.best_checkpoint.is_dir():
+            remove_tree(self.best_checkpoint)
+            list_checkpoints(self.checkpoints)
         # Aside, so that a kill leaves either the old metrics or the new ones.
         with written_aside(self.metrics_path, durable=True) as aside:
             aside.write_text("".join(map(_line_text, kept)), encoding="utf-8")

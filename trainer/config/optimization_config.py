@@ -50,9 +50,9 @@ class ScheduleConfig(OptimizerConfig):
     )
     plateau_epochs: int = _option(
         10,
-        "Epochs without improvement before the learning rate is reduced (plateau)",
+        "Epochs without improvement to tolerate before the learning rate is reduced, as torch's patience (plateau)",
         needs={"schedule": ("plateau",)},
-        least=1,
+        least=0,
     )
     lr_factor: float = _option(
         0.1,

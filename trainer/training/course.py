@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from gnnloom.storage.errors import CorruptError, InputError
 from gnnloom.storage.runs.checkpoint import checkpoint_facts
@@ -21,6 +21,8 @@ from gnnloom.trainer.tasks.task import Figure, judge_of
 
 #: The training's loss, which every epoch has, and the loss of the validation split, which is formed on request.
 LOSS, VAL_LOSS = "loss", "val_loss"
+#: Share by which a metric has to improve to end a plateau, as in torch.
+_PLATEAU_THRESHOLD: Final = 1e-4
 
 
 @dataclass(frozen=True)
@@ -34,9 +36,11 @@ class Metric:
     name: str
     lower: bool
 
-    def improves(self, value: float, before: float | None) -> bool:
-        """Whether a value is better than the one before, or the first one."""
-        return before is None or (value < before if self.lower else value > before)
+    def improves(self, value: float, before: float | None, threshold: float = 0.0) -> bool:
+        """Whether a value is better than the one before by a share of that, or the first one."""
+        if before is None:
+            return True
+        return value < before * (1 - threshold) if self.lower else value > before * (1 + threshold)
 
 
 def find_metric(option: str, name: str, figures: Mapping[str, Figure]) -> Metric:
@@ -62,14 +66,16 @@ def find_metric(option: str, name: str, figures: Mapping[str, Figure]) -> Metric
 class BestValue:
     """The best value of a metric among the lines seen so far.
 
+    Values that are better by no more than the share ``threshold`` do not count as better.
+
     Attributes:
         value: None before the first one.
         epoch: epoch of the best value, or of :meth:`restart` if that came later.
         seen: epoch of the last line that had the metric.
     """
 
-    def __init__(self, metric: Metric) -> None:
-        self.metric = metric
+    def __init__(self, metric: Metric, threshold: float = 0.0) -> None:
+        self.metric, self._threshold = metric, threshold
         self.value: float | None = None
         self.epoch = self.seen = -1
 
@@ -79,7 +85,7 @@ class BestValue:
         if value is None:
             return False
         self.seen = line["epoch"]
-        if not self.metric.improves(value, self.value):
+        if not self.metric.improves(value, self.value, self._threshold):
             return False
         self.value, self.epoch = value, line["epoch"]
         return True
@@ -104,7 +110,7 @@ class Schedule:
             metric: the metric that the plateau schedule follows.
         """
         self._config = config
-        self._best, self._reductions = BestValue(metric), 0
+        self._best, self._reductions = BestValue(metric, _PLATEAU_THRESHOLD), 0
 
     @property
     def is_constant(self) -> bool:
@@ -112,12 +118,13 @@ class Schedule:
 
     def observe(self, line: Mapping[str, Any]) -> None:
         """Take in the line of an epoch; lines come in order, each once."""
-        # As torch's ReduceLROnPlateau, but in epochs instead of evaluations.
+        # As torch's ReduceLROnPlateau with a step per epoch. An evaluation stands for all epochs since the one before:
+        # the number of epochs means the same however often a run evaluates.
         self._best.observe(line)
         # A loss may rise while the learning rate does.
         if line["epoch"] < self._config.warmup_epochs:
             self._best.restart()
-        elif self._best.epochs_without >= self._config.plateau_epochs:
+        elif self._best.epochs_without > self._config.plateau_epochs:
             self._reductions += 1
             self._best.restart()
 

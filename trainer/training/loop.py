@@ -123,7 +123,7 @@ def train(
         # Only here, after all ranks have read and checked everything, is the former state of the run dropped: an error
         # above leaves it as it was. The barrier keeps the other ranks from writing before that.
         if comm.rank == 0:
-            begin_run(opened, read.lines, num_threads)
+            begin_run(opened, read.lines, num_threads, keeps_best=training.course.best is not None)
             if begun is not None:
                 begun(Begun(opened, training.loss.num_examples, memory))
         comm.barrier()
@@ -222,15 +222,15 @@ class Training:
     def _measure(self, line: dict[str, Any], *, is_last: bool) -> bool:
         """Evaluate the epoch of a line if that is due; whether the epoch is the last one. Collective."""
         if (is_last and self.config.final_eval) or _is_due(line["epoch"] + 1, self.config.eval_every):
-            line |= self._evaluate(is_last=is_last)
+            line |= self._evaluate(line["epoch"] + 1, is_last=is_last)
         self._follow(line)
         if self.course.ends and self.config.final_eval and not self.figures.keys() <= line.keys():
-            line |= self._evaluate(is_last=True)
+            line |= self._evaluate(line["epoch"] + 1, is_last=True)
         return is_last or self.course.ends
 
-    def _evaluate(self, *, is_last: bool) -> dict[str, float | None]:
-        """The metrics of the present parameters. Collective."""
-        return self.evaluation.measure(self.mode, len(self.lines), is_last=is_last)
+    def _evaluate(self, done: int, *, is_last: bool) -> dict[str, float | None]:
+        """The metrics of the present parameters, which are those after ``done`` epochs. Collective."""
+        return self.evaluation.measure(self.mode, done, is_last=is_last)
 
     def _follow(self, line: dict[str, Any]) -> None:
         """Let the line of an epoch decide, as it would have in a run of any length."""
@@ -354,30 +354,36 @@ class Training:
             self.comm.traffic.watch.step = "checkpoint"
             self.writer.save(epoch, self.model, self.optimizer, destinations)
 
-    def _restore_kept(self) -> int:
-        """Take the parameters of the best checkpoint, if the run keeps one; returns their epoch. Collective."""
-        if self.course.best is None or self.course.best.epochs == len(self.lines):
-            return len(self.lines)
+    def _restore_best(self) -> None:
+        """Take the parameters of the best checkpoint. Collective."""
         folder, share = self.run.best_checkpoint, (self.comm.rank, self.comm.size)
         best = together(self.comm, lambda: read_checkpoint(folder, share=share, counter=self.session.opened.counter))
         together(self.comm, lambda: restore(best, self.model))
         self.evaluation.details = None
-        return best.epoch
 
     def finish(self, stopped: bool) -> dict[str, Any]:
-        """Predict if requested, gather the result and write it. Collective."""
+        """Predict if requested, gather the result and write it. Collective.
+
+        Everything that the result says about the model is of one checkpoint: the best one, or else the last one.
+        """
         self.writer.finish()
         self.comm.barrier()  # rank 0 has published all checkpoints
-        kept = len(self.lines) if stopped else self._restore_kept()
+        kept = len(self.lines) if self.course.best is None else self.course.best.epochs
+        if kept < len(self.lines) and not stopped:
+            self._restore_best()
+        # What was measured after that epoch is of the same parameters.
+        measured: Mapping[str, Any] = self.lines[kept - 1]
         if self.evaluation.details is None and self.config.final_eval and not stopped:
-            self._evaluate(is_last=True)
+            measured = {**self._evaluate(kept, is_last=True), **measured}
         if self.config.save_embeddings and not stopped:
             # What another prediction made with the same checkpoint stays.
             asked = PredictConfig.of_training(self.config, shards=None, embeddings=True)
             write_predictions(self.session, self.inputs, kept, find_predictions(self.comm, self.run, asked))
         details = self.evaluation.details
-        found = {**self.course.summary, **(details or {}), **({"class_epoch": kept} if details else {})}
-        result = describe_result(self.session, self.run, self.lines, list(self.figures), found, stopped=stopped)
+        found = {"checkpoint_epoch": kept, **{name: measured.get(name) for name in self.figures}}
+        # `class_epoch` says the same, under the name that readers of earlier results know.
+        found |= {**self.course.summary, **(details or {}), **({"class_epoch": kept} if details else {})}
+        result = describe_result(self.session, self.run, self.lines, found, stopped=stopped)
         result |= gather_costs(self.session, self.last_traffic)
         if self.mode.evaluation is not None:
             result["evaluation"] = dict(self.mode.evaluation)

@@ -122,7 +122,6 @@ def describe_result(
     session: Session,
     run: Run,
     lines: Sequence[Mapping[str, Any]],
-    metrics: Sequence[str],
     found: Mapping[str, Any],
     *,
     stopped: bool,
@@ -131,11 +130,9 @@ def describe_result(
 
     Args:
         lines: of all epochs.
-        metrics: names of the metrics; the first one is in the line of every epoch that was evaluated.
-        found: facts about the whole course of the training.
+        found: the metrics of the checkpoint that the result is about, and facts about the course of the training.
     """
     last = lines[-1]
-    evaluated: Mapping[str, Any] = next((line for line in reversed(lines) if metrics[0] in line), {})
     return {
         "run": run.name,
         "state": "stopped" if stopped else "finished",
@@ -145,10 +142,10 @@ def describe_result(
         "grid": list(session.operator.grid.shape),
         "epochs": len(lines),
         "loss": [line["loss"] for line in lines],
-        **{name: evaluated.get(name) for name in metrics},
         **found,
         "feature_norm": session.feature_norm,
         **session.model.inference_facts,
+        **({"notes": notes} if (notes := session.objective.notes) else {}),
         # A slow epoch, such as the first one, which loads compiled kernels, does not move the median.
         "epoch_seconds": statistics.median(line["seconds"] for line in lines),
         **{name: statistics.median(line[name] for line in lines) for name in EXPOSED},

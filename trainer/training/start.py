@@ -130,11 +130,14 @@ def _allows(config: TrainConfig, **changes: Any) -> bool:
         return False
 
 
-def begin_run(opened: OpenedRun, lines: Sequence[Mapping[str, Any]], num_threads: int) -> None:
+def begin_run(
+    opened: OpenedRun, lines: Sequence[Mapping[str, Any]], num_threads: int, *, keeps_best: bool = True
+) -> None:
     """Write the beginning of a run, or of its continuation; called by rank 0.
 
     Args:
         lines: metrics of the epochs that the run has already.
+        keeps_best: the best checkpoint on disk is still the best one.
     """
     config, run, first = opened.config, opened.run, len(lines)
     content = config.to_json()
@@ -150,7 +153,7 @@ def begin_run(opened: OpenedRun, lines: Sequence[Mapping[str, Any]], num_threads
         )
     if first:
         logger.info("run %s: resuming at epoch %d of %d", run.name, first + 1, config.epochs)
-    run.start(content, first, opened.inputs)
+    run.start(content, first, opened.inputs, keeps_best=keeps_best)
     # A training that was killed after a checkpoint may have left those of the one before.
     drop_superseded(run)
     before = lines[-1]["threads"] if lines else num_threads
@@ -172,7 +175,7 @@ class ReadStart:
     Attributes:
         own_loss, own_metric: functions of the user's, if any.
         lines: metrics of the epochs before the checkpoint.
-        best: the best checkpoint that the run has, if it goes on from a checkpoint.
+        best: the best checkpoint that the run has, if it goes on from the same epoch or a later one.
     """
 
     session: Session
@@ -196,6 +199,8 @@ class ReadStart:
             for option, is_own in (("loss", config.is_own_loss), ("metric", config.metric != "none"))
         )
         best = None if checkpoint is None else KeptBest.read(opened.run)
+        # A later epoch is trained again, on other ranks with other last bits, and so is its checkpoint.
+        best = None if best is None or best.epochs > first_epoch else best
         lines = _earlier_lines(opened.run, first_epoch) if first_epoch else []
         return cls(session, labels, checkpoint, lines, own_loss, own_metric, best)
 

@@ -79,7 +79,7 @@ def _results(runs: Sequence[RunFacts]) -> list[_Figure]:
     best: Sequence[Best | None] = [best_epoch(facts) for facts in runs]
     # Runs may be judged by different scores, and each of these gets its rows.
     scores = [
-        _Figure(f"{text} {score.label}", [facts.last(f"{split}_{score.name}") for facts in runs], *_formats(score))
+        _Figure(f"{text} {score.label}", [facts.reached(f"{split}_{score.name}") for facts in runs], *_formats(score))
         for score in dict.fromkeys(facts.score for facts in runs)
         for split, text in SPLITS.items()
     ]
@@ -89,12 +89,14 @@ def _results(runs: Sequence[RunFacts]) -> list[_Figure]:
         best = [None] * len(runs)
     validation = [each.validation if each else None for each in best]
     test = [each.test if each else None for each in best]
+    losses = [facts.metrics[facts.checkpoint_epoch - 1]["loss"] for facts in runs]
     return [
         *scores,
+        _Figure("epoch of these scores", [facts.measured_epoch for facts in runs], _count, _difference),
         _Figure("best validation score", validation, *formats),
         _Figure("its epoch", [each.epoch if each else None for each in best], _count, _difference),
         _Figure("test score in that epoch", test, *formats),
-        _Figure("training loss", [facts.metrics[-1]["loss"] for facts in runs], "{:.4f}".format, _ratio),
+        _Figure("training loss", losses, "{:.4f}".format, _ratio),
         *_costs(runs),
     ]
 

@@ -118,8 +118,24 @@ class RunFacts:
         )
         return next(measured, judge)
 
-    def last(self, figure: str) -> float | None:
-        """Return the last value of a figure; None if it was never measured."""
+    @property
+    def checkpoint_epoch(self) -> int:
+        """Epoch of the checkpoint that the result is about; the last epoch if the result names none."""
+        return int(self.result.get("checkpoint_epoch", len(self.metrics)))
+
+    @property
+    def measured_epoch(self) -> int | None:
+        """Epoch after which the scores were measured that :meth:`reached` returns; None if there are none."""
+        if "checkpoint_epoch" in self.result:
+            return self.checkpoint_epoch
+        epochs, _ = self.curve(f"val_{self.score.name}")
+        return int(epochs[-1]) if len(epochs) else None
+
+    def reached(self, figure: str) -> float | None:
+        """Return a figure as the result has it, or its last value without a result; None if it was not measured."""
+        if figure in self.result:
+            found: float | None = self.result[figure]
+            return found
         _, values = self.curve(figure)
         return float(values[-1]) if len(values) else None
 
@@ -251,5 +267,6 @@ def mean_ratio(values: NDArray[Any]) -> float:
 
 
 def scored_epoch(facts: RunFacts) -> str:
-    """Say which epoch's model the scores of classes are of."""
-    return f" after epoch {facts.result['class_epoch']:,}"
+    """Say which epoch's model the scores of the test split are of."""
+    # Results of earlier versions name the epoch of these scores only.
+    return f" after epoch {facts.result.get('checkpoint_epoch', facts.result.get('class_epoch')):,}"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gnnloom.storage.runs.predictions import SMOOTHED
-from gnnloom.workflows.formatting import baseline_rows, filtered_figures, readable_bytes, readable_seconds
+from gnnloom.workflows.formatting import baseline_rows, filtered_figures, noted, readable_bytes, readable_seconds
 from gnnloom.workflows.report.facts import SPLITS, RunFacts, scored_epoch, shard_nonzeros
 from gnnloom.workflows.report.figures import best_epoch, random_rows, sent_bytes, total_seconds, written
 from gnnloom.workflows.report.page import card, table
@@ -31,15 +31,15 @@ _SESSION_FACTS: Mapping[str, str] = {
 def headline(facts: RunFacts) -> list[tuple[str, str]]:
     """Return the most important figures; always ten, which fill two rows."""
     best, score = best_epoch(facts), facts.score.label
-    total = total_seconds(facts)
+    total, measured, kept = total_seconds(facts), _named(facts, facts.measured_epoch), facts.checkpoint_epoch
     return [
-        (f"test {score}", _score(facts, facts.last(f"test_{facts.score.name}"))),
-        (f"validation {score}", _score(facts, facts.last(f"val_{facts.score.name}"))),
+        (f"test {score}{measured}", _score(facts, facts.reached(f"test_{facts.score.name}"))),
+        (f"validation {score}{measured}", _score(facts, facts.reached(f"val_{facts.score.name}"))),
         (
             f"best validation {score}{f', epoch {best.epoch:,}' if best else ''}",
             _score(facts, best.validation if best else None),
         ),
-        ("training loss", f"{facts.metrics[-1]['loss']:.4f}"),
+        (f"training loss{_named(facts, kept)}", f"{facts.metrics[kept - 1]['loss']:.4f}"),
         ("epochs", f"{len(facts.metrics):,}"),
         ("median time per epoch", readable_seconds(facts.epoch_seconds)),
         ("total time", NONE if total is None else readable_seconds(total)),
@@ -47,6 +47,11 @@ def headline(facts: RunFacts) -> list[tuple[str, str]]:
         ("bytes sent per epoch", readable_bytes(sent_bytes(facts))),
         ("peak memory per rank", _most(facts.result.get("peak_memory"))),
     ]
+
+
+def _named(facts: RunFacts, epoch: int | None) -> str:
+    """Name an epoch that is not the last one."""
+    return "" if epoch in {None, len(facts.metrics)} else f", epoch {epoch:,}"
 
 
 def _ranks(facts: RunFacts) -> str:
@@ -179,12 +184,19 @@ def figures_card(facts: RunFacts) -> str | None:
     if not facts.task.on_pairs:
         return None
     figures = facts.task.figures
-    splits = [prefix for prefix in SPLITS if any(facts.last(f"{prefix}_{each.name}") is not None for each in figures)]
+    measured = {
+        name: facts.reached(name) for each in figures for name in (f"{prefix}_{each.name}" for prefix in SPLITS)
+    }
+    splits = [prefix for prefix in SPLITS if any(measured[f"{prefix}_{each.name}"] is not None for each in figures)]
     rows = []
     for figure in sorted(figures, key=lambda each: each is not facts.score):
-        values = [facts.last(f"{prefix}_{figure.name}") for prefix in splits]
-        if any(value is not None for value in values):
-            rows.append((figure.label, *(NONE if each is None else written(figure, each) for each in values)))
+        values = {name: measured[name] for name in (f"{prefix}_{figure.name}" for prefix in splits)}
+        if any(value is not None for value in values.values()):
+            cells = [
+                NONE if value is None else written(figure, value) + noted(facts.result, name)
+                for name, value in values.items()
+            ]
+            rows.append((figure.label, *cells))
     # Among all vertices, so none of these depends on negatives.
     for label, value in filtered_figures(facts.result).items():
         shown = [f"{value:.2%}" if prefix == "test" else NONE for prefix in splits]

@@ -248,7 +248,7 @@ class Classes(Task):
 
     def _course(self) -> list[TrainConfig]:
         """A run whose metrics decide about everything, whole and in two halves."""
-        options: dict[str, Any] = {"schedule": "plateau", "plateau_epochs": 1, "lr_factor": 0.5, "warmup_epochs": 2}
+        options: dict[str, Any] = {"schedule": "plateau", "plateau_epochs": 0, "lr_factor": 0.5, "warmup_epochs": 2}
         options |= {"lr": 0.2, "eval_every": 1, "keep_best": "val_loss", "monitor": "val_loss", "clip_norm": 1.0}
         options |= {"save_embeddings": False, "norm": "batch", "dropout": 0.3, "epochs": 10, "checkpoint_every": 3}
         halves = self.config("halves-p2p-3", **{**LAYOUTS["p2p-3"], **options, "epochs": 5})
@@ -561,8 +561,9 @@ def test_a_course_is_the_same_on_any_number_of_ranks(job: Job) -> None:
     best, expected = min(line["val_loss"] for line in one.metrics()[:2]), 0.2
     for line in one.metrics()[2:]:
         assert line["lr"] == expected
-        expected *= 1 if line["val_loss"] < best else 0.5
-        best = min(best, line["val_loss"])
+        # As in torch, less than a ten-thousandth is no improvement.
+        improves = line["val_loss"] < best * (1 - 1e-4)
+        expected, best = (expected, line["val_loss"]) if improves else (expected / 2, best)
     assert rates[-1] < 0.2
 
 

@@ -15,8 +15,10 @@ import gnnloom
 from gnnloom.storage import Catalog
 from gnnloom.trainer.tasks.registry import TASKS
 from gnnloom.workflows.cli.terminal.scores import scores_by_figure
+from gnnloom.workflows.formatting import baseline_rows
 from gnnloom.workflows.report.build import write_report
 from gnnloom.workflows.report.facts import RunFacts
+from gnnloom.workflows.report.tables import figures_card
 from support.lone_training import install
 from support.pair_runs import TRAIN, call, shard, shown, store_named
 from support.reported_runs import draw_few_pixels
@@ -56,6 +58,18 @@ def test_a_figure_that_was_not_measured_has_no_line() -> None:
         "accuracy": "1 training, 0.5 test"
     }
     assert scores_by_figure(task, {}) == {}
+
+
+def test_a_figure_that_its_negatives_decide_is_marked() -> None:
+    few = "fewer than 50 negatives"
+    measured = {"val_hits_50": 1.0, "test_hits_50": 1.0, "val_hits_20": 1.0, "test_hits_20": 0.5}
+    both = scores_by_figure(TASKS["link"], {**measured, "notes": {"val_hits_50": few, "test_hits_50": few}})
+    assert both == {"Hits@20": "1 validation, 0.5 test", "Hits@50": f"1 validation, 1 test ({few})"}
+    one = scores_by_figure(TASKS["link"], {**measured, "notes": {"val_hits_20": "fewer than 20 negatives"}})
+    assert one["Hits@20"] == "1 (fewer than 20 negatives) validation, 0.5 test"
+    result = {"test_hits_20": 0.5, "test_hits_50": 1.0, "notes": {"test_hits_50": few}}
+    rows = baseline_rows({**result, "baselines": {"adamic_adar": {"hits_20": 0.25, "hits_50": 1.0}}})
+    assert rows[0] == ("test pairs", "Hits@20", f"Hits@50 ({few})")
 
 
 def test_a_line_of_the_log_has_the_figure_that_counts_and_one_more(
@@ -99,6 +113,11 @@ def test_pairs_with_negatives_of_their_own_are_judged_by_their_reciprocal_ranks(
     result = call(root, "train", "lists/run", *train)
     best = max(gnnloom.Run.open("lists/run", catalog=root).metrics()["val_mrr"])
     assert (result["best"]["metric"], result["best"]["value"], result["val_auc"]) == ("val_mrr", best, None)
+    assert (result["checkpoint_epoch"], result["val_mrr"]) == (result["best"]["epoch"], best)
+    # Each pair has 30 negatives.
+    few = {f"{split}_hits_{count}": f"fewer than {count} negatives" for split in ("val", "test") for count in (50, 100)}
+    assert result["notes"] == few
+    assert {result[name] for name in few} == {1.0}
     assert "MRR " in shown(root, "catalog", "show", "lists")
     lines = [line.split("│")[1].strip() for line in shown(root, "train", "lists/run").splitlines() if "│" in line]
     start = lines.index("MRR")
@@ -106,6 +125,10 @@ def test_pairs_with_negatives_of_their_own_are_judged_by_their_reciprocal_ranks(
     assert "AUC" not in lines
     facts = RunFacts.gather(Catalog(root)["lists"], "run")
     assert facts.score.name == "mrr"
+    card = figures_card(facts)
+    assert card is not None
+    assert card.count("100.00% (fewer than 50 negatives)") == 2
+    assert "(fewer than 20 negatives)" not in card
     assert sum(facts.result["score_distribution"]["negative"]) == 30 * 30
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -59,6 +60,37 @@ def test_the_best_validation_epoch_is_the_first_with_the_highest_score(dataset: 
     picture = accuracy_picture([facts])
     assert picture is not None
     assert "80.00% in epoch 2; test accuracy then: 81.00%" in picture.note
+
+
+def test_a_report_shows_the_figures_of_the_checkpoint_that_the_result_names(dataset: Dataset) -> None:
+    values = [0.5, 0.8, 0.6, 0.7]
+    kept, last = (store(dataset, name, [0.1] * 4, values) for name in ("kept", "not-kept"))
+    scores = {"train_accuracy": 0.8, "val_accuracy": 0.8, "test_accuracy": 0.81}
+    kept.run.finish({"epochs": 4, "loss": [1.0, 2.0, 3.0, 4.0], "checkpoint_epoch": 2, **scores})
+    check_run(kept.run)
+    kept = RunFacts.gather(dataset, "kept")
+    figures = dict(headline(kept))
+    assert len(figures) == len(headline(last)) == 10
+    assert (figures["validation accuracy, epoch 2"], figures["test accuracy, epoch 2"]) == ("80.00%", "81.00%")
+    assert figures["training loss, epoch 2"] == "2.0000"
+    rows = {name: cells for name, *cells in comparison_rows([last, kept])}
+    assert rows["test accuracy"] == ["71.00%", "81.00%  (+10.00 points)"]
+    assert rows["epoch of these scores"] == ["4", "2  (-2)"]
+    # The figures of another epoch, and an epoch that the run does not have.
+    for wrong in ({"checkpoint_epoch": 3}, {"checkpoint_epoch": 5}, {"checkpoint_epoch": "2"}):
+        kept.run.finish({**kept.result, **wrong})
+        with pytest.raises(CorruptError, match=r"val_accuracy|train_accuracy|checkpoint_epoch"):
+            check_run(kept.run)
+
+
+def test_a_result_without_figures_is_shown_without_any(dataset: Dataset) -> None:
+    facts = store(dataset, "unmeasured", [0.1] * 3, [0.5, 0.6, 0.7])
+    # The last epoch was not evaluated.
+    lines = [line if line["epoch"] < 2 else {**line, "val_accuracy": None} for line in facts.metrics]
+    unfinished = replace(facts, metrics=lines)
+    assert dict(headline(unfinished))["validation accuracy, epoch 2"] == "60.00%"
+    result = {"epochs": 3, "checkpoint_epoch": 3, "val_accuracy": None, "test_accuracy": None}
+    assert dict(headline(replace(unfinished, result=result)))["validation accuracy"] == "-"
 
 
 def test_a_regression_is_judged_by_its_error(dataset: Dataset) -> None:

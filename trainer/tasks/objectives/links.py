@@ -17,7 +17,7 @@ from gnnloom.trainer.data.row_exchange import RowExchange
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.links.all_targets import filtered_ranks
-from gnnloom.trainer.links.baselines import baseline_figures, list_figures, pool_figures
+from gnnloom.trainer.links.baselines import HITS, baseline_figures, list_figures, pool_figures
 from gnnloom.trainer.links.distribution import score_distribution
 from gnnloom.trainer.links.losses import LOSSES
 from gnnloom.trainer.links.negatives import (
@@ -98,6 +98,23 @@ class Links(PairObjective):
         if not context.options["strict_negatives"]:
             return objective
         return replace(objective, graph=map_whole_graph(context.dataset.graph(context.shards.artifact.inputs["graph"])))
+
+    @property
+    def notes(self) -> dict[str, str]:
+        """The figures Hits@K that are 1 whatever the scores: their pairs have fewer than K negatives."""
+        return {
+            f"{prefix}_hits_{count}": f"fewer than {count} negatives"
+            for prefix in self.task.judge.prefixes
+            for count in HITS
+            if self._num_compared(PREFIXES[prefix]) < count
+        }
+
+    def _num_compared(self, split: str) -> int:
+        """Number of negatives that every pair of a split is compared with by the figures."""
+        if own := self.pairs.num_negatives(split):
+            return own + self.pairs.num_replaced(split)
+        # A pool that is not stored is drawn.
+        return self.pairs.num_pooled(split) or self.pairs.num_pairs[split]
 
     def placed(self, labels: Labels, operator: Operator) -> Labels:
         found = of_pairs(super().placed(labels, operator))

@@ -106,6 +106,11 @@ class Objective(ABC):
         """The task with a model, to which it adds what else it trains. Communicates nothing."""
         return self
 
+    @property
+    def notes(self) -> dict[str, str]:
+        """What a reader has to know about some figures, by their names in metrics; none by default."""
+        return {}
+
     @abstractmethod
     def read(self, rows: VertexRows, place: Place) -> Labels:
         """Read what is to be predicted, and the split. Communicates nothing.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +15,7 @@ from gnnloom.storage.catalog import ArtifactInfo
 from gnnloom.storage.differences import in_words
 from gnnloom.storage.errors import CorruptError, GnnloomError, IncompleteError, InputError
 from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.runs.figures import shown_epoch
 from gnnloom.storage.runs.run import Run
 from gnnloom.storage.wording import counted
 from gnnloom.trainer.tasks.registry import AUTO, TASKS
@@ -131,7 +132,7 @@ def show_command(name: str, as_json: bool) -> None:
     if runs:
         show_rows(
             ("run", "state", "epochs", "scores"),
-            [(row["run"], row["state"], _epochs(row), _scores(row["scores"], row["task"])) for row in runs],
+            [(row["run"], row["state"], _epochs(row), _scores(row)) for row in runs],
         )
     for row in runs:
         if row["predictions"]:
@@ -145,14 +146,18 @@ _SCORES = {"val", "test"}
 def _run_row(run: Run) -> dict[str, Any]:
     """Return the state of a run; what cannot be read is None, and the problem says why."""
     row: dict[str, Any] = {"run": run.name, "state": "finished" if run.is_finished else "unfinished"}
-    row |= {"epochs": None, "of": None, "task": None, "scores": {}, "predictions": None, "problem": None}
+    row |= {"epochs": None, "of": None, "task": None, "scores": {}, "scored_epoch": None, "predictions": None}
+    row["problem"] = None
     try:
         lines = run.metrics()
         config = run.config()
         row |= {"epochs": len(lines), "of": config.get("epochs"), "task": config.get("task")}
         # Of an unfinished run, those of the last evaluation.
         evaluated = [line for line in lines if not _SCORES.isdisjoint(name.partition("_")[0] for name in line)]
-        figures = run.result() if run.is_finished else (evaluated or [{}])[-1]
+        last: Mapping[str, Any] = (evaluated or [{}])[-1]
+        figures = run.result() if run.is_finished else last
+        # Results of earlier versions do not name the epoch, which was the last one that was evaluated.
+        row["scored_epoch"] = figures.get("checkpoint_epoch", shown_epoch(last) if last else None)
         row["scores"] = {
             name: value for name, value in figures.items() if name.partition("_")[0] in _SCORES and value is not None
         }
@@ -168,12 +173,16 @@ def _epochs(row: dict[str, Any]) -> str:
     return readable("epochs", row["epochs"]) if row["epochs"] == row["of"] else f"{row['epochs']} of {row['of']}"
 
 
-def _scores(scores: dict[str, float], name: str | None) -> str:
-    task = TASKS.get(name or AUTO)
+def _scores(row: dict[str, Any]) -> str:
+    """The scores, and the epoch that they are of if it is not the last one."""
+    scores, task = row["scores"], TASKS.get(row["task"] or AUTO)
     if task is not None and task.on_pairs:
         # The most important one: such tasks report many.
-        return ", ".join(f"{figure} {text}" for figure, text in list(scores_by_figure(task, scores).items())[:1])
-    return ", ".join(f"{name.replace('_', ' ')} {readable(name, value)}" for name, value in scores.items())
+        shown = [f"{figure} {text}" for figure, text in list(scores_by_figure(task, scores).items())[:1]]
+    else:
+        shown = [f"{name.replace('_', ' ')} {readable(name, value)}" for name, value in scores.items()]
+    epoch = f" after epoch {row['scored_epoch']:,}" if shown and row["scored_epoch"] != row["epochs"] else ""
+    return ", ".join(shown) + epoch
 
 
 def _artifact_row(info: ArtifactInfo) -> dict[str, Any]:

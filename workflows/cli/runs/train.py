@@ -130,7 +130,9 @@ def _show_result(dataset: str, result: Mapping[str, Any], task: Task | None, *, 
         lines = scores_by_figure(task, result) | {f"{name}, filtered": f"{value:.4g} test" for name, value in filtered}
         result = {**{name: value for name, value in result.items() if name not in scores}, **lines}
         scores = list(lines)
-    brief = (*_BRIEF, *scores, *_BRIEF_COST)
+    # The figures are of the last epoch unless the run keeps its best checkpoint.
+    epoch = () if result.get("checkpoint_epoch") == result.get("epochs") else ("checkpoint_epoch",)
+    brief = (*_BRIEF, *epoch, *scores, *_BRIEF_COST)
     show(result, as_json=as_json, title=f"run {result['run']} of {dataset}", hide=_LARGE, brief=brief)
     if baselines and not as_json:
         show_rows(baselines[0], baselines[1:])

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gnnloom.trainer.tasks.task import PREFIXES, Task
-from gnnloom.workflows.formatting import readable
+from gnnloom.workflows.formatting import noted, readable
 
 
 def scores_by_figure(task: Task, measured: Mapping[str, Any]) -> dict[str, str]:
@@ -15,14 +15,21 @@ def scores_by_figure(task: Task, measured: Mapping[str, Any]) -> dict[str, str]:
     The figure that judges runs comes first. What was not measured is left out.
 
     Args:
-        measured: metrics by their names, such as ``test_auc``; others are ignored.
+        measured: metrics by their names, such as ``test_auc``, and ``notes`` about them; others are ignored.
     """
     found = {}
     for figure in sorted(task.figures, key=lambda each: each is not task.judge):
         values = {prefix: measured.get(f"{prefix}_{figure.name}") for prefix in PREFIXES}
-        known = {_SPLITS[prefix]: value for prefix, value in values.items() if value is not None}
+        known = {prefix: value for prefix, value in values.items() if value is not None}
+        notes = {prefix: noted(measured, f"{prefix}_{figure.name}") for prefix in known}
+        # A note that is about all splits is written once: lines are short.
+        shared = next(iter(notes.values())) if len(set(notes.values())) == 1 else ""
+        each = [
+            f"{readable(figure.name, value)}{'' if shared else notes[prefix]} {_SPLITS[prefix]}"
+            for prefix, value in known.items()
+        ]
         if known:
-            found[figure.label] = ", ".join(f"{readable(figure.name, value)} {split}" for split, value in known.items())
+            found[figure.label] = ", ".join(each) + shared
     return found
 
 
