@@ -93,6 +93,7 @@ changes: .venv/installed-for-tests
 FLIPS ?= 1000
 flips: .venv/installed-for-tests
 	PYTHONPATH=tests $(BIN)/python tests/support/flips.py --flips $(FLIPS)
+	PYTHONPATH=tests $(BIN)/python tests/support/streamed_flips.py --flips $(FLIPS)
 
 # The kernels in C, with every read, write and undefined operation checked. -g1 has the lines that reports name; with -g,
 # the compiler would spend most of an hour on where variables are.

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.csr_group import Window, write_csr_group
-from gnnloom.storage.artifacts.offsets import check_some_offsets, read_offsets
+from gnnloom.storage.artifacts.offsets import check_offsets, check_some_offsets, read_offsets
 from gnnloom.storage.disk.files import parsing
 from gnnloom.storage.disk.groups import write_group
 from gnnloom.storage.errors import BudgetError, CorruptError
@@ -55,6 +55,14 @@ class Graph:
         self.block_rows: list[int] = facts["block_rows"]
         #: (num_blocks) nonzeros of each block.
         self.block_nnz: list[int] = facts["block_nnz"]
+        where, rows, nonzeros = f"{artifact.path}: block_rows", self.block_rows, self.block_nnz
+        check_offsets(where, np.asarray(rows, np.int64), self.num_vertices)
+        if len(rows) != len(nonzeros) + 1:
+            raise CorruptError(f"{where}: {len(rows)} for {counted(len(nonzeros), 'block')}")
+        if sum(nonzeros) != self.nnz:
+            raise CorruptError(
+                f"{artifact.path}: blocks of {counted(sum(nonzeros), 'nonzero')} in all, the manifest says {self.nnz}"
+            )
 
     def __repr__(self) -> str:
         kind = "symmetric" if self.symmetric else "directed"
@@ -94,8 +102,18 @@ class Graph:
         return self.artifact.array(f"{block_path(number)}/indptr", counter)
 
     def stored_nonzeros(self, number: int) -> int:
-        """How many column ids are stored for one block."""
-        return self.artifact.record(f"{block_path(number)}/indices").shape[0]
+        """How many column ids are stored for one block.
+
+        Raises:
+            CorruptError: the manifest says another number.
+        """
+        path = f"{block_path(number)}/indices"
+        stored = self.artifact.record(path).shape[0]
+        if stored != self.block_nnz[number]:
+            raise CorruptError(
+                f"{self.artifact.path}/{path}: {counted(stored, 'nonzero')}, the manifest says {self.block_nnz[number]}"
+            )
+        return stored
 
     def columns(self, number: int, counter: ReadCounter | None = None) -> ArrayReader:
         """Open the column ids of one block; reading one that is not a vertex is an error."""
@@ -143,7 +161,7 @@ class Graph:
 
     def degree(self, start: int = 0, stop: int | None = None) -> NDArray[np.int64]:
         """(stop - start,) int64 number of nonzeros of each row, including the self loop."""
-        return self.artifact.array("degree").read(start, stop)
+        return self.artifact.array("degree", bounds=(0, self.nnz + 1)).read(start, stop)
 
     @property
     def has_names(self) -> bool:

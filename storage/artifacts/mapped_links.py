@@ -47,6 +47,5 @@ def links_contents(links: Links) -> dict[str, ArrayContent]:
         if links.num_negatives(split):
             bounds["negative"] = vertices
         for name, each in bounds.items():
-            reader = links.artifact.array(f"{split}/{name}", bounds=each)
-            found[f"{split}-{name}"] = ArrayContent(reader.shape, reader.dtype, reader.chunks)
+            found[f"{split}-{name}"] = ArrayContent.of(links.artifact.array(f"{split}/{name}", bounds=each))
     return found

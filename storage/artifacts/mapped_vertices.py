@@ -22,5 +22,4 @@ def map_vertices(vertices: Vertices) -> dict[str, NDArray[Any]]:
 
 def vertices_contents(vertices: Vertices) -> dict[str, ArrayContent]:
     """All arrays of the artifact."""
-    readers = {name: vertices.array(name) for name in vertices.artifact.records}
-    return {name: ArrayContent(reader.shape, reader.dtype, reader.chunks) for name, reader in readers.items()}
+    return {name: ArrayContent.of(vertices.array(name)) for name in vertices.artifact.records}

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.storage.disk.value_rules import Ascending, ValueCheck, first_fall
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.arrays import ArrayReader
-
-#: Offsets that are compared at a time: few enough that the comparison stays in the cache.
-_STEP: Final = 1 << 15
 
 
 def read_offsets(array: ArrayReader, total: int) -> NDArray[np.int64]:
@@ -36,11 +32,9 @@ def check_offsets(where: str, offsets: NDArray[np.int64], total: int) -> None:
     Raises:
         CorruptError: the offsets break one of these rules.
     """
-    if len(offsets) == 0 or offsets[0] != 0:
-        raise CorruptError(f"{where}: expected to begin at 0, found {offsets[:1].tolist()}")
-    _check_order(where, offsets)
-    if offsets[-1] != total:
-        raise CorruptError(f"{where}: ends at {offsets[-1]}, expected {total}")
+    check = ValueCheck(where, Ascending(total))
+    check.add(offsets)
+    check.end()
 
 
 def check_some_offsets(where: str, offsets: NDArray[np.int64], total: int) -> None:
@@ -49,15 +43,8 @@ def check_some_offsets(where: str, offsets: NDArray[np.int64], total: int) -> No
     Raises:
         CorruptError: the offsets break one of these rules.
     """
-    _check_order(where, offsets)
+    fall = first_fall(offsets)
+    if fall is not None:
+        raise CorruptError(f"{where}: falls from {offsets[fall]} to {offsets[fall + 1]} after {fall}")
     if len(offsets) and not 0 <= offsets[0] <= offsets[-1] <= total:
         raise CorruptError(f"{where}: offsets from {offsets[0]} to {offsets[-1]}, expected 0 to {total}")
-
-
-def _check_order(where: str, offsets: NDArray[np.int64]) -> None:
-    for start in range(0, len(offsets) - 1, _STEP):
-        some = offsets[start : start + _STEP + 1]
-        falls = some[1:] < some[:-1]
-        if falls.any():
-            first = int(falls.argmax())
-            raise CorruptError(f"{where}: falls from {some[first]} to {some[first + 1]} after {start + first}")

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.partition import Partition
+from gnnloom.storage.disk.value_rules import Ascending, Within
 from gnnloom.storage.format.mapped_copy import ArrayContent, open_copy
 from gnnloom.storage.matrix.csr import index_dtype
 
@@ -63,9 +64,9 @@ def partition_contents(partition: Partition) -> dict[str, ArrayContent]:
 
     n = partition.num_vertices
     return {
-        "offset": ArrayContent((partition.num_parts + 1,), np.dtype(np.int64), offset),
-        "vertex": ArrayContent((n,), index_dtype(n), vertex),
-        "part": ArrayContent((n,), np.dtype(np.int32), partition.stored_part().chunks),
+        "offset": ArrayContent((partition.num_parts + 1,), np.dtype(np.int64), Ascending(n), offset),
+        "vertex": ArrayContent((n,), index_dtype(n), Within(0, n), vertex),
+        "part": ArrayContent.of(partition.stored_part()),
     }
 
 

@@ -55,8 +55,11 @@ class Partition:
         name = "volume_matrix" if direction == "forward" else "volume_backward_matrix"
         # The matrix grows with the square of the parts, so only partitions with few parts keep it in the manifest.
         if name not in self.quality:
-            columns = (f"exchange/{direction}/{column}" for column in ("sender", "receiver", "rows"))
-            sender, receiver, rows = (self.artifact.array(column).read() for column in columns)
+            limits = {"sender": self.num_parts, "receiver": self.num_parts, "rows": self.num_vertices + 1}
+            sender, receiver, rows = (
+                self.artifact.array(f"exchange/{direction}/{name}", bounds=(0, stop)).read()
+                for name, stop in limits.items()
+            )
             return sender, receiver, rows
         matrix = np.asarray(self.quality[name], dtype=np.int64)
         sender, receiver = np.nonzero(matrix)

@@ -225,8 +225,10 @@ class _Cursor:
             yield LayeredBatch(self._take("vertex", sizes[0]), blocks, row_nnz, degree), hot
 
     def _block(self, num_rows: int, num_columns: int) -> CSR:
+        # Taken first: only as many rows as there are get memory.
+        drawn = self._take("drawn", num_rows)
         indptr = np.zeros(num_rows + 1, np.int64)
-        np.cumsum(self._take("drawn", num_rows), out=indptr[1:])
+        np.cumsum(drawn, out=indptr[1:])
         nnz = int(indptr[-1])
         data = self._take("data", nnz) if "data" in self._arrays else None
         indices = self._take("indices", nnz)

@@ -11,6 +11,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.disk.value_rules import Ascending, Within
 from gnnloom.storage.format.mapped_copy import ArrayContent, open_copy
 from gnnloom.storage.kernels import read_only
 from gnnloom.storage.matrix.csr import CSR, index_dtype
@@ -51,7 +52,7 @@ def read_whole_graph(graph: Graph, *, pattern: bool = False) -> WholeGraph:
     contents = graph_contents(graph)
     if pattern:
         contents.pop("data", None)
-    arrays = {name: np.concatenate([content.empty(), *content.chunks()]) for name, content in contents.items()}
+    arrays = {name: content.read(f"{graph.artifact.path}: {name}") for name, content in contents.items()}
     return _from_arrays({name: read_only(array) for name, array in arrays.items()})
 
 
@@ -72,13 +73,13 @@ def graph_contents(graph: Graph) -> dict[str, ArrayContent]:
     """The arrays of a whole graph by name: ``indptr``, ``indices``, ``loop`` and, if it has weights, ``data``."""
     n, nnz = graph.num_vertices, graph.nnz
     contents = {
-        "indptr": ArrayContent((n + 1,), np.dtype(np.int64), lambda: _row_pointers(graph)),
-        "indices": ArrayContent((nnz,), index_dtype(n), lambda: _columns(graph)),
-        "loop": ArrayContent((n,), np.dtype(np.bool_), lambda: _loops(graph)),
+        "indptr": ArrayContent((n + 1,), np.dtype(np.int64), Ascending(nnz), lambda: _row_pointers(graph)),
+        "indices": ArrayContent((nnz,), index_dtype(n), Within(0, n), lambda: _columns(graph)),
+        "loop": ArrayContent((n,), np.dtype(np.bool_), Within(0, 2), lambda: _loops(graph)),
     }
     weights = graph.weights(0)
     if weights is not None:
-        contents["data"] = ArrayContent((nnz,), weights.dtype, lambda: _weights(graph))
+        contents["data"] = ArrayContent((nnz,), weights.dtype, None, lambda: _weights(graph))
     return contents
 
 

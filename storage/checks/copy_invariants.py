@@ -17,7 +17,7 @@ from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.artifacts.whole_graph import graph_contents
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.artifact import Artifact
-from gnnloom.storage.format.mapped_copy import Contents, verify_copy
+from gnnloom.storage.format.mapped_copy import Contents, artifact_path, verify_copy
 
 #: What the copies of each kind of artifact hold.
 _CONTENTS: Final[Mapping[str, Callable[[Artifact], Contents]]] = MappingProxyType(
@@ -41,7 +41,7 @@ def check_copy(path: Path) -> int:
         CorruptError: a byte differs, or the folder is not a copy of an artifact.
         NotFoundError: the artifact is gone.
     """
-    kind, _, key = path.name.partition("-")
+    kind = path.name.partition("-")[0]
     if kind not in _CONTENTS:
         raise CorruptError(f"{path}: not a copy of an artifact; remove the folder")
-    return verify_copy(path, _CONTENTS[kind](Artifact(path.parents[1] / kind / key)))
+    return verify_copy(path, _CONTENTS[kind](Artifact(artifact_path(path))))

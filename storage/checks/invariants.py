@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 
 from gnnloom.storage.artifacts.graph import Graph, block_path
-from gnnloom.storage.artifacts.offsets import check_offsets
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Dataset
@@ -93,9 +92,6 @@ def _scan_origin(dataset: Dataset, artifact: Artifact) -> MatrixPrint | None:
 def _scan_graph(graph: Graph, values: str = "data") -> MatrixPrint:
     # Only the graph itself has times: its transpose, its shards, and graphs without held-out edges do not.
     where, rows = graph.artifact.path, graph.block_rows
-    check_offsets(f"{where}: block_rows", np.asarray(rows, np.int64), graph.num_vertices)
-    if len(rows) != graph.num_blocks + 1:
-        raise CorruptError(f"{where}: {len(rows)} block_rows for {counted(graph.num_blocks, 'block')}")
     found = MatrixPrint()
     for number, (start, stop) in enumerate(itertools.pairwise(rows)):
         path = block_path(number)
@@ -109,8 +105,6 @@ def _scan_graph(graph: Graph, values: str = "data") -> MatrixPrint:
         if len(differs):
             raise CorruptError(f"{where}/degree: vertex {start + differs[0]} has another number of entries in its row")
         found += block
-    if found.nnz != graph.nnz:
-        raise CorruptError(f"{where}: the blocks have {counted(found.nnz, 'nonzero')}, the manifest says {graph.nnz}")
     return found
 
 

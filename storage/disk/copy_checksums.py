@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 
 import google_crc32c
 import numpy as np
 import xxhash
+from numpy.typing import NDArray
 
 from gnnloom.storage.disk.files import parsing, read_json, write_json
 from gnnloom.storage.errors import CorruptError
@@ -26,8 +27,11 @@ from gnnloom.storage.system_errors import check_is_of_content, naming
 
 CHECKSUMS: Final = "checksums.json"
 
-#: Bytes of a block: large enough to read a disk at full speed.
+#: Bytes of a block: large enough to read a disk at full speed. And the most that a copy may have, all in memory.
 _BLOCK_BYTES: Final = 4 << 20
+_MOST_BLOCK_BYTES: Final = 64 << 20
+#: Blocks are multiples of the largest number, so that no number lies in two of them.
+_LARGEST_ITEM: Final = 8
 #: Hexadecimal digits of the checksum of one block.
 _DIGITS: Final = 8
 #: The times of files are those of the kernel's last clock tick: two changes within this time may have the same.
@@ -85,11 +89,26 @@ def write_checksums(folder: Path, files: dict[str, dict[str, Any]]) -> None:
     write_json(folder / CHECKSUMS, {"block_bytes": _BLOCK_BYTES, "files": files}, durable=False)
 
 
-def check_files(folder: Path, names: Iterable[str]) -> None:
-    """Read files of a copy, and compare them with its checksums.
+class ContentCheck(Protocol):
+    """Checks what a file holds, in the pass that compares it with its checksums."""
+
+    def add(self, block: NDArray[np.uint8]) -> None:
+        """Check the next bytes; raises CorruptError."""
+        ...
+
+    def end(self) -> None:
+        """Check what only shows when all bytes are known; raises CorruptError."""
+        ...
+
+
+def check_files(folder: Path, files: Mapping[str, ContentCheck]) -> None:
+    """Read files of a copy, compare them with its checksums, and check what they hold.
+
+    Args:
+        files: for each name, the check of the content.
 
     Raises:
-        CorruptError: a file is missing or differs, or the copy has no checksums.
+        CorruptError: a file is missing or differs, the copy has no checksums, or a content is wrong.
     """
     path = folder / CHECKSUMS
     try:
@@ -97,12 +116,15 @@ def check_files(folder: Path, names: Iterable[str]) -> None:
     except FileNotFoundError:
         raise CorruptError(f"{folder}: a copy without {CHECKSUMS}") from None
     with parsing(path, "a list of checksums"):
-        for name in names:
+        block_bytes = int(content["block_bytes"])
+        if block_bytes % _LARGEST_ITEM or not 0 < block_bytes <= _MOST_BLOCK_BYTES:
+            raise CorruptError(f"{path}: blocks of {block_bytes} bytes")
+        for name, check in files.items():
             wanted = content["files"][name]
-            _check_file(folder / name, int(content["block_bytes"]), int(wanted["bytes"]), str(wanted["checksums"]))
+            _check_file(folder / name, block_bytes, int(wanted["bytes"]), str(wanted["checksums"]), check)
 
 
-def _check_file(path: Path, block_bytes: int, num_bytes: int, checksums: str) -> None:
+def _check_file(path: Path, block_bytes: int, num_bytes: int, checksums: str, check: ContentCheck) -> None:
     try:
         with path.open("rb", buffering=0) as file:
             # Read, not mapped: whole blocks in order are several times as fast as page faults.
@@ -115,6 +137,9 @@ def _check_file(path: Path, block_bytes: int, num_bytes: int, checksums: str) ->
                 wanted = checksums[number * _DIGITS : (number + 1) * _DIGITS]
                 if not _fill(file.readinto, some) or _digits(google_crc32c.value(some)) != wanted:
                     raise CorruptError(f"{path}: damaged between bytes {start} and {start + len(some)}")
+                # The bytes are those that were written, but somebody may have written wrong values.
+                check.add(some)
+            check.end()
     except OSError as error:
         check_is_of_content(error, path)
         raise CorruptError(f"{path}: the copy cannot be read ({error.strerror})") from error

@@ -19,6 +19,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from gnnloom.storage.disk.value_rules import ValueCheck, Within
 from gnnloom.storage.errors import CorruptError, InputError
 from gnnloom.storage.format.array_metadata import DEFAULT_CODEC, METADATA, ArrayMetadata
 from gnnloom.storage.format.array_record import ArrayRecord, Piece
@@ -218,7 +219,8 @@ class ArrayReader:
         self.record = record
         self._where = root / record.path
         self._counter = counter if counter is not None else ReadCounter()
-        self._bounds = bounds
+        #: What the values must be; None allows all.
+        self.rule = None if bounds is None else Within(*bounds)
         try:
             self._chunks = ChunkReader(self._where)
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -337,19 +339,11 @@ class ArrayReader:
         return chunk
 
     def _check_values(self, number: int, chunk: Array) -> None:
-        # Without the zeros that fill up the last chunk: they need not lie within the bounds.
-        chunk = chunk[: len(self) - number * self.chunk_rows]
-        if self._bounds is None or chunk.size == 0:
-            return
-        # One pass instead of two: read as unsigned, negative values are larger than any bound.
-        if self._bounds[0] == 0 and int(chunk.view(f"u{chunk.dtype.itemsize}").max()) < self._bounds[1]:
-            return
-        low, high = int(chunk.min()), int(chunk.max())
-        if low < self._bounds[0] or high >= self._bounds[1]:
-            raise CorruptError(
-                f"{self._chunks.file(number)}: values from {low} to {high}, expected {self._bounds[0]} to"
-                f" {self._bounds[1] - 1}; remove what the array belongs to and make it again"
-            )
+        if self.rule is not None:
+            # Without the zeros that fill up the last chunk: they need not lie within the bounds.
+            own = chunk[: len(self) - number * self.chunk_rows]
+            remedy = "remove what the array belongs to and make it again"
+            ValueCheck(str(self._chunks.file(number)), self.rule, remedy).add(own)
 
     def _count(self, num_bytes: int) -> None:
         self._counter.bytes += num_bytes

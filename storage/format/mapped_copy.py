@@ -7,7 +7,8 @@ cache: it can be made again from the artifact at any time.
 * A process that uses a copy holds its lock, shared, for as long as it holds any of the arrays.
 * The first process that opens a copy makes it, under a second lock; the others wait. It appears whole, by a rename.
 * The first process of each node compares the copy with the checksums beside it (see
-  :mod:`gnnloom.storage.disk.copy_checksums`), again if a file has changed since. A damaged copy is made anew.
+  :mod:`gnnloom.storage.disk.copy_checksums`), and its values with the rules of its arrays, again if a file has changed
+  since. A damaged copy is made anew.
 * ``gnnloom catalog gc`` removes copies that no process uses; ``gnnloom catalog verify`` compares copies with their
   artifacts.
 """
@@ -43,9 +44,12 @@ from gnnloom.storage.disk.files import MAPPED, read_json, sync_folder, sync_tree
 from gnnloom.storage.disk.locks import lock_path, locked, share
 from gnnloom.storage.disk.mapped_rows import out_of_pages
 from gnnloom.storage.disk.numpy_files import load_array
+from gnnloom.storage.disk.value_rules import Rule, ValueCheck
 from gnnloom.storage.errors import BudgetError, CorruptError, InputError
+from gnnloom.storage.format.arrays import ArrayReader
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.system_errors import OF_PERMISSION, check_is_of_content
+from gnnloom.storage.wording import counted
 
 #: Kinds of the locks of a copy: for its users, and for the process that checks or makes it.
 _LOCK_KIND: Final = "mapped"
@@ -55,19 +59,70 @@ LOGGER = logging.getLogger("gnnloom.storage")
 
 @dataclass(frozen=True)
 class ArrayContent:
-    """One array of a copy: its shape and dtype, and a function that yields consecutive ranges of its rows."""
+    """One array of a copy.
+
+    Attributes:
+        rule: what its values must be, because kernels use them as positions; None for any values.
+        chunks: yields consecutive ranges of its rows.
+    """
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
+    rule: Rule | None
     chunks: Callable[[], Iterator[NDArray[Any]]]
+
+    @classmethod
+    def of(cls, reader: ArrayReader) -> ArrayContent:
+        """A stored array as it is."""
+        return cls(reader.shape, reader.dtype, reader.rule, reader.chunks)
 
     @property
     def num_bytes(self) -> int:
         return math.prod(self.shape) * self.dtype.itemsize
 
-    def empty(self) -> NDArray[Any]:
-        """An array of no rows."""
-        return np.empty((0, *self.shape[1:]), self.dtype)
+    def checked(self, where: str) -> Iterator[NDArray[Any]]:
+        """The ranges of rows, each checked before it is given out.
+
+        Args:
+            where: the artifact and the array, for messages.
+
+        Raises:
+            CorruptError: the values break the rule, or there are too few or too many.
+        """
+        check, num_rows = ValueCheck(where, self.rule, "remove the artifact and make it again"), 0
+        for chunk in self.chunks():
+            check.add(chunk)
+            num_rows += len(chunk)
+            yield chunk
+        check.end()
+        if num_rows != self.shape[0]:
+            raise CorruptError(f"{where}: {counted(num_rows, 'row')}, the manifest says {self.shape[0]}")
+
+    def read(self, where: str) -> NDArray[Any]:
+        """The whole array in memory; for the argument and errors see :meth:`checked`."""
+        return np.concatenate([np.empty((0, *self.shape[1:]), self.dtype), *self.checked(where)])
+
+
+class _FileCheck:
+    """Checks the file of an array: its header, its length, and its values."""
+
+    def __init__(self, path: Path, content: ArrayContent) -> None:
+        self._path, self._content, self._header = path, content, _header(content)
+        self._values, self._position = ValueCheck(str(path), content.rule), 0
+
+    def add(self, block: NDArray[np.uint8]) -> None:
+        header = self._header[self._position : self._position + len(block)]
+        if block[: len(header)].tobytes() != header:
+            raise CorruptError(f"{self._path}: not {self._content.dtype} of shape {self._content.shape}")
+        values = block[len(header) :]
+        if self._content.rule is not None and len(values) % self._content.dtype.itemsize == 0:
+            self._values.add(values.view(self._content.dtype.newbyteorder("<")))
+        self._position += len(block)
+
+    def end(self) -> None:
+        if self._position != len(self._header) + self._content.num_bytes:
+            raise CorruptError(f"{self._path}: not {self._content.dtype} of shape {self._content.shape}")
+        self._values.end()
 
 
 Contents = Mapping[str, ArrayContent]
@@ -108,6 +163,12 @@ def copy_path(artifact: Artifact) -> Path:
     return artifact.path.parents[1] / MAPPED / f"{artifact.kind}-{artifact.key}"
 
 
+def artifact_path(path: Path) -> Path:
+    """Folder of the artifact of a copy, whether or not it exists."""
+    kind, _, key = path.name.partition("-")
+    return path.parents[1] / kind / key
+
+
 def copy_lock(path: Path) -> Path:
     """The lock of the copy in this folder."""
     return lock_path(path.parents[1], _LOCK_KIND, path.name)
@@ -133,7 +194,7 @@ def verify_copy(path: Path, contents: Contents) -> int:
         if is_own_file(file.name):
             # Compares the file with the checksum that it begins with.
             read_json(file)
-    check_files(path, _files(contents))
+    check_files(path, _checks(path, contents))
     return len(contents)
 
 
@@ -164,6 +225,10 @@ def _files(contents: Contents) -> list[str]:
     return [f"{name}.npy" for name in contents]
 
 
+def _checks(path: Path, contents: Contents) -> dict[str, _FileCheck]:
+    return {f"{name}.npy": _FileCheck(path / f"{name}.npy", content) for name, content in contents.items()}
+
+
 def _is_whole(path: Path, contents: Contents) -> bool:
     """Whether a copy has the files of all arrays."""
     return path.is_dir() and all((path / name).is_file() for name in _files(contents))
@@ -176,7 +241,7 @@ def _check_or_make(path: Path, contents: Contents) -> None:
     if path.is_dir():
         found = identities(path, names)
         try:
-            check_files(path, names)
+            check_files(path, _checks(path, contents))
         except CorruptError as error:
             LOGGER.warning("%s; the copy is made anew from the artifact", error)
         else:
@@ -193,7 +258,7 @@ def _check_unwritable(path: Path, contents: Contents) -> None:
     if is_checked(path, names):
         return
     try:
-        check_files(path, names)
+        check_files(path, _checks(path, contents))
     except CorruptError as error:
         raise CorruptError(
             f"{error}; the catalog cannot be written, so the copy cannot be made anew: let somebody who may write it"
@@ -212,7 +277,10 @@ def _write_copy(path: Path, contents: Contents) -> None:
     aside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     aside.mkdir()
     try:
-        written = {f"{name}.npy": _write_file(aside / f"{name}.npy", content) for name, content in contents.items()}
+        written = {
+            f"{name}.npy": _write_file(aside / f"{name}.npy", content, f"{artifact_path(path)}: {name}")
+            for name, content in contents.items()
+        }
         write_checksums(aside, written)
         sync_tree(aside)
         aside.rename(path)
@@ -221,11 +289,11 @@ def _write_copy(path: Path, contents: Contents) -> None:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def _write_file(path: Path, content: ArrayContent) -> dict[str, Any]:
+def _write_file(path: Path, content: ArrayContent, where: str) -> dict[str, Any]:
     """Write one array; returns its checksums."""
     with ChecksumFile(path) as file:
         file.write(_header(content))
-        for chunk in content.chunks():
+        for chunk in content.checked(where):
             file.write(_bytes_of(chunk, content))
         return file.content()
 

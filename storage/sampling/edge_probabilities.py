@@ -97,7 +97,7 @@ def _shares(
         for entry in range(indptr[vertex], indptr[vertex + 1]):
             neighbor = int(indices[entry])
             if neighbor != vertex:
-                share[position] += 1.0 / num_neighbors(indptr, loop, neighbor)
+                share[position] += 1.0 / max(1, num_neighbors(indptr, loop, neighbor))
     return share
 
 
@@ -108,7 +108,7 @@ def _all_shares(indptr: NDArray[np.int64], indices: NDArray[Any], loop: NDArray[
         for entry in range(indptr[vertex], indptr[vertex + 1]):
             neighbor = int(indices[entry])
             if neighbor != vertex:
-                share[neighbor] += 1.0 / num_neighbors(indptr, loop, vertex)
+                share[neighbor] += 1.0 / max(1, num_neighbors(indptr, loop, vertex))
     return share
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numba import njit
@@ -16,11 +16,15 @@ from gnnloom.storage.matrix.csr import CSR, INT32_WIDTH
 from gnnloom.storage.matrix.random_numbers import below, stream_key
 from gnnloom.storage.sampling.induction import induce
 
+#: Draws after which a vertex has no neighbor but itself: more are needed once in 2^256 times.
+_MOST_DRAWS: Final = 256
+
 
 @njit(cache=True, nogil=True, inline="always")
 def num_neighbors(indptr: NDArray[np.int64], loop: NDArray[np.bool_], vertex: int) -> int:
     """Neighbors of a vertex other than itself."""
-    return int(indptr[vertex + 1] - indptr[vertex] - loop[vertex])
+    # Not below 0, whatever ``loop`` says: samplers draw from a row that is not empty.
+    return max(0, int(indptr[vertex + 1] - indptr[vertex] - loop[vertex]))
 
 
 @njit(cache=True, nogil=True)
@@ -30,12 +34,15 @@ def successor(
     """A uniform neighbor of a vertex that has one other than itself, and the next unused counter."""
     first = indptr[vertex]
     size = indptr[vertex + 1] - first
-    # Drawn again if it is the vertex itself, which is at most every other time.
-    while True:
+    # Drawn again if it is the vertex itself, which is at most every other time. In a graph whose loops are other than
+    # ``loop`` says, it might be the only one.
+    neighbor = vertex
+    for _ in range(_MOST_DRAWS):
         neighbor = int(indices[first + below(key, counter, size)])
         counter += 1
         if neighbor != vertex:
-            return neighbor, counter
+            break
+    return neighbor, counter
 
 
 @dataclass(frozen=True)

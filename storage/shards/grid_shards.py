@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.storage.errors import InputError
+from gnnloom.storage.errors import CorruptError, InputError
 from gnnloom.storage.format.arrays import CHUNK_BYTES, ArrayReader, ReadCounter
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.format.vertex_arrays import vertex_bounds
@@ -84,7 +84,10 @@ class _Cells:
         stored = self.shards.stored_variant(self.variant)
         left, right = split_range(self.num_vertices, self.grid[1], column)
         bounds = (0, right - left) if name == "indices" else None
-        return self.shards.artifact.array(f"{cell_path(stored, row, column)}/{name}", self.counter, bounds)
+        reader = self.shards.artifact.array(f"{cell_path(stored, row, column)}/{name}", self.counter, bounds)
+        if name == "indptr":
+            _check_rows(reader, self.num_vertices, self.grid[0], row, 1)
+        return reader
 
     def transposed(self) -> _Cells:
         return _Cells(self.shards, TRANSPOSED[self.variant], self.counter)
@@ -201,12 +204,23 @@ class GridShards:
         bounds = (0, self.num_vertices) if name == "vertex" else vertex_bounds(name, self.artifact.facts)
         for row, shared in overlapped(span, self.num_vertices, self.grid[0]):
             reader = self.artifact.array(f"{order_path(order, row)}/{name}", counter, bounds)
+            _check_rows(reader, self.num_vertices, self.grid[0], row)
             first = split_range(self.num_vertices, self.grid[0], row)[0]
             # Step by step into the result: the stored dtype of the whole range is never in memory together with the
             # result.
             for start, stop in _steps(reader, shared[0] - first, shared[1] - first):
                 rows[first + start - span[0] : first + stop - span[0]] = reader.read(start, stop)
         return rows
+
+
+def _check_rows(reader: ArrayReader, num_vertices: int, parts: int, number: int, more: int = 0) -> None:
+    """Check that an array has as many rows as its range of the vertices, or so many more."""
+    start, stop = split_range(num_vertices, parts, number)
+    if len(reader) != stop - start + more:
+        raise CorruptError(
+            f"{reader.where}: {counted(len(reader), 'row')}, expected {stop - start + more}; remove the shards and make"
+            " them again"
+        )
 
 
 def _steps(reader: ArrayReader, start: int, stop: int) -> Iterator[Span]:

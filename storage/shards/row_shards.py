@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.offsets import read_offsets
 from gnnloom.storage.artifacts.stored_csr import StoredCSR
-from gnnloom.storage.errors import InputError
+from gnnloom.storage.errors import CorruptError, InputError
 from gnnloom.storage.format.arrays import ArrayReader, ReadCounter
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.format.vertex_arrays import vertex_bounds
@@ -28,6 +28,7 @@ from gnnloom.storage.wording import counted
 
 #: Bytes that are read at a time to be converted.
 CONVERTED_BYTES: Final = 8 << 20
+_REMEDY: Final = "remove the shards and make them again"
 
 Block_co = TypeVar("Block_co", bound=CSR | StoredCSR, covariant=True)
 
@@ -115,13 +116,21 @@ class RowShard:
         # The number of vertices comes from the manifest, so their ids are not read for it.
         own_width = len(self._array("vertex"))
         halo_vertex, send_row = self.read(f"{prefix}halo_vertex"), self.read(f"{prefix}send_row")
+        # Both blocks have the rank's rows. Other sizes of a folder agree by the registry of arrays.
+        for name in ("own", "halo"):
+            pointers = self._array(f"{prefix}{name}/indptr")
+            if len(pointers) != own_width + 1:
+                raise CorruptError(
+                    f"{pointers.where}: {counted(len(pointers) - 1, 'row')} for the rank's"
+                    f" {counted(own_width, 'vertex')}; {_REMEDY}"
+                )
         return ShardMatrix(
             own=open_block(f"{prefix}own", own_width),
             halo=open_block(f"{prefix}halo", len(halo_vertex)),
             halo_vertex=halo_vertex,
-            halo_offset=self._offsets(f"{prefix}halo_offset", len(halo_vertex)),
+            halo_offset=self._peers(f"{prefix}halo_offset", len(halo_vertex)),
             send_row=send_row,
-            send_offset=self._offsets(f"{prefix}send_offset", len(send_row)),
+            send_offset=self._peers(f"{prefix}send_offset", len(send_row)),
         )
 
     def _csr(self, name: str, num_columns: int) -> CSR:
@@ -140,6 +149,13 @@ class RowShard:
             return self._offsets(f"{name}/indptr", num_entries)
         # Zeros that nobody has read or written take no memory: the halo of a single rank has no entry in any row.
         return np.zeros(len(self._array(f"{name}/indptr")), np.int64)
+
+    def _peers(self, name: str, total: int) -> NDArray[np.int64]:
+        """Offsets of what is exchanged with each rank, of which none is exchanged with this one."""
+        offsets = self._offsets(name, total)
+        if offsets[self.rank] != offsets[self.rank + 1]:
+            raise CorruptError(f"{self._array(name).where}: rank {self.rank} exchanges rows with itself; {_REMEDY}")
+        return offsets
 
     def _offsets(self, name: str, total: int) -> NDArray[np.int64]:
         return read_offsets(self._array(name), total)

@@ -5,6 +5,9 @@ of artifact and a run. Each case damages one file of a copy: a flipped bit, zero
 the same layout from elsewhere in the dataset or from another one. ``catalog verify`` must find the damage, and a draw
 of the consumers that read the file (:mod:`support.consumers`) must each end with the result of the undamaged dataset
 or with one error. ``--only N`` with the same ``--seed`` repeats one case and shows all that the commands print.
+
+Cases of kind ``sealed copy`` put wrong numbers into an uncompressed copy and make its checksums right again. Only
+``catalog verify`` finds numbers that could be right, so another result is counted as *believed*; a crash is a failure.
 """
 
 from __future__ import annotations
@@ -24,12 +27,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from gnnloom.storage import Catalog
 from gnnloom.storage.format import arrays
 from support.commands import Command, load_commands, say
 from support.consumers import CONSUMERS, REFUSED, RIGHT, VERIFY, WRONG, Answer, Consumer, ask
+from support.resealing import seal_copy, wrong_numbers
 from support.stored_files import damage_file, files_by_kind
 
+#: Kind of cases with wrong numbers in a copy whose checksums are right, and the answer with exit code 0 to them.
+SEALED_COPY, BELIEVED = "sealed copy", "believed"
 #: Bytes of a chunk, so that tiny arrays have several.
 CHUNK_BYTES = 200
 #: Consumers that are asked about one damage, at most.
@@ -104,6 +112,11 @@ class Flips:
                     self._run(consumer.words.replace("/asked", "/mapping"), dataset)
                     self._run("catalog rm {dataset} --artifact runs/mapping", dataset)
         self.files = files_by_kind(self.prepared, asked)
+        self.files[SEALED_COPY] = [
+            file
+            for file in self.files["mapped"]
+            if file.endswith(".npy") and np.load(self.prepared / file, mmap_mode="r").size
+        ]
         whole = self.folder / "whole"
         shutil.copytree(self.prepared, whole)
         for dataset in asked:
@@ -129,7 +142,12 @@ class Flips:
         file = chosen.choice(self.files[kind])
         catalog, dataset = folder / "catalog", file.split("/")[0]
         shutil.copytree(self.prepared / dataset, catalog / dataset)
-        damage = damage_file(chosen, catalog, file, self.prepared)
+        is_sealed = kind == SEALED_COPY
+        if is_sealed:
+            damage = wrong_numbers(chosen, catalog / file)
+            seal_copy((catalog / file).parent)
+        else:
+            damage = damage_file(chosen, catalog, file, self.prepared)
         readers = self.readers(file)
         asked = sorted(chosen.sample(readers, min(len(readers), MOST_ASKED)), key=self.consumers.index)
         answers, said = {}, {}
@@ -138,6 +156,8 @@ class Flips:
             answer = ask(consumer, catalog, dataset, folder, self.keys[dataset])
             answers[consumer.name] = answer.judge(self.expected[dataset, consumer.name])
             said[consumer.name] = f"{answer.command}\nexit code {answer.code}\n{answer.log}"
+            if is_sealed and consumer is not VERIFY and answers[consumer.name] == WRONG:
+                answers[consumer.name] = BELIEVED
             if answers[consumer.name] == WRONG:
                 said[consumer.name] += _differences(self.expected[dataset, consumer.name].facts, answer.facts)
         # A verification that finds nothing prints what it prints about an undamaged dataset, and more files to read.
@@ -239,11 +259,9 @@ def count(cases: Iterable[dict[str, Any]], limit: int = 10**9) -> tuple[Counter[
     for case in cases:
         counts.update({"cases": 1, f"cases of {case['kind']}": 1})
         for name, answer in case["answers"].items():
-            known = (
-                answer if answer in {RIGHT, REFUSED, WRONG, "unnoticed", "traceback", "hung", "no error"} else "crash"
-            )
+            known = answer if answer in _ANSWERS else "crash"
             counts.update({"commands": 1, known: 1, f"{known} of {case['kind']}": 1})
-            if answer not in {RIGHT, REFUSED}:
+            if answer not in _SOUND:
                 said = case["said"].get(name, answer)
                 failures.append(f"case {case['number']}: {case['file']}, {case['damage']}: {name} is {answer}\n{said}")
     return counts, failures
@@ -256,6 +274,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
     parser.add_argument("--only", type=int, help="repeat one case, and show what its commands print")
     parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--kind", help="damage files of this kind only")
     parser.add_argument("--small", action="store_true", help="one dataset, with fewer artifacts and consumers")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="cases at a time")
     given = parser.parse_args()
@@ -270,6 +289,10 @@ def main() -> None:
             flips.prepare(["web"], _FEW_STAGES)
         else:
             flips.prepare()
+        # The draws of small sessions stay as they were.
+        if given.kind or given.small:
+            kinds = [given.kind] if given.kind else [kind for kind in flips.files if kind != SEALED_COPY]
+            flips.files = {kind: flips.files[kind] for kind in kinds}
         say(f"prepared {sum(map(len, flips.files.values()))} files of {len(flips.files)} kinds")
         cases, began = [], time.monotonic()
         for case in run_cases(flips, given.seed, numbers, given.jobs):
@@ -284,7 +307,7 @@ def main() -> None:
 
 
 def _bad(case: dict[str, Any]) -> dict[str, str]:
-    return {name: said for name, said in case["said"].items() if case["answers"][name] not in {RIGHT, REFUSED}}
+    return {name: said for name, said in case["said"].items() if case["answers"][name] not in _SOUND}
 
 
 def _report(counts: Counter[str], failures: list[str], seed: int) -> None:
@@ -299,8 +322,9 @@ def _report(counts: Counter[str], failures: list[str], seed: int) -> None:
     sys.exit(1 if failures else 0)
 
 
-#: All answers that are counted, the failures last.
-_ANSWERS = (RIGHT, REFUSED, WRONG, "unnoticed", "traceback", "no error", "crash", "hung")
+#: Answers that are no failure, and all that are counted.
+_SOUND = (RIGHT, REFUSED, BELIEVED)
+_ANSWERS = (*_SOUND, WRONG, "unnoticed", "traceback", "no error", "crash", "hung")
 
 if __name__ == "__main__":
     main()

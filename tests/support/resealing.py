@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import google_crc32c
+import numpy as np
 import xxhash
 
+from gnnloom.storage.disk.copy_checksums import CHECKSUMS, ChecksumFile, write_checksums
 from gnnloom.storage.disk.seal import _HEAD, _HEX, CHECKSUM, seal_line, seal_object
 from gnnloom.storage.format.manifest import MANIFEST
 from gnnloom.storage.format.sections import SECTIONS, section_name
@@ -95,3 +97,48 @@ def _list_again(section: Path) -> None:
         if section_name(name) == f"{SECTIONS}/{section.name}":
             content["sections"][name] = xxhash.xxh3_128_hexdigest(section.read_bytes())
     manifest.write_bytes(seal_object(json.dumps(content, indent=1, sort_keys=True)))
+
+
+def seal_copy(folder: Path) -> None:
+    """Make the checksums of an uncompressed copy right, whatever its files hold."""
+    written = {}
+    for path in sorted(folder.glob("*.npy")):
+        content = path.read_bytes()
+        with ChecksumFile(path) as file:
+            file.write(content)
+            written[path.name] = file.content()
+    (folder / CHECKSUMS).unlink(missing_ok=True)
+    write_checksums(folder, written)
+
+
+def wrong_numbers(chosen: random.Random, path: Path) -> str:
+    """Put wrong numbers into a ``.npy`` file that is not empty, most of which no kernel may use as positions."""
+    before = path.read_bytes()
+    while True:
+        what = _change_numbers(chosen, path)
+        if path.read_bytes() != before:
+            return what
+
+
+def _change_numbers(chosen: random.Random, path: Path) -> str:
+    array = np.load(path)
+    flat = array.reshape(-1).view(np.uint8 if array.dtype == np.bool_ else array.dtype)
+    place, other = chosen.randrange(len(flat)), chosen.randrange(len(flat))
+    kind = chosen.choice(["number", "exchange", "shift", "reverse", "end", "shape"])
+    with np.errstate(over="ignore"):
+        if kind == "number":
+            limits = np.iinfo(flat.dtype) if flat.dtype.kind in "iu" else np.finfo(flat.dtype)
+            near = [len(flat), len(flat) + 1, flat.max() // 1 + 1]
+            flat[place] = chosen.choice([limits.min, limits.max, *(each for each in near if each <= limits.max)])
+        elif kind == "exchange":
+            flat[[place, other]] = flat[[other, place]]
+        elif kind == "shift":
+            flat[place:] += flat.dtype.type(chosen.choice([1, 100]))
+        elif kind == "reverse":
+            flat[:] = flat[::-1].copy()
+        elif kind == "end":
+            flat[-1] = flat[-1] // 2
+        else:
+            array = array.reshape(-1)[:place]
+    np.save(path, array)
+    return f"{kind} at {place}"

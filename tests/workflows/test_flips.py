@@ -20,6 +20,14 @@ def test_damaged_files_are_refused_or_do_not_matter(tmp_path: Path) -> None:
     assert re.search(r"^mapped: \d+ damages", printed, re.MULTILINE)
 
 
+def test_wrong_numbers_in_a_copy_with_right_checksums_crash_nothing(tmp_path: Path) -> None:
+    # Row pointers that fall, and columns that there are not, among others.
+    printed = run_harness(
+        "flips", tmp_path, "--small", "--flips", "6", "--kind", "sealed copy", "--seed", "1", timeout=600
+    )
+    assert "RESULT flips_cases 6 cases" in printed
+
+
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_many_damaged_files_of_all_kinds_are_refused_or_do_not_matter(tmp_path: Path) -> None:

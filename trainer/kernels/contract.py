@@ -10,6 +10,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -96,6 +97,27 @@ class ColumnScale(NamedTuple):
     runs: Tensor | None = None
 
 
+class RowSink(Protocol):
+    """Rows of a product that are not in memory: a thread writes, or reads and writes again, the rows of a range.
+
+    Attributes:
+        shape: of the whole product.
+        range_rows: ranges begin and end at multiples of this, and where blocks of the matrix do.
+    """
+
+    shape: tuple[int, int]
+    dtype: torch.dtype
+    range_rows: int
+
+    def read(self, start: int, out: Tensor) -> None:
+        """Fill a tensor with the rows from ``start`` that were written."""
+        ...
+
+    def write(self, start: int, rows: Tensor) -> None:
+        """Write rows from ``start``."""
+        ...
+
+
 class SparseProduct(Protocol):
     """A sparse matrix A prepared for many products with dense matrices of one dtype.
 
@@ -114,7 +136,7 @@ class SparseProduct(Protocol):
     def multiply(
         self,
         dense: Tensor,
-        out: Tensor,
+        out: Tensor | RowSink,
         row_scale: Tensor,
         *,
         accumulate: bool = False,
@@ -126,7 +148,7 @@ class SparseProduct(Protocol):
         Args:
             dense: (num_columns, dim) of the product's dtype. Rows are contiguous, and may be apart.
             out: (num_rows, dim) likewise; or float32 if the product's dtype is bfloat16, so that the sums of several
-                products are not rounded in between. Shares no memory with ``dense``.
+                products are not rounded in between. Shares no memory with ``dense``. A sink only for matrices on disk.
             row_scale: (num_rows,) of the same dtype (float32 if it is bfloat16), or (0,) for ones.
             accumulate: add to ``out`` instead of overwriting it.
             column_scale: likewise of the columns. The result has the bits of a product with scaled rows, which need

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.matrix.csr import CSR, index_dtype
-from gnnloom.trainer.kernels.contract import RUN_COLUMNS, ColumnScale, Progress
+from gnnloom.trainer.kernels.contract import RUN_COLUMNS, ColumnScale, Progress, RowSink
 from gnnloom.trainer.place.arrays import as_array, sum_dtype, tensor_dtype
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.place.threads import Threads
@@ -270,13 +270,15 @@ class RowsProduct(ABC):
     def multiply(
         self,
         dense: Tensor,
-        out: Tensor,
+        out: Tensor | RowSink,
         row_scale: Tensor,
         *,
         accumulate: bool = False,
         column_scale: ColumnScale | None = None,
         progress: Progress = None,
     ) -> None:
+        if not isinstance(out, Tensor):
+            raise TypeError("sparse product: a matrix in memory is multiplied into memory only")
         rows = self._rows
         _check(rows, self._dtype, Operands(dense, out, row_scale, column_scale))
         # Nothing to add. Without `accumulate` the kernel must still write zeros.

@@ -8,7 +8,7 @@ the product even of narrow matrices.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cached_property
 from threading import Lock, Semaphore
@@ -25,6 +25,7 @@ from gnnloom.trainer.kernels.contract import (
     Progress,
     RowBlock,
     RowReader,
+    RowSink,
     RowsOnDisk,
     SparseProduct,
 )
@@ -73,7 +74,7 @@ class StreamedProduct:
     def multiply(
         self,
         dense: Tensor,
-        out: Tensor,
+        out: Tensor | RowSink,
         row_scale: Tensor,
         *,
         accumulate: bool = False,
@@ -85,25 +86,40 @@ class StreamedProduct:
         Args:
             progress: called in this thread between its blocks, for what has to advance during the product.
         """
-        if dense.shape != (self.num_columns, out.shape[1]) or len(out) != self.num_rows:
+        if tuple(dense.shape) != (self.num_columns, out.shape[1]) or out.shape[0] != self.num_rows:
             shapes = f"{tuple(dense.shape)} into {tuple(out.shape)}"
             raise ValueError(f"sparse product: ({self.num_rows}, {self.num_columns}) times {shapes}")
+        if self._rows is not None and not isinstance(out, Tensor):
+            raise ValueError("sparse product: some rows of a product are written to memory only")
         if accumulate and self.nnz == 0:
             return
         source, factors = self._scaled(dense, column_scale)
 
-        def multiply(block: RowBlock) -> None:
-            target, rows = out[block.span], self._rows_in(block)
+        def multiply(block: CSR, target: Tensor) -> None:
+            span = slice(block.row_offset, block.row_offset + block.num_rows)
+            rows = self._rows_in(span)
             # Without `fuses`, sums of a type of their own are added up in a copy and rounded once.
             total = target if self._fuses else target.to(source.dtype)
-            product = self._prepare(block.rows, source.dtype)
+            product = self._prepare(block, source.dtype)
             product = product if rows is None else product.restricted(rows)
-            scale = row_scale[block.span] if len(row_scale) else row_scale
+            scale = row_scale[span] if len(row_scale) else row_scale
             product.multiply(source, total, scale, accumulate=accumulate, column_scale=factors)
             if total is not target:
                 target.copy_(total)
 
-        self._blocks.give(multiply, progress)
+        def use(block: RowBlock) -> None:
+            if isinstance(out, Tensor):
+                multiply(block.rows, out[block.span])
+                return
+            # What is written is in a buffer of this thread, small enough for its cache.
+            for part in _parts(block.rows, out.range_rows):
+                target = dense.new_empty((part.num_rows, out.shape[1]), dtype=out.dtype)
+                if accumulate:
+                    out.read(part.row_offset, target)
+                multiply(part, target)
+                out.write(part.row_offset, target)
+
+        self._blocks.give(use, progress)
 
     def _scaled(self, dense: Tensor, column_scale: ColumnScale | None) -> tuple[Tensor, ColumnScale | None]:
         """The dense matrix and the factors of its rows that are left for the kernel."""
@@ -116,13 +132,25 @@ class StreamedProduct:
             dense = dense * column_scale.factors.unsqueeze(1)
         return dense, None
 
-    def _rows_in(self, block: RowBlock) -> NDArray[np.int64] | None:
-        """The rows of a block that are computed, counted from its first; None for all."""
+    def _rows_in(self, span: slice) -> NDArray[np.int64] | None:
+        """The rows of a range that are computed, counted from its first; None for all."""
         if self._rows is None:
             return None
-        start, stop = np.searchsorted(self._rows, [block.span.start, block.span.stop])
-        rows: NDArray[np.int64] = self._rows[start:stop] - block.span.start
+        start, stop = np.searchsorted(self._rows, [span.start, span.stop])
+        rows: NDArray[np.int64] = self._rows[start:stop] - span.start
         return rows
+
+
+def _parts(rows: CSR, size: int) -> Iterator[CSR]:
+    """Some rows of a matrix in ranges that begin and end at multiples of a size."""
+    first, last = rows.row_offset, rows.row_offset + rows.num_rows
+    while first < last:
+        stop = min((first // size + 1) * size, last)
+        indptr = rows.indptr[first - rows.row_offset : stop - rows.row_offset + 1]
+        own = slice(int(indptr[0]), int(indptr[-1]))
+        data = None if rows.data is None else rows.data[own]
+        yield CSR(first, indptr - indptr[0], rows.indices[own], data, rows.num_columns)
+        first = stop
 
 
 def _needed_blocks(matrix: RowsOnDisk, rows: NDArray[np.int64] | None) -> list[int]:

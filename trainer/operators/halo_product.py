@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -21,6 +22,7 @@ from gnnloom.trainer.data.adjacency_scaling import Scaling
 from gnnloom.trainer.data.target_edges import ExcludedEntries
 from gnnloom.trainer.kernels.dispatch import (
     Progress,
+    RowSink,
     SparseProduct,
     column_scale,
     converted,
@@ -103,24 +105,51 @@ class HaloProduct:
         # Owners scale the rows that they send, so no rank needs the factors of its halo.
         self._sent = None if self._right is None else self._exchange.sent(self._right.factors)
 
-    def multiply(self, features: Tensor, *, as_sums: bool = False, out: Tensor | None = None) -> Tensor:
+    def multiply(self, features: Tensor, *, as_sums: bool = False) -> Tensor:
         """The scaled matrix times ``features``. Collective.
 
         Args:
             features: (num_own, dim) this rank's rows.
             as_sums: leave the result in the dtype of sums.
-            out: (num_own, dim) of the dtype of the result, to overwrite; in the workspace by default.
 
         Returns:
-            (num_own, dim).
+            (num_own, dim), in the workspace.
         """
+        place = self._exchange.place
+        product = place.empty(tuple(features.shape), self._dtype(features, as_sums=as_sums))
+        self._multiply(features, product)
+        return converted(product, place.sum_dtype if as_sums else features.dtype, place)
+
+    def multiply_into(self, features: Tensor, out: Tensor | RowSink, *, as_sums: bool = False) -> None:
+        """The same, to memory or, if the matrix is on disk, to rows that are not in memory. Collective.
+
+        Args:
+            out: (num_own, dim) of the dtype of the result, to overwrite.
+        """
+        place, dtype = self._exchange.place, self._dtype(features, as_sums=as_sums)
+        if out.dtype == dtype:
+            self._multiply(features, out)
+            return
+        product = place.empty(tuple(features.shape), dtype)
+        self._multiply(features, product)
+        if isinstance(out, Tensor):
+            out.copy_(product)
+            return
+        for rows in torch.split(product, out.range_rows):
+            start = rows.storage_offset() // max(1, product.shape[1])
+            out.write(start, rows.to(out.dtype))
+
+    def _dtype(self, features: Tensor, *, as_sums: bool) -> torch.dtype:
+        """Several summands are added in the dtype of sums."""
+        several = self._halo or self._excluded or as_sums
+        return self._exchange.place.sum_dtype if several else features.dtype
+
+    def _multiply(self, features: Tensor, product: Tensor | RowSink) -> None:
+        """Collective."""
         comm, place, excluded = self._exchange.comm, self._exchange.place, self._excluded
         own = place.contiguous(features)
         with comm.traffic.timing(self._kind):
             arrival = self._exchange.begin(own, self._kind, self._sent)
-        # Several summands are added in the dtype of sums.
-        dtype = place.sum_dtype if self._halo or excluded or as_sums else own.dtype
-        product = out if out is not None and out.dtype == dtype else place.empty(own.shape, dtype)
         # The own columns need no rows of other ranks: their product hides the exchange, which advances between slices
         # of it. It overwrites every row, so the buffer need not be zeroed.
         requests = arrival.requests
@@ -131,17 +160,14 @@ class HaloProduct:
                 # No kernel has both weights and factors of columns: the rows are scaled once, not in each product.
                 scaled, factors = scaled_rows(own, factors.factors, place), None
             self._own.multiply(scaled, product, self._left, column_scale=factors, progress=progress)
-            if excluded:
+            if excluded and isinstance(product, Tensor):
                 excluded.own.subtract(scaled, product, self._left, factors, progress)
         self._add_neighbors(arrival, product, progress)
         # Sends are waited for last, when most have completed; until then the packed rows must stay alive.
         with comm.traffic.timing(self._kind):
             comm.wait(arrival.sends)
-        if out is not None:
-            return out if product is out else out.copy_(product)
-        return converted(product, place.sum_dtype if as_sums else own.dtype, place)
 
-    def _add_neighbors(self, arrival: Arrival, product: Tensor, progress: Progress) -> None:
+    def _add_neighbors(self, arrival: Arrival, product: Tensor | RowSink, progress: Progress) -> None:
         """Add what the neighbors' rows contribute, each as soon as it is there. Collective.
 
         Demirci et al., Algorithm 1, lines 7-9, in the order in which the messages were begun rather than in that of
@@ -157,6 +183,6 @@ class HaloProduct:
                 comm.wait([request for rank in ranks for request in arrival.receives[rank]])
             with comm.traffic.timing(SPMM):
                 halo.multiply(arrival.rows, product, self._left, accumulate=True, progress=progress)
-        if self._excluded and self._halo:
+        if self._excluded and self._halo and isinstance(product, Tensor):
             with comm.traffic.timing(SPMM):
                 self._excluded.halo.subtract(arrival.rows, product, self._left, progress=progress)

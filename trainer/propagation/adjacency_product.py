@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gnnloom.storage.artifacts.stored_csr import StoredCSR
 from gnnloom.storage.shards.row_shards import RowShard
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.adjacency_scaling import degrees, scaling
-from gnnloom.trainer.kernels.dispatch import sparse_product
+from gnnloom.trainer.kernels.dispatch import RowSink, sparse_product
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.operators.halo import HaloExchange
 from gnnloom.trainer.operators.halo_product import HaloProduct, LocalProducts
@@ -55,14 +56,24 @@ class AdjacencyProduct:
         products = LocalProducts(sparse_product(matrix.own, place), neighbors)
         self._product = HaloProduct(exchange, products, sides, Kind.HALO_FORWARD)
 
-    def multiply(self, dense: Tensor, *, as_sums: bool = False, out: Tensor | None = None) -> Tensor:
-        """The adjacency times this rank's (num_rows, columns) rows. Collective.
+    @property
+    def row_bounds(self) -> NDArray[np.int64]:
+        """Rows at which the blocks of the matrices on disk begin, and the number of rows."""
+        blocks = [block.bounds for block in (self.matrix.own, self.matrix.halo) if isinstance(block, StoredCSR)]
+        return np.unique(np.concatenate([[0, self.matrix.own.num_rows], *blocks]))
+
+    def multiply(self, dense: Tensor) -> Tensor:
+        """The adjacency times this rank's (num_rows, columns) rows, in the workspace. Collective."""
+        return self._product.multiply(dense)
+
+    def multiply_into(self, dense: Tensor, out: Tensor | RowSink, *, as_sums: bool = False) -> None:
+        """The same, to memory or, if the adjacency is on disk, to rows that are not in memory. Collective.
 
         Args:
-            as_sums: leave the result in the dtype of sums.
-            out: (num_rows, columns) to overwrite; in the workspace by default.
+            out: (num_rows, columns) to overwrite.
+            as_sums: the result is of the dtype of sums.
         """
-        return self._product.multiply(dense, as_sums=as_sums, out=out)
+        self._product.multiply_into(dense, out, as_sums=as_sums)
 
     def powers(self, dense: Tensor, steps: int, teleport: float | None = None) -> Iterator[tuple[int, Tensor]]:
         """The steps 1, 2, ... of a propagation, each (num_rows, columns). Collective, and so is going through them.

@@ -1,14 +1,15 @@
 """A rank's rows of a dense matrix in temporary files, one for each block of columns.
 
-Rows are written once, in order, and columns are read once: the file is written and read in large pieces. What is read
-is compared with checksums that stayed in memory.
+Rows and columns are written and read in large pieces. Checksums are taken of the rows in memory, before they are
+written, and stay in memory. What is read is compared with them.
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -92,7 +93,9 @@ class ColumnStore:
         self._keeps_pages = keeps_pages
         wanted = min(max(_TILE_BYTES // (dtype.itemsize * max(1, num_columns)), _FEWEST_ROWS), _MOST_ROWS)
         self.tile_rows = tile_rows or max(1, round(wanted / multiple)) * multiple
-        self._checksums: dict[int, list[int]] = {}
+        #: Of each block: rows at which checksums begin and end, and the checksums; None for rows that are not written.
+        self._bounds: dict[int, list[int]] = {}
+        self._checksums: dict[int, list[int | None]] = {}
         self.bytes_read = self.bytes_written = 0
 
     @property
@@ -138,8 +141,8 @@ class ColumnStore:
         for block in blocks:
             columns = self._columns(block)
             target = out[:, columns.start - first : columns.stop - first]
-            for number, (start, stop) in enumerate(self.tiles()):
-                target[start:stop] = self._read(block, number, stop - start)
+            for start, stop in self.tiles():
+                target[start:stop] = self._read(block, start, stop)
 
     def read_rows(self, number: int, out: NDArray[Any]) -> None:
         """Read the range of rows of this number, of all columns.
@@ -151,7 +154,8 @@ class ColumnStore:
             DamagedWorkError: the file does not hold what was written.
         """
         for block in range(self.num_blocks):
-            out[:, self._columns(block)] = self._read(block, number, len(out))
+            start = number * self.tile_rows
+            out[:, self._columns(block)] = self._read(block, start, start + len(out))
 
     def drop(self, blocks: Sequence[int]) -> None:
         """Remove blocks that are not needed any more, and free their space."""
@@ -161,31 +165,88 @@ class ColumnStore:
             else:
                 # The system frees the space when the file is closed, and not mapped any more.
                 self._unnamed.pop(block).close()
+            self._bounds.pop(block, None)
             self._checksums.pop(block, None)
 
-    def mapped(self, block: int) -> NDArray[Any]:
-        """(num_rows, width) a block of columns in a file without a name, for whoever writes it at random.
+    def begin(self, block: int, cuts: Iterable[int]) -> None:
+        """Begin a block whose rows are written and read in other ranges than those of :meth:`tiles`.
 
-        Call :meth:`seal` afterwards, before the block is read.
+        Args:
+            cuts: rows at which these ranges begin and end.
 
         Raises:
             BudgetError: the disk has no room for it.
         """
-        with self._opened(block) as descriptor, os.fdopen(os.dup(descriptor), "r+b", buffering=0) as file:
-            return np.memmap(file, self._dtype, "r+", shape=(self.num_rows, self._width(block)))
+        tiles = range(0, self.num_rows, self.tile_rows)
+        self._bounds[block] = sorted({0, self.num_rows, *tiles, *cuts})
+        self._checksums[block] = [None] * (len(self._bounds[block]) - 1)
+        with self._opened(block, "wb"):
+            pass
 
-    def seal(self, block: int, values: NDArray[Any]) -> None:
-        """Take the checksums of a block that was written through :meth:`mapped`.
+    def write_range(self, block: int, start: int, values: NDArray[Any]) -> None:
+        """Write a range of rows of a block; several threads may write ranges that do not overlap.
 
         Args:
-            values: what that returned.
+            values: (num_rows, columns of the block).
         """
-        self._checksums[block] = [
-            google_crc32c.value(values[start:stop].reshape(-1).view(np.uint8)) for start, stop in self.tiles()
-        ]
+        rows = np.ascontiguousarray(values, self._dtype)
+        bounds, checksums = self._bounds[block], self._checksums[block]
+        for cell in self._cells(block, start, start + len(rows)):
+            some = rows[bounds[cell] - start : bounds[cell + 1] - start]
+            checksums[cell] = google_crc32c.value(some.reshape(-1).view(np.uint8))
+        data = rows.reshape(-1).view(np.uint8)
+        with self._opened(block, "ab" if start else "wb") as descriptor:
+            fault_point("columns.write", self._file(block))
+            rest, offset = data.data, start * self._width(block) * self._dtype.itemsize
+            # One call writes at most 2 GiB.
+            while rest:
+                count = os.pwrite(descriptor, rest, offset)
+                rest, offset = rest[count:], offset + count
+
+    def read_range(self, block: int, start: int, out: NDArray[Any]) -> None:
+        """Read a range of rows of a block that was written; for threads see :meth:`write_range`.
+
+        Args:
+            out: (num_rows, columns of the block), contiguous, to be filled.
+
+        Raises:
+            DamagedWorkError: the file does not hold what was written.
+        """
+        data = out.reshape(-1).view(np.uint8)
+        try:
+            with self._opened(block) as descriptor:
+                found = _read_into(descriptor, data, start * self._width(block) * self._dtype.itemsize)
+        except FileNotFoundError as error:
+            raise DamagedWorkError(self._file(block), "not there") from error
+        bounds, checksums = self._bounds[block], self._checksums[block]
+        for cell in self._cells(block, start, start + len(out)):
+            some = out[bounds[cell] - start : bounds[cell + 1] - start]
+            if found != len(data) or google_crc32c.value(some.reshape(-1).view(np.uint8)) != checksums[cell]:
+                raise DamagedWorkError(self._file(block), f"rows from {bounds[cell]} are not those that were written")
+
+    def end(self, block: int) -> None:
+        """Say that all rows of a block have been written by :meth:`write_range`."""
         with self._opened(block) as descriptor:
             self._give_back(descriptor)
-        self.bytes_written += values.nbytes
+        self.bytes_written += self.num_rows * self._width(block) * self._dtype.itemsize
+
+    def check(self, block: int) -> None:
+        """Compare a block with what was written.
+
+        Raises:
+            DamagedWorkError: it holds something else.
+        """
+        for start, stop in self.tiles():
+            self._read(block, start, stop)
+
+    def mapped(self, block: int) -> NDArray[Any]:
+        """(num_rows, width) a block of columns that has been written, in a file without a name.
+
+        Nothing compares the pages with their checksums: call :meth:`check` when they have been read.
+        """
+        with self._opened(block) as descriptor, os.fdopen(os.dup(descriptor), "rb", buffering=0) as file:
+            # Private: whatever is written to the array never reaches the file.
+            return np.memmap(file, self._dtype, "c", shape=(self.num_rows, self._width(block)))
 
     def _give_back(self, descriptor: int, offset: int = 0, length: int = 0) -> None:
         """Let the system drop pages of a file, or begin to write them; a length of 0 for all."""
@@ -214,40 +275,35 @@ class ColumnStore:
     def _width(self, block: int) -> int:
         return min(self._block_width, self.num_columns - block * self._block_width)
 
+    def _cells(self, block: int, start: int, stop: int) -> range:
+        """The checksums of a range of rows."""
+        bounds = self._bounds[block]
+        first, last = bisect_left(bounds, start), bisect_left(bounds, stop)
+        if start < stop and (bounds[first] != start or last == len(bounds) or bounds[last] != stop):
+            raise ValueError(f"rows {start}:{stop} do not begin and end where checksums do")
+        return range(first, last)
+
     def _write(self, block: int, start: int, values: NDArray[Any]) -> None:
         """Write some rows of a block behind those before."""
-        number = start // self.tile_rows
-        checksums = self._checksums.setdefault(block, [])
-        if number == 0:
-            checksums.clear()
-        if start % self.tile_rows or number != len(checksums):
-            raise ValueError(f"rows from {start} of a block with {len(checksums)} ranges of {self.tile_rows}")
-        data = np.ascontiguousarray(values, self._dtype).reshape(-1).view(np.uint8)
-        checksums.append(google_crc32c.value(data))
-        with self._opened(block, "ab" if number else "wb") as descriptor:
-            fault_point("columns.write", self._file(block))
-            rest, offset = data.data, start * self._width(block) * self._dtype.itemsize
-            # One call writes at most 2 GiB.
-            while rest:
-                count = os.pwrite(descriptor, rest, offset)
-                rest, offset = rest[count:], offset + count
+        if start == 0:
+            self.begin(block, ())
+        number, checksums = start // self.tile_rows, self._checksums.get(block, [])
+        written = len(checksums) - checksums.count(None)
+        if start % self.tile_rows or number != written:
+            raise ValueError(f"rows from {start} of a block with {written} ranges of {self.tile_rows}")
+        self.write_range(block, start, values)
+        with self._opened(block, "ab") as descriptor:
             self._give_back(descriptor)
-        self.bytes_written += len(data)
+        self.bytes_written += values.size * self._dtype.itemsize
 
-    def _read(self, block: int, number: int, num_rows: int) -> NDArray[Any]:
-        """Some rows of a block, compared with their checksum."""
-        path, width = self._file(block), self._width(block)
-        values = np.empty((num_rows, width), self._dtype)
-        data, offset = values.reshape(-1).view(np.uint8), self._dtype.itemsize * number * self.tile_rows * width
-        try:
-            with self._opened(block) as descriptor:
-                found = _read_into(descriptor, data, offset)
-                self._give_back(descriptor, offset, len(data))
-        except FileNotFoundError as error:
-            raise DamagedWorkError(path, "not there") from error
-        if found != len(data) or google_crc32c.value(data) != self._checksums[block][number]:
-            raise DamagedWorkError(path, f"rows from {number * self.tile_rows} are not those that were written")
-        self.bytes_read += len(data)
+    def _read(self, block: int, start: int, stop: int) -> NDArray[Any]:
+        """Some rows of a block, compared with their checksums."""
+        values = np.empty((stop - start, self._width(block)), self._dtype)
+        self.read_range(block, start, values)
+        row_bytes = self._width(block) * self._dtype.itemsize
+        with self._opened(block) as descriptor:
+            self._give_back(descriptor, start * row_bytes, values.nbytes)
+        self.bytes_read += values.nbytes
         return values
 
 

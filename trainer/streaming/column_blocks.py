@@ -6,11 +6,14 @@ the products needs all columns of some rows. Blocks of columns serve both with l
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.trainer.place.arrays import array_dtype, as_array
@@ -19,6 +22,8 @@ from gnnloom.trainer.propagation.column_store import ColumnStore
 
 #: Widths of blocks are multiples of this, unless there is no memory for so many columns: a cache line of float32.
 COLUMNS: Final = 16
+#: Bytes of the rows of a product that a thread computes and writes at a time.
+PART_BYTES: Final = 1 << 20
 
 
 def even_width(dim: int, most: int) -> int:
@@ -51,6 +56,20 @@ class Storage:
     width: int
     range_rows: int
     keeps_pages: bool = False
+
+
+class FileRows:
+    """A block of columns in a file, for a product to write; see :class:`gnnloom.trainer.kernels.contract.RowSink`."""
+
+    def __init__(self, store: ColumnStore, number: int, shape: tuple[int, int], dtype: torch.dtype) -> None:
+        self._store, self._number, self.shape, self.dtype = store, number, shape, dtype
+        self.range_rows = max(1, PART_BYTES // (shape[1] * dtype.itemsize))
+
+    def read(self, start: int, out: Tensor) -> None:
+        self._store.read_range(self._number, start, as_array(out))
+
+    def write(self, start: int, rows: Tensor) -> None:
+        self._store.write_range(self._number, start, as_array(rows))
 
 
 class ColumnBlocks:
@@ -115,24 +134,57 @@ class ColumnBlocks:
         self._store.read_columns([number], as_array(found))
         return found
 
-    def mapped(self, number: int) -> Tensor:
-        """(num_rows, width) a block of columns, to be written, or to be kept as the result. Call :meth:`seal` then.
+    def product(self, number: int, bounds: NDArray[np.int64]) -> Tensor | FileRows:
+        """A block of columns, for a product to write. Call :meth:`end` then.
+
+        Args:
+            bounds: rows at which the blocks of the matrix begin, and the number of rows.
 
         Raises:
             BudgetError: the disk is full.
         """
         if self._store is None:
             return self._memory
-        return self._place.from_numpy(self._store.mapped(number)).view(self.dtype)
+        rows = FileRows(self._store, number, (self._shape[0], self._columns(number)), self.dtype)
+        self._store.begin(number, [*bounds.tolist(), *range(0, self._shape[0], rows.range_rows)])
+        return rows
 
-    def seal(self, number: int, values: Tensor) -> None:
-        """Say that a block has been written.
+    def ranges(self, bounds: NDArray[np.int64]) -> Callable[[int, Tensor], None]:
+        """What writes ranges of rows to a matrix of whole rows, each from its first row. Call :meth:`end` then.
 
         Args:
-            values: of :meth:`mapped`.
+            bounds: rows at which the ranges begin and end.
+        """
+        store = self._store
+        if store is None:
+            memory = self._memory
+
+            def put(start: int, rows: Tensor) -> None:
+                memory[start : start + len(rows)] = rows
+
+            return put
+        store.begin(0, bounds.tolist())
+        return lambda start, rows: store.write_range(0, start, as_array(rows))
+
+    def end(self, number: int) -> None:
+        """Say that a block has been written."""
+        if self._store is not None:
+            self._store.end(number)
+
+    def mapped(self) -> Tensor:
+        """The rows of a matrix of whole rows, to be read; :meth:`check` them when they have been."""
+        if self._store is None:
+            return self._memory
+        return self._place.from_numpy(self._store.mapped(0)).view(self.dtype)
+
+    def check(self) -> None:
+        """Compare a matrix of whole rows with what was written.
+
+        Raises:
+            CorruptError: it has changed since.
         """
         if self._store is not None:
-            self._store.seal(number, as_array(values))
+            self._store.check(0)
 
     def drop(self, number: int) -> None:
         """Free the disk space of a block, which nobody reads again."""

@@ -149,7 +149,7 @@ def stated_bytes(model: Model, source: Source, shard: RowShard, num_scored: int)
     if whole <= memory:
         return StatedBytes(whole)
     block = needs.widest_block(needs.width(memory))
-    mapped = sizes.num_rows * block.row_bytes(place) + num_scored * model.options.dims[-1] * place.sum_dtype.itemsize
+    mapped = num_scored * model.options.dims[-1] * place.sum_dtype.itemsize
     return StatedBytes(needs.in_blocks(block.dim), footprint.matrices, mapped)
 
 

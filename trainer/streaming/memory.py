@@ -16,7 +16,7 @@ from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.place.threads import num_block_buffers
 from gnnloom.trainer.propagation.memory import RankSizes
-from gnnloom.trainer.streaming.column_blocks import COLUMNS, even_width
+from gnnloom.trainer.streaming.column_blocks import COLUMNS, PART_BYTES, even_width
 from gnnloom.trainer.streaming.program import Multiply, Program, Stored
 
 #: Share of the memory that is left which an evaluation takes: pages of its files need some, too.
@@ -123,7 +123,7 @@ class WorkingBytes:
         row_bytes = program.range_row_bytes
         range_rows = max(1, int(min(_RANGE_BYTES, _RANGE_SHARE * memory)) // row_bytes // chunk) * chunk
         # Ranges and products take turns, but the workspace keeps what both need.
-        blocks = num_block_buffers(place.threads.num_threads) * sizes.block_bytes
+        blocks = num_block_buffers(place.threads.num_threads) * (sizes.block_bytes + PART_BYTES)
         fixed = sizes.index_bytes + blocks + min(range_rows, sizes.num_rows) * row_bytes
         operand = sizes.num_rows * place.feature_dtype.itemsize
         return cls(fixed, exchanged_bytes(sizes, place), operand, products, range_rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -34,10 +34,13 @@ class Outputs:
         scores: (num_rows, num_outputs), or of the rows that were asked for, of the dtype of sums.
         embedding: (num_rows, last hidden width) the last layer's input, of the dtype of sums; None if it is not wanted
             or there is only one layer.
+        check: compares both with what was written to their files, if they are in files; raises CorruptError. To be
+            called when they have been read, before anything that follows from them is kept.
     """
 
     scores: Tensor
     embedding: Tensor | None
+    check: Callable[[], None]
 
 
 class StreamedLayers:
@@ -88,8 +91,13 @@ class StreamedLayers:
                 self._multiply(step, drops=step.operand in freed)
             for number in freed:
                 del self._matrices[number]
-        embedding = None if self._embedding is None else self._embedding.mapped(0)
-        return Outputs(scores.finished(), embedding)
+        results = [scores.finished(), *([] if self._embedding is None else [self._embedding])]
+
+        def check() -> None:
+            for matrix in results:
+                matrix.check()
+
+        return Outputs(results[0].mapped(), None if self._embedding is None else self._embedding.mapped(), check)
 
     def input_dim(self, layer: int) -> int:
         """Width of a layer's input."""
@@ -113,7 +121,7 @@ class StreamedLayers:
     def _scores(self, rows: Tensor | None) -> AllScores | SomeScores:
         count, dim = len(self._vertex) if rows is None else len(rows), self._model.options.dims[-1]
         matrix = self._whole(dim, count)
-        return AllScores(matrix) if rows is None else SomeScores(matrix, rows)
+        return AllScores(matrix) if rows is None else SomeScores(matrix, rows, self.ranges())
 
     def _pass(self, step: Pass, scores: AllScores | SomeScores) -> None:
         for start, stop in self.ranges():
@@ -140,9 +148,9 @@ class StreamedLayers:
         operand, product = self._matrices[step.operand], self._matrices[step.product]
         as_sums = product.dtype != operand.dtype
         for number in range(operand.num_blocks):
-            out = product.mapped(number)
-            self._product.multiply(operand.block(number), as_sums=as_sums, out=out)
-            product.seal(number, out)
+            out = product.product(number, self._product.row_bounds)
+            self._product.multiply_into(operand.block(number), out, as_sums=as_sums)
+            product.end(number)
             if drops:
                 operand.drop(number)
 
@@ -170,29 +178,32 @@ class AllScores:
         """Write the scores of a range of rows."""
         self._matrix.put(start, rows)
 
-    def finished(self) -> Tensor:
+    def finished(self) -> ColumnBlocks:
         """All scores, once they are written."""
-        return self._matrix.mapped(0)
+        return self._matrix
 
 
 class SomeScores:
     """The scores of some rows: of those that a metric reads, whatever the graph's size."""
 
-    def __init__(self, matrix: ColumnBlocks, rows: Tensor) -> None:
+    def __init__(self, matrix: ColumnBlocks, rows: Tensor, ranges: list[tuple[int, int]]) -> None:
         """Make them without values.
 
         Args:
             matrix: (num_scored, num_outputs), in whole rows.
             rows: (num_scored,) int64, ascending.
+            ranges: in which the rows come, of all rows.
         """
-        self._matrix, self._rows, self._out = matrix, rows, matrix.mapped(0)
+        self._matrix, self._rows = matrix, rows
+        self._write = matrix.ranges(np.searchsorted(as_array(rows), [start for start, _ in ranges]))
 
     def put(self, start: int, rows: Tensor) -> None:
         """Write the scores of a range of rows, as far as they are wanted."""
         first, last = np.searchsorted(as_array(self._rows), [start, start + len(rows)]).tolist()
-        torch.index_select(rows, 0, self._rows[first:last] - start, out=self._out[first:last])
+        if first < last:
+            self._write(first, rows.index_select(0, self._rows[first:last] - start))
 
-    def finished(self) -> Tensor:
+    def finished(self) -> ColumnBlocks:
         """The scores, once they are written."""
-        self._matrix.seal(0, self._out)
-        return self._out
+        self._matrix.end(0)
+        return self._matrix

@@ -478,7 +478,8 @@ def streamed_rows(session: Session, feature_norm: str, memory: int, *, embedding
     with torch.no_grad(), session.comm.traffic.recording():
         found, report = streamed_outputs(model, source, embeds=embeddings)
         rows = session.objective.predict(session.operator.layout(model.num_layers), found.scores)
-    return StreamedRows(rows if found.embedding is None else {**rows, "embedding": found.embedding}, report)
+    rows = rows if found.embedding is None else {**rows, "embedding": found.embedding}
+    return StreamedRows(rows, report, found.check)
 
 
 def stored_rows(session: Session, predictions: Predictions) -> dict[str, torch.Tensor]:
@@ -496,10 +497,11 @@ def stored_rows(session: Session, predictions: Predictions) -> dict[str, torch.T
 
 @dataclass(frozen=True)
 class StreamedRows:
-    """Arrays by name, and how they were computed."""
+    """Arrays by name, how they were computed, and what compares them with what was written once they have been read."""
 
     rows: dict[str, torch.Tensor]
     report: Report
+    check: Callable[[], None]
 
 
 def predicted_rows(session: Session, inputs: Inputs, *, embeddings: bool) -> dict[str, torch.Tensor]:

@@ -26,7 +26,7 @@ from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.shards.block_ranges import row_ranges
 from gnnloom.storage.shards.grid_shards import GridShards
 from gnnloom.storage.shards.row_shards import RowShards
-from support.damage import replace_array
+from support.damage import edit_manifest, replace_array
 from support.graphs import random_adjacency, store_graph, store_vertices
 from support.partitions import random_parts, store_partition
 from support.shards import store_row_shards
@@ -177,3 +177,58 @@ def test_a_cell_of_a_grid_is_checked_in_every_window(dataset: Dataset) -> None:
             with pytest.raises(CorruptError, match=rf"{path}/{array}.*(expected 0 to|falls)"):
                 GridShards(artifact).windows("even", (0, NUM_VERTICES), [columns])
             damage(np.copy)
+
+
+def shortened(array: np.ndarray) -> np.ndarray:
+    return array[:-1] if array[-1] == array[-2] else np.append(array[:-2], array[-1])
+
+
+@pytest.mark.parametrize("array", ["own/indptr", "halo/indptr", "transpose/own/indptr"])
+def test_blocks_of_a_shard_must_have_its_rows(dataset: Dataset, array: str) -> None:
+    artifact = replace_array(dataset.find("shards", layout="row"), f"row/00001/{array}", shortened)
+    for read in SHARD_READERS:
+        with pytest.raises(CorruptError, match=rf"{array}: 153 rows for the rank's 154 vertices"):
+            read(artifact)
+
+
+@pytest.mark.parametrize("array", ["halo_offset", "send_offset", "transpose/send_offset"])
+def test_a_rank_does_not_wait_for_itself(dataset: Dataset, array: str) -> None:
+    # Rank 1 exchanges rows with rank 0 only: its offsets are 0, n, n.
+    artifact = replace_array(dataset.find("shards", layout="row"), f"row/00001/{array}", lambda old: old[[0, 0, 2]])
+    for read in SHARD_READERS:
+        with pytest.raises(CorruptError, match=rf"{array}: rank 1 exchanges rows with itself"):
+            read(artifact)
+
+
+def test_ranges_of_a_grid_must_have_their_rows(dataset: Dataset) -> None:
+    grid = GridShards(dataset.find("shards", layout="grid"))
+    path = f"grid/{grid.stored_variant('even')}/001/001/indptr"
+    artifact = replace_array(grid.artifact, path, shortened)
+    with pytest.raises(CorruptError, match=rf"{path}: 150 rows, expected 151"):
+        GridShards(artifact).window("even", (0, NUM_VERTICES), (0, NUM_VERTICES))
+
+
+def test_degrees_are_checked(dataset: Dataset) -> None:
+    graph = Graph(replace_array(dataset.find("graph"), "degree", last(-1)))
+    with pytest.raises(CorruptError, match=r"degree/c/0: -1 at position 299"):
+        graph.degree()
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        ({"block_rows": [0, 200, 100]}, "falls from"),
+        ({"block_rows": [0, 300]}, "2 for 2 blocks"),
+        ({"block_rows": [0, 150, 299]}, "ends at"),
+        ({"block_nnz": [10**9, 1 - 10**9]}, "the manifest says"),
+        ({"nnz": 10**12}, "the manifest says"),
+    ],
+)
+def test_facts_of_a_graph_are_checked_before_anything_is_read(
+    dataset: Dataset, facts: dict[str, object], message: str
+) -> None:
+    artifact = dataset.find("graph")
+    edited = edit_manifest(artifact, facts=artifact.facts | facts)
+    for read in GRAPH_READERS:
+        with pytest.raises(CorruptError, match=message):
+            read(edited)

@@ -14,16 +14,21 @@ import numpy as np
 import pytest
 
 from gnnloom.storage import Catalog, Dataset, Graph
+from gnnloom.storage.artifacts.links import Links
+from gnnloom.storage.artifacts.mapped_links import map_links
 from gnnloom.storage.artifacts.mapped_vertices import map_vertices
 from gnnloom.storage.artifacts.part_members import map_part_members
 from gnnloom.storage.artifacts.whole_graph import map_whole_graph, read_whole_graph
 from gnnloom.storage.checks.copy_invariants import check_copy
 from gnnloom.storage.disk import copy_checksums, mapped_rows
-from gnnloom.storage.disk.files import sync_tree
+from gnnloom.storage.disk.files import read_json, sync_tree, write_json
 from gnnloom.storage.errors import BudgetError, CorruptError, InputError
 from gnnloom.storage.format import mapped_copy
+from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.upkeep.garbage import Garbage, collect_garbage, find_garbage
 from support.graphs import random_adjacency, store_graph, store_vertices
+from support.links import store_links
+from support.resealing import seal_copy
 from support.small_catalogs import store_small_dataset
 from support.warnings_logged import warnings_logged
 
@@ -222,13 +227,131 @@ def test_a_damaged_copy_is_made_anew_with_a_warning(catalog: Catalog, small_bloc
     assert warnings == []
 
 
+def change_array(file: Path, change: Callable[[Any], Any]) -> None:
+    """Change the array of a copy, and make the copy's checksums right again."""
+    np.save(file, change(np.load(file)))
+    seal_copy(file.parent)
+
+
+def with_value(place: int, value: int) -> Callable[[Any], Any]:
+    def change(array: Any) -> Any:
+        array.reshape(-1)[place] = value
+        return array
+
+    return change
+
+
+#: What no kernel may use as positions, in each array of a copy: of a graph of 300 vertices in two parts, of pairs, and
+#: of vertex data.
+WRONG_VALUES: dict[str, list[Callable[[Any], Any]]] = {
+    "indptr": [
+        with_value(0, 1), with_value(0, -8), with_value(7, 10**9), with_value(-1, 10**6), with_value(-1, 3),
+        lambda array: array[::-1].copy(), lambda array: array[:-1], lambda array: array.astype(np.int32),
+    ],
+    "indices": [with_value(5, 300), with_value(-1, -1), with_value(0, 2**31 - 1), lambda array: array[:-1]],
+    "loop": [lambda array: with_value(3, 7)(array.view(np.uint8)).view(np.bool_)],
+    "data": [lambda array: array.astype(np.float64), lambda array: array[:-1]],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG_VALUES)
+def test_a_copy_with_wrong_values_and_right_checksums_is_made_anew(
+    catalog: Catalog, small_blocks: None, name: str
+) -> None:
+    graph, adjacency = stored(catalog, weighted=True)
+    map_whole_graph(graph)
+    file = copy_of(graph) / f"{name}.npy"
+    sound = file.read_bytes()
+    for change in WRONG_VALUES[name]:
+        change_array(file, change)
+        with warnings_logged() as warnings:
+            whole = map_whole_graph(graph)
+        np.testing.assert_array_equal(whole.matrix.indptr, adjacency.indptr)
+        assert file.read_bytes() == sound
+        assert len(warnings) == 1
+        assert f"{name}.npy" in warnings[0]
+        assert "made anew" in warnings[0]
+
+
+def test_copies_of_parts_pairs_and_labels_are_checked_likewise(catalog: Catalog) -> None:
+    dataset = store_small_dataset(catalog)
+    partition, n = dataset.partition(2), dataset.graph().num_vertices
+    vertices = store_vertices(catalog.create("v"), np.ones((50, 2)), np.arange(50) % 4, np.arange(50) % 4)
+    links = store_pairs(catalog.create("l"))
+    wrong: list[tuple[Artifact, Callable[[], object], str, list[Callable[[Any], Any]]]] = [
+        (partition.artifact, lambda: map_part_members(partition), "offset", [with_value(1, n + 1), with_value(1, -1)]),
+        (partition.artifact, lambda: map_part_members(partition), "vertex", [with_value(0, n), with_value(0, -1)]),
+        (partition.artifact, lambda: map_part_members(partition), "part", [with_value(0, 2)]),
+        (vertices.artifact, lambda: map_vertices(vertices), "label", [with_value(9, 4), with_value(9, -2)]),
+        (vertices.artifact, lambda: map_vertices(vertices), "split", [with_value(9, 4)]),
+        (links.artifact, lambda: map_links(links), "valid-pair", [with_value(3, 30), with_value(3, -1)]),
+        (links.artifact, lambda: map_links(links), "test-negative", [with_value(3, 30)]),
+        (links.artifact, lambda: map_links(links), "train-value", [with_value(3, 3)]),
+    ]
+    for artifact, read, name, changes in wrong:
+        read()
+        file = mapped_copy.copy_path(artifact) / f"{name}.npy"
+        sound = file.read_bytes()
+        for change in changes:
+            change_array(file, change)
+            with warnings_logged() as warnings:
+                read()
+            assert [f"{name}.npy" in warning for warning in warnings] == [True]
+            assert file.read_bytes() == sound
+
+
+def store_pairs(dataset: Dataset) -> Links:
+    """Links of 30 vertices, with classes of all pairs and negatives of those for the test."""
+    graph = store_graph(dataset, random_adjacency(30, 90, 0, symmetric=False), symmetric=False)
+    pairs = {f"{split}/pair": np.array([[0, 1], [1, 2], [2, 3], [3, 4]]) for split in ("train", "valid", "test")}
+    values = {f"{split}/value": np.arange(4, dtype=np.int64) % 3 for split in ("train", "valid", "test")}
+    negative = {"test/negative": np.arange(8).reshape(4, 2)}
+    store_links(dataset, graph, pairs | values | negative, kind="class", num_classes=3, held_out_entries=0)
+    return dataset.links()
+
+
+def test_wrong_values_in_a_catalog_that_cannot_be_written_are_refused(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph, _ = stored(catalog)
+    map_whole_graph(graph)
+    change_array(copy_of(graph) / "indptr.npy", with_value(7, 10**9))
+    monkeypatch.setattr(mapped_copy, "share", _refuse)
+    with pytest.raises(
+        CorruptError, match=r"indptr\.npy: falls from 1000000000 .* after 7; .*cannot be made anew.*remove"
+    ):
+        map_whole_graph(graph)
+
+
+def test_an_artifact_whose_facts_give_wrong_offsets_gets_no_copy(catalog: Catalog) -> None:
+    graph, _ = stored(catalog)
+    graph.block_nnz[0] += 1
+    for read in (map_whole_graph, read_whole_graph):
+        with pytest.raises(CorruptError, match=r"block/00000/indices: .* nonzeros, the manifest says"):
+            read(graph)
+    assert list((catalog["g"].path / ".mapped").iterdir()) == []
+
+
+@pytest.mark.parametrize("block_bytes", [0, -8, 12, 10**12])
+def test_blocks_of_checksums_have_a_sensible_size(catalog: Catalog, block_bytes: int) -> None:
+    graph, adjacency = stored(catalog)
+    map_whole_graph(graph)
+    path = copy_of(graph) / "checksums.json"
+    content = read_json(path)
+    write_json(path, {**content, "block_bytes": block_bytes})
+    next(copy_of(graph).glob("checked-*")).unlink()
+    with warnings_logged() as warnings:
+        np.testing.assert_array_equal(map_whole_graph(graph).matrix.indices, adjacency.indices)
+    assert [f"blocks of {block_bytes} bytes" in warning for warning in warnings] == [True]
+
+
 def checks(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """A list that gets the folder of every copy that is read to be checked."""
     checked: list[Path] = []
 
-    def count(folder: Path, names: Any) -> None:
+    def count(folder: Path, files: Any) -> None:
         checked.append(folder)
-        copy_checksums.check_files(folder, names)
+        copy_checksums.check_files(folder, files)
 
     monkeypatch.setattr(mapped_copy, "check_files", count)
     return checked

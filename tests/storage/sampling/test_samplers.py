@@ -218,3 +218,17 @@ def test_arguments_out_of_range_are_refused() -> None:
         ClusterSampler(graph, 0, parts.parts, 0)
     with pytest.raises(InputError, match="a partition of 10 vertices"):
         ClusterSampler(in_memory(random_adjacency(11, 20, 0, symmetric=True)), 0, parts.parts)
+
+
+@pytest.mark.parametrize("says_loop", [False, True])
+@pytest.mark.parametrize("row", ["only loops", "nothing", "mixed"])
+def test_loops_that_a_copy_has_wrong_stop_no_sampler(says_loop: bool, row: str) -> None:
+    n = 40
+    counts = {"only loops": np.ones(n), "nothing": np.zeros(n), "mixed": np.arange(n) % 2}[row].astype(np.int64)
+    indptr = np.concatenate([[0], np.cumsum(counts)])
+    matrix = CSR(0, indptr, np.flatnonzero(counts).astype(np.int32), None, n)
+    graph = WholeGraph(matrix, np.full(n, says_loop))
+    for sampler in (EdgeSampler(graph, 0, 20), WalkSampler(graph, 0, 20), FrontierSampler(graph, 0, 20)):
+        drawn = sampler.draw(0, 0)
+        assert len(drawn)
+        assert 0 <= drawn.min() <= drawn.max() < n
