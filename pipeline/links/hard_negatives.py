@@ -4,7 +4,8 @@ One end x of a pair stays. The vertices that may replace the other end are ranke
 with x, by personalized PageRank from x, both in the message graph, whose edges count in both directions, and by the
 cosine of their features and those of x. Equal scores share the best of their ranks; scores of 0, as which negative
 cosines count, rank after all others. The vertices with the lowest sums of ranks are taken; which of those with equal
-sums is random, keyed by the pair. Neither end of the pair is taken, nor a vertex with which x has an edge.
+sums is random, keyed by the pair. Neither end of the pair is taken, nor a vertex with which x has an edge, or is a pair
+of any split.
 
 Li, Shomer, Mao, Zeng, Ma, Shah, Tang, Yin (NeurIPS 2023), section 4; PageRank by local pushes: Andersen, Chung, Lang
 (FOCS 2006), with the probability and the threshold of the former.
@@ -31,7 +32,9 @@ from gnnloom.storage.artifacts.whole_graph import map_whole_graph
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import write_rows
 from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.format.schema import LINK_SPLITS
 from gnnloom.storage.matrix.permutation import GOLDEN, mix
+from gnnloom.storage.shards.known_pairs import partners_in_pairs
 from gnnloom.storage.wording import counted
 
 #: Probability to return to the start, and residual of a vertex, over its neighbors, from which it is pushed.
@@ -78,14 +81,19 @@ def write_hard(task: HardTask) -> int:
         scores = VertexScores.open(task.neighbors, task.vertices)
         rows = map_whole_graph(Graph(Artifact(task.graph))).matrix
         columns = rows if task.transpose is None else map_whole_graph(Graph(Artifact(task.transpose))).matrix
-        pairs = Links(Artifact(task.links)).pair(task.split, task.start, task.stop)
+        links = Links(Artifact(task.links))
+        pairs = links.pair(task.split, task.start, task.stop)
         found = [np.empty((len(pairs), count), np.int64) for count in task.counts]
+        # Pairs that are not edges are known as well.
+        others = [split for split in LINK_SPLITS if links.num_other_pairs(split)]
+        paired = [partners_in_pairs(links, others, pairs[:, end], end) for end in (0, 1)]
         for place, (source, target) in enumerate(pairs.tolist()):
             # Vertices that the source has an edge to, and those that have one to the target.
             for side, (kept, other, matrix) in enumerate(((source, target, columns), (target, source, rows))):
-                edges = matrix.indices[matrix.indptr[kept] : matrix.indptr[kept + 1]]
                 allowed = np.ones(matrix.num_rows, np.bool_)
-                allowed[edges] = False
+                allowed[matrix.indices[matrix.indptr[kept] : matrix.indptr[kept + 1]]] = False
+                first, last, partners = paired[side]
+                allowed[partners[first[place] : last[place]]] = False
                 allowed[[kept, other]] = False
                 candidates = np.flatnonzero(allowed)
                 if len(candidates) < task.counts[side]:

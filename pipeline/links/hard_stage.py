@@ -29,6 +29,7 @@ from gnnloom.storage.format.arrays import ArrayRecord, create_array
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
 from gnnloom.storage.format.schema import LINK_SPLITS
 from gnnloom.storage.matrix.random_numbers import stream_key
+from gnnloom.storage.shards.known_pairs import PAIR_BYTES
 
 #: Splits whose pairs get negatives, and pairs of a task, which are those of a chunk.
 _JUDGED: Final = ("valid", "test")
@@ -135,14 +136,15 @@ def hard_phases(
         graph: folders of the graph and, if it is directed, of its transpose; its edges are never negatives.
     """
     tasks = []
+    # Every task reads the pairs of the splits that have some which are not edges.
+    others = sum(count for split, count in links.num_pairs.items() if links.num_other_pairs(split))
     for split in _JUDGED:
         stream = int(stream_key(options.seed, f"links/hard/{split}"))
         for number, start in enumerate(range(0, links.num_pairs[split], TASK_PAIRS)):
             stop = min(start + TASK_PAIRS, links.num_pairs[split])
             num_bytes = 8 * options.negatives * (stop - start)
-            needs = Needs(
-                16 * (stop - start), num_bytes, 0, VERTEX_BYTES * links.num_vertices + num_bytes + WRITING_BYTES
-            )
+            memory = VERTEX_BYTES * links.num_vertices + num_bytes + WRITING_BYTES
+            needs = Needs(16 * (stop - start + others), num_bytes, 0, memory + (PAIR_BYTES if others else 0))
             what = None if vertices is None else vertices.artifact.path
             how = links.artifact.path, neighbors, *graph, what, split, stream
             name = f"hard/{split}/{number:05d}"

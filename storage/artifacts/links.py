@@ -77,6 +77,21 @@ class Links:
                 raise CorruptError(f"{artifact.path}/{split}/pair: shape {stored}, expected ({count}, 2)")
 
     @property
+    def trains_on_edges(self) -> bool:
+        """Whether all training pairs are known to be edges of the message graph."""
+        facts = self.artifact.facts
+        # Pairs that were not given are edges of the message graph, unless they are held out.
+        if facts["train_held_out"] or "train/pair" not in facts.get("edges", {}):
+            return not facts["train_held_out"]
+        # A given pair may be held out as a pair of another split.
+        return not self.num_other_pairs("train") and not facts.get("shared")
+
+    def num_other_pairs(self, split: str) -> int:
+        """Pairs of a split that are not edges of ``graph``."""
+        count = self.num_pairs[split]
+        return count - int(self.artifact.facts.get("edges", {}).get(f"{split}/pair", count))
+
+    @property
     def num_targets(self) -> int:
         """Numbers that are known of a pair."""
         return int(self.kind == NUMBER)

@@ -18,6 +18,7 @@ _MASK = (1 << 64) - 1
 _DIMS = {
     "pair": ("pair", "end"),
     "negative": ("pair", "negative"),
+    "negative_source": ("pair", "replaced"),
     "pool": ("pooled", "end"),
     "baseline": ("pair", "baseline"),
     "pool_baseline": ("pooled", "baseline"),

@@ -12,6 +12,7 @@ from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.artifacts.links import CLASS, NUMBER, Links
+from gnnloom.storage.format.schema import LINK_SPLITS
 from gnnloom.trainer.config.train_config import TrainConfig
 from support.links import pairs_of, store_links
 from support.partitions import store_partition
@@ -19,6 +20,8 @@ from support.problems import Problem
 from support.sampled import store_for_sampling
 
 NUM_CLASSES = 3
+#: The arrays of pairs.
+PAIR_PATHS = [f"{split}/pair" for split in LINK_SPLITS]
 #: Pairs that are no edges, for training and for each of the other splits.
 _NO_EDGES = 6
 _HELD_OUT = 25
@@ -92,7 +95,8 @@ def store_pair_links(
     """Store links of one more kind for the graph of a dataset that :func:`store_pairs` has made."""
     arrays = {**link_arrays(given, kind, share), **(more or {})}
     facts: dict[str, Any] = {"kind": kind, "num_classes": NUM_CLASSES if kind == CLASS else 0, "held_out_entries": 0}
-    facts["edges"] = {"train/pair": int((arrays["train/weight"] != 0).sum())}
+    dense = given.adjacency.toarray()
+    facts["edges"] = {path: int((dense[arrays[path][:, 1], arrays[path][:, 0]] != 0).sum()) for path in PAIR_PATHS}
     return store_links(dataset, dataset.graph(), arrays, **facts)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.artifacts.links import BASELINES, Links
@@ -67,12 +66,7 @@ def _measure_lists(
         positive = np.ascontiguousarray(links.baseline(f"{split}/pair", first, last, counter)[:, number])
         negative = np.concatenate([links.baseline(kind, first, last, counter)[..., number] for kind in kinds], axis=1)
         higher.append(count_higher_in_rows(place.from_numpy(positive), place.from_numpy(negative)))
-    found = Higher(_joined([each.above for each in higher]), _joined([each.at_least for each in higher]))
-    return list_figures(ListRanks.of(comm, place, found))
-
-
-def _joined(parts: list[NDArray[np.int64]]) -> NDArray[np.int64]:
-    return np.concatenate([np.empty(0, np.int64), *parts])
+    return list_figures(ListRanks.of(comm, place, Higher.joined(higher)))
 
 
 def _steps(start: int, stop: int, step: int) -> list[tuple[int, int]]:

@@ -16,15 +16,16 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.schema import LINK_SPLITS
 from gnnloom.storage.matrix.permutation import GOLDEN, mix
 from gnnloom.storage.matrix.random_numbers import below, stream_key
 from gnnloom.storage.wording import counted
 from gnnloom.trainer.comm.communicator import Communicator
 
-#: How often a negative is drawn again that is an edge.
+#: How often a negative is drawn again that is known to be true.
 REDRAWS: Final = 16
-#: From (m,) sources and (m,) targets, whether each pair is an edge. Every rank calls it equally often.
-IsEdge = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.bool_]]
+#: From (m,) sources and (m,) targets, whether each pair is known to be true. Every rank calls it equally often.
+IsKnown = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.bool_]]
 #: From (m,) numbers of ends of training pairs, the vertices at these ends; see :class:`DegreeNegatives`.
 ReadEnds = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 
@@ -71,28 +72,29 @@ class NegativeSampler(ABC):
         return None
 
     def redraw(
-        self, epoch: int, pairs: Positives, negatives: NDArray[np.int64], is_edge: IsEdge, comm: Communicator
+        self, epoch: int, pairs: Positives, negatives: NDArray[np.int64], is_known: IsKnown, comm: Communicator
     ) -> int:
-        """Draw those negatives again that are edges, or the source; at most 16 times, then the last draw stands.
+        """Draw those negatives again that are known, or the source; at most 16 times, then the last draw stands.
 
         Every rank draws as often as the one that needs most draws. Collective.
 
         Args:
             negatives: (num_pairs, count) of :meth:`draw`, changed in place.
+            is_known: see :class:`gnnloom.storage.shards.known_pairs.KnownInTraining`.
 
         Returns:
-            How many negatives of this rank still are edges or the source.
+            How many negatives of this rank still are known or the source.
         """
         entry, sources = np.arange(negatives.size), self.sources(epoch, pairs)
         for attempt in range(REDRAWS + 1):
             owner, column = np.divmod(entry, self.count)
             source, drawn = pairs.source[owner], negatives.reshape(-1)[entry]
-            # The pair itself is an edge, also where the graph is without it.
+            # The pair itself is known, also if it is not a training pair.
             is_own = drawn == pairs.target[owner]
             if sources is not None:
                 source = sources.reshape(-1)[entry]
                 is_own &= source == pairs.source[owner]
-            refused = is_edge(source, drawn) | (drawn == source) | is_own
+            refused = is_known(source, drawn) | (drawn == source) | is_own
             entry, owner, column = entry[refused], owner[refused], column[refused]
             if attempt == REDRAWS or not comm.gather_numbers([len(entry)]).any():
                 break
@@ -237,6 +239,39 @@ def make_negative_sampler(
             return JointNegatives(seed, count, num_vertices)
         case _:
             return UniformNegatives(seed, count, num_vertices)
+
+
+def own_negatives(
+    source: NDArray[np.int64],
+    target: NDArray[np.int64],
+    negative: NDArray[np.int64],
+    replaced: NDArray[np.int64] | None,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Sources and targets of stored negatives of each pair: those with other targets, then those with other sources.
+
+    Args:
+        source, target: (num_pairs,) int64 ends of the pairs.
+        negative: (num_pairs, num_negatives) int64 targets that replace that of the pair.
+        replaced: (num_pairs, num_replaced) int64 sources that do; None without.
+
+    Returns:
+        Both (num_pairs, num_negatives + num_replaced) int64.
+    """
+    if replaced is None:
+        replaced = np.empty((len(source), 0), np.int64)
+    sources = np.concatenate([np.repeat(source[:, None], negative.shape[1], 1), replaced], axis=1)
+    return sources, np.concatenate([negative, np.repeat(target[:, None], replaced.shape[1], 1)], axis=1)
+
+
+def evaluated_negatives(split: str, num_vertices: int, pairs: Positives) -> NDArray[np.int64]:
+    """(num_pairs,) int64 targets that an evaluation compares pairs with that came without negatives.
+
+    One uniform vertex other than the source for each pair, the same in every run.
+
+    Args:
+        split: of the pairs, valid or test.
+    """
+    return UniformNegatives(LINK_SPLITS.index(split), 1, num_vertices).draw(-1, pairs)[:, 0]
 
 
 @njit(cache=True, nogil=True)

@@ -41,6 +41,13 @@ class Higher:
     above: NDArray[np.int64]
     at_least: NDArray[np.int64]
 
+    @classmethod
+    def joined(cls, parts: Sequence[Higher]) -> Higher:
+        """The counts of several parts of this rank's scores, one after the other; of none without parts."""
+        nothing = np.empty(0, np.int64)
+        above, at_least = ([getattr(each, name) for each in parts] for name in ("above", "at_least"))
+        return cls(np.concatenate([nothing, *above]), np.concatenate([nothing, *at_least]))
+
 
 def positive_scores(scores: Tensor) -> Tensor:
     """Scores of positives, as they are compared; see the module."""

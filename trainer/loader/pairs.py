@@ -18,10 +18,17 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.distinct import distinct
 from gnnloom.storage.matrix.permutation import KeyedPermutation
 from gnnloom.storage.matrix.random_numbers import stream_key
-from gnnloom.storage.matrix.removal import entry_positions
+from gnnloom.storage.matrix.ranges import split_range
 from gnnloom.storage.sampling.layered import excluded_entries
+from gnnloom.storage.shards.known_pairs import KnownInTraining
 from gnnloom.trainer.comm.unconnected import UnconnectedRank
-from gnnloom.trainer.links.negatives import NegativeSampler, Positives, make_negative_sampler
+from gnnloom.trainer.links.negatives import (
+    NegativeSampler,
+    Positives,
+    evaluated_negatives,
+    make_negative_sampler,
+    own_negatives,
+)
 from gnnloom.trainer.loader.streams import Fields, NeighborSource, Stream
 from gnnloom.trainer.loader.vertices import VertexFields
 
@@ -35,14 +42,15 @@ class PairSource(NeighborSource):
 
     Attributes:
         links: key of the links.
-        negatives: drawn for each pair, if its split has no stored ones; 0 for pairs alone.
+        negatives: drawn for each pair, if its split has no stored ones; 0 for pairs alone; None for those that an
+            evaluation compares the pairs with.
         negative_sampler: see :data:`gnnloom.trainer.links.choices.NEGATIVE_SAMPLERS`.
-        strict_negatives: draw again what is an edge of the graph.
+        strict_negatives: draw again what is known in training.
         exclude_targets: draw neighbors as if the graph lacked the edges of the batch's pairs.
     """
 
     links: str
-    negatives: int = 1
+    negatives: int | None = 1
     negative_sampler: str = "uniform"
     strict_negatives: bool = False
     exclude_targets: bool = True
@@ -63,14 +71,16 @@ class _PairStream(Stream):
         self.num_batches = -(-self.num_examples // self.batch_size)
         # Seeds of batches are given, so these stand for any.
         self._sampler = source.make_sampler(graph, np.zeros(1, np.int64))
-        self._negatives = self._make_negatives() if source.negatives and self._pairs.negative is None else None
+        is_given = self._pairs.negative is not None or self._pairs.pool is not None
+        self._negatives = None if is_given or not source.negatives else self._make_negatives(source.negatives)
+        self._is_known = KnownInTraining.of(graph, links) if self._negatives and source.strict_negatives else None
 
-    def _make_negatives(self) -> NegativeSampler:
+    def _make_negatives(self, count: int) -> NegativeSampler:
         source, links = self._source, self._links
         return make_negative_sampler(
             source.negative_sampler,
             source.seed,
-            source.negatives,
+            count,
             links.num_vertices,
             num_pairs=links.num_pairs[_TRAIN],
             read_ends=lambda: self._ends,
@@ -86,8 +96,8 @@ class _PairStream(Stream):
     def prepare(self, epoch: int, number: int) -> Fields:
         pairs = self._numbers(epoch, number)
         source, target = self._pairs.pair[pairs].T.copy()
-        compared = self._compared(epoch, Positives(pairs, source, target, np.full(len(pairs), number)))
-        ends = np.concatenate([np.stack([source, target]), *compared], axis=1)
+        compared = self._compared(epoch, number, Positives(pairs, source, target, np.full(len(pairs), number)))
+        ends = np.concatenate([np.stack([source, target]), compared], axis=1)
         seeds = distinct(ends)
         excluded = self._excluded(source, target)
         sample = self._sampler.sample_of(seeds, epoch, number, excluded)
@@ -110,23 +120,25 @@ class _PairStream(Stream):
         key = stream_key(self._source.seed, f"pairs/{epoch}")
         return KeyedPermutation(self.num_examples, int(key)).inverse(places)
 
-    def _compared(self, epoch: int, pairs: Positives) -> list[NDArray[np.int64]]:
-        """(2, num_negatives) int64 ends of the negatives of all pairs, those of a pair together; empty without."""
-        if self._source.negatives == 0:
-            return []
-        if self._pairs.negative is not None:
-            negative, sources = self._pairs.negative[pairs.number], None
-        elif self._negatives is not None:
+    def _compared(self, epoch: int, number: int, pairs: Positives) -> NDArray[np.int64]:
+        """(2, num_negatives) int64 ends of the negatives of a batch: of each pair together, or a share of the pool."""
+        own, count, sources = self._pairs, self._source.negatives, None
+        if count == 0:
+            return np.empty((2, 0), np.int64)
+        if own.negative is not None:
+            replaced = None if own.negative_source is None else own.negative_source[pairs.number]
+            sources, negative = own_negatives(pairs.source, pairs.target, own.negative[pairs.number], replaced)
+        elif own.pool is not None:
+            return own.pool[slice(*split_range(len(own.pool), self.num_batches, number))].T
+        elif self._negatives is None:
+            negative = evaluated_negatives(self._source.split, self._links.num_vertices, pairs)[:, None]
+        else:
             negative, sources = self._negatives.draw(epoch, pairs), self._negatives.sources(epoch, pairs)
-            if self._source.strict_negatives:
-                self._negatives.redraw(epoch, pairs, negative, self._is_edge, UnconnectedRank(0, 1))
+            if self._is_known is not None:
+                self._negatives.redraw(epoch, pairs, negative, self._is_known, UnconnectedRank(0, 1))
         if sources is None:
             sources = np.repeat(pairs.source[:, None], negative.shape[1], 1)
-        return [np.stack([sources.ravel(), negative.ravel()])]
-
-    def _is_edge(self, sources: NDArray[np.int64], targets: NDArray[np.int64]) -> NDArray[np.bool_]:
-        # The edge u -> v is the entry A[v, u].
-        return entry_positions(self._graph.matrix, targets, sources) >= 0
+        return np.stack([sources.ravel(), negative.ravel()])
 
     def _excluded(self, source: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.int64] | None:
         """Positions of the edges of a batch's pairs in the graph's matrix."""
@@ -140,7 +152,7 @@ class _PairStream(Stream):
     def _label(self, pairs: NDArray[np.int64], count: int) -> Tensor:
         """(count,) 1 for pairs and 0 for negatives; without negatives, the values of pairs that have some."""
         value = self._pairs.value
-        if count == len(pairs) and value is not None:
+        if self._source.negatives == 0 and value is not None:
             return torch.from_numpy(value[pairs])
         label: NDArray[Any] = np.zeros(count, np.float32)
         label[: len(pairs)] = 1

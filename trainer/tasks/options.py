@@ -56,9 +56,11 @@ NEGATIVES: Final[Mapping[str, Option]] = MappingProxyType(
             + "; ".join(f"{name}: {text}" for name, text in NEGATIVE_SAMPLERS.items()),
             choices=tuple(NEGATIVE_SAMPLERS),
         ),
-        "strict_negatives": Option(default=False, help="Draw again what is an edge of the graph"),
+        "strict_negatives": Option(default=False, help="Draw again what is an edge of the graph or a training pair"),
         "filtered_ranks": Option(
-            default=False, help="Rank the test pairs among all vertices but known targets too, after the last epoch"
+            default=False,
+            help="Also rank the targets of the test pairs (both ends of undirected ones) among all vertices, without"
+            " edges and pairs of any split, after the last epoch",
         ),
     }
 )

@@ -15,7 +15,7 @@ from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.matrix.ranges import split_range
 from gnnloom.storage.runs.run import Run
-from gnnloom.storage.shards.block_ranges import row_ranges
+from gnnloom.storage.shards.known_pairs import SOURCES_AT_ONCE, known_targets
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import Kind
@@ -23,13 +23,6 @@ from gnnloom.trainer.links.scoring import Lists
 from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.training.pair_scores import PairScorer
 
-#: Sources of a rank whose targets are looked for at a time. The edges are read once for each of these parts, which
-#: takes much less time than the scores of so many sources with all vertices.
-_SOURCES: Final = 1 << 14
-#: Entries of the graph that are read at a time.
-_ENTRIES: Final = 1 << 20
-#: Cells of the table that most columns are looked up in.
-_CELLS: Final = 1 << 20
 #: Pairs in memory at a time when files are read.
 _ROWS: Final = 1 << 18
 #: File with the vertices whose targets are wanted; without it, all are.
@@ -92,7 +85,7 @@ def find_targets(
     """
     with ExitStack() as held:
         scorer = together(comm, lambda: held.enter_context(PairScorer.open(dataset, run, comm, threads, decoder)))
-        graph, given = together(comm, lambda: dataset.graph(scorer.links.graph)), None
+        graph, given = together(comm, lambda: dataset.graph(scorer.links.message_graph)), None
         if comm.rank == 0 and (folder / SOURCES).exists():
             given = np.load(folder / SOURCES, mmap_mode="r", allow_pickle=False)
         out = FoundPairs(folder, 1, scorer.vector.dtype)
@@ -126,6 +119,8 @@ def best_targets(
     same bits on any number of ranks; see :func:`gnnloom.trainer.links.all_targets.top_targets`.
 
     Args:
+        graph: the message graph of the links. Its edges, and all pairs of the links, are no targets; see
+            :mod:`gnnloom.storage.shards.known_pairs`.
         sources: (num_sources,) int64, of which that of the first rank counts; None for all vertices.
 
     Yields:
@@ -137,7 +132,7 @@ def best_targets(
     """
     comm, place = scorer.comm, scorer.decoder.place
     stated = int(comm.gather_numbers([-1 if sources is None else len(sources)])[0, 0])
-    total, step = graph.num_vertices if stated < 0 else stated, _SOURCES * comm.size
+    total, step = graph.num_vertices if stated < 0 else stated, SOURCES_AT_ONCE * comm.size
     for start in range(0, max(1, total), step):
         some = np.arange(start, min(start + step, total))
         if stated >= 0:
@@ -149,7 +144,7 @@ def best_targets(
         # All ranks have the same sources, and see the same error.
         scorer.check_vertices(some)
         mine = some[slice(*split_range(len(some), comm.size, comm.rank))]
-        vertex, score = scorer.top(mine, count, linked_targets(graph, mine))
+        vertex, score = scorer.top(mine, count, Lists(*known_targets(graph, scorer.links, mine)))
         for rank in range(comm.size):
             own = some[slice(*split_range(len(some), comm.size, rank))]
             if rank == comm.rank == 0:
@@ -167,32 +162,3 @@ def _received(scorer: PairScorer, rank: int, shape: tuple[int, int]) -> tuple[ND
     score = place.lasting(shape, getattr(torch, scorer.vector.dtype.name))
     comm.wait([request for each in (vertex, score) for request in comm.receive(each, rank)])
     return as_array(vertex), as_array(score)
-
-
-def linked_targets(graph: Graph, sources: NDArray[np.int64]) -> Lists:
-    """The vertices to which edges lead from some vertices; reads all edges once, some at a time.
-
-    Args:
-        sources: (num_sources,) int64, any of them several times.
-    """
-    wanted, number = np.unique(sources, return_inverse=True)
-    # Most columns are not wanted: a small table says so at once, whatever the number of vertices.
-    may_be = np.zeros(_CELLS, np.bool_)
-    may_be[wanted % _CELLS] = True
-    parts = [np.empty((2, 0), np.int64)]
-    for block in range(graph.num_blocks if len(wanted) else 0):
-        columns = graph.columns(block)
-        for span in row_ranges(graph, block):
-            for start, stop in columns.ranges(_ENTRIES, int(span.pointers[0]), int(span.pointers[-1])):
-                column = columns.read(start, stop)
-                place = np.flatnonzero(may_be[column % _CELLS])
-                at = np.searchsorted(wanted, column[place])
-                found = wanted[np.minimum(at, len(wanted) - 1)] == column[place]
-                place, at = place[found], at[found]
-                # The row of an entry is the last one that begins at or before it; empty rows begin where others do.
-                row = span.first + np.searchsorted(span.pointers, start + place, "right") - 1
-                parts.append(np.stack([at, row]))
-    found = np.concatenate(parts, 1)
-    found = found[:, np.argsort(found[0], kind="stable")]
-    bounds = np.searchsorted(found[0], np.arange(len(wanted) + 1))
-    return Lists(bounds[number], bounds[number + 1], found[1])

@@ -61,7 +61,9 @@ def loader(
     weighted or ``normalization`` is given, and ``num_sampled_nodes`` and ``num_sampled_edges`` of the hops, for
     ``trim_to_layer``. Subgraphs have ``train_mask``, ``val_mask`` and ``test_mask``, and with ``presamples``
     GraphSAINT's ``node_norm`` and ``edge_norm``. Batches of pairs have ``edge_label_index`` (numbers in the batch),
-    ``edge_label`` and ``input_id``: first the pairs, then the negatives of the first, of the second, and so on.
+    ``edge_label`` and ``input_id``: first the pairs, then the negatives of the first, of the second, and so on. With
+    the splits valid and test, these are the negatives that an evaluation of a run compares the pairs with; of a pool
+    that all pairs share, every batch has a part, and an epoch the whole pool once.
 
     Args:
         dataset: the dataset or its name.
@@ -144,13 +146,19 @@ class _Asked:
             raise InputError(f"split {ALL_VERTICES}: pairs are in split train, valid or test")
         stored = self._vertices(links.message_graph)
         labels = given.get("labels", stored is not None and any(name in LABELS for name in stored.names))
-        negatives = values["negatives"]
+        trains, negatives = values["split"] == "train", values["negatives"]
+        if negatives is None and links.kind != PAIR:
+            negatives = 0
+        elif negatives is None and trains:
+            negatives = 1
         return PairSource(
             **self._common(links.message_graph, values, labels=labels),
             **_drawn(values),
             links=links.artifact.key,
-            negatives=int(links.kind == PAIR) if negatives is None else negatives,
-            **{name: values[name] for name in ("negative_sampler", "strict_negatives", "exclude_targets")},
+            negatives=negatives,
+            # Evaluations leave nothing out.
+            exclude_targets=given.get("exclude_targets", trains),
+            **{name: values[name] for name in ("negative_sampler", "strict_negatives")},
         )
 
     def subgraphs(self, values: dict[str, Any]) -> Source:

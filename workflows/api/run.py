@@ -268,7 +268,7 @@ class Run:
                 code = self.code(model=model, decoder=decoder)
                 return targets_of(self.dataset, self._stored, given, k, here, ranks, **code)
         with PairScorer.open(self.dataset, self._stored, decoder=self.code(decoder=decoder)["decoder"]) as scorer:
-            parts = list(best_targets(scorer, self.dataset.graph(scorer.links.graph), given, k))
+            parts = list(best_targets(scorer, self.dataset.graph(scorer.links.message_graph), given, k))
         return np.concatenate([part[1] for part in parts]), np.concatenate([part[2] for part in parts])
 
     def report(self, out: Path | str | None = None) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 from gnnloom.storage import Catalog, Graph
+from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.matrix.ranges import split_range
+from gnnloom.storage.shards import known_pairs
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.links.bilinear import Dot
 from gnnloom.trainer.links.pair_rows import RangeOwners
@@ -20,6 +21,7 @@ from gnnloom.trainer.training import best_targets
 from gnnloom.trainer.training.pair_scores import PairScorer
 from support.graphs import random_adjacency, store_graph
 from support.link_targets import NUM_VERTICES, made, whole
+from support.links import store_links
 from support.thread_ranks import on_thread_ranks
 
 
@@ -32,14 +34,29 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Graph:
 
 @pytest.fixture(autouse=True)
 def many_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("_SOURCES", 16), ("_CELLS", 8), ("_ENTRIES", 100)):
-        monkeypatch.setattr(best_targets, name, value)
+    monkeypatch.setattr(best_targets, "SOURCES_AT_ONCE", 16)
+    for name, value in (("_CELLS", 8), ("_ENTRIES", 100), ("_PAIRS", 30)):
+        monkeypatch.setattr(known_pairs, name, value)
     monkeypatch.setattr("gnnloom.storage.shards.block_ranges.RANGE_ROWS", 50)
 
 
-def expected(graph: Graph, rows: NDArray[Any], sources: NDArray[np.int64], count: int) -> list[list[int]]:
-    """By a sort of the scores of all vertices to which no edge leads."""
+@pytest.fixture(scope="module")
+def links(graph: Graph) -> Links:
+    """Pairs that are not edges of the graph, in all splits."""
+    dataset, rng = Catalog(graph.artifact.path.parents[2])["web"], np.random.default_rng(5)
+    source, target = np.nonzero(graph.to_scipy().toarray().T == 0)
+    free = np.stack([source, target], 1)[source != target]
+    chosen = np.split(rng.permutation(free)[:900], 3)
+    arrays = {f"{split}/pair": pairs for split, pairs in zip(("train", "valid", "test"), chosen, strict=True)}
+    return store_links(dataset, graph, arrays, edges={"train/pair": 0}, held_out_entries=0)
+
+
+def expected(graph: Graph, links: Links, rows: NDArray[Any], sources: NDArray[np.int64], count: int) -> list[list[int]]:
+    """By a sort of the scores of all vertices to which neither an edge nor a pair leads."""
     adjacency, found = graph.to_scipy().toarray(), []
+    for split in ("train", "valid", "test"):
+        source, target = links.pair(split).T
+        adjacency[target, source] = 1
     scores = rows.astype(np.float64) @ rows.T
     for source in sources.tolist():
         candidates = np.setdiff1d(np.flatnonzero(adjacency[:, source] == 0), [source])
@@ -50,12 +67,11 @@ def expected(graph: Graph, rows: NDArray[Any], sources: NDArray[np.int64], count
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 @pytest.mark.parametrize(("listed", "count"), [(False, 5), (True, 295)])
-def test_the_best_targets_are_those_of_a_sort(graph: Graph, ranks: int, listed: bool, count: int) -> None:
+def test_the_best_targets_are_those_of_a_sort(graph: Graph, links: Links, ranks: int, listed: bool, count: int) -> None:
     # Of small integers, whose scores tie often.
     rows = whole("integers").numpy()
     sources = np.random.default_rng(3).integers(0, NUM_VERTICES, 41) if listed else np.arange(NUM_VERTICES)
     vectors: Any = rows
-    links: Any = SimpleNamespace(graph="")
 
     def on_rank(comm: Communicator) -> None:
         mine = rows[slice(*split_range(NUM_VERTICES, comm.size, comm.rank))].copy()
@@ -67,7 +83,7 @@ def test_the_best_targets_are_those_of_a_sort(graph: Graph, ranks: int, listed: 
         if comm.rank == 0:
             np.testing.assert_array_equal(np.concatenate([part[0] for part in parts]), sources)
             target, score = (np.concatenate([part[which] for part in parts]) for which in (1, 2))
-            assert target.tolist() == expected(graph, rows, sources, count)
+            assert target.tolist() == expected(graph, links, rows, sources, count)
             there = target >= 0
             exact = (rows[sources][:, None] * rows[target]).sum(2)
             np.testing.assert_array_equal(score, np.where(there, exact, -np.inf))
@@ -75,10 +91,9 @@ def test_the_best_targets_are_those_of_a_sort(graph: Graph, ranks: int, listed: 
     on_thread_ranks(ranks, on_rank)
 
 
-def test_no_sources_have_no_targets_on_any_rank(graph: Graph) -> None:
+def test_no_sources_have_no_targets_on_any_rank(graph: Graph, links: Links) -> None:
     rows = whole("integers").numpy()
     vectors: Any = rows
-    links: Any = SimpleNamespace(graph="")
 
     def on_rank(comm: Communicator) -> None:
         mine = rows[slice(*split_range(NUM_VERTICES, comm.size, comm.rank))].copy()

@@ -25,6 +25,8 @@ from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.errors import GnnloomError, InputError, MissingPackageError, NotFoundError
 from gnnloom.storage.format.mapped_copy import copies
+from gnnloom.storage.runs.checkpoint import read_checkpoint
+from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.links.choices import NEGATIVE_SAMPLERS
 from gnnloom.trainer.loader.epochs import EpochCounter
 from gnnloom.trainer.loader.loader import Loader
@@ -32,9 +34,11 @@ from gnnloom.trainer.modes.epochs.neighbor import NeighborMode
 from gnnloom.trainer.modes.epochs.pair_batches import PairBatches
 from gnnloom.trainer.modes.epochs.subgraph import SubgraphMode
 from gnnloom.trainer.training.loop import train
+from gnnloom.trainer.training.state.checkpoint import module_state
 from support.covering import few_of
 from support.lone import LoneCommunicator
-from support.pair_problems import NUM_CLASSES, pair_config, store_pairs
+from support.lone_training import lone_session
+from support.pair_problems import NUM_CLASSES, edges_of, pair_config, store_pair_links, store_pairs
 from support.problems import problem
 from support.sampled import sampled_config, store_for_sampling
 from support.tolerance import assert_close
@@ -595,6 +599,86 @@ def test_pairs_of_two_processes_are_together_those_of_one(catalog: Catalog) -> N
         whole[0::2],
         whole[1::2],
     ]
+
+
+HELD_OUT, MODEL = 25, "torch_geometric.nn:GraphSAGE"
+
+
+def negatives_of(kind: str, seed: int = 9) -> dict[str, np.ndarray]:
+    """Arrays of links with one kind of negatives, and pairs to judge by."""
+    rng, given = np.random.default_rng(seed), PROBLEMS["undirected"]
+    found: dict[str, np.ndarray] = {}
+    for split in ("valid", "test"):
+        if kind in {"lists", "hard"}:
+            found[f"{split}/negative"] = rng.integers(0, N, (HELD_OUT, 7))
+        if kind == "hard":
+            found[f"{split}/negative_source"] = rng.integers(0, N, (HELD_OUT, 6))
+        if kind in {"pool", "kept"}:
+            found[f"{split}/pool"] = rng.integers(0, N, (83, 2))
+    if kind == "kept":
+        # Pairs that are edges of the message graph, and stay in it when they are judged.
+        found["valid/pair"], found["test/pair"] = edges_of(given)[:30], edges_of(given)[30:60]
+    return found
+
+
+def scored(loader: Loader, module: nn.Module) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Scores of all pairs, and those of the negatives, batch by batch."""
+    positive, negative = [], []
+    for batch in loader:
+        vector = module(batch.x, batch.edge_index)
+        source, target = batch.edge_label_index
+        scores = (vector[source] * vector[target]).sum(1).detach().numpy()
+        assert batch.edge_label.tolist() == [1.0] * batch.batch_size + [0.0] * (len(scores) - batch.batch_size)
+        positive.append(scores[: batch.batch_size])
+        negative.append(scores[batch.batch_size :])
+    return np.concatenate(positive), negative
+
+
+@pytest.mark.parametrize("kind", ["pool", "drawn", "lists", "hard", "kept"])
+def test_figures_of_a_module_from_the_loader_are_those_of_its_run(catalog: Catalog, kind: str) -> None:
+    given, dataset = PROBLEMS["undirected"], catalog.dataset("undirected")
+    links = store_pair_links(dataset, given, more=negatives_of(kind)).artifact.key
+    fixed: dict[str, Any] = {"mode": "neighbor", "fanout": (3, 2), "feature_norm": "none", "output_dim": 6, "lr": 0.1}
+    more: dict[str, Any] = {"patience": 9, "monitor": "val_loss", "eval_every": 1}
+    config = pair_config(catalog, given.name, f"judged-{kind}", model=MODEL, links=links, **fixed, **more)
+    result = train(LoneCommunicator(), config)
+    module = lone_session(config).model.module
+    module.load_state_dict(module_state(read_checkpoint(Run.open(dataset, config.run).checkpoints), "module"))
+    module.double().eval()
+    for split, prefix in (("valid", "val"), ("test", "test")):
+        options: dict[str, Any] = {"links": links, "split": split, "fanout": (-1, -1), "batch_size": 8}
+        loader = load(dataset, **options, features="float64", labels=False)
+        positive, negative = scored(loader, module)
+        count = dataset.links(links).num_pairs[split]
+        assert len(positive) == count
+        if kind in {"lists", "hard"}:
+            lists = np.concatenate([each.reshape(-1, 7 if kind == "lists" else 13) for each in negative])
+            rank = ((lists > positive[:, None]).sum(1) + (lists >= positive[:, None]).sum(1)) / 2 + 1
+            assert result[f"{prefix}_mrr"] == pytest.approx((1 / rank).mean(), rel=1e-12)
+            assert result[f"{prefix}_hits_20"] == (rank <= 20).mean()
+        else:
+            pool = np.concatenate(negative)
+            assert len(pool) == (count if kind == "drawn" else 83)
+            above = (positive[:, None] > pool).mean() + (positive[:, None] == pool).mean() / 2
+            assert result[f"{prefix}_auc"] == pytest.approx(above, rel=1e-12)
+            assert result[f"{prefix}_hits_20"] == (positive > np.sort(pool)[-20]).mean()
+        # Without negatives of their own, the loss of pairs is that of negatives that are drawn as in training.
+        if kind in {"lists", "hard"} and split == "valid":
+            terms = np.concatenate([np.log1p(np.exp(-positive)), np.log1p(np.exp(lists)).ravel()])
+            assert Run.open(dataset, config.run).metrics()[-1]["val_loss"] == pytest.approx(terms.mean(), rel=1e-9)
+
+
+def test_a_pool_is_divided_among_the_batches_of_all_processes(catalog: Catalog) -> None:
+    dataset = catalog.dataset("undirected")
+    links = store_pair_links(dataset, PROBLEMS["undirected"], more=negatives_of("pool", seed=8))
+    options: dict[str, Any] = {"links": links, "split": "test", "fanout": (2,), "batch_size": 8, "labels": False}
+    found = [batch for rank in (0, 1, 2) for batch in load(dataset, **options, rank=rank, size=3)]
+    ends = [batch.n_id[batch.edge_label_index][:, batch.batch_size :] for batch in found]
+    assert {each.shape[1] for each in ends} == {20, 21}
+    pool = torch.from_numpy(links.pool("test"))
+    assert sorted(torch.cat(ends, 1).T.tolist()) == sorted(pool.tolist())
+    assert all(batch.edge_label.all() for batch in load(dataset, **options, negatives=0))
+    assert load(dataset, **options, negatives=5).batch(0).edge_label_index.shape[1] == 8 + 20
 
 
 def bare(tmp_path: Path) -> Dataset:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 import gnnloom
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.storage.shards import known_pairs
 from gnnloom.trainer.comm.agreement import CollectiveError
 from gnnloom.trainer.job import launch
 from gnnloom.trainer.training import best_targets, pair_scores
@@ -80,8 +81,10 @@ def opened(root: Path, name: str, decoder: str | None = None) -> gnnloom.Run:
 def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every loop over pieces takes several turns."""
     install(monkeypatch)
-    for name, value in (("_SOURCES", 7), ("_ROWS", 11), ("_CELLS", 16), ("_ENTRIES", 40)):
+    for name, value in (("SOURCES_AT_ONCE", 7), ("_ROWS", 11)):
         monkeypatch.setattr(best_targets, name, value)
+    for name, value in (("_CELLS", 16), ("_ENTRIES", 40), ("_PAIRS", 13)):
+        monkeypatch.setattr(known_pairs, name, value)
     monkeypatch.setattr(pair_scores, "_PAIRS", 5)
     monkeypatch.setattr(given_vertices, "_AT_ONCE", 16)
     monkeypatch.setattr(given_vertices, "_IDS", 6)

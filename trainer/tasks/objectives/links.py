@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.storage.artifacts.whole_graph import WholeGraph, map_whole_graph
+from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.matrix.local_numbers import LocalNumbers
-from gnnloom.storage.matrix.removal import entry_positions
+from gnnloom.storage.shards.known_pairs import SOURCES_AT_ONCE, KnownInTraining, known_targets
+from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.data.row_exchange import RowExchange
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.layout.layout import Layout
@@ -24,15 +25,16 @@ from gnnloom.trainer.links.negatives import (
     DegreeNegatives,
     NegativeSampler,
     Positives,
-    UniformNegatives,
+    evaluated_negatives,
     make_negative_sampler,
 )
 from gnnloom.trainer.links.pair_rows import RangeOwners
 from gnnloom.trainer.links.pair_sums import pair_loss
-from gnnloom.trainer.links.ranking import ListRanks, PoolRanks
+from gnnloom.trainer.links.ranking import Higher, ListRanks, PoolRanks
 from gnnloom.trainer.links.scoring import AllTargets, BlockSizes, Lists, score_all
 from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.place.arrays import as_array
+from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.tasks.objectives.objective import Metrics, StepLoss, TaskContext
 from gnnloom.trainer.tasks.objectives.pairs import (
     POOLS,
@@ -46,7 +48,6 @@ from gnnloom.trainer.tasks.objectives.pairs import (
     PairStepLoss,
     Step,
     of_pairs,
-    routed_pairs,
 )
 from gnnloom.trainer.tasks.task import PREFIXES, Task
 
@@ -81,11 +82,11 @@ class Links(PairObjective):
     """Scores say how likely a pair is an edge.
 
     Attributes:
-        graph: tells what is an edge; None if nothing asks.
+        is_known: says which pairs are known in training; None if negatives are not drawn again.
         kept: what the details of an evaluation leave to its metrics.
     """
 
-    graph: WholeGraph | None = None
+    is_known: KnownInTraining | None = None
     kept: _KeptScores = field(default_factory=_KeptScores, compare=False)
 
     @classmethod
@@ -97,7 +98,12 @@ class Links(PairObjective):
             objective = replace(objective, task=replace(task, figures=figures))
         if not context.options["strict_negatives"]:
             return objective
-        return replace(objective, graph=map_whole_graph(context.dataset.graph(context.shards.artifact.inputs["graph"])))
+        return replace(objective, is_known=KnownInTraining.of(objective.message_graph, objective.pairs))
+
+    @property
+    def message_graph(self) -> Graph:
+        """The graph that the run multiplies with."""
+        return self.given.dataset.graph(self.pairs.message_graph)
 
     @property
     def notes(self) -> dict[str, str]:
@@ -135,7 +141,7 @@ class Links(PairObjective):
 
     def compared(self, labels: PairLabels, pairs: PairSet, step: Step, group: NDArray[np.int64] | None) -> PairSet:
         if step.split != TRAIN and pairs.negative is not None:
-            return pairs
+            return pairs.with_both_ends()
         return self._with_negatives(labels, pairs, step.epoch, group)
 
     def step_loss(self, labels: PairLabels, pairs: PairSet, step: Step, ends: Ends) -> PairStepLoss:
@@ -182,15 +188,9 @@ class Links(PairObjective):
 
     def _scores_of_lists(self, labels: PairLabels, rows: Tensor, pairs: PairSet) -> Tensor:
         """(num_pairs, num_negatives + num_replaced) scores of the negatives of each pair. Collective."""
-        if pairs.negative is None:
-            raise ValueError("the pairs have no negatives of their own")
-        replaced = np.empty((len(pairs), 0), np.int64) if pairs.negative_source is None else pairs.negative_source
-        width = pairs.negative.shape[1], replaced.shape[1]
-        # Both kinds side by side, with the end that stays.
-        source = np.concatenate([np.repeat(pairs.source[:, None], width[0], 1), replaced], axis=1)
-        target = np.concatenate([pairs.negative, np.repeat(pairs.target[:, None], width[1], 1)], axis=1)
-        each = PairSet(np.repeat(pairs.number, sum(width)), source.ravel(), target.ravel())
-        return self._scores(labels, rows, each).view(source.shape)
+        source, target = pairs.negative_ends()
+        each = PairSet(np.repeat(pairs.number, target.shape[1]), source.ravel(), target.ravel())
+        return self._scores(labels, rows, each).view(target.shape)
 
     def _scores(self, labels: PairLabels, rows: Tensor, pairs: PairSet) -> Tensor:
         """(num_pairs,) scores of pairs of this rank. Collective.
@@ -204,7 +204,7 @@ class Links(PairObjective):
         """Figures of the test split and its pairs.
 
         ``baselines``, if they are stored; ``score_distribution`` of the pairs and their negatives; ``filtered``, if it
-        was asked for: figures of their ranks among all vertices but known targets.
+        was asked for: figures of the ranks of their ends among all vertices but known ones.
         """
         placed = of_pairs(labels)
         grid, rows = placed.placed_rows.layout.grid, placed.placed_rows.spread(scores)
@@ -226,37 +226,37 @@ class Links(PairObjective):
         return self._scores(labels, rows, pool)
 
     def _filtered(self, labels: PairLabels, rows: Tensor) -> dict[str, float | None]:
-        """Figures of the ranks of the test pairs among all vertices but known targets. Collective."""
-        found, pairs = labels.placed_rows, labels.sets[TEST]
+        """Figures of the ranks of the test pairs' targets among all vertices but known targets. Collective.
+
+        A pair without a direction has its source ranked as well: which of its ends has the larger number says nothing.
+        """
+        found, pairs = labels.placed_rows, labels.sets[TEST].both_ends
         comm, place = found.layout.grid.comm, found.layout.place
-        targets = AllTargets(found, rows, self.attached_decoder)
-        ranks = ListRanks.of(comm, place, filtered_ranks(targets, pairs.both_ends, self._known(labels, pairs.source)))
+        if self.pairs.symmetric:
+            pairs = np.concatenate([pairs, pairs[:, ::-1]])
+            pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
+        targets, parts = AllTargets(found, rows, self.attached_decoder), list[Higher]()
+        most = int(comm.gather_numbers([len(pairs)]).max())
+        for start in range(0, min(most, 1) if place.rehearses else most, SOURCES_AT_ONCE):
+            some = pairs[start : start + SOURCES_AT_ONCE]
+            known = together(comm, partial(self._known, place, some[:, 0]))
+            parts.append(filtered_ranks(targets, some, known))
+        ranks = ListRanks.of(comm, place, Higher.joined(parts))
         return {"mrr": ranks.mean_reciprocal_rank()} | {f"hits_{count}": ranks.hits(count) for count in _FILTERED_HITS}
 
-    def _known(self, labels: PairLabels, sources: NDArray[np.int64]) -> Lists:
-        """The targets of all pairs with some sources of this rank, whatever the split. Collective."""
-        found = labels.placed_rows
-        comm, place = found.layout.grid.comm, found.layout.place
-        sets = [labels.sets[split] for split in PREFIXES.values()]
-        if self.pairs.symmetric:
-            reverse = [PairSet(each.number, each.target, each.source) for each in sets]
-            sets += [routed_pairs(comm, each, found.owner(each.source), place) for each in reverse]
-        source, target = (np.concatenate([getattr(each, name) for each in sets]) for name in ("source", "target"))
-        order = np.argsort(source, kind="stable")
-        source, target = source[order], target[order]
-        start, stop = (np.searchsorted(source, sources, side) for side in ("left", "right"))
-        if place.rehearses:
-            # The pairs that are ranked are often those of vertices with many: as many as a block has at most.
-            sizes = BlockSizes()
-            start, stop = np.zeros_like(start), np.full_like(stop, min(len(target), sizes.listed // sizes.sources))
-        # Pairs with the same source share a list.
-        return Lists(start, stop, target)
+    def _known(self, place: Place, sources: NDArray[np.int64]) -> Lists:
+        """The known targets of some sources. Communicates nothing."""
+        if not place.rehearses:
+            return Lists(*known_targets(self.message_graph, self.pairs, sources))
+        # The pairs that are ranked are often those of vertices with many: as many as a block has at most.
+        sizes, start = BlockSizes(), np.zeros(len(sources), np.int64)
+        listed = np.zeros(sizes.listed // sizes.sources, np.int64)
+        return Lists(start, start + len(listed), listed)
 
     def _drawn_pool(self, pairs: PairSet, split: str) -> PairSet:
-        """As many negatives as pairs, for links that came without, the same in every run. Communicates nothing."""
+        """A negative of each pair, for links that came without. Communicates nothing."""
         positives = Positives(pairs.number, pairs.source, pairs.target)
-        drawn = UniformNegatives(list(PREFIXES.values()).index(split), 1, self.pairs.num_vertices).draw(-1, positives)
-        return PairSet(pairs.number, pairs.source, drawn[:, 0])
+        return PairSet(pairs.number, pairs.source, evaluated_negatives(split, self.pairs.num_vertices, positives))
 
     def _with_negatives(
         self, labels: PairLabels, pairs: PairSet, epoch: int, group: NDArray[np.int64] | None
@@ -264,11 +264,10 @@ class Links(PairObjective):
         """Pairs with what they are compared with. Collective."""
         group = np.zeros(len(pairs), np.int64) if group is None else group
         positives, sampler = Positives(pairs.number, pairs.source, pairs.target, group), self._sampler(labels)
-        drawn, graph = sampler.draw(epoch, positives), self.graph
+        drawn = sampler.draw(epoch, positives)
         found = replace(pairs, negative=drawn, drawn_source=sampler.sources(epoch, positives))
-        if graph is not None:
-            comm = labels.placed_rows.layout.grid.comm
-            sampler.redraw(epoch, positives, drawn, partial(_is_edge, graph), comm)
+        if self.is_known is not None:
+            sampler.redraw(epoch, positives, drawn, self.is_known, labels.placed_rows.layout.grid.comm)
         return found
 
     def _sampler(self, labels: PairLabels) -> NegativeSampler:
@@ -283,11 +282,6 @@ class Links(PairObjective):
             read_ends=lambda: labels.known_ends,
             symmetric=pairs.symmetric,
         )
-
-
-def _is_edge(graph: WholeGraph, sources: NDArray[np.int64], targets: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """(num_pairs,) bool, whether pairs are edges of a graph, in which the edge u -> v is the entry A[v, u]."""
-    return entry_positions(graph.matrix, targets, sources) >= 0
 
 
 class _TrainingEnds:

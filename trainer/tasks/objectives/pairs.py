@@ -35,7 +35,7 @@ from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.links.decoder import Decoder
 from gnnloom.trainer.links.decoders.registry import decoder_kind
-from gnnloom.trainer.links.negatives import ReadEnds
+from gnnloom.trainer.links.negatives import ReadEnds, own_negatives
 from gnnloom.trainer.links.pair_rows import EvenOwners, GridOwners, PairRows
 from gnnloom.trainer.operators.exclusion import ExcludingOperator
 from gnnloom.trainer.operators.grid_targets import AllPositions
@@ -70,7 +70,7 @@ class PairSet:
         source, target: (num_pairs,) int64 vertices.
         value: (num_pairs,) their class or number; None without.
         negative: (num_pairs, num_negatives) int64 targets that stand for negatives of each pair; None without.
-        negative_source: (num_pairs, num_replaced) int64 sources that do, which only figures know; None without.
+        negative_source: (num_pairs, num_replaced) int64 sources that do; None without.
         drawn_source: (num_pairs, num_negatives) int64 the sources of ``negative``; None for that of the pair.
     """
 
@@ -98,6 +98,26 @@ class PairSet:
     def both_ends(self) -> NDArray[np.int64]:
         """(num_pairs, 2) int64 sources and targets."""
         return np.stack([self.source, self.target], 1)
+
+    def negative_ends(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Sources and targets of the negatives that replace an end: those with other targets, then with other sources.
+
+        Returns:
+            Both (num_pairs, num_negatives + num_replaced) int64.
+
+        Raises:
+            ValueError: the pairs have no negatives of their own.
+        """
+        if self.negative is None:
+            raise ValueError("the pairs have no negatives of their own")
+        return own_negatives(self.source, self.target, self.negative, self.negative_source)
+
+    def with_both_ends(self) -> PairSet:
+        """The pairs as a loss takes them: negatives that replace the source have sources of their own."""
+        if self.negative_source is None:
+            return self
+        source, target = self.negative_ends()
+        return replace(self, negative=target, negative_source=None, drawn_source=source)
 
     def changed(self, change: Callable[[NDArray[Any]], NDArray[Any]]) -> PairSet:
         """The pairs with every array changed."""

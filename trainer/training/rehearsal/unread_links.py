@@ -57,6 +57,15 @@ class UnreadLinks(Links):
     ) -> NDArray[np.int64]:
         return self._vertices(start, self._stop(split, stop), self.num_negatives(split))
 
+    def negative_source(
+        self,
+        split: str,
+        start: int = 0,
+        stop: int | None = None,
+        counter: ReadCounter | None = None,  # noqa: ARG002
+    ) -> NDArray[np.int64]:
+        return self._vertices(start, self._stop(split, stop), self.num_replaced(split))
+
     def pool(
         self,
         split: str,

@@ -95,11 +95,15 @@ _PAIRS: Final[Mapping[str, Option]] = MappingProxyType(
     {
         **_NEIGHBORS,
         "negatives": Option(
-            kind=int, help="Negatives of each pair; by default 1 for pairs without values, else 0", least=0
+            kind=int,
+            help="Negatives of each pair of a split without stored ones; 0: none, and no stored ones either; by default"
+            " 1 for training pairs without values, those of evaluations for other pairs without values, else 0",
+            least=0,
         ),
         **{name: NEGATIVES[name] for name in ("negative_sampler", "strict_negatives")},
         "exclude_targets": replace(
-            PAIRS["exclude_targets"], help="Draw neighbors as if the graph lacked the edges of a batch's pairs"
+            PAIRS["exclude_targets"],
+            help="Draw neighbors as if the graph lacked the edges of a batch's pairs; by default of training pairs",
         ),
     }
 )
