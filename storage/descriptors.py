@@ -11,12 +11,12 @@ value names the constant:
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import itertools
 import pkgutil
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType, ModuleType
@@ -143,8 +143,8 @@ def load_named(option: str, text: str) -> object:
     if not (colon and module and name):
         raise InputError(f"{option} {text!r}: expected a name such as mypackage.mymodule:NAME")
     try:
-        with _current_folder_importable():
-            found = importlib.import_module(module)
+        _look_in_current_folder(module)
+        found = importlib.import_module(module)
     # Whatever the module raises, such as a syntax error or a missing package, is the user's to fix: one line says what.
     except Exception as error:
         raise InputError(f"{option} {text}: {module} cannot be imported: {type(error).__name__}: {error}") from error
@@ -198,15 +198,15 @@ def code_of_named(text: str) -> str | None:
     parts = module.split(".")
     if isinstance(text, UnconfirmedName) or not (colon and all(part.isidentifier() for part in (*parts, name))):
         return None
+    _look_in_current_folder(module)
     spec, path = None, None
-    with _current_folder_importable():
-        # `importlib.util.find_spec` would import the packages above the module.
-        for full in itertools.accumulate(parts, "{}.{}".format):
-            found = (finder.find_spec(full, path) for finder in sys.meta_path if hasattr(finder, "find_spec"))
-            spec = next((each for each in found if each is not None), None)
-            if spec is None:
-                return None
-            path = spec.submodule_search_locations or ()
+    # `importlib.util.find_spec` would import the packages above the module.
+    for full in itertools.accumulate(parts, "{}.{}".format):
+        found = (finder.find_spec(full, path) for finder in sys.meta_path if hasattr(finder, "find_spec"))
+        spec = next((each for each in found if each is not None), None)
+        if spec is None:
+            return None
+        path = spec.submodule_search_locations or ()
     file = None if spec is None or not spec.has_location else Path(str(spec.origin))
     if file is None or not file.is_file():
         return None
@@ -215,14 +215,16 @@ def code_of_named(text: str) -> str | None:
     return hashlib.blake2b(file.read_bytes(), digest_size=8).hexdigest()
 
 
-@contextmanager
-def _current_folder_importable() -> Iterator[None]:
-    """Find modules of the current folder too, as ``python -m`` does and a console script does not."""
-    folder = str(Path.cwd())
-    sys.path.append(folder)
+def _look_in_current_folder(module: str) -> None:
+    """Put the current folder at the end of the path from now on, unless the module's package is installed.
+
+    The module may import others of its folder later, when its classes and functions are used. At the end of the path,
+    no file of the folder replaces an installed module.
+    """
     # A file that was written since the last look at its folder must be found.
     importlib.invalidate_caches()
-    try:
-        yield
-    finally:
-        sys.path.remove(folder)
+    spec = importlib.util.find_spec(module.partition(".")[0])
+    folder = str(Path.cwd())
+    # A package without a file may have other parts in the current folder.
+    if (spec is None or spec.origin is None) and folder not in sys.path:
+        sys.path.append(folder)

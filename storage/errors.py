@@ -108,6 +108,10 @@ class MissingPackageError(GnnloomError, ImportError):
     exit_code = 1
 
 
+#: What numba says if it can keep a compiled function nowhere.
+_NO_KERNEL_CACHE = "no locator available"
+
+
 def in_one_line(error: BaseException) -> tuple[str, int] | None:
     """The message and the exit code for an error that is reported without a traceback; None for a defect of ours.
 
@@ -125,4 +129,9 @@ def _of_the_system(error: BaseException) -> tuple[str, int] | None:
         what = str(error).splitlines()[0] if str(error) else "an allocation failed"
         limit = address_space_limit()
         return f"out of memory ({what})" + (f": a process may use only {limit}" if limit else ""), 1
+    if isinstance(error, RuntimeError) and _NO_KERNEL_CACHE in str(error):
+        return (
+            "compiled kernels can be kept nowhere: neither beside the source files nor in ~/.cache nor in the temporary"
+            " folder; set NUMBA_CACHE_DIR to a folder that can be written to"
+        ), 1
     return system_error_in_one_line(error) if isinstance(error, OSError) else None

@@ -1,9 +1,9 @@
-"""Entry point of every rank: ``python -m mpi4py -m gnnloom.trainer [ACTION] CONFIG.json``, or options by hand.
+"""Entry point of every rank: ``python -P -m mpi4py -m gnnloom.trainer [ACTION] CONFIG.json``, or options by hand.
 
 ACTION is ``predict`` or ``propagate``; without one, the ranks train.
 
-    mpirun -n 4 python -m mpi4py -m gnnloom.trainer --catalog catalog --dataset cora --ranks 4 --hidden 16
-    mpirun -n 4 python -m mpi4py -m gnnloom.trainer predict --catalog catalog --dataset cora --ranks 4 --run NAME
+    mpirun -n 4 python -P -m mpi4py -m gnnloom.trainer --catalog catalog --dataset cora --ranks 4 --hidden 16
+    mpirun -n 4 python -P -m mpi4py -m gnnloom.trainer predict --catalog catalog --dataset cora --ranks 4 --run NAME
 
 Ranks first compare their commands, options and versions, and do not begin if they differ. An error that all ranks know
 of is reported once, by the lowest rank that has it, and every rank exits with the error's code. An error of storage, of

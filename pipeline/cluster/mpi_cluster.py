@@ -15,8 +15,8 @@ from typing import Any
 
 from gnnloom.pipeline.cluster.certificate import SECRET_BYTES, Certificate, make_certificate
 from gnnloom.pipeline.cluster.interfaces import usable_interfaces
-from gnnloom.pipeline.cluster.open_cluster import worker_settings
-from gnnloom.pipeline.cluster.quiet import silence_dask, start_quiet_tracker
+from gnnloom.pipeline.cluster.open_cluster import WORKER_ENVIRONMENT, worker_settings
+from gnnloom.pipeline.cluster.quiet import environment, silence_dask, start_quiet_tracker
 from gnnloom.pipeline.cluster.steady_clock import use_steady_clock
 
 #: Minimum number of ranks of a cluster: scheduler, client and one worker.
@@ -42,7 +42,7 @@ def serve_ranks(comm: Any, ranks_here: int, interface: str, memory: int, *, dash
     address = usable_interfaces()[interface]
     certificate = bytearray(make_certificate().to_bytes() if comm.Get_rank() == 0 else SECRET_BYTES)
     comm.Bcast(certificate, root=0)
-    _configure(Certificate.from_bytes(bytes(certificate)))
+    variables = _configure(Certificate.from_bytes(bytes(certificate)))
     if comm.Get_rank() >= LEAST_RANKS - 1:
         # Batch systems signal all processes of a job, and the client closes the cluster. Worker processes inherit what
         # a rank ignores; the default is to die.
@@ -57,19 +57,20 @@ def serve_ranks(comm: Any, ranks_here: int, interface: str, memory: int, *, dash
         dask_mpi.Scheduler = PagelessScheduler  # type: ignore[attr-defined]
     guard = Guard.of(memory, memory_per_rank(ranks_here))
     options = {"death_timeout": _DEATH_TIMEOUT, "silence_logs": logging.CRITICAL, "guard": guard}
-    is_client: bool = dask_mpi.initialize(
-        comm=comm,
-        # The ranks go on as ranks of the trainer.
-        exit=False,
-        interface=interface,
-        protocol="tls",
-        nthreads=1,
-        worker_class="gnnloom.pipeline.cluster.processes.GuardedNanny",
-        worker_options=options,
-        dashboard=dashboard,
-        # Without a host, the scheduler's HTTP server would listen on every interface.
-        dashboard_address=f"{address}:8787",
-    )
+    with environment(variables):
+        is_client: bool = dask_mpi.initialize(
+            comm=comm,
+            # The ranks go on as ranks of the trainer.
+            exit=False,
+            interface=interface,
+            protocol="tls",
+            nthreads=1,
+            worker_class="gnnloom.pipeline.cluster.processes.GuardedNanny",
+            worker_options=options,
+            dashboard=dashboard,
+            # Without a host, the scheduler's HTTP server would listen on every interface.
+            dashboard_address=f"{address}:8787",
+        )
     return is_client
 
 
@@ -85,16 +86,18 @@ def memory_per_rank(ranks_here: int) -> int:
     return min(limits) // ranks_here
 
 
-def _configure(certificate: Certificate) -> None:
-    """Configure Dask in this process.
+def _configure(certificate: Certificate) -> dict[str, str]:
+    """Configure Dask in this process; returns the environment of workers.
 
     Its messages about a cluster that closes mean nothing to users, and are silenced; failures reach the client.
     """
     import dask  # noqa: PLC0415 - takes a second to import
 
     settings = worker_settings() | certificate.settings()
-    settings["distributed.nanny.pre-spawn-environ"]["DASK_LOGGING__DISTRIBUTED"] = "critical"
+    variables: dict[str, str] = settings[WORKER_ENVIRONMENT]
+    variables["DASK_LOGGING__DISTRIBUTED"] = "critical"
     dask.config.set(settings)
     silence_dask()
     use_steady_clock()
     start_quiet_tracker()
+    return variables

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from gnnloom.pipeline.cluster.certificate import make_certificate
 from gnnloom.pipeline.cluster.dask_cluster import DaskCluster, LostClusterError
-from gnnloom.pipeline.cluster.quiet import dask_silenced, start_quiet_tracker
+from gnnloom.pipeline.cluster.quiet import SAFE_PATH, dask_silenced, environment, start_quiet_tracker
 from gnnloom.pipeline.cluster.silence import silence_named
 from gnnloom.pipeline.cluster.steady_clock import steady_clock
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY, Cluster, InProcessCluster, LazyCluster, available_cores
@@ -32,6 +32,9 @@ from types import FrameType
 
 from gnnloom.storage.errors import MissingPackageError
 from gnnloom.storage.system_errors import OF_LIMITS, OF_PERMISSION, check_is_of_content
+
+#: Dask's setting for the environment in which a nanny starts its worker. The nanny leaves it in its own process.
+WORKER_ENVIRONMENT = "distributed.nanny.pre-spawn-environ"
 
 #: Far more than the cores of any machine.
 _MOST_WORKERS = 4096
@@ -136,11 +139,14 @@ def _start_local(options: ClusterOptions) -> Iterator[Cluster]:
     remove_abandoned()
     start_quiet_tracker()
     workers = options.workers or available_cores()
+    settings = worker_settings()
     with (
         dask_silenced(),
         steady_clock(),
+        # What a script starts later must find the environment that the script had.
+        environment(settings[WORKER_ENVIRONMENT]),
         # Other users of this machine could give work to workers without a certificate.
-        dask.config.set(worker_settings() | make_certificate().settings()),
+        dask.config.set(settings | make_certificate().settings()),
         _started(workers, options.memory) as local,
         Client(local) as client,
         silence_named(client),
@@ -204,14 +210,14 @@ def _until_replaced(client: Client, workers: int) -> Iterator[None]:
 
 def worker_settings() -> dict[str, Any]:
     """Dask's settings: every worker has one thread, and the stages keep to their memory budget themselves."""
-    environment = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    variables = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     # A worker keeps what one task freed for the next, whose buffers have similar sizes: touching fresh pages is slow.
     # One arena only, because glibc's per-thread arenas cannot serve blocks of more than 64 MiB.
     keep = str(KEPT_ALLOCATION)
-    environment |= {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": keep, "MALLOC_TRIM_THRESHOLD_": keep}
-    environment |= {"NUMBA_NUM_THREADS": "1"}
+    variables |= {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": keep, "MALLOC_TRIM_THRESHOLD_": keep}
+    variables |= {"NUMBA_NUM_THREADS": "1", **SAFE_PATH}
     return {
-        "distributed.nanny.pre-spawn-environ": environment,
+        WORKER_ENVIRONMENT: variables,
         "distributed.worker.preload": ["gnnloom.pipeline.cluster.quiet"],
         "distributed.worker.multiprocessing-method": "spawn",
         # Where a worker has a limit, Dask spills results and pauses the worker well below it. Results are a few

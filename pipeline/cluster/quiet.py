@@ -8,15 +8,20 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
+from types import MappingProxyType
 from typing import Any
 
 from gnnloom.pipeline.cluster.steady_clock import use_steady_clock
 
 #: Loggers of Dask and of the library that it communicates with.
 _LOGGERS = ("distributed", "tornado", "asyncio")
+
+#: For the interpreters that Python starts for workers: files of the current folder must not replace modules that they
+#: import before they get this process's path.
+SAFE_PATH = MappingProxyType({"PYTHONSAFEPATH": "1"})
 
 #: Filter for the warnings of Python's resource tracker, as PYTHONWARNINGS writes it: their texts begin with its name.
 _TRACKER = "ignore:resource_tracker"
@@ -59,14 +64,23 @@ def start_quiet_tracker() -> None:
     """
     before = os.environ.get("PYTHONWARNINGS")
     # Its environment is the only way to reach it: it is a new interpreter, which Python starts with the first worker.
-    os.environ["PYTHONWARNINGS"] = f"{before},{_TRACKER}" if before else _TRACKER
-    try:
+    with environment({**SAFE_PATH, "PYTHONWARNINGS": f"{before},{_TRACKER}" if before else _TRACKER}):
         resource_tracker.ensure_running()
+
+
+@contextmanager
+def environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables until the block ends."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
     finally:
-        if before is None:
-            del os.environ["PYTHONWARNINGS"]
-        else:
-            os.environ["PYTHONWARNINGS"] = before
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def _loggers() -> list[logging.Logger]:

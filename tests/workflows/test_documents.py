@@ -36,8 +36,8 @@ INSTEAD = {
     "make demo": "gnnloom demo --ranks 2 --edges 3000",
     "gnnloom features web random": ("gnnloom ingest bare edges.txt.gz --ids compact && gnnloom features bare random"),
     "make bench-...": f"make --dry-run --directory {ROOT} bench-ingest",
-    "mpirun -n 4 python -m mpi4py -m gnnloom.trainer ...": (
-        "mpirun -n 4 python -m mpi4py -m gnnloom.trainer"
+    "mpirun -n 4 python -P -m mpi4py -m gnnloom.trainer ...": (
+        "mpirun -n 4 python -P -m mpi4py -m gnnloom.trainer"
         " --catalog catalog --dataset web --ranks 4 --hidden 8 --epochs 2 --run second"
     ),
     # A program of the reader's own.

@@ -87,7 +87,8 @@ def parse_arguments(arguments: Sequence[str]) -> Job:
 def _build_parser(kind: type[TrainConfig | PredictConfig | PropagateConfig]) -> argparse.ArgumentParser:
     # Options that are not given leave no default behind, which would override the file. Abbreviations are refused, as a
     # new option could make them ambiguous.
-    parser = _Parser(prog="python -m mpi4py -m gnnloom.trainer", argument_default=argparse.SUPPRESS, allow_abbrev=False)
+    name = "python -P -m mpi4py -m gnnloom.trainer"
+    parser = _Parser(prog=name, argument_default=argparse.SUPPRESS, allow_abbrev=False)
     parser.add_argument(
         "target", nargs="?", default=None, help="Configuration (CONFIG.json), or DATASET or DATASET/RUN"
     )

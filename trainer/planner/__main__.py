@@ -1,6 +1,6 @@
 """Entry point of the ranks that measure a machine.
 
-mpirun -n 4 python -m mpi4py -m gnnloom.trainer.planner NAME --clock wall --threads 1 --result profile.json
+mpirun -n 4 python -P -m mpi4py -m gnnloom.trainer.planner NAME --clock wall --threads 1 --result profile.json
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Trains PyG's GraphSAGE on batches of ``gnnloom.loader``, in one process or in several.
 
-python -m gnnloom.workflows.examples.pyg_training web --catalog catalog
+python -P -m gnnloom.workflows.examples.pyg_training web --catalog catalog
 torchrun --nproc-per-node 2 -m gnnloom.workflows.examples.pyg_training web --catalog catalog
 """
 

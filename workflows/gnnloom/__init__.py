@@ -15,7 +15,16 @@ result exists returns it.
 Importing this package imports nothing that takes time; every name is loaded on its first use.
 """
 
-from __future__ import annotations
+import sys
+
+# `python -m gnnloom` puts the current folder first on the path, whose files would replace modules of the same name.
+# This package is imported before its modules: what is left of the command line then begins with "-m" or the module's
+# name. No other import may come earlier, not even that of `__future__`.
+if (
+    not sys.flags.safe_path
+    and "".join(sys.orig_argv[-len(sys.argv) :][:1]).removeprefix("-m").split(".")[0] == "gnnloom"
+):
+    del sys.path[0]
 
 import os
 from typing import TYPE_CHECKING, Any
@@ -64,7 +73,7 @@ __all__ = [
     "train",
 ]
 
-choose_kernel_cache(os.environ, __path__[0])
+choose_kernel_cache(os.environ)
 
 _API = "gnnloom.workflows.api"
 _HOMES = {

@@ -142,7 +142,8 @@ def _write_problem(
 
 def child_command(module: str, *arguments: str) -> list[str]:
     """Return the command that runs a module in a process of its own, whose last argument is this process's number."""
-    return [sys.executable, "-m", module, *arguments, str(os.getpid())]
+    # -P: files of the current folder must not replace modules that the process imports.
+    return [sys.executable, "-P", "-m", module, *arguments, str(os.getpid())]
 
 
 def run_child(

@@ -50,8 +50,9 @@ TRANSPORT = Transport(
     join=join,
     lend=lend,
     launcher=lambda ranks: [find_mpiexec(), "-n", str(ranks)],
-    # mpi4py's runner aborts the whole job when a rank ends with an exception that it does not catch.
-    python=(sys.executable, "-m", "mpi4py"),
+    # -P: files of the current folder must not replace modules that a rank imports. mpi4py's runner aborts the whole job
+    # when a rank ends with an exception that it does not catch.
+    python=(sys.executable, "-P", "-m", "mpi4py"),
     environment={
         # A rank that ends the job has printed the reason itself.
         "MPIR_CVAR_SUPPRESS_ABORT_MESSAGE": "1",

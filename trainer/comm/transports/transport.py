@@ -25,7 +25,7 @@ class Transport:
         launcher: the command that starts so many ranks on this machine; that of a rank follows. Raises LaunchError if
             something is missing.
         python: the command of a rank; ``-m MODULE`` and its arguments follow. It must end the whole job if an exception
-            is not caught.
+            is not caught, and must not import from the current folder.
         environment: variables that a rank needs, unless the user has set them.
         variables: pairs of variables in which launchers state the number of a rank, and that of all ranks.
         lend: a communicator of the transport's own kind, of all ranks and for the time of a block, for a library that

@@ -2,6 +2,6 @@
 write_report() {
     local run
     run=$(gnnloom run @ARGUMENTS@ "$@" --dry-run --json |
-        python3 -c 'import json, sys; print(json.load(sys.stdin)["stages"][-1]["key"])') || return
+        python3 -I -c 'import json, sys; print(json.load(sys.stdin)["stages"][-1]["key"])') || return
     gnnloom report @DATASET@/"$run" --out @JOBS@/report-"$run"
 }
