@@ -75,7 +75,7 @@ FEW = [
     ("edge-class", "full"),
     ("edge-number", "neighbor"),
 ]
-REST = ("multilabel", "number", "lists", "edge-class", "edge-number")
+REST = ("link", "multilabel", "number", "lists", "edge-class", "edge-number")
 #: Datasets with shards for two ranks.
 TWO_RANKS = ("class", "link")
 #: Options that decide which epochs are evaluated before the last one.
@@ -128,7 +128,7 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
             more = {"link": ("pool", (30, 2)), "lists": ("negative", (count, 60))}.get(name)
             if more is not None:
                 links[f"{split}/{more[0]}"] = rng.integers(0, N, more[1])
-        facts = {"kind": values, "num_classes": 3 if values == "class" else 0, "held_out_entries": 0}
+        facts: dict[str, Any] = {"kind": values, "num_classes": 3 if values == "class" else 0, "held_out_entries": 0}
         facts["edges"] = {"train/pair": int((links["train/weight"] != 0).sum())}
         store_links(catalog[name], catalog[name].graph(), links, **facts)
     return catalog
@@ -219,14 +219,14 @@ def recomputed(catalog: Catalog, name: str, run: Run) -> tuple[dict[str, Any], d
     found, details = dict[str, Any](), dict[str, Any]()
     if name in VERTICES:
         vertices, array = dataset.vertices(), {"class": "label", "number": "target"}.get(name, name)
-        label, split = vertices.array(array).read().astype(np.float64), vertices.array("split").read()
+        label, codes = vertices.array(array).read().astype(np.float64), vertices.array("split").read()
         predicted = predictions.array(array).read()
         label[label == -1] = np.nan
         for prefix, code in CODES.items():
-            chosen = (split == code) & ~(np.isnan(label).all(1) if label.ndim > 1 else np.isnan(label))
+            chosen = (codes == code) & ~(np.isnan(label).all(1) if label.ndim > 1 else np.isnan(label))
             found |= {f"{prefix}_{key}": value for key, value in measure(label[chosen], predicted[chosen]).items()}
         if name != "number":
-            details = class_details(label[split == 3], predicted[split == 3])
+            details = class_details(label[codes == 3], predicted[codes == 3])
         return found, details
     links, vector = dataset.links(), predictions.array("vector").read().astype(np.float64)
     weight = np.ones((1, vector.shape[1]))
@@ -327,7 +327,7 @@ def test_every_figure_of_a_result_is_of_the_checkpoint_that_predicts(catalog: Ca
 
 @pytest.mark.usefixtures("unrehearsed")
 @pytest.mark.parametrize("kept", KEEPING)
-@pytest.mark.parametrize("name", ["class", "link", *(pytest.param(each, marks=pytest.mark.long) for each in REST)])
+@pytest.mark.parametrize("name", ["class", *(pytest.param(each, marks=pytest.mark.long) for each in REST)])
 def test_it_does_not_matter_which_epochs_were_evaluated(catalog: Catalog, name: str, kept: str) -> None:
     config = config_of(catalog, name, "full", f"when-{kept}", **KEEPING[kept])
     result = train(LoneCommunicator(), config)
