@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from gnnloom.storage.matrix.distinct import distinct
 from gnnloom.storage.matrix.random_numbers import below
 from gnnloom.storage.sampling.edge_probabilities import EdgeNormalization
-from gnnloom.storage.sampling.sampler import Normalization, SubgraphSampler, num_neighbors, successor
+from gnnloom.storage.sampling.sampler import Normalization, SubgraphSampler, num_neighbors, other_neighbor
 
 
 class EdgeSampler(SubgraphSampler):
@@ -47,6 +47,6 @@ def _draw_edges(
         drawn[count] = vertex
         count += 1
         if count < size and num_neighbors(indptr, loop, vertex) > 0:
-            drawn[count], counter = successor(key, counter, indptr, indices, vertex)
+            drawn[count], counter = other_neighbor(key, counter, indptr, indices, vertex)
             count += 1
     return drawn

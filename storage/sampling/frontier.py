@@ -15,7 +15,7 @@ from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.distinct import distinct
 from gnnloom.storage.matrix.random_numbers import below
-from gnnloom.storage.sampling.sampler import SubgraphSampler, num_neighbors, successor
+from gnnloom.storage.sampling.sampler import SubgraphSampler, num_neighbors, other_neighbor
 
 #: Vertices in a frontier if nothing else is said, and the least drawn vertices per vertex of the frontier: in a larger
 #: frontier, most vertices of a batch would be uniform.
@@ -182,7 +182,7 @@ def _draw_followers(
     """Draw the vertices that will take the places of these positions, and their degrees; return the next counter."""
     for position in positions:
         if weight[position] > 0:
-            follower[position], counter = successor(key, counter, indptr, indices, member[position])
+            follower[position], counter = other_neighbor(key, counter, indptr, indices, member[position])
     for position in positions:
         if weight[position] > 0:
             degree_after[position] = num_neighbors(indptr, loop, follower[position])

@@ -28,7 +28,7 @@ def num_neighbors(indptr: NDArray[np.int64], loop: NDArray[np.bool_], vertex: in
 
 
 @njit(cache=True, nogil=True)
-def successor(
+def other_neighbor(
     key: np.uint64, counter: int, indptr: NDArray[np.int64], indices: NDArray[Any], vertex: int
 ) -> tuple[int, int]:
     """A uniform neighbor of a vertex that has one other than itself, and the next unused counter."""

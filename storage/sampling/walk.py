@@ -12,7 +12,7 @@ from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.distinct import distinct
 from gnnloom.storage.matrix.random_numbers import below
-from gnnloom.storage.sampling.sampler import SubgraphSampler, num_neighbors, successor
+from gnnloom.storage.sampling.sampler import SubgraphSampler, num_neighbors, other_neighbor
 
 
 class WalkSampler(SubgraphSampler):
@@ -52,7 +52,7 @@ def _walk(
             counter += 1
             left = length
         else:
-            vertex, counter = successor(key, counter, indptr, indices, vertex)
+            vertex, counter = other_neighbor(key, counter, indptr, indices, vertex)
             left -= 1
         visited[step] = vertex
     return visited
