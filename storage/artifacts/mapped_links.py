@@ -75,14 +75,17 @@ def pair_keys(source: NDArray[Any], target: NDArray[Any], num_vertices: int, *, 
     """
     if symmetric:
         source, target = np.minimum(source, target), np.maximum(source, target)
-    return target * np.int64(num_vertices) + source
+    keys: NDArray[np.int64] = target * np.int64(num_vertices) + source
+    return keys
 
 
 def _train_keys(links: Links) -> Iterator[NDArray[np.int64]]:
     """The ascending keys of the training pairs, which takes 8 bytes of memory for each pair."""
     keys, start = np.empty(links.num_pairs["train"], np.int64), 0
     for pairs in links.artifact.array("train/pair", bounds=(0, links.num_vertices)).chunks():
-        keys[start : start + len(pairs)] = pair_keys(*pairs.T, links.num_vertices, symmetric=links.symmetric)
+        keys[start : start + len(pairs)] = pair_keys(
+            pairs[:, 0], pairs[:, 1], links.num_vertices, symmetric=links.symmetric
+        )
         start += len(pairs)
     keys.sort()
     yield keys
