@@ -21,6 +21,8 @@ PLURALS: Final[Mapping[str, str]] = {
 _OBEYED: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 #: Format characters that belong to words of Persian and of Indian languages, and to emoji.
 _JOINERS: Final = "\u200c\u200d"
+#: About the length of the remark about what was left out.
+_REMARK_LENGTH: Final = 40
 
 
 def printable(text: str, *, keep: str = "") -> str:
@@ -43,6 +45,20 @@ def printable(text: str, *, keep: str = "") -> str:
         else character
         for character in text
     )
+
+
+def shortened(text: str, most: int) -> str:
+    """The text, or its beginning and end with a remark between them if it has more than ``most`` characters.
+
+    The end of a message says what to do.
+
+    >>> shortened("0123456789" * 10, 60)
+    '0123456789 [... 80 characters left out ...] 0123456789'
+    """
+    if len(text) <= most:
+        return text
+    kept = max(1, (most - _REMARK_LENGTH) // 2)
+    return f"{text[:kept]} [... {len(text) - 2 * kept:,} characters left out ...] {text[-kept:]}"
 
 
 def counted(count: int, noun: str) -> str:

@@ -15,6 +15,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from gnnloom.storage.errors import GnnloomError
+from gnnloom.storage.wording import shortened
+
 if TYPE_CHECKING:
     from distributed import Client
 
@@ -30,6 +33,8 @@ TRANSIENT = frozenset({
 })  # fmt: skip
 #: How often a task is tried, and the seconds before the second attempt; the third waits twice as long.
 ATTEMPTS, FIRST_PAUSE = 3, 1.0
+#: Most characters of an error's message. Dask cuts longer ones than 10,000 (``distributed.admin.max-error-length``).
+_MOST_MESSAGE = 9_000
 
 
 @dataclass(frozen=True)
@@ -121,13 +126,22 @@ def sent_once(client: Client, prepared: Prepared) -> Iterator[None]:
 
 
 def run_task(item: Any, function: Callable[[Any], Result]) -> Result:
-    """Run one task on a worker: complete its item, and try again after an error of the file system that passes."""
+    """Run one task on a worker: complete its item, and try again after an error of the file system that passes.
+
+    Raises:
+        GnnloomError: the task's error. Dask would cut a long message at its end, where it says what to do.
+    """
     if isinstance(item, _Slim):
         from distributed import get_worker  # noqa: PLC0415 - takes a second to import
 
         plugin = get_worker().plugins[item.name]
         item = _with(item.item, getattr(plugin, "values"))  # noqa: B009 - Dask knows plugins by their base class
-    return attempted(function, item)
+    try:
+        return attempted(function, item)
+    except GnnloomError as error:
+        if len(str(error)) <= _MOST_MESSAGE:
+            raise
+        raise type(error)(*(shortened(str(each), _MOST_MESSAGE // len(error.args)) for each in error.args)) from error
 
 
 def attempted(function: Callable[[Item], Result], item: Item) -> Result:

@@ -63,7 +63,10 @@ def ingest_vertices(
     """
     owner = graph or dataset.graph()
     for array in source.arrays:
-        _check_rows(owner, _source_of(source, array))
+        one = _source_of(source, array)
+        if VERTEX_ARRAYS[array].dims and not source.num_columns(array):
+            raise InputError(f"{_location(one, array)}: no column of {array}s; expected at least one number per vertex")
+        _check_rows(owner, one)
     if len({*LABELS} & {*source.arrays}) > 1:
         raise InputError("the vertex data has labels (classes) and targets (numbers to predict); give only one of them")
     parameters, inputs = _parameters(source.identity(), options), {"graph": owner.artifact.key}
@@ -155,6 +158,11 @@ def _source_of(source: VertexSource, array: str) -> VertexData:
     return source.source_of(array) if isinstance(source, SeparableSource) else source
 
 
+def _location(one: VertexData, array: str) -> str:
+    """What errors call the source of an array: its file, if it has one of its own."""
+    return one.location if isinstance(one, KeyedSource) else array
+
+
 def _array_plan(
     writer: ArtifactWriter,
     one: VertexData,
@@ -188,8 +196,7 @@ def _array_plan(
 def _check_placed(source: VertexSource, graph: Graph, of_tables: Mapping[str, Mapping[str, int]]) -> None:
     """Refuse tables without any row of the graph's vertices, or with few if every vertex needs a row."""
     for array, facts in of_tables.items():
-        one = _source_of(source, array)
-        where = one.location if isinstance(one, KeyedSource) else array
+        where = _location(_source_of(source, array), array)
         if not facts["placed"]:
             raise InputError(f"{where}: none of the ids is a vertex of the graph")
         if VERTEX_ARRAYS[array].fill is None and facts["missing"] >= 0:

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from gnnloom.storage.system_errors import OF_PERMISSION
+
 LOCKS = ".locks"
 #: How often, and how long apart, a lock is tried that another process may only be looking at.
 _LOOKS, _LOOK_SECONDS = 5, 0.01
@@ -89,8 +91,14 @@ def is_shared(lock: Path) -> bool:
     """Whether a living process holds the lock on a file, for writing or shared."""
     if not lock.exists():
         return False
-    with held(lock) as is_ours:
-        return not is_ours
+    try:
+        with held(lock) as is_ours:
+            return not is_ours
+    except OSError as error:
+        if error.errno not in OF_PERMISSION:
+            raise
+        # A file that cannot be opened for writing can be asked, except on some network file systems.
+        return _is_taken(lock, fcntl.LOCK_EX)
 
 
 def is_shared_folder(folder: Path) -> bool:

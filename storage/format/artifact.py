@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -33,7 +34,7 @@ from gnnloom.storage.disk.files import (
     write_json,
 )
 from gnnloom.storage.disk.groups import METADATA, write_group
-from gnnloom.storage.disk.locks import locked
+from gnnloom.storage.disk.locks import held, lock_path, locked
 from gnnloom.storage.disk.work_folder import open_work_folder, remove_tree_and_scratch, remove_work_folder
 from gnnloom.storage.errors import CorruptError, IncompleteError, NotFoundError
 from gnnloom.storage.faults import fault_point
@@ -231,7 +232,8 @@ class ArtifactWriter:
     ) -> Iterator[ArtifactWriter]:
         """Lock the artifact for writing; if another process is making the same one, log that and wait for it.
 
-        Check :attr:`is_complete` first: the artifact may exist already, made earlier or by the other process.
+        Check :attr:`is_complete` first: the artifact may exist already, made earlier or by the other process. If it is
+        complete, it is not locked, and the catalog need not be writable.
 
         Args:
             dataset: folder of the dataset.
@@ -241,12 +243,31 @@ class ArtifactWriter:
         """
         key = artifact_key(kind, parameters, inputs)
         path = refuse_link(dataset / kind / key)
-        # Completeness is checked under the lock: the process that held it before may just have finished the artifact.
+        writer = cls(path, kind, key)
+        if writer.is_complete:
+            writer._clean_up()
+            yield writer
+            return
+        # Completeness is checked again under the lock: the process that held it before may just have finished it.
         with locked(dataset, kind, key):
-            writer = cls(path, kind, key)
             if not writer.is_complete:
                 writer._prepare(parameters, inputs, scratch)
             yield writer
+
+    def _clean_up(self) -> None:
+        """Remove the work folder that a commit left which failed after the manifest was written."""
+        if not os.path.lexists(self.work):
+            return
+        # In a catalog that cannot be written, the folder stays.
+        with suppress(OSError), held(lock_path(self.path.parents[1], self.kind, self.key)) as is_ours:
+            # Another process that holds the lock is committing the artifact, and removes the folder itself.
+            if is_ours:
+                self._end_commit()
+
+    def _end_commit(self) -> None:
+        """What follows the manifest. Frees the disk first: the lists may need the space."""
+        remove_work_folder(self.work)
+        refresh_list(self.path.parents[1])
 
     def _prepare(self, parameters: JsonObject, inputs: JsonObject, scratch: Path | None) -> None:
         fault_point(f"stage.begin.{self.kind}")
@@ -399,11 +420,17 @@ class ArtifactWriter:
         for folder in self.path.parents[:2]:
             sync_folder(folder)
         fault_point(f"manifest.write.{self.kind}")
-        write_json(self.path / MANIFEST, manifest)
-        fault_point(f"manifest.written.{self.kind}")
-        refresh_list(self.path.parents[1])
-        # A kill before this line leaves a complete artifact with scratch, which garbage collection removes.
-        remove_work_folder(self.work)
+        try:
+            write_json(self.path / MANIFEST, manifest)
+            fault_point(f"manifest.written.{self.kind}")
+        except Exception:
+            # The manifest may be in place, although not certainly on disk: nothing uses the work folder again then.
+            if self.is_complete:
+                remove_work_folder(self.work)
+            raise
+        # A kill before this line leaves a complete artifact with its work folder, which the next command that asks for
+        # the artifact removes, as garbage collection does.
+        self._end_commit()
         return Artifact(self.path)
 
     def _written_by_commit(self, sections: Iterable[str], records: Iterable[ArrayRecord]) -> Iterator[Path]:

@@ -147,7 +147,10 @@ def open_copy(artifact: Artifact, contents: Contents) -> dict[str, NDArray[Any]]
         descriptor = _use_copy(path, contents)
     except OSError as error:
         check_is_of_content(error, path, OF_PERMISSION)
-        raise InputError(f"{path}: cannot make the uncompressed copy for random access ({error.strerror})") from error
+        raise InputError(
+            f"{path}: cannot make the uncompressed copy for random access ({error.strerror}); make the folder writable,"
+            " or let somebody who may write it run the same command once"
+        ) from error
     try:
         arrays = {name: _map(path / f"{name}.npy", content) for name, content in contents.items()}
         _advise(list(arrays.values()))

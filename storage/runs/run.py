@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,7 +31,7 @@ from gnnloom.storage.format.listing import PREDICTIONS, REPLACED_PREDICTIONS, li
 from gnnloom.storage.format.schema import FORMAT_VERSION, VERSION_ENTRY
 from gnnloom.storage.runs.predictions import PREDICTIONS_INDEX, Predictions
 from gnnloom.storage.runs.provenance import PROVENANCE
-from gnnloom.storage.system_errors import naming
+from gnnloom.storage.system_errors import OF_PERMISSION, naming
 from gnnloom.storage.wording import counted
 
 _CONFIG = "config.json"
@@ -377,10 +377,19 @@ class Run:
 def sole_writer(run: Run) -> Iterator[None]:
     """Lock a run for writing; the system releases the lock when this process ends, however it ends.
 
+    A finished run in a catalog that cannot be written is not locked: it can be shown, and no process changes it.
+
     Raises:
         ExistsError: another process is writing the run.
+        OSError: the catalog cannot be written, and the run is not finished.
     """
-    with held(lock_path(run.path.parents[1], "runs", run.name)) as is_ours:
+    with ExitStack() as stack:
+        try:
+            is_ours = stack.enter_context(held(lock_path(run.path.parents[1], "runs", run.name)))
+        except OSError as error:
+            if error.errno not in OF_PERMISSION or not run.is_finished:
+                raise
+            is_ours = True
         if not is_ours:
             raise ExistsError(
                 f"run {run.name}: another process is training it or predicts with it; wait for it, or choose another"

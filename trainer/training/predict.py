@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -87,7 +88,16 @@ def _predicted(comm: Communicator, dataset: Dataset, run: Run, config: PredictCo
         epoch = predicting_checkpoint(run, config.checkpoint, config.epoch)[1]
         return alike_data(opened.inputs, {**opened.config.to_json(), "epoch of the checkpoint": epoch})
 
-    opened = together(comm, lambda: OpenedRun.open(_computed(run, config), dataset, run, comm.rank, comm.size), alike)
+    def opened_to_write() -> OpenedRun:
+        # A finished run in a catalog that cannot be written can be shown without a lock, see `sole_writer`.
+        if comm.rank == 0 and not os.access(run.path, os.W_OK):
+            raise InputError(
+                f"{run.path}: the run lacks these predictions, and they cannot be stored: the folder cannot be written;"
+                " make it writable, or predict in a copy of the catalog (`gnnloom catalog export`)"
+            )
+        return OpenedRun.open(_computed(run, config), dataset, run, comm.rank, comm.size)
+
+    opened = together(comm, opened_to_write, alike)
     num_threads, computes = threads_per_rank(comm, config.threads), not found.lacks_smoothing
     streams = _streams(comm, opened, config.evaluation_memory, computes=computes)
     session = together(comm, lambda: open_session(comm, opened, num_threads, streams=streams, reads_features=computes))

@@ -86,6 +86,7 @@ def predict(
     correct_steps: int = 50,
     correct_alpha: float = 1.0,
     correct_scale: float | str = "auto",
+    safe_csv: bool = False,
     catalog: CatalogLike = None,
 ) -> Run:
     """Predict the class of every vertex with a checkpoint of a run, and store the predictions with the run.
@@ -118,6 +119,7 @@ def predict(
         smooth_alpha: share of the neighbors in each of them; by default 0.9 with ``labels``, 0.8 with ``correct``.
         correct_steps, correct_alpha: the same of the products that propagate errors.
         correct_scale: factor of the propagated errors, or ``auto``.
+        safe_csv: put an apostrophe before names in a ``.csv`` that a spreadsheet takes for formulas.
         catalog: where to look for the name of a run; as for :func:`train`.
 
     Returns:
@@ -152,6 +154,7 @@ def predict(
             lambda: (found.dataset, StoredRun.open(found.dataset, found.name)),
             file,
             wanted,
+            safe_csv=safe_csv,
             ranks=ranks,
             wait_timeout=wait_timeout,
             evaluation_memory=evaluation_memory,
@@ -167,6 +170,8 @@ def predict_run(
     find: Callable[[], tuple[StoredDataset, StoredRun]],
     out: Path | None,
     wanted: Wanted | None = None,
+    *,
+    safe_csv: bool = False,
     **asked: Any,
 ) -> dict[str, Any]:
     """Predict on some ranks, and write the classes, or the scores of pairs, to a file. Collective on a job's ranks.
@@ -174,6 +179,7 @@ def predict_run(
     Args:
         find: opens the dataset and the run.
         wanted: pairs to score with the predictions, in one process; or targets to find, on all ranks.
+        safe_csv: see :func:`~gnnloom.workflows.interop.tables.write_table`.
         asked: options of :meth:`~gnnloom.trainer.config.predict_config.PredictConfig.of_run`.
 
     Returns:
@@ -183,7 +189,7 @@ def predict_run(
     def settle() -> tuple[StoredDataset, StoredRun, PredictConfig]:
         ranks = here.number(asked["ranks"])
         dataset, run = find()
-        check_file(out)
+        check_file(out, safe_csv=safe_csv)
         if wanted is not None:
             wanted.check(run)
         return dataset, run, PredictConfig.of_run(dataset, run, **{**asked, "ranks": ranks})
@@ -195,19 +201,21 @@ def predict_run(
             folder,
         ):
             found = found_targets(dataset, run, folder, config.decoder)
-            result = {**summary, **here.on_first(lambda: _shown(found, out))}
+            result = {**summary, **here.on_first(lambda: _shown(found, out, safe_csv=safe_csv))}
         return result if out is None else {**result, "out": str(out)}
     result = here.predict(config)
     if wanted is not None and wanted.pairs is not None:
         pairs = wanted.pairs
-        result |= here.on_first(lambda: _shown(scored_pairs(dataset, run, pairs, config.decoder), out))
+        result |= here.on_first(
+            lambda: _shown(scored_pairs(dataset, run, pairs, config.decoder), out, safe_csv=safe_csv)
+        )
     elif out is not None:
-        here.on_first(lambda: write_predictions(dataset, run, out, smoothed=config.smooths))
+        here.on_first(lambda: write_predictions(dataset, run, out, smoothed=config.smooths, safe_csv=safe_csv))
     return result if out is None else {**result, "out": str(out)}
 
 
-def _shown(found: AbstractContextManager[Table], out: Path | None) -> dict[str, Any]:
+def _shown(found: AbstractContextManager[Table], out: Path | None, *, safe_csv: bool) -> dict[str, Any]:
     with found as table:
         if out is not None:
-            write_table(table, out)
+            write_table(table, out, safe_csv=safe_csv)
         return {"pairs": table.length, "first": first_rows(table, SHOWN_PAIRS)}

@@ -33,9 +33,12 @@ _NAME_NUMBERS = 16
 _INT64 = np.dtype(np.int64)
 
 
-def write_predictions(dataset: Dataset, run: Run, path: Path, *, smoothed: bool = False) -> None:
+def write_predictions(
+    dataset: Dataset, run: Run, path: Path, *, smoothed: bool = False, safe_csv: bool = False
+) -> None:
     """Write what the run's task predicts of every vertex, such as its class; or the smoothed classes."""
-    write_table(run_table(dataset, run, "smoothed-predictions" if smoothed else "predictions"), path)
+    table = run_table(dataset, run, "smoothed-predictions" if smoothed else "predictions")
+    write_table(table, path, safe_csv=safe_csv)
 
 
 #: Tables of the predictions of a run, and those of its metrics.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,9 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.disk.files import written_aside
 from gnnloom.storage.errors import InputError
+
+#: First characters of a cell of CSV that spreadsheets take for a formula.
+_OF_FORMULAS: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,22 @@ class Table:
 
         return replace(self, columns=tuple(self.columns[number] for number in kept), pieces=pieces)
 
+    def safe(self) -> Table:
+        """The same rows, with an apostrophe before texts that a spreadsheet takes for formulas."""
+
+        def pieces() -> Iterator[tuple[Any, ...]]:
+            for piece in self.pieces():
+                yield tuple(
+                    _safe(values) if column.dtype is None else values
+                    for column, values in zip(self.columns, piece, strict=True)
+                )
+
+        return replace(self, pieces=pieces)
+
+
+def _safe(texts: Iterable[str]) -> list[str]:
+    return [f"'{text}" if text.startswith(_OF_FORMULAS) else text for text in texts]
+
 
 def first_rows(table: Table, count: int) -> list[dict[str, Any]]:
     """The first rows of a table as values of JSON by the names of their columns; None for what is not a number."""
@@ -78,12 +97,19 @@ def _json(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def check_file(path: Path | None) -> None:
+def check_file(path: Path | None, *, safe_csv: bool = False) -> None:
     """Check an output file's name before anything is computed for it.
 
+    Args:
+        safe_csv: the file is to be safe for spreadsheets, see :func:`write_table`.
+
     Raises:
-        InputError: its suffix is not in ``WRITERS``, it names a folder, or its folder does not exist.
+        InputError: its suffix is not in ``WRITERS``, it names a folder, or its folder does not exist; or ``safe_csv``
+            is given for no file, or for another format.
     """
+    if safe_csv and (path is None or path.suffix != ".csv"):
+        found = "there is none" if path is None else f"found {path}"
+        raise InputError(f"--safe-csv: expected a .csv file as --out, {found}")
     if path is None:
         return
     if path.suffix not in WRITERS:
@@ -94,13 +120,19 @@ def check_file(path: Path | None) -> None:
         raise InputError(f"{path}: this is a folder; choose another name for the file")
 
 
-def write_table(table: Table, path: Path) -> None:
+def write_table(table: Table, path: Path, *, safe_csv: bool = False) -> None:
     """Write a table in the format that the file's suffix names; the file appears only when it is complete.
+
+    Args:
+        safe_csv: put an apostrophe before texts in a ``.csv`` that a spreadsheet takes for formulas. Such names are not
+            the vertices' ids any more.
 
     Raises:
         InputError: as :func:`check_file`.
     """
-    check_file(path)
+    check_file(path, safe_csv=safe_csv)
+    if safe_csv:
+        table = table.safe()
     with written_aside(path, durable=True) as aside:
         WRITERS[path.suffix](table, aside)
 

@@ -91,11 +91,15 @@ def save_recipe(assignment: Assignment) -> None:
     """
     recipe = assignment.recipe
     run = Run(Catalog(recipe.catalog)[recipe.dataset.name].run_path(assignment.workload.config.run_name))
+    content, saved = seal_text(recipe.anywhere().to_toml()), run.path / SAVED_RECIPE
+    # A finished run may be in a catalog that cannot be written.
+    if saved.is_file() and saved.read_bytes() == content.encode():
+        return
     # Under the lock, or this could replace the recipe of a training that is in progress.
     with sole_writer(run):
         run.path.mkdir(parents=True, exist_ok=True)
-        with written_aside(run.path / SAVED_RECIPE, durable=True) as aside:
-            aside.write_text(seal_text(recipe.anywhere().to_toml()), encoding="utf-8")
+        with written_aside(saved, durable=True) as aside:
+            aside.write_text(content, encoding="utf-8")
 
 
 def write_output(assignment: Assignment) -> None:

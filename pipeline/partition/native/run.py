@@ -43,14 +43,14 @@ from gnnloom.storage.disk.own_folder import own_folder
 from gnnloom.storage.errors import PartitionerError
 from gnnloom.storage.machine_memory import memory_text
 from gnnloom.storage.system_errors import check_is_of_content
-from gnnloom.storage.wording import counted
+from gnnloom.storage.wording import counted, shortened
 
 LOGGER = logging.getLogger("gnnloom.pipeline")
 
 _CHILD = "gnnloom.pipeline.partition.native.child"
 _OUTPUT = "output.txt"
-#: Bytes at the end of a program's output in which its last line is looked for.
-_TAIL_BYTES = 2000
+#: Bytes at the end of a program's output in which its last line is looked for, and most characters of it in an error.
+_TAIL_BYTES, _MOST_SHOWN = 1 << 20, 8000
 #: Seconds between two looks at whether the program has ended.
 _LOOK_SECONDS = 0.02
 _OTHER_MODEL = "use model hypergraph with method multilevel, or more memory"
@@ -225,8 +225,11 @@ def _ends_within(process: subprocess.Popen[bytes], seconds: float | None) -> boo
 
 def last_line(folder: Path) -> str:
     """The last line of the program's output that is not empty; of a traceback, the error."""
-    lines = (folder / _OUTPUT).read_bytes()[-_TAIL_BYTES:].decode(errors="replace").split("\n")
-    return next((line.strip() for line in reversed(lines) if line.strip()), "(none)")
+    with (folder / _OUTPUT).open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _TAIL_BYTES))
+        lines = file.read().decode(errors="replace").split("\n")
+    return shortened(next((line.strip() for line in reversed(lines) if line.strip()), "(none)"), _MOST_SHOWN)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from gnnloom.pipeline.cluster.dask_cluster import DaskCluster
 from gnnloom.pipeline.cluster.dask_tasks import attempted, prepare, task_name
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, memory_per_thread, open_cluster
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY
-from gnnloom.storage.errors import InputError
+from gnnloom.storage.errors import DamagedWorkError, InputError
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,23 @@ def test_a_large_field_in_common_is_not_sent_with_every_task() -> None:
     assert not prepare(files_and_number, [Described(source[:3], 1), Described(source[:3], 2)]).common
 
 
+def fail_at_length(length: int) -> None:
+    if length < 0:
+        raise DamagedWorkError(Path("file"), f"damaged {'x' * -length}; remove it")
+    raise InputError(f"file: {'x' * length}; do this")
+
+
 def test_workers_complete_the_tasks_that_they_get() -> None:
     source = tuple(f"file-{number}" for number in range(4000))
     with open_cluster(ClusterOptions(workers=1)) as cluster:
+        with pytest.raises(InputError, match=r"^file: x{6000}; do this$"):
+            list(cluster.map(fail_at_length, [6000]))
+        # Dask cuts messages of more than 10,000 characters at their end.
+        with pytest.raises(InputError, match=r"^file: x+ \[\.\.\. .* characters left out \.\.\.\] x+; do this$"):
+            list(cluster.map(fail_at_length, [20_000]))
+        with pytest.raises(DamagedWorkError, match=r"^file: damaged x+ .* left out .* x+; remove it$") as caught:
+            list(cluster.map(fail_at_length, [-20_000]))
+        assert caught.value.path == Path("file")
         for _ in range(2):
             tasks = [Described(source, number) for number in range(5)]
             assert sorted(cluster.map(files_and_number, tasks)) == [(4000, number) for number in range(5)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -234,3 +235,17 @@ def test_an_empty_cell_of_a_split_is_no_split(catalog: Catalog, tmp_path: Path) 
     (tmp_path / "split.csv").write_text("id,split\n0,train\n1,\n2,test\n")
     source = open_vertices("keyed", (), {"split": str(tmp_path / "split.csv")}, dataset.graph())
     assert ingest_vertices(dataset, source, CLUSTER).split()[:3].tolist() == [1, 0, 3]
+
+
+def test_empty_arrays_are_refused_with_their_file_or_name(catalog: Catalog, tmp_path: Path) -> None:
+    dataset = store(catalog, tmp_path, "kept")
+    shapes = [(5, 0), (0, 3), (0, 0), (0,), (4, 0)]
+    for shape, array, ids in product(shapes, ("feature", "label", "target", "split"), (None, 5, 4, 0)):
+        np.save(tmp_path / "x.npy", np.zeros(shape, np.int64))
+        files = {array: str(tmp_path / "x.npy")}
+        if ids is not None:
+            np.save(tmp_path / "ids.npy", np.arange(ids))
+            files["ids_file"] = str(tmp_path / "ids.npy")
+        how = "files" if ids is None else "keyed"
+        with pytest.raises(InputError, match=r"x\.npy|^feature: no column|^the vertex data has \d row"):
+            ingest_vertices(dataset, open_vertices(how, (), files, dataset.graph()), CLUSTER)

@@ -15,12 +15,16 @@ import numpy as np
 import pytest
 import zarr
 
+from gnnloom.storage import Catalog
 from gnnloom.storage.disk.files import read_json, write_json
 from gnnloom.storage.disk.groups import write_group
+from gnnloom.storage.disk.work_folder import open_work_folder
 from gnnloom.storage.errors import CorruptError, DamagedWorkError, FormatError, IncompleteError, NotFoundError
+from gnnloom.storage.faults import VARIABLE, forget_plans
 from gnnloom.storage.format import task_record
 from gnnloom.storage.format.arrays import create_array, write_array, write_rows
-from gnnloom.storage.format.artifact import MANIFEST, Artifact, ArtifactWriter, artifact_key
+from gnnloom.storage.format.artifact import MANIFEST, WORK, Artifact, ArtifactWriter, artifact_key
+from gnnloom.storage.format.listing import are_lists_current
 
 PART = np.arange(100, dtype=np.int32) % 4
 
@@ -53,6 +57,52 @@ def test_same_parameters_name_the_same_artifact(tmp_path: Path) -> None:
     assert write_partition(tmp_path, seed=1).path != write_partition(tmp_path).path
     assert artifact_key("graph", {"a": 1, "b": 2}, {}) == artifact_key("graph", {"b": 2, "a": 1}, {})
     assert artifact_key("graph", {"a": 1}, {}) != artifact_key("graph", {"a": 2}, {})
+
+
+@pytest.mark.parametrize("scratch", [False, True])
+def test_a_disk_that_is_full_at_any_moment_of_a_commit_leaves_nothing_behind_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scratch: bool
+) -> None:
+    dataset, space = Catalog(tmp_path / "catalog").create("web"), tmp_path / "scratch"
+    seed, published, failed = 0, 0, True
+    while failed:
+        seed, failed = seed + 1, False
+        with ArtifactWriter.begin(
+            dataset.path, "partition", {"seed": seed}, {"graph": "g"}, space if scratch else None
+        ) as writer:
+            with writer.task("part/0") as output:
+                output.add(write_array(writer.path, "part", PART, ("vertex",)))
+            # The disk is full at the next point of the program that writes, in turn.
+            monkeypatch.setenv(VARIABLE, f"*:ENOSPC:nth={seed}")
+            forget_plans()
+            try:
+                writer.commit(["part/0"], {"vertex": 100}, {"quality": {}})
+            except OSError:
+                failed = True
+            monkeypatch.delenv(VARIABLE)
+            forget_plans()
+        published += failed and writer.is_complete
+        # What is not published can be resumed; the same command ends it, or removes what is left.
+        assert os.path.lexists(writer.work) or writer.is_complete
+        assert write_partition(dataset.path, seed).verify() == 1
+        assert not os.path.lexists(writer.work)
+        assert not list(space.glob("*"))
+    assert seed > published > 1
+    dataset.collect_garbage()
+    assert are_lists_current(dataset.path)
+
+
+@pytest.mark.parametrize("scratch", [False, True])
+def test_the_next_command_removes_what_a_killed_commit_left(tmp_path: Path, scratch: bool) -> None:
+    dataset, space = Catalog(tmp_path / "catalog").create("web"), tmp_path / "scratch"
+    artifact = write_partition(dataset.path)
+    # A kill between the manifest and the removal.
+    open_work_folder(artifact.path / WORK, space if scratch else None)
+    (artifact.path / WORK / "spill").write_bytes(b"x")
+    assert write_partition(dataset.path).verify() == 1
+    assert not os.path.lexists(artifact.path / WORK)
+    assert not list(space.glob("*"))
+    assert are_lists_current(dataset.path)
 
 
 def test_the_digest_depends_on_the_contents_only(tmp_path: Path) -> None:

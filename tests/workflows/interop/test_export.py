@@ -153,6 +153,22 @@ def test_a_folder_is_refused_as_an_output_file(tmp_path: Path) -> None:
         check_file(tmp_path / "x.npy")
 
 
+def test_names_that_spreadsheets_take_for_formulas_are_marked_on_request_only(tmp_path: Path) -> None:
+    names = ["=HYPERLINK(1)", "+1", "-x", "@a", "\tb", "\rc", "a=b", "", "'q", "1"]
+    columns = (ExportedColumn("vertex", None), ExportedColumn("score", np.dtype(np.float64)))
+    table = Table(columns, len(names), lambda: iter([(names, -np.arange(1.0, 11))]), ("score",))
+    for safe in (False, True):
+        write_table(table, tmp_path / "x.csv", safe_csv=safe)
+        with (tmp_path / "x.csv").open(newline="") as file:
+            found = [*csv.reader(file)][1:]
+        assert [row[0] for row in found] == ([f"'{name}" for name in names[:6]] + names[6:] if safe else names)
+        assert [float(row[1]) for row in found] == [-float(number) for number in range(1, 11)]
+    write_table(table, tmp_path / "x.parquet")
+    for wrong in (tmp_path / "x.parquet", None):
+        with pytest.raises(InputError, match=r"^--safe-csv: expected a \.csv file as --out"):
+            check_file(wrong, safe_csv=True)
+
+
 def test_two_simultaneous_exports_to_one_file_leave_a_complete_file(tmp_path: Path) -> None:
     file = tmp_path / "x.npy"
 

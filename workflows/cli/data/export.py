@@ -34,6 +34,12 @@ _DATASET_TABLES = ("edges", *VERTEX_TABLES, "partition")
 @click.option(
     "--run", default=None, help="Run that made the predictions, scores, embeddings or metrics; NAME/RUN is the same."
 )
+@click.option(
+    "--safe-csv",
+    is_flag=True,
+    help="Put an apostrophe before names in a .csv that a spreadsheet takes for formulas: those that begin with"
+    " = + - @, a tab or a carriage return.",
+)
 @click.option("--parts", type=click.IntRange(min=1), default=None, help="Number of parts of the partition.")
 @click.option("--method", default=None, help="Method of the partition, if there are several.")
 @click.option(
@@ -52,6 +58,7 @@ def export_command(
     what: str,
     out: Path,
     run: str | None,
+    safe_csv: bool,
     parts: int | None,
     method: str | None,
     key: str | None,
@@ -79,12 +86,12 @@ def export_command(
         raise click.UsageError(f"--key does not go with {what}: a run knows its artifacts")
     if what != "partition" and (parts is not None or method is not None):
         raise click.UsageError("--parts and --method only apply to a partition")
-    check_file(out)
+    check_file(out, safe_csv=safe_csv)
     if of_run:
         table = run_table(*open_run(dataset_name, run), what)
     else:
         table = _table(current_catalog()[dataset_name], what, parts, method, key)
-    write_table(table, out)
+    write_table(table, out, safe_csv=safe_csv)
     content = {
         "dataset": dataset_name,
         "what": what,

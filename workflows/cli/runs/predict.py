@@ -72,6 +72,14 @@ _OPTIONS = (
         metavar="FILE",
     ),
     Option(
+        "safe_csv",
+        bool,
+        "Put an apostrophe before names in a .csv that a spreadsheet takes for formulas: those that begin with = + - @,"
+        " a tab or a carriage return.",
+        False,
+        group=Group.OUTPUT,
+    ),
+    Option(
         "embeddings", bool, "Keep the output of the last hidden layer too.", False, group=Group.OUTPUT, is_common=True
     ),
     Option("ranks", int, "MPI ranks.", group=Group.EXECUTION, is_common=True, least=1, default_text="those of the run"),
@@ -115,6 +123,7 @@ def predict_command(
     pairs: Path | None,
     top: int | None,
     of: Path | None,
+    safe_csv: bool,
     smoothing: SmoothingConfig,
     as_json: bool,
 ) -> None:
@@ -149,7 +158,8 @@ def predict_command(
         **smoothing.to_json(),
     }
     with ranks_of_job("gnnloom predict", exits=True) as here:
-        result = predict_run(here, lambda: open_run(name, run), out, Wanted(pairs, top, of), ranks=ranks, **asked)
+        wanted = Wanted(pairs, top, of)
+        result = predict_run(here, lambda: open_run(name, run), out, wanted, safe_csv=safe_csv, ranks=ranks, **asked)
         if here.is_first:
             title = f"predictions of run {result['run']}"
             hidden = ("first", *(_OF_RANKS if result["reused"] else ()))
