@@ -21,10 +21,13 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles, OpenLane, writable
 from gnnloom.pipeline.external_sort.radix import (
     MERGE_MODES,
+    MOST_PARTIALS,
     Keys,
     Weights,
+    join_directions,
     merge_equal_keys,
     merge_weight,
+    merged_weight,
     sort_buckets,
     sort_few,
     sort_keys,
@@ -201,6 +204,7 @@ class SortedKeys:
         keys: (num_keys,) uint64.
         weights: (num_keys,) floats, or empty.
         entries: number of entries that were merged.
+        joined: number of keys that both directions of an edge had, which were equal.
     """
 
     first_key: int
@@ -208,13 +212,34 @@ class SortedKeys:
     keys: Keys
     weights: Weights
     entries: int
+    joined: int = 0
+
+
+class UnequalDirectionsError(ValueError):
+    """The two directions of an edge have different weights.
+
+    Attributes:
+        key: key of the edge, without its mark.
+        weights: as the source gives the edge of the key, and its reverse.
+    """
+
+    def __init__(self, key: int, weights: tuple[np.floating[Any], np.floating[Any]]) -> None:
+        super().__init__(key, weights)
+        self.key, self.weights = key, weights
 
 
 class KeySorter:
     """Sorts and merges ranges of keys in buffers of ``capacity`` entries."""
 
     def __init__(
-        self, folder: Path, capacity: int, merge: str | None, scratch_bytes: int = 0, value_bytes: int = 0
+        self,
+        folder: Path,
+        capacity: int,
+        merge: str | None,
+        scratch_bytes: int = 0,
+        value_bytes: int = 0,
+        *,
+        marked: bool = False,
     ) -> None:
         """Allocate the buffers: 16 bytes per entry, and twice the bytes of a weight.
 
@@ -224,8 +249,11 @@ class KeySorter:
             merge: how weights are merged, a name from ``MERGE_MODES``; None for entries without weights.
             scratch_bytes: least length of :attr:`scratch`.
             value_bytes: bytes of a weight; 0 for those of float32.
+            marked: keys of entries with weights whose lowest bit is a mark. Ranges then begin with an even key and end
+                with an odd one; the results have keys without marks, and both directions of an edge are one key.
         """
         self._folder = folder
+        self._mark_bits = int(marked)
         self._capacity = capacity
         self._mode = MERGE_MODES[merge or "sum"]
         self._keys = np.empty(capacity, dtype=np.uint64)
@@ -247,10 +275,11 @@ class KeySorter:
 
         Raises:
             CorruptError: a file is shorter than its segments say.
+            UnequalDirectionsError: keys are marked, and the two directions of an edge have different weights.
         """
         if whole.entries <= self._capacity:
             yield self._sort_at_once(whole)
-        elif whole.first_key == whole.last_key:
+        elif whole.first_key >> self._mark_bits == whole.last_key >> self._mark_bits:
             yield self._merge_copies(whole)
         else:
             yield from self._split(whole)
@@ -277,17 +306,31 @@ class KeySorter:
             if not sort_few(keys, weights):
                 sort_buckets(keys, weights, *scratch, units.sizes, units.key_bits)
         kept = merge_equal_keys(keys, weights, self._mode) if len(weights) else unique_keys(keys)
-        return SortedKeys(fitting.first_key, fitting.last_key, keys[:kept], weights[:kept], count)
+        return self._joined(fitting, keys[:kept], weights[:kept])
+
+    def _joined(self, whole: KeyRange, keys: Keys, weights: Weights) -> SortedKeys:
+        """The result of a range, from its distinct keys."""
+        if not self._mark_bits:
+            return SortedKeys(whole.first_key, whole.last_key, keys, weights, whole.entries)
+        kept, unequal = join_directions(keys, weights)
+        if unequal >= 0:
+            raise UnequalDirectionsError(int(keys[unequal]) >> 1, (weights[unequal], weights[unequal + 1]))
+        first_key, last_key, joined = whole.first_key >> 1, whole.last_key >> 1, len(keys) - kept
+        return SortedKeys(first_key, last_key, keys[:kept], weights[:kept], whole.entries, joined)
 
     def _merge_copies(self, copies: KeyRange) -> SortedKeys:
-        """Merge a single key with more entries than the buffer holds."""
-        # All keys are equal and the entries arrive in the order of the source, so there is nothing to sort.
-        merged, earlier = 0.0, False
-        for _, weights in self._read_by_capacity(copies):
-            merged, earlier = _merge_all(weights, merged, earlier, self._mode), True
-        self._keys[0] = copies.first_key
-        self._weights[:1] = merged
-        return SortedKeys(copies.first_key, copies.last_key, self._keys[:1], self._weights[:1], copies.entries)
+        """Merge a single key, or both directions of a single edge, with more entries than the buffer holds."""
+        # Entries of a key arrive in the order of the source, so there is nothing to sort.
+        num_keys = copies.last_key - copies.first_key + 1
+        partials, counts = np.zeros((num_keys, MOST_PARTIALS)), np.zeros(num_keys, np.int64)
+        for keys, weights in self._read_by_capacity(copies):
+            _merge_all(keys, weights, copies.first_key, partials, counts, self._mode)
+        found = np.flatnonzero(counts).tolist()
+        keys, weights = np.array(found, np.uint64) + np.uint64(copies.first_key), self._weights[:0]
+        if len(self._weights):
+            merged = [merged_weight(partials[number], counts[number]) for number in found]
+            weights = np.array(merged).astype(self._weights.dtype)
+        return self._joined(copies, keys, weights)
 
     def _read_by_capacity(self, whole: KeyRange) -> Iterator[tuple[Keys, Weights]]:
         """Read the entries of a range in order, as many at a time as the buffer holds."""
@@ -310,13 +353,14 @@ class KeySorter:
         self._folder.mkdir(parents=True, exist_ok=True)
         # A random name, because tasks of several workers split ranges in the same folder.
         path = self._folder / f"split-{uuid.uuid4().hex}"
-        # At most 2^BUCKET_BITS buckets, for the reason that ``BUCKET_BITS`` gives.
-        shift = max(0, (whole.last_key - whole.first_key).bit_length() - BUCKET_BITS)
+        # At most 2^BUCKET_BITS buckets, for the reason that ``BUCKET_BITS`` gives. Both directions of an edge stay
+        # together.
+        shift = max(self._mark_bits, (whole.last_key - whole.first_key).bit_length() - BUCKET_BITS)
         try:
             offsets = self._scatter_again(whole, shift, path)
             with OpenFiles(self._folder) as files:
                 for narrower in self._sub_ranges(whole, shift, files.lane(Lane(path.name)), offsets):
-                    # Each level removes BUCKET_BITS bits of the range, so this ends with single keys.
+                    # Each level removes BUCKET_BITS bits of the range, so this ends with single keys or edges.
                     yield from self.sort(narrower)
         finally:
             path.unlink(missing_ok=True)
@@ -404,11 +448,18 @@ def _scatter_keys(
 
 
 @njit(cache=True, nogil=True)
-def _merge_all(weights: Weights, merged: float, earlier: bool, mode: int) -> float:
-    """Merge weights of one key, in order, into what earlier calls merged (if ``earlier``)."""
-    for k in range(weights.size):
-        if not earlier:
-            merged, earlier = np.float64(weights[k]), True
+def _merge_all(
+    keys: Keys,
+    weights: Weights,
+    first_key: int,
+    partials: NDArray[np.float64],
+    counts: NDArray[np.int64],
+    mode: int,
+) -> None:
+    """Merge the weights of each of a few keys from ``first_key`` on, in order, into those that earlier calls found."""
+    for k in range(keys.size):
+        number = np.intp(keys[k] - np.uint64(first_key))
+        if weights.size:
+            counts[number] = merge_weight(partials[number], counts[number], np.float64(weights[k]), mode)
         else:
-            merged = merge_weight(merged, np.float64(weights[k]), mode)
-    return merged
+            counts[number] = 1

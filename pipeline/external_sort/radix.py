@@ -35,6 +35,9 @@ NUMPY_KEYS: Final = 1 << 16
 #: How the weights of equal keys are merged into one.
 MERGE_MODES: Final = {"sum": 0, "min": 1, "max": 2, "first": 3}
 
+#: Most partial sums of the weights of a key: 40 significands of 53 bits cover all exponents of float64.
+MOST_PARTIALS: Final = 40
+
 
 def sort_few(keys: Keys, weights: NDArray[Any]) -> bool:
     """Sort up to ``NUMPY_KEYS`` keys in place and stably, without a kernel; return whether they are that few.
@@ -256,15 +259,60 @@ def unique_keys(keys: Keys) -> int:
 
 
 @njit(cache=True, nogil=True)
-def merge_weight(merged: float, weight: float, mode: int) -> float:
-    """Merge the weight of one more equal key into that of the earlier ones; ``mode`` is a ``MERGE_MODES`` value."""
-    if mode == 0:
-        return merged + weight
-    if mode == 1:
-        return min(merged, weight)
-    if mode == 2:
-        return max(merged, weight)
-    return merged
+def merge_weight(partials: NDArray[np.float64], count: int, weight: float, mode: int) -> int:
+    """Merge the weight of one more equal key into that of the earlier ones.
+
+    A sum is exact, so that it does not depend on the order of its terms: a few partial sums, whose bits do not overlap
+    (Shewchuk, Discrete & Computational Geometry 18, 1997, section 2.3). All other results are a single number.
+
+    Args:
+        partials: (MOST_PARTIALS,) the merged weight.
+        count: how many partials there are; 0 before the first weight.
+        mode: a value of ``MERGE_MODES``.
+
+    Returns:
+        How many partials there are now.
+    """
+    if count == 0:
+        partials[0] = weight
+    elif mode == 1:
+        partials[0] = min(partials[0], weight)
+    elif mode == 2:
+        partials[0] = max(partials[0], weight)
+    elif mode == 0:
+        kept = 0
+        for number in range(count):
+            other = partials[number]
+            if abs(weight) < abs(other):
+                weight, other = other, weight
+            total = weight + other
+            rest = other - (total - weight)
+            # Not a number if the sum is infinite.
+            if rest != 0 and np.isfinite(rest):
+                partials[kept] = rest
+                kept += 1
+            weight = total
+        partials[kept] = weight
+        return kept + 1
+    return 1
+
+
+@njit(cache=True, nogil=True)
+def merged_weight(partials: NDArray[np.float64], count: int) -> float:
+    """The number that is closest to the sum of some partials, as ``math.fsum`` rounds it."""
+    total = partials[count - 1]
+    for number in range(count - 2, -1, -1):
+        before, other = total, partials[number]
+        total = before + other
+        rest = other - (total - before)
+        if rest != 0:
+            # A tie goes to the even number, unless smaller partials decide.
+            if number > 0 and (rest < 0) == (partials[number - 1] < 0):
+                twice = 2 * rest
+                if total + twice - total == twice:
+                    total += twice
+            break
+    return total
 
 
 @njit(cache=True, nogil=True)
@@ -273,16 +321,49 @@ def merge_equal_keys(keys: Keys, weights: Weights, mode: int) -> int:
 
     The merged weight is float64 until a key is complete, so that a sum is rounded to their type once.
     """
+    partials = np.empty(MOST_PARTIALS, np.float64)
     kept = 0
     k = 0
     while k < keys.size:
-        key = keys[k]
-        merged: float = np.float64(weights[k])
+        key, weight = keys[k], weights[k]
         k += 1
-        while k < keys.size and keys[k] == key:
-            merged = merge_weight(merged, np.float64(weights[k]), mode)
-            k += 1
+        if k < keys.size and keys[k] == key:
+            count = merge_weight(partials, 0, np.float64(weight), mode)
+            while k < keys.size and keys[k] == key:
+                count = merge_weight(partials, count, np.float64(weights[k]), mode)
+                k += 1
+            weights[kept] = merged_weight(partials, count)
+        else:
+            weights[kept] = weight
         keys[kept] = key
-        weights[kept] = merged
         kept += 1
     return kept
+
+
+@njit(cache=True, nogil=True)
+def join_directions(keys: Keys, weights: Weights) -> tuple[int, int]:
+    """Drop the lowest bit of distinct ascending keys, and make one key of two that differ in it only.
+
+    Returns:
+        How many keys are left. The position of the first pair whose weights differ, at which the keys are left as they
+        were; -1 if there is none.
+    """
+    one = np.uint64(1)
+    kept = 0
+    k = 0
+    while k < keys.size:
+        weight = weights[k]
+        if k + 1 < keys.size and keys[k] ^ keys[k + 1] == one:
+            if weight != weights[k + 1]:
+                return kept, k
+            # Zeros of both signs are equal, and the entries of both rows get the same one.
+            if weight == 0:
+                weight += weights[k + 1]
+            keys[kept] = keys[k] >> one
+            k += 2
+        else:
+            keys[kept] = keys[k] >> one
+            k += 1
+        weights[kept] = weight
+        kept += 1
+    return kept, -1

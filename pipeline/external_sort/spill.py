@@ -11,6 +11,9 @@ A task writes its spill files one after another to its lane (:mod:`gnnloom.pipel
 An entry is the row within its bucket ``<< column_bits |`` the column. Entries keep the order of the source within each
 bucket. The bucket's number implies most bits of the row, so 64 bits are enough for matrices of up to ``MAX_VERTICES``
 rows, and most matrices need 4 to 6 bytes per entry. The time of pass 1 is mostly spent writing these bytes.
+
+If entries are *marked*, the column has one more bit, its lowest: 1 for the reverse of an edge of the source. The two
+directions of an undirected edge then have neighboring keys, each with the values that the source gives it.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ BUCKET_BITS = 11
 MIN_SHIFT = 12
 
 #: Maximum number of rows of a matrix, 2^37: the row within its bucket (26 bits) and the column (37 bits) then take 63
-#: bits, so an entry or a key is never negative as int64.
+#: bits, so an entry or a key without a mark is never negative as int64.
 MAX_VERTICES = 1 << ((64 + BUCKET_BITS) // 2)
 
 _HEADER_INTS: Final = 5
@@ -54,10 +57,33 @@ def _high_dtype(bits: int) -> np.dtype[Any] | None:
     return None if bits <= 32 else np.dtype(np.uint8 if bits <= 40 else np.uint16 if bits <= 48 else np.uint32)
 
 
-def entry_bytes(max_id: int) -> int:
-    """Bytes of a spilled entry, for ids up to ``max_id``."""
-    high = _high_dtype(unit_shift(max_id) + max_id.bit_length())
-    return 4 + (high.itemsize if high else 0)
+@dataclass(frozen=True)
+class KeyForm:
+    """How the entries of a matrix become keys.
+
+    Attributes:
+        num_vertices: rows and columns.
+        marked: whether the lowest bit of a key says that its entry is the reverse of an edge of the source.
+    """
+
+    num_vertices: int
+    marked: bool = False
+
+    @property
+    def shift(self) -> int:
+        """log2 of the rows of a unit."""
+        return unit_shift(self.num_vertices - 1)
+
+    @property
+    def column_bits(self) -> int:
+        """Number of bits of the column, with its mark."""
+        return (self.num_vertices - 1).bit_length() + self.marked
+
+    @property
+    def entry_bytes(self) -> int:
+        """Bytes of a spilled entry without its value, in a file with the highest ids."""
+        high = _high_dtype(self.shift + self.column_bits)
+        return 4 + (high.itemsize if high else 0)
 
 
 @dataclass(frozen=True)
@@ -68,7 +94,7 @@ class SpillFile:
         start: byte of the lane at which it begins.
         entries: number of entries.
         shift: log2 of the rows of a bucket.
-        column_bits: bits of the column in an entry.
+        column_bits: bits of the column in an entry, with its mark.
         num_buckets: number of buckets up to the last one that is not empty.
         value_bytes: bytes of the value of an entry; 0 if there are none.
     """
@@ -245,6 +271,6 @@ def _decode_bucket(
         entry = np.uint64(low[k])
         if high.size:
             entry |= np.uint64(high[k]) << np.uint64(32)
-        # No overflow: the plan limits a block's rows and the columns so that a key takes at most 63 bits.
+        # No overflow: a block's rows and the columns are limited so that a key takes at most 63 bits, 64 with a mark.
         row = first_row + (entry >> np.uint64(entry_column_bits))
         keys[k] = (row << np.uint64(column_bits)) | (entry & column_mask)

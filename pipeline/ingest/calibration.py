@@ -174,7 +174,7 @@ def _try_scatter(chunk: EdgeChunk, undirected: bool, trial: Path) -> tuple[float
     # Twice: the first call loads or compiles the kernels.
     for number, count in enumerate((1, num_edges)):
         edges, memory = SourceRange(0, 0, count), 2 * MINIMUM_MEMORY
-        what = (_ChunkSource(chunk), edges, undirected, False, memory, "trial")
+        what = (_ChunkSource(chunk), edges, undirected, False, False, memory, "trial")
         task = ScatterRangeTask(writer, f"scatter/{number}", Needs(), *what, lanes.lane(number))
         started = time.process_time()
         scatter_range(task)

@@ -183,19 +183,31 @@ def ingest_phases(
     return [keys.collect, *keys.merges, *sort.phases(), *array_phases(keys.writer, table, Path())]
 
 
-def extrapolate(found: Calibration, undirected: bool, resources: Resources) -> IngestProjection:
+def extrapolate(
+    found: Calibration, undirected: bool, resources: Resources, merge: str | None = "sum"
+) -> IngestProjection:
     """Project from what a calibration found to the whole source.
+
+    Args:
+        undirected: whether every edge is stored in both directions.
+        merge: how equal edges are merged, as in :class:`~gnnloom.pipeline.matrix_sort.sort_plan.SortOptions`.
 
     Raises:
         BudgetError: the memory per worker leaves no room for buffers, or the rows of a block exceed it.
     """
-    memory = resources.memory
+    memory, options = resources.memory, SortOptions(undirected, merge=merge)
     sizes = SortSizes.even(
-        found.vertices, found.edges, found.ranges, memory, undirected=undirected, value_bytes=found.value_bytes
+        found.vertices,
+        found.edges,
+        found.ranges,
+        memory,
+        undirected=undirected,
+        value_bytes=found.value_bytes,
+        marked=options.marks(found.value_bytes),
     )
     _check_rows(sizes, memory)
     compact = bool(found.distinct_ids)
-    phases = ingest_phases(sizes, SortOptions(undirected), memory, compact=compact, name_bytes=found.name_bytes)
+    phases = ingest_phases(sizes, options, memory, compact=compact, name_bytes=found.name_bytes)
     entries, spill = sizes.entries, temporary_bytes(phases)
     output = int(entries * found.output_bytes + found.vertices * _ROW_BYTES * found.row_ratio)
     if found.name_bytes:

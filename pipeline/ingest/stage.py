@@ -21,6 +21,7 @@ from gnnloom.pipeline.ingest.preparation import (
     prepared_source,
 )
 from gnnloom.pipeline.ingest.projection import IngestProjection, Resources, extrapolate
+from gnnloom.pipeline.matrix_sort.blocks import UnequalWeightsError
 from gnnloom.pipeline.matrix_sort.bucket_sort import sort_edges
 from gnnloom.pipeline.matrix_sort.sort_plan import SortOptions
 from gnnloom.pipeline.sources.names import NamedEdgeSource
@@ -66,8 +67,13 @@ class IngestOptions:
         is_common=True,
         choices=CHOICES["ids"],
     )
-    merge: str = option(
-        "sum", "How to combine the weights or times of equal edges.", group=Group.GRAPH, choices=CHOICES["merge"]
+    merge: str | None = option(
+        None,
+        "How to combine the weights or times of equal edges, in both directions if undirected; first depends on the"
+        " order of the files.",
+        group=Group.GRAPH,
+        choices=CHOICES["merge"],
+        default_text="sum; both directions of an edge must agree",
     )
     # The digests of the arrays do not depend on it.
     codec: str = option(
@@ -87,7 +93,14 @@ class IngestOptions:
 
     def parameters(self, source: EdgeSource) -> dict[str, Any]:
         """What decides the graph's bytes."""
-        return {**asdict(self), "source": source.identity()}
+        parameters = {**asdict(self), "source": source.identity()}
+        if self.merge is None:
+            # Without a merge, undirected weights are not summed over both directions, as they are with ``sum``. Other
+            # graphs have the key that they had when ``sum`` was the default.
+            del parameters["merge"]
+            if not (self.undirected and parameters["source"].get("weights")):
+                parameters["merge"] = "sum"
+        return parameters
 
 
 def project_ingest(
@@ -125,7 +138,7 @@ def _project(
             times would be added up.
         BudgetError: it does not fit.
     """
-    if getattr(source, "times", False) and options.merge == "sum":
+    if getattr(source, "times", False) and options.merge in {None, "sum"}:
         raise InputError(
             "merge 'sum': times of equal edges are not added up; give --merge max for the last of them, min for the"
             " earliest, or first for the first one in the files"
@@ -139,7 +152,7 @@ def _project(
     elif options.ids != "keep" and source.begins_with_names():
         options = replace(options, ids="names")
     found = calibrate(source, options.undirected, options.ids, options.codec, folder)
-    projection = extrapolate(found, options.undirected, resources)
+    projection = extrapolate(found, options.undirected, resources, options.merge)
     unpacked = temporary_bytes(preparation_phases(source))
     projection = replace(
         projection,
@@ -189,7 +202,12 @@ def ingest_graph(
                 projection = projection.in_one_process()
             started = time.perf_counter()
             numbered = None if options.ids == "keep" else number_keys(writer, source, options.ids, cluster)
-            matrix = sort_edges(writer, numbered or source, options.sort, cluster)
+            try:
+                matrix = sort_edges(writer, numbered or source, options.sort, cluster)
+            except UnequalWeightsError as error:
+                # Vertices are called what the source calls them.
+                ends = map(numbered.key, map(int, error.ends)) if numbered else error.ends
+                raise UnequalWeightsError(*ends, *error.weights) from None
             keys = write_key_arrays(writer, numbered.table_path, options.codec, cluster) if numbered else []
             more_spill_bytes = numbered.spill_bytes() if numbered else 0
             outcome = matrix.outcome(started=started, more_spill_bytes=more_spill_bytes)

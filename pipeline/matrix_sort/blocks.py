@@ -14,9 +14,16 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort.key_sorter import KeyRange, KeySorter, Units, grouped
+from gnnloom.pipeline.external_sort.key_sorter import (
+    KeyRange,
+    KeySorter,
+    SortedKeys,
+    UnequalDirectionsError,
+    Units,
+    grouped,
+)
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
-from gnnloom.pipeline.external_sort.spill import unit_shift, value_dtype
+from gnnloom.pipeline.external_sort.spill import KeyForm, value_dtype
 from gnnloom.pipeline.matrix_sort.spilled import unit_rows
 from gnnloom.pipeline.shuffle.run_list import RunList
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
@@ -24,7 +31,7 @@ from gnnloom.pipeline.tasks.memory import MIB, WRITING_BYTES, rows_that_fit
 from gnnloom.pipeline.tasks.phase import Task
 from gnnloom.pipeline.tasks.progress import Done
 from gnnloom.storage.artifacts.graph import BlockWriter, block_path
-from gnnloom.storage.errors import BudgetError
+from gnnloom.storage.errors import BudgetError, InputError
 from gnnloom.storage.format.arrays import CHUNK_BYTES, ArrayReader, ArrayRecord, write_rows
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskOutput
 from gnnloom.storage.matrix.csr import TIME_BYTES, index_dtype
@@ -40,27 +47,23 @@ class MatrixForm:
     """What all tasks that make a matrix know of it.
 
     Attributes:
-        num_vertices: rows and columns.
+        keys: form of the keys of its entries.
         merge: how the values of equal edges are merged; None for a matrix without values.
         add_loops: whether every row gets a self loop.
         codec: compression of the arrays.
         value_bytes: bytes of a value: a weight, or a time; 0 if there are none.
     """
 
-    num_vertices: int
+    keys: KeyForm
     merge: str | None
     add_loops: bool
     codec: str
     value_bytes: int = 0
 
     @property
-    def shift(self) -> int:
-        """log2 of the rows of a unit."""
-        return unit_shift(self.num_vertices - 1)
-
-    @property
-    def column_bits(self) -> int:
-        return (self.num_vertices - 1).bit_length()
+    def num_vertices(self) -> int:
+        """Rows and columns."""
+        return self.keys.num_vertices
 
     @property
     def entry_bytes(self) -> int:
@@ -74,8 +77,29 @@ class MatrixForm:
 
     def rows_of(self, units: Span) -> Span:
         """First and last (exclusive) row of some units."""
-        first, last = (min(unit << self.shift, self.num_vertices) for unit in units)
+        first, last = (min(unit << self.keys.shift, self.num_vertices) for unit in units)
         return first, last
+
+
+class UnequalWeightsError(InputError):
+    """The two directions of an undirected edge have different weights.
+
+    Attributes:
+        ends: source and target of an edge of the source, as a message calls them.
+        weights: the weight of the edge, and that of the edge from the target to the source.
+    """
+
+    def __init__(self, source: str, target: str, weight: str, reverse: str) -> None:
+        # The arguments are those of the constructor, so that the error can be sent between processes.
+        super().__init__(source, target, weight, reverse)
+        self.ends, self.weights = (source, target), (weight, reverse)
+
+    def __str__(self) -> str:
+        (source, target), (weight, reverse) = self.ends, self.weights
+        return (
+            f"edge {source} {target} has weight {weight}, and {target} {source} has {reverse}: an undirected edge has"
+            " one weight; combine both with `--merge max`, min, sum or first"
+        )
 
 
 def block_rows_limit(memory: int) -> int:
@@ -113,6 +137,8 @@ def make_block(task: BlockTask) -> Done:
     Raises:
         BudgetError: the block's row pointers alone do not fit in memory.
         DamagedWorkError: a spill file is damaged.
+        UnequalWeightsError: the two directions of an undirected edge have different weights, and nothing says how to
+            merge them.
     """
     first_row, stop_row = task.form.rows_of(task.units)
     if stop_row - first_row > block_rows_limit(task.memory):
@@ -150,7 +176,14 @@ def _write_matrix(task: BlockTask, rows: Span, root: Path, output: TaskOutput) -
     # Entries to sort at a time: as many as the memory allows, but no more than the block has.
     capacity = min(block_capacity(num_rows, task.memory, form), max(1, task.entries))
     room, dtype = capacity + (num_rows if form.add_loops else 0), index_dtype(form.num_vertices)
-    sorter = KeySorter(task.writer.work / "split", capacity, form.merge, room * dtype.itemsize, form.value_bytes)
+    sorter = KeySorter(
+        task.writer.work / "split",
+        capacity,
+        form.merge,
+        room * dtype.itemsize,
+        form.value_bytes,
+        marked=form.keys.marked,
+    )
     # The columns are written into the sorter's spare keys, which are idle while its result is being used.
     columns = sorter.scratch[: room * dtype.itemsize].view(dtype)
     data = np.empty(room if form.merge else 0, value_dtype(form.value_bytes))
@@ -158,16 +191,18 @@ def _write_matrix(task: BlockTask, rows: Span, root: Path, output: TaskOutput) -
     has_times = form.value_bytes == TIME_BYTES
     values = data.dtype if form.merge else None
     block = BlockWriter(root, task.number, form.num_vertices, values, form.codec, has_times=has_times)
-    nnz = duplicates = 0
+    nnz = duplicates = joined = negative = 0
+    # The sorter drops the marks.
+    column_bits = KeyForm(form.num_vertices).column_bits
     # Ranges ascend, so the block is written from front to back and never held in memory as a whole.
     with OpenFiles(task.writer.work) as files:
-        for merged in chain.from_iterable(map(sorter.sort, _ranges(task, num_rows, capacity, files))):
+        for merged in _sorted(sorter, _ranges(task, num_rows, capacity, files), first_row, column_bits):
             count: int = _emit(
                 merged.keys,
                 merged.weights,
                 merged.first_key,
                 merged.last_key,
-                form.column_bits,
+                column_bits,
                 first_row,
                 form.add_loops,
                 # A loop that is added weighs 1, as in PyG's ``gcn_norm``. It has no time.
@@ -178,20 +213,32 @@ def _write_matrix(task: BlockTask, rows: Span, root: Path, output: TaskOutput) -
             )
             block.append(columns[:count], data[:count] if form.merge else None)
             duplicates += merged.entries - len(merged.keys)
+            joined += merged.joined
+            negative += 0 if has_times else int(np.count_nonzero(data[: count if form.merge else 0] < 0))
             nnz += count
     indptr = np.zeros(num_rows + 1, dtype=np.int64)
     np.cumsum(row_counts, out=indptr[1:])
     output.arrays = block.close(first_row, indptr)
-    output.facts = {"nnz": nnz, "duplicates": duplicates}
+    output.facts = {"nnz": nnz, "duplicates": duplicates, "joined": joined, "negative_weights": negative}
+
+
+def _sorted(sorter: KeySorter, ranges: Iterator[KeyRange], first_row: int, column_bits: int) -> Iterator[SortedKeys]:
+    """Sort ranges of a block one after another; an edge whose directions differ is named by its vertices."""
+    try:
+        yield from chain.from_iterable(map(sorter.sort, ranges))
+    except UnequalDirectionsError as error:
+        # The entry A[i, j] is the edge j -> i.
+        ends = error.key & ((1 << column_bits) - 1), first_row + (error.key >> column_bits)
+        raise UnequalWeightsError(*map(str, (*ends, *error.weights))) from None
 
 
 def _ranges(task: BlockTask, num_rows: int, capacity: int, files: OpenFiles) -> Iterator[KeyRange]:
     """Consecutive units of the block that can be sorted at once, and single units that cannot."""
-    shift, bits = task.form.shift, task.form.column_bits
+    shift, bits = task.form.keys.shift, task.form.keys.column_bits
     listed = RunList.read(task.writer.work / task.spilled.list_path)
     lanes = listed.of(task.spilled.spans(listed.spans, *task.units))
     # In the order of the source, on which merging by "first" depends.
-    found, sizes = unit_rows(files, chain.from_iterable(lanes.values()), task.form.num_vertices, task.units)
+    found, sizes = unit_rows(files, chain.from_iterable(lanes.values()), task.form.keys, task.units)
     for start, stop in grouped(sizes, capacity):
         first_key = (start << shift) << bits
         last_key = (min(stop << shift, num_rows) << bits) - 1

@@ -89,6 +89,8 @@ def _found(plan: SortPlan, cluster: Cluster) -> SortSizes:
         num_files=sum(fact["num_files"] for fact in facts),
         spill_bytes=sum(runs.num_bytes for runs in plan.spilled.shuffle.recorded(records)),
         self_loops=sum(fact["self_loops"] for fact in facts),
+        # Records of earlier versions do not have it.
+        min_id=min((low for fact in facts if (low := fact.get("min_id")) is not None), default=0),
     )
     merged = replace(plan, sizes=sizes)
     # The merges do not depend on the blocks, which this process cuts by what few merged files say, not all files.
@@ -105,7 +107,7 @@ def _unit_entries(plan: SortPlan) -> NDArray[np.int64]:
     with OpenFiles(work) as files:
         for span, lanes in listed.of(range(listed.spans)).items():
             units = split_range(num_units, listed.spans, span)
-            entries[slice(*units)] = unit_rows(files, lanes, plan.sizes.num_vertices, units)[1]
+            entries[slice(*units)] = unit_rows(files, lanes, plan.keys, units)[1]
     return entries
 
 
@@ -191,6 +193,10 @@ class SortedMatrix:
         outcome, sizes = outcome or self.outcome(), self.sizes
         recorded = self.writer.recorded_of(self.blocks)
         block_nnz = [recorded[name].facts["nnz"] for name in self.blocks]
+        # Only if there are any: other graphs have the manifests that they had before these were counted.
+        joined, negative = (
+            sum(recorded[name].facts.get(fact, 0) for name in self.blocks) for fact in ("joined", "negative_weights")
+        )
         facts = {
             "nnz": sum(block_nnz),
             "symmetric": symmetric,
@@ -202,6 +208,9 @@ class SortedMatrix:
             "edges_in": sizes.edges,
             "self_loops": sizes.self_loops,
             "duplicates": sum(recorded[name].facts["duplicates"] for name in self.blocks),
+            **({"joined": joined} if joined else {}),
+            **({"negative_weights": negative} if negative else {}),
+            **({"min_id": sizes.min_id} if sizes.min_id else {}),
         }
         of_sort = {
             "spill_bytes": outcome["spill_bytes"],

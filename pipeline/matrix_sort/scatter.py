@@ -11,7 +11,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane, LaneWriter, writable
-from gnnloom.pipeline.external_sort.spill import MAX_VERTICES, SpillFile, unit_shift, value_dtype
+from gnnloom.pipeline.external_sort.spill import MAX_VERTICES, KeyForm, SpillFile, value_dtype
 from gnnloom.pipeline.shuffle.run_list import LaneRuns
 from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, EdgeSource, SourceRange
 from gnnloom.pipeline.tasks.memory import gathered_memory
@@ -34,6 +34,7 @@ class ScatterRangeTask(Task):
     Attributes:
         undirected: also spill the reverse of every edge.
         drop_loops: leave out edges from a vertex to itself.
+        marks: mark the reverses of edges with values.
         memory: bytes that the worker may use.
         spill: name of the shuffle of the spill files, which ends with a digest of all ranges.
         lane: where they go, relative to the work folder.
@@ -43,6 +44,7 @@ class ScatterRangeTask(Task):
     range: SourceRange
     undirected: bool
     drop_loops: bool
+    marks: bool
     memory: int
     spill: str
     lane: Lane
@@ -71,6 +73,7 @@ def scatter_range(task: ScatterRangeTask) -> Done:
         output.facts = {
             "edges": totals.edges,
             "self_loops": totals.self_loops,
+            "min_id": totals.min_id,
             "max_id": totals.max_id,
             "value_bytes": totals.value_bytes,
             "num_files": files,
@@ -81,11 +84,12 @@ def scatter_range(task: ScatterRangeTask) -> Done:
 
 @dataclass
 class _Totals:
-    """Counts over a range; ``value_bytes`` is None until the first chunk."""
+    """Counts over a range; ``value_bytes`` is None until the first chunk, and so is ``min_id``."""
 
     edges: int = 0
     entries: int = 0
     self_loops: int = 0
+    min_id: int | None = None
     max_id: int = -1
     value_bytes: int | None = None
 
@@ -149,22 +153,25 @@ def _write_spill(
     task: ScatterRangeTask, lane: LaneWriter, chunks: list[EdgeChunk], totals: _Totals, start: int
 ) -> SpillFile:
     """Write the entries of some chunks, in the order of their buckets, as a spill file that begins at a byte."""
-    max_id = _checked_max_id(chunks)
+    min_id, max_id = _checked_bounds(chunks)
+    totals.min_id = min_id if totals.min_id is None else min(totals.min_id, min_id)
     totals.max_id = max(totals.max_id, max_id)
-    shift = unit_shift(max_id)
+    value_bytes = chunks[0].value_bytes
+    form = KeyForm(max_id + 1, task.marks and value_bytes > 0)
+    shift = form.shift
     counts = np.zeros((max_id >> shift) + 1, dtype=np.int64)
     for chunk in chunks:
         totals.self_loops += _count_rows(chunk.source, chunk.target, shift, task.undirected, task.drop_loops, counts)
     offsets = np.zeros(len(counts) + 1, dtype=np.int64)
     np.cumsum(counts, out=offsets[1:])
-    value_bytes = chunks[0].value_bytes
-    file = SpillFile(start, int(offsets[-1]), shift, max_id.bit_length(), len(counts), value_bytes)
+    file = SpillFile(start, int(offsets[-1]), shift, form.column_bits, len(counts), value_bytes)
     if not file.entries:
         return file
     low = np.empty(file.entries, dtype=np.uint32)
     high = np.empty(file.entries if file.high_dtype else 0, dtype=file.high_dtype or np.uint8)
     values = np.empty(file.entries if value_bytes else 0, value_dtype(value_bytes))
-    ids, none = (file.shift, file.column_bits, task.undirected, task.drop_loops), np.empty(0, values.dtype)
+    ids = (file.shift, file.column_bits, int(form.marked), task.undirected, task.drop_loops)
+    none = np.empty(0, values.dtype)
     # Advances chunk by chunk, so that the entries of each bucket stay in the order of the source.
     position = offsets[:-1].copy()
     for chunk in chunks:
@@ -177,7 +184,8 @@ def _write_spill(
     return file
 
 
-def _checked_max_id(chunks: list[EdgeChunk]) -> int:
+def _checked_bounds(chunks: list[EdgeChunk]) -> tuple[int, int]:
+    """Lowest and highest id."""
     bounds = [_id_bounds(chunk.source, chunk.target) for chunk in chunks]
     lowest, highest = min(low for low, _ in bounds), max(high for _, high in bounds)
     if lowest < 0:
@@ -186,7 +194,7 @@ def _checked_max_id(chunks: list[EdgeChunk]) -> int:
         raise InputError(
             f"vertex id {highest}: ids that are kept must be below {MAX_VERTICES:,}; renumber them with `--ids compact`"
         )
-    return int(highest)
+    return int(lowest), int(highest)
 
 
 @njit(cache=True, nogil=True)
@@ -230,6 +238,7 @@ def _scatter_edges(
     weight: NDArray[np.floating[Any]],
     shift: int,
     column_bits: int,
+    mark_bits: int,
     undirected: bool,
     drop_loops: bool,
     position: NDArray[np.int64],
@@ -247,8 +256,8 @@ def _scatter_edges(
             continue
         at = position[row >> shift]
         position[row >> shift] = at + 1
-        # At most 63 bits for ids below ``MAX_VERTICES``, so int64 holds an entry without reaching the sign bit.
-        entry = ((row & row_mask) << column_bits) | column
+        # At most 64 bits for ids below ``MAX_VERTICES``; only those that are stored matter, not the sign.
+        entry = ((row & row_mask) << column_bits) | (column << mark_bits)
         low[at] = entry & 0xFFFFFFFF
         if high.size:
             high[at] = entry >> 32
@@ -257,7 +266,8 @@ def _scatter_edges(
         if undirected and row != column:
             at = position[column >> shift]
             position[column >> shift] = at + 1
-            entry = ((column & row_mask) << column_bits) | row
+            # The mark of a reverse is 1, if there are marks.
+            entry = ((column & row_mask) << column_bits) | (row << mark_bits) | mark_bits
             low[at] = entry & 0xFFFFFFFF
             if high.size:
                 high[at] = entry >> 32

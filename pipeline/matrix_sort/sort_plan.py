@@ -21,7 +21,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.key_sorter import grouped
-from gnnloom.pipeline.external_sort.spill import entry_bytes, unit_shift
+from gnnloom.pipeline.external_sort.spill import KeyForm, unit_shift
 from gnnloom.pipeline.matrix_sort.blocks import (
     ROW_MEMORY,
     TASK_VERTICES,
@@ -65,14 +65,19 @@ class SortOptions:
     Attributes:
         undirected: store every edge in both directions.
         self_loops: ``add`` one to every row, ``keep`` those of the source, or ``remove`` them.
-        merge: how the weights or times of equal edges are merged: ``sum``, ``min``, ``max`` or ``first``.
+        merge: how the weights or times of equal edges are merged: ``sum``, ``min``, ``max`` or ``first``. With None,
+            they are summed, and the two directions of an undirected edge must have equal sums: they are one edge.
         codec: compression of the arrays; see :data:`gnnloom.storage.format.chunks.CODECS`.
     """
 
     undirected: bool = False
     self_loops: str = "add"
-    merge: str = "sum"
+    merge: str | None = "sum"
     codec: str = DEFAULT_CODEC
+
+    def marks(self, value_bytes: int) -> bool:
+        """Whether entries are marked with their direction, if edges have values of some bytes."""
+        return self.undirected and self.merge is None and value_bytes > 0
 
 
 @dataclass(frozen=True)
@@ -90,6 +95,7 @@ class SortSizes:
         block_entries: (num_blocks) entries of each block in the spill files.
         spill_bytes: bytes of the spill files.
         self_loops: edges of the source from a vertex to itself.
+        min_id: lowest id of the source.
     """
 
     num_vertices: int
@@ -102,6 +108,7 @@ class SortSizes:
     block_entries: Sequence[int] = field(default=(0,), repr=False)
     spill_bytes: int = 0
     self_loops: int = 0
+    min_id: int = 0
 
     @classmethod
     def even(
@@ -113,11 +120,13 @@ class SortSizes:
         *,
         undirected: bool,
         value_bytes: int = 0,
+        marked: bool = False,
     ) -> Self:
         """The sizes of edges that are spread evenly over the rows and over the ranges of the source.
 
         Args:
             memory: bytes that a worker may use.
+            marked: whether entries are marked with their direction.
 
         Raises:
             BudgetError: the memory leaves no room for buffers.
@@ -129,7 +138,7 @@ class SortSizes:
         units, block_entries = cut_blocks(unit_entries, num_vertices, add_loops=True)
         in_range = -(-edges // max(1, num_ranges))
         num_files = num_ranges * -(-in_range // spill_edges(memory, undirected, value_bytes))
-        width = entry_bytes(num_vertices - 1) + value_bytes
+        width = KeyForm(num_vertices, marked).entry_bytes + value_bytes
         spill_bytes = entries * width + num_files * 8 * (num_units + 1)
         of_source = (num_vertices, edges, num_ranges, undirected, value_bytes)
         return cls(*of_source, num_files, units, block_entries, spill_bytes)
@@ -235,8 +244,13 @@ class SortPlan:
         # Another division into ranges must not find the merged files of this one.
         digest = xxhash.xxh3_64_hexdigest(" ".join(starmap(range_name, enumerate(self.ranges))).encode())
         shuffle = Shuffle(f"spill/{digest}", sizes.num_units, (), sizes.num_blocks)
-        num_vertices, num_tasks = sizes.num_vertices, len(self.ranges)
-        return SpillPlan(self.writer, shuffle, num_tasks, sizes.spill_bytes, 0, sizes.num_files, num_vertices)
+        num_tasks = len(self.ranges)
+        return SpillPlan(self.writer, shuffle, num_tasks, sizes.spill_bytes, 0, sizes.num_files, self.keys)
+
+    @cached_property
+    def keys(self) -> KeyForm:
+        """The form of the keys of the matrix."""
+        return KeyForm(self.sizes.num_vertices, self.options.marks(self.sizes.value_bytes))
 
     @cached_property
     def scatter(self) -> Phase:
@@ -245,13 +259,14 @@ class SortPlan:
         reading = self.reading or [Needs(16 * sizes.edges // count)] * count
         memory = scatter_memory(-(-sizes.edges // count), self.memory, self.options.undirected, sizes.value_bytes)
         written = -(-sizes.spill_bytes // count)
-        drop_loops, spill = self.options.self_loops == "remove", self.spilled.shuffle.name
+        options, spill = self.options, self.spilled.shuffle.name
+        how = (options.undirected, options.self_loops == "remove", options.undirected and options.merge is None)
         tasks = []
         for number, (source_range, each) in enumerate(zip(self.ranges, reading, strict=False)):
             # With the digest of all ranges: a record of another range is not about this task.
             name = f"scatter/{number:05d}-{Path(spill).name}"
             needs = replace(each, writes=written, memory=each.memory + memory)
-            what = (self.source, source_range, self.options.undirected, drop_loops, self.memory)
+            what = (self.source, source_range, *how, self.memory)
             tasks.append(ScatterRangeTask(self.writer, name, needs, *what, spill, self.spilled.lane(number)))
         # Keys with their edges, numbers, and their index.
         arrays = 3 if self.reading else 1
@@ -260,9 +275,9 @@ class SortPlan:
     @cached_property
     def _form(self) -> MatrixForm:
         sizes, options = self.sizes, self.options
-        merge = options.merge if sizes.value_bytes else None
+        merge = options.merge or "sum" if sizes.value_bytes else None
         add_loops = options.self_loops == "add"
-        return MatrixForm(sizes.num_vertices, merge, add_loops, options.codec, sizes.value_bytes)
+        return MatrixForm(self.keys, merge, add_loops, options.codec, sizes.value_bytes)
 
     @cached_property
     def _sort(self) -> Phase:

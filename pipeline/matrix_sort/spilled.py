@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.external_sort.key_sorter import Encoding, Segment, grouped
 from gnnloom.pipeline.external_sort.lanes import LaneWriter, OpenFiles, OpenLane, writable
 from gnnloom.pipeline.external_sort.merge_levels import Level, merge_levels
-from gnnloom.pipeline.external_sort.spill import SpillFile, unit_shift, value_dtype
+from gnnloom.pipeline.external_sort.spill import KeyForm, SpillFile, value_dtype
 from gnnloom.pipeline.shuffle.merges import MergeTask
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.shuffle.run_list import LaneRuns
@@ -40,11 +40,11 @@ class SpillPlan(ShufflePlan):
 
     Attributes:
         num_files: spill files in all lanes.
-        num_vertices: rows and columns of the matrix.
+        form: of the keys of the matrix.
     """
 
     num_files: int
-    num_vertices: int
+    form: KeyForm
 
     @cached_property
     def levels(self) -> tuple[Level, ...]:
@@ -58,7 +58,7 @@ class SpillPlan(ShufflePlan):
             replace(
                 phase,
                 function=merge_spilled,
-                tasks=[MergeSpilledTask.of(task, self.num_vertices) for task in phase.tasks],
+                tasks=[MergeSpilledTask.of(task, self.form) for task in phase.tasks],
                 unit="entries",
                 arrays=4,
             )
@@ -70,24 +70,24 @@ class SpillPlan(ShufflePlan):
 class MergeSpilledTask(MergeTask):
     """Merges the spill files of some lanes, for a span of units of rows."""
 
-    num_vertices: int
+    form: KeyForm
 
     @classmethod
-    def of(cls, task: PlannedTask, num_vertices: int) -> Self:
+    def of(cls, task: PlannedTask, form: KeyForm) -> Self:
         """The same as a merge of any rows, but for what it has in memory."""
         needs = replace(task.needs, memory=_STEP_ENTRIES * _ENTRY_BYTES)
-        return cls(**vars(task) | {"needs": needs, "num_vertices": num_vertices})
+        return cls(**vars(task) | {"needs": needs, "form": form})
 
 
 class UnitRows:
     """The entries of units ``first_unit`` to ``last_unit`` in a spill file."""
 
-    def __init__(self, lane: OpenLane, file: SpillFile, num_vertices: int, units: Span) -> None:
+    def __init__(self, lane: OpenLane, file: SpillFile, form: KeyForm, units: Span) -> None:
         """Read the offsets of the file."""
         self._lane, self._file = lane, file
-        self._column_bits = (num_vertices - 1).bit_length()
+        self._column_bits = form.column_bits
         #: Buckets of the file per unit of the graph.
-        self._per_unit = 1 << (unit_shift(num_vertices - 1) - file.shift)
+        self._per_unit = 1 << (form.shift - file.shift)
         self._offsets = file.offsets(lane, *(unit * self._per_unit for unit in units))
         bounds = np.arange(units[1] - units[0] + 1) * self._per_unit
         #: (num_units + 1) first entry of each unit.
@@ -117,7 +117,7 @@ class UnitRows:
 
 
 def unit_rows(
-    files: OpenFiles, lanes: Iterable[LaneRuns], num_vertices: int, units: Span
+    files: OpenFiles, lanes: Iterable[LaneRuns], form: KeyForm, units: Span
 ) -> tuple[list[UnitRows], NDArray[np.int64]]:
     """Open all spill files in some lanes.
 
@@ -125,7 +125,7 @@ def unit_rows(
         What each has of these units, in the order of the lanes; (num_units,) entries of each unit in all of them.
     """
     found = [
-        UnitRows(lane, file, num_vertices, units)
+        UnitRows(lane, file, form, units)
         for runs in lanes
         for lane in [files.lane(runs.lane)]
         for file in SpillFile.read_all(lane, runs.num_bytes)
@@ -140,14 +140,14 @@ def merge_spilled(task: MergeSpilledTask) -> int:
     """Write one merged file; returns its number of entries."""
     work = task.writer.work
     with task.writer.task(task.name) as output, OpenFiles(work) as files, writable(work, task.lane) as lane:
-        rows, sizes = unit_rows(files, task.lanes(), task.num_vertices, task.positions)
+        rows, sizes = unit_rows(files, task.lanes(), task.form, task.positions)
         merged = _write(lane, task, rows, sizes)
         task.record(output, merged.stop, merged.entries)
     return merged.entries
 
 
 def _write(lane: LaneWriter, task: MergeSpilledTask, rows: Sequence[UnitRows], sizes: NDArray[np.int64]) -> SpillFile:
-    shift, bits = unit_shift(task.num_vertices - 1), (task.num_vertices - 1).bit_length()
+    shift, bits = task.form.shift, task.form.column_bits
     first, last = task.positions
     # Offsets of all units, including those before the span: the file is an ordinary spill file.
     offsets = np.zeros(last + 1, np.int64)

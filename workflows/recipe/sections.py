@@ -41,7 +41,7 @@ class DatasetSection:
     undirected: bool = option_field(_INGEST["undirected"])
     self_loops: str = option_field(_INGEST["self_loops"])
     ids: str = option_field(_INGEST["ids"])
-    merge: str = option_field(_INGEST["merge"])
+    merge: str | None = option_field(_INGEST["merge"])
     codec: str = option_field(_INGEST["codec"])
 
     def __post_init__(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.external_sort.lanes import LaneSet, OpenFiles, num_shared_files
 from gnnloom.pipeline.ingest.keys.arrays import KeyTable
 from gnnloom.pipeline.ingest.keys.collect import CollectKeysTask, collect_range, file_edges
+from gnnloom.pipeline.ingest.keys.key_types import KEY_TYPES
 from gnnloom.pipeline.ingest.keys.merge import (
     PLACE_BITS,
     KeyLanes,
@@ -210,6 +211,13 @@ class NumberedEdges:
     def ranges(self) -> Sequence[SourceRange]:
         groups = enumerate(KeyRanges.load(self.ranges_path).files())
         return [SourceRange(number, 0, sum(file.num_edges for file in files)) for number, files in groups]
+
+    def key(self, number: int) -> str:
+        """The id or name of a vertex, as text for messages."""
+        table = KeyTable.load(self.table_path)
+        keys = KEY_TYPES[table.ids]
+        found = keys.key(keys.read(partial(table.read, self.work), number, number + 1), 0)
+        return found.decode(errors="backslashreplace") if isinstance(found, bytes) else str(found)
 
     def spill_bytes(self) -> int:
         """Bytes of the temporary files of keys, numbers and edges."""

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.radix import (
@@ -114,3 +118,21 @@ def test_a_sum_of_weights_is_rounded_once() -> None:
     expected = np.float32(np.cumsum(weights.astype(np.float64))[-1])
     assert merge_equal_keys(keys, weights, MERGE_MODES["sum"]) == 1
     assert weights[0] == expected
+
+
+@given(st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=20))
+def test_a_sum_of_weights_does_not_depend_on_their_order(given_weights: list[float]) -> None:
+    sums = set()
+    for order in (given_weights, given_weights[::-1], sorted(given_weights), sorted(given_weights, key=abs)):
+        keys, weights = np.zeros(len(order), np.uint64), np.array(order, np.float32)
+        merge_equal_keys(keys, weights, MERGE_MODES["sum"])
+        sums.add(str(weights[0]))
+    if math.inf in given_weights or -math.inf in given_weights:
+        expected = sum(value for value in given_weights if math.isinf(value))
+    else:
+        expected = math.fsum(given_weights)
+    with np.errstate(over="ignore"):
+        # A sum of zeros may be a zero of either sign.
+        assert {each.removeprefix("-") if float(each) == 0 else each for each in sums} == {
+            str(np.float32(expected + 0.0))
+        }

@@ -37,7 +37,7 @@ def reference(u: np.ndarray, v: np.ndarray, w: np.ndarray | None, n: int, option
     entries: dict[tuple[int, int], float] = {}
     weights = np.ones(len(u)) if w is None else w.astype(np.float64)
     merges: dict[str, Any] = {"sum": lambda a, b: a + b, "min": min, "max": max, "first": lambda a, b: a}
-    merge = merges[options.merge]
+    merge = merges[options.merge or "sum"]
     for source, target, weight in zip(u.tolist(), v.tolist(), weights.tolist(), strict=True):
         if source == target and options.self_loops == "remove":
             continue

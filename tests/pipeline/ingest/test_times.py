@@ -250,7 +250,7 @@ def both(catalog: Catalog, tmp_path: Path) -> tuple[Dataset, Graph, Graph]:
     dataset, here = catalog.create("calls"), InProcessCluster()
     weighted = open_edges(None, [str(path)], {"columns": "a,b,w"})
     timed = open_edges(None, [str(path)], {"columns": "a,b,t", "times": True})
-    graph = ingest_graph(dataset, weighted, IngestOptions(undirected=True), here)
+    graph = ingest_graph(dataset, weighted, IngestOptions(undirected=True, merge="sum"), here)
     times = ingest_graph(dataset, timed, IngestOptions(undirected=True, merge="max"), here, allow_others=True)
     return dataset, graph, times
 

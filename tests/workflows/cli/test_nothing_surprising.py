@@ -64,6 +64,34 @@ def test_ids_that_no_edge_has_are_pointed_out(catalog: Catalog, edges: str) -> N
     assert "note" not in invoke(catalog, "ingest", "dense", edges, "--ids", "compact", "--workers", "0").stderr
 
 
+@pytest.mark.parametrize(
+    ("lines", "options", "words"),
+    [
+        # Both directions of an edge are not a repetition.
+        ("0 1 2\n1 0 2\n", ["--undirected"], []),
+        ("0 1 2\n0 1 3\n2 1 3\n", [], ["1 entry repeats"]),
+        ("0 1 2\n0 1 3\n1 0 5\n", ["--undirected"], ["2 entries repeat"]),
+        ("0 1 2\n0 1 3\n", ["--merge", "max"], []),
+        ("0 1 -2\n1 0 3\n2 2 1\n", [], ["1 of the 5 stored weights"]),
+        ("0 1 -2\n1 0 -2\n", ["--undirected"], ["2 of the 4 stored weights"]),
+        ("1 2 1\n2 3 1\n3 4 1\n", [], ["ids begin at 1, so vertex 0 has no edge"]),
+        ("1 2 1\n2 3 1\n3 4 1\n", ["--ids", "compact"], []),
+        ("2 3 1\n4 3 1\n", [], ["ids begin at 2, so the vertices 0 to 1 have no edge"]),
+        ("1 0 1\n2 1 1\n", [], []),
+    ],
+)
+def test_what_the_sort_finds_about_edges_is_pointed_out(
+    catalog: Catalog, tmp_path: Path, lines: str, options: list[str], words: list[str]
+) -> None:
+    (tmp_path / "weighted.txt").write_text(lines)
+    command = ["ingest", "web", str(tmp_path / "weighted.txt"), "--weights", "--quiet", "--workers", "0", *options]
+    done = invoke(catalog, *command)
+    assert done.exit_code == 0, done.output
+    notes = [line for line in done.stderr.splitlines() if line.startswith("note: ")]
+    assert len(notes) == len(words)
+    assert all(word in note for word, note in zip(words, notes, strict=True))
+
+
 def test_what_a_killed_ingest_began_is_kept(catalog: Catalog, edges: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt

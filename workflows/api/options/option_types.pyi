@@ -15,7 +15,7 @@ class IngestKeywords(ClusterKeywords, total=False):
     undirected: bool
     self_loops: str
     ids: str
-    merge: str
+    merge: str | None
     codec: str
     store: str
     weights: bool | None

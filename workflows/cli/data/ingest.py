@@ -183,6 +183,7 @@ def store_graph(
     # Otherwise the source says how many vertices there are.
     if options.ids == "keep" and edges.num_vertices() is None:
         _say_isolated(graph)
+    _say_weights(graph, options)
     if headers := getattr(edges, "recognized_headers", ()):
         result["recognized_headers"] = list(headers)
     show(result, as_json=as_json, title=f"graph of {name}", brief=_BRIEF)
@@ -242,6 +243,29 @@ def _say_isolated(graph: Graph) -> None:
             f"note: at least {count:,} of the {graph.num_vertices:,} vertices have no edge; --ids compact leaves them"
             " out and keeps the ids of the others",
             on_stderr=True,
+        )
+    elif first := graph.artifact.facts.get("min_id", 0):
+        without = "vertex 0 has" if first == 1 else f"the vertices 0 to {first - 1:,} have"
+        leaves_out = "it" if first == 1 else "them"
+        say(
+            f"note: ids begin at {first:,}, so {without} no edge; --ids compact leaves {leaves_out} out and keeps the"
+            " ids of the others",
+            err=True,
+        )
+
+
+def _say_weights(graph: Graph, options: IngestOptions) -> None:
+    """Point out weights that were added up, and negative ones."""
+    facts = graph.artifact.facts
+    # Both directions of an edge are one edge, unless they are merged like any equal edges.
+    merged = facts["duplicates"] - facts.get("joined", 0)
+    if graph.weighted and options.merge in {None, "sum"} and merged:
+        entries = f"{merged:,} entries repeat others" if merged > 1 else "1 entry repeats another one"
+        say(f"note: {entries}, and their weights were added up; --merge max, min or first keeps one weight", err=True)
+    if negative := facts.get("negative_weights", 0):
+        say(
+            f"note: {negative:,} of the {graph.nnz:,} stored weights are negative; models that normalize refuse them",
+            err=True,
         )
 
 

@@ -123,12 +123,18 @@ class StageInputs:
     def graph_phases(self) -> list[PhaseCount]:
         """What the tasks of the ingest will do, if the edges are spread evenly."""
         found, options = self.ingest, self.recipe.dataset.options()
-        memory, undirected = self.assignment.cluster.memory, options.undirected
+        memory, sort = self.assignment.cluster.memory, options.sort
         value_bytes = WEIGHT_BYTES if found.weighted else TIME_BYTES if found.has_times else 0
         sizes = SortSizes.even(
-            found.vertices, found.edges, found.ranges, memory, undirected=undirected, value_bytes=value_bytes
+            found.vertices,
+            found.edges,
+            found.ranges,
+            memory,
+            undirected=sort.undirected,
+            value_bytes=value_bytes,
+            marked=sort.marks(value_bytes),
         )
-        compact, sort = options.ids != "keep", options.sort
+        compact = options.ids != "keep"
         phases = ingest_phases(sizes, sort, memory, compact=compact, name_bytes=found.name_bytes)
         return count([*preparation_phases(self._edges), *phases])
 
