@@ -77,7 +77,8 @@ class BundledVertices:
     Attributes:
         open: takes the location or locations, as :attr:`Format.open_edges` does, and the options as keywords.
         exist: takes the location or locations; returns whether the source has any vertex data.
-        options: options of ``open``.
+        options: options of ``open``. If they are options of the format, too, ``ingest`` takes them, and they are passed
+            to ``open`` alone.
     """
 
     open: Callable[..., VertexSource]
@@ -212,6 +213,8 @@ def open_edges(
     """
     chosen = _format(format or guess_format(locations))
     given = checked_options(f"format {chosen.name!r}", chosen.options, options or {})
+    of_vertices = {option.name for option in chosen.vertices.options} if chosen.vertices else set()
+    given = {name: value for name, value in given.items() if name not in of_vertices}
     if chosen.doubles:
         given["undirected"] = undirected
     return chosen.open_edges(_source(chosen, locations), **given)
@@ -261,13 +264,27 @@ def _open_vertices(name: str, locations: Sequence[str], options: Options | None,
     return opener.open(graph if name in kinds else _source(_format(name), locations), **given)
 
 
-def bundled_vertices(format: str | None, locations: Sequence[str]) -> VertexSource | None:  # noqa: A002
-    """Open the vertex data that come along with a source of edges; None if there are none."""
+def bundled_vertices(
+    format: str | None,  # noqa: A002
+    locations: Sequence[str],
+    options: Options | None = None,
+) -> VertexSource | None:
+    """Open the vertex data that come along with a source of edges; None if there are none.
+
+    Args:
+        options: options of the source; options of the edges alone are ignored.
+    """
     chosen = _format(format or guess_format(locations))
     if chosen.vertices is None:
         return None
     source = _source(chosen, locations)
-    return chosen.vertices.open(source) if chosen.vertices.exist(source) else None
+    own = {option.name for option in chosen.vertices.options} & {option.name for option in chosen.options}
+    given = {name: value for name, value in (options or {}).items() if name in own and value is not None}
+    if chosen.vertices.exist(source):
+        return chosen.vertices.open(source, **given)
+    if given:
+        raise InputError(f"{', '.join(given)}: {', '.join(locations)} has no vertex data")
+    return None
 
 
 def guess_format(locations: Sequence[str]) -> str:

@@ -1,5 +1,8 @@
 """Edges from NumPy files: ``.npy`` pairs, and ``.npz`` with ``edge_index``, ``row`` and ``col``, or a SciPy matrix.
 
+The files of gnn-benchmark have a CSR matrix as ``adj_data``, ``adj_indices``, ``adj_indptr`` and ``adj_shape``, and the
+files of heterophilous-graphs have pairs as ``edges``. Both bring vertex data; see ``vertex_data.benchmark_vertices``.
+
 Pairs are (2, m), with sources in the first row and targets in the second, or (m, 2), with an edge per row. An array of
 shape (2, 2) is read as (2, m). In a SciPy matrix, and in ``row`` and ``col``, the row is the source of an edge and the
 column its target, as in scipy.sparse.csgraph; every stored entry is an edge, including explicit zeros. A SciPy matrix
@@ -25,11 +28,17 @@ from gnnloom.pipeline.sources.binary.stored_arrays import (
     open_array,
     unpacked_array,
 )
-from gnnloom.pipeline.sources.format import TIMES, WEIGHTS, Format, check_values
+from gnnloom.pipeline.sources.format import TIMES, WEIGHTS, BundledVertices, Format, check_values
 from gnnloom.pipeline.sources.names import NameChunk, Names
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.reading.name_ids import FIRST_ROWS, check_present, judge_column
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange, even_ranges
+from gnnloom.pipeline.sources.vertex_data.benchmark_vertices import (
+    benchmark_layout,
+    has_npz_vertices,
+    open_npz_vertices,
+)
+from gnnloom.pipeline.sources.vertex_data.mask_split import SPLIT_INDEX
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.wording import counted
 
@@ -226,7 +235,13 @@ def _open_edges(file: SourceFile, values: Sequence[str]) -> EdgeArrays:
             raise InputError(f"{file.location}: an .npy file has no {what}; save an .npz with edge_index and {name}")
         return _open_pairs(file, None, None)
     names = member_names(file)
-    weight = _open_values(file, names, values) if values else None
+    layout = benchmark_layout(names)
+    weight = _open_values(file, names, ("adj_data",) if layout == "adj_indptr" else values) if values else None
+    if layout == "adj_indptr":
+        return _open_matrix(file, weight, "adj_")
+    if layout == "edges":
+        rows = [open_array(file, name) for name in ("node_features", "node_labels") if name in names]
+        return pair_columns(open_array(file, "edges"), weight, rows[0].shape[0] if rows and rows[0].shape else None)
     if "format" in names:
         return _open_matrix(file, weight)
     if "edge_index" in names:
@@ -265,10 +280,10 @@ def pair_columns(pairs: StoredArray, weight: StoredArray | None, num_vertices: i
     return _checked(EdgeArrays(file, num_edges, source, target, weight, num_vertices), num_edges)
 
 
-def _open_matrix(file: SourceFile, weight: StoredArray | None) -> EdgeArrays:
-    """Open a matrix that scipy.sparse.save_npz wrote."""
-    kind = _matrix_kind(file)
-    shape = _open_ids(file, "shape").read_all().reshape(-1).tolist()
+def _open_matrix(file: SourceFile, weight: StoredArray | None, prefix: str = "") -> EdgeArrays:
+    """Open a matrix that scipy.sparse.save_npz wrote, or a CSR matrix whose arrays have a prefix."""
+    kind = "csr" if prefix else _matrix_kind(file)
+    shape = _open_ids(file, f"{prefix}shape").read_all().reshape(-1).tolist()
     if len(shape) != 2 or shape[0] != shape[1]:
         raise InputError(f"{file.location}: an adjacency must be square, found shape {tuple(shape)}")
     if kind == "coo":
@@ -276,7 +291,7 @@ def _open_matrix(file: SourceFile, weight: StoredArray | None) -> EdgeArrays:
         return _checked(EdgeArrays(file, row.size, FlatColumn(row), FlatColumn(col), weight, shape[0]), col.size)
     if kind not in {"csr", "csc"}:
         raise InputError(f"{file.location}: a matrix of format {kind!r}; save it as csr, csc or coo")
-    indices, indptr = _open_ids(file, "indices"), _open_ids(file, "indptr")
+    indices, indptr = _open_ids(file, f"{prefix}indices"), _open_ids(file, f"{prefix}indptr")
     if indptr.size != shape[0] + 1:
         raise InputError(f"{indptr}: expected {counted(shape[0] + 1, 'offset')}, found {indptr.size:,}")
     minor, major = FlatColumn(indices), MajorColumn(indptr, indices.size)
@@ -346,7 +361,8 @@ FORMAT = (
         order=40,
         help="NumPy edge_index, or row and col, or a SciPy matrix",
         open_edges=NumpyEdges.open,
-        options=(WEIGHTS, TIMES),
+        options=(WEIGHTS, TIMES, SPLIT_INDEX),
         suffixes=("npz",),
+        vertices=BundledVertices(open_npz_vertices, has_npz_vertices, (SPLIT_INDEX,)),
     ),
 )

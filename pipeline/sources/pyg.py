@@ -1,44 +1,170 @@
 """PyTorch Geometric's ``Data``, a dict of tensors, or a saved InMemoryDataset, from a file of torch.save.
 
 The tensors that are read are ``edge_index`` (2, m), ``edge_weight`` or ``edge_attr`` with one column, ``edge_time`` or
-``time`` (m,), ``x`` (n, F), ``y`` (n,) or (n, C) of zeros and ones, and ``train_mask``, ``val_mask`` and ``test_mask``
-(n,). Neither torch nor PyG is needed.
+``time`` (m,), ``x`` (n, F), ``y``, and ``train_mask``, ``val_mask`` or ``valid_mask``, and ``test_mask``, each (n,), or
+(n, K) for K splits. Labels are ``y`` (n,) of classes or (n, C) of zeros and ones; other floats are the target. Tensors
+that are not read may have any type. Neither torch nor PyG is needed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, Final
 
 from gnnloom.pipeline.sources.binary.archive import listed
+from gnnloom.pipeline.sources.binary.pickled_arrays import ARRAY_NAMES
 from gnnloom.pipeline.sources.binary.restricted_pickle import Record
 from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray
 from gnnloom.pipeline.sources.binary.torch_file import TENSOR, TorchFile
 from gnnloom.pipeline.sources.format import TIMES, WEIGHTS, BundledVertices, Format, check_values
 from gnnloom.pipeline.sources.numpy_edges import NumpyEdges, pair_columns
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
-from gnnloom.pipeline.sources.source import OneArray, VertexSource
-from gnnloom.pipeline.sources.vertex_data.numpy_vertices import NumpyVertices, checked_arrays, checked_column
+from gnnloom.pipeline.sources.source import VertexSource
+from gnnloom.pipeline.sources.vertex_data.mask_split import SPLIT_INDEX, MaskSplit
+from gnnloom.pipeline.sources.vertex_data.numpy_vertices import (
+    NumpyVertices,
+    checked_arrays,
+    checked_column,
+    is_target,
+)
 from gnnloom.pipeline.sources.vertex_data.vertex_files import JoinedVertices
 from gnnloom.storage.errors import InputError, NotFoundError
-from gnnloom.storage.format.vertex_arrays import SPLIT
+from gnnloom.storage.format.vertex_arrays import SPLIT, split_part
 
-_ADMITTED = frozenset(
+_ADMITTED: Final = frozenset(
     {
+        *ARRAY_NAMES,
+        "collections.defaultdict",
+        "builtins.dict",
+        "builtins.list",
         "torch_geometric.data.data.Data",
         "torch_geometric.data.data.DataEdgeAttr",
         "torch_geometric.data.data.DataTensorAttr",
         "torch_geometric.data.storage.GlobalStorage",
     }
 )
-_OPTIONS = {"x": "feature", "y": "label"}
-_MASKS = {"train_mask": "train", "val_mask": "valid", "test_mask": "test"}
+_ONE_GRAPH: Final = "save one of them with torch.save(dataset[0].to_dict(), FILE)"
+#: What to do about objects of PyG that are not read.
+_REMEDIES: Final[Mapping[str, str]] = {
+    "torch_geometric.data.hetero_data.": (
+        "A HeteroData has several types of vertices; save one relation as torch.save({'edge_index':"
+        " data['author', 'writes', 'paper'].edge_index}, FILE)"
+    ),
+    "torch_geometric.data.batch.": "Save the graphs of a Batch as one with torch.save(batch.to_dict(), FILE)",
+    "torch_geometric.data.dataset.": f"A dataset may have several graphs; {_ONE_GRAPH}",
+    "torch_geometric.data.in_memory_dataset.": f"A dataset may have several graphs; {_ONE_GRAPH}",
+    "torch_geometric.": "Save data.to_dict() with torch.save",
+    "torch_sparse.": "Save data.edge_index instead: row, col, _ = data.adj_t.t().coo()",
+    "networkx.": "Pass the graph to gnnloom.ingest in Python",
+}
+_X, _Y = "x", "y"
 _WEIGHTS = ("edge_weight", "edge_attr")
 _TIMES = ("edge_time", "time")
+
+
+@dataclass(frozen=True)
+class PygFile:
+    """The attributes of a ``Data`` in a file; a tensor is looked at when it is asked for.
+
+    Attributes:
+        opened: the file.
+        attributes: tensors and plain values by name.
+    """
+
+    opened: TorchFile
+    attributes: Mapping[Any, Any]
+
+    @classmethod
+    def open(cls, locations: Sequence[str]) -> PygFile:
+        """Open a file.
+
+        Raises:
+            NotFoundError: the file does not exist.
+            InputError: the file has another format, asks to run code, or has several graphs.
+        """
+        files = open_files(locations)
+        if len(files) != 1:
+            raise InputError(f"format 'pyg': expected one file, found {len(files)}")
+        opened = TorchFile(files[0], _ADMITTED, remedies=_REMEDIES)
+        return cls(opened, _one_graph(files[0], opened.content))
+
+    @property
+    def file(self) -> SourceFile:
+        return self.opened.file
+
+    def __contains__(self, name: str) -> bool:
+        value = self.attributes.get(name)
+        return isinstance(value, Record) and value.name not in {"", "collections.OrderedDict"}
+
+    def tensors(self) -> list[str]:
+        """Names of the tensors, in order."""
+        return sorted(name for name in self.attributes if isinstance(name, str) and name in self)
+
+    def masks(self) -> dict[str, str]:
+        """Names of the masks, and the part of a split that each of them holds; training first, testing last."""
+        parts = {name: split_part(name) for name in self.tensors() if name.endswith("_mask")}
+        return {name: part for each in SPLIT for name, part in parts.items() if part == each}
+
+    def tensor(self, name: str, *, by_rows: bool = False) -> StoredArray:
+        """Describe a tensor; raises as :meth:`TorchFile.tensor` does."""
+        return self.opened.tensor(self.attributes[name], name, by_rows=by_rows)
+
+    def num_vertices(self) -> int | None:
+        """The number of vertices, if it is stated or there are vertex data."""
+        stated = self.attributes.get("num_nodes")
+        if isinstance(stated, list) and len(stated) == 1:
+            (stated,) = stated
+        if isinstance(stated, int):
+            return stated
+        for name in (_X, _Y, *self.masks()):
+            # What is not a dense tensor is refused when the vertex data are opened.
+            if name in self and self.attributes[name].name == TENSOR and (shape := self.tensor(name).shape):
+                return shape[0]
+        return None
+
+
+def _one_graph(file: SourceFile, content: Any) -> Mapping[Any, Any]:
+    """The attributes of the only graph in a file.
+
+    Raises:
+        InputError: there are several graphs, or none.
+    """
+    graphs = 1
+    if isinstance(content, tuple) and content:
+        # (data, slices, ...) of InMemoryDataset, or a tuple of graphs.
+        others = sum(isinstance(each, Record) and isinstance(each.state, dict) for each in content[1:])
+        slices = content[1] if len(content) > 1 and not others else None
+        content, graphs = content[0], 1 + others if others else _num_graphs(slices)
+    elif isinstance(content, list) and content:
+        content, graphs = content[0], len(content)
+    attributes = _attributes(content)
+    if attributes is None:
+        raise InputError(f"{file.location}: expected a torch_geometric Data or a dict of tensors")
+    stated = attributes.get("num_nodes")
+    graphs = max(graphs, len(stated) if isinstance(stated, list) else 1)
+    if graphs > 1:
+        raise InputError(
+            f"{file.location}: {graphs:,} graphs, whose vertices all begin with 0; {_ONE_GRAPH}, or all as one graph of"
+            " separate parts with torch.save(Batch.from_data_list(list(dataset)).to_dict(), FILE)"
+        )
+    return attributes
+
+
+def _num_graphs(slices: Any) -> int:
+    """Number of graphs that the offsets of a collated dataset divide its tensors into."""
+    if not isinstance(slices, dict):
+        return 1
+    counts = [1]
+    for value in slices.values():
+        if isinstance(value, list):
+            counts.append(len(value) - 1)
+        elif isinstance(value, Record) and value.name == TENSOR and len(value.args) > 2:
+            size = value.args[2].args[0] if isinstance(value.args[2], Record) else value.args[2]
+            counts.append(size[0] - 1 if isinstance(size, tuple) and len(size) == 1 else 1)
+        elif isinstance(value, dict):
+            counts.append(_num_graphs(value))
+    return max(counts)
 
 
 def open_pyg_edges(locations: Sequence[str], *, weights: bool = False, times: bool = False) -> NumpyEdges:
@@ -49,76 +175,46 @@ def open_pyg_edges(locations: Sequence[str], *, weights: bool = False, times: bo
         InputError: the file has another format, lacks edges, weights or times, or asks to run code.
     """
     check_values(weights=weights, times=times)
-    file = _one_file(locations)
-    tensors, stated = _open(file)
-    if "edge_index" not in tensors:
-        raise InputError(f"{file.location}: expected edge_index; found {listed(sorted(tensors)) or 'nothing'}")
-    value = _value(file, tensors, _TIMES if times else _WEIGHTS) if weights or times else None
-    pairs = pair_columns(tensors["edge_index"], value, stated)
+    file = PygFile.open(locations)
+    if "edge_index" not in file:
+        raise InputError(f"{file.file.location}: expected edge_index; found {listed(file.tensors()) or 'nothing'}")
+    value = _value(file, _TIMES if times else _WEIGHTS) if weights or times else None
+    pairs = pair_columns(file.tensor("edge_index"), value, file.num_vertices())
     if not pairs.num_edges:
-        raise InputError(f"{file.location}: the file has no edges")
+        raise InputError(f"{file.file.location}: the file has no edges")
     return NumpyEdges((pairs,), weights, format_name="pyg", times=times)
 
 
-@dataclass(frozen=True)
-class MaskSplit(OneArray):
-    """A split from three masks; implements :class:`~gnnloom.pipeline.sources.source.VertexSource`.
+def open_pyg_vertices(locations: Sequence[str], *, split_index: int | None = None) -> VertexSource:
+    """Open the features, labels or targets, and masks of a ``Data``.
 
-    Attributes:
-        masks: name of each split, and its mask, (n,) bool.
-    """
-
-    masks: tuple[tuple[str, StoredArray], ...]
-
-    array, width = "split", 1
-
-    @property
-    def random_access(self) -> bool:
-        return all(mask.is_mapped for _, mask in self.masks)
-
-    def identity(self) -> dict[str, Any]:
-        return {"format": "masks", "file": self.masks[0][1].file.identity(), "masks": [name for name, _ in self.masks]}
-
-    def num_vertices(self) -> int:
-        return self.masks[0][1].shape[0]
-
-    def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:  # noqa: ARG002 - there is only one
-        first = start
-        rows = self.masks[0][1].block_elements
-        for blocks in zip(*(mask.read_flat(start, stop, rows) for _, mask in self.masks), strict=True):
-            yield self._codes(blocks, first)
-            first += len(blocks[0])
-
-    def _codes(self, blocks: Sequence[NDArray[Any]], first: int) -> NDArray[np.uint8]:
-        codes = np.full(len(blocks[0]), SPLIT["none"], np.uint8)
-        for (name, mask), block in zip(self.masks, blocks, strict=True):
-            chosen = block.astype(bool)
-            clash = chosen & (codes != SPLIT["none"])
-            if clash.any():
-                raise InputError(
-                    f"{mask}, row {first + int(np.argmax(clash)):,}: the vertex is in another split already"
-                )
-            codes[chosen] = SPLIT[name]
-        return codes
-
-
-def open_pyg_vertices(locations: Sequence[str]) -> VertexSource:
-    """Open the features, labels and masks of a ``Data``.
+    Args:
+        split_index: number of the split, if masks have several columns.
 
     Raises:
         NotFoundError: the file does not exist, or has no vertex data.
-        InputError: the file has another format, or a tensor has the wrong shape or dtype.
+        InputError: the file has another format, a tensor has the wrong shape or dtype, or ``split_index`` is missing.
     """
-    file = _one_file(locations)
-    tensors, _ = _open(file)
-    given = checked_arrays({option: tensors[name] for name, option in _OPTIONS.items() if name in tensors})
+    file = PygFile.open(locations)
+    found = {"feature": file.tensor(_X, by_rows=True)} if _X in file else {}
+    if _Y in file:
+        label = file.tensor(_Y, by_rows=True)
+        found["target" if is_target(label) else "label"] = label
+    given = checked_arrays(found)
     arrays = [array for (array,) in given.values()]
     sources: list[VertexSource] = [NumpyVertices(given, arrays[0].shape[0])] if arrays else []
-    if masks := [(split, _mask(tensors[name])) for name, split in _MASKS.items() if name in tensors]:
-        sources.append(MaskSplit(tuple(masks)))
+    rows = {str(array): array.shape[0] for array in arrays}
+    masks: dict[str, list[StoredArray]] = {}
+    for name, part in file.masks().items():
+        masks.setdefault(part, []).append(file.tensor(name))
+    if masks:
+        split = MaskSplit.open(masks, split_index)
+        sources.append(split)
+        rows |= {str(mask): mask.num_rows for _, mask in split.masks}
+    elif split_index is not None:
+        raise InputError(f"{file.file.location}: --split-index {split_index}: the file has no masks")
     if not sources:
-        raise NotFoundError(f"{file.location}: found no x, y or masks")
-    rows = {str(array): array.shape[0] for array in (*arrays, *(mask for _, mask in masks))}
+        raise NotFoundError(f"{file.file.location}: found no x, y or masks")
     if len(set(rows.values())) > 1:
         raise InputError(
             f"the tensors have different numbers of rows: {', '.join(f'{at}: {n:,}' for at, n in rows.items())}"
@@ -128,38 +224,12 @@ def open_pyg_vertices(locations: Sequence[str]) -> VertexSource:
 
 def has_vertices(locations: Sequence[str]) -> bool:
     """Whether the file has features, labels or masks."""
-    return not {"x", "y", *_MASKS}.isdisjoint(_open(_one_file(locations))[0])
-
-
-def _one_file(locations: Sequence[str]) -> SourceFile:
-    files = open_files(locations)
-    if len(files) != 1:
-        raise InputError(f"format 'pyg': expected one file, found {len(files)}")
-    return files[0]
-
-
-def _open(file: SourceFile) -> tuple[dict[str, StoredArray], int | None]:
-    """The tensors by name, and the number of vertices if it is stated."""
-    opened = TorchFile(file, _ADMITTED)
-    attributes = _attributes(opened.content)
-    if attributes is None:
-        raise InputError(f"{file.location}: expected a torch_geometric Data or a dict of tensors")
-    tensors: dict[str, StoredArray] = {
-        name: opened.tensor(value, name)
-        for name, value in attributes.items()
-        if isinstance(name, str) and isinstance(value, Record) and value.name == TENSOR
-    }
-    stated = attributes.get("num_nodes")
-    if not isinstance(stated, int):
-        rows = [tensors[name].shape[0] for name in ("x", "y", *_MASKS) if name in tensors and tensors[name].shape]
-        stated = rows[0] if rows else None
-    return tensors, stated
+    file = PygFile.open(locations)
+    return _X in file or _Y in file or bool(file.masks())
 
 
 def _attributes(content: Any) -> Mapping[Any, Any] | None:
     """The attributes of a ``Data``, from its pickled state in any version of PyG."""
-    if isinstance(content, tuple) and content:
-        content = content[0]  # (data, slices, class) of InMemoryDataset
     if isinstance(content, Record) and isinstance(content.state, dict):
         store = content.state.get("_store")
         mapping = store.state.get("_mapping") if isinstance(store, Record) and isinstance(store.state, dict) else None
@@ -167,18 +237,12 @@ def _attributes(content: Any) -> Mapping[Any, Any] | None:
     return content if isinstance(content, dict) else None
 
 
-def _value(file: SourceFile, tensors: Mapping[str, StoredArray], names: Sequence[str]) -> StoredArray:
+def _value(file: PygFile, names: Sequence[str]) -> StoredArray:
     for name in names:
-        if name in tensors:
-            return checked_column(tensors[name], "iuf")
+        if name in file:
+            return checked_column(file.tensor(name, by_rows=True), "iuf")
     what = "times" if names == _TIMES else "weights"
-    raise InputError(f"{file.location}: the file has no {what}; expected {' or '.join(names)}")
-
-
-def _mask(tensor: StoredArray) -> StoredArray:
-    if tensor.dtype != np.dtype(bool) or len(tensor.shape) != 1:
-        raise InputError(f"{tensor}: expected bool of shape (n,), found {tensor.dtype} of shape {tensor.shape}")
-    return tensor
+    raise InputError(f"{file.file.location}: the file has no {what}; expected {' or '.join(names)}")
 
 
 FORMAT = Format(
@@ -186,7 +250,7 @@ FORMAT = Format(
     order=100,
     help="a torch_geometric Data",
     open_edges=open_pyg_edges,
-    options=(WEIGHTS, TIMES),
+    options=(WEIGHTS, TIMES, SPLIT_INDEX),
     suffixes=("pt",),
-    vertices=BundledVertices(open_pyg_vertices, has_vertices),
+    vertices=BundledVertices(open_pyg_vertices, has_vertices, (SPLIT_INDEX,)),
 )

@@ -17,6 +17,20 @@ from numpy.typing import NDArray
 
 #: Values of the ``split`` array.
 SPLIT: Final[Mapping[str, int]] = MappingProxyType({"none": 0, "train": 1, "valid": 2, "test": 3})
+#: Words for the parts of a split in files and names of arrays: at most 12 lower-case letters each.
+SPLIT_WORDS: Final[Mapping[str, int]] = MappingProxyType(
+    {
+        **SPLIT,
+        "val": SPLIT["valid"],
+        "validation": SPLIT["valid"],
+        "dev": SPLIT["valid"],
+        "training": SPLIT["train"],
+        "testing": SPLIT["test"],
+        "unlabeled": SPLIT["none"],
+    }
+)
+#: Endings of the names of arrays with the vertices of a part of a split.
+_SPLIT_ENDINGS: Final = ("", "_mask", "_masks", "_idx", "_index", "_ids")
 #: Value in ``label`` and ``multilabel`` of a vertex without a known label.
 NO_LABEL: Final = -1
 
@@ -70,6 +84,11 @@ class VertexArray:
         return np.dtype(self.dtypes[0])
 
     @property
+    def text_kinds(self) -> str:
+        """Kinds of dtypes of text that a column in a file may have."""
+        return "US" if self.words else ""
+
+    @property
     def takes_nan(self) -> bool:
         """Whether a file may have NaN, or text an empty cell, for an unknown value."""
         return self.fill is not None
@@ -99,12 +118,16 @@ class VertexArray:
         """Convert what a source holds.
 
         Args:
-            values: (num_rows, num_columns) numbers or bool.
+            values: (num_rows, num_columns) numbers or bool; or text, if the array has words.
 
         Returns:
             (num_rows, num_columns), or (num_rows,) for an array with one dimension, as stored; and the row and column
             of the first value that cannot be, or None.
         """
+        if values.dtype.kind in "USO":
+            texts = values.reshape(-1).tolist()
+            number_of = {text: self._of_text(text) for text in set(texts)}
+            values = np.array([number_of[text] for text in texts], np.float64).reshape(values.shape)
         with np.errstate(over="ignore", invalid="ignore"):
             stored = values.astype(self.dtype)
         right = np.isfinite(stored) if self.dtype.kind == "f" else self._holds(values)
@@ -117,6 +140,13 @@ class VertexArray:
             row, column = np.argwhere(~right)[0].tolist()
             wrong = row, column
         return stored if self.dims else stored[:, 0], wrong
+
+    def _of_text(self, text: Any) -> float:
+        """The number that a word or some digits stand for: NaN for none, and infinity for anything else."""
+        word = (text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text or "")).strip().lower()
+        if word in self.words:
+            return self.words[word]
+        return np.nan if not word else int(word) if word.isdecimal() and len(word) < 12 else np.inf
 
     def _holds(self, values: NDArray[Any]) -> NDArray[np.bool_]:
         """Whether the array, of integers, can hold each of some numbers."""
@@ -137,6 +167,19 @@ class VertexArray:
         """What a manifest records about rows, (num_rows, ...) as stored; see ``count``."""
         unlabeled = {"unlabeled": int(np.count_nonzero(~self.is_known(rows)))} if self.is_label else {}
         return self.count(rows) | unlabeled
+
+
+def split_part(name: str) -> str | None:
+    """The part of a split whose vertices an array holds, from its name.
+
+    >>> split_part("val_mask"), split_part("Training"), split_part("label")
+    ('valid', 'train', None)
+    """
+    for ending in _SPLIT_ENDINGS:
+        code = SPLIT_WORDS.get(name.lower().removesuffix(ending), SPLIT["none"])
+        if name.lower().endswith(ending) and code != SPLIT["none"]:
+            return next(part for part, number in SPLIT.items() if number == code)
+    return None
 
 
 def _count_splits(codes: NDArray[np.uint8]) -> dict[str, int]:
@@ -193,7 +236,7 @@ _ARRAYS = (
         dtypes=("uint8",),
         kinds="iu",
         expected=f"a split code ({', '.join(f'{code} {name}' for name, code in SPLIT.items())})",
-        words=MappingProxyType({**SPLIT, "val": SPLIT["valid"], "validation": SPLIT["valid"]}),
+        words=SPLIT_WORDS,
         fill=SPLIT["none"],
         highest=max(SPLIT.values()),
         count=_count_splits,

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, Final, TypeGuard
 
 import numpy as np
 import xxhash
@@ -14,11 +17,10 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.disk.own_folder import own_folder
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.vertex_arrays import SPLIT, split_part
 
 #: Bytes of a file that are digested at a time.
 _BLOCK = 1 << 24
-
-_SPLITS = {"train", "valid", "test"}
 
 
 def is_location(value: Any) -> TypeGuard[str | Path | Sequence[str | Path]]:
@@ -33,51 +35,270 @@ def as_texts(source: str | Path | Sequence[str | Path]) -> list[str]:
     return [str(source)] if isinstance(source, str | Path) else [str(each) for each in source]
 
 
+@dataclass(frozen=True)
+class EdgeFile:
+    """A temporary file with edges that were in memory.
+
+    Attributes:
+        location: the file, whose name says in which format it is.
+        undirected: whether each edge of an undirected graph is listed once.
+    """
+
+    location: str
+    undirected: bool = False
+
+
 @contextmanager
-def stored_edges(edges: Any) -> Iterator[str]:
+def stored_edges(edges: Any) -> Iterator[EdgeFile]:
     """Write edges, and vertex data that come along, to a temporary file for the time of the ``with`` block.
 
     Args:
-        edges: a SciPy sparse matrix; a ``Data`` of PyG; a data frame of pandas, polars or Arrow; or (2, m) or (m, 2)
-            ids in anything that NumPy makes an array of.
-
-    Yields:
-        The file, whose name says in which format it is.
+        edges: a sparse matrix of SciPy or torch; a ``Data`` of PyG, or a dataset or list of one; a graph of networkx or
+            igraph; a data frame of pandas, polars or Arrow; or (2, m) or (m, 2) ids in an array or a list.
 
     Raises:
         InputError: this is none of them.
     """
     with own_folder() as folder:
-        yield _named_by_content(_write_edges(Path(folder), edges))
+        file, undirected = _write_edges(Path(folder), edges)
+        yield EdgeFile(_named_by_content(file), undirected)
 
 
-def _write_edges(folder: Path, edges: Any) -> Path:
-    # Neither PyG nor a library of data frames has to be installed, so what they make is known by what it offers.
-    if hasattr(edges, "edge_index"):
-        return _write_data(folder / "data.pt", edges)
+#: What to do about objects that are not read, by package and class.
+_REFUSED: Final[Mapping[tuple[str, str], str]] = {
+    ("torch_geometric", "HeteroData"): (
+        "it has several types of vertices; pass one relation between vertices of one type, such as"
+        " data['paper', 'cites', 'paper'].edge_index, or data.to_homogeneous()"
+    ),
+    ("torch_geometric", "TemporalData"): "pass torch.stack([data.src, data.dst])",
+    ("dgl", "DGLGraph"): "pass torch.stack(graph.edges()), and graph.ndata to gnnloom.features",
+}
+_SEVERAL: Final = (
+    "pass one of them, dataset[0], or all as one graph of separate parts,"
+    " torch_geometric.data.Batch.from_data_list(list(dataset))"
+)
+
+
+def _is(value: Any, package: str, *names: str) -> bool:
+    """Whether a value is of a class of a library, which need not be installed."""
+    return any(each.__module__.partition(".")[0] == package and each.__name__ in names for each in type(value).__mro__)
+
+
+def _type_name(value: Any) -> str:
+    kind = type(value)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__.partition('.')[0]}.{kind.__name__}"
+
+
+def _write_edges(folder: Path, edges: Any) -> tuple[Path, bool]:
+    """Write edges; returns the file, and whether it lists each edge of an undirected graph once."""
+    for (package, name), remedy in _REFUSED.items():
+        if _is(edges, package, name):
+            raise InputError(f"source: {package}.{name}, which gnnloom does not read; {remedy}")
+    if _is(edges, "networkx", "Graph"):
+        return _write_table(folder, *_networkx_edges(edges)), not edges.is_directed()
+    if _is(edges, "igraph", "Graph", "GraphBase"):
+        return _write_table(folder, *_igraph_edges(edges)), not edges.is_directed()
+    if _is(edges, "polars", "LazyFrame"):
+        edges = edges.collect()
     if hasattr(edges, "__arrow_c_stream__"):
-        return _write_frame(folder / "edges.parquet", edges)
-    from scipy.sparse import coo_array, issparse, save_npz
+        return _write_frame(folder / "edges.parquet", edges), False
+    if (data := _one_data(edges)) is not None:
+        return _write_data(folder / "data.pt", data), False
+    if (matrix := _as_coo(edges)) is not None:
+        return _write_matrix(folder / "adjacency.npz", matrix), False
+    if isinstance(edges, list | tuple) or hasattr(edges, "__array__") or hasattr(edges, "__dlpack__"):
+        return _write_pairs(folder / "edges.npy", edges), False
+    remedy = "a sparse matrix, a data frame, a graph of networkx or igraph, a Data of PyG, or the names of files"
+    if isinstance(edges, Mapping):
+        remedy = "networkx.from_dict_of_lists(edges) if it holds the neighbors of each vertex"
+    elif isinstance(edges, Iterable) and not isinstance(edges, bytes | bytearray):
+        remedy = f"{'sorted' if isinstance(edges, AbstractSet) else 'list'}(edges) if it holds pairs u, v"
+    raise InputError(f"source: expected edges, found {_type_name(edges)}; pass {remedy}")
 
-    if issparse(edges):
-        file = folder / "adjacency.npz"
-        # Unlike the other formats, COO keeps equal edges apart.
-        matrix: Any = edges
-        save_npz(file, coo_array(matrix), compressed=False)
-    else:
-        file = folder / "edges.npy"
-        np.save(file, _array("edges", edges))
+
+def _write_pairs(file: Path, edges: Any) -> Path:
+    pairs = _array("source", edges)
+    rows, columns = pairs.shape if pairs.ndim == 2 else (0, 0)
+    are_triples = isinstance(edges, list | tuple) and columns == 3
+    if (rows == columns > 2 and not are_triples) or (rows == columns == 2 and pairs.dtype.kind in "fb"):
+        raise InputError(
+            f"source: an array of shape {pairs.shape} looks like a dense adjacency matrix; pass"
+            " scipy.sparse.coo_array(matrix), whose entry (u, v) is the edge u -> v"
+        )
+    if pairs.ndim != 2 or 2 not in pairs.shape:
+        more = "; pass pandas.DataFrame(edges) if they are u, v, weight" if columns == 3 else ""
+        raise InputError(f"source: expected pairs of shape (2, m) or (m, 2), found {pairs.shape}{more}")
+    if pairs.dtype.kind not in "iuUS":
+        raise InputError(f"source: expected ids that are integers or text, found {pairs.dtype}; pass edges.astype(int)")
+    np.save(file, pairs)
     return file
+
+
+def _write_matrix(file: Path, matrix: Any) -> Path:
+    from scipy.sparse import save_npz
+
+    if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise InputError(f"source: an adjacency must be square, found shape {matrix.shape}")
+    save_npz(file, matrix, compressed=False)
+    return file
+
+
+def _as_coo(matrix: Any) -> Any:
+    """A sparse matrix as SciPy's COO, which unlike other formats keeps equal edges apart; None if it is not one."""
+    from scipy.sparse import coo_array, issparse
+
+    if issparse(matrix):
+        return coo_array(matrix)
+    if _is(matrix, "torch_sparse", "SparseTensor"):
+        row, col, value = (None if each is None else each.detach().cpu().numpy() for each in matrix.coo())
+        shape = tuple(matrix.sparse_sizes())
+        return coo_array((np.ones(len(row), np.float32) if value is None else value, (row, col)), shape)
+    if not _is_sparse(matrix):
+        return None
+    matrix = matrix.detach().cpu().to_sparse_coo()
+    if matrix.dense_dim() or matrix.sparse_dim() != 2:
+        raise InputError(f"source: expected a sparse matrix, found a tensor of shape {tuple(matrix.shape)}")
+    # The methods without an underscore refuse tensors with equal edges that were not added up.
+    row, col = matrix._indices().numpy()  # noqa: SLF001
+    return coo_array((matrix._values().float().numpy(), (row, col)), tuple(matrix.shape))  # noqa: SLF001
+
+
+def _is_sparse(value: Any) -> bool:
+    return _is(value, "torch", "Tensor") and str(value.layout) != "torch.strided"
+
+
+def _networkx_edges(graph: Any) -> tuple[list[Any], list[tuple[Any, Any]], list[Any] | None]:
+    """Nodes, edges and weights of a graph."""
+    found = list(graph.edges(data="weight"))
+    weights = [1 if each[2] is None else each[2] for each in found]
+    has_weights = any(each[2] is not None for each in found)
+    return list(graph.nodes), [each[:2] for each in found], weights if has_weights else None
+
+
+def _igraph_edges(graph: Any) -> tuple[list[Any], list[tuple[Any, Any]], list[Any] | None]:
+    """Vertices, edges and weights of a graph; vertices are called by their names if they have any."""
+    names = list(graph.vs["name"]) if "name" in graph.vs.attributes() else list(range(graph.vcount()))
+    edges = [(names[source], names[target]) for source, target in graph.get_edgelist()]
+    return names, edges, list(graph.es["weight"]) if "weight" in graph.es.attributes() else None
+
+
+def _write_table(folder: Path, nodes: list[Any], edges: list[tuple[Any, Any]], weights: list[Any] | None) -> Path:
+    """Write the edges of a graph of Python objects.
+
+    Vertices that are the numbers 0 to n - 1 are the vertices of the graph, even without edges.
+    """
+    from scipy.sparse import coo_array
+
+    if not edges:
+        raise InputError("source: the graph has no edges")
+    is_number = [isinstance(node, int | np.integer) and not isinstance(node, bool) for node in nodes]
+    if all(is_number):
+        pairs = np.array(edges, np.int64).reshape(-1, 2)
+        if sorted(map(int, nodes)) == list(range(len(nodes))):
+            values = _weights(weights) if weights else np.ones(len(edges), np.float32)
+            matrix = coo_array((values, (pairs[:, 0], pairs[:, 1])), (len(nodes), len(nodes)))
+            return _write_matrix(folder / "adjacency.npz", matrix)
+    else:
+        names = {node: str(node) for node in nodes}
+        if len(set(names.values())) < len(nodes):
+            raise InputError("source: two nodes are different and have the same text; rename them to numbers or texts")
+        pairs = np.array([(names[source], names[target]) for source, target in edges], str).reshape(-1, 2)
+    if missing := len(nodes) - len(np.unique(pairs)):
+        warnings.warn(
+            f"{missing:,} of {len(nodes):,} nodes have no edge and are left out; number the nodes from 0 to keep them",
+            stacklevel=2,
+        )
+    file = folder / "edges.npz"
+    np.savez(file, edge_index=pairs.T, **({"edge_weight": _weights(weights)} if weights else {}))
+    return file
+
+
+def _weights(weights: list[Any]) -> NDArray[Any]:
+    values = np.array(weights)
+    if values.dtype.kind not in "iufb":
+        raise InputError(f"source: expected numbers as the attribute weight of edges, found {values.dtype}")
+    return values
+
+
+def _one_data(value: Any) -> Any:
+    """The ``Data`` that an object is or holds; None if it holds none.
+
+    Raises:
+        InputError: it holds several.
+    """
+    if _is(value, "torch_geometric", "Dataset") or (
+        isinstance(value, list | tuple) and len(value) > 0 and all(_is_data(each) for each in value)
+    ):
+        if len(value) != 1:
+            raise InputError(f"source: {_type_name(value)} of {len(value):,} graphs; {_SEVERAL}")
+        return _one_data(value[0])
+    if isinstance(value, tuple) and value and _is_data(value[0]):
+        return _one_collated(value)
+    return value if _is_data(value) else None
+
+
+def _is_data(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        # The offsets of collated graphs have the same names, but one axis.
+        return getattr(value.get("edge_index"), "ndim", 0) == 2
+    return hasattr(value, "edge_index") and hasattr(value, "to_dict")
+
+
+def _one_collated(value: tuple[Any, ...]) -> Any:
+    """The ``Data`` of a tuple ``(data, slices, ...)``, as ``InMemoryDataset.collate`` returns, of a single graph."""
+    slices = value[1] if len(value) > 1 else None
+    if slices is None:
+        return value[0]
+    if not isinstance(slices, Mapping):
+        raise InputError(
+            f"source: a graph and {_type_name(slices)}; pass the graph alone, and labels to gnnloom.features(label=...)"
+        )
+    graphs = max((len(each) - 1 for each in slices.values() if hasattr(each, "__len__")), default=1)
+    if graphs > 1:
+        raise InputError(f"source: collated data of {graphs:,} graphs; {_SEVERAL}")
+    return value[0]
 
 
 def _write_data(file: Path, data: Any) -> Path:
-    """Write a ``Data`` as the format ``pyg`` reads it."""
+    """Write a ``Data``, or a mapping with its tensors, as the format ``pyg`` reads it."""
     import torch
 
-    tensors = {name: value.detach().cpu() for name, value in data.to_dict().items() if torch.is_tensor(value)}
+    attributes = dict(data) if isinstance(data, Mapping) else data.to_dict()
+    if "node_feat" in attributes and "x" not in attributes:
+        attributes["x"] = attributes["node_feat"]  # as OGB calls it
+    stated = attributes.get("num_nodes") if isinstance(data, Mapping) else data.num_nodes
+    arrays = {name: torch.from_numpy(each) for name, each in attributes.items() if isinstance(each, np.ndarray)}
+    given = {name: each for name, each in (attributes | arrays).items() if torch.is_tensor(each)}
+    if given.get("edge_index") is None and attributes.get("adj_t") is not None:
+        given |= _transposed(attributes["adj_t"])
+    tensors = {name: _plain_tensor(each) for name, each in given.items() if not _is_sparse(each)}
+    if sparse := [name for name in ("x", "y", "edge_index") if name in given and name not in tensors]:
+        raise InputError(f"source: {sparse[0]} is a sparse tensor; set data.{sparse[0]} = data.{sparse[0]}.to_dense()")
+    if "edge_index" not in tensors:
+        raise InputError(f"source: expected edge_index; found {', '.join(sorted(map(str, attributes))) or 'nothing'}")
     # Vertices without edges and without data count as well.
-    torch.save({**tensors, "num_nodes": data.num_nodes}, file)
+    torch.save({**tensors, "num_nodes": stated}, file)
     return file
+
+
+def _transposed(adjacency: Any) -> dict[str, Any]:
+    """The edges of ``adj_t``, whose entry (v, u) is the edge u -> v."""
+    import torch
+
+    if (matrix := _as_coo(adjacency)) is None:
+        return {}
+    edge_index = np.stack([matrix.col, matrix.row])
+    return {"edge_index": torch.from_numpy(edge_index), "edge_weight": torch.from_numpy(matrix.data)}
+
+
+def _plain_tensor(tensor: Any) -> Any:
+    """A tensor as it is stored: contiguous, without a subclass, and of a type that NumPy has."""
+    import torch
+
+    plain = tensor.detach().cpu()
+    if type(plain) is not torch.Tensor:
+        plain = plain.as_subclass(torch.Tensor)
+    return (plain.float() if plain.dtype == torch.bfloat16 else plain).contiguous()
 
 
 def _write_frame(file: Path, frame: Any) -> Path:
@@ -86,7 +307,7 @@ def _write_frame(file: Path, frame: Any) -> Path:
     try:
         parquet.write_table(table(frame), file, compression="none")
     except ArrowException as error:
-        raise InputError(f"edges: cannot be made an Arrow table ({error})") from error
+        raise InputError(f"source: cannot be made an Arrow table ({error})") from error
     return file
 
 
@@ -96,7 +317,7 @@ def stored_vertices(arrays: Mapping[str, Any]) -> Iterator[dict[str, str]]:
 
     Args:
         arrays: by name, the location of a file, or data: anything that NumPy makes an array of; a split may also be a
-            mapping with arrays ``train``, ``valid`` and ``test`` of vertex ids. None is left out.
+            mapping with arrays ``train``, ``valid`` (or ``val``) and ``test`` of vertex ids or masks. None is left out.
 
     Yields:
         The location of the file of each array.
@@ -114,14 +335,27 @@ def _stored(folder: Path, name: str, value: Any) -> str:
         return str(value)
     if isinstance(value, Mapping):
         file = folder / f"{name}.npz"
-        if set(value) != _SPLITS:
+        parts = {key: split_part(key) if isinstance(key, str) else None for key in value}
+        if set(parts.values()) != {"train", "valid", "test"} or len(parts) != 3:
             raise InputError(f"{name}: expected arrays train, valid and test, found {', '.join(map(str, value))}")
-        train, valid, test = (_array(f"{name}, {part}", value[part]) for part in ("train", "valid", "test"))
-        np.savez(file, train=train, valid=valid, test=test)
+        np.savez(file, **{part: _vertices(f"{name}, {key}", value[key]) for key, part in _in_order(parts)})
     else:
         file = folder / f"{name}.npy"
         np.save(file, _array(name, value))
     return _named_by_content(file)
+
+
+def _in_order(parts: Mapping[Any, str | None]) -> list[tuple[Any, str]]:
+    """Keys of a mapping of splits, and the part that each stands for, in the order of the parts."""
+    return [(key, part) for part in SPLIT for key, found in parts.items() if found == part]
+
+
+def _vertices(name: str, value: Any) -> NDArray[Any]:
+    """(num_ids,) integers, or a mask (num_vertices,)."""
+    array = _array(name, value)
+    if array.dtype.kind == "b" and array.ndim == 2 and array.shape[1] > 1:
+        raise InputError(f"{name}: masks of {array.shape[1]} splits; pass one, mask[:, 0]")
+    return array if array.size else array.astype(np.int64)
 
 
 def _array(name: str, value: Any) -> NDArray[Any]:
@@ -129,6 +363,11 @@ def _array(name: str, value: Any) -> NDArray[Any]:
         array = np.ascontiguousarray(value)
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"{name}: cannot be made a NumPy array ({error})") from error
+    # Libraries of tables keep text as objects; None or NaN is a cell without one.
+    if array.dtype.hasobject and array.ndim == 1 and name == "split":
+        array = np.array(["" if each is None or each != each else each for each in array.tolist()])  # noqa: PLR0124
+    if array.dtype.hasobject and all(isinstance(each, str) for each in array.reshape(-1).tolist()):
+        array = array.astype(str)
     # NumPy would pickle them.
     if array.dtype.hasobject:
         raise InputError(f"{name}: expected numbers or text, found an array of Python objects")

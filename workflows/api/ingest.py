@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
@@ -11,7 +12,7 @@ from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.ingest.vertex_options import VertexOptions
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
-from gnnloom.pipeline.sources.format import bundled_vertices, open_edges, open_vertices
+from gnnloom.pipeline.sources.format import Format, bundled_vertices, formats, open_edges, open_vertices
 from gnnloom.pipeline.sources.generators.generator import generators
 from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
 from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS, VertexKind, vertex_kinds
@@ -24,6 +25,7 @@ from gnnloom.workflows.api.arrays import as_texts, is_location, stored_edges, st
 from gnnloom.workflows.api.catalog import CatalogLike, Dataset, DatasetLike, as_catalog, as_dataset
 from gnnloom.workflows.api.cluster import CLUSTER, choose_cluster, once_per_job
 from gnnloom.workflows.api.options.keywords import check_known, plain_values, split_fields, with_options
+from gnnloom.workflows.api.options.python_messages import named_as
 
 if TYPE_CHECKING:
     from gnnloom.workflows.api.options.option_types import FeaturesKeywords, GenerateKeywords, IngestKeywords
@@ -48,9 +50,10 @@ def ingest(
     Args:
         name: name of the dataset, which is created if it does not exist.
         source: files, URLs or globs; one folder; or edges in memory: (2, m) or (m, 2) ids ``u, v`` of edges u -> v
-            (NumPy, torch); a data frame (pandas, polars, Arrow), with its columns named by ``columns``; a SciPy matrix,
-            whose entry (u, v) is the edge u -> v; or a ``Data`` of PyG, with its features, labels and masks. Edges in
-            memory are written to a temporary file first.
+            (NumPy, torch, lists); a data frame (pandas, polars, Arrow), with its columns named by ``columns``; a sparse
+            matrix of SciPy or torch, whose entry (u, v) is the edge u -> v; a ``Data`` of PyG, or a dataset with one,
+            with its features, labels and masks; or a graph of networkx or igraph, with the attribute ``weight`` as
+            weights; an undirected one implies ``undirected``. Edges in memory are written to a temporary file first.
         format: format of the files; by default guessed from their names.
         add: store another graph in a dataset that has one; other functions then choose with ``graph``.
         catalog: the catalog or its directory; by default ``$GNNLOOM_CATALOG``, or else ``./catalog``.
@@ -71,14 +74,25 @@ def ingest(
     cluster, others = choose_cluster(options)
     chosen, others = split_fields(IngestOptions, others)
     stored, others = split_fields(VertexOptions, others)
-    graph_options, vertex_options = IngestOptions(**chosen), VertexOptions(**stored)
+    own = [*options_of(IngestOptions), *options_of(VertexOptions), *CLUSTER]
+    check_known("ingest", others, [*own, *_source_options(formats())])
+    given_options, vertex_options = IngestOptions(**chosen), VertexOptions(**stored)
 
     def store() -> Dataset:
         with ExitStack() as stack:
-            locations = as_texts(source) if is_location(source) else [stack.enter_context(stored_edges(source))]
+            undirected = False
+            if is_location(source):
+                locations = as_texts(source)
+            else:
+                file = stack.enter_context(stored_edges(source))
+                locations, undirected = [file.location], file.undirected
+                stack.enter_context(named_as({file.location: "source"}))
+            if undirected and chosen.get("undirected") is False:
+                raise InputError("undirected=False: the source is an undirected graph; pass graph.to_directed()")
+            graph_options = replace(given_options, undirected=given_options.undirected or undirected)
             values = plain_values(others)
             edges = open_edges(format, locations, values, undirected=graph_options.undirected)
-            vertices = bundled_vertices(format, locations)
+            vertices = bundled_vertices(format, locations, values)
             found = as_catalog(catalog)
             store_source(found, name, edges, vertices, graph_options, cluster, storing=vertex_options, add=add)
         return as_dataset(name, catalog)
@@ -155,8 +169,8 @@ def features(
         synthetic: kind of synthetic data, ``random`` or ``degree-labels``, instead of the three arrays.
         feature: (n, F) numbers, or the name of a file of them.
         label: (n,) classes, -1 for none, or (n, C) zeros and ones; or the name of a file.
-        split: (n,) codes 0 none, 1 train, 2 valid, 3 test; or a mapping with arrays ``train``, ``valid`` and ``test``
-            of row numbers; or the name of a file.
+        split: (n,) codes 0 none, 1 train, 2 valid, 3 test, or these words; or a mapping with arrays ``train``,
+            ``valid`` (or ``val``) and ``test`` of row numbers, or (n,) masks; or the name of a file.
         target: (n,) or (n, C) numbers to predict instead of labels, NaN for unknown; or the name of a file.
         ids_file: (n,) ids of the vertices that the rows of arrays belong to, as in the edges; or the name of a file.
         by_id: text and Parquet files: the first column is the id of the vertex.
@@ -174,16 +188,27 @@ def features(
     arrays = {"feature": feature, "label": label, "split": split, "target": target, "ids_file": ids_file}
     cluster, others = choose_cluster(options)
     chosen, others = split_fields(VertexOptions, others)
+    check_known("features", others, [*_source_options(vertex_kinds()), *options_of(VertexOptions), *CLUSTER])
     storing = VertexOptions(**chosen)
     arrays |= {option.name: others.pop(option.name) for option in FILE_OPTIONS if option.name in others}
 
     def store() -> Dataset:
-        with stored_vertices(arrays) as files:
+        with stored_vertices(arrays) as files, named_as(_temporary(arrays, files)):
             values = files | plain_values(others)
             store_vertices(found, kind, values, cluster, found.graph(graph), storing=storing, add=add)
         return found
 
     return once_per_job(store)
+
+
+def _source_options(owners: Mapping[str, Format] | Mapping[str, VertexKind]) -> list[str]:
+    """Names of the options of all formats, or of all kinds of vertex data."""
+    return [option.name for owner in owners.values() for option in owner.options]
+
+
+def _temporary(arrays: Mapping[str, Any], files: Mapping[str, str]) -> dict[str, str]:
+    """Names of the arrays in memory by the files that hold them."""
+    return {files[name]: name for name, value in arrays.items() if name in files and not isinstance(value, str | Path)}
 
 
 def store_source(

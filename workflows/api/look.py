@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.sources.format import guess_format, open_edges
 from gnnloom.pipeline.sources.understood import Understood, understood_of
+from gnnloom.storage.option import options_of
 from gnnloom.workflows.api.arrays import as_texts, is_location, stored_edges
 from gnnloom.workflows.api.options.keywords import plain_values
+from gnnloom.workflows.api.options.python_messages import named_as, speaking_python
 
 
 @dataclass(frozen=True)
@@ -61,9 +64,16 @@ def look(
         InputError: the source cannot be read, or an option is unknown.
         NotFoundError: a file does not exist.
     """
+    return speaking_python(find_reading, options_of(IngestOptions))(source, format, options)
+
+
+def find_reading(source: Any, format: str | None, options: dict[str, Any]) -> Look:  # noqa: A002
+    """Find out how a source would be read; arguments and errors as for :func:`look`."""
     with ExitStack() as stack:
         in_memory = not is_location(source)
-        locations = [stack.enter_context(stored_edges(source))] if in_memory else as_texts(source)
+        locations = [stack.enter_context(stored_edges(source)).location] if in_memory else as_texts(source)
+        if in_memory:
+            stack.enter_context(named_as({locations[0]: "source"}))
         edges = open_edges(format, locations, plain_values(options))
         found = understood_of(edges, locations, format or guess_format(locations))
         return Look(tuple(found), "" if in_memory else _command(locations, format, options, found))

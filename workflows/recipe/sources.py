@@ -122,7 +122,7 @@ class SourceSection(_Section):
     def open_vertices(self) -> VertexSource | None:
         """Open the vertex data that come along with the edges; None if there are none."""
         if self.format not in generators():
-            return bundled_vertices(self.format, self.path)
+            return bundled_vertices(self.format, self.path, self.values())
         generator = generators()[self.format or ""]
         if generator.open_vertices is None:
             return None

@@ -11,7 +11,8 @@ from __future__ import annotations
 import io
 import pickle  # noqa: TID251 - reads foreign pickles without what makes them dangerous
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
 from typing import Any, BinaryIO, Self
 
 from gnnloom.storage.errors import InputError
@@ -77,9 +78,9 @@ class _Reader(pickle._Unpickler):  # noqa: SLF001 - not the one in C: see below
 
     stack: list[Any]
 
-    def __init__(self, content: bytes, admitted: Collection[str], where: str) -> None:
+    def __init__(self, content: bytes, admitted: Collection[str], where: str, remedies: Mapping[str, str]) -> None:
         super().__init__(io.BytesIO(content), encoding="latin-1")
-        self._admitted, self._where = admitted, where
+        self._admitted, self._where, self._remedies = admitted, where, remedies
         self._known: dict[str, type[Record]] = {}
         self._memory_left = _FREE_MEMORY + _MEMORY_PER_BYTE * len(content)
 
@@ -98,9 +99,10 @@ class _Reader(pickle._Unpickler):  # noqa: SLF001 - not the one in C: see below
         full = f"{_NEW_NAMES.get(module, module)}.{name}"
         # The only way for a pickle to reach code: names that are not listed are refused before anything is looked up.
         if full not in self._admitted:
+            known = (remedy for begin, remedy in self._remedies.items() if full.startswith(begin))
             raise InputError(
                 f"{self._where}: the pickle asks for {_shown(full)}, which is not allowed here; nothing was run."
-                " Save only the arrays"
+                f" {next(known, 'Save only the arrays')}"
             )
         if full not in self._known:
             self._known[full] = type("Record", (Record,), {"name": full})
@@ -161,7 +163,12 @@ def _shown(name: str) -> str:
 
 
 def read_pickle(
-    stream: BinaryIO, where: str, admitted: Collection[str], most: int = MAX_BYTES, skipped: int = 0
+    stream: BinaryIO,
+    where: str,
+    admitted: Collection[str],
+    most: int = MAX_BYTES,
+    skipped: int = 0,
+    remedies: Mapping[str, str] = MappingProxyType({}),
 ) -> Any:
     """Read a pickle, with a :class:`Record` for each object that is not a plain value or container.
 
@@ -170,6 +177,7 @@ def read_pickle(
         admitted: full names of the allowed classes and functions.
         most: bytes that it may have.
         skipped: pickles that precede it.
+        remedies: what the error for a name that is not allowed recommends, by the beginning of the name.
 
     Raises:
         InputError: the pickle contains another name, is damaged, is larger than ``most``, or takes far more memory than
@@ -179,7 +187,7 @@ def read_pickle(
     if len(data) > most:
         raise InputError(f"{where}: a pickle of more than {most:,} bytes; save only the arrays")
     try:
-        reader = _Reader(data, admitted, where)
+        reader = _Reader(data, admitted, where, remedies)
         for _ in range(skipped):
             reader.load()
         return reader.load()

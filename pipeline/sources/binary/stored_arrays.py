@@ -158,8 +158,7 @@ class StoredArray:
     def _mapped(self) -> NDArray[Any]:
         # The file may have become shorter since its header was read.
         path, begin = (self.unpacked, 0) if self.unpacked else (self.file.path, self.stored.start if self.stored else 0)
-        if path.stat().st_size < begin + self.data_end:
-            raise self._too_short()
+        self._check_length(path.stat().st_size - begin)
         return np.memmap(path, self.dtype, "r", begin + self.data_offset, (self.size,))
 
     def _read_block(self, stream: BinaryIO, count: int) -> NDArray[Any]:
@@ -193,7 +192,11 @@ class StoredArray:
         Raises:
             InputError: the header states more elements.
         """
-        if num_bytes is not None and self.data_end > num_bytes:
+        if num_bytes is not None:
+            self._check_length(num_bytes)
+
+    def _check_length(self, num_bytes: int) -> None:
+        if self.data_end > num_bytes:
             raise self._too_short()
 
     def _too_short(self) -> InputError:

@@ -2,7 +2,8 @@
 
 Features are (n, F) numbers. Labels are (n,) integers or floats without a fraction, with -1 or NaN for no label, or
 (n, C) zeros and ones with one column per class. Targets are (n,) or (n, C) numbers, NaN for unknown. A split is (n,)
-codes (0 none, 1 train, 2 valid, 3 test), or an ``.npz`` with arrays ``train``, ``valid`` and ``test`` of vertex ids.
+codes (0 none, 1 train, 2 valid, 3 test) or words, or an ``.npz`` with arrays ``train``, ``valid`` and ``test`` (or
+``val_mask`` and the like) of vertex ids, or (n,) masks.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from gnnloom.pipeline.sources.binary.stored_arrays import (
 )
 from gnnloom.pipeline.sources.reading.files import open_file
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.format.vertex_arrays import SPLIT, VERTEX_ARRAYS, VertexArray, array_in_file
+from gnnloom.storage.format.vertex_arrays import SPLIT, VERTEX_ARRAYS, VertexArray, array_in_file, split_part
 from gnnloom.storage.wording import counted
 
 SPLIT_NAMES = ("train", "valid", "test")
@@ -34,8 +35,8 @@ class NumpyVertices:
     """Vertex data from NumPy files; implements :class:`~gnnloom.pipeline.sources.source.VertexSource`.
 
     Attributes:
-        given: the stored array of each array by name; of a split, it may be three arrays of vertex ids instead, in the
-            order train, valid, test.
+        given: the stored array of each array by name; of a split, it may be three arrays of vertex ids or masks
+            instead, in the order train, valid, test.
         stated_vertices: number of vertices.
     """
 
@@ -61,9 +62,10 @@ class NumpyVertices:
         if lists:
             del locations["split"]
         given = checked_arrays({option: open_one_array(location, option) for option, location in locations.items()})
-        if not given and not (lists and num_vertices):
+        masks = [array for array in lists if array.dtype.kind == "b"]
+        if not given and not masks and not (lists and num_vertices):
             raise InputError("no vertex data given: name a file of features, labels or split codes")
-        with_rows = [array for (array,) in given.values()]
+        with_rows = [*(array for (array,) in given.values()), *masks]
         for array in with_rows[1:]:
             if array.shape[0] != with_rows[0].shape[0]:
                 raise InputError(
@@ -141,7 +143,8 @@ def _codes_of(arrays: Sequence[StoredArray], num_vertices: int) -> NDArray[np.ui
     for name, stored in zip(SPLIT_NAMES, arrays, strict=True):
         first = 0
         for ids in stored.read_flat(0, stored.size):
-            if wrong := mark_split(codes, ids, name):
+            vertices = first + np.flatnonzero(ids) if ids.dtype.kind == "b" else ids
+            if wrong := mark_split(codes, vertices, name):
                 raise InputError(f"{stored}, entry {first + wrong[0]:,}: {wrong[1]}")
             first += len(ids)
     return codes
@@ -209,13 +212,23 @@ def _checked(stored: StoredArray, array: VertexArray) -> StoredArray:
     # A vector of features is more likely something else.
     if array.dims and (_width(stored) > 1 or not array.is_label):
         return _checked_matrix(stored, f"(n, {array.dims[0][0].upper()})")
-    return checked_column(stored, array.kinds)
+    return checked_column(stored, array.kinds + array.text_kinds)
 
 
 def _checked_matrix(array: StoredArray, shape: str) -> StoredArray:
     if len(array.shape) != 2 or array.dtype.kind not in "iufb":
         raise InputError(f"{array}: expected numbers of shape {shape}, found {array.dtype} of shape {array.shape}")
     return by_rows(array)
+
+
+def is_target(array: StoredArray) -> bool:
+    """Whether the floats of an array are numbers to predict, because labels cannot hold one of them."""
+    if array.dtype.kind != "f" or len(array.shape) not in {1, 2} or not array.size:
+        return False
+    label, width = VERTEX_ARRAYS[array_in_file("label", _width(array))], _width(array)
+    rows = max(1, array.block_elements // width) * width
+    blocks = array.read_flat(0, array.size, rows)
+    return any(label.convert(block.reshape(-1, width))[1] is not None for block in blocks)
 
 
 def by_rows(array: StoredArray) -> StoredArray:
@@ -240,7 +253,7 @@ def checked_column(array: StoredArray, kinds: str) -> StoredArray:
     """
     is_column = len(array.shape) == 1 or (len(array.shape) == 2 and array.shape[1] == 1)
     if not is_column or array.dtype.kind not in kinds:
-        what = "integers" if kinds == "iu" else "numbers"
+        what = {"iu": "integers", "iub": "vertex ids, or a mask", "iuUS": "integers or words"}.get(kinds, "numbers")
         raise InputError(f"{array}: expected {what} of shape (n,), found {array.dtype} of shape {array.shape}")
     return array
 
@@ -250,5 +263,13 @@ def _open_lists(location: str | None) -> tuple[StoredArray, ...]:
     if not location or not location.endswith(".npz"):
         return ()
     file = open_file(location)
-    is_lists = set(SPLIT_NAMES) <= set(member_names(file))
-    return tuple(checked_column(open_array(file, name), "iu") for name in SPLIT_NAMES) if is_lists else ()
+    found: dict[str, str] = {}
+    for member in member_names(file):
+        part = split_part(member)
+        if part in found:
+            raise InputError(f"{location}: {found[part]} and {member} are the same part of a split; save one of them")
+        if part is not None:
+            found[part] = member
+    if not set(SPLIT_NAMES) <= set(found):
+        return ()
+    return tuple(checked_column(open_array(file, found[name]), "iub") for name in SPLIT_NAMES)

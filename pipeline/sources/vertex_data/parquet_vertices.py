@@ -54,7 +54,7 @@ class ParquetVertices(OneArray):
             array = array_in_file(array, len(table.names))
         spec = VERTEX_ARRAYS[array]
         columns = table.names if spec.dims or len(table.names) == 1 else (array,)
-        table.check_columns(columns, spec.kinds)
+        table.check_columns(columns, spec.kinds + ("s" if spec.text_kinds else ""))
         if not columns:
             raise InputError(f"{location}: the table has no columns")
         return cls(table, array, columns)

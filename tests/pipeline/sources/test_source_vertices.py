@@ -140,7 +140,7 @@ def test_overlapping_and_mismatched_masks_are_named(tmp_path: Path) -> None:
     torch.save({**masks(), "val_mask": torch.ones(N, dtype=torch.bool)}, path)
     with pytest.raises(InputError, match=rf"val_mask, row {np.argmax(SPLIT == 1)}: the vertex is in another split"):
         rows(open_vertices("pyg", [str(path)]), "split")
-    torch.save({"train_mask": torch.ones(N, 2, dtype=torch.bool)}, path)
+    torch.save({"train_mask": torch.ones(N, 2)}, path)
     with pytest.raises(InputError, match="train_mask: expected bool of shape"):
         open_vertices("pyg", [str(path)])
     torch.save({**masks(), "y": torch.zeros(N + 1)}, path)

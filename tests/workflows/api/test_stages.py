@@ -136,7 +136,7 @@ def test_wrong_arguments_are_refused_with_what_is_there(catalog: gnnloom.Catalog
         gnnloom.generate("tiny", "sbm", scale=3)
     with pytest.raises(InputError, match="no model 'smb'"):
         gnnloom.generate("tiny", "smb")
-    with pytest.raises(InputError, match="has no option undirectd"):
+    with pytest.raises(InputError, match="ingest: no option undirectd; did you mean undirected"):
         gnnloom.ingest("other", EDGES, undirectd=True)  # type: ignore[call-arg]
     with pytest.raises(InputError, match="give either parts"):
         gnnloom.shard(web)

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Option
 from gnnloom.storage.wording import did_you_mean
+from gnnloom.workflows.api.options.python_messages import speaking_python
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -36,7 +37,7 @@ def split_fields(kind: type[Any], options: Mapping[str, Any]) -> tuple[dict[str,
 def with_options(options: Mapping[str, Option]) -> Callable[[Function], Function]:
     """Give a function that takes options as ``**options`` a signature and a docstring that list them.
 
-    Notebooks and ``help`` show both.
+    Notebooks and ``help`` show both. The messages of its errors name keywords instead of flags.
     """
     lines = [f"    {name}: {option.help} (default: {option.default!r})" for name, option in options.items()]
     added = [
@@ -50,7 +51,7 @@ def with_options(options: Mapping[str, Option]) -> Callable[[Function], Function
         own = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
         whole = signature.replace(parameters=[*own, *added])
         setattr(function, "__signature__", whole)  # noqa: B010 - not in its type
-        return function
+        return speaking_python(function, options)
 
     return describe
 

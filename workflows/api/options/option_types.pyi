@@ -26,6 +26,7 @@ class IngestKeywords(ClusterKeywords, total=False):
     delimiter: str | None
     comment: str | None
     decimal: str
+    split_index: int | None
     packed: bool | None
 
 class GenerateKeywords(ClusterKeywords, total=False):

@@ -141,11 +141,11 @@ def ingest_command(
     if not quiet:
         say_understood(edges, source, format_name)
     if plan:
-        vertices = bundled_vertices(format_name, source)
+        vertices = bundled_vertices(format_name, source, values)
         vertex_bytes = 0 if vertices is None else storing.num_bytes(vertices)
         show_plan(current_catalog(), edges, options, cluster, as_json=as_json, vertex_bytes=vertex_bytes)
         return
-    vertices = bundled_vertices(format_name, source)
+    vertices = bundled_vertices(format_name, source, values)
     store_graph(name, edges, vertices, options, cluster, as_json, storing=storing, add=add)
 
 

@@ -8,7 +8,7 @@ import click
 
 from gnnloom.pipeline.sources.format import formats
 from gnnloom.storage.option import Group, Option
-from gnnloom.workflows.api.look import look
+from gnnloom.workflows.api.look import find_reading
 from gnnloom.workflows.cli.data.ingest import FORMAT_OPTIONS
 from gnnloom.workflows.cli.data.source_options import given_flags, option_value
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
@@ -41,7 +41,7 @@ def look_command(files: tuple[str, ...], format_name: str | None, as_json: bool,
     """Print how files would be read."""
     given = given_flags(FORMAT_OPTIONS)
     values = {FORMAT_OPTIONS[flag].name: option_value(FORMAT_OPTIONS[flag], given) for flag in given}
-    found = look(files, format=format_name, **values)
+    found = find_reading(files, format_name, values)
     if as_json:
         show(found.to_json(), as_json=True, title="")
         return

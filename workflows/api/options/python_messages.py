@@ -1,0 +1,122 @@
+"""Messages of errors as Python code would say it: ``ids="names"`` instead of ``--ids names``.
+
+The stages and sources are written for the command line; their messages name its flags. Commands in backquotes that
+begin with ``gnnloom`` stay as they are.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from gnnloom.storage.errors import GnnloomError
+from gnnloom.storage.option import Option
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+#: A command; flags in backquotes, where all that follows a flag is its value; or a flag and the next word.
+_PLACES: Final = re.compile(r"`gnnloom [^`]*`|`(--[^`]*)`|(?<![\w`-])--([a-z][a-z-]*)(?:([ =])([^\s`,;:()]+))?")
+#: A next word that is a value: a number, or a placeholder.
+_VALUE: Final = re.compile(r"\d[\d.,]*|[A-Z][A-Z_]+")
+
+
+def speaking_python(function: Function, options: Mapping[str, Option]) -> Function:
+    """The function with errors whose messages name keywords instead of flags.
+
+    Args:
+        options: options of the function by keyword, besides the options of formats and kinds of vertex data.
+    """
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except GnnloomError as error:
+            parameters = inspect.signature(function).parameters.values()
+            switches = {each.name: Option(each.name, bool) for each in parameters if each.default is False}
+            _reword(error, lambda text: python_text(text, {**_source_options(), **switches, **options}))
+            raise
+
+    return call  # type: ignore[return-value]
+
+
+@contextmanager
+def named_as(arguments: Mapping[str, str]) -> Iterator[None]:
+    """Name arguments in the messages of errors, instead of the temporary files that hold them.
+
+    Args:
+        arguments: name of the argument by the location of its file.
+    """
+
+    def rename(text: str) -> str:
+        for location, argument in arguments.items():
+            text = text.replace(location, argument).replace(Path(location).name, argument)
+        return text
+
+    try:
+        yield
+    except GnnloomError as error:
+        _reword(error, rename)
+        raise
+
+
+def _reword(error: GnnloomError, change: Callable[[str], str]) -> None:
+    error.args = tuple(change(each) if isinstance(each, str) else each for each in error.args)
+
+
+def _source_options() -> dict[str, Option]:
+    # Imported here: loading all formats takes time, and only errors need it.
+    from gnnloom.pipeline.sources.format import formats
+    from gnnloom.pipeline.sources.vertex_data.kind import vertex_kinds
+
+    owners = (*formats().values(), *vertex_kinds().values())
+    return {option.name: option for owner in owners for option in owner.options}
+
+
+def python_text(text: str, options: Mapping[str, Option]) -> str:
+    """A message with keywords instead of flags.
+
+    >>> ids = Option("ids", str, choices=("keep", "names"))
+    >>> python_text("if ids are names, add `--ids names`, or choose with --ids", {"ids": ids})
+    'if ids are names, add `ids="names"`, or choose with ids'
+
+    Args:
+        options: the known options by keyword.
+    """
+    by_flag = {option.flag or name: (name, option) for name, option in options.items()}
+
+    def keyword(flag: str, value: str | None) -> str:
+        name = flag.replace("-", "_")
+        denied = name.removeprefix("no_")
+        if denied != name and name not in by_flag and denied in by_flag:
+            return f"{denied}=False"
+        name, option = by_flag.get(name, (name, None))
+        if option is not None and option.kind is bool:
+            return f"{name}={option.flag == name or not option.flag_name}"
+        if value is None:
+            return name
+        is_plain = re.fullmatch(r"-?\d+(\.\d+)?|[A-Z][A-Z_]+", value)
+        return f"{name}={value}" if is_plain else f'{name}="{value}"'
+
+    def python_of(found: re.Match[str]) -> str:
+        quoted, flag, space, word = found.groups()
+        if quoted is not None:
+            flags = [each.split(" ", 1) for each in re.split(r"(?:^| )--", quoted)[1:]]
+            return f"`{', '.join(keyword(each[0], each[1] if len(each) > 1 else None) for each in flags)}`"
+        if flag is None:
+            return found.group()
+        option = by_flag.get(flag.replace("-", "_"), ("", None))[1]
+        is_bool = option is not None and option.kind is bool
+        is_value = (
+            word is not None
+            and not is_bool
+            and (space == "=" or _VALUE.fullmatch(word) or (option is not None and word in option.choices))
+        )
+        return keyword(flag, word) if is_value else f"{keyword(flag, None)}{space or ''}{word or ''}"
+
+    return _PLACES.sub(python_of, text)
