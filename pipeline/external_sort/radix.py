@@ -300,7 +300,7 @@ def merge_weight(partials: NDArray[np.float64], count: int, weight: float, mode:
 @njit(cache=True, nogil=True)
 def merged_weight(partials: NDArray[np.float64], count: int) -> float:
     """The number that is closest to the sum of some partials, as ``math.fsum`` rounds it."""
-    total = partials[count - 1]
+    total: float = partials[count - 1]
     for number in range(count - 2, -1, -1):
         before, other = total, partials[number]
         total = before + other
