@@ -145,13 +145,15 @@ def _write_matrix(file: Path, matrix: Any) -> Path:
 
 def _as_coo(matrix: Any) -> Any:
     """A sparse matrix as SciPy's COO, which unlike other formats keeps equal edges apart; None if it is not one."""
-    from scipy.sparse import coo_array, issparse
+    from scipy import sparse
 
-    if issparse(matrix):
+    # Its types know fewer arguments than it takes.
+    coo_array: Any = sparse.coo_array
+    if sparse.issparse(matrix):
         return coo_array(matrix)
     if _is(matrix, "torch_sparse", "SparseTensor"):
-        row, col, value = (None if each is None else each.detach().cpu().numpy() for each in matrix.coo())
-        shape = tuple(matrix.sparse_sizes())
+        entries: Any = [None if each is None else each.detach().cpu().numpy() for each in matrix.coo()]
+        (row, col, value), shape = entries, tuple(matrix.sparse_sizes())
         return coo_array((np.ones(len(row), np.float32) if value is None else value, (row, col)), shape)
     if not _is_sparse(matrix):
         return None
@@ -209,7 +211,8 @@ def _write_table(folder: Path, nodes: list[Any], edges: list[tuple[Any, Any]], w
             stacklevel=2,
         )
     file = folder / "edges.npz"
-    np.savez(file, edge_index=pairs.T, **({"edge_weight": _weights(weights)} if weights else {}))
+    values_given: dict[str, Any] = {"edge_weight": _weights(weights)} if weights else {}
+    np.savez(file, edge_index=pairs.T, **values_given)
     return file
 
 
@@ -338,7 +341,8 @@ def _stored(folder: Path, name: str, value: Any) -> str:
         parts = {key: split_part(key) if isinstance(key, str) else None for key in value}
         if set(parts.values()) != {"train", "valid", "test"} or len(parts) != 3:
             raise InputError(f"{name}: expected arrays train, valid and test, found {', '.join(map(str, value))}")
-        np.savez(file, **{part: _vertices(f"{name}, {key}", value[key]) for key, part in _in_order(parts)})
+        arrays: dict[str, Any] = {part: _vertices(f"{name}, {key}", value[key]) for key, part in _in_order(parts)}
+        np.savez(file, **arrays)
     else:
         file = folder / f"{name}.npy"
         np.save(file, _array(name, value))

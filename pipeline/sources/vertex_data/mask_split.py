@@ -149,7 +149,8 @@ class MaskSplit(OneArray):
             clash = chosen & (codes != SPLIT["none"])
             if clash.any():
                 raise InputError(
-                    f"{mask}, row {first + int(np.argmax(clash)):,}: the vertex is in another split already"
+                    f"{mask}, row {first + int(np.argmax(clash)):,}: the vertex is in another split already;"
+                    " save masks that do not overlap"
                 )
             codes[chosen] = SPLIT[name]
         return codes

@@ -74,8 +74,8 @@ def _source_options() -> dict[str, Option]:
     from gnnloom.pipeline.sources.format import formats
     from gnnloom.pipeline.sources.vertex_data.kind import vertex_kinds
 
-    owners = (*formats().values(), *vertex_kinds().values())
-    return {option.name: option for owner in owners for option in owner.options}
+    owners = [*(each.options for each in formats().values()), *(each.options for each in vertex_kinds().values())]
+    return {option.name: option for options in owners for option in options}
 
 
 def python_text(text: str, options: Mapping[str, Option]) -> str:
