@@ -291,7 +291,7 @@ sys.path.insert(0, sys.argv[3])
 from support.edge_files import EdgeFiles
 folder, memory = Path(sys.argv[1]), int(sys.argv[2])
 source = EdgeFiles(folder / "edges", weighted=True)
-options = IngestOptions(undirected=True)
+options = IngestOptions(undirected=True, merge="sum")
 graph = ingest_graph(Catalog(folder).create(f"m{memory}"), source, options, InProcessCluster(memory))
 print(json.dumps({"digest": graph.artifact.digest, "peak": graph.artifact.measured["peak_memory"]}))
 """
