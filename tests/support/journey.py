@@ -17,6 +17,7 @@ _TRAIN = "--hidden 4 --epochs 2 --threads 1"
 
 #: Every command of gnnloom, with the programs that start it.
 JOURNEY = (
+    "gnnloom look edges.txt",
     "gnnloom ingest web edges.txt --undirected --ids compact --workers 1",
     "gnnloom features web random --dim 4 --classes 2 --workers 0",
     "gnnloom partition web --parts 2 --method metis --workers 0",

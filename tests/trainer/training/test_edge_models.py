@@ -270,7 +270,9 @@ class Results:
         configs += [
             edge_config(catalog, name, f"alone-{ranks}", ranks=ranks, **every) for name in UNEVEN for ranks in (1, 3)
         ]
-        predictions = [PredictConfig(catalog=str(catalog.root), dataset="directed", run="every-2", ranks=3)]
+        predictions = [
+            PredictConfig(catalog=str(catalog.root), dataset="directed", run="every-2", ranks=3, model=f"{OWN}:Sums")
+        ]
         found = run_program(max(RANKS), "train_all", folder, [each.to_json() for each in [*configs, *predictions]])
         self.by_run = dict(zip([each.run for each in configs], found, strict=False))
         self.uneven = dict(
@@ -505,7 +507,9 @@ def test_a_module_is_planned_with_the_loops_that_it_replaces(tmp_path: Path, mod
 
 def test_it_predicts_no_embeddings(catalog: Catalog) -> None:
     train(LoneCommunicator(), edge_config(catalog, "directed", "embeds"))
-    config = PredictConfig(catalog=str(catalog.root), dataset="directed", run="embeds", embeddings=True)
+    config = PredictConfig(
+        catalog=str(catalog.root), dataset="directed", run="embeds", embeddings=True, model=f"{OWN}:Sums"
+    )
     with pytest.raises(CollectiveError, match=r"embeddings: model .*Sums is a module of torch"):
         predict(LoneCommunicator(), config)
 

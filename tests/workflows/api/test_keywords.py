@@ -20,7 +20,7 @@ from support.option_types import FILE, option_types
 #: What only a command can do: print, or stop before anything is stored.
 _PRINTS = {
     "": {"as_json"},
-    "ingest": {"plan"},
+    "ingest": {"plan", "quiet"},
     "generate": {"plan"},
     # The figures of two partitions are in their `quality`.
     "partition": {"plan", "compare"},
@@ -37,6 +37,7 @@ _CALLED = {
     "generate": {option.flag: option.name for each in generators().values() for option in each.options},
     "features": {"name": "dataset"},
     "ingest": {"format_name": "format"},
+    "look": {"format_name": "format", "files": "source"},
     "partition": {"name": "dataset"},
     "predict": {"name": "run"},
     "propagate": {"name": "dataset"},
@@ -52,6 +53,7 @@ _OPTIONS = {
         *IngestOptions.__dataclass_fields__,
         *(option.name for known in formats().values() for option in known.options),
     ],
+    "look": [option.name for known in formats().values() for option in known.options],
     "partition": list(PartitionOptions.__dataclass_fields__),
     "sample": list(SampleOptions.__dataclass_fields__),
 }

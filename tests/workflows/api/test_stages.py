@@ -31,7 +31,7 @@ def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> gnnloom.Catalog:
 def command(*arguments: str) -> dict[str, Any]:
     """Run a command on the default catalog, without worker processes."""
     done = CliRunner().invoke(cli, [*arguments, "--workers", "0", "--json"], catch_exceptions=False)
-    result: dict[str, Any] = json.loads(done.output)
+    result: dict[str, Any] = json.loads(done.stdout)
     return result
 
 

@@ -76,7 +76,7 @@ def test_ids_that_no_edge_has_are_pointed_out(catalog: Catalog, edges: str) -> N
         ("0 1 -2\n1 0 -2\n", ["--undirected"], ["2 of the 4 stored weights"]),
         ("1 2 1\n2 3 1\n3 4 1\n", [], ["ids begin at 1, so vertex 0 has no edge"]),
         ("1 2 1\n2 3 1\n3 4 1\n", ["--ids", "compact"], []),
-        ("2 3 1\n4 3 1\n", [], ["ids begin at 2, so the vertices 0 to 1 have no edge"]),
+        ("2 4 1\n4 3 1\n3 2 1\n", [], ["ids begin at 2, so the vertices 0 to 1 have no edge"]),
         ("1 0 1\n2 1 1\n", [], []),
     ],
 )
@@ -150,7 +150,7 @@ def test_a_dataset_is_removed_only_after_an_answer(catalog: Catalog, monkeypatch
         (("catalog", "verfy", "web"), "'verify'"),
         (("generate", "web", "rmatt"), "'rmat'"),
         (("ingest", "web", "x", "--format", "parqet"), "'parquet'"),
-        (("ingest", "web", "x", "--undirectd"), "'--undirected'"),
+        (("ingest", "web", "x", "--self-lops"), "'--self-loops'"),
     ],
 )
 def test_a_typing_error_gets_a_suggestion(catalog: Catalog, arguments: tuple[str, ...], suggestion: str) -> None:

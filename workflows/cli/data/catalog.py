@@ -318,8 +318,8 @@ def _ask_to_remove(dataset: Dataset) -> None:
             f"this removes dataset {dataset.name} with {_counted(dataset)}; pass --yes to remove it without being asked"
         )
     rows = [(f"{usage.kind}/{usage.key}", readable_bytes(usage.bytes)) for usage in dataset.disk_usage() if usage.key]
-    show_rows(("artifact or run", "size"), rows, title=f"dataset {dataset.name}", on_stdon_stderr=True)
-    click.confirm(f"Remove dataset {dataset.name} with {_counted(dataset)}?", abort=True, on_stderr=True)
+    show_rows(("artifact or run", "size"), rows, title=f"dataset {dataset.name}", on_stderr=True)
+    click.confirm(f"Remove dataset {dataset.name} with {_counted(dataset)}?", abort=True, err=True)
 
 
 def _counted(dataset: Dataset) -> str:

@@ -250,7 +250,7 @@ def _say_isolated(graph: Graph) -> None:
         say(
             f"note: ids begin at {first:,}, so {without} no edge; --ids compact leaves {leaves_out} out and keeps the"
             " ids of the others",
-            err=True,
+            on_stderr=True,
         )
 
 
@@ -261,11 +261,14 @@ def _say_weights(graph: Graph, options: IngestOptions) -> None:
     merged = facts["duplicates"] - facts.get("joined", 0)
     if graph.weighted and options.merge in {None, "sum"} and merged:
         entries = f"{merged:,} entries repeat others" if merged > 1 else "1 entry repeats another one"
-        say(f"note: {entries}, and their weights were added up; --merge max, min or first keeps one weight", err=True)
+        say(
+            f"note: {entries}, and their weights were added up; --merge max, min or first keeps one weight",
+            on_stderr=True,
+        )
     if negative := facts.get("negative_weights", 0):
         say(
             f"note: {negative:,} of the {graph.nnz:,} stored weights are negative; models that normalize refuse them",
-            err=True,
+            on_stderr=True,
         )
 
 
