@@ -16,7 +16,6 @@ from gnnloom.storage.kernel_cache import KERNEL_CACHE, choose_kernel_cache
 
 #: Where even root cannot make a file.
 READ_ONLY = "/proc/self/nowhere"
-GNNLOOM = Path(sys.executable).with_name("gnnloom")
 
 
 @pytest.fixture
