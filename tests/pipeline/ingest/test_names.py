@@ -210,7 +210,7 @@ def test_verification_finds_names_that_do_not_fill_their_text(
     ("columns", "reason"),
     [
         ({"a": ["x", None], "b": ["y", "z"]}, "column a, row 1: expected a value, found null"),
-        ({"a": ["x", "y"], "b": ["", "z"]}, "column b, row 0: expected a vertex name, found an empty one"),
+        ({"a": ["x", "y"], "b": ["", "z"]}, "column b, row 0: a vertex id is missing"),
         ({"a": [b"x", b"\xff"], "b": ["y", "z"]}, "column a, row 1: expected a name in UTF-8"),
         ({"a": ["x", "y" * 65_537], "b": ["y", "z"]}, "column a, row 1: expected a vertex name of at most"),
     ],

@@ -323,7 +323,7 @@ def test_unknown_formats_and_options_list_the_known_ones(tmp_path: Path) -> None
     source = open_edges(None, [path], {"weights": True, "header": False})
     assert isinstance(source, TextEdges)
     assert source.weights
-    with pytest.raises(InputError, match="vertex data 'nope': expected one of ogb, ogb-binary"):
+    with pytest.raises(InputError, match="vertex data 'nope': expected one of npz, ogb, ogb-binary"):
         open_vertices("nope")
     with pytest.raises(InputError, match="ingest a graph first"):
         open_vertices("random")

@@ -173,7 +173,7 @@ def test_the_plan_counts_the_temporary_files_of_an_evaluation_from_disk(
     given = config(catalog, "few-labels", "disk", model="sage")
     assert project_training(given).temporary_bytes == 0, "it fits in memory"
     # Enough for columns of products, and too little for whole matrices.
-    planned = project_training(replace(given, evaluation_memory=48 << 10)).temporary_bytes
+    planned = project_training(replace(given, evaluation_memory=(48 << 10) + (2 << 20))).temporary_bytes
     shape = Shape(width=3, on_disk=True, range_rows=16, memory=1 << 20)
     monkeypatch.setattr("gnnloom.trainer.streaming.evaluation.settle", lambda *_: shape)
     measured = train(LoneCommunicator(), given)["evaluation"]["disk"]
