@@ -206,8 +206,8 @@ def ingest_graph(
                 matrix = sort_edges(writer, numbered or source, options.sort, cluster)
             except UnequalWeightsError as error:
                 # Vertices are called what the source calls them.
-                ends = map(numbered.key, map(int, error.ends)) if numbered else error.ends
-                raise UnequalWeightsError(*ends, *error.weights) from None
+                first, second = [numbered.key(int(end)) for end in error.ends] if numbered else error.ends
+                raise UnequalWeightsError(first, second, *error.weights) from None
             keys = write_key_arrays(writer, numbered.table_path, options.codec, cluster) if numbered else []
             more_spill_bytes = numbered.spill_bytes() if numbered else 0
             outcome = matrix.outcome(started=started, more_spill_bytes=more_spill_bytes)

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pytest
@@ -142,6 +142,9 @@ class NamedEdges:
 
     def begins_with_names(self) -> bool:
         return True
+
+    def as_named(self) -> Self:
+        return self
 
     def read_names(self, span: SourceRange) -> Iterator[NameChunk]:
         for start in range(0, self.range_edges, self.chunk_edges):

@@ -41,7 +41,7 @@ def report_once(error: click.UsageError, command: str | None) -> NoReturn:
         command: name of the command that was called; None if there is none of that name.
     """
     # Values of the command line may be names of files that others chose.
-    error.message = printable(error.message, keep="\n")
+    error.__dict__["message"] = printable(error.message, keep="\n")
     launched = LaunchedRank.from_environment()
     if launched.size == 1 or command not in _COLLECTIVE:
         raise error

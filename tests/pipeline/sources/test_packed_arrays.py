@@ -105,7 +105,7 @@ def test_a_deflated_member_of_a_large_archive_is_one_range_until_it_is_unpacked(
 def test_a_graph_has_the_same_bytes_streamed_mapped_or_unpacked(
     catalog: Catalog, tmp_path: Path, weights: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options, cluster = IngestOptions(undirected=True), InProcessCluster()
+    options, cluster = IngestOptions(undirected=True, merge="sum" if weights else None), InProcessCluster()
     paths = [saved(tmp_path, deflated=deflated) for deflated in (False, True)]
     streamed = ingest_graph(catalog.create("streamed"), NumpyEdges.open(paths[:1], weights=weights), options, cluster)
     monkeypatch.setattr(stored_arrays, "LARGE_BYTES", 1)
