@@ -142,17 +142,17 @@ def _of_full_disk(error: OSError) -> str:
         what = f"the disk of {disk} has no room for more files (inodes)"
     else:
         what = f"the disk of {disk} has {memory_text(space.f_bavail * space.f_frsize)} free"
-    return f"{what}: free some space, or {_way_out(path, folder)}"
+    return f"{what}: free some space, or {_way_out(path, disk)}"
 
 
-def _way_out(path: Path, folder: Path) -> str:
+def _way_out(path: Path, disk: Path) -> str:
     """How to put a file on another disk.
 
     Args:
-        path: of the file.
-        folder: that holds it, without links.
+        path: path of the file.
+        disk: mount point of its disk.
     """
-    if folder.is_relative_to("/dev/shm"):  # noqa: S108 - the name of shared memory, where nothing is made here
+    if disk == Path("/dev/shm"):  # noqa: S108 - the name of shared memory, where nothing is made here
         return "make the shared memory larger (in Docker with --shm-size)"
     if _WORK in path.parts:
         return (
