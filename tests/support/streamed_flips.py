@@ -28,6 +28,7 @@ from gnnloom.storage import Catalog
 from gnnloom.storage.errors import GnnloomError
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.predict_config import PredictConfig
+from gnnloom.trainer.layout.vertex_arrays import write_vertex_arrays
 from gnnloom.trainer.propagation.column_store import ColumnStore
 from gnnloom.trainer.streaming import evaluation
 from gnnloom.trainer.streaming.memory import Shape
@@ -85,7 +86,7 @@ def flipping(flip: Flip) -> Iterator[None]:
         for name in _OPERATIONS:
             patch.setattr(ColumnStore, name, _watched(getattr(ColumnStore, name), flip))
         # Between the file and the result: the predictions are read, and the products computed.
-        patch.setattr(prediction, "write_vertex_arrays", _late(prediction.write_vertex_arrays, flip))
+        patch.setattr(prediction, "write_vertex_arrays", _late(write_vertex_arrays, flip))
         yield
 
 
@@ -123,7 +124,13 @@ class Predictions:
     def predicted(self, flip: Flip) -> dict[str, np.ndarray]:
         """The predictions, while a bit flips."""
         shape = Shape(3, on_disk=True, range_rows=64, memory=64 << 20)
-        given = {"catalog": str(self._catalog.root), "dataset": "web", "run": "a", "threads": 1, "embeddings": True}
+        given: dict[str, Any] = {
+            "catalog": str(self._catalog.root),
+            "dataset": "web",
+            "run": "a",
+            "threads": 1,
+            "embeddings": True,
+        }
         with pytest.MonkeyPatch.context() as patch, flipping(flip):
             patch.setattr(evaluation, "settle", lambda *_: shape)
             patch.setattr(prediction, "fits_whole", lambda *_: False)

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnnloom.pipeline.external_sort import radix
+from gnnloom.pipeline.external_sort.spill import MAX_VERTICES, KeyForm
 from gnnloom.pipeline.ingest.stage import IngestOptions, graph_key, ingest_graph
 from gnnloom.pipeline.matrix_sort import blocks, scatter, sort_plan, spilled
 from gnnloom.pipeline.matrix_sort.sort_plan import SortOptions, SortSizes
@@ -70,7 +71,8 @@ def stored(graph: Graph) -> dict[tuple[int, int], float]:
 
 
 def options(**changed: Any) -> IngestOptions:
-    return IngestOptions(**{"undirected": True, "self_loops": "keep"} | changed)
+    given: dict[str, Any] = {"undirected": True, "self_loops": "keep"} | changed
+    return IngestOptions(**given)
 
 
 @pytest.mark.parametrize("source", WRITERS)
@@ -133,7 +135,7 @@ def expected(lines: list[Line], merge: str | None) -> dict[tuple[int, int], floa
         if any(sums.get((v, u), weight) != weight for (u, v), weight in sums.items()):
             return None
         return {(min(ends), max(ends)): weight for ends, weight in sums.items()}
-    both = defaultdict(list)
+    both = defaultdict[tuple[Any, Any], list[Any]](list)
     for (u, v), weights in found.items():
         both[min(u, v), max(u, v)] += weights
     return {ends: float(merges[merge](weights)) for ends, weights in both.items()}
@@ -240,9 +242,9 @@ def test_the_plan_counts_the_bit_that_marks_a_direction(
 
 
 def test_marked_entries_of_the_largest_ids_keep_all_their_bits() -> None:
-    form = scatter.KeyForm(scatter.MAX_VERTICES, marked=True)
+    form = KeyForm(MAX_VERTICES, marked=True)
     assert form.shift + form.column_bits == 64
-    last = scatter.MAX_VERTICES - 1
+    last = MAX_VERTICES - 1
     source, target = np.array([last, 3]), np.array([last - 1, last])
     position = np.zeros((last >> form.shift) + 1, np.int64)
     position[0] = 3

@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
+from gnnloom.pipeline.external_sort.spill import KeyForm
 from gnnloom.pipeline.matrix_sort import blocks as row_blocks
 from gnnloom.pipeline.matrix_sort import sort_plan, spilled
 from gnnloom.pipeline.matrix_sort.bucket_sort import sort_edges
@@ -87,11 +88,11 @@ def test_merging_files_before_they_are_sorted_changes_no_byte(
     opened: list[int] = []
 
     def counted(
-        files: OpenFiles, lanes: Iterable[LaneRuns], num_vertices: int, units: Span
+        files: OpenFiles, lanes: Iterable[LaneRuns], form: KeyForm, units: Span
     ) -> tuple[list[spilled.UnitRows], NDArray[np.int64]]:
         given = list(lanes)
         opened.append(len(given))
-        return spilled.unit_rows(files, given, num_vertices, units)
+        return spilled.unit_rows(files, given, form, units)
 
     monkeypatch.setattr(spilled, "FAN_IN", 3)
     monkeypatch.setattr(spilled, "_STEP_ENTRIES", capacity)

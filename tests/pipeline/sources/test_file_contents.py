@@ -10,6 +10,7 @@ import lzma
 import tarfile
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -94,7 +95,8 @@ def write_foreign(folder: Path, kind: str, name: str) -> Path:
         with tarfile.open(path, "w:gz") as archive:
             archive.add(__file__, "e.csv")
     elif kind == "json":
-        path.write_text(json.dumps(nx.node_link_data(graph)))
+        write_links: Any = nx.node_link_data
+        path.write_text(json.dumps(write_links(graph)))
     elif kind == "excel":
         path.write_bytes(zipped("[Content_Types].xml", "xl/workbook.xml"))
     elif kind == "feather":

@@ -49,7 +49,8 @@ def store(catalog: Catalog, given: Problem, way: str) -> tuple[Dataset, Links]:
     dataset = catalog.create(given.name)
     graph = store_graph(dataset, given.adjacency, symmetric=given.symmetric)
     store_vertices(dataset, given.feature, given.label, given.split)
-    options = DrawOptions(valid=0.1, test=0.2, seed=1, **({"disjoint": 0.4} if way == "disjoint" else {}))
+    more: dict[str, Any] = {"disjoint": 0.4} if way == "disjoint" else {}
+    options = DrawOptions(valid=0.1, test=0.2, seed=1, **more)
     links = draw_links(dataset, graph, options, CLUSTER)
     for ranks in RANKS:
         message = dataset.graph(links.message_graph)
@@ -196,10 +197,10 @@ def test_strict_negatives_are_not_known_in_training_and_avoid_no_pair_to_judge_b
         options: dict[str, Any] = {"negatives": 40, "negative_sampler": sampler, "strict_negatives": True, "epochs": 1}
         options |= {"links": links.artifact.key, "exclude_targets": False}
         train(LoneCommunicator(), pair_config(catalog, name, f"strict-{sampler}", **options))
-        source = [
+        sources = [
             np.repeat(each.source[:, None], 40, 1) if each.drawn_source is None else each.drawn_source for each in drawn
         ]
-        source, target = (np.concatenate(each).ravel() for each in (source, [each.negative for each in drawn]))
+        source, target = (np.concatenate(each).ravel() for each in (sources, [each.negative for each in drawn]))
         # After 16 more draws, the last one stands: so are a few of sources that have most pairs.
         assert known[source, target].sum() <= 3 * (known[source].mean(1) ** 17).sum() + 2, sampler
         # Each of what is not known is drawn equally often, whether a model is judged by it or not.

@@ -642,8 +642,9 @@ def test_figures_of_a_module_from_the_loader_are_those_of_its_run(catalog: Catal
     more: dict[str, Any] = {"patience": 9, "monitor": "val_loss", "eval_every": 1}
     config = pair_config(catalog, given.name, f"judged-{kind}", model=MODEL, links=links, **fixed, **more)
     result = train(LoneCommunicator(), config)
-    module = lone_session(config).model.module
-    module.load_state_dict(module_state(read_checkpoint(Run.open(dataset, config.run).checkpoints), "module"))
+    module: Any = lone_session(config).model.module
+    run = Run.open(dataset, config.run_name)
+    module.load_state_dict(module_state(read_checkpoint(run.checkpoints), "module"))
     module.double().eval()
     for split, prefix in (("valid", "val"), ("test", "test")):
         options: dict[str, Any] = {"links": links, "split": split, "fanout": (-1, -1), "batch_size": 8}
@@ -665,7 +666,7 @@ def test_figures_of_a_module_from_the_loader_are_those_of_its_run(catalog: Catal
         # Without negatives of their own, the loss of pairs is that of negatives that are drawn as in training.
         if kind in {"lists", "hard"} and split == "valid":
             terms = np.concatenate([np.log1p(np.exp(-positive)), np.log1p(np.exp(lists)).ravel()])
-            assert Run.open(dataset, config.run).metrics()[-1]["val_loss"] == pytest.approx(terms.mean(), rel=1e-9)
+            assert run.metrics()[-1]["val_loss"] == pytest.approx(terms.mean(), rel=1e-9)
 
 
 def test_a_pool_is_divided_among_the_batches_of_all_processes(catalog: Catalog) -> None:

@@ -33,9 +33,9 @@ def graph(size: int) -> Any:
 
 
 def dataset(*sizes: int) -> Any:
-    base = pytest.importorskip("torch_geometric.data").InMemoryDataset
+    base: Any = pytest.importorskip("torch_geometric.data").InMemoryDataset
 
-    class Rings(base):  # type: ignore[misc]
+    class Rings(base):  # type: ignore[misc, valid-type, unused-ignore]
         def __init__(self) -> None:
             super().__init__(None)
             self.data, self.slices = self.collate([graph(size) for size in sizes])
