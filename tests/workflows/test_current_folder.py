@@ -113,7 +113,10 @@ def test_a_worker_imports_nothing_from_the_current_folder(hostile: Hostile) -> N
     assert hostile.imported() == ""
 
 
-@pytest.mark.parametrize("form", [_as_package, _as_bytecode, _as_library, _as_namespace])
+@pytest.mark.parametrize(
+    "form",
+    [_as_package, *(pytest.param(form, marks=pytest.mark.long) for form in (_as_bytecode, _as_library, _as_namespace))],
+)
 def test_no_form_of_a_module_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: Form) -> None:
     hostile = Hostile(tmp_path / "folder")
     for name in _EARLY:
@@ -137,6 +140,7 @@ def test_folders_that_the_user_names_come_first(tmp_path: Path, monkeypatch: pyt
         assert done.stderr.startswith("the module of PYTHONPATH"), done.stderr
 
 
+@pytest.mark.long
 def test_a_script_keeps_its_folder_and_its_environment(tmp_path: Path) -> None:
     (tmp_path / "helper.py").write_text("NAME = 'toy'\n")
     write_edges(tmp_path)

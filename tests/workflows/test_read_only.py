@@ -55,6 +55,7 @@ def _environment(folder: Path) -> dict[str, str]:
     return {"HOME": str(folder / "home"), "TMPDIR": str(folder / "temporary"), "XDG_CACHE_HOME": str(folder / "home")}
 
 
+@pytest.mark.long
 def test_every_kernel_finds_a_place(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != KERNEL_CACHE}
     done = subprocess.run(
