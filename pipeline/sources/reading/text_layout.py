@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.sources.reading.coding import without_suffix
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.lines import BLOCK_BYTES, whole_lines
-from gnnloom.pipeline.sources.reading.numerals import SPACE
-from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import VertexArray
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -72,11 +70,6 @@ def _mark_bytes(block: NDArray[np.uint8]) -> int:
     return len(_BYTE_ORDER_MARK) if block[: len(_BYTE_ORDER_MARK)].tobytes() == _BYTE_ORDER_MARK else 0
 
 
-def first_data_line(file: SourceFile) -> bytes:
-    """The first line that is neither blank nor a comment, without a byte order mark; empty if there is none."""
-    return _first_data(file)[1]
-
-
 def _first_data(file: SourceFile) -> tuple[int, bytes]:
     """Offset of the end of the first line that is neither blank nor a comment, and that line.
 
@@ -89,18 +82,6 @@ def _first_data(file: SourceFile) -> tuple[int, bytes]:
             line = text[found.start() : text.index(b"\n", found.start()) + 1]
             return end - len(text) + found.start() + len(line), line
     return end, b""
-
-
-def separator_of(file: SourceFile) -> int:
-    """The byte that separates the fields of a file with names; a space stands for runs of blanks.
-
-    A file that cannot be read is reported by the reader of its rows.
-    """
-    try:
-        line = first_data_line(file)
-    except InputError:
-        line = b""
-    return likely_separator(file.location, line)[0]
 
 
 def likely_separator(location: str, line: bytes, decimal: str = ".") -> bytes:
@@ -151,20 +132,6 @@ def split_fields(line: str, separator: bytes) -> list[str]:
             text, mark = text.replace(mark, _UNIT), _UNIT
     fields = next(csv.reader([text], delimiter=mark, skipinitialspace=True), [])
     return [field.strip() for field in fields]
-
-
-def first_lines(file: SourceFile, separator: int, count: int = 1) -> list[list[str]]:
-    """The fields of the first lines that are neither blank nor comments, without quotes around them."""
-    found: list[list[str]] = []
-    for _, block in data_blocks(file, False, block_bytes=_FIRST_BYTES):
-        for line in block.tobytes().decode("utf-8", "replace").split("\n"):
-            text = line.strip()
-            if text and text[0] not in "#%":
-                fields = text.split() if separator == SPACE else next(csv.reader([text], delimiter=chr(separator)), [])
-                found.append([field.strip().strip('"') for field in fields])
-                if len(found) == count:
-                    return found
-    return found or [[]]
 
 
 def is_number(field: str) -> bool:
