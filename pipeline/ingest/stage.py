@@ -144,7 +144,7 @@ def _project(
             " earliest, or first for the first one in the files"
         )
     if (location := getattr(source, "says_undirected", "")) and not options.undirected:
-        raise InputError(f"{location}: says that its edges have no direction (`% sym`); add `--undirected`")
+        raise InputError(f"{location}: says that its edges have no direction; add `--undirected`")
     if not isinstance(source, NamedEdgeSource):
         if options.ids == "names":
             raise InputError(f"format {source.identity()['format']!r}: ids are always numbers (`--ids compact`)")

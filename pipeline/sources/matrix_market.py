@@ -32,6 +32,7 @@ from gnnloom.pipeline.sources.reading.lines import (
 from gnnloom.pipeline.sources.reading.numerals import REASONS, is_count
 from gnnloom.pipeline.sources.reading.parse import parse_edges
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
+from gnnloom.pipeline.sources.understood import Understood
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.wording import counted
 
@@ -115,6 +116,30 @@ class MatrixMarketEdges:
             span
             for number, matrix in enumerate(self.matrices)
             for span in whole_or_ranges(number, matrix.file, self.range_bytes, matrix.data_at)
+        ]
+
+    def understood(self) -> list[Understood]:
+        """How each file is read, from its header."""
+        return [
+            Understood(
+                matrix.file.location,
+                "mtx",
+                {
+                    "vertices": matrix.num_vertices,
+                    "entries": matrix.num_entries,
+                    "values": matrix.field,
+                    "symmetry": matrix.symmetry,
+                },
+                (
+                    f"MatrixMarket, {matrix.symmetry}, {counted(matrix.num_entries, 'entry')}, values: {matrix.field}",
+                    f"entry (i, j) is the edge j to i{'' if matrix.symmetry == 'general' else ', and i to j'}",
+                ),
+                flags=(
+                    *(("--weights",) if matrix.field != "pattern" and not self.weights else ()),
+                    *(("--undirected",) if matrix.symmetry == "symmetric" and not self.once else ()),
+                ),
+            )
+            for matrix in self.matrices
         ]
 
     def surveys(self) -> Sequence[SourceRange]:

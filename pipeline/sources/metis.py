@@ -47,6 +47,7 @@ from gnnloom.pipeline.sources.reading.numerals import (
     is_count,
 )
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
+from gnnloom.pipeline.sources.understood import Understood
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.wording import counted
 
@@ -138,6 +139,28 @@ class MetisEdges:
             span
             for number, graph in enumerate(self.graphs)
             for span in whole_or_ranges(number, graph.file, self.range_bytes, graph.data_at)
+        ]
+
+    def understood(self) -> list[Understood]:
+        """How each file is read, from its first line."""
+        return [
+            Understood(
+                graph.file.location,
+                "metis",
+                {"vertices": graph.num_vertices, "edges": graph.num_edges, "has_weights": graph.weighted},
+                (
+                    f"METIS, {counted(graph.num_edges, 'undirected edge')} of {counted(graph.num_vertices, 'vertex')}"
+                    + (", with weights" if graph.weighted else ", without weights"),
+                    f"{counted(graph.skipped, 'number')} before the neighbors in each line, not read"
+                    if graph.skipped
+                    else "",
+                ),
+                flags=(
+                    *(("--weights",) if graph.weighted and not self.weights else ()),
+                    *(() if self.once else ("--undirected",)),
+                ),
+            )
+            for graph in self.graphs
         ]
 
     def surveys(self) -> Sequence[SourceRange]:

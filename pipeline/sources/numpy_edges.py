@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from gnnloom.pipeline.sources.names import NameChunk, Names
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.reading.name_ids import FIRST_ROWS, check_present, judge_column
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange, even_ranges
+from gnnloom.pipeline.sources.understood import SHOWN_ROWS, Understood
 from gnnloom.pipeline.sources.vertex_data.benchmark_vertices import (
     benchmark_layout,
     has_npz_vertices,
@@ -60,6 +62,7 @@ class EdgeArrays:
 
     Attributes:
         value: weights or times, or None.
+        contents: name, shape and dtype of each array in the file, for people, if its format knows them.
     """
 
     file: SourceFile
@@ -68,6 +71,7 @@ class EdgeArrays:
     target: IdColumn
     value: StoredArray | None = None
     num_vertices: int | None = None
+    contents: tuple[str, ...] = ()
 
     def stored_arrays(self) -> tuple[StoredArray, ...]:
         """All arrays that are read."""
@@ -128,6 +132,48 @@ class EdgeArrays:
 
     def _error(self, edge: int, reason: str) -> InputError:
         return InputError(f"{self.file.location}, edge {edge:,}: {reason}")
+
+    def understood(self, format_name: str) -> Understood:
+        """How the file is read, from the headers of its arrays and its first edges."""
+        # Only the beginning of an array can be read at once if it is compressed.
+        shown = min(self.num_edges, SHOWN_ROWS if self.is_mapped or self.num_edges < RANGE_EDGES else 0)
+        ends = [next(column.read_any(0, shown)).tolist() for column in (self.source, self.target) if shown]
+        contents = self.contents or tuple(_contents(self.file))
+        question = ""
+        are_names: bool | None = None
+        try:
+            are_names = self.num_vertices is None and self.begins_with_names()
+        except InputError as error:
+            question = str(error)
+        names = [each.array.label or "pairs" for each in (self.source, self.target)]
+        value = self.value.label if self.value is not None else ""
+        stated = {} if self.num_vertices is None else {"vertices": self.num_vertices}
+        counts = [counted(self.num_edges, "edge"), *(counted(number, "vertex") for number in stated.values())]
+        read = f"{', '.join(counts)}; ids in {' and '.join(dict.fromkeys(names))}" + (
+            f", values in {value}" if value else ""
+        )
+        return Understood(
+            self.file.location,
+            Path(self.file.location).suffix[1:] if format_name == "numpy" else format_name,
+            {
+                "source": names[0],
+                "target": names[1],
+                **({"value": value} if value else {}),
+                "edges": self.num_edges,
+                **stated,
+                **({} if are_names is None else {"ids": "names" if are_names else "numbers"}),
+                **({"arrays": list(contents)} if contents else {}),
+            },
+            (
+                read,
+                f"arrays in the file: {', '.join(contents)}" if contents else "",
+                "" if are_names is None else f"ids are {'names' if are_names else 'numbers'}",
+            ),
+            question,
+            ("source", "target"),
+            tuple((str(source), str(target)) for source, target in zip(*ends, strict=True)),
+            are_names,
+        )
 
     def begins_with_names(self) -> bool:
         """Whether the first ids of a column are names; raises as :func:`judge_column` does."""
@@ -211,6 +257,10 @@ class NumpyEdges:
     def with_unpacked(self, unpacked: Unpacked) -> NumpyEdges:
         return replace(self, arrays=tuple(pairs.replaced(unpacked) for pairs in self.arrays))
 
+    def understood(self) -> list[Understood]:
+        """How each file is read."""
+        return [pairs.understood(self.format_name) for pairs in self.arrays]
+
     def as_named(self) -> NumpyEdges:
         return replace(self, any_name=True)
 
@@ -221,6 +271,21 @@ class NumpyEdges:
     def read_names(self, span: SourceRange) -> Iterator[NameChunk]:
         pairs = self.arrays[span.file]
         return pairs.read_names(span.start, span.stop, times=self.times, any_name=self.any_name)
+
+
+def _contents(file: SourceFile) -> Iterator[str]:
+    """Name, shape and dtype of each array of an archive, for people; none of a single array."""
+    for name in member_names(file) if file.location.endswith(".npz") else ():
+        try:
+            yield described(open_array(file, name))
+        except InputError:
+            # It is not an array of numbers, and nothing reads it.
+            yield name
+
+
+def described(array: StoredArray) -> str:
+    """Name, shape and dtype of a member of a file, for people."""
+    return f"{array.label} {array.shape} {array.dtype}"
 
 
 def _open_edges(file: SourceFile, values: Sequence[str]) -> EdgeArrays:

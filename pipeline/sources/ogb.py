@@ -29,6 +29,7 @@ from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.reading.text_columns import read_count
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange, VertexSource
 from gnnloom.pipeline.sources.text import TextEdges
+from gnnloom.pipeline.sources.understood import Understood
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import NumpyVertices, checked_arrays
 from gnnloom.pipeline.sources.vertex_data.ogb_vertices import (
     OgbVertices,
@@ -74,6 +75,12 @@ class OgbEdges:
 
     def num_vertices(self) -> int | None:
         return self.edges.num_vertices()
+
+    def understood(self) -> list[Understood]:
+        """How the folder is read, from its counts and the first edges."""
+        found = self.edges.understood()
+        stated = f"OGB's files, {counted(self.num_edges, 'edge')} of {counted(self.num_vertices() or 0, 'vertex')}"
+        return [replace(each, format="ogb", sentences=(stated, *each.sentences[1:])) for each in found]
 
     def ranges(self) -> Sequence[SourceRange]:
         ranges = self.edges.ranges()

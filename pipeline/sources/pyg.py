@@ -8,8 +8,8 @@ that are not read may have any type. Neither torch nor PyG is needed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from gnnloom.pipeline.sources.binary.archive import listed
@@ -18,7 +18,7 @@ from gnnloom.pipeline.sources.binary.restricted_pickle import Record
 from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray
 from gnnloom.pipeline.sources.binary.torch_file import TENSOR, TorchFile
 from gnnloom.pipeline.sources.format import TIMES, WEIGHTS, BundledVertices, Format, check_values
-from gnnloom.pipeline.sources.numpy_edges import NumpyEdges, pair_columns
+from gnnloom.pipeline.sources.numpy_edges import NumpyEdges, described, pair_columns
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.source import VertexSource
 from gnnloom.pipeline.sources.vertex_data.mask_split import SPLIT_INDEX, MaskSplit
@@ -101,6 +101,14 @@ class PygFile:
         """Names of the tensors, in order."""
         return sorted(name for name in self.attributes if isinstance(name, str) and name in self)
 
+    def described(self) -> Iterator[str]:
+        """Name, shape and dtype of each tensor, for people; only the name of a tensor that cannot be read."""
+        for name in self.tensors():
+            try:
+                yield described(self.tensor(name))
+            except InputError:
+                yield name
+
     def masks(self) -> dict[str, str]:
         """Names of the masks, and the part of a split that each of them holds; training first, testing last."""
         parts = {name: split_part(name) for name in self.tensors() if name.endswith("_mask")}
@@ -180,6 +188,7 @@ def open_pyg_edges(locations: Sequence[str], *, weights: bool = False, times: bo
         raise InputError(f"{file.file.location}: expected edge_index; found {listed(file.tensors()) or 'nothing'}")
     value = _value(file, _TIMES if times else _WEIGHTS) if weights or times else None
     pairs = pair_columns(file.tensor("edge_index"), value, file.num_vertices())
+    pairs = replace(pairs, contents=tuple(file.described()))
     if not pairs.num_edges:
         raise InputError(f"{file.file.location}: the file has no edges")
     return NumpyEdges((pairs,), weights, format_name="pyg", times=times)

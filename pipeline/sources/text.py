@@ -27,6 +27,7 @@ from gnnloom.pipeline.sources.names import HINT, NameChunk, Names
 from gnnloom.pipeline.sources.reading import name_parser
 from gnnloom.pipeline.sources.reading.fields import PLAIN, TextBlock, chosen_fields
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
+from gnnloom.pipeline.sources.reading.further_columns import Suggestion, suggest
 from gnnloom.pipeline.sources.reading.line_estimate import Estimate, estimate_lines
 from gnnloom.pipeline.sources.reading.lines import (
     BLOCK_BYTES,
@@ -57,6 +58,7 @@ from gnnloom.pipeline.sources.reading.text_table import (
     describe_columns,
     find_ids,
     find_table,
+    headings,
     is_missing_id,
     spelled,
 )
@@ -76,10 +78,6 @@ _MOST_DELIMITER: Final = 8
 _NOTHING: Final = Stated()
 _HEADER_HINT = "; if the first line names the columns, add `--header`"
 _HINTS = {
-    EXTRA: (
-        "; read the third column as weights (`--weights`), ignore further columns (`--extra-columns`), or choose other"
-        " columns for the ids (`--columns`, by name or number)"
-    ),
     NO_ID: HINT,
     NEGATIVE: HINT,
     TOO_LARGE: HINT,
@@ -233,12 +231,18 @@ class TextEdges:
         file, hint = self.files[number], ""
         # A source that states its number of vertices uses numbers as ids.
         if self.stated_vertices is None or wrong == EXTRA:
-            hint = _HINTS.get(wrong, "")
+            hint = self._hint(number, wrong)
         if wrong in {NO_ID, ONE_ID} and self._lacks_id(number, offset):
             return bad_line(file, offset, REASONS[MISSING])
         if wrong == NO_ID and hint and is_first and not self.stated.header and not self._is_valued:
             hint = _HEADER_HINT + hint
         return bad_line(file, offset, REASONS[wrong] + hint)
+
+    def _hint(self, number: int, wrong: int) -> str:
+        """What the user can do about a fault of a line."""
+        if wrong != EXTRA:
+            return _HINTS.get(wrong, "")
+        return suggest(self.tables[number], Sample.of(self.files[number], self.stated), self.stated).hint
 
     def _lacks_id(self, number: int, offset: int) -> bool:
         """Whether one of the ids of the line at an offset is missing."""
@@ -360,16 +364,22 @@ class TextEdges:
         read = f"edges from {columns['source']} to {columns['target']}"
         read += f", {value}s in {columns['value']}" if value else ""
         index = "; the first column numbers the rows and is skipped" if table.has_index else ""
-        rows = tuple(row.fields for row in sample.rows[1 if table.header else 0 :][:SHOWN_ROWS])
+        shown = [row.fields for row in sample.rows[1 if table.header else 0 :][:SHOWN_ROWS]]
+        titles = headings(table, sample) if table.header else [str(number + 1) for number in range(_widest(shown))]
+        width = max(len(titles), _widest(shown))
+        further = Suggestion() if self.extra_columns else suggest(table, sample, self.stated)
+        flags = (*further.flags, *(("--undirected",) if table.is_symmetric else ()))
+        left = f"columns that are not read: {', '.join(columns['ignored'])}" if columns.get("ignored") else ""
         return Understood(
             file.location,
             "snap",
             facts,
-            ("; ".join([first, *skipped]), f"{read}{index}", ids),
+            ("; ".join([first, *skipped]), f"{read}{index}", left, ids),
             question,
-            table.header or tuple(str(number + 1) for number in range(max(map(len, rows), default=0))),
-            rows,
+            (*titles, *[""] * (width - len(titles))),
+            tuple((*row, *[""] * (width - len(row))) for row in shown),
             None if kind is None else kind.are_names,
+            flags,
         )
 
     def as_named(self) -> TextEdges:
@@ -402,7 +412,7 @@ class TextEdges:
             if edge >= 0:
                 raise bad_line(file, block.place(int(line_at[edge])), reason)
         if wrong:
-            reason = name_parser.REASONS.get(wrong) or REASONS[wrong] + _HINTS.get(wrong, "")
+            reason = name_parser.REASONS.get(wrong) or REASONS[wrong] + self._hint(number, wrong)
             raise bad_line(file, block.place(at), reason)
         return NameChunk.valued(sources, targets, values[:count] if self._is_valued else None, times=self.times)
 
@@ -420,6 +430,10 @@ def _table(file: SourceFile, stated: Stated) -> TextTable:
             raise
         return TextTable(stated.separator or likely_separator(file.location, b""))
     return find_table(file, sample, stated)
+
+
+def _widest(rows: Sequence[Sequence[str]]) -> int:
+    return max(map(len, rows), default=0)
 
 
 def _no_edges(file: SourceFile) -> InputError:

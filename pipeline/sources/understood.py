@@ -23,6 +23,7 @@ class Understood:
         columns: headings of the columns.
         rows: the first rows, with the text of each cell.
         are_names: the ids are names; None if that is not known.
+        flags: flags of `gnnloom ingest` that read the file as it is, each with its value.
     """
 
     location: str
@@ -33,6 +34,7 @@ class Understood:
     columns: tuple[str, ...] = ()
     rows: tuple[tuple[str, ...], ...] = ()
     are_names: bool | None = None
+    flags: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """All attributes but the sentences, which the facts repeat."""

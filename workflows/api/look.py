@@ -90,5 +90,8 @@ def _command(
         if value is None or value == "":
             continue
         words += [flag] if value is True else [f"--no-{flag[2:]}"] if value is False else [flag, str(value)]
+    words += [
+        word for flag in dict.fromkeys(flag for each in found for flag in each.flags) for word in flag.split(" ", 1)
+    ]
     words += ["--ids", "compact"] if any(each.are_names for each in found) else []
     return shlex.join(words)

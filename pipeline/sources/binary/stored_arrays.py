@@ -94,6 +94,11 @@ class StoredArray:
         return self.file.location if self.member is None else f"{self.file.location}, array {self.member}"
 
     @property
+    def label(self) -> str:
+        """Name within the file; empty for the only array of a file."""
+        return self.member or ""
+
+    @property
     def size(self) -> int:
         return math.prod(self.shape)
 

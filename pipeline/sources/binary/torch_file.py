@@ -68,6 +68,10 @@ class StoredTensor(StoredArray):
         return f"{self.file.location}, {self.name}"
 
     @property
+    def label(self) -> str:
+        return self.name
+
+    @property
     def data_end(self) -> int:
         if not self.strides:
             return super().data_end

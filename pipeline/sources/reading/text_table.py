@@ -151,7 +151,8 @@ class TextTable:
         first_row: offset of the first edge in the file's contents, in bytes.
         comments: number of lines before the first row that are comments.
         has_index: the first field of each row is its number, and is skipped.
-        is_symmetric: the file says that its edges have no direction, as KONECT's do with ``% sym``.
+        is_symmetric: the file says that its edges have no direction, as KONECT's do with ``% sym``, and Gephi's with
+            ``Undirected`` in a column ``Type``.
     """
 
     separator: bytes
@@ -192,7 +193,7 @@ def find_table(file: SourceFile, sample: Sample, stated: Stated) -> TextTable:
         fields = (1, 2, 3) if stated.valued else (1, 2)
     _refuse_marked(file, sample)
     if not columns:
-        _refuse_others(file, sample, has_header=bool(names))
+        _refuse_others(file, sample, has_header=bool(names), is_valued=stated.valued)
     return TextTable(
         sample.separator,
         names,
@@ -201,8 +202,26 @@ def find_table(file: SourceFile, sample: Sample, stated: Stated) -> TextTable:
         first.stop if names else first.start,
         len(sample.comments),
         has_index,
-        sample.comments[:1] != () and sample.comments[0].lstrip("% ").split()[:1] == ["sym"],
+        not columns and _says_undirected(file, sample, names),
     )
+
+
+def _says_undirected(file: SourceFile, sample: Sample, header: Sequence[str]) -> bool:
+    """Whether a file says that its edges have no direction: in its first comment, or in Gephi's column ``Type``.
+
+    Raises:
+        InputError: only some edges have a direction.
+    """
+    if sample.comments[:1] != () and sample.comments[0].lstrip("% ").split()[:1] == ["sym"]:
+        return True
+    at = next((number for number, name in enumerate(header) if name.lower() == "type"), None)
+    found = {row.fields[at].lower() for row in sample.rows[1:] if at < len(row.fields)} if at is not None else set()
+    if found == {"directed", "undirected"}:
+        raise InputError(
+            f"{file.location}: column {header[at or 0]} has directed and undirected edges; write the undirected ones in"
+            " both directions, and add `--columns` with the columns that are read"
+        )
+    return found == {"undirected"}
 
 
 def _refuse_marked(file: SourceFile, sample: Sample) -> None:
@@ -221,7 +240,7 @@ def _refuse_marked(file: SourceFile, sample: Sample) -> None:
         )
 
 
-def _refuse_others(file: SourceFile, sample: Sample, *, has_header: bool) -> None:
+def _refuse_others(file: SourceFile, sample: Sample, *, has_header: bool, is_valued: bool) -> None:
     """Refuse a file that is not a list of edges, though its lines could be read as edges.
 
     Raises:
@@ -246,7 +265,15 @@ def _refuse_others(file: SourceFile, sample: Sample, *, has_header: bool) -> Non
             "dictionaries after the ids, as networkx.write_edgelist writes them; write the edges with"
             " networkx.write_weighted_edgelist, or with data=False",
         )
-    if rows and all(len(row.fields) == _TRIPLE for row in rows):
+    widths = {len(row.fields) for row in rows}
+    if not is_valued and len(widths) > 2 and all(is_id(field) for row in rows for field in row.fields):
+        raise bad_line(
+            file,
+            rows[0].start,
+            f"the lines have {min(widths)} to {max(widths)} numbers, as lines of a vertex and its neighbors have, which"
+            " networkx.read_adjlist reads in Python; `--columns 1,2` takes the first two of each line for an edge",
+        )
+    if widths == {_TRIPLE}:
         heads, relations, tails = ({row.fields[number] for row in rows} for number in range(_TRIPLE))
         # A relation is not a vertex, and a third column of vertices does not have weights.
         are_words = not any(is_id(word) or is_number(word) for word in (*relations, *tails))
@@ -293,16 +320,21 @@ def spelled(separator: bytes) -> str:
     return _WORDS.get(separator) or repr(separator.decode("latin-1"))
 
 
+def headings(table: TextTable, sample: Sample) -> list[str]:
+    """Names of the columns; ``column 1`` and so on in a file without a header."""
+    width = max((len(row.fields) for row in sample.rows[:2]), default=0)
+    # R leaves out the name of the column of row numbers.
+    shift = width - len(table.header) if table.header else 0
+    return [""] * shift + list(table.header) if table.header else [f"column {number + 1}" for number in range(width)]
+
+
 def describe_columns(table: TextTable, sample: Sample, value: str) -> dict[str, Any]:
     """Names or numbers of the columns that are read, and of those that are not.
 
     Args:
         value: what the third column has; empty if it is not read.
     """
-    width = max((len(row.fields) for row in sample.rows[:2]), default=0)
-    shift = width - len(table.header) if table.header else 0
-    # R leaves out the name of the column of row numbers.
-    names = [""] * shift + list(table.header) if table.header else [f"column {number + 1}" for number in range(width)]
+    names = headings(table, sample)
     chosen = table.fields or (0, 1, 2)[: 3 if value else 2]
     read = [names[number] if number < len(names) else f"column {number + 1}" for number in chosen]
     source, target, *values = [*read, "", ""][: max(2, len(read))]

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
+import torch
 from click.testing import CliRunner, Result
 
 import gnnloom
@@ -75,3 +79,82 @@ def test_python_looks_at_files_frames_and_arrays(tmp_path: Path, table: str) -> 
     (found,) = gnnloom.look(frame).files
     assert "--ids names" in found.question or found.are_names
     assert gnnloom.look(np.array([[0, 1], [1, 2]])).files[0].format == "npy"
+
+
+def proposed(folder: Path, text: str, name: str = "e.csv", *words: str) -> tuple[str, dict[str, Any]]:
+    """The command that a look at a file proposes, without the name of the file, and the result of that command."""
+    path = folder / name
+    path.write_text(text)
+    command = json.loads(call(folder, "look", str(path), *words, "--json").stdout)["command"]
+    result = call(folder, *shlex.split(command.replace("NAME", f"g{len(text)}"))[1:], "--workers", "0", "--json")
+    assert result.exit_code == 0, result.exception
+    return command.partition(str(path))[2].strip(), json.loads(result.stdout)
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "weighted"),
+    [
+        ("0 1 0.5\n1 2 2\n", "--weights", True),
+        ("# sparse\n0 1 1 1400000100\n1 2 -1 1400000200\n2 3 1 1400000300\n", "--weights --extra-columns", True),
+        ("SOURCE,TARGET,RATING,TIME\n41,12,3,160.25\n12,15,2,170.5\n", "--columns SOURCE,TARGET,RATING", True),
+        ("Source,Target,Type,Weight\n0,1,Directed,1.0\n1,2,Directed,2.0\n", "--columns Source,Target,Weight", True),
+        ("src,dst,note\n0,1,a b\n1,2,c\n", "--extra-columns", False),
+        ("src,dst,score\n0,1,low\n1,2,high\n", "--extra-columns", False),
+        ("src,dst,w,w\n0,1,1,2\n1,2,3,4\n", "--columns 1,2,3", True),
+        ("src,dst,time\n0,1,14\n1,2,15\n", "--times", False),
+        ("src,dst,who,date\n0,1,a,14\n1,2,b,15\n", "--columns src,dst,date --times", False),
+        (",source id,target id,kind,w\n0,5,6,a,1\n1,6,5,b,2\n", "--columns 'source id,target id,w'", True),
+    ],
+)  # fmt: skip
+def test_the_command_that_a_look_proposes_reads_the_file(tmp_path: Path, text: str, flags: str, weighted: bool) -> None:
+    if "--times" in flags:
+        (tmp_path / "t.csv").write_text(text)
+        command = json.loads(call(tmp_path, "look", str(tmp_path / "t.csv"), "--json").stdout)["command"]
+        assert command.endswith(flags)
+        return
+    found, result = proposed(tmp_path, text, "e.csv" if "," in text else "e.txt")
+    assert (found, result["weighted"]) == (flags, weighted)
+    # The error without these flags names them.
+    (name,) = tmp_path.glob("e.*")
+    error = str(call(tmp_path, "ingest", "other", str(name), "--workers", "0").exception)
+    assert all(f"`{flag}`" in error for flag in (flags.replace("'", "").split(" --", 1)[0], "--extra-columns"))
+
+
+def test_edges_that_say_that_they_have_no_direction_need_the_option(tmp_path: Path) -> None:
+    text = "Source;Target;Type;Weight\na;b;Undirected;1.5\nb;c;Undirected;2\n"
+    found, result = proposed(tmp_path, text)
+    assert found == "--columns Source,Target,Weight --undirected --ids compact"
+    assert (result["symmetric"], result["nnz"]) == (True, 7)
+    words = ["ingest", "h", str(tmp_path / "e.csv"), "--ids", "compact", "--extra-columns", "--workers", "0"]
+    assert "--undirected" in str(call(tmp_path, *words).exception)
+    (tmp_path / "e.csv").write_text(text.replace("c;Undirected", "c;Directed"))
+    assert "column Type" in str(call(tmp_path, *words).exception)
+
+
+def test_a_line_per_vertex_is_not_read_as_edges(tmp_path: Path) -> None:
+    path = tmp_path / "graph.adjlist"
+    path.write_text("# networkx\n0 1 3\n1 2\n2\n3 1 2 0\n")
+    for words in ([], ["--extra-columns"]):
+        error = str(call(tmp_path, "ingest", "g", str(path), "--workers", "0", *words).exception)
+        assert "line 2" in error
+        assert "read_adjlist" in error
+
+
+def test_a_look_shows_what_a_container_holds(tmp_path: Path) -> None:
+    pairs = np.array([[0, 1, 2], [1, 2, 0]])
+    np.savez(tmp_path / "a.npz", edge_index=pairs, x=np.zeros((3, 2), np.float32))
+    torch.save({"edge_index": torch.from_numpy(pairs), "y": torch.arange(3)}, tmp_path / "d.pt")
+    scipy.sparse.save_npz(tmp_path / "m.npz", scipy.sparse.coo_array(np.eye(4)))
+    (tmp_path / "m.mtx").write_text("%%MatrixMarket matrix coordinate real symmetric\n3 3 2\n2 1 0.5\n3 2 1\n")
+    (tmp_path / "g.graph").write_text("3 2\n2\n1 3\n2\n")
+    shown = {
+        name: call(tmp_path, "look", str(tmp_path / name)).stdout
+        for name in ("a.npz", "d.pt", "m.npz", "m.mtx", "g.graph")
+    }
+    assert "x (3, 2) float32" in shown["a.npz"]
+    assert "y (3,) int64" in shown["d.pt"]
+    assert "4 edges, 4 vertices" in shown["m.npz"]
+    assert "--weights --undirected" in shown["m.mtx"]
+    assert "2 undirected edges" in shown["g.graph"]
+    (file,) = json.loads(call(tmp_path, "look", str(tmp_path / "a.npz"), "--json").stdout)["files"]
+    assert (file["edges"], file["rows"][2]) == (3, ["2", "0"])

@@ -1,0 +1,76 @@
+"""Suggests how to read a table that has more columns than the two ids of an edge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from gnnloom.pipeline.sources.reading.text_layout import is_number
+from gnnloom.pipeline.sources.reading.text_table import Sample, Stated, TextTable, headings
+
+#: What columns of weights and of times are often called.
+_CALLED: Final = {
+    "weights": frozenset({
+        "weight", "weights", "w", "value", "rating", "ratings", "score", "amount", "count", "frequency",
+    }),
+    "times": frozenset({"time", "timestamp", "ts", "date", "datetime", "unixtime", "unix_time", "created_at"}),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """Options that read a table with further columns.
+
+    Attributes:
+        flags: flags of the command line, each with its value; none if no column is left over.
+        kind: ``weights`` or ``times`` if the flags read a third column as such; empty if they ignore it.
+        column: name of the third column, or ``column 3``.
+        others: names or numbers of the columns that are neither ids nor what is read already.
+    """
+
+    flags: tuple[str, ...] = ()
+    kind: str = ""
+    column: str = ""
+    others: tuple[str, ...] = ()
+
+    @property
+    def hint(self) -> str:
+        """What to do, as the end of an error's message."""
+        ignored = "`--extra-columns` to ignore further columns, or `--columns` to name or number the columns to read"
+        if not self.kind:
+            return f"; add {ignored}"
+        return (
+            f"; add {' and '.join(f'`{flag}`' for flag in self.flags)} to read {self.column} as {self.kind}, {ignored}"
+        )
+
+
+def suggest(table: TextTable, sample: Sample, stated: Stated) -> Suggestion:
+    """Suggest options for the columns that nothing reads yet.
+
+    A column of numbers is taken for weights or times if its name says so, or if nothing is named and it is the third.
+    """
+    names = headings(table, sample)
+    rows = sample.rows[1 if table.header else 0 :]
+    used = {*table.ends, *table.fields} | ({0} if table.has_index else set()) | ({2} if stated.valued else set())
+    left = [number for number in range(len(names)) if number not in used]
+    if not left or stated.columns:
+        return Suggestion()
+    others = tuple(names[number] for number in left)
+    for kind, called in () if stated.valued else _CALLED.items():
+        for number in left:
+            is_called = names[number].lower() in called if table.header else (kind, number) == ("weights", 2)
+            if is_called and all(is_number(row.fields[number]) for row in rows if number < len(row.fields)):
+                flags = _flags(kind, [*table.ends, number], names, is_named=bool(table.header))
+                return Suggestion(flags, kind, names[number], others)
+    return Suggestion(("--extra-columns",), others=others)
+
+
+def _flags(kind: str, columns: Sequence[int], names: Sequence[str], *, is_named: bool) -> tuple[str, ...]:
+    """Flags that read these columns as source, target and value."""
+    if list(columns) == [0, 1, 2] and (len(names) == 3 or not is_named):
+        return (f"--{kind}", *(("--extra-columns",) if len(names) > 3 else ()))
+    chosen = [names[number] for number in columns]
+    if any("," in name or names.count(name) > 1 for name in chosen):
+        chosen = [str(number + 1) for number in columns]
+    return (f"--columns {','.join(chosen)}", *((f"--{kind}",) if kind == "times" else ()))
