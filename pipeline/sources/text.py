@@ -157,7 +157,7 @@ class TextEdges:
         if wanted:
             weights, extra_columns = not times and len(wanted) == 3, True
         between = b"\t" if delimiter == "tab" else delimiter.encode()
-        stated = Stated(header, wanted, between, comment, weights or times, decimal)
+        stated = Stated(header, wanted, between, comment, weights or times, decimal, extra_columns)
         tables = tuple(_table(file, stated) for file in files)
         return cls(files, tables, stated, weights, times, extra_columns, delimiter)
 

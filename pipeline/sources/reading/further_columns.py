@@ -52,7 +52,7 @@ def suggest(table: TextTable, sample: Sample, stated: Stated) -> Suggestion:
     """
     names = headings(table, sample)
     rows = sample.rows[1 if table.header else 0 :]
-    used = {*table.ends, *table.fields} | ({0} if table.has_index else set()) | ({2} if stated.valued else set())
+    used = {*(table.fields or (0, 1, 2))[: 3 if stated.valued else 2], *((0,) if table.has_index else ())}
     left = [number for number in range(len(names)) if number not in used]
     if not left or stated.columns:
         return Suggestion()

@@ -53,6 +53,7 @@ class Stated:
         comment: the sign that begins comments, ``none``, or empty for ``#`` and ``%`` before the first row.
         valued: whether edges have weights or times.
         decimal: the character before the decimals of values.
+        extra_columns: further columns are ignored rather than refused.
     """
 
     header: bool | None = None
@@ -61,6 +62,7 @@ class Stated:
     comment: str = ""
     valued: bool = False
     decimal: str = "."
+    extra_columns: bool = False
 
 
 @dataclass(frozen=True)
@@ -147,7 +149,8 @@ class TextTable:
         separator: what is between fields; a space stands for runs of blanks.
         header: names of the columns; none if the first row is an edge.
         is_recognized: the header was recognized rather than stated.
-        fields: numbers of the fields of the sources, targets and values, from 0; none for the first ones.
+        fields: numbers of the fields of the sources, targets and values that are parsed, from 0; none for the first
+            ones. A further field is refused by the parser.
         first_row: offset of the first edge in the file's contents, in bytes.
         comments: number of lines before the first row that are comments.
         has_index: the first field of each row is its number, and is skipped.
@@ -191,6 +194,9 @@ def find_table(file: SourceFile, sample: Sample, stated: Stated) -> TextTable:
     fields = tuple(number + shift for number in _columns(file, first.fields, columns, named=stated.header is not False))
     if has_index:
         fields = (1, 2, 3) if stated.valued else (1, 2)
+        if not stated.extra_columns and all(len(row.fields) > fields[-1] + 1 for row in rows[:1]):
+            # The parser refuses it as a further column.
+            fields += (fields[-1] + 1,)
     _refuse_marked(file, sample)
     if not columns:
         _refuse_others(file, sample, has_header=bool(names), is_valued=stated.valued)
@@ -335,7 +341,7 @@ def describe_columns(table: TextTable, sample: Sample, value: str) -> dict[str, 
         value: what the third column has; empty if it is not read.
     """
     names = headings(table, sample)
-    chosen = table.fields or (0, 1, 2)[: 3 if value else 2]
+    chosen = (table.fields or (0, 1, 2))[: 3 if value else 2]
     read = [names[number] if number < len(names) else f"column {number + 1}" for number in chosen]
     source, target, *values = [*read, "", ""][: max(2, len(read))]
     known = {*chosen, 0} if table.has_index else set(chosen)

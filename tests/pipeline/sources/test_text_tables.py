@@ -122,6 +122,15 @@ def test_a_column_of_row_numbers_is_skipped(tmp_path: Path, text: str, edges: se
         assert set(weights_of(ingest(tmp_path, f"{weighted}\n", "w.csv", weights=True))) == {0.5}
 
 
+@pytest.mark.parametrize("text", [",src,dst,w\n0,7,8,1\n1,8,7,2\n", "from,to,w\n1,7,8,1\n2,8,7,2\n"])
+@pytest.mark.parametrize("ids", ["keep", "names"])
+def test_a_further_column_beside_row_numbers_is_not_lost_unnoticed(tmp_path: Path, text: str, ids: str) -> None:
+    with pytest.raises(InputError, match=r"e\.csv, line 2: found more columns.*`--columns (src,dst|from,to),w`"):
+        ingest(tmp_path, text, ids=ids)
+    assert ingest(tmp_path, text, ids=ids, extra_columns=True).nnz == 2
+    assert weights_of(ingest(tmp_path, text, ids=ids, weights=True)) == [1, 2]
+
+
 @pytest.mark.parametrize("first", ["customer,supplier", "buyer name,seller", "A,B"])
 def test_a_first_line_of_which_no_word_occurs_again_is_asked_about(tmp_path: Path, first: str) -> None:
     text = f"{first}\nann,bob\nbob,cy\ncy,ann\n"
