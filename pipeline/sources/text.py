@@ -193,7 +193,11 @@ class TextEdges:
         found = [number for number, table in enumerate(self.tables) if table.is_recognized]
         if found and len(found) < len(self.files):
             return found
-        return bool(found) or bool(self.stated.header) or (bool(self.stated.columns) and self.stated.header is None)
+        # A first line that has the columns by name counts as stated; columns of single digits may have none.
+        is_named = (
+            bool(self.stated.columns) and self.stated.header is None and all(table.header for table in self.tables)
+        )
+        return bool(found) or bool(self.stated.header) or is_named
 
     def num_vertices(self) -> int | None:
         return self.stated_vertices

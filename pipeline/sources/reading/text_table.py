@@ -185,13 +185,18 @@ def find_table(file: SourceFile, sample: Sample, stated: Stated) -> TextTable:
     is_index = len(first.fields) > 2 and numbers_rows(first.fields[0])
     # R writes the numbers of rows without a name for their column.
     is_shorter = bool(rows) and all(len(row.fields) == len(first.fields) + 1 for row in rows)
-    is_shorter = is_shorter and not any(map(is_number, first.fields))
+    is_shorter = is_shorter and not any(map(is_number, first.fields)) and _are_row_numbers(rows)
     columns, seen = stated.columns, stated.header is None
-    recognized = seen and (is_index or is_header(first.fields, valued=stated.valued))
-    names = first.fields if stated.header or recognized or (seen and columns) else ()
+    chosen = _numbered(first.fields, columns, has_header=stated.header is True)
+    ends = chosen[:2] or (0, 1)
+    titles = [first.fields[at] for at in chosen] or first.fields
+    recognized = seen and (is_index or is_header(titles, valued=stated.valued) or _is_over_numbers(titles, rows, ends))
+    # Columns with names imply a first line with these names; columns with numbers do not.
+    names = first.fields if stated.header or recognized or (seen and columns and not chosen) else ()
     has_index = bool(names) and (is_index or (is_shorter and len(names) > 1)) and not columns
     shift = 1 if is_shorter and names else 0
-    fields = tuple(number + shift for number in _columns(file, first.fields, columns, named=stated.header is not False))
+    indices = chosen or _named(file, first.fields, columns, named=stated.header is not False)
+    fields = tuple(number + shift for number in indices)
     if has_index:
         fields = (1, 2, 3) if stated.valued else (1, 2)
         if not stated.extra_columns and all(len(row.fields) > fields[-1] + 1 for row in rows[:1]):
@@ -203,7 +208,7 @@ def find_table(file: SourceFile, sample: Sample, stated: Stated) -> TextTable:
     return TextTable(
         sample.separator,
         names,
-        recognized and not columns,
+        recognized and (not columns or bool(chosen)),
         fields,
         first.stop if names else first.start,
         len(sample.comments),
@@ -376,16 +381,54 @@ def is_header(fields: Sequence[str], *, valued: bool) -> bool:
     return names_ends(first, second) or (bool(value) and not (first.isdigit() and second.isdigit()))
 
 
-def _columns(file: SourceFile, first: Sequence[str], columns: Sequence[str], *, named: bool) -> tuple[int, ...]:
-    """Indices of the fields with these names in the first row, or with these numbers from 1."""
-    numbers = [str(number) for number in range(1, len(first) + 1)]
-    names = list(first) if named else numbers
-    by_number = named and all(column in numbers and column not in names for column in columns)
-    for column in () if by_number else columns:
-        if column not in names:
+def _are_row_numbers(rows: Sequence[Row]) -> bool:
+    """Whether the first fields are different numbers, as R's names of rows are."""
+    firsts = {row.fields[0] for row in rows}
+    return len(firsts) == len(rows) and all(map(is_id, firsts))
+
+
+def _is_over_numbers(titles: Sequence[str], rows: Sequence[Row], ends: tuple[int, ...]) -> bool:
+    """Whether two words in the first row stand over columns that otherwise have numbers."""
+    if len(rows) < 2 or any(is_number(word) or is_missing_id(word) for word in titles[:3]):
+        return False
+    below = [row.fields[end] if end < len(row.fields) else "" for row in rows[:_LOOKED_AT] for end in ends]
+    return all(map(is_id, below))
+
+
+def _named(file: SourceFile, first: Sequence[str], columns: Sequence[str], *, named: bool) -> tuple[int, ...]:
+    """Indices of the fields with these names in the first row."""
+    known = first if named else [str(number + 1) for number in range(len(first))]
+    for column in columns:
+        if column not in known:
             hint = "; if it does not name the columns, give their numbers from 1 and `--no-header`" if named else ""
-            raise InputError(f"{file.location}: no column {column}; the first line has {', '.join(names)}{hint}")
-    return tuple((numbers if by_number else names).index(column) for column in columns)
+            raise InputError(f"{file.location}: no column {column}; the first line has {', '.join(known)}{hint}")
+    return tuple(map(known.index, columns))
+
+
+def _are_row_numbers(rows: Sequence[Row]) -> bool:
+    """Whether the first fields are different numbers, as R's names of rows are."""
+    firsts = {row.fields[0] for row in rows}
+    return len(firsts) == len(rows) and all(map(is_id, firsts))
+
+
+def _is_over_numbers(titles: Sequence[str], rows: Sequence[Row], ends: tuple[int, ...]) -> bool:
+    """Whether two words in the first row stand over columns that otherwise have numbers."""
+    if len(rows) < 2 or any(is_number(word) or is_missing_id(word) for word in titles[:3]):
+        return False
+    below = [row.fields[end] if end < len(row.fields) else "" for row in rows[:_LOOKED_AT] for end in ends]
+    return all(map(is_id, below))
+
+
+def _numbered(first: Sequence[str], columns: Sequence[str], *, has_header: bool) -> tuple[int, ...]:
+    """Indices of columns that are chosen by their numbers from 1; none if they are chosen by name.
+
+    Args:
+        has_header: the user says that the first row names the columns, and a column may be called 2.
+    """
+    numbers = [str(number) for number in range(1, len(first) + 1)]
+    if any(column not in numbers or (has_header and column in first) for column in columns):
+        return ()
+    return tuple(map(numbers.index, columns))
 
 
 @dataclass(frozen=True)
@@ -425,6 +468,8 @@ def find_ids(file: SourceFile, stated: Stated, table: TextTable, *, are_names: b
     if found.are_names:
         found = _find_kind(file, rows, table)
         _check_first_lines(file, stated, sample, rows, table)
+    if found.fault:
+        raise bad_line(file, rows[0].start, found.fault)
     return found
 
 
@@ -433,10 +478,9 @@ def _find_kind(file: SourceFile, rows: Sequence[Row], table: TextTable) -> IdKin
     for end in table.ends:
         chosen = [row for row in rows if len(row.fields) > end]
         kind = judge_ids([row.fields[end] for row in chosen])
-        # The first row alone may be a header, which is checked below.
-        if kind.at == 0 and len(chosen) > 1 and not judge_ids([row.fields[end] for row in chosen[1:]]).are_names:
-            kind = replace(kind, fault="")
-        if kind.fault:
+        # The first row alone may be a header, which is asked about first.
+        is_first = kind.at == 0 and len(chosen) > 1
+        if kind.fault and not (is_first and not judge_ids([row.fields[end] for row in chosen[1:]]).are_names):
             raise bad_line(file, chosen[kind.at].start, kind.fault)
         if kind.are_names and (not found.are_names or chosen[kind.at].line < found.at):
             found = replace(kind, at=chosen[kind.at].line)

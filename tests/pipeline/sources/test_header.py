@@ -51,12 +51,15 @@ def test_a_weight_that_is_no_number_shows_a_header_and_the_user_has_the_last_wor
 def test_a_first_line_with_a_weight_is_an_edge_whatever_its_vertices_are_called(
     tmp_path: Path, first: str, values: str
 ) -> None:
-    # All other ids are numbers, but a header has no weight, so nothing is ambiguous.
-    path = write(tmp_path / "e.txt", f"{first}\n1 2 1.5\n2 3 2\n")
+    path = write(tmp_path / "e.txt", f"{first}\ncy dan 1.5\ndan eve 2\n")
     source = TextEdges.open([path], weights=values == "weights", times=values == "times")
     assert source.recognized_headers == ()
     assert source.begins_with_names()
     assert [len(chunk.source) for chunk in source.read_names(source.ranges()[0])] == [3]
+    # Among numbers, it would turn all ids into names.
+    path = write(tmp_path / "n.txt", f"{first}\n1 2 1.5\n2 3 2\n")
+    with pytest.raises(InputError, match=r"n\.txt, line 1: .*`--ids names`"):
+        TextEdges.open([path], weights=values == "weights", times=values == "times").begins_with_names()
 
 
 def test_an_empty_weight_in_the_first_line_is_an_error_and_not_a_header(tmp_path: Path) -> None:

@@ -131,6 +131,12 @@ def test_a_further_column_beside_row_numbers_is_not_lost_unnoticed(tmp_path: Pat
     assert weights_of(ingest(tmp_path, text, ids=ids, weights=True)) == [1, 2]
 
 
+def test_only_numbers_in_front_of_a_short_header_number_the_rows(tmp_path: Path) -> None:
+    for rows in ("ann,7,8\nbob,8,7\n", "1,7,8\n1,8,7\n"):
+        with pytest.raises(InputError, match=r"line 2: (found more columns|expected)"):
+            ingest(tmp_path, f"from,to\n{rows}")
+
+
 @pytest.mark.parametrize("first", ["customer,supplier", "buyer name,seller", "A,B"])
 def test_a_first_line_of_which_no_word_occurs_again_is_asked_about(tmp_path: Path, first: str) -> None:
     text = f"{first}\nann,bob\nbob,cy\ncy,ann\n"
@@ -138,6 +144,17 @@ def test_a_first_line_of_which_no_word_occurs_again_is_asked_about(tmp_path: Pat
         ingest(tmp_path, text)
     assert ingest(tmp_path, text, "h.csv", header=True).num_vertices == 3
     assert ingest(tmp_path, text, "n.csv", header=False).num_vertices == 5
+
+
+def test_two_words_over_columns_of_numbers_are_a_header(tmp_path: Path) -> None:
+    assert edges_of(ingest(tmp_path, "customer,supplier\n7,8\n8,9\n")) == {(7, 8), (8, 9)}
+    assert edges_of(ingest(tmp_path, "by whom\n7 8\n8 9\n", "e.txt", ids="keep")) == {(7, 8), (8, 9)}
+    # Such words may be ids if the others are names, too, or none of two.
+    for first in ("NULL,NULL", "customer,3", "-1,-2", "x y,"):
+        with pytest.raises(InputError):
+            ingest(tmp_path, f"{first}\n7,8\n8,9\n", "x.csv")
+    with pytest.raises(InputError, match=r"line 1"):
+        ingest(tmp_path, "ann,bob\n7,8\n", "few.csv")
 
 
 @pytest.mark.parametrize("written", ["u{}", "http://ex.org/{}", "{}@x.org", "ex:{}"])
@@ -253,3 +270,24 @@ def test_third_columns_of_words_that_are_not_relations_are_ignored_on_request(tm
     assert ingest(tmp_path, text, extra_columns=True).num_vertices == 3
     triples = "a\tlikes\tb\nb\tlikes\tc\n"
     assert edges_of(ingest(tmp_path, triples, "t.tsv", columns="1,3", header=False)) == {("a", "b"), ("b", "c")}
+
+
+@pytest.mark.parametrize("first", ["2,9,1", "3,1,2"])
+def test_numbers_of_columns_do_not_turn_the_first_edge_into_a_header(tmp_path: Path, first: str) -> None:
+    text = f"{first}\n5,0,4\n6,0,2\n"
+    edges = {tuple(map(int, first.split(",")[::2])), (5, 4), (6, 2)}
+    assert edges_of(ingest(tmp_path, text, columns="1,3")) == edges
+    named = text.translate(str.maketrans("123456789", "abcdefghi"))
+    assert len(edges_of(ingest(tmp_path, named, "n.csv", ids="names", columns="1,3", header=False))) == 3
+    # Names are asked about, as without columns, unless the chosen words are a pair such as source and target.
+    with pytest.raises(InputError, match=r"`--header`.*`--no-header`"):
+        ingest(tmp_path, f"who,when,whom\n{named}", "w.csv", columns="1,3")
+    assert len(edges_of(ingest(tmp_path, f"source,when,target\n{named}", "s.csv", columns="1,3"))) == 3
+    assert len(edges_of(ingest(tmp_path, f"2,when,3\n{text}", "h.csv", columns="2,3", header=True))) == 3
+
+
+def test_a_key_of_columns_by_number_says_whether_the_first_line_was_an_edge(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text("7,x,8\n8,x,9\n")
+    found = open_edges(None, [str(tmp_path / "e.csv")], {"columns": "1,3"}).identity()
+    assert found["header"] is False
+    assert open_edges(None, [str(tmp_path / "e.csv")], {"columns": "1,3", "header": True}).identity()["header"] is True

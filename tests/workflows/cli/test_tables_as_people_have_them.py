@@ -1,0 +1,225 @@
+"""Files in the forms of public bug reports and data sets: each is read right, or refused with the remedy."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import tarfile
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gnnloom.storage import Catalog
+from gnnloom.storage.errors import GnnloomError
+from gnnloom.workflows.cli.main import cli
+
+CASES = Path(__file__).parents[3].parent / "shared/cases"
+
+
+def ingest(folder: Path, *words: str) -> Result:
+    return CliRunner().invoke(
+        cli,
+        [
+            "--catalog",
+            str(folder / "catalog"),
+            "ingest",
+            "g",
+            *words,
+            "--workers",
+            "0",
+            "--self-loops",
+            "keep",
+            "--json",
+        ],
+    )
+
+
+@dataclass(frozen=True)
+class Read:
+    """A file that is read.
+
+    Attributes:
+        name: name of the file.
+        content: what the file holds.
+        words: options.
+        edges: the edges, with names or numbers; each in one direction if ``words`` has ``--undirected``.
+        weights: weights by edge; empty if there are none.
+    """
+
+    name: str
+    content: str | bytes
+    words: str
+    edges: str
+    weights: tuple[float, ...] = ()
+
+
+def archived(kind: str) -> bytes:
+    found = io.BytesIO()
+    with zipfile.ZipFile(found, "w") as archive:
+        archive.writestr("edges.txt", "0 1\n1 2\n")
+        if kind == "two":
+            archive.writestr("readme.txt", "by hand")
+    return found.getvalue()
+
+
+def tar() -> bytes:
+    found = io.BytesIO()
+    with tarfile.open(fileobj=found, mode="w:gz") as archive:
+        entry = tarfile.TarInfo("edges.txt")
+        entry.size = 4
+        archive.addfile(entry, io.BytesIO(b"0 1\n"))
+    return found.getvalue()
+
+
+READ = {
+    "quoted numbers": Read("e.csv", '"src","dst"\n"10","2"\n"2","9"\n', "--ids compact", "10-2 2-9"),
+    "floats of a column with gaps": Read("e.csv", "src,dst\n3,1.0\n4,3.0\n", "", "3-1 4-3"),
+    "leading zeros": Read("zip.txt", "007,7\n7,010\n", "--ids compact", "007-7 7-010"),
+    "an index of pandas": Read("e.csv", ",src,dst\n0,7,8\n1,8,0\n", "", "7-8 8-0"),
+    "row names of R": Read("e.txt", '"from" "to"\n"1" "ann" "bo"\n"2" "bo" "cy"\n', "--ids compact", "ann-bo bo-cy"),
+    "hashtags": Read("e.csv", "tag,user\n#gnn,ann\n#mpi,ann\n", "--header --ids names", "#gnn-ann #mpi-ann"),
+    "URLs": Read("e.txt", "http://x/a#1 http://x/b\nhttp://x/b http://x/c\n", "--ids compact",
+                 "http://x/a#1-http://x/b http://x/b-http://x/c"),
+    "decimal commas": Read("e.csv", "von;nach;Menge\n1;2;7,494\n2;3;0,5\n", "--weights --decimal ,", "1-2 2-3",
+                           (7.494, 0.5)),
+    "a mark and semicolons": Read("e.csv", b"\xef\xbb\xbfSource;Target\r\na;b\r\nb;c\r\n", "--ids compact", "a-b b-c"),
+    "Gephi": Read("e.csv", "Source,Target,Type,Id,Label,Weight\n0,1,Directed,0,,1.5\n1,2,Directed,1,,2\n",
+                  "--columns Source,Target,Weight", "0-1 1-2", (1.5, 2)),
+    "quoted weights": Read("e.csv", 'src,dst,weight\n0,1,"2.5"\n1,2,"3"\n', "--weights", "0-1 1-2", (2.5, 3)),
+    "MovieLens": Read("ratings.dat", "1::10::5::1400000100\n1::11::3::1400000200\n", "--extra-columns", "1-10 1-11"),
+    "bars": Read("e.txt", "0|1\n1|2\n", "", "0-1 1-2"),
+    "KONECT, signed": Read("out.votes", "% asym signed\n1 2 1\n2 3 -1\n", "--weights", "1-2 2-3", (1, -1)),
+    "KONECT, symmetric": Read("out.web", "% sym unweighted\n1 2\n2 3\n", "--undirected", "1-2 2-1 2-3 3-2"),
+    "both directions": Read("e.txt", "0 1 0.5\n1 0 0.5\n1 2 2\n2 1 2\n", "--undirected --weights", "0-1 1-0 1-2 2-1",
+                            (0.5, 0.5, 2, 2)),
+    "MatrixMarket by its first bytes": Read(
+        "m.txt", "%%MatrixMarket matrix coordinate real symmetric\n3 3 2\n2 1 1.5\n3 2 0.5\n", "--weights",
+        "0-1 1-0 1-2 2-1", (1.5, 1.5, 0.5, 0.5)),
+    "MatrixMarket, one percent sign": Read("m.mtx", "%MatrixMarket matrix coordinate pattern general\n3 3 1\n2 1\n", "",
+                                           "0-1"),
+    "MatrixMarket of uint64": Read("m.mtx", "%%MatrixMarket matrix coordinate unsigned-integer general\n3 3 1\n1 2 9\n",
+                                   "--weights", "1-0", (9,)),
+    "a suffix in capitals": Read("E.TXT.GZ", gzip.compress(b"0 1\n1 2\n"), "", "0-1 1-2"),
+    "gzip without a suffix": Read("edges", gzip.compress(b"0 1\n1 2\n"), "", "0-1 1-2"),
+    "bz2": Read("e.txt.bz2", bz2.compress(b"0 1\n1 2\n"), "", "0-1 1-2"),
+    "xz": Read("e.txt.xz", lzma.compress(b"0 1\n1 2\n"), "", "0-1 1-2"),
+    "zip of one": Read("e.zip", archived("one"), "", "0-1 1-2"),
+    "UTF-16": Read("e.csv", "src,dst\n0,1\n1,2\n".encode("utf-16"), "", "0-1 1-2"),
+    "carriage returns": Read("e.txt", b"0 1\r1 2\r", "", "0-1 1-2"),
+    "a column of relations": Read("kg.tsv", "a\tlikes\tb\nb\tlikes\tc\n", "--columns 1,3 --ids names", "a-b b-c"),
+    "empty lines, quotes and mixed line ends": Read("e.csv", b'"a,1",b\r\n\n  \nb,"c ""d"""', "--ids names --no-header",
+                                                    'a,1-b b-c_"d"'),
+    "a METIS graph": Read("g.graph", "% by hand\n3 2\n2\n1 3\n2\n", "--undirected", "0-1 1-0 1-2 2-1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", READ)
+def test_a_table_is_read_right(tmp_path: Path, case: str) -> None:
+    want = READ[case]
+    path = tmp_path / want.name
+    path.write_bytes(want.content if isinstance(want.content, bytes) else want.content.encode())
+    result = ingest(tmp_path, str(path), *want.words.split())
+    assert result.exit_code == 0, result.exception
+    graph = Catalog(tmp_path / "catalog").dataset("g").graph()
+    matrix = graph.to_scipy().tocoo()
+    names = [
+        str(name).replace(" ", "_") for name in (graph.original_name() if graph.has_names else graph.original_id())
+    ]
+    found = {
+        f"{names[column]}-{names[row]}": value for row, column, value in zip(*matrix.coords, matrix.data, strict=True)
+    }
+    expected = want.edges.split()
+    assert set(found) == set(expected)
+    if want.weights:
+        assert [found[edge] for edge in expected] == pytest.approx(want.weights)
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A file that is refused.
+
+    Attributes:
+        says: words of the message: the line, what the file is, and the remedy.
+        name: name of the file.
+    """
+
+    content: str | bytes
+    says: tuple[str, ...]
+    name: str = "e.csv"
+    words: str = ""
+
+
+_RING = "".join(f"{number},{number + 1}\n" for number in range(12))
+REFUSED = {
+    "a missing id": Refused("src,dst\n0,1\n1,\n2,0\n", ("line 3", "missing")),
+    "NULL among numbers": Refused(f"src,dst\n{_RING}NULL,3\n", ("line 14", "missing"), words="--ids compact"),
+    "one negative id": Refused(f"src,dst\n{_RING}-1,3\n", ("line 14", "--ids names"), words="--ids compact"),
+    "leading zeros among numbers": Refused("007,7\n7,010\n", ("line 1", "--ids names")),
+    "decimal commas": Refused("von;nach;Menge\n1;2;7,494\n", ("line 2", "--decimal ,"), words="--weights"),
+    "a header of words": Refused("customer,supplier\nann,bob\nbob,cy\n", ("line 1", "--header"), words="--ids compact"),
+    "names by default": Refused("ann,bob\nbob,cy\n", ("line 1", "--ids names")),
+    "a weight that nobody asked for": Refused("src,dst,weight\n0,1,2.5\n", ("line 2", "`--weights`")),
+    "a matrix of a spreadsheet": Refused(";P;Q\nP;0.5;2.5\nQ;3.5;0\n", ("matrix", "stack()"), words="--ids names"),
+    "KONECT, bipartite": Refused("% bip\n1 1\n1 2\n", ("bipartite", "awk"), "out.items"),
+    "KONECT, symmetric": Refused("% sym\n1 2\n2 3\n", ("--undirected",), "out.web"),
+    "Gephi, undirected": Refused("Source,Target,Type\n0,1,Undirected\n", ("--undirected",), words="--extra-columns"),
+    "tuples": Refused("(0,1)\n(1,2)\n", ("line 1", "parentheses"), "part-00000"),
+    "dictionaries": Refused("0 1 {'weight': 1.5}\n1 2 {}\n", ("write_weighted_edgelist",), "g.edgelist"),
+    "lines of neighbors": Refused("0 1 3 2\n1 2\n2\n", ("read_adjlist",), "g.adjlist"),
+    "GML": Refused("graph [\n node [\n id 0\n", ("GML", "networkx.read_gml"), "g.gml"),
+    "GraphML": Refused("<?xml version='1.0'?>\n<graphml/>\n", ("GraphML", "read_graphml"), "g.graphml"),
+    "GEXF": Refused('<?xml version="1.0"?>\n<gexf version="1.3"/>\n', ("GEXF", "read_gexf"), "g.gexf"),
+    "Pajek": Refused("*Vertices 2\n1 a\n2 b\n*arcs\n1 2\n", ("Pajek", "read_pajek"), "g.net"),
+    "JSON": Refused('{"directed": false, "nodes": []}', ("JSON", "node_link_graph"), "g.json"),
+    "HTML": Refused("<!DOCTYPE html><html><body>404</body></html>", ("HTML",), "e.txt"),
+    "N-Triples": Refused("<http://x/a> <http://x/p> <http://x/b> .\n", ("RDF",), "g.nt"),
+    "triples": Refused("a\tlikes\tb\nb\tlikes\tc\n", ("--columns 1,3",), "kg.tsv", "--ids names --extra-columns"),
+    "a tar archive": Refused(tar(), ("tar",), "e.tgz"),
+    "a zip of two": Refused(archived("two"), ("edges.txt", "readme.txt"), "e.zip"),
+    "DIMACS": Refused("c by hand\np sp 3 1\na 1 2 5\n", ("DIMACS", "awk"), "g.gr"),
+    "METIS as text": Refused("4 4\n2 4\n1 3\n2 4\n1 3\n", ("--format metis",), "ring.txt"),
+    "METIS, not symmetric": Refused("3 2\n2\n1 3\n\n", ("vertex 2",), "g.graph"),
+    "METIS, decimal weights": Refused("2 1 1\n2 0.5\n1 0.5\n", ("line 2", "--weights"), "g.graph", "--weights"),
+    "an empty file": Refused("", ("empty",)),
+    "a byte order mark alone": Refused(b"\xef\xbb\xbf", ("empty",)),
+    "one column": Refused("1\n2\n", ("line 1", "two vertex ids"), "e.txt"),
+    "a table of vertices": Refused(",id,x\n0,8,8.5\n1,11,11.5\n", ("line 2",)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_table_is_refused_with_the_remedy_and_nothing_is_left(tmp_path: Path, case: str) -> None:
+    want = REFUSED[case]
+    path = tmp_path / want.name
+    path.write_bytes(want.content if isinstance(want.content, bytes) else want.content.encode())
+    result = ingest(tmp_path, str(path), *want.words.split())
+    assert result.exit_code == 1
+    assert isinstance(result.exception, GnnloomError)
+    message = str(result.exception)
+    assert want.name in message
+    assert "\n" not in message
+    assert [word for word in want.says if word not in message] == []
+    assert not [each for each in (tmp_path / "catalog").rglob("*") if each.is_file()]
+
+
+@pytest.mark.skipif(not CASES.exists(), reason="the files of the cases are not there")
+def test_every_file_of_the_cases_is_read_or_refused_in_one_line(tmp_path: Path) -> None:
+    calls: list[Callable[[str], Result]] = [
+        lambda path: CliRunner().invoke(cli, ["look", path, "--json"]),
+        lambda path: ingest(tmp_path, path, "--ids", "compact", "--plan"),
+    ]
+    for path in sorted(each for each in CASES.rglob("*") if each.is_file() or any(each.glob("*.*"))):
+        for call in calls:
+            result = call(str(path))
+            if result.exit_code:
+                assert isinstance(result.exception, GnnloomError), (path, result.exception)
+                assert "\n" not in str(result.exception), path
+            else:
+                json.loads(result.stdout)
