@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import lzma
+import re
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -207,6 +208,31 @@ def test_a_table_is_refused_with_the_remedy_and_nothing_is_left(tmp_path: Path, 
     assert "\n" not in message
     assert [word for word in want.says if word not in message] == []
     assert not [each for each in (tmp_path / "catalog").rglob("*") if each.is_file()]
+
+
+def pictures() -> list[tuple[str, str]]:
+    """The tables of the manual, and a command that it has for each."""
+    manual = (Path(__file__).parents[3] / "docs/how-to/sources.md").read_text()
+    section = manual.partition("## Your table looks like this")[2].partition("\n## ")[0]
+    found = []
+    for block in section.split("```text\n")[1:]:
+        text, _, after = block.partition("```\n")
+        found += [(text, command) for command in re.findall(r"`(gnnloom ingest [^`]+)`", after.partition("```")[0])]
+    return found
+
+
+@pytest.mark.parametrize(("text", "command"), pictures())
+def test_the_tables_of_the_manual_are_read_by_their_commands(tmp_path: Path, text: str, command: str) -> None:
+    _, _, name, file, *words = command.split()
+    (tmp_path / file).write_text(text)
+    content = gzip.compress(text.encode()) if file.endswith(".gz") else text.encode()
+    (tmp_path / file).write_bytes(content)
+    arguments = ["ingest", name, str(tmp_path / file), *words, "--workers", "0", "--json"]
+    result = CliRunner().invoke(cli, ["--catalog", str(tmp_path / "catalog"), *arguments])
+    assert result.exit_code == 0, result.exception
+    lines = [line for line in text.splitlines() if not line.startswith("# ")]
+    has_header = "--no-header" not in words and not any(character.isdigit() for character in lines[0])
+    assert json.loads(result.stdout)["edges_in"] == len(lines) - has_header
 
 
 @pytest.mark.skipif(not CASES.exists(), reason="the files of the cases are not there")
