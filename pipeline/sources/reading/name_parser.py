@@ -44,6 +44,9 @@ from gnnloom.pipeline.sources.reading.parse import has_byte
 #: Lines that begin with ``#`` or ``%`` after the first edge are edges, unless a blank follows: then they are faults.
 DOUBTFUL: Final = -1
 
+#: Length of the longest word that says that there is no id.
+LONGEST_MISSING: Final = 4
+
 #: Faults of names, in addition to those that :mod:`gnnloom.pipeline.sources.reading.numerals` lists.
 EMPTY_NAME, LONG_NAME, OPEN_QUOTE, AFTER_FIELD = range(101, 105)
 
@@ -122,7 +125,7 @@ def is_missing(text: Any, first: int, stop: int) -> bool:
         return bool(text[first + 1] == ord("N"))
     if size == 4 and text[first] == ord("<") and text[stop - 1] == ord(">"):
         first, size = first + 1, 2
-    if not 2 <= size <= 4 or (np.int64(text[first]) | LOWER) != ord("n"):
+    if not 2 <= size <= LONGEST_MISSING or (np.int64(text[first]) | LOWER) != ord("n"):
         return False
     second, last = np.int64(text[first + 1]) | LOWER, np.int64(text[first + size - 1]) | LOWER
     if size == 2:

@@ -25,7 +25,6 @@ from gnnloom.pipeline.sources.reading.numerals import (
     NOT_FINITE,
     ONE_ID,
     PERCENT,
-    RETURN,
     TOO_FEW,
     TOO_MANY,
     ZERO,
@@ -96,10 +95,10 @@ def _parse_pair(text: Any, at: int, last_id: int, strict: bool) -> tuple[int, in
 
 @njit(cache=True, nogil=True, inline="always")
 def _plain_pair(text: Any, at: int) -> tuple[int, int, int]:
-    """Parse a line of two ids of at most eight digits and one separator, as most lines are.
+    """Parse two ids of at most eight digits with one separator between them, as most lines have.
 
     Returns:
-        The ids and the position of the next line; -1 for the position if the line has any other form.
+        The ids and the position after them; -1 for the position if the line has any other form.
     """
     source, count = up_to_eight_digits(text, at)
     # A leading zero is left to the slow path, unless it is the whole id.
@@ -109,13 +108,11 @@ def _plain_pair(text: Any, at: int) -> tuple[int, int, int]:
     if count == 0 or padded or not (is_blank(byte) or byte == COMMA):
         return 0, 0, -1
     target, count = up_to_eight_digits(text, at + 1)
-    if text[at + 1] == ZERO and count > 1:
-        return 0, 0, -1
+    padded = text[at + 1] == ZERO and count > 1
     at += count + 1
-    at += text[at] == RETURN
-    if count == 0 or text[at] != FEED:
+    if count == 0 or padded or not (is_blank(text[at]) or text[at] == COMMA or is_end(text, at)):
         return 0, 0, -1
-    return source, target, at + 1
+    return source, target, at
 
 
 @njit(cache=True, nogil=True)
@@ -141,23 +138,20 @@ def parse_edges(
     while at < size:
         line = at
         # The fast path for most lines loads eight bytes at once, so it stays clear of the end of the buffer.
-        if weight is None and at + _PLAIN_BYTES <= size:
-            first, second, after = _plain_pair(text, at)
-            if after > 0 and first <= last_id and second <= last_id:
-                source[count] = first
-                target[count] = second
-                count += 1
-                at = after
+        first, second, after = _plain_pair(text, at) if at + _PLAIN_BYTES <= size else (0, 0, -1)
+        if after > 0 and first <= last_id and second <= last_id:
+            at = after
+        else:
+            at = skip_blanks(text, at)
+            if is_end(text, at) or text[at] == HASH or text[at] == PERCENT or text[at] == comment:
+                at = next_line(text, at)
                 continue
-        at = skip_blanks(text, at)
-        if is_end(text, at) or text[at] == HASH or text[at] == PERCENT or text[at] == comment:
-            at = next_line(text, at)
-            continue
-        first, second, at, wrong = _parse_pair(text, at, last_id, strict)
-        if wrong:
-            return count, line, wrong
+            first, second, at, wrong = _parse_pair(text, at, last_id, strict)
+            if wrong:
+                return count, line, wrong
         source[count] = first
         target[count] = second
+        wrong = 0
         if weight is not None:
             value, at, wrong = _parse_value(text, at, extra, weight.itemsize == 8)
             weight[count] = value

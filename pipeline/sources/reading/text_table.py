@@ -17,7 +17,7 @@ import numpy as np
 
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.lines import bad_line, whole_lines
-from gnnloom.pipeline.sources.reading.name_parser import is_missing
+from gnnloom.pipeline.sources.reading.name_parser import LONGEST_MISSING, is_missing
 from gnnloom.pipeline.sources.reading.numerals import MISSING, REASONS
 from gnnloom.pipeline.sources.reading.text_layout import is_number, likely_separator, names_ends, split_fields
 from gnnloom.storage.errors import InputError
@@ -524,8 +524,11 @@ def is_id(cell: str) -> bool:
 
 def is_missing_id(cell: str) -> bool:
     """Whether a cell is empty, or says that there is no id, as NULL and nan do."""
+    # Calls of compiled code are slow, and a file has thousands of cells to judge.
+    if not cell or len(cell) > LONGEST_MISSING:
+        return not cell
     text = np.frombuffer(f"{cell}\n".encode(), np.uint8)
-    return not cell or bool(is_missing(text, 0, len(text) - 1))
+    return bool(is_missing(text, 0, len(text) - 1))
 
 
 def _check_first_lines(file: SourceFile, stated: Stated, sample: Sample, rows: Sequence[Row], table: TextTable) -> None:
