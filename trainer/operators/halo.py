@@ -9,13 +9,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import google_crc32c
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.shards.row_shards import ShardMatrix
+from gnnloom.storage.wording import counted
+from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator, Request
 from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.data.block_exchange import exchange_blocks
 from gnnloom.trainer.kernels.dispatch import scaled_rows
+from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.place.place import Place
 
 
@@ -124,6 +132,63 @@ class HaloExchange:
             if offset[other] < offset[other + 1]:
                 requests[other] = self.comm.receive(rows[offset[other] : offset[other + 1]], other)
         return requests
+
+
+class ExchangedRows:
+    """Which rows a rank exchanges with each other rank, by a count and a checksum of the vertices.
+
+    Every rank reads a shard of its own, and the checksums of a shard only show that somebody wrote it.
+    """
+
+    def __init__(self, where: str, vertex: NDArray[np.int64], comm: Communicator, place: Place) -> None:
+        """Begin without a matrix.
+
+        Args:
+            where: the rank's shard, for messages.
+            vertex: (num_own,) int64 ids of the rank's vertices.
+        """
+        self._where, self._vertex, self._comm, self._place = where, vertex, comm, place
+        #: (size, 2) int64 for each matrix: of the rows for each rank, and of the rows from it.
+        self._sent: list[NDArray[np.int64]] = []
+        self._awaited: list[NDArray[np.int64]] = []
+
+    def add(self, matrix: ShardMatrix[Any]) -> None:
+        """Add the rows of a matrix. Communicates nothing."""
+        # A rehearsal reads no ids.
+        if self._comm.size == 1 or self._place.rehearses:
+            return
+        sent = np.split(matrix.send_row, matrix.send_offset[1:-1])
+        awaited = np.split(matrix.halo_vertex, matrix.halo_offset[1:-1])
+        self._sent.append(np.array([_listed(self._vertex[rows]) for rows in sent], np.int64))
+        self._awaited.append(np.array([_listed(ids) for ids in awaited], np.int64))
+
+    def agree(self) -> None:
+        """Check that every rank sends the rows that the others wait for. Collective: one message between two ranks.
+
+        Raises:
+            CollectiveError: a rank sends other rows.
+        """
+        if not self._sent:
+            return
+        ones, sent = np.ones(self._comm.size, np.int64), self._place.from_numpy(np.stack(self._sent, 1))
+        arrived = as_array(exchange_blocks(self._comm, sent, ones, ones, self._place, Kind.SETUP))
+        together(self._comm, lambda: self._compare(arrived))
+
+    def _compare(self, arrived: NDArray[np.int64]) -> None:
+        for number, awaited in enumerate(self._awaited):
+            wrong = np.flatnonzero((arrived[:, number] != awaited).any(1))
+            if len(wrong):
+                rank = int(wrong[0])
+                wanted, found = int(awaited[rank, 0]), int(arrived[rank, number, 0])
+                raise CorruptError(
+                    f"{self._where}: rank {self._comm.rank} needs {counted(wanted, 'row')} of rank {rank}, whose shard"
+                    f" sends {'other ones' if wanted == found else found}: the shards of the ranks do not belong"
+                    " together; remove them and make them again"
+                )
+
+
+def _listed(ids: NDArray[np.int64]) -> tuple[int, int]:
+    return len(ids), google_crc32c.value(np.ascontiguousarray(ids).view(np.uint8))
 
 
 class HaloFetch:

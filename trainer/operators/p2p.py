@@ -28,7 +28,7 @@ from gnnloom.trainer.data.target_edges import (
 from gnnloom.trainer.data.unread_targets import UnreadTargets
 from gnnloom.trainer.operators.attention import NeighborRows
 from gnnloom.trainer.operators.exclusion import check_excludes
-from gnnloom.trainer.operators.halo import HaloExchange
+from gnnloom.trainer.operators.halo import ExchangedRows, HaloExchange
 from gnnloom.trainer.operators.halo_product import ExcludedColumns, HaloProduct, LocalProducts
 from gnnloom.trainer.operators.whole_rows import AXIS, WholeRows
 from gnnloom.trainer.place.place import Place
@@ -69,6 +69,9 @@ class PointToPoint(WholeRows):
         self._sides = sides = self._scaling(self._degrees(matrix))
         #: This rank's rows of the adjacency, not normalized, and the exchange of the rows that their columns need.
         self.matrix, self.exchange = matrix, HaloExchange(comm, matrix, place)
+        #: Before rows are exchanged, all ranks let them agree. Collective.
+        self.exchanged = ExchangedRows(self._where, self.layout(0).vertex, comm, place)
+        self.exchanged.add(matrix)
         self._neighbors = NeighborRows(matrix, self.exchange, self.grid)
         products = LocalProducts.of(self.exchange, matrix)
         self.forward_product: HaloProduct = HaloProduct(self.exchange, products, sides, Kind.HALO_FORWARD)
@@ -86,8 +89,11 @@ class PointToPoint(WholeRows):
         return np.empty(0) if self._normalization == "none" else degrees(matrix.own, matrix.halo)
 
     def _scaling(self, degree: NDArray[np.float64]) -> Scaling:
-        where = f"{self._shard.shards.artifact.path}/{self._shard.prefix}"
-        return scaling(where, self._normalization, degree, self.place)
+        return scaling(self._where, self._normalization, degree, self.place)
+
+    @property
+    def _where(self) -> str:
+        return f"{self._shard.shards.artifact.path}/{self._shard.prefix}"
 
     def prepare_targets(self, source: PairSource) -> None:
         check_directions(source, symmetric=self._shard.shards.symmetric)
@@ -143,6 +149,7 @@ class PointToPoint(WholeRows):
             # The transpose of an asymmetric pattern refers to other rows, so it needs an exchange of its own.
             transpose = shard.operand(transpose=True)
             exchange = HaloExchange(self.grid.comm, transpose, self.place)
+            self.exchanged.add(transpose)
             products = LocalProducts.of(exchange, transpose)
         return HaloProduct(exchange, products, sides.transposed, Kind.HALO_BACKWARD)
 

@@ -16,7 +16,7 @@ from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.adjacency_scaling import degrees, scaling
 from gnnloom.trainer.kernels.dispatch import RowSink, sparse_product
 from gnnloom.trainer.layout.layout import Layout
-from gnnloom.trainer.operators.halo import HaloExchange
+from gnnloom.trainer.operators.halo import ExchangedRows, HaloExchange
 from gnnloom.trainer.operators.halo_product import HaloProduct, LocalProducts
 from gnnloom.trainer.operators.whole_rows import AXIS
 from gnnloom.trainer.place.place import Place
@@ -50,6 +50,9 @@ class AdjacencyProduct:
         self.layout = Layout(ProcessGrid(comm, {AXIS: comm.size}, place), shard.vertex(), (AXIS,))
         self.place, self.num_nonzeros = place, matrix.own.nnz + matrix.halo.nnz
         self.matrix = matrix
+        #: Before rows are exchanged, all ranks let them agree. Collective.
+        self.exchanged = ExchangedRows(where, self.layout.vertex, comm, place)
+        self.exchanged.add(matrix)
         exchange = HaloExchange(comm, matrix, place)
         # One product with the whole halo: a matrix on disk has no other, and the sums must be the same in memory.
         neighbors = [(exchange.owners(), sparse_product(matrix.halo, place))] if exchange.owners() else []

@@ -11,6 +11,7 @@ import torch
 
 from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.shards.row_shards import RowShard
+from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator, Reduction
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.place.arrays import as_array
@@ -78,7 +79,8 @@ def propagate_blocks(
     columns = SourceColumns(source, writer.work / f"rank-{comm.rank:05d}")
     with clock.measuring("read"):
         columns.prepare(waiting, plan.width)
-        product = AdjacencyProduct(comm, shard, what.normalization, place)
+        product = together(comm, lambda: AdjacencyProduct(comm, shard, what.normalization, place))
+        product.exchanged.agree()
     groups = list(consecutive(waiting, plan.width))
     # Columns that are written; they are synced while the next ones are multiplied.
     written: StoredSteps | None = None

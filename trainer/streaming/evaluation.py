@@ -186,6 +186,7 @@ class _Evaluation:
             raise InputError(f"{source.shards.artifact.path}: only row shards are evaluated from disk")
         shard = source.shards.shard(self._comm.rank, source.counter, on_disk=True)
         self._product, self._feature = together(self._comm, lambda: self._opened(shard))
+        self._product.exchanged.agree()
         self._feature.settle(source.feature_norm, self._comm)
         self._program = write_program(model, operator)
         sizes, dims = RankSizes.of(shard), model.options.dims

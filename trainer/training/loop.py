@@ -36,7 +36,7 @@ from gnnloom.trainer.training.course import Course
 from gnnloom.trainer.training.evaluation import Evaluation
 from gnnloom.trainer.training.predict import find_predictions, write_predictions
 from gnnloom.trainer.training.record import EXPOSED, RunLog, describe_result, gather_costs, gather_profile, recorded
-from gnnloom.trainer.training.session import threads_per_rank, writing
+from gnnloom.trainer.training.session import agree_on_shards, threads_per_rank, writing
 from gnnloom.trainer.training.start import Begun, ReadStart, begin_run, check_fits, class_weights
 from gnnloom.trainer.training.state.buffers import average_buffers
 from gnnloom.trainer.training.state.checkpoint import restore
@@ -151,6 +151,7 @@ class Training:
         self.config = self.session.config
         self.model = self.session.model
         comm.traffic.profiled = self.config.profile
+        agree_on_shards(self.session)
         agree_on_model(comm, self.model, self.config.model)
         self.inputs = self.session.take_inputs()
         self.optimizer = together(comm, lambda: build_optimizer(self.model, self.config.model, self.config))

@@ -41,6 +41,7 @@ from gnnloom.trainer.training.alike import alike_data
 from gnnloom.trainer.training.rehearsal.rank_memory import rehearse_prediction
 from gnnloom.trainer.training.session import (
     Session,
+    agree_on_shards,
     open_session,
     predicted_rows,
     stored_rows,
@@ -101,6 +102,7 @@ def _predicted(comm: Communicator, dataset: Dataset, run: Run, config: PredictCo
     num_threads, computes = threads_per_rank(comm, config.threads), not found.lacks_smoothing
     streams = _streams(comm, opened, config.evaluation_memory, computes=computes)
     session = together(comm, lambda: open_session(comm, opened, num_threads, streams=streams, reads_features=computes))
+    agree_on_shards(session)
     if found.smoothing.smooths:
         together(comm, lambda: objective_of(session))
     report = None

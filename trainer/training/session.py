@@ -43,6 +43,7 @@ from gnnloom.trainer.models.networks.norm import share_batch_norms
 from gnnloom.trainer.models.options import ModelOptions
 from gnnloom.trainer.modes.epochs.mode import ModeContext
 from gnnloom.trainer.operators.operator import Operator
+from gnnloom.trainer.operators.p2p import PointToPoint
 from gnnloom.trainer.operators.rows_only import RowsOnly
 from gnnloom.trainer.operators.whole_rows import AXIS
 from gnnloom.trainer.place.arrays import tensor_dtype
@@ -305,6 +306,16 @@ def open_session(
         _attach_inference(session)
     session.objective = session.objective.attached(session.model, session.operator)
     return session
+
+
+def agree_on_shards(session: Session) -> None:
+    """Check that the shards that the ranks have read belong together, before rows are exchanged. Collective.
+
+    Raises:
+        CollectiveError: a rank would send other rows than those that another one needs.
+    """
+    if isinstance(session.operator, PointToPoint):
+        session.operator.exchanged.agree()
 
 
 def build_model(operator: Operator, config: ModelConfig, seed: int, options: ModelOptions) -> Model:

@@ -75,6 +75,8 @@ def smooth(session: Session, scores: Tensor, config: SmoothingConfig) -> Smoothe
     objective = together(session.comm, lambda: objective_of(session))
     num_classes = objective.num_outputs
     operator = together(session.comm, lambda: _operator(session, num_classes))
+    if isinstance(operator, PointToPoint) and operator is not session.operator:
+        operator.exchanged.agree()
     before, layout = session.operator.layout(session.model.num_layers), operator.layout(0)
     rows = vertex_rows(session.opened.shards, layout, layout.row_axes)
     labels = together(session.comm, lambda: objective.read(rows, operator.grid.place))

@@ -10,13 +10,16 @@ import dataclasses
 import shutil
 import statistics
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from gnnloom.storage import Catalog
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.train_config import TrainConfig
+from support.damage import replace_array
 from support.mpi import run_different, run_program, run_ranks
 from support.problems import problem
 
@@ -138,3 +141,65 @@ def test_catalogs_of_the_same_path_with_other_data_are_one_error(catalog: Catalo
         ("-c", program, str(tmp_path), *given, *more), ("-c", program, str(tmp_path / "later"), *given, *more)
     )
     _check_refused(done, "epoch of the last checkpoint: 3 (rank 0), 2 (rank 1)")
+
+
+def _exchanged(rows: np.ndarray) -> np.ndarray:
+    return rows[[1, 0, *range(2, len(rows))]]
+
+
+def _another(rows: np.ndarray) -> np.ndarray:
+    return np.append(rows[:-1], rows[-1] - 1 if rows[-2] < rows[-1] - 1 else rows[-1] + 1)
+
+
+#: Arrays of the second rank's shard, and what they hold instead: with right checksums, within all limits.
+_OF_OTHERS: dict[str, dict[str, Callable[[np.ndarray], np.ndarray]]] = {
+    "one row less is sent": {"send_row": lambda rows: rows[:-1], "send_offset": lambda offset: offset - (offset > 0)},
+    "two sent rows are exchanged": {"send_row": _exchanged},
+    "another row is awaited": {"halo_vertex": _another},
+    "two rows of the transpose are exchanged": {"transpose/send_row": _exchanged},
+}
+
+
+def _damaged(catalog: Catalog, folder: Path, case: str) -> Catalog:
+    shutil.copytree(catalog.root, folder)
+    shards = Catalog(folder)["web"].row_shards(2).artifact
+    for name, change in _OF_OTHERS[case].items():
+        shards = replace_array(shards, f"row/00001/{name}", change)
+    return Catalog(folder)
+
+
+def _check_one_error(done: subprocess.CompletedProcess[str]) -> None:
+    assert done.returncode == 3, done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if "error: " in line]
+    assert "row/0000" in line
+    assert "do not belong together; remove them and make them again" in line
+
+
+@pytest.mark.parametrize("case", _OF_OTHERS)
+def test_shards_that_do_not_belong_together_train_nothing(catalog: Catalog, tmp_path: Path, case: str) -> None:
+    """As after a copy of which some files are of another copy: each shard agrees with its own checksums."""
+    damaged = _damaged(catalog, tmp_path / "catalog", case)
+    _check_one_error(run_ranks(2, *RANK, *_given(damaged, "--run", "mixed"), timeout=30))
+    assert damaged["web"].runs() == []
+
+
+@pytest.mark.parametrize("command", ["minibatch", "gat", "propagate", "predict", "predict from disk"])
+def test_all_that_exchanges_rows_refuses_shards_that_do_not_belong_together(
+    catalog: Catalog, tmp_path: Path, command: str
+) -> None:
+    made = Catalog(shutil.copytree(catalog.root, tmp_path / "made"))
+    shutil.rmtree(tmp_path / "made" / "web" / "runs", ignore_errors=True)
+    if command.startswith("predict"):
+        done = run_ranks(2, *RANK, *_given(made, "--run", "a"))
+        assert done.returncode == 0, done.stderr
+    case = "two rows of the transpose are exchanged" if command == "minibatch" else "two sent rows are exchanged"
+    damaged = _damaged(made, tmp_path / "catalog", case)
+    where = ("--catalog", str(damaged.root))
+    arguments = {
+        "minibatch": (*RANK, *_given(damaged, "--mode", "minibatch", "--batch-size", "20", "--model", "gat")),
+        "gat": (*RANK, *_given(damaged, "--model", "gat")),
+        "propagate": (*CLI, *where, "propagate", "web", "--threads", "1", "--normalization", "mean"),
+        "predict": (*CLI, *where, "predict", "web/a"),
+        "predict from disk": (*CLI, *where, "predict", "web/a", "--evaluation-memory", "1MB"),
+    }[command]
+    _check_one_error(run_ranks(2, *arguments, timeout=30))

@@ -25,6 +25,7 @@ from gnnloom.trainer.layout.partial_parameters import RowGradient
 from gnnloom.trainer.models.networks.gat import NeighborOperator
 from gnnloom.trainer.modes.epochs.learned_rows import gradient_of
 from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext, add_gradients, awaited
+from gnnloom.trainer.operators.halo import ExchangedRows
 from gnnloom.trainer.operators.p2p import SampledRows
 from gnnloom.trainer.operators.whole_rows import AXIS
 from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
@@ -66,6 +67,11 @@ class MinibatchMode(Mode):
         operator: NeighborOperator = context.operator  # type: ignore[assignment]
         self._whole, self._rows = context.operator, operator.neighbors(0).matrix
         self._transpose = together(context.comm, self._read_transpose)
+        if self._transpose is not self._rows:
+            vertex, rows = operator.layout(0).vertex, context.label_rows
+            exchanged = ExchangedRows(f"{rows.shards.artifact.path}/{rows.prefix}", vertex, context.comm, context.place)
+            exchanged.add(self._transpose)
+            exchanged.agree()
         self._num_vertices, self._batch_size = context.shards.num_vertices, options["batch_size"]
         self._batches = -(-self._num_vertices // self._batch_size)
         #: A grid of this rank alone, for losses of its own rows.
