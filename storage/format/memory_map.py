@@ -1,6 +1,6 @@
-"""Stored arrays as plain memory-mapped files, for random access without holding them in memory.
+"""Arrays in temporary files without a name, for random access without holding them in memory; and part vectors.
 
-The part vector is such an array: tasks look up the part of any vertex, and all of them map one file.
+The part vector is a plain memory-mapped file: tasks look up the part of any vertex, and all of them map one file.
 """
 
 from __future__ import annotations
@@ -8,57 +8,165 @@ from __future__ import annotations
 import math
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NamedTuple
+from weakref import finalize
 
+import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.storage.disk.numpy_files import create_array_file, map_array, reserve
+from gnnloom.storage.disk.numpy_files import create_array_file, map_array
+from gnnloom.storage.errors import DamagedWorkError
+from gnnloom.storage.faults import fault_point
 from gnnloom.storage.format.arrays import ArrayReader
 from gnnloom.storage.system_errors import naming
 
 #: Rows that are copied at a time: few enough to hold in memory, enough to write long runs.
 _COPY_ROWS = 1 << 20
+#: Bytes that a checksum covers at most: few enough that they are still in the cache when they are written or compared.
+_PIECE_BYTES: Final = 1 << 18
+
+#: What to do if a temporary file has changed.
+AGAIN: Final = "run the command again; if that happens again, look for faults of the disk and of the memory"
+
+Rows = slice | NDArray[np.int64]
 
 
-def map_copy(array: ArrayReader, path: Path, span: tuple[int, int] | None = None) -> NDArray[Any]:
-    """Copy a stored array to a file of its own and map that.
+class UnnamedFile:
+    """A temporary file for which the disk has room: writing to a mapped file on a full disk would end the process.
+
+    It is closed, and its space freed, by :meth:`close`, or when nothing refers to it or maps it.
+    """
+
+    def __init__(self, folder: Path, num_bytes: int) -> None:
+        """Take the space.
+
+        Raises:
+            OSError: the disk is full.
+        """
+        with naming(folder), tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+            fault_point("columns.reserve", folder)
+            os.posix_fallocate(file.fileno(), 0, num_bytes)
+            self.descriptor = os.dup(file.fileno())
+        self.close = finalize(self, os.close, self.descriptor)
+
+    def map(self, dtype: np.dtype[Any], shape: tuple[int, ...], *, writes: bool = False) -> NDArray[Any]:
+        """The file as an array. Unless it ``writes``, what is written to the array never reaches the file."""
+        with os.fdopen(os.dup(self.descriptor), "r+b" if writes else "rb", buffering=0) as file:
+            return np.memmap(file, dtype, "r+" if writes else "c", shape=shape)
+
+
+class _Piece(NamedTuple):
+    """Values that were written at once, and their checksum."""
+
+    rows: Rows
+    columns: slice
+    checksum: int
+
+
+class RecordedArray:
+    """An array in a temporary file, and the checksums of the values that were meant to be in it.
+
+    Checksums are taken of values in memory, before they are written, and stay in memory. So whatever changes the file,
+    from the moment at which values are handed over, is found by :meth:`check`, which its user calls when the array has
+    been read, before anything that follows from it is kept.
+    """
+
+    def __init__(self, folder: Path, what: str, shape: Sequence[int], dtype: np.dtype[Any]) -> None:
+        """Take the space on disk; the array holds zeros.
+
+        Args:
+            what: the values, for messages.
+
+        Raises:
+            OSError: the disk is full.
+        """
+        self._folder, self._what, self._pieces = folder, what, list[_Piece]()
+        shape = tuple(shape)
+        # An empty file cannot be mapped.
+        self._file = UnnamedFile(folder, math.prod(shape) * dtype.itemsize) if math.prod(shape) else None
+        self._written = np.zeros(shape, dtype) if self._file is None else self._file.map(dtype, shape, writes=True)
+
+    def write(self, rows: Rows, values: NDArray[Any], columns: slice = slice(None)) -> None:
+        """Write some rows, or columns of these, each number once.
+
+        Args:
+            rows: (num_rows,) int64 distinct rows, which the caller does not change later; or a range of rows.
+            values: (num_rows, ...).
+        """
+        given = np.ascontiguousarray(values, self._written.dtype)
+        if isinstance(rows, slice):
+            first = rows.start or 0
+        elif len(rows) and (rows[1:] - rows[:-1] == 1).all():
+            # Nothing has to be kept of rows that follow each other.
+            rows, first = slice(int(rows[0]), int(rows[0]) + len(rows)), int(rows[0])
+        step = max(1, _PIECE_BYTES // max(1, given[:1].nbytes))
+        for start in range(0, len(given), step):
+            some = given[start : start + step]
+            places = slice(first + start, first + start + len(some)) if isinstance(rows, slice) else rows[start:][:step]
+            self._pieces.append(_Piece(places, columns, _checksum(some)))
+            self._written[_index(places, columns)] = some
+
+    @property
+    def values(self) -> NDArray[Any]:
+        """The array, to be read; whatever is written to it never reaches the file."""
+        found = self._written if self._file is None else self._file.map(self._written.dtype, self._written.shape)
+        if isinstance(found, np.memmap):
+            # It can be checked for as long as it is used.
+            found.recorded = self  # type: ignore[attr-defined]
+        return found
+
+    def check(self, rows: NDArray[np.int64] | None = None) -> None:
+        """Compare what is in the file with what was written.
+
+        Args:
+            rows: (num_rows,) int64 ascending; the rows that were read, if they were written in ranges. None for all.
+
+        Raises:
+            DamagedWorkError: a value has changed.
+        """
+        for piece in self._pieces if rows is None else self._pieces_of(rows):
+            if _checksum(np.ascontiguousarray(self._written[_index(piece.rows, piece.columns)])) != piece.checksum:
+                start = piece.rows.start if isinstance(piece.rows, slice) else int(piece.rows[0])
+                raise DamagedWorkError(
+                    self._folder,
+                    f"a temporary file has changed since it was written: {self._what}, from row {start} on; {AGAIN}",
+                )
+
+    def _pieces_of(self, rows: NDArray[np.int64]) -> Iterator[_Piece]:
+        for piece in self._pieces:
+            if isinstance(piece.rows, slice):
+                first, last = np.searchsorted(rows, [piece.rows.start, piece.rows.stop])
+                if first < last:
+                    yield piece
+
+
+def _index(rows: Rows, columns: slice) -> Any:
+    return rows if columns == slice(None) else (rows, columns)
+
+
+def _checksum(values: NDArray[Any]) -> int:
+    return int(google_crc32c.value(values.reshape(-1).view(np.uint8)))
+
+
+def map_copy(array: ArrayReader, folder: Path, span: tuple[int, int] | None = None) -> RecordedArray:
+    """Copy a stored array to a temporary file.
 
     Args:
-        path: name of the new file; the caller keeps it as long as the map is used.
+        folder: of the file, which is gone once nothing refers to the copy.
         span: first row to copy and one past the last; None for all.
 
     Returns:
         An array of the shape and dtype of these rows.
     """
     first, last = (0, len(array)) if span is None else span
-    shape = (last - first, *array.shape[1:])
-    if not math.prod(shape):
-        # An empty file cannot be mapped.
-        return np.empty(shape, array.dtype)
-    with naming(path):
-        mapped = np.memmap(path, array.dtype, "w+", shape=shape)
-        reserve(path)
+    copy = RecordedArray(folder, array.where, (last - first, *array.shape[1:]), array.dtype)
     for start in range(first, last, _COPY_ROWS):
         stop = min(start + _COPY_ROWS, last)
-        mapped[start - first : stop - first] = array.read(start, stop)
-    return mapped
-
-
-def temporary_array(folder: Path, shape: Sequence[int], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Zeros in a file without a name, which is gone once nothing refers to the array, however this process ends.
-
-    Raises:
-        OSError: the disk is full. The space is taken here, as a full disk would end a process that writes to a map.
-    """
-    if not math.prod(shape):
-        # An empty file cannot be mapped.
-        return np.zeros(tuple(shape), dtype)
-    with naming(folder), tempfile.TemporaryFile(dir=folder) as file:
-        os.posix_fallocate(file.fileno(), 0, math.prod(shape) * dtype.itemsize)
-        return np.memmap(file, dtype, "r+", shape=tuple(shape))
+        copy.write(slice(start - first, stop - first), array.read(start, stop))
+    return copy
 
 
 def create_part_vector(path: Path, num_vertices: int) -> np.memmap[Any, np.dtype[np.int32]]:

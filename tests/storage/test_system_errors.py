@@ -98,7 +98,7 @@ def _write_lane(folder: Path) -> None:
 
 def _copy_to_map(folder: Path) -> None:
     stored = ArrayReader(folder, write_array(folder, "stored", np.zeros(1 << 18), ("row",)))
-    map_copy(stored, folder / "map")
+    map_copy(stored, folder)
 
 
 def _write_temporary(folder: Path) -> None:
@@ -117,7 +117,7 @@ WRITERS: dict[str, tuple[Callable[[Path], object], str, str]] = {
     "lane": (_write_lane, "lane", "another disk"),
     "array": (lambda folder: store_vector(folder / ".work" / "v.npy", np.ones(1 << 18)), "v.npy", "--scratch"),
     "created": (lambda folder: create_vector(folder / "v.npy", (1 << 18,), np.dtype(float)), "v.npy", "another disk"),
-    "map": (_copy_to_map, "map", "another disk"),
+    "map": (_copy_to_map, "", "another disk"),
     "temporary": (_write_temporary, "gnnloom-", "TMPDIR"),
 }
 

@@ -16,7 +16,7 @@ from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import ArrayReader, ReadCounter
 from gnnloom.storage.format.artifact import Artifact
-from gnnloom.storage.format.memory_map import temporary_array
+from gnnloom.storage.format.memory_map import RecordedArray
 from gnnloom.storage.matrix.ranges import split_range
 from gnnloom.storage.wording import counted
 from gnnloom.trainer.comm.communicator import Communicator, Reduction
@@ -114,22 +114,22 @@ class StoredRows:
     def _has_negative(self, start: int, stop: int) -> bool:
         return any((self._feature.read(*piece) < 0).any() for piece in _pieces(start, stop, self._feature.chunk_rows))
 
-    def packed(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    def packed(self, rows: NDArray[np.int64]) -> RecordedArray:
         """Some rows in a temporary file.
 
         Args:
             rows: (num_rows,) int64 distinct rows of this rank.
 
         Returns:
-            (num_rows, width) float32, mapped.
+            (num_rows, width) float32.
 
         Raises:
             InputError: a feature is not a finite number.
         """
-        packed = temporary_array(self.folder, (len(rows), self.width), PACKED)
+        packed = RecordedArray(self.folder, "the input of vertices", (len(rows), self.width), PACKED)
         for places, vertices in self._by_range(rows):
             for columns, array in self._arrays:
-                self._copy(array, vertices, places, packed[:, columns])
+                self._copy(array, vertices, places, packed, columns)
         return packed
 
     def ranges(self) -> Iterator[NDArray[np.int64]]:
@@ -148,9 +148,14 @@ class StoredRows:
                 yield order[first:last], vertices[first:last]
 
     def _copy(
-        self, array: ArrayReader, vertices: NDArray[np.int64], places: NDArray[np.int64], out: NDArray[np.float32]
+        self,
+        array: ArrayReader,
+        vertices: NDArray[np.int64],
+        places: NDArray[np.int64],
+        out: RecordedArray,
+        columns: slice,
     ) -> None:
-        """Copy the rows of some ascending vertices to places of the output, a chunk at a time."""
+        """Copy the rows of some ascending vertices to places and columns of the output, a chunk at a time."""
         for start, stop in _pieces(int(vertices[0]), int(vertices[-1]) + 1, array.chunk_rows):
             first, last = np.searchsorted(vertices, [start, stop])
             if first == last:
@@ -161,7 +166,7 @@ class StoredRows:
             if not finite.all():
                 vertex = int(vertices[first + int(np.flatnonzero(~finite)[0])])
                 raise InputError(f"{array.where}: vertex {vertex} has a value that is not a finite number")
-            out[places[first:last]] = found
+            out.write(places[first:last], found, columns)
 
 
 def _pieces(start: int, stop: int, size: int) -> Iterator[tuple[int, int]]:

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import math
-import mmap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.storage.format.memory_map import temporary_array
-from gnnloom.trainer.place.arrays import array_dtype, sum_dtype, tensor_over
+from gnnloom.trainer.place.arrays import sum_dtype
+from gnnloom.trainer.place.mapped_rows import FileChecks, MappedRows, UnbackedRows
 from gnnloom.trainer.place.threads import Threads
-from gnnloom.trainer.place.workspace import UNLIMITED, Workspace
+from gnnloom.trainer.place.workspace import Workspace
 
 
 class Place:
@@ -33,6 +29,7 @@ class Place:
         sum_dtype: of sums, parameters, weights of edges and factors: float32 for features of bfloat16, else theirs.
         threads: run the kernels.
         workspace: memory of the tensors of an epoch.
+        files: temporary files that are compared with what was written to them.
         rehearses: kernels compute nothing and nobody writes to the tensors, which may exceed this machine's memory.
     """
 
@@ -43,7 +40,7 @@ class Place:
     ) -> None:
         self.feature_dtype, self.sum_dtype = feature_dtype, sum_dtype(feature_dtype)
         self.threads, self.workspace = Threads(num_threads), Workspace(is_rehearsed=rehearses)
-        self.rehearses = rehearses
+        self.rehearses, self.files = rehearses, FileChecks()
 
     def empty(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
         """A contiguous tensor without values."""
@@ -53,14 +50,17 @@ class Place:
         """A contiguous tensor of zeros."""
         return self.workspace.empty(shape, dtype).zero_()
 
-    def mapped(self, shape: Sequence[int], dtype: torch.dtype, folder: Path) -> Tensor:
-        """Zeros in a file without a name, whose pages the system takes back where it needs the memory.
+    def mapped(self, folder: Path, what: str, shape: Sequence[int], dtype: torch.dtype) -> MappedRows | UnbackedRows:
+        """Rows in a file without a name. Who reads them has them compared with what was written, see ``files``.
+
+        Args:
+            folder: of the file.
+            what: the rows, for messages.
 
         Raises:
             OSError: the disk is full.
         """
-        make = _unbacked if self.rehearses else partial(temporary_array, folder)
-        return tensor_over(make(shape, array_dtype(dtype)), dtype)
+        return UnbackedRows(shape, dtype) if self.rehearses else MappedRows(folder, what, shape, dtype)
 
     def like(self, tensor: Tensor) -> Tensor:
         """A contiguous tensor without values, of the shape and dtype of another."""
@@ -100,9 +100,3 @@ class Place:
                 yield
         finally:
             torch.set_default_dtype(before)
-
-
-def _unbacked(shape: Sequence[int], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """An array that nobody writes to, of any size."""
-    memory = mmap.mmap(-1, max(1, math.prod(shape) * dtype.itemsize), flags=UNLIMITED)
-    return np.ndarray(tuple(shape), dtype, memory)

@@ -7,13 +7,11 @@ written, and stay in memory. What is read is compared with them.
 from __future__ import annotations
 
 import os
-import tempfile
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
-from weakref import finalize
 
 import google_crc32c
 import numpy as np
@@ -22,6 +20,7 @@ from numpy.typing import NDArray
 from gnnloom.storage.artifacts.propagated import COLUMNS, DTYPE
 from gnnloom.storage.errors import BudgetError, DamagedWorkError
 from gnnloom.storage.faults import fault_point
+from gnnloom.storage.format.memory_map import AGAIN, UnnamedFile
 from gnnloom.storage.system_errors import FULL, check_is_of_content, naming
 
 #: Bytes of the rows that are written at a time, of all columns.
@@ -89,7 +88,7 @@ class ColumnStore:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder, self.num_rows, self.num_columns = folder, num_rows, num_columns
         self._dtype, self._block_width = dtype, width
-        self._unnamed: dict[int, _UnnamedFile] | None = {} if is_unnamed else None
+        self._unnamed: dict[int, UnnamedFile] | None = {} if is_unnamed else None
         self._keeps_pages = keeps_pages
         wanted = min(max(_TILE_BYTES // (dtype.itemsize * max(1, num_columns)), _FEWEST_ROWS), _MOST_ROWS)
         self.tile_rows = tile_rows or max(1, round(wanted / multiple)) * multiple
@@ -222,7 +221,8 @@ class ColumnStore:
         for cell in self._cells(block, start, start + len(out)):
             some = out[bounds[cell] - start : bounds[cell + 1] - start]
             if found != len(data) or google_crc32c.value(some.reshape(-1).view(np.uint8)) != checksums[cell]:
-                raise DamagedWorkError(self._file(block), f"rows from {bounds[cell]} are not those that were written")
+                what = f"rows from {bounds[cell]} are not those that were written; {AGAIN}"
+                raise DamagedWorkError(self._file(block), what)
 
     def end(self, block: int) -> None:
         """Say that all rows of a block have been written by :meth:`write_range`."""
@@ -244,9 +244,7 @@ class ColumnStore:
 
         Nothing compares the pages with their checksums: call :meth:`check` when they have been read.
         """
-        with self._opened(block) as descriptor, os.fdopen(os.dup(descriptor), "rb", buffering=0) as file:
-            # Private: whatever is written to the array never reaches the file.
-            return np.memmap(file, self._dtype, "c", shape=(self.num_rows, self._width(block)))
+        return self._unnamed_file(block).map(self._dtype, (self.num_rows, self._width(block)))
 
     def _give_back(self, descriptor: int, offset: int = 0, length: int = 0) -> None:
         """Let the system drop pages of a file, or begin to write them; a length of 0 for all."""
@@ -260,14 +258,31 @@ class ColumnStore:
     @contextmanager
     def _opened(self, block: int, mode: str = "rb") -> Iterator[int]:
         """The descriptor of a block's file."""
-        if self._unnamed is None:
-            with naming(self._file(block)), self._file(block).open(mode, buffering=0) as file:
-                yield file.fileno()
+        if self._unnamed is not None:
+            yield self._unnamed_file(block).descriptor
             return
+        with naming(self._file(block)), self._file(block).open(mode, buffering=0) as file:
+            yield file.fileno()
+
+    def _unnamed_file(self, block: int) -> UnnamedFile:
+        """The file of a block, which is made when it is first used.
+
+        Raises:
+            BudgetError: the disk has no room for it.
+        """
+        if self._unnamed is None:
+            raise ValueError(f"{self._file(block)} has a name")
         if block not in self._unnamed:
             num_bytes = self.num_rows * self._width(block) * self._dtype.itemsize
-            self._unnamed[block] = _UnnamedFile(self._folder, num_bytes)
-        yield self._unnamed[block].descriptor
+            try:
+                self._unnamed[block] = UnnamedFile(self._folder, num_bytes)
+            except OSError as error:
+                check_is_of_content(error, self._folder, FULL)
+                raise BudgetError(
+                    f"{self._folder}: no room for {num_bytes:,} bytes of temporary files ({error.strerror}); free disk"
+                    " space"
+                ) from error
+        return self._unnamed[block]
 
     def _file(self, block: int) -> Path:
         return self._folder / f"{block:05d}.columns"
@@ -305,26 +320,6 @@ class ColumnStore:
             self._give_back(descriptor, start * row_bytes, values.nbytes)
         self.bytes_read += values.nbytes
         return values
-
-
-class _UnnamedFile:
-    """A temporary file for which the disk has room: writing to a mapped file on a full disk would end the process.
-
-    It is closed, and its space freed, by :meth:`close`, or when nothing refers to it.
-    """
-
-    def __init__(self, folder: Path, num_bytes: int) -> None:
-        try:
-            with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
-                fault_point("columns.reserve", folder)
-                os.posix_fallocate(file.fileno(), 0, num_bytes)
-                self.descriptor = os.dup(file.fileno())
-        except OSError as error:
-            check_is_of_content(error, folder, FULL)
-            raise BudgetError(
-                f"{folder}: no room for {num_bytes:,} bytes of temporary files ({error.strerror}); free disk space"
-            ) from error
-        self.close = finalize(self, os.close, self.descriptor)
 
 
 def _read_into(descriptor: int, data: NDArray[np.uint8], offset: int) -> int:

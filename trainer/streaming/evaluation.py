@@ -108,7 +108,9 @@ def streamed_outputs(
     place = Place(model.place.feature_dtype, source.num_threads)
     with _in_ranges(model) as operator:
         operator.form_groups()
-        return _Evaluation(model, operator, source, place, embeds=embeds, scored=scored).run()
+        outputs, report = _Evaluation(model, operator, source, place, embeds=embeds, scored=scored).run()
+    model.place.files.once(outputs.check)
+    return outputs, report
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.data.vertex_data import check_finite, check_stored, normalize_feature, settled_feature_norm
 from gnnloom.trainer.kernels.dispatch import converted
 from gnnloom.trainer.place.arrays import as_array, tensor_dtype
+from gnnloom.trainer.place.mapped_rows import MappedRows, UnbackedRows
 from gnnloom.trainer.place.place import Place
 
 #: Bytes of the rows that are read at a time, where all of them are.
@@ -65,14 +66,14 @@ class ShardFeatures:
             norm = settled_feature_norm(self._place.tensor([-float(negative)], self._place.sum_dtype), norm, comm)
         self.norm = norm
 
-    def copy_to(self, matrix: Tensor) -> None:
-        """Copy all rows to a (num_rows, num_features) matrix, some at a time.
+    def copy_to(self, matrix: MappedRows | UnbackedRows) -> None:
+        """Write all rows to a (num_rows, num_features) matrix, some at a time.
 
         Raises:
             InputError: a feature is not a finite number.
         """
         for start, stop in self._ranges():
-            matrix[start:stop] = self.rows(start, stop)
+            matrix.write(slice(start, stop), self.rows(start, stop))
 
     def _parts(self) -> Iterator[Tensor]:
         for start, stop in self._ranges():

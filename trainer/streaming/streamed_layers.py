@@ -34,8 +34,7 @@ class Outputs:
         scores: (num_rows, num_outputs), or of the rows that were asked for, of the dtype of sums.
         embedding: (num_rows, last hidden width) the last layer's input, of the dtype of sums; None if it is not wanted
             or there is only one layer.
-        check: compares both with what was written to their files, if they are in files; raises CorruptError. To be
-            called when they have been read, before anything that follows from them is kept.
+        check: compares both with what was written to their files, if they are in files; raises CorruptError.
     """
 
     scores: Tensor

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.disk.copy_checksums import ChecksumFile, check_files, write_checksums
 from gnnloom.storage.matrix.ranges import split_range
 from gnnloom.storage.runs.run import Run
 from gnnloom.storage.shards.known_pairs import SOURCES_AT_ONCE, known_targets
@@ -30,19 +31,36 @@ SOURCES: Final = "sources.npy"
 
 
 class FoundPairs:
-    """Pairs and their scores, in two files of a folder; a third one has the number of pairs of each source."""
+    """Pairs and their scores, in two files of a folder; a third one has the number of pairs of each source.
+
+    What is read is compared with checksums of what was written, which another process may have done.
+    """
 
     def __init__(self, folder: Path, num_scores: int, dtype: np.dtype[Any]) -> None:
         self._pair, self._score, self._width, self._dtype = folder / "pairs", folder / "scores", num_scores, dtype
-        self.count = folder / "counts"
-        self._files: list[IO[bytes]] = []
+        self.count, self._folder = folder / "counts", folder
+        self._files: list[ChecksumFile] = []
 
     @contextmanager
     def written(self) -> Iterator[None]:
         """Open the files inside the block."""
         with ExitStack() as held:
-            self._files = [held.enter_context(path.open("wb")) for path in (self._pair, self._score, self.count)]
+            self._files = [held.enter_context(ChecksumFile(path)) for path in self._paths]
             yield
+            contents = [file.content() for file in self._files]
+        write_checksums(self._folder, {path.name: each for path, each in zip(self._paths, contents, strict=True)})
+
+    @property
+    def _paths(self) -> list[Path]:
+        return [self._pair, self._score, self.count]
+
+    def check(self) -> None:
+        """Compare the files with what was written; to be called when they have been read.
+
+        Raises:
+            CorruptError: one has changed.
+        """
+        check_files(self._folder, {path.name: None for path in self._paths})
 
     def add(self, pairs: NDArray[np.int64], scores: NDArray[Any], counts: NDArray[np.int64] | None = None) -> None:
         """Add (num_pairs, 2) pairs, their scores, and perhaps how many pairs each source has."""
@@ -61,6 +79,7 @@ class FoundPairs:
                 count = min(_ROWS, self.length - start)
                 pairs = np.fromfile(pair, np.int64, 2 * count).reshape(count, 2)
                 yield pairs, np.fromfile(score, self._dtype, self._width * count).reshape(count, self._width)
+        self.check()
 
 
 def find_targets(
@@ -101,10 +120,10 @@ def find_targets(
 def read_targets(folder: Path, count: int, dtype: np.dtype[Any]) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """(num_sources, count) targets and scores that :func:`find_targets` wrote, in memory; -1 and -inf for none."""
     found = FoundPairs(folder, 1, dtype)
-    counts = np.fromfile(found.count, np.int64)
+    counts, pieces = np.fromfile(found.count, np.int64), list(found.pieces())
+    # The counts have been compared with those that were written, so they fit the pairs.
     there = np.arange(count) < counts[:, None]
     target, score = np.full(there.shape, -1, np.int64), np.full(there.shape, -np.inf, dtype)
-    pieces = list(found.pieces())
     target[there] = np.concatenate([np.empty(0, np.int64), *(pairs[:, 1] for pairs, _ in pieces)])
     score[there] = np.concatenate([np.empty(0, dtype), *(scores[:, 0] for _, scores in pieces)])
     return target, score
@@ -154,6 +173,7 @@ def best_targets(
             elif rank == comm.rank and len(own):
                 sent = [place.from_numpy(each) for each in (vertex, score)]
                 comm.wait([request for each in sent for request in comm.send(each, 0, Kind.PREDICTION)])
+    together(comm, scorer.copy.check)
 
 
 def _received(scorer: PairScorer, rank: int, shape: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[Any]]:

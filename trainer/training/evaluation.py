@@ -79,7 +79,6 @@ class Evaluation:
             if self._val_loss is not None:
                 figures |= {VAL_LOSS: self._total_loss(self._val_loss, scores)}
             figures = self._of_first_rank(figures)
-            mode.check_scores()
         without = sorted(name for name in self._decisive if figures.get(name, 0) is None)
         if without:
             message = f"{without[0]} decides about this run, but it has no value: no vertex of its split has a label"

@@ -199,12 +199,16 @@ class Training:
                 break
             self.writer.check()
             report = self._train_epoch(epoch, stop)
+            if not math.isfinite(report.loss):
+                # A damaged file explains it better.
+                self._check_files()
             # Before anything of this epoch is written: a resumed run would start from the diverged model.
             self._check_finite(epoch, report.loss)
             done = epoch + 1
             line: dict[str, Any] = {"epoch": epoch, "loss": report.loss, "seconds": report.seconds}
             line |= dict(zip(EXPOSED, report.exposed, strict=True)) | report.figures
             last = self._measure(line, is_last=done == self.config.epochs)
+            self._check_files()
             line |= {
                 "bytes": report.bytes,
                 "messages": report.messages,
@@ -228,6 +232,16 @@ class Training:
         if self.course.ends and self.config.final_eval and not self.figures.keys() <= line.keys():
             line |= self._evaluate(line["epoch"] + 1, is_last=True)
         return is_last or self.course.ends
+
+    def _check_files(self) -> None:
+        """Compare the temporary files that an epoch has read with what was written to them. Collective.
+
+        Raises:
+            CollectiveError: one has changed.
+        """
+        config = self.config
+        if config.maps_inputs or config.reads_batches or config.mode_kind.reads_rows or self.model.takes_edges:
+            together(self.comm, self.session.place.files.check)
 
     def _evaluate(self, done: int, *, is_last: bool) -> dict[str, float | None]:
         """The metrics of the present parameters, which are those after ``done`` epochs. Collective."""
@@ -376,6 +390,7 @@ class Training:
         measured: Mapping[str, Any] = self.lines[kept - 1]
         if self.evaluation.details is None and self.config.final_eval and not stopped:
             measured = {**self._evaluate(kept, is_last=True), **measured}
+            self._check_files()
         if self.config.save_embeddings and not stopped:
             # What another prediction made with the same checkpoint stays.
             asked = PredictConfig.of_training(self.config, shards=None, embeddings=True)

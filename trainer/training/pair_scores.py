@@ -18,7 +18,7 @@ from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.disk.own_folder import own_folder
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.arrays import ArrayReader
-from gnnloom.storage.format.memory_map import map_copy
+from gnnloom.storage.format.memory_map import RecordedArray, map_copy
 from gnnloom.storage.matrix.ranges import split_range
 from gnnloom.storage.runs.checkpoint import StoredCheckpoint, checkpoint_epochs, read_checkpoint
 from gnnloom.storage.runs.predictions import Predictions
@@ -123,10 +123,12 @@ class PairScorer(PairModel):
 
     Attributes:
         comm: the ranks, each of which has the vectors of an even range of the vertices.
-        vector: (num_mine, dim) those of this rank, in a mapped file.
+        copy: (num_mine, dim) those of this rank, in a temporary file.
+        vector: the same, mapped. Who reads it has the copy checked.
     """
 
     comm: Communicator
+    copy: RecordedArray
     vector: NDArray[Any]
 
     @classmethod
@@ -153,8 +155,8 @@ class PairScorer(PairModel):
         model, comm = PairModel.of(dataset, run, threads, decoder), comm or UnconnectedRank(0, 1)
         span = split_range(len(model.vectors), comm.size, comm.rank)
         with own_folder() as folder:
-            vector = map_copy(model.vectors, folder / "vector", span)
-            yield cls(model.task, model.is_logit, model.links, model.decoder, model.vectors, comm, vector)
+            copy = map_copy(model.vectors, folder, span)
+            yield cls(model.task, model.is_logit, model.links, model.decoder, model.vectors, comm, copy, copy.values)
 
     def scores(self, pairs: NDArray[np.int64]) -> NDArray[Any]:
         """Score some pairs, in a process that has all vectors.
@@ -167,6 +169,7 @@ class PairScorer(PairModel):
 
         Raises:
             InputError: they are of another shape, or not vertices.
+            DamagedWorkError: the temporary file has changed.
         """
         given = np.asarray(pairs)
         if given.ndim != 2 or given.shape[1] != 2 or given.dtype.kind not in "iu":
@@ -178,6 +181,7 @@ class PairScorer(PairModel):
         for start in range(0, len(given), _PAIRS):
             some = given[start : start + _PAIRS]
             found[start : start + _PAIRS] = self._scores(some)
+        self.copy.check(np.unique(given))
         return found
 
     def _scores(self, pairs: NDArray[np.int64]) -> NDArray[Any]:

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -180,9 +180,9 @@ def _write_from_disk(session: Session, config: PredictConfig, epoch: int, wanted
     if norm == "auto" and run.is_finished:
         norm = run.result().get("feature_norm", norm)
     with session.drawing(Draws.EVALUATION, epoch):
-        found = streamed_rows(session, norm, config.evaluation_memory, embeddings=wanted.embeds)
-    write_rows(session, found.rows, epoch, wanted.smoothing, found.check)
-    return found.report
+        rows, report = streamed_rows(session, norm, config.evaluation_memory, embeddings=wanted.embeds)
+    write_rows(session, rows, epoch, wanted.smoothing)
+    return report
 
 
 def _computed(run: Run, config: PredictConfig) -> TrainConfig:
@@ -234,23 +234,16 @@ def write_predictions(session: Session, inputs: Inputs, epoch: int, wanted: Foun
     write_rows(session, outputs, epoch, wanted.smoothing)
 
 
-def write_rows(
-    session: Session,
-    outputs: Mapping[str, Tensor],
-    epoch: int,
-    smoothing: SmoothingConfig,
-    check: Callable[[], None] | None = None,
-) -> None:
+def write_rows(session: Session, outputs: Mapping[str, Tensor], epoch: int, smoothing: SmoothingConfig) -> None:
     """Smooth predictions if that is wanted, and write them to the run. Collective.
 
     Args:
         outputs: this rank's rows of the arrays, by name.
         epoch: number of epochs that the model was trained.
-        check: raises CorruptError if the outputs have changed since they were computed; called once they are written,
-            before they are published.
 
     Raises:
-        CollectiveError: the predictions are to be smoothed, but the shards have no labels; or the outputs have changed.
+        CollectiveError: the predictions are to be smoothed, but the shards have no labels; or a temporary file that
+            they come from has changed.
     """
     comm, run, shards = session.comm, session.opened.run, session.opened.shards.shards
     num_layers = session.model.num_layers
@@ -275,8 +268,8 @@ def write_rows(
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
     records = write_vertex_arrays(comm, folder, arrays, shards.num_vertices, Kind.PREDICTION)
-    if check is not None:
-        together(comm, check)
+    # Once they are written, before they are published.
+    together(comm, session.place.files.check)
     if comm.rank == 0:
         run.publish_predictions(records, facts)
     # No rank returns before the predictions are published.

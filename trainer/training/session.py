@@ -48,6 +48,7 @@ from gnnloom.trainer.operators.rows_only import RowsOnly
 from gnnloom.trainer.operators.whole_rows import AXIS
 from gnnloom.trainer.place.arrays import tensor_dtype
 from gnnloom.trainer.place.global_generator import Draws, derived_seed, seeded
+from gnnloom.trainer.place.mapped_rows import MappedRows, UnbackedRows
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.streaming.evaluation import Report, Source, streamed_outputs
 from gnnloom.trainer.streaming.range_operator import RangeOperator
@@ -139,25 +140,29 @@ class Session:
     def _mapped_inputs(self) -> Inputs:
         """The features in a file, or their product with the adjacency that is kept. Collective."""
         rows = self._shard_features()
-        feature = self._mapped(self.operator.layout(0).num_rows, self.options.dims[0])
+        feature = self._mapped("features", self.operator.layout(0).num_rows, self.options.dims[0])
         if rows is not None:
             together(self.comm, lambda: rows.copy_to(feature))
         if not self.config.input_is_cached:
-            return Inputs(feature)
+            return Inputs(feature.tensor)
         with torch.no_grad():
-            kept = self.model.keep(feature)
+            kept = self.model.keep(feature.tensor)
         # Some models keep the features as they are.
-        if kept.value is feature:
+        if kept.value is feature.tensor:
             return kept
-        product = self._mapped(*kept.value.shape)
-        if not self.place.rehearses:
-            product.copy_(kept.value)
-        return replace(kept, value=product)
+        # The product was made from them.
+        together(self.comm, feature.check)
+        product = self._mapped("the adjacency times the features", *kept.value.shape)
+        product.write(slice(None), kept.value)
+        return replace(kept, value=product.tensor)
 
-    def _mapped(self, num_rows: int, dim: int) -> torch.Tensor:
-        """(num_rows, dim) zeros of the dtype of features, in a file. Collective."""
+    def _mapped(self, what: str, num_rows: int, dim: int) -> MappedRows | UnbackedRows:
+        """(num_rows, dim) zeros of the dtype of features, in a file that is checked while it is used. Collective."""
         shape, dtype, folder = (num_rows, dim), self.place.feature_dtype, self.opened.dataset.path
-        return together(self.comm, lambda: self.place.mapped(shape, dtype, folder))
+        made = together(self.comm, lambda: self.place.mapped(folder, what, shape, dtype))
+        if isinstance(made, MappedRows):
+            self.place.files.while_used(made.recorded)
+        return made
 
     def _shard_features(self) -> ShardFeatures | None:
         """Open the features of this rank's vertices on disk, and settle how they are scaled. Collective.
@@ -478,8 +483,10 @@ def vertex_rows(opened: OpenedShards, layout: Layout, axes: tuple[str, ...]) -> 
     return opened.vertex_rows(layout.order, layout.grid.span(opened.shards.num_vertices, axes))
 
 
-def streamed_rows(session: Session, feature_norm: str, memory: int, *, embeddings: bool) -> StreamedRows:
-    """The arrays to write for this rank's rows, by name, from disk. Collective.
+def streamed_rows(
+    session: Session, feature_norm: str, memory: int, *, embeddings: bool
+) -> tuple[dict[str, torch.Tensor], Report]:
+    """The arrays to write for this rank's rows, by name, from disk, and how they were computed. Collective.
 
     Args:
         feature_norm: how the features were scaled in training, or ``auto``.
@@ -489,8 +496,7 @@ def streamed_rows(session: Session, feature_norm: str, memory: int, *, embedding
     with torch.no_grad(), session.comm.traffic.recording():
         found, report = streamed_outputs(model, source, embeds=embeddings)
         rows = session.objective.predict(session.operator.layout(model.num_layers), found.scores)
-    rows = rows if found.embedding is None else {**rows, "embedding": found.embedding}
-    return StreamedRows(rows, report, found.check)
+    return (rows if found.embedding is None else {**rows, "embedding": found.embedding}), report
 
 
 def stored_rows(session: Session, predictions: Predictions) -> dict[str, torch.Tensor]:
@@ -504,15 +510,6 @@ def stored_rows(session: Session, predictions: Predictions) -> dict[str, torch.T
             found[name] = place.lasting((len(vertex), *array.shape[1:]), tensor_dtype(array.dtype))
             read_vertex_rows(array, vertex, found[name], place)
     return found
-
-
-@dataclass(frozen=True)
-class StreamedRows:
-    """Arrays by name, how they were computed, and what compares them with what was written once they have been read."""
-
-    rows: dict[str, torch.Tensor]
-    report: Report
-    check: Callable[[], None]
 
 
 def predicted_rows(session: Session, inputs: Inputs, *, embeddings: bool) -> dict[str, torch.Tensor]:

@@ -15,7 +15,7 @@ from gnnloom.storage.artifacts.graph import block_path
 from gnnloom.storage.disk.own_folder import own_folder
 from gnnloom.storage.errors import GnnloomError, NotFoundError
 from gnnloom.storage.format.arrays import ArrayReader
-from gnnloom.storage.format.memory_map import map_copy
+from gnnloom.storage.format.memory_map import RecordedArray, map_copy
 from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS, widened
 from gnnloom.storage.runs.figures import shown_epoch, shown_figures
 from gnnloom.storage.runs.predictions import SMOOTHED
@@ -163,6 +163,7 @@ def _edges(graph: Graph) -> Iterator[tuple[Any, ...]]:
         for number in range(graph.num_blocks):
             for row, column, *weight in block_entries(graph, number):
                 yield (*ids.columns(column, row), *weight)
+        ids.check()
 
 
 @dataclass(frozen=True)
@@ -172,11 +173,13 @@ class VertexIds:
     Attributes:
         ids: (num_vertices,) int64; None if vertices have the numbers that they have in the source, or names.
         offset, text: names, as in the graph; None if the source has numbers.
+        copies: what they are mapped from.
     """
 
     ids: NDArray[Any] | None
     offset: NDArray[Any] | None
     text: NDArray[Any] | None
+    copies: Sequence[RecordedArray]
 
     @classmethod
     def map(cls, graph: Graph, folder: Path) -> VertexIds:
@@ -184,11 +187,24 @@ class VertexIds:
 
         A look-up in a stored array would decompress a whole chunk.
         """
+        copies = list[RecordedArray]()
 
         def mapped(name: str) -> NDArray[Any] | None:
-            return map_copy(graph.artifact.array(name), folder / name) if name in graph.artifact else None
+            if name not in graph.artifact:
+                return None
+            copies.append(map_copy(graph.artifact.array(name), folder))
+            return copies[-1].values
 
-        return cls(mapped("original_id"), mapped("original_name_offset"), mapped("original_name"))
+        return cls(mapped("original_id"), mapped("original_name_offset"), mapped("original_name"), copies)
+
+    def check(self) -> None:
+        """Compare the files with what was copied; to be called when the ids have been read.
+
+        Raises:
+            DamagedWorkError: one has changed.
+        """
+        for copy in self.copies:
+            copy.check()
 
     @staticmethod
     def header(graph: Graph) -> list[ExportedColumn]:
@@ -201,7 +217,11 @@ class VertexIds:
         """The ids of vertices, for each of several arrays; if these have names, their numbers and then the names."""
         found: list[Any] = [each if self.ids is None else self.ids[each] for each in ends]
         if self.offset is not None and self.text is not None:
-            found += [_names_of(each, self.offset, self.text) for each in ends]
+            try:
+                found += [_names_of(each, self.offset, self.text) for each in ends]
+            except UnicodeDecodeError:
+                self.check()
+                raise
         return found
 
 

@@ -225,5 +225,6 @@ def _table(scorer: PairModel, graph: Graph, found: FoundPairs, ids: VertexIds) -
     def pieces() -> Iterator[tuple[Any, ...]]:
         for pairs, scores in found.pieces():
             yield (*ids.columns(pairs[:, 0], pairs[:, 1]), *values(scores))
+        ids.check()
 
     return Table((*VertexIds.header(graph), *columns), found.length, pieces, (columns[0].name,))

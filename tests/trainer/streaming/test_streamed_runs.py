@@ -33,11 +33,10 @@ from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.predict import predict
 from gnnloom.trainer.training.rehearsal.projection import TrainProjection, project_training
 from gnnloom.trainer.training.rehearsal.rank_memory import rehearse_prediction
-from support.consumers import REFUSED, WRONG
 from support.lone import LoneCommunicator
 from support.problems import problem
 from support.sampled import sampled_config, store_for_sampling
-from support.streamed_flips import Predictions, flip_bit
+from support.streamed_flips import flip_bit
 from support.tolerance import assert_close
 from support.warnings_logged import warnings_logged
 
@@ -242,15 +241,6 @@ def test_a_damaged_temporary_file_is_refused(tmp_path: Path, reads: Callable[[Co
     _flip(matrix._store)
     with pytest.raises(CorruptError, match="not those that were written"):
         reads(matrix)
-
-
-@pytest.mark.parametrize("flips", [24, pytest.param(400, marks=pytest.mark.long)])
-def test_a_bit_that_flips_in_a_temporary_file_changes_no_prediction(tmp_path: Path, flips: int) -> None:
-    predictions = Predictions(tmp_path)
-    answers = [predictions.answer(0, number) for number in range(flips)]
-    assert [what for answer, what in answers if answer == WRONG] == []
-    # Not every bit is read again.
-    assert REFUSED in {answer for answer, _ in answers}
 
 
 def test_a_plan_counts_what_an_evaluation_from_disk_takes(catalog: Catalog) -> None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from gnnloom.storage import Catalog, Graph
 from gnnloom.storage.artifacts.links import Links
+from gnnloom.storage.format.memory_map import RecordedArray
 from gnnloom.storage.matrix.ranges import split_range
 from gnnloom.storage.shards import known_pairs
 from gnnloom.trainer.comm.communicator import Communicator
@@ -65,17 +66,25 @@ def expected(graph: Graph, links: Links, rows: NDArray[Any], sources: NDArray[np
     return found
 
 
+def _scorer(links: Links, rows: NDArray[Any], comm: Communicator, folder: Path) -> PairScorer:
+    mine = rows[slice(*split_range(NUM_VERTICES, comm.size, comm.rank))]
+    copy = RecordedArray(folder, "vectors", mine.shape, mine.dtype)
+    copy.write(slice(None), mine)
+    vectors: Any = rows
+    return PairScorer(TASKS["link"], True, links, made(Dot), vectors, comm, copy, copy.values)
+
+
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 @pytest.mark.parametrize(("listed", "count"), [(False, 5), (True, 295)])
-def test_the_best_targets_are_those_of_a_sort(graph: Graph, links: Links, ranks: int, listed: bool, count: int) -> None:
+def test_the_best_targets_are_those_of_a_sort(
+    graph: Graph, links: Links, tmp_path: Path, ranks: int, listed: bool, count: int
+) -> None:
     # Of small integers, whose scores tie often.
     rows = whole("integers").numpy()
     sources = np.random.default_rng(3).integers(0, NUM_VERTICES, 41) if listed else np.arange(NUM_VERTICES)
-    vectors: Any = rows
 
     def on_rank(comm: Communicator) -> None:
-        mine = rows[slice(*split_range(NUM_VERTICES, comm.size, comm.rank))].copy()
-        scorer = PairScorer(TASKS["link"], True, links, made(Dot), vectors, comm, mine)
+        scorer = _scorer(links, rows, comm, tmp_path)
         # Only those of the first rank count.
         given = sources if comm.rank == 0 and listed else None
         parts = list(best_targets.best_targets(scorer, graph, given, count))
@@ -91,13 +100,11 @@ def test_the_best_targets_are_those_of_a_sort(graph: Graph, links: Links, ranks:
     on_thread_ranks(ranks, on_rank)
 
 
-def test_no_sources_have_no_targets_on_any_rank(graph: Graph, links: Links) -> None:
+def test_no_sources_have_no_targets_on_any_rank(graph: Graph, links: Links, tmp_path: Path) -> None:
     rows = whole("integers").numpy()
-    vectors: Any = rows
 
     def on_rank(comm: Communicator) -> None:
-        mine = rows[slice(*split_range(NUM_VERTICES, comm.size, comm.rank))].copy()
-        scorer = PairScorer(TASKS["link"], True, links, made(Dot), vectors, comm, mine)
+        scorer = _scorer(links, rows, comm, tmp_path)
         parts = list(best_targets.best_targets(scorer, graph, np.empty(0, np.int64), 4))
         assert [part[1].shape for part in parts] == ([(0, 4)] if comm.rank == 0 else [])
 

@@ -28,9 +28,10 @@ from gnnloom.trainer.data.vertex_data import normalize_feature
 from gnnloom.trainer.models.networks.edge_model import BatchEdges, EdgeModel
 from gnnloom.trainer.models.networks.model import Inputs
 from gnnloom.trainer.models.networks.reach import GraphTraits, Reach, find_reach, layer_output, whole_batch
-from gnnloom.trainer.modes.epochs.layerwise import map_graph_of, temporary_rows
+from gnnloom.trainer.modes.epochs.layerwise import map_graph_of
 from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.place.arrays import array_dtype
+from gnnloom.trainer.place.mapped_rows import MappedRows, UnbackedRows
 
 logger = logging.getLogger(__name__)
 
@@ -90,12 +91,13 @@ class WholeInference:
             return normalize_feature(place.from_numpy(rows), self._feature_norm())
 
         held = RowExchange(comm, own, inputs.value.detach(), owner, place)
-        if not self._reach.by_layer:
-            return self._collect(batches, own, fetch, None)
-        rows = self._collect(batches, own, fetch, 0)
-        for layer in range(1, len(self._reach.widths) - 1):
-            rows = self._collect(batches, own, RowExchange(comm, own, rows, owner, place).fetch, layer)
-        return rows
+        rows = self._collect(batches, own, fetch, 0 if self._reach.by_layer else None)
+        for layer in range(1, len(self._reach.widths) - 1 if self._reach.by_layer else 0):
+            given = rows
+            rows = self._collect(batches, own, RowExchange(comm, own, given.tensor, owner, place).fetch, layer)
+            together(comm, given.check)
+        place.files.once(rows.check)
+        return rows.tensor
 
     def _map(self) -> tuple[WholeGraph, NDArray[np.int32] | None, NDArray[Any] | None]:
         graph, owner = map_graph_of(self._dataset, self._inputs, self._operator.grid.comm.size)
@@ -143,7 +145,7 @@ class WholeInference:
         own: LocalNumbers,
         fetch: Callable[[NDArray[np.int64]], Tensor],
         layer: int | None,
-    ) -> Tensor:
+    ) -> MappedRows | UnbackedRows:
         """The outputs of a layer, or of the whole module, for the rank's vertices. Collective.
 
         Args:
@@ -151,7 +153,8 @@ class WholeInference:
         """
         comm, model = self._operator.grid.comm, self._model
         shape = len(own.ascending), batches.reach.widths[-1 if layer is None else layer + 1]
-        out = temporary_rows(self._dataset.path, shape, model.dtype, model.place)
+        what = "outputs of the model" if layer is None else f"outputs of layer {layer + 1}"
+        out = together(comm, lambda: model.place.mapped(self._dataset.path, what, shape, model.dtype))
         start = 0
         # Ranks fetch rows from each other in every step, also those that have no vertices left.
         while comm.gather_numbers([start < len(own.ascending)]).any():
@@ -160,7 +163,7 @@ class WholeInference:
             if edges is not None:
                 # Features may be of another dtype than parameters.
                 output = _output(model, model.as_sums(rows), edges, layer)
-                out[model.place.from_numpy(own(own.ascending[start:stop]))] = output.to(out.dtype)
+                out.write(own(own.ascending[start:stop]), output.to(model.dtype))
             start = stop
         return out
 

@@ -7,14 +7,10 @@ evaluation (Hamilton, Ying, Leskovec, NeurIPS 2017, algorithm 1).
 
 from __future__ import annotations
 
-import math
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -36,7 +32,7 @@ from gnnloom.trainer.models.networks.model import Inputs, Model
 from gnnloom.trainer.modes.epochs.mode import ModeContext, multiplying_by
 from gnnloom.trainer.operators.layered import Layered
 from gnnloom.trainer.place.arrays import array_dtype
-from gnnloom.trainer.place.place import Place
+from gnnloom.trainer.place.mapped_rows import MappedRows, UnbackedRows
 
 
 def map_graph(context: ModeContext) -> tuple[WholeGraph, NDArray[np.int32] | None]:
@@ -61,14 +57,6 @@ def map_graph_of(
     return graph, map_part_members(dataset.partition(key=inputs["partition"])).part
 
 
-def temporary_rows(folder: Path, shape: tuple[int, int], dtype: torch.dtype, place: Place) -> Tensor:
-    """(num_rows, dim) rows in a temporary file, which is gone once nothing refers to them."""
-    if not math.prod(shape):
-        return place.lasting(shape, dtype)
-    with tempfile.TemporaryFile(dir=folder) as file:
-        return place.from_numpy(np.memmap(file, array_dtype(dtype), "w+", shape=shape))
-
-
 #: Numbers that one step gathers, at most, unless one vertex has more.
 GATHERED: Final = 1 << 24
 
@@ -77,7 +65,8 @@ def layerwise_scores(context: ModeContext) -> Tensor:
     """Scores of a rank's vertices, with the model as it is. Collective.
 
     Returns:
-        (num_own, num_outputs) in the order of the rank's vertices; the memory of a temporary file.
+        (num_own, num_outputs) in the order of the rank's vertices; the memory of a temporary file, which the next check
+        of the place's files compares with what was written.
 
     Raises:
         CollectiveError: the graph, its vertex data or the partition is gone.
@@ -86,10 +75,11 @@ def layerwise_scores(context: ModeContext) -> Tensor:
         # It has its own passes, from disk as well.
         return context.model.whole_scores(context.inputs)
     passes = _Passes(context)
-    rows: Tensor | None = None
-    for layer in range(context.model.num_layers):
+    rows = passes.run(0, None)
+    for layer in range(1, context.model.num_layers):
         rows = passes.run(layer, rows)
-    return context.place.lasting((0,), context.place.sum_dtype) if rows is None else rows
+    context.place.files.once(rows.check)
+    return rows.tensor
 
 
 class _Passes:
@@ -108,12 +98,13 @@ class _Passes:
         graph, owner = map_graph(context)
         return graph, map_vertices(vertices)["feature"], owner
 
-    def run(self, layer: int, rows: Tensor | None) -> Tensor:
+    def run(self, layer: int, rows: MappedRows | UnbackedRows | None) -> MappedRows | UnbackedRows:
         """The output of a layer from its input, of which this rank has ``rows``; None for the features. Collective."""
         comm, model = self._context.comm, self._model
-        exchange = None if rows is None else RowExchange(comm, self._own, rows, self._owner, self._context.place)
-        shape = len(self._own.ascending), model.options.dims[layer + 1]
-        out = temporary_rows(self._context.dataset.path, shape, model.dtype, self._context.place)
+        place, own = self._context.place, self._own
+        exchange = None if rows is None else RowExchange(comm, own, rows.tensor, self._owner, place)
+        shape, what = (len(own.ascending), model.options.dims[layer + 1]), f"outputs of layer {layer + 1}"
+        out = together(comm, lambda: place.mapped(self._context.dataset.path, what, shape, model.dtype))
         bounds = self._bounds(model.options.dims[layer])
         # Ranks fetch rows from each other in every step, also those that have no vertices left.
         num_steps = int(comm.gather_numbers([len(bounds) - 1]).max())
@@ -124,7 +115,9 @@ class _Passes:
                 batch = self._batch(layer, vertices)
                 inputs = self._features(batch) if exchange is None else exchange.fetch(batch.vertices)
                 self._operator.load(batch)
-                out[self._context.place.from_numpy(self._own(vertices))] = _output(model, inputs, layer).to(out.dtype)
+                out.write(own(vertices), _output(model, inputs, layer).to(model.dtype))
+        if rows is not None:
+            together(comm, rows.check)
         return out
 
     def _bounds(self, dim: int) -> list[int]:

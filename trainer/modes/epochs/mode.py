@@ -125,8 +125,6 @@ class Mode(ABC):
         self.context = context
         #: How the last evaluation was computed, if it was from disk.
         self.evaluation: Mapping[str, Any] | None = None
-        #: Compares the last scores with what was written to their files; None if they are in memory.
-        self.check: Callable[[], None] | None = None
 
     @abstractmethod
     def train_epoch(self, epoch: int, update: Callable[[], None]) -> float:
@@ -147,16 +145,6 @@ class Mode(ABC):
         Called without gradients, with the model in evaluation mode.
         """
         return self.context.model.whole_scores(self.context.inputs)
-
-    def check_scores(self) -> None:
-        """Compare the last scores, where they are in files, with what was written. Called once they have been read.
-
-        Raises:
-            CorruptError: they have changed since.
-        """
-        check, self.check = self.check, None
-        if check is not None:
-            check()
 
     def close(self) -> None:  # noqa: B027 - most modes have nothing to free
         """Free what a process must not leave behind, such as threads; called once, also after an error."""

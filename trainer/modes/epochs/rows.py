@@ -20,7 +20,6 @@ from torch import Tensor
 
 from gnnloom.storage.disk.mapped_rows import take_rows
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.format.memory_map import temporary_array
 from gnnloom.storage.format.vertex_arrays import SPLIT
 from gnnloom.storage.sampling.ahead import prepare_ahead
 from gnnloom.storage.sampling.vertex import batch_of
@@ -37,6 +36,7 @@ from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext, add_gradients, 
 from gnnloom.trainer.operators.rows_only import RowsOnly
 from gnnloom.trainer.operators.whole_rows import AXIS
 from gnnloom.trainer.place.arrays import array_dtype, as_array
+from gnnloom.trainer.place.mapped_rows import MappedRows, UnbackedRows
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
 
@@ -80,7 +80,9 @@ class RowsMode(Mode):
         self._rows = stored_rows(context)
         known = {split: as_array(objective.known(labels, split)) for split in SPLIT if split != "none"}
         self._measured = np.flatnonzero(np.logical_or.reduce(list(known.values())))
-        self._packed = together(context.comm, lambda: self._rows.packed(self._measured))
+        packed = together(context.comm, lambda: self._rows.packed(self._measured))
+        context.place.files.while_used(packed)
+        self._packed = packed.values
         #: Rows of this rank in the training split, their places in the file, and their numbers among those of all.
         self._training = np.flatnonzero(known["train"])
         self._place = np.searchsorted(self._measured, self._training)
@@ -134,12 +136,13 @@ class RowsMode(Mode):
     def scores(self) -> Tensor:
         """See :meth:`Mode.scores`; zeros for vertices without a label, which no metric reads."""
         context = self.context
-        found = _new_rows(context.model, self._rows, context.objective.num_outputs)
+        found = _new_rows(context.model, self._rows, "scores", context.objective.num_outputs)
         for rows in _steps(context.model, np.arange(len(self._measured))):
             given = as_input(self._packed[rows], self._rows, context.feature_norm, context.place)
             scores = _outputs(context.model, self._rows.vertex[self._measured[rows]], given)[1]
-            found[context.place.from_numpy(self._measured[rows])] = scores
-        return found
+            found.write(self._measured[rows], scores)
+        context.place.files.once(found.check)
+        return found.tensor
 
     def close(self) -> None:
         self._ready.close()
@@ -159,7 +162,8 @@ def stored_rows(context: ModeContext) -> StoredRows:
 def all_outputs(model: Model, rows: StoredRows, norm: str, *, embeddings: bool) -> tuple[Tensor, Tensor | None]:
     """Scores, and the last layer's input if wanted, of all vertices of this rank; some at a time.
 
-    Called without gradients, with the model in evaluation mode. Communicates nothing.
+    Called without gradients, with the model in evaluation mode. Communicates nothing. The files of the results are
+    compared with what was written by the next check of the files of the model's place.
 
     Args:
         norm: ``row`` or ``none``; see :func:`gnnloom.trainer.data.vertex_data.normalize_feature`.
@@ -171,19 +175,26 @@ def all_outputs(model: Model, rows: StoredRows, norm: str, *, embeddings: bool) 
         InputError: a feature is not a finite number.
     """
     dims = model.options.dims
-    scores = _new_rows(model, rows, dims[-1])
-    hidden = _new_rows(model, rows, dims[-2]) if embeddings and model.num_layers > 1 else None
+    embeds = embeddings and model.num_layers > 1
     if model.place.rehearses:
-        return scores, hidden
+        unread = [model.place.lasting((len(rows.vertex), width), model.dtype) for width in dims[-2:]]
+        return unread[-1], unread[0] if embeds else None
+    made = _new_rows(model, rows, "scores", dims[-1])
+    before = _new_rows(model, rows, "embeddings", dims[-2]) if embeds else None
     for part in rows.ranges():
         packed = rows.packed(part)
+        values = packed.values
         for step in _steps(model, np.arange(len(part))):
-            given = as_input(packed[step], rows, norm, model.place)
-            places = model.place.from_numpy(part[step])
-            before, scores[places] = _outputs(model, rows.vertex[part[step]], given)
-            if hidden is not None:
-                hidden[places] = before
-    return scores, hidden
+            given = as_input(values[step], rows, norm, model.place)
+            found = _outputs(model, rows.vertex[part[step]], given)
+            for each, output in zip((before, made), found, strict=True):
+                if each is not None:
+                    each.write(part[step], output)
+        packed.check()
+    for each in (made, before):
+        if each is not None:
+            model.place.files.once(each.check)
+    return made.tensor, None if before is None else before.tensor
 
 
 def as_input(packed: NDArray[np.float32], rows: StoredRows, norm: str, place: Place) -> Tensor:
@@ -212,9 +223,6 @@ def _outputs(model: Model, vertex: NDArray[np.int64], given: Tensor) -> tuple[Te
         return before, model.classify(hidden)
 
 
-def _new_rows(model: Model, rows: StoredRows, width: int) -> Tensor:
+def _new_rows(model: Model, rows: StoredRows, what: str, width: int) -> MappedRows | UnbackedRows:
     """(num_own, width) zeros of the dtype of sums in a temporary file."""
-    shape, dtype = (len(rows.vertex), width), array_dtype(model.dtype)
-    if model.place.rehearses:
-        return model.place.lasting(shape, model.dtype)
-    return model.place.from_numpy(temporary_array(rows.folder, shape, dtype))
+    return model.place.mapped(rows.folder, what, (len(rows.vertex), width), model.dtype)
