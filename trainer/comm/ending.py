@@ -1,4 +1,7 @@
-"""How a rank ends: together with all others, or for an error that only it knows of."""
+"""How a rank ends: together with all others, or for an error that only it knows of.
+
+An error is printed, and reported in a file to the process that started the ranks, if that process asks for one.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,8 @@ from typing import NoReturn
 from gnnloom.storage.errors import in_one_line
 from gnnloom.trainer.comm.agreement import CollectiveError
 from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.reported_error import ReportedError
+from gnnloom.trainer.comm.transports.registry import LaunchedRank
 
 #: Most seconds for which a rank that ends the job waits until the launcher has read what it wrote.
 _READ_SECONDS = 5.0
@@ -25,6 +30,7 @@ _POLL_SECONDS = 1e-3
 def report(error: CollectiveError) -> int:
     """Print an error that all ranks know of, on the one that reports it; returns its exit code."""
     if error.reports:
+        ReportedError(str(error), error.code).write(LaunchedRank.from_environment().rank)
         sys.stderr.write(f"error: {error}\n")
     return error.code
 
@@ -46,13 +52,17 @@ def end_job(comm: Communicator, error: BaseException) -> NoReturn:
     The other ranks wait for this one somewhere, so they cannot be asked to leave by themselves.
     """
     reported = in_one_line(error)
+    where = f"rank {comm.rank}" if comm.size > 1 else ""
     if reported is None:
-        traceback.print_exception(error)
+        lines = "".join(traceback.format_exception(error))
+        ReportedError(f"{where or 'the rank'} failed\n{lines}".rstrip("\n"), 1).write(comm.rank)
+        sys.stderr.write(lines)
         _abort(comm, 1)
     message, code = reported
-    where = f"rank {comm.rank}: " if comm.size > 1 else ""
+    message = f"{where}: {message}" if where else message
+    ReportedError(message, code).write(comm.rank)
     # One write, so that lines of several ranks do not mix.
-    sys.stderr.write(f"error: {where}{message}\n")
+    sys.stderr.write(f"error: {message}\n")
     _abort(comm, code)
 
 

@@ -25,6 +25,7 @@ from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.artifact import MANIFEST, WORK, Artifact
 from gnnloom.storage.runs.run import Run, sole_writer
 from gnnloom.storage.shared_memory import remove_abandoned
+from gnnloom.trainer.comm.reported_error import ERROR_FOLDER, ReportedError
 from gnnloom.trainer.comm.transports.registry import chosen_transport
 from gnnloom.trainer.config.continuation import Start, find_start, inputs_of, run_of, with_its_run
 from gnnloom.trainer.config.fields import named_code
@@ -38,7 +39,7 @@ from gnnloom.trainer.data.open_shards import ROW_SHARDS
 from gnnloom.trainer.job.arguments import PREDICT, PROPAGATE
 from gnnloom.trainer.job.leftovers import remove_segments_since
 from gnnloom.trainer.job.rank_log import log_again
-from gnnloom.trainer.job.stop import EXIT_CODE_FILE, EXIT_STOPPED, STOPPED_PROPAGATION, StoppedError, handling
+from gnnloom.trainer.job.stop import EXIT_CODE_FILE, EXIT_STOPPED, STOPPED_PROPAGATION, StoppedError, answering
 from gnnloom.trainer.loggers.registry import check_loggers
 from gnnloom.trainer.propagation.memory import rank_sizes
 from gnnloom.trainer.propagation.source_rows import PROPAGABLE
@@ -284,15 +285,20 @@ def launch_program(
         environment = rank_environment(ranks, threads)
         # This process reads the ranks' exit code; the file is for ranks that a batch job starts.
         environment.pop(EXIT_CODE_FILE, None)
+        errors = folder / "errors"
+        errors.mkdir()
+        environment[ERROR_FOLDER] = str(errors)
         code, last_lines = _run([*chosen_transport().launcher(ranks), *program], environment, begun, unit)
         if code == 0 and result.exists():
             return read_json(result)
-    raise _failure(code, last_lines)
+        raise _failure(code, last_lines, ReportedError.first(errors))
 
 
-def _failure(code: int, last_lines: Sequence[str]) -> GnnloomError:
-    """The error that the ranks' exit code and last lines stand for."""
-    if code == EXIT_STOPPED:
+def _failure(code: int, last_lines: Sequence[str], error: ReportedError | None) -> GnnloomError:
+    """The error that the ranks reported, or that their exit code and last lines stand for."""
+    if error is not None and error.code != EXIT_STOPPED:
+        return _ERRORS.get(error.code, LaunchError)(error.message)
+    if error is not None or code == EXIT_STOPPED:
         return StoppedError(
             "stopped; the same command, without --restart, goes on from the last checkpoint, or from the start if there"
             " is none"
@@ -339,7 +345,7 @@ def rank_environment(ranks: int, threads: int = 0) -> dict[str, str]:
 def _run(
     command: list[str], environment: dict[str, str], begun: HasBegun | None, unit: str = _EPOCH
 ) -> tuple[int, list[str]]:
-    """Run the launcher; returns its exit code and the last lines that it and the ranks printed.
+    """Run the launcher; returns its exit code, and the first error and the last lines that were printed.
 
     Args:
         begun, unit: see :func:`launch_program`.
@@ -348,6 +354,8 @@ def _run(
         KeyboardInterrupt: Ctrl-C was pressed, and the ranks have exited.
     """
     last_lines: deque[str] = deque(maxlen=_LAST_LINES)
+    # The first error, and what follows it, which is lost from the last lines if ranks print much more.
+    from_error: list[str] = []
     is_of_launcher = chosen_transport().is_of_launcher
     # What earlier jobs left that were killed together with their launcher.
     remove_abandoned()
@@ -370,6 +378,8 @@ def _run(
             with requests.heard() if begun is not None else nullcontext():
                 for printed in process.stdout or ():
                     last_lines.append(line := printed.rstrip("\n"))
+                    if (from_error or line.startswith(_ERROR)) and len(from_error) < _LAST_LINES:
+                        from_error.append(line)
                     # The raised error contains these.
                     if not line.startswith(_ERROR) and not is_of_launcher(line):
                         log_again(logger, line)
@@ -389,7 +399,9 @@ def _run(
     # Even if the training ended before it heard of the request: nothing that follows it should begin.
     if requests.interrupted:
         raise KeyboardInterrupt
-    return EXIT_STOPPED if requests.ended_all else code, list(last_lines)
+    # A batch system may end the ranks, too, before they have written a checkpoint: they go on from the one before.
+    code = EXIT_STOPPED if requests.received and code else code
+    return code, [*(from_error if len(from_error) == _LAST_LINES else ()), *last_lines]
 
 
 class _StopRequests:
@@ -398,26 +410,28 @@ class _StopRequests:
     Ranks that have nothing to keep yet are killed: they may be reading or computing for a long time without looking.
 
     Attributes:
+        received: the ranks were asked to stop, or killed because they had nothing to keep.
         interrupted: Ctrl-C was pressed.
-        ended_all: the ranks were killed because they had nothing to keep.
     """
 
     def __init__(self, process: subprocess.Popen[str], begun: Callable[[], bool], unit: str) -> None:
         self._process, self._begun, self._unit = process, begun, unit
-        self.interrupted = self.ended_all = False
+        self.interrupted = self.received = False
 
     @contextmanager
     def heard(self) -> Iterator[None]:
         """Handle SIGTERM and SIGINT while inside."""
-        with handling(signal.SIGTERM, self._stop), handling(signal.SIGINT, self._interrupt):
+        with answering(signal.SIGTERM, self._stop), answering(signal.SIGINT, self._interrupt):
             yield
 
     def _stop(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the signature of a handler
+        # Once the launcher has been waited for, its number may be that of another process.
+        if self._process.returncode is not None:
+            return
+        self.received = True
         if self._begun():
             self._process.send_signal(signal.SIGUSR1)
-        # Once the launcher has been waited for, its number may be that of another process.
-        elif self._process.returncode is None:
-            self.ended_all = True
+        else:
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:

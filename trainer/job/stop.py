@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -34,6 +34,31 @@ def handling(number: signal.Signals, handler: Callable[[int, FrameType | None], 
         yield
     finally:
         signal.signal(number, before)
+
+
+#: Bit that is added to the number of a signal to say that :func:`answering` has answered the signal.
+ANSWERED: Final = 0x80
+
+
+@contextmanager
+def answering(number: signal.Signals, handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """As :func:`handling`, for a signal that must not end a command soon.
+
+    Another thread ends a command whose main thread does not answer a signal. That thread learns of the signal through
+    the wakeup file, perhaps when this block has ended already, so this writes to the same file that the signal was
+    answered.
+    """
+
+    def answer(number: int, frame: FrameType | None) -> None:
+        wakeup = signal.set_wakeup_fd(-1)
+        signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
+        if wakeup >= 0:
+            with suppress(BlockingIOError):
+                os.write(wakeup, bytes([number | ANSWERED]))
+        handler(number, frame)
+
+    with handling(number, answer):
+        yield
 
 
 @contextmanager
@@ -147,7 +172,7 @@ def interrupted_by(stop: StopRequest, signals: Sequence[signal.Signals]) -> Iter
     try:
         with ExitStack() as handlers:
             for number in signals:
-                handlers.enter_context(handling(number, interrupt))
+                handlers.enter_context(answering(number, interrupt))
             handlers.enter_context(raised_again({_Interrupted: signals[0]}))
             if stop.received:
                 interrupt(signals[0], None)

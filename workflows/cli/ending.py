@@ -7,6 +7,7 @@ large array delays it to its end, and what closes then may take time, too. The s
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 import threading
@@ -15,6 +16,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
 from typing import Final, NoReturn
+
+from gnnloom.trainer.job.stop import ANSWERED
 
 #: Time in which a command may close what it has open. Three seconds are promised for all of its end.
 SECONDS: Final = 2.0
@@ -45,13 +48,27 @@ def ended_in_time(handlers: Mapping[signal.Signals, tuple[Handler, str]], second
 
 
 def _watch(reader: int, handlers: Mapping[signal.Signals, tuple[Handler, str]], seconds: float) -> None:
-    while numbers := os.read(reader, 64):
+    # When the process ends, and the signal that ends it.
+    due: dict[int, float] = {}
+    is_open = True
+    while is_open or due:
+        now = time.monotonic()
+        first = min(due, key=due.__getitem__, default=None)
+        if first is not None and due[first] <= now:
+            line = next(line for number, (_, line) in handlers.items() if number == first)
+            os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, f"{line}\n".encode())
+            os._exit(128 + first)
+        waits = None if first is None else due[first] - now
+        ready, _, _ = select.select([reader] if is_open else [], [], [], waits)
+        numbers = os.read(reader, 64) if ready else b""
+        is_open = is_open and not (ready and not numbers)
         for number in numbers:
-            handler, line = next((handlers[each] for each in handlers if each == number), (None, ""))
-            if handler is not None and signal.getsignal(number) is handler:
-                time.sleep(seconds)
-                os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, f"{line}\n".encode())
-                os._exit(128 + number)
+            handler = next((handler for each, (handler, _) in handlers.items() if each == number), None)
+            if number & ANSWERED:
+                # However late this thread reads it: the handler that answers may have been replaced since.
+                due.pop(number & ~ANSWERED, None)
+            elif handler is not None and signal.getsignal(number) is handler:
+                due.setdefault(number, time.monotonic() + seconds)
     os.close(reader)
 
 

@@ -50,6 +50,37 @@ def test_a_signal_ends_the_block_in_time(handled: str, before: str, work: str, c
     assert (process.returncode, err.strip(), out.strip()) == (code, says, "left" if code == 0 else "")
 
 
+_LATE = """
+import signal, sys, time
+from contextlib import suppress
+from signal import raise_signal
+from gnnloom.trainer.job.stop import answering, interrupted_by, StoppedError, StopRequest
+from gnnloom.workflows.cli.ending import ended_in_time
+def handler(number, frame): raise KeyboardInterrupt
+signal.signal(signal.SIGTERM, handler)
+with ended_in_time({{signal.SIGTERM: (handler, "ended")}}, 0.2):
+    # No other thread runs before the main thread waits for something.
+    sys.setswitchinterval(60)
+    {answers}
+    time.sleep(1)
+print("left")
+"""
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        "with answering(signal.SIGTERM, lambda *_: None): raise_signal(signal.SIGTERM)",
+        "with suppress(StoppedError), interrupted_by(StopRequest(), [signal.SIGTERM]): raise_signal(signal.SIGTERM)",
+    ],
+)
+def test_a_signal_that_was_answered_ends_nothing_however_late_it_is_noticed(answers: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _LATE.format(answers=answers)], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "left\n")
+
+
 _MAIN = """
 import signal, threading
 from gnnloom.workflows.cli import main
