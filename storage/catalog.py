@@ -20,7 +20,7 @@ from gnnloom.storage.artifacts.propagated import Propagated
 from gnnloom.storage.artifacts.samples import Samples
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.differences import differences, in_words
-from gnnloom.storage.disk.files import MAPPED, read_json, refuse_link, tree_bytes, write_json
+from gnnloom.storage.disk.files import MAPPED, read_json, refuse_link, tree_bytes, user_path, write_json
 from gnnloom.storage.disk.groups import METADATA, group_metadata, read_group
 from gnnloom.storage.disk.locks import LOCKS, is_held
 from gnnloom.storage.disk.work_folder import remove_tree_and_scratch
@@ -30,7 +30,7 @@ from gnnloom.storage.format.artifact import MANIFEST, WORK, Artifact
 from gnnloom.storage.format.schema import FORMAT_VERSION, SCHEMAS, VERSION_ENTRY, check_version
 from gnnloom.storage.shards.row_shards import RowShards
 from gnnloom.storage.system_errors import OF_ONE_FILE, OF_PERMISSION, check_is_of_content
-from gnnloom.storage.wording import did_you_mean
+from gnnloom.storage.wording import did_you_mean, shell_command
 
 if TYPE_CHECKING:
     from gnnloom.storage.shards.grid_shards import GridShards
@@ -282,7 +282,7 @@ class Catalog:
     """
 
     def __init__(self, root: Path | str) -> None:
-        self.root = Path(root).expanduser().resolve()
+        self.root = user_path(root).resolve()
 
     def __repr__(self) -> str:
         return f"Catalog({str(self.root)!r}: {', '.join(self) or 'empty'})"
@@ -440,5 +440,5 @@ def _remedy(name: str, kind: str, wanted: Mapping[str, Any]) -> str:
     if kind not in _MAKERS:
         return ""
     options = {"parts": "P", **wanted} if kind == "partition" else {}
-    command = " ".join([_MAKERS[kind].format(name), *(f"--{option} {value}" for option, value in options.items())])
-    return f"; make one with `gnnloom {command}`"
+    words = [word for option, value in options.items() for word in (f"--{option}", value)]
+    return f"; make one with `{shell_command('gnnloom', *_MAKERS[kind].format(name).split(), *words)}`"

@@ -14,7 +14,6 @@ import importlib
 import importlib.util
 import itertools
 import pkgutil
-import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from types import MappingProxyType, ModuleType
 from typing import Any, Final, Protocol, Self, TypeVar
 
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.wording import did_you_mean
+from gnnloom.storage.wording import did_you_mean, shell_command
 
 
 class Descriptor(Protocol):
@@ -154,18 +153,24 @@ def load_named(option: str, text: str) -> object:
     return getattr(found, name)
 
 
-def check_confirmed(text: object) -> None:
-    """Check that a text is not a name of code that only a stored file gives.
+def check_confirmed(*texts: object) -> None:
+    """Check that no text is a name of code that only a stored file gives.
 
     Raises:
-        InputError: it is; says how the command confirms it.
+        InputError: some are; names them all, and says how the command confirms them.
     """
-    if isinstance(text, UnconfirmedName):
-        flag = text.option.replace("_", "-")
-        raise InputError(
-            f"{text.file}: {text.option} names code to import, {text[:_SHOWN]!r}, which this command does not name; if"
-            f" you trust that code, add --{flag} {shlex.quote(text[:_SHOWN])} (in Python, {text.option}=...)"
-        )
+    found = [text for text in texts if isinstance(text, UnconfirmedName)]
+    if not found:
+        return
+    *others, last = (text.option for text in found)
+    options = " and ".join([*([", ".join(others)] if others else []), last])
+    flags = [word for text in found for word in (f"--{text.option.replace('_', '-')}", text)]
+    arguments = ", ".join(f"{text.option}=..." for text in found)
+    names = "name" if len(found) > 1 else "names"
+    raise InputError(
+        f"{found[0].file}: {options} {names} code to import, {', '.join(repr(text[:_SHOWN]) for text in found)}, which"
+        f" this command does not name; if you trust that code, add {shell_command(*flags)} (in Python, {arguments})"
+    )
 
 
 def load_class(option: str, text: str, base: type[Any]) -> type[Any]:

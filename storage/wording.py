@@ -47,6 +47,30 @@ def printable(text: str, *, keep: str = "") -> str:
     )
 
 
+def shell_command(*words: object) -> str:
+    r"""A command as messages show it: each word as one word of a shell, whatever its characters are.
+
+    Words with characters that a terminal would obey have the form ``$'...'`` of bash and zsh.
+
+    Examples:
+        >>> print(shell_command("gnnloom", "ingest", "web", "my $(file).txt", "a\tb's", 5))
+        gnnloom ingest web 'my $(file).txt' $'a\tb\'s' 5
+    """
+    import shlex  # noqa: PLC0415 - only for messages
+
+    texts = map(str, words)
+    return " ".join(shlex.quote(text) if printable(text) == text else _escaped(text) for text in texts)
+
+
+def _escaped(text: str) -> str:
+    """The text in the form ``$'...'``, with ASCII escapes for all that a terminal would obey."""
+    escapes = {"\\": "\\\\", "'": "\\'", "\t": "\\t", "\n": "\\n"}
+    for character in set(text) - escapes.keys():
+        if printable(character) != character:
+            escapes[character] = "".join(f"\\x{byte:02x}" for byte in character.encode(errors="surrogateescape"))
+    return "$'" + "".join(escapes.get(character, character) for character in text) + "'"
+
+
 def shortened(text: str, most: int) -> str:
     """The text, or its beginning and end with a remark between them if it has more than ``most`` characters.
 

@@ -36,6 +36,7 @@ from gnnloom.storage.errors import BudgetError, ExistsError, InputError
 from gnnloom.storage.format.array_metadata import CODECS, DEFAULT_CODEC
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
 from gnnloom.storage.option import Group, check_options, option
+from gnnloom.storage.wording import shell_command
 
 LOGGER = logging.getLogger("gnnloom.pipeline")
 
@@ -243,8 +244,8 @@ def _check_others(dataset: Dataset, key: str, parameters: Mapping[str, Any], *, 
     *found, new = differences([*(info.parameters for info in others), parameters])
     there = "; ".join(f"{info.key}, {info.state} ({in_words(it)})" for info, it in zip(others, found, strict=True))
     if not allowed:
-        old = f" --artifact graph/{others[0].key}" if len(others) == 1 else ""
-        first = f"remove it with `gnnloom catalog rm {dataset.name}{old}`"
+        old = ["--artifact", f"graph/{others[0].key}"] if len(others) == 1 else []
+        first = f"remove it with `{shell_command('gnnloom', 'catalog', 'rm', dataset.name, *old)}`"
         if is_of_content(new):
             found_there = "of these files already, which have changed since"
         else:

@@ -18,6 +18,7 @@ from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
 from gnnloom.pipeline.sources.vertex_data.kind import vertex_kinds
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.descriptors import load_descriptors
+from gnnloom.storage.disk.files import user_path
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Option
 
@@ -300,7 +301,7 @@ def guess_format(locations: Sequence[str]) -> str:
 
 
 def _guess_one(location: str) -> str:
-    path = Path(location.removeprefix("file://")).expanduser()
+    path = user_path(location.removeprefix("file://"))
     if is_local(location) and path.is_dir():
         for known in formats().values():
             if known.is_folder is not None and known.is_folder(path):

@@ -27,6 +27,7 @@ from gnnloom.pipeline.sources.format import BundledVertices, Format
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.reading.text_columns import read_ids
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
+from gnnloom.storage.disk.files import user_path
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.vertex_arrays import NO_LABEL, SPLIT
 
@@ -65,7 +66,7 @@ class PlanetoidFiles:
             NotFoundError: the folder contains no dataset.
             InputError: the folder contains several datasets.
         """
-        path = Path(location.removeprefix("file://")).expanduser()
+        path = user_path(location.removeprefix("file://"))
         if path.is_dir():
             names = dataset_names(path)
             if len(names) > 1:

@@ -201,6 +201,12 @@ def refuse_link(path: Path) -> Path:
     return path
 
 
+def user_path(text: str | Path) -> Path:
+    """The path that a user gives, in which ``~`` and ``~NAME`` at the begin stand for the home of an existing user."""
+    # Path.expanduser fails for a file that is named so, and Path takes `./` away, which says that it is a file.
+    return Path(os.path.expanduser(text))  # noqa: PTH111
+
+
 def tree_bytes(path: Path) -> int:
     """Total size of all files below ``path``, without the holes of temporary ones.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import logging
 import os
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from gnnloom.storage.disk.files import refuse_link
 from gnnloom.storage.system_errors import OF_PERMISSION
 
 LOCKS = ".locks"
@@ -45,7 +47,7 @@ def _lock(path: Path, what: str, level: int) -> int:
     """Lock the file at ``path`` and return its descriptor; log at ``level`` if another process has it."""
     # Garbage collection may delete the file between opening and locking it; then others would not see the lock.
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = _open(path, os.O_RDWR | os.O_CREAT)
         # Tried without waiting first, only to report that this process is about to wait.
         if not _takes(descriptor, fcntl.LOCK_EX):
             LOGGER.log(level, "waiting for another process that makes %s", what)
@@ -63,8 +65,7 @@ def held(lock: Path | None) -> Iterator[bool]:
         return
     lock.parent.mkdir(parents=True, exist_ok=True)
     # An import locks its folder itself, and a folder can only be opened for reading.
-    flags = os.O_RDONLY if lock.is_dir() else os.O_RDWR | os.O_CREAT
-    descriptor = os.open(lock, flags, 0o644)
+    descriptor = _open(lock, os.O_RDONLY if lock.is_dir() else os.O_RDWR | os.O_CREAT)
     try:
         yield _takes_soon(descriptor) and _is_named(descriptor, lock)
     finally:
@@ -78,7 +79,7 @@ def share(lock: Path) -> int:
     """
     lock.parent.mkdir(parents=True, exist_ok=True)
     while True:
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = _open(lock, os.O_RDWR | os.O_CREAT)
         if not _takes(descriptor, fcntl.LOCK_SH):
             LOGGER.warning("waiting for another process that removes %s", lock.name)
             fcntl.flock(descriptor, fcntl.LOCK_SH)
@@ -89,7 +90,8 @@ def share(lock: Path) -> int:
 
 def is_shared(lock: Path) -> bool:
     """Whether a living process holds the lock on a file, for writing or shared."""
-    if not lock.exists():
+    # Nobody has locked what a link leads to: see _open.
+    if lock.is_symlink() or not lock.exists():
         return False
     try:
         with held(lock) as is_ours:
@@ -114,14 +116,31 @@ def is_held(lock: Path) -> bool:
 
 def _is_taken(path: Path, kind: int) -> bool:
     """Whether a lock that another process holds excludes one of a kind."""
+    if path.is_symlink():
+        return False
     try:
-        descriptor = os.open(path, os.O_RDONLY)
+        descriptor = _open(path, os.O_RDONLY)
     except FileNotFoundError:
         return False
     try:
         return not _takes(descriptor, kind)
     finally:
         os.close(descriptor)
+
+
+def _open(path: Path, flags: int) -> int:
+    """Open a file or folder to lock it.
+
+    Raises:
+        CorruptError: it is a link, which would make a file elsewhere or lock the file of somebody else.
+    """
+    try:
+        # Without waiting for the other end, should it be a pipe.
+        return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            refuse_link(path)
+        raise
 
 
 def _is_named(descriptor: int, path: Path) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from gnnloom.storage import Catalog, Dataset
+from gnnloom.storage.disk.locks import held, is_held, is_shared, lock_path, locked, share
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.runs.run import sole_writer
@@ -92,3 +94,34 @@ def test_a_work_folder_that_leads_elsewhere_is_neither_used_nor_removed(
     Catalog(web.path.parent).remove("web")
     assert contents(mine) == ["below", "below/file"]
     assert not web.path.exists()
+
+
+@pytest.mark.parametrize("leads_to", ["file", "nowhere", "folder", "pipe"])
+def test_a_lock_that_is_a_link_is_not_opened(web: Dataset, mine: Path, leads_to: str) -> None:
+    run = store_run(web)
+    target = {"file": mine / "below" / "file", "folder": mine / "below"}.get(leads_to, mine / leads_to)
+    if leads_to == "pipe":
+        os.mkfifo(target)
+    before = contents(mine)
+    key = begin_partition(web).path.name
+    for kind, name in (("runs", run.name), ("partition", key), ("partition", "other")):
+        lock = lock_path(web.path, kind, name)
+        lock.parent.mkdir(exist_ok=True)
+        lock.unlink(missing_ok=True)
+        lock.symlink_to(target)
+        assert not is_held(lock)
+        assert not is_shared(lock)
+        for opened in (lambda lock=lock: held(lock).__enter__(), lambda lock=lock: share(lock)):
+            with pytest.raises(CorruptError, match=f"{lock.name}: a link"):
+                opened()
+        with pytest.raises(CorruptError, match=f"{lock.name}: a link"), locked(web.path, kind, name):
+            pass
+    with pytest.raises(CorruptError, match=f"runs-{run.name}: a link"), sole_writer(run):
+        pass
+    with pytest.raises(CorruptError, match=f"partition-{key}: a link"):
+        begin_partition(web)
+    assert contents(mine) == before
+    # Neither a look at the dataset nor its removal needs the locks.
+    assert not [finding for finding in web.verify() if finding.kind == "graph" and finding.is_damaged]
+    Catalog(web.path.parent).remove("web")
+    assert contents(mine) == before

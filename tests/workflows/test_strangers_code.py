@@ -24,6 +24,7 @@ from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.stored_predictions import look_up
 from gnnloom.trainer.config.train_config import TrainConfig, command_line
 from gnnloom.trainer.job import launch
+from gnnloom.trainer.loggers.registry import LOGGERS
 from gnnloom.workflows.report.facts import RunFacts
 from support.consumers import CONSUMERS
 from support.in_process import run_command
@@ -151,9 +152,8 @@ def test_no_command_imports_what_only_a_stored_configuration_names(
             # Some commands need no loss, metric or decoder, and stored predictions need no model.
             if "model" in names and words in COMPUTING and words != "predict {run}":
                 assert code == InputError.exit_code
-                assert re.search(
-                    rf"{re.escape(str(folder))}/config.json: (model|decoder) names code to import", printed
-                )
+                named = "[a-z, ]*(model|decoder)[a-z, ]* names? code to import"
+                assert re.search(rf"{re.escape(str(folder))}/config.json: {named}", printed)
                 assert re.search(rf"add --(model|decoder) {re.escape(form)} ", printed)
 
 
@@ -344,3 +344,62 @@ def test_a_decoder_and_functions_of_the_users_own_are_named_again(place: Place) 
     assert code == InputError.exit_code
     assert "--loss support.own_functions:cross_entropy" in printed
     place.must(f"train web/functions --epochs 2 {own}")
+
+
+@pytest.mark.parametrize(
+    ("run", "words", "options"),
+    [
+        ("old", "train {run} --epochs 5", ("model", "loss", "metric")),
+        ("old", "train {run} --plan", ("model", "loss", "metric")),
+        ("old", "train {run} --normalization mean", ("model", "loss", "metric")),
+        ("old", "train {run} --epochs 5 --loss {form}", ("model", "metric")),
+        ("pairs", "train {run} --restart", ("model", "decoder")),
+        ("pairs", "predict {run} --checkpoint last --embeddings", ("model", "decoder")),
+    ],
+)
+def test_all_names_that_the_command_must_give_are_reported_at_once(
+    place: Place, run: str, words: str, options: tuple[str, ...]
+) -> None:
+    # A shell would run the rest of such a name.
+    form = "stranger:Evil;touch$(x)"
+    name_code(place.run(run).path, dict.fromkeys(NAMED[run], form))
+    code, printed = place.call(words.format(run=f"web/{run}", form=form))
+    assert code == InputError.exit_code
+    flags = " ".join(f"--{option} '{form}'" for option in options)
+    assert f"add {flags} (in Python, {', '.join(f'{option}=...' for option in options)})" in printed
+    assert not place.ran()
+
+
+def test_a_stored_configuration_does_not_make_a_run_talk_to_others(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    loggers = {
+        name: replace(each, package="", open=lambda _, name=name: opened.append(name) or Silent())
+        for name, each in LOGGERS.items()
+    }
+    for module in ("training.record", "loggers.registry"):
+        monkeypatch.setattr(f"gnnloom.trainer.{module}.LOGGERS", loggers)
+    name_code(place.run("old").path, {"log": ["wandb", "tensorboard", "mlflow", "nosuch; touch x"]})
+    note = "log names 'wandb', 'mlflow', 'nosuch; touch x', which may send metrics elsewhere"
+    remedy = "add --log 'wandb,tensorboard,mlflow,nosuch; touch x'"
+    # The result needs no logger.
+    assert note not in place.must("train web/old")
+    printed = place.must("train web/old --epochs 3")
+    assert note in printed
+    assert remedy in printed
+    assert opened == ["tensorboard"]
+    name_code(place.run("old").path, {"log": ["wandb"]})
+    assert note not in place.must("train web/old --epochs 4 --log wandb")
+    assert opened == ["tensorboard", "wandb"]
+    # What the command named is in the stored configuration, which is not the command of the next one.
+    gnnloom.train(gnnloom.Catalog(place.catalog)["web"], run="old", epochs=5)
+    assert opened == ["tensorboard", "wandb"]
+
+
+class Silent:
+    """A log of nothing."""
+
+    def write(self, epoch: int, figures: Mapping[str, float]) -> None: ...
+
+    def close(self, state: str) -> None: ...

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from gnnloom.storage.catalog import Catalog, Dataset
+from gnnloom.storage.descriptors import check_confirmed
 from gnnloom.storage.errors import CorruptError, ExistsError, InputError, NotFoundError
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.runs.checkpoint import checkpoint_epochs
 from gnnloom.storage.runs.run import Run
-from gnnloom.storage.wording import counted
+from gnnloom.storage.wording import counted, shell_command
+from gnnloom.trainer.config.fields import named_code
 from gnnloom.trainer.config.model_config import settled_normalization
 from gnnloom.trainer.config.optimization_config import ended_early
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.open_shards import OpenedShards
+from gnnloom.trainer.loggers.registry import LOGGERS
+
+logger = logging.getLogger(__name__)
 
 #: Inputs that a run must find unchanged when it continues, and what to call them in the error if they have changed.
 _DATA = {
@@ -70,8 +76,29 @@ def configure(fields: Mapping[str, Any], *, restart: bool = False) -> TrainConfi
     replaced = {name for name, value in fields.items() if name in _DEPENDENT and value != getattr(stored, name)}
     dropped = {dependent for name in replaced for dependent in _DEPENDENT[name]}
     kept = {name: value for name, value in stored.to_json().items() if name not in dropped}
+    if "log" not in fields:
+        kept["log"] = _own_loggers(run, stored.log, goes_on=restart or not run.is_finished or "epochs" in fields)
     config = TrainConfig.from_json({**kept, **fields})
     return config if config.run_name == run.name else replace(config, run=run.name)
+
+
+def _own_loggers(run: Run, stored: Sequence[str], *, goes_on: bool) -> list[str]:
+    """Those of a run's stored loggers that need no consent: anybody may have written the configuration.
+
+    Args:
+        goes_on: the run is trained on, so that a note about the others is of use.
+    """
+    own = [name for name in stored if name in LOGGERS and LOGGERS[name].stays_in_run]
+    others = [name for name in stored if name not in own]
+    if others and goes_on:
+        logger.warning(
+            "%s: log names %s, which may send metrics elsewhere and which this command does not name, so nothing is"
+            " logged there; to log there, add %s (in Python, log=...)",
+            run.config_path,
+            ", ".join(map(repr, others)),
+            shell_command("--log", ",".join(stored)),
+        )
+    return own
 
 
 def _named_run(fields: Mapping[str, Any]) -> Run | None:
@@ -143,6 +170,8 @@ def _refuse_changes(run: Run, stored: TrainConfig, fields: Mapping[str, Any]) ->
             continue
         now = TrainConfig.settled_field(name, value)
         if name == "normalization" and (model := fields.get("model", stored.model)) == stored.model:
+            # The model decides what `auto` stands for.
+            check_confirmed(*named_code(TrainConfig, {**stored.to_json(), **fields}).values())
             now = settled_normalization(model, now)
         now = list(now) if isinstance(now, tuple) else now
         if name in before and now != before[name]:

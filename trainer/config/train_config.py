@@ -6,7 +6,6 @@ import dataclasses
 import hashlib
 import json
 import re
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,11 +14,12 @@ from typing import Any, Self
 from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.artifacts.propagated import Propagated
 from gnnloom.storage.catalog import Dataset
-from gnnloom.storage.descriptors import UnconfirmedName
+from gnnloom.storage.descriptors import UnconfirmedName, check_confirmed
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.option import Option, options_of
 from gnnloom.storage.runs.run import Run
+from gnnloom.storage.wording import shell_command
 from gnnloom.trainer.algorithms.algorithm import NEIGHBORS, ONE_LAYOUT, STREAMS
 from gnnloom.trainer.algorithms.registry import algorithms_with
 from gnnloom.trainer.config.algorithm_config import AlgorithmConfig, other_algorithm_options
@@ -351,6 +351,14 @@ class TrainConfig(
         names = [name for name in now if name in (self.deciding | before.deciding) - {"dataset"}]
         return [f"{name} {then[name]!r} (now {now[name]!r})" for name in names if then[name] != now[name]]
 
+    def check_code(self) -> None:
+        """Check that no code that the configuration names is named by a stored file alone.
+
+        Raises:
+            InputError: some is; names all of it.
+        """
+        check_confirmed(*named_code(type(self), self.to_json()).values())
+
     def own_code(self) -> dict[str, str]:
         """Option to ``package.module:NAME`` of the code that may be imported, as the command names it."""
         named = named_code(type(self), self.to_json())
@@ -399,4 +407,4 @@ def command_line(config: TrainConfig) -> str:
     for item in config.algorithm_options:
         name, _, value = item.partition("=")
         words += [f"--{name.replace('_', '-')}", value]
-    return shlex.join(words)
+    return shell_command(*words)

@@ -313,8 +313,8 @@ def find_propagated(dataset: Dataset, key: str | None, steps: Sequence[int], sha
     try:
         found = dataset.propagated(key, of=_PROPAGATED_OF, made_from={"graph": graph})
     except NotFoundError as error:
-        again = f"gnnloom propagate {dataset.name} --steps {max(steps, default=3)}"
-        raise NotFoundError(f"{error}; make some with `{again}`") from error
+        again = f"`gnnloom propagate {dataset.name} --steps {max(steps, default=3)}`"
+        raise NotFoundError(f"{error}; make some with {again}") from error
     made_from = found.artifact.inputs.get("vertices", vertices)
     if made_from != vertices:
         raise InputError(

@@ -96,6 +96,7 @@ def prepare_launch(config: TrainConfig, *, restart: bool = False) -> tuple[Train
     start = find_start(run, config, inputs_of(config, dataset, shards.artifact), restart=restart)
     # A result is shown without importing the code that made it.
     if not start.is_finished:
+        config.check_code()
         for name, code in named_code(TrainConfig, config.to_json()).items():
             # Importing it takes long, and says what is wrong: only a module without a file is imported here.
             if code_of_named(code) is None:
@@ -124,10 +125,10 @@ def launch(config: TrainConfig, *, restart: bool = False) -> dict[str, Any]:
         NotFoundError, ExistsError, InputError: see :func:`prepare_launch`; raised before a rank is started.
         IncompleteError: the ranks found an error in the shards.
     """
-    check_loggers(config.log)
     config, start = prepare_launch(config, restart=restart)
     if start.is_finished:
         return run_of(config).result()
+    check_loggers(config.log)
     options, run, started = ["--restart"] if restart else [], run_of(config), time.time()
 
     def stored() -> dict[str, Any] | None:
@@ -156,8 +157,7 @@ def launch_prediction(config: PredictConfig) -> dict[str, Any]:
         return summary(run, found.epoch)
     # Here, although the ranks would find it out: starting them takes long. Stored predictions need no model.
     trained = config.trained(run)
-    for code in (trained.decoder, *(() if found.epoch else (trained.model,))):
-        check_confirmed(code)
+    check_confirmed(*(() if found.epoch else (trained.model,)), trained.decoder)
     if found.epoch and config.ranks == 1:
         # Importing torch takes seconds, which only this should spend.
         from gnnloom.trainer.comm.unconnected import UnconnectedRank  # noqa: PLC0415
@@ -252,8 +252,7 @@ def _launch(
 ) -> dict[str, Any]:
     """Run the ranks with a configuration in a file, all of whose names the command gives."""
     # To the ranks, the file is their command.
-    for value in content.values():
-        check_confirmed(value)
+    check_confirmed(*content.values())
     with own_folder() as folder:
         config = folder / "config.json"
         write_json(config, content)

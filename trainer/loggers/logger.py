@@ -48,6 +48,8 @@ class Logger:
         package: module that ``open`` imports; empty if it needs none.
         install: what installs the package, such as ``gnnloom[mlflow]``.
         open: opens the log of one run, on rank 0 only.
+        stays_in_run: it writes to the run's folder alone. Any other logger is used only if the command names it, not
+            because the stored configuration of a run names it.
     """
 
     name: str
@@ -56,3 +58,4 @@ class Logger:
     open: Callable[[LogContext], MetricsLog]
     package: str = ""
     install: str = ""
+    stays_in_run: bool = False

@@ -39,4 +39,5 @@ LOGGER = Logger(
     open=_open,
     package="tensorboard",
     install="gnnloom[tensorboard]",
+    stays_in_run=True,
 )

@@ -11,6 +11,7 @@ from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import NO_LABEL, SPLIT
+from gnnloom.storage.wording import shell_command
 from gnnloom.trainer.algorithms.steps import Communication, ElementWork, Operation, Step
 from gnnloom.trainer.algorithms.workload import Exchange, Workload
 from gnnloom.trainer.comm.traffic import Kind
@@ -114,7 +115,8 @@ def work_of(config: TrainConfig) -> ModelWork:
     if config.model_kind.is_rowwise:
         raise InputError(
             f"model {config.model} multiplies with no adjacency, so its epochs take the same on every algorithm and"
-            f" partition; `gnnloom train --model {config.model} --plan` projects memory and disk space"
+            f" partition; `{shell_command('gnnloom', 'train', '--model', config.model, '--plan')}`"
+            " projects memory and disk space"
         )
     work = config.model_work
     if work is None:

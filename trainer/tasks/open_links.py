@@ -8,7 +8,7 @@ from typing import Final
 from gnnloom.storage.artifacts.links import CLASS, NUMBER, Links
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.wording import counted
+from gnnloom.storage.wording import counted, shell_command
 from gnnloom.trainer.tasks.task import Task
 
 #: What pairs have by the kind of their values.
@@ -33,10 +33,10 @@ def open_links(task: Task, dataset: Dataset, graph: str, key: str | None, shards
     if not found:
         raise InputError(f"dataset {dataset.name} has no links; make some with `gnnloom links {dataset.name} random`")
     if not fitting:
-        graphs = ", ".join(each.message_graph for each in found)
+        graphs = " or ".join(f"`{shell_command('--graph', each.message_graph)}`" for each in found)
         raise InputError(
             f"{shards}: shards of graph {graph}, which has the edges that the links hold out; partition and shard"
-            f" the graph without them, with `--graph {graphs}`"
+            f" the graph without them, with {graphs}"
         )
     if len(fitting) > 1:
         keys = [each.artifact.key for each in fitting]

@@ -189,6 +189,7 @@ class ReadStart:
     @classmethod
     def read(cls, comm: Communicator, opened: OpenedRun, num_threads: int, first_epoch: int) -> ReadStart:
         config = opened.config
+        config.check_code()
         check_loggers(config.log if comm.rank == 0 else ())
         session = open_session(comm, opened, num_threads)
         checkpoint = _read_checkpoint(comm, opened, first_epoch) if first_epoch else None

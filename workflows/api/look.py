@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.sources.format import guess_format, open_edges
 from gnnloom.pipeline.sources.understood import Understood, understood_of
 from gnnloom.storage.option import options_of
+from gnnloom.storage.wording import shell_command
 from gnnloom.workflows.api.arrays import as_texts, is_location, stored_edges
 from gnnloom.workflows.api.options.keywords import plain_values
 from gnnloom.workflows.api.options.python_messages import named_as, speaking_python
@@ -94,4 +94,4 @@ def _command(
         word for flag in dict.fromkeys(flag for each in found for flag in each.flags) for word in flag.split(" ", 1)
     ]
     words += ["--ids", "compact"] if any(each.are_names for each in found) else []
-    return shlex.join(words)
+    return shell_command(*words)

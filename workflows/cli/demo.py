@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from gnnloom.storage.errors import LaunchError
-from gnnloom.storage.wording import counted
+from gnnloom.storage.wording import counted, shell_command
 from gnnloom.workflows.cli.terminal.options import current_catalog
 from gnnloom.workflows.cli.terminal.output import readable_bytes, readable_seconds, show_rows
 from gnnloom.workflows.cli.terminal.screen import console, say, text
@@ -76,8 +76,8 @@ def demo_command(name: str, ranks: int, edges: int) -> None:
     _show_summary(outcomes)
     say("\nThe commands, to run on your own data (`gnnloom ingest --help` lists the formats):")
     for outcome in outcomes:
-        say(f"  gnnloom --catalog {shlex.quote(root)} {outcome.step.arguments}")
-    say(f"  gnnloom --catalog {shlex.quote(root)} report {name}/demo")
+        say(f"  {shell_command('gnnloom', '--catalog', root)} {outcome.step.arguments}")
+    say(f"  {shell_command('gnnloom', '--catalog', root, 'report', f'{name}/demo')}")
 
 
 def _run(root: str, step: DemoStep) -> Outcome:

@@ -13,6 +13,7 @@ import numpy as np
 
 from gnnloom.storage.errors import GnnloomError
 from gnnloom.storage.kernel_cache import KERNEL_CACHE
+from gnnloom.storage.wording import shell_command
 from gnnloom.workflows.doctor.finding import FAILED, OK, WARNING, Verdict
 
 _PACKAGES = ("numpy", "scipy", "numba", "zarr", "numcodecs", "pyarrow", "dask", "distributed", "torch", "mpi4py")
@@ -129,7 +130,7 @@ def check_mpi() -> Verdict:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        fix = f"try `{' '.join(command[:3])} hostname`"
+        fix = f"try `{shell_command(*command[:3], 'hostname')}`"
         return Verdict("mpi", FAILED, f"2 ranks did not finish within {_MPI_SECONDS} s", fix)
     # If mpi4py and the launcher belong to different MPIs, each process is a job of its own, which succeeds with sum 1.
     if done.returncode != 0 or "sum 3" not in done.stdout:

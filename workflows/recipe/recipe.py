@@ -14,6 +14,7 @@ from gnnloom.pipeline.links.options import DrawOptions
 from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.samples.options import SampleOptions
 from gnnloom.pipeline.shards.grid.grid_stage import GridOptions
+from gnnloom.storage.disk.files import user_path
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.trainer.config.algorithm_config import AlgorithmConfig
 from gnnloom.trainer.config.propagate_config import PropagateConfig
@@ -97,7 +98,7 @@ class Recipe:
         _check_each_section(document)
         dataset = document.build("dataset", DatasetSection)
         named = document.build("catalog", CatalogSection).path
-        root = Path(named).expanduser() if named else catalog
+        root = user_path(named) if named else catalog
         mistakes = Mistakes()
         train = _train(document, root, dataset, mistakes)
         shards = _shards(document, train, mistakes)
@@ -148,7 +149,7 @@ class Recipe:
     @property
     def dataset_path(self) -> Path:
         """Folder of the dataset, which may not exist yet."""
-        return self.catalog.expanduser().resolve() / self.dataset.name
+        return user_path(self.catalog).resolve() / self.dataset.name
 
     @property
     def sampled(self) -> SampleOptions | None:

@@ -11,6 +11,7 @@ from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.samples.options import SampleOptions
 from gnnloom.pipeline.shards.shard_options import REORDER, GridOptions
 from gnnloom.storage.catalog import check_name
+from gnnloom.storage.disk.files import user_path
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import check_options, option, option_field, options_of, parse_bytes
 from gnnloom.trainer.config.propagate_config import PropagateConfig
@@ -243,7 +244,7 @@ class ClusterSection:
         path = os.path.expandvars(self.scratch)
         if "$" in path:
             raise InputError(f"[cluster] scratch = {self.scratch}: this environment variable is not set here")
-        return Path(path).expanduser()
+        return user_path(path)
 
     def options(self, where: str) -> ClusterOptions:
         """Return the cluster to open for ``where``: ``local``, ``mpi``, a scheduler's address, or a scheduler file.

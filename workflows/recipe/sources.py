@@ -23,6 +23,7 @@ from gnnloom.pipeline.sources.reading.files import is_local
 from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
 from gnnloom.pipeline.sources.vertex_data.kind import vertex_kinds
 from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.disk.files import user_path
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Option, option, option_field, options_of
 
@@ -260,7 +261,7 @@ def _bundled_options() -> dict[str, Sequence[Option]]:
 
 def whole_path(location: str) -> str:
     """Make the path of a local file or folder absolute; a URL stays as it is."""
-    return str(Path(location.removeprefix("file://")).expanduser().absolute()) if is_local(location) else location
+    return str(user_path(location.removeprefix("file://")).absolute()) if is_local(location) else location
 
 
 def _format_lines(names: Sequence[str]) -> str:

@@ -6,13 +6,13 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.storage.catalog import Catalog, Dataset
+from gnnloom.storage.disk.files import user_path
 from gnnloom.storage.errors import CorruptError, GnnloomError, InputError, NotFoundError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.runs.provenance import read_sessions
@@ -205,7 +205,7 @@ def open_run(catalog: Catalog, name: str) -> RunFacts:
         NotFoundError: the dataset or run does not exist.
         InputError: the dataset has several runs, or none.
     """
-    folder = Path(name).expanduser()
+    folder = user_path(name)
     # The path of a run works with any catalog, not only the current one.
     if (folder / "config.json").is_file() and folder.resolve().parent.name == "runs":
         path = folder.resolve()

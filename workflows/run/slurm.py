@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from gnnloom.storage.disk.files import user_path
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.wording import shell_command
 from gnnloom.workflows.recipe.recipe import Recipe, find_recipe
 from gnnloom.workflows.recipe.request import RecipeRequest
 from gnnloom.workflows.recipe.sections import SlurmSection
@@ -63,7 +65,7 @@ def write_jobs(request: RecipeRequest, folder: Path) -> Jobs:
 
 def _copied(recipe: Recipe, request: RecipeRequest) -> str:
     """Return the recipe as the jobs run it, whatever happens to the file while they wait in the queue."""
-    given = " ".join(["", *(f"--set {setting}" for setting in request.settings)])
+    given = " ".join(["", *(shell_command("--set", setting) for setting in request.settings)])
     origin = f"{find_recipe(request.recipe).resolve()}{given}".replace("\n", " ")
     return f"# The jobs in this folder run this copy of {origin}\n\n{recipe.anywhere().to_toml()}"
 
@@ -99,7 +101,7 @@ def _values(recipe: Recipe, name: str, copy: Path) -> dict[str, str]:
         # Absolute, because submit.sh submits the scripts from the folder that they are in.
         "FOLDER": shlex.quote(str(Path.cwd())),
         "JOBS": shlex.quote(str(copy.parent)),
-        "CATALOG": shlex.quote(str(recipe.catalog.expanduser().resolve())),
+        "CATALOG": shlex.quote(str(user_path(recipe.catalog).resolve())),
         "RANKS": str(ranks),
         # The last stage that workers run, and the first one of the ranks.
         "PREPARED": "samples" if recipe.sampled is not None else "shards",

@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, cast
 import xxhash
 
 from gnnloom.pipeline.sources.reading.coding import CODINGS, coding_of
+from gnnloom.storage.disk.files import user_path
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.system_errors import OF_PERMISSION, check_is_of_content
 
@@ -75,7 +76,7 @@ class SourceFile:
     @property
     def path(self) -> Path:
         """Path of a local file."""
-        return Path(self.location.removeprefix("file://")).expanduser()
+        return user_path(self.location.removeprefix("file://"))
 
     def identity(self) -> dict[str, Any]:
         """JSON for the keys of artifacts. It leaves out the folder, so a moved file keeps its identity."""
@@ -163,7 +164,7 @@ def expand(location: str) -> list[str]:
         NotFoundError: a glob matches nothing.
     """
     if is_local(location):
-        plain = str(Path(location.removeprefix("file://")).expanduser())
+        plain = str(user_path(location.removeprefix("file://")))
         if Path(plain).exists() or not glob.has_magic(plain):
             return [plain]
         found = sorted(glob.glob(plain, recursive=True))

@@ -39,7 +39,7 @@ REASONS = {
     ROUNDED: "expected a vertex id, found a decimal number beyond 2^53, whose last digits are rounded",
     DECIMAL_COMMA: "a comma follows the number; if it is a decimal comma, add `--decimal ,`",
     OPEN_COMMENT: (
-        "the line begins as comments do, after the first edge; add `--comment #` (or %) to skip such lines, or"
+        "the line begins as comments do, after the first edge; add `--comment '#'` (or %) to skip such lines, or"
         " `--comment none` to read them"
     ),
     MISSING: "a vertex id is missing; remove the line, or add `--ids names` if this is the name of a vertex",

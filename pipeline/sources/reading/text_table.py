@@ -21,6 +21,7 @@ from gnnloom.pipeline.sources.reading.name_parser import LONGEST_MISSING, is_mis
 from gnnloom.pipeline.sources.reading.numerals import MISSING, REASONS
 from gnnloom.pipeline.sources.reading.text_layout import is_number, likely_separator, names_ends, split_fields
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.wording import shell_command
 
 #: Bytes of the rows at the beginning of a file that are looked at, up to the end of a line.
 SAMPLE_BYTES: Final = 1 << 16
@@ -556,7 +557,7 @@ def _check_first_lines(file: SourceFile, stated: Stated, sample: Sample, rows: S
         if any(word.startswith(("#", "%")) for word in words) or not words.isdisjoint(fields):
             raise InputError(
                 f"{file.location}: {comment!r} is a comment or an edge; pass `--comment none` if it is an edge, or"
-                f" `--comment {comment[0]}` if all such lines are comments"
+                f" `{shell_command('--comment', comment[0])}` if all such lines are comments"
             )
 
 

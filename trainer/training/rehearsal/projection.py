@@ -108,6 +108,7 @@ def project_training(config: TrainConfig, *, restart: bool = False) -> TrainProj
     # It imports torch, which plans before there are shards do without.
     from gnnloom.trainer.training.rehearsal.rank_memory import rehearse, why_unknown  # noqa: PLC0415
 
+    config.check_code()
     opened = opened_run(config)
     config, dataset, shards = opened.config, opened.dataset, opened.shards.shards
     sizes = sizes_of(shards, config, reads_features=not config.embed)

@@ -100,6 +100,8 @@ def python_text(text: str, options: Mapping[str, Option]) -> str:
             return f"{name}={option.flag == name or not option.flag_name}"
         if value is None:
             return name
+        # Commands are quoted for a shell.
+        value = value[1:-1] if re.fullmatch(r"'[^']*'", value) else value
         is_plain = re.fullmatch(r"-?\d+(\.\d+)?|[A-Z][A-Z_]+", value)
         return f"{name}={value}" if is_plain else f'{name}="{value}"'
 
