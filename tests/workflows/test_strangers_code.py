@@ -129,18 +129,15 @@ def place(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
     found.ran()
 
 
-def names_of(run: str, form: str) -> list[dict[str, str]]:
-    """Options that a stranger gives: all of a run, and each alone, so that no refusal hides another import."""
-    return [dict.fromkeys(NAMED[run], form), *({option: form} for option in NAMED[run])]
-
-
 @pytest.mark.parametrize("form", [FORMS[0], *(pytest.param(form, marks=pytest.mark.long) for form in FORMS[1:])])
+@pytest.mark.parametrize("are_alone", [False, pytest.param(True, marks=pytest.mark.long)])
 @pytest.mark.parametrize("run", NAMED)
 def test_no_command_imports_what_only_a_stored_configuration_names(
-    place: Place, prepared: Path, run: str, form: str
+    place: Place, prepared: Path, run: str, are_alone: bool, form: str
 ) -> None:
+    """Whether a stranger gives all options of a run, or each alone, so that no refusal hides another import."""
     folder = place.run(run).path
-    for names in names_of(run, form):
+    for names in [{option: form} for option in NAMED[run]] if are_alone else [dict.fromkeys(NAMED[run], form)]:
         for words in (*COMPUTING, *(ON_PAIRS if run == "pairs" else ())):
             shutil.rmtree(folder)
             shutil.copytree(prepared / folder.relative_to(place.folder), folder)
@@ -157,7 +154,7 @@ def test_no_command_imports_what_only_a_stored_configuration_names(
                 assert re.search(rf"add --(model|decoder) {re.escape(form)} ", printed)
 
 
-@pytest.mark.parametrize("run", NAMED)
+@pytest.mark.parametrize("run", [pytest.param("old", marks=pytest.mark.long), "pairs"])
 def test_a_result_is_shown_without_the_code_that_made_it(place: Place, run: str) -> None:
     name_code(place.run(run).path, dict.fromkeys(NAMED[run], FORMS[0]))
     # Verification reports the stranger's files, and an export refuses them; the one in the current folder stays.
@@ -220,6 +217,7 @@ def test_no_text_of_any_stored_file_is_imported(place: Place, form: str) -> None
     assert {("runs", "config.json"), ("samples", "manifest.json"), ("runs", "provenance.json")} <= kinds
 
 
+@pytest.mark.long
 def test_no_stored_text_becomes_markup_of_a_report(place: Place) -> None:
     """The texts that a report shows: of the configuration, the sessions, the lineage and the forecast."""
     mark, run = "<script>alert(1)</script>", place.run("old")
@@ -301,6 +299,7 @@ def test_a_command_that_names_the_code_of_a_run_uses_it(place: Place) -> None:
     assert place.run("own").result()["epochs"] == 3
 
 
+@pytest.mark.long
 def test_ranks_import_what_the_command_names(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch, "_launch", START_RANKS)
     printed = place.must(f"predict web/own --model {OWN} --json")
@@ -346,28 +345,24 @@ def test_a_decoder_and_functions_of_the_users_own_are_named_again(place: Place) 
     place.must(f"train web/functions --epochs 2 {own}")
 
 
-@pytest.mark.parametrize(
-    ("run", "words", "options"),
-    [
+def test_all_names_that_the_command_must_give_are_reported_at_once(place: Place) -> None:
+    # A shell would run the rest of such a name.
+    form = "stranger:Evil;touch$(x)"
+    for run in NAMED:
+        name_code(place.run(run).path, dict.fromkeys(NAMED[run], form))
+    for run, words, options in (
         ("old", "train {run} --epochs 5", ("model", "loss", "metric")),
         ("old", "train {run} --plan", ("model", "loss", "metric")),
         ("old", "train {run} --normalization mean", ("model", "loss", "metric")),
         ("old", "train {run} --epochs 5 --loss {form}", ("model", "metric")),
         ("pairs", "train {run} --restart", ("model", "decoder")),
         ("pairs", "predict {run} --checkpoint last --embeddings", ("model", "decoder")),
-    ],
-)
-def test_all_names_that_the_command_must_give_are_reported_at_once(
-    place: Place, run: str, words: str, options: tuple[str, ...]
-) -> None:
-    # A shell would run the rest of such a name.
-    form = "stranger:Evil;touch$(x)"
-    name_code(place.run(run).path, dict.fromkeys(NAMED[run], form))
-    code, printed = place.call(words.format(run=f"web/{run}", form=form))
-    assert code == InputError.exit_code
-    flags = " ".join(f"--{option} '{form}'" for option in options)
-    assert f"add {flags} (in Python, {', '.join(f'{option}=...' for option in options)})" in printed
-    assert not place.ran()
+    ):
+        code, printed = place.call(words.format(run=f"web/{run}", form=form))
+        assert code == InputError.exit_code
+        flags = " ".join(f"--{option} '{form}'" for option in options)
+        assert f"add {flags} (in Python, {', '.join(f'{option}=...' for option in options)})" in printed
+        assert not place.ran()
 
 
 def test_a_stored_configuration_does_not_make_a_run_talk_to_others(
