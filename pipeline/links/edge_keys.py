@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -33,6 +34,20 @@ _RANDOM_BITS: Final = 64
 TIME_BITS: Final = 8 * TIME_BYTES
 
 
+class Directions(Enum):
+    """What the two directions of an edge of a directed graph are to each other.
+
+    Attributes:
+        APART: two edges, each with a key of its own.
+        TOGETHER: two edges with the same random word, so that one is held out if the other one is.
+        ONE_PAIR: one edge, as in a symmetric graph; every edge of the graph has its reverse.
+    """
+
+    APART = "apart"
+    TOGETHER = "together"
+    ONE_PAIR = "one pair"
+
+
 @dataclass(frozen=True)
 class EdgeKeys:
     """The edges of a stored graph with their keys; small and picklable.
@@ -44,11 +59,13 @@ class EdgeKeys:
         stream: key of the stream of random numbers.
         times: folder of the graph artifact that has the times of the edges, if keys begin with these; it may be another
             one with the same entries.
+        directions: what the two directions of an edge are to each other; a symmetric graph has none.
     """
 
     path: Path
     stream: int
     times: Path | None = None
+    directions: Directions = Directions.APART
 
     @cached_property
     def widths(self) -> tuple[int, ...]:
@@ -84,13 +101,17 @@ class EdgeKeys:
         graph = Graph(Artifact(self.path))
         columns, weights = graph.columns(block), graph.weights(block)
         times = None if self.times is None else _Times(self.times, graph, block)
+        symmetric = graph.symmetric or self.directions is Directions.ONE_PAIR
         for span in row_ranges(graph, block):
             for start, stop in columns.ranges(STEP_ENTRIES, int(span.pointers[0]), int(span.pointers[-1])):
                 column = columns.read(start, stop)
-                count, loops, source, target, chosen = _pairs(span.first, span.pointers, start, column, graph.symmetric)
+                count, loops, source, target, chosen = _pairs(span.first, span.pointers, start, column, symmetric)
                 source, target = source[:count], target[:count]
                 weight = None if weights is None else weights.read(start, stop)[chosen[:count]]
-                words: tuple[NDArray[np.uint64], ...] = (pair_keys(np.uint64(self.stream), source, target),)
+                ends = source, target
+                if self.directions is Directions.TOGETHER:
+                    ends = np.minimum(source, target), np.maximum(source, target)
+                words: tuple[NDArray[np.uint64], ...] = (pair_keys(np.uint64(self.stream), *ends),)
                 if times is not None:
                     words = _lateness(times.read(start, stop, column)[chosen[:count]]), *words
                 yield KeyedPairs(source, target, words, weight, loops)

@@ -58,6 +58,7 @@ class AskTask(Task):
         pairs: for negatives of each pair, the array with the pairs.
         code: of the list.
         symmetric: (u, v) and (v, u) are the same pair.
+        reverse: look for (v, u) instead of (u, v).
     """
 
     links: Path
@@ -65,6 +66,7 @@ class AskTask(Task):
     pairs: ArrayRecord | None
     code: int
     symmetric: bool
+    reverse: bool
     asked: Shuffle
     lane: Lane
 
@@ -90,6 +92,8 @@ def ask(task: AskTask) -> int:
             else:
                 column = np.repeat(pairs.read(start, start + len(rows))[:, 0], rows.shape[1])
                 row = rows.reshape(-1)
+            if task.reverse:
+                row, column = column, row
             if task.symmetric:
                 row, column = np.maximum(row, column), np.minimum(row, column)
             order = np.argsort(row, kind="stable")
@@ -300,6 +304,9 @@ class LookupPlan:
         weight_dtype: dtype of the entries; None for an unweighted graph.
         holds_out: pairs for validation and testing have no entries in the graph that the model reads.
         memory: bytes that a worker may use.
+        weight: array that gets the entries of the pairs for training.
+        name: what follows the names of tasks and shuffles.
+        reverse: look for the reverses of the pairs.
     """
 
     writer: ArtifactWriter
@@ -309,6 +316,9 @@ class LookupPlan:
     weight_dtype: str | None
     holds_out: bool
     memory: int
+    weight: str = "train/weight"
+    name: str = ""
+    reverse: bool = False
 
     @property
     def names(self) -> list[str]:
@@ -328,7 +338,7 @@ class LookupPlan:
     @cached_property
     def _asked(self) -> ShufflePlan:
         columns = (Column("column", "int64"), Column("list", "uint8"), Column("number", "int64"))
-        shuffle = Shuffle("asked", self.sizes.num_vertices, columns, self.sizes.num_blocks)
+        shuffle = Shuffle(f"asked{self.name}", self.sizes.num_vertices, columns, self.sizes.num_blocks)
         pairs = sum(_num_pairs(path, record) for path, record in self.records.items())
         return ShufflePlan(self.writer, shuffle, len(self._pieces), 17 * pairs, pairs)
 
@@ -339,7 +349,7 @@ class LookupPlan:
         if train is None:
             return None
         dtype, total = self.weight_dtype or "uint8", train.shape[0]
-        shuffle = Shuffle("entries", total, (Column("weight", dtype),), max(1, total // (1 << 20)))
+        shuffle = Shuffle(f"entries{self.name}", total, (Column("weight", dtype),), max(1, total // (1 << 20)))
         size = np.dtype(dtype).itemsize
         return ShufflePlan(self.writer, shuffle, self.sizes.num_blocks, size * total, total)
 
@@ -360,8 +370,10 @@ class LookupPlan:
             needs = Needs(
                 16 * num_pairs, 25 * num_pairs, memory=WRITING_BYTES + _ROUTED_BYTES * min(num_pairs, numbers)
             )
-            how = record, pairs, code, self.sizes.symmetric, self._asked.shuffle, self._asked.lane(number)
-            tasks.append(AskTask(self.writer, f"ask/{number:05d}", needs, self.writer.path, *how))
+            how = record, pairs, code, self.sizes.symmetric, self.reverse
+            where = self._asked.shuffle, self._asked.lane(number)
+            name = f"ask{self.name}/{number:05d}"
+            tasks.append(AskTask(self.writer, name, needs, self.writer.path, *how, *where))
         return Phase("pairs by row", ask, tasks, "pairs", files=(self._asked.files,))
 
     @cached_property
@@ -375,7 +387,7 @@ class LookupPlan:
             needs = Needs(num_bytes, 0, self._asked.opens((rows[number], rows[number + 1])), memory)
             answered = None if entries is None else (entries.shuffle, entries.lane(number))
             how = self.graph, number, len(self.names), self.holds_out, self._asked.shuffle, answered, self.memory
-            tasks.append(AnswerTask(self.writer, f"answer/{number:05d}", needs, *how))
+            tasks.append(AnswerTask(self.writer, f"answer{self.name}/{number:05d}", needs, *how))
         files = () if entries is None else (entries.files,)
         return Phase("look up pairs", answer, tasks, "pairs", (self._asked.read_files,), (*files, WorkFiles()))
 
@@ -384,7 +396,7 @@ class LookupPlan:
         if self.entries is None:
             return []
         total, dtype = self.records["train/pair"].shape[0], self.weight_dtype or "uint8"
-        return [PairArray("train/weight", (total,), dtype, ("pair",), self.entries, ("weight",), 0, True)]
+        return [PairArray(self.weight, (total,), dtype, ("pair",), self.entries, ("weight",), 0, True)]
 
     def found(self) -> LookedUp:
         """What was found, after the phases."""

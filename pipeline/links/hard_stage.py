@@ -155,7 +155,7 @@ def hard_phases(
 def _copies(links: Links, writer: ArtifactWriter) -> Phase:
     """The phase that copies the pairs and the weights."""
     tasks = []
-    for path in _copied():
+    for path in _copied(links):
         reader = links.artifact.array(path)
         for number, start in enumerate(range(0, max(1, len(reader)), reader.chunk_rows)):
             stop = min(start + reader.chunk_rows, len(reader))
@@ -165,8 +165,9 @@ def _copies(links: Links, writer: ArtifactWriter) -> Phase:
     return Phase("copy pairs", copy_rows, tasks, "pairs", makes_arrays=True)
 
 
-def _copied() -> list[str]:
-    return [*(f"{split}/pair" for split in LINK_SPLITS), "train/weight"]
+def _copied(links: Links) -> list[str]:
+    reverse = ["train/reverse_weight"] if links.excludes_reverse else []
+    return [*(f"{split}/pair" for split in LINK_SPLITS), "train/weight", *reverse]
 
 
 def negative_records(links: Links, split: str, options: HardOptions) -> list[ArrayRecord]:
@@ -180,7 +181,7 @@ def negative_records(links: Links, split: str, options: HardOptions) -> list[Arr
 
 def _create(links: Links, options: HardOptions, writer: ArtifactWriter) -> None:
     """Create the arrays, unless some of them were written: that deletes their chunks."""
-    for path in _copied():
+    for path in _copied(links):
         if not writer.recorded(f"copy/{path}/"):
             record, rows = links.artifact.record(path), links.artifact.array(path).chunk_rows
             create_array(writer.path, path, record.shape, record.dtype, record.dims, rows)

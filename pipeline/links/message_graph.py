@@ -59,12 +59,12 @@ class HeldOutTask(Task):
     Attributes:
         links: folder of the links artifact.
         pairs: the array with the pairs, and the piece of it that the task reads.
-        symmetric: whether a pair has two entries.
+        both: a pair holds both directions out.
     """
 
     links: Path
     pairs: ArrayRecord
-    symmetric: bool
+    both: bool
     entries: Shuffle
     lane: Lane
 
@@ -79,7 +79,7 @@ def route_held_out(task: HeldOutTask) -> int:
         for start in range(piece.start, piece.stop, step):
             pairs = reader.read(start, min(start + step, piece.stop))
             row, column = pairs[:, 1], pairs[:, 0]
-            if task.symmetric:
+            if task.both:
                 row, column = np.concatenate([row, column]), np.concatenate([column, row])
             order = np.argsort(row, kind="stable")
             out.add(Index.of_positions(row[order]), {"column": column[order]})
@@ -280,6 +280,7 @@ class MessagePlan:
         sizes: of the graph.
         copied: rows, rows of a chunk and bytes of a row of its arrays about vertices.
         memory: bytes that a worker may use.
+        both: a pair holds both directions out, as it does in a symmetric graph.
     """
 
     writer: ArtifactWriter
@@ -289,11 +290,12 @@ class MessagePlan:
     sizes: GraphSizes
     copied: Mapping[str, tuple[int, int, int]]
     memory: int
+    both: bool
 
     def phases(self) -> list[Phase]:
         """All phases; the last ones make the arrays."""
         pieces = [record_of_piece(record, number) for record in self.pairs for number in range(len(record.pieces))]
-        entries = sum(record.shape[0] for record in self.pairs) * (2 if self.sizes.symmetric else 1)
+        entries = sum(record.shape[0] for record in self.pairs) * (2 if self.both else 1)
         shuffle = Shuffle("held-out", self.sizes.num_vertices, (Column("column", "int64"),), self.sizes.num_blocks)
         plan = ShufflePlan(self.writer, shuffle, len(pieces), 8 * entries, entries)
         return [
@@ -313,11 +315,11 @@ class MessagePlan:
         tasks = []
         for number, record in enumerate(pieces):
             (piece,) = record.pieces
-            pairs, both = piece.stop - piece.start, 2 if self.sizes.symmetric else 1
+            pairs, both = piece.stop - piece.start, 2 if self.both else 1
             # Some chunks of pairs at a time, whose entries are sorted by row.
             memory = WRITING_BYTES + 48 * both * min(pairs, _ROUTED_CHUNKS * CHUNK_BYTES // 16)
             needs = Needs(16 * pairs, 16 * both * pairs, memory=memory)
-            where = self.links, record, self.sizes.symmetric, plan.shuffle, plan.lane(number)
+            where = self.links, record, self.both, plan.shuffle, plan.lane(number)
             tasks.append(HeldOutTask(self.writer, f"held/{number:05d}", needs, *where))
         return Phase("held-out edges", route_held_out, tasks, "pairs", files=(plan.files,))
 

@@ -19,6 +19,17 @@ _file = partial(option, None, kind=Path, group=Group.INPUT, metavar="FILE")
 RANDOM, TIME = "random", "time"
 #: Kinds of values that pairs in files may have.
 VALUES: Final = (CLASS, NUMBER)
+#: What links do with the two directions of an edge of a directed graph.
+RECIPROCAL_TOGETHER, RECIPROCAL_APART = "together", "apart"
+
+_reciprocal = partial(
+    option,
+    None,
+    "If the reverse of an edge is an edge, too: hold both out together, or each by itself.",
+    group=Group.SAMPLING,
+    choices=(RECIPROCAL_TOGETHER, RECIPROCAL_APART),
+    default_text="together if every edge has its reverse, otherwise apart",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +66,7 @@ class DrawOptions:
     seed: int = _option(
         0, "Seed of the choice; by time, of the choice among edges of one time.", is_common=True, least=0
     )
+    reciprocal: str | None = _reciprocal()
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -72,6 +84,8 @@ class DrawOptions:
             del found["by"]
         # That graph is an input of the links.
         del found["times"]
+        if self.reciprocal is None:
+            del found["reciprocal"]
         return found
 
     @property
@@ -171,6 +185,7 @@ class FileOptions:
         group=Group.INPUT,
     )
     allow_overlap: bool = option(False, "Accept pairs that are in several splits.", group=Group.INPUT)
+    reciprocal: str | None = _reciprocal()
 
     def __post_init__(self) -> None:
         check_options(self)

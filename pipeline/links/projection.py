@@ -13,11 +13,13 @@ import numpy as np
 from gnnloom.pipeline.links.baselines import BaselinePlan, copied_bytes
 from gnnloom.pipeline.links.drawn_pairs import KEY_ORDER, split_phase, split_plans
 from gnnloom.pipeline.links.edge_keys import TIME_BITS, EdgeKeys
+from gnnloom.pipeline.links.edge_lookup import LookupPlan
 from gnnloom.pipeline.links.hard_stage import check_pairs, hard_key, hard_phases, negative_records, vertices_of
 from gnnloom.pipeline.links.message_graph import MessagePlan, copied_arrays
 from gnnloom.pipeline.links.negative_pools import POOLED_SPLITS, PoolPlan
-from gnnloom.pipeline.links.options import DrawOptions, HardOptions
+from gnnloom.pipeline.links.options import RECIPROCAL_APART, RECIPROCAL_TOGETHER, DrawOptions, HardOptions
 from gnnloom.pipeline.links.pair_arrays import PairArray, array_phase, drawn_arrays
+from gnnloom.pipeline.links.reciprocity import reverse_plan
 from gnnloom.pipeline.links.stage import held_out_splits, links_key, message_key, times_of
 from gnnloom.pipeline.links.thresholds import ROUND_BITS, round_plan
 from gnnloom.pipeline.shards.shard_source import ShardSource, find_transpose
@@ -217,7 +219,9 @@ def link_phases(
     ends = options.ranks(total)
     # A round leaves one in 2^16 of the edges; of times, perhaps all.
     rounds = next(rounds for rounds in range(1, edges.key_bits) if total >> ROUND_BITS * rounds == 0)
-    phases = []
+    # As if directions stay apart, which has more pairs.
+    looks = not sizes.symmetric and options.reciprocal != RECIPROCAL_APART
+    phases = [reverse_plan(STATED, edges, sizes)[0]] if looks else []
     time_rounds = TIME_BITS // ROUND_BITS if options.by_time else 0
     for number in range(min(time_rounds + rounds + 1, edges.key_bits // ROUND_BITS)):
         prefixes = range(len(ends) if number else 1)
@@ -237,9 +241,20 @@ def link_phases(
     records = stated_records(arrays)
     pairs = [records[path] for path in held_out]
     writer = ArtifactWriter(Path(), "graph", "")
-    phases += MessagePlan(writer, Path(), pairs, Path(), sizes, copied, memory).phases()
+    phases += MessagePlan(writer, Path(), pairs, Path(), sizes, copied, memory, both=sizes.symmetric).phases()
     # The message graph is about as large as the graph.
+    if options.reciprocal == RECIPROCAL_TOGETHER and not sizes.symmetric and not disjoint:
+        phases += reverse_phases(kept, weight_dtype, records, memory)
     return [*phases, *BaselinePlan.of(STATED, Path(), None, kept, records).phases()]
+
+
+def reverse_phases(
+    sizes: GraphSizes, weight_dtype: str | None, records: Mapping[str, ArrayRecord], memory: int
+) -> list[Phase]:
+    """The phases that write the entries of the reverses of pairs for training, with stated sizes."""
+    pairs, how = {"train/pair": records["train/pair"]}, (False, memory, "train/reverse_weight")
+    plan = LookupPlan(STATED, pairs, Path(), sizes, weight_dtype, *how, reverse=True)
+    return [*plan.phases(), array_phase(STATED, plan.arrays())]
 
 
 def stated_records(arrays: Iterable[PairArray]) -> dict[str, ArrayRecord]:

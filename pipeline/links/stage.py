@@ -5,17 +5,19 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from gnnloom.pipeline.links.baselines import BaselinePlan
 from gnnloom.pipeline.links.drawn_pairs import KEY_ORDER, split_phase, split_plans
-from gnnloom.pipeline.links.edge_keys import EdgeKeys
+from gnnloom.pipeline.links.edge_keys import Directions, EdgeKeys
+from gnnloom.pipeline.links.edge_lookup import LookupPlan
 from gnnloom.pipeline.links.message_graph import MessagePlan, copied_arrays
 from gnnloom.pipeline.links.negative_pools import PoolPlan
-from gnnloom.pipeline.links.options import DrawOptions
+from gnnloom.pipeline.links.options import RECIPROCAL_APART, DrawOptions
 from gnnloom.pipeline.links.pair_arrays import array_phase, drawn_arrays
+from gnnloom.pipeline.links.reciprocity import choose_directions, find_reciprocity, reciprocity_facts
 from gnnloom.pipeline.links.thresholds import find_thresholds
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
@@ -44,11 +46,13 @@ class WrittenPairs:
         tasks: names of the tasks that wrote the arrays.
         num_pairs: pairs of each split.
         facts: facts of the manifest about them.
+        directions: what the two directions of an edge of a directed graph are to each other.
     """
 
     tasks: Sequence[str]
     num_pairs: Mapping[str, int]
     facts: Mapping[str, Any]
+    directions: Directions
 
 
 @repairing
@@ -61,6 +65,8 @@ def draw_links(dataset: Dataset, graph: Graph, options: DrawOptions, cluster: Cl
     graph and of the same one with more edges have most pairs in common. By time, the latest edges have the smallest
     keys, which begin with the time.
 
+    If every edge of a directed graph has its reverse, both directions are one pair, as in a symmetric graph.
+
     Links that exist are found without the graph that had the times.
 
     Raises:
@@ -72,7 +78,9 @@ def draw_links(dataset: Dataset, graph: Graph, options: DrawOptions, cluster: Cl
     cluster = for_few(cluster, graph.nnz)
     with ArtifactWriter.begin(dataset.path, "links", options.parameters, inputs, cluster.scratch) as writer:
         if writer.is_complete:
-            return with_message_graph(dataset, graph, Links(Artifact(writer.path)), cluster)
+            links = Links(Artifact(writer.path))
+            check_reciprocal(dataset, graph, links, options.reciprocal, cluster)
+            return with_message_graph(dataset, graph, links, cluster)
         with discarded_if_useless(writer):
             written = _draw(writer, graph, times_of(dataset, graph, options), options, cluster)
         return publish(dataset, graph, writer, written, cluster)
@@ -137,10 +145,14 @@ def times_of(dataset: Dataset, graph: Graph, options: DrawOptions) -> Graph | No
 def _draw(
     writer: ArtifactWriter, graph: Graph, times: Graph | None, options: DrawOptions, cluster: Cluster
 ) -> WrittenPairs:
-    sizes = GraphSizes.of(graph)
     stream = int(stream_key(options.seed, "links"))
-    edges = EdgeKeys(graph.artifact.path, stream, None if times is None else times.artifact.path)
     working_memory(cluster.memory)
+    path = None if times is None else times.artifact.path
+    # Directions that stay apart in any case need not be looked at.
+    looks = not graph.symmetric and options.reciprocal != RECIPROCAL_APART
+    found = find_reciprocity(writer, graph, path, cluster) if looks else None
+    directions = choose_directions(found, options.reciprocal, by_time=options.by_time)
+    edges, sizes = EdgeKeys(graph.artifact.path, stream, path, directions), sizes_of_pairs(graph, directions)
     thresholds = find_thresholds(writer, edges, sizes, options, cluster)
     disjoint = len(thresholds) == len(KEY_ORDER)
     stored = graph.weights(0)
@@ -155,8 +167,36 @@ def _draw(
     for array in arrays:
         array.create(writer)
     names = run([first, *pools.phases(), array_phase(writer, arrays)], cluster, writer)
-    facts = {"kind": PAIR, "num_classes": 0, "train_held_out": disjoint}
-    return WrittenPairs(names, num_pairs, {**facts, **pools.facts})
+    facts = {"kind": PAIR, "num_classes": 0, "train_held_out": disjoint, **reciprocity_facts(found, directions)}
+    return WrittenPairs(names, num_pairs, {**facts, **pools.facts}, directions)
+
+
+def sizes_of_pairs(graph: Graph, directions: Directions) -> GraphSizes:
+    """The sizes of a graph, as of a symmetric one if its pairs stand for both directions."""
+    return replace(GraphSizes.of(graph), symmetric=graph.symmetric or directions is Directions.ONE_PAIR)
+
+
+def check_reciprocal(dataset: Dataset, graph: Graph, links: Links, reciprocal: str | None, cluster: Cluster) -> None:
+    """Check that stored links hold both directions of an edge out together if a graph has both directions of all.
+
+    Those of earlier versions, which did not look at reverses, did not.
+
+    Raises:
+        InputError: they do not.
+    """
+    facts = links.artifact.facts
+    if graph.symmetric or reciprocal is not None or "edges_of_graph" in facts or links.message_graph == links.graph:
+        return
+    inputs = {"graph": graph.artifact.key, "links": links.artifact.key}
+    with ArtifactWriter.begin(dataset.path, "links", {"method": "reverse"}, inputs, cluster.scratch) as writer:
+        found = find_reciprocity(writer, graph, None, cluster)
+        writer.discard()
+    if found.is_full and found.same_weights:
+        raise InputError(
+            f"{links.artifact.path}: made by an earlier version, which left the reverses of held-out edges in the"
+            f" graph, and every edge has its reverse; remove the links (`gnnloom catalog rm {dataset.name} --artifact"
+            f" links/{links.artifact.key}`) and make them again, or keep them with `--reciprocal apart`"
+        )
 
 
 def counted_pairs(
@@ -200,7 +240,7 @@ def publish(
     arrays = written_arrays(writer, written.tasks)
     held_out = held_out_splits(train=written.facts["train_held_out"])
     pairs = [arrays[f"{split}/pair"] for split in held_out]
-    message = make_message_graph(dataset, graph, writer.path, writer.key, pairs, cluster)
+    message = make_message_graph(dataset, graph, writer.path, writer.key, pairs, written.directions, cluster)
     return commit_links(dataset, graph, message, writer, written, cluster)
 
 
@@ -208,6 +248,31 @@ def written_arrays(writer: ArtifactWriter, tasks: Sequence[str]) -> dict[str, Ar
     """The arrays that finished tasks wrote, by path."""
     recorded = writer.recorded_of(tasks)
     return {record.path: record for record in merge_pieces(a for each in recorded.values() for a in each.arrays)}
+
+
+def write_entries(
+    writer: ArtifactWriter, message: Graph, name: str, cluster: Cluster, pairs: ArrayRecord, *, reverse: bool = False
+) -> list[str]:
+    """Write the entries of pairs for training, or of their reverses, in the graph that models read.
+
+    Args:
+        name: of the array.
+
+    Returns:
+        The names of the tasks.
+
+    Raises:
+        BudgetError: the memory per worker is too small.
+    """
+    weights, sizes, of_graph = message.weights(0), GraphSizes.of(message), message.artifact.path
+    dtype = None if weights is None else weights.dtype.name
+    how = sizes, dtype, False, cluster.memory, name, f"-{name.rpartition('/')[2]}", reverse
+    plan = LookupPlan(writer, {"train/pair": pairs}, of_graph, *how)
+    phases, arrays = plan.phases(), plan.arrays()
+    check_memory(phases, cluster)
+    for array in arrays:
+        array.create(writer)
+    return run([*phases, array_phase(writer, arrays)], cluster, writer)
 
 
 def commit_links(
@@ -222,12 +287,15 @@ def commit_links(
         BudgetError: the memory per worker is too small.
     """
     tasks = [*written.tasks]
+    if written.directions is Directions.TOGETHER and not written.facts["train_held_out"]:
+        train = written_arrays(writer, tasks)["train/pair"]
+        tasks += write_entries(writer, message, "train/reverse_weight", cluster, train, reverse=True)
     if written.facts["kind"] == PAIR:
         tasks += write_baselines(dataset, message, writer, written_arrays(writer, tasks), cluster)
     facts = {
         "num_pairs": dict(written.num_pairs),
         "message_graph": message.artifact.key,
-        "symmetric": graph.symmetric,
+        "symmetric": graph.symmetric or written.directions is Directions.ONE_PAIR,
         "held_out_entries": graph.nnz - message.nnz,
         **written.facts,
     }
@@ -266,7 +334,9 @@ def with_message_graph(dataset: Dataset, graph: Graph, links: Links, cluster: Cl
     if links.message_graph != links.graph:
         splits = held_out_splits(train=links.artifact.facts["train_held_out"])
         pairs = [links.artifact.record(f"{split}/pair") for split in splits]
-        make_message_graph(dataset, graph, links.artifact.path, links.artifact.key, pairs, cluster)
+        directions = Directions.TOGETHER if links.together else Directions.APART
+        directions = Directions.ONE_PAIR if links.symmetric and not graph.symmetric else directions
+        make_message_graph(dataset, graph, links.artifact.path, links.artifact.key, pairs, directions, cluster)
     return links
 
 
@@ -276,6 +346,7 @@ def make_message_graph(
     links: Path,
     links_key: str,
     pairs: Sequence[ArrayRecord],
+    directions: Directions,
     cluster: Cluster,
 ) -> Graph:
     """Make the graph without held-out pairs as another graph of the dataset, or find it; it has no times.
@@ -283,6 +354,7 @@ def make_message_graph(
     Args:
         links: folder of the links, which need not be published.
         pairs: the arrays of pairs that are held out.
+        directions: what the two directions of an edge of a directed graph are to each other.
 
     Raises:
         BudgetError: the memory per worker is too small.
@@ -291,9 +363,9 @@ def make_message_graph(
     with ArtifactWriter.begin(dataset.path, "graph", {}, inputs, cluster.scratch) as writer:
         if writer.is_complete:
             return Graph(Artifact(writer.path))
-        sizes = GraphSizes.of(graph)
+        sizes = sizes_of_pairs(graph, directions)
         where = graph.artifact.path, sizes, copied_arrays(graph), cluster.memory
-        plan = MessagePlan(writer, links, pairs, *where)
+        plan = MessagePlan(writer, links, pairs, *where, both=sizes.symmetric or directions is Directions.TOGETHER)
         phases = plan.phases()
         with discarded_if_useless(writer):
             check_memory(phases, cluster)
@@ -307,7 +379,7 @@ def make_message_graph(
         found = [recorded[block_path(number)].facts for number in range(graph.num_blocks)]
         facts = {
             "nnz": sum(each["nnz"] for each in found),
-            "symmetric": graph.symmetric,
+            "symmetric": sizes.symmetric,
             "weighted": graph.weighted,
             "block_rows": graph.block_rows,
             "block_nnz": [each["nnz"] for each in found],

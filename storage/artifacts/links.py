@@ -46,6 +46,7 @@ class Links:
         message_graph: key of the graph without the held-out edges, which models read; that of ``graph`` if none of its
             edges is held out.
         symmetric: every pair stands for both directions.
+        together: a held-out pair of a directed graph holds its reverse out, too.
         weighted: the pairs for training have weights, those of the message graph.
         kind: of the values: ``pair`` (there are none), ``class`` or ``number``.
         num_classes: number of classes; 0 if the values are no classes.
@@ -68,6 +69,7 @@ class Links:
         self.graph: str = artifact.inputs["graph"]
         self.message_graph: str = facts["message_graph"]
         self.symmetric: bool = facts["symmetric"]
+        self.together: bool = facts.get("together", False)
         self.kind: str = facts["kind"]
         self.num_classes: int = facts["num_classes"]
         self.weighted: bool = artifact.record("train/weight").dtype != "uint8"
@@ -118,6 +120,22 @@ class Links:
         """
         bounds = None if self.weighted else (0, 2)
         return self.artifact.array("train/weight", counter, bounds).read(start, stop)
+
+    @property
+    def excludes_reverse(self) -> bool:
+        """Whether a step that excludes a pair for training excludes the entry of its reverse, too."""
+        return "train/reverse_weight" in self.artifact
+
+    def reverse_weight(
+        self, start: int = 0, stop: int | None = None, counter: ReadCounter | None = None
+    ) -> NDArray[Any]:
+        """(stop - start,) entries of the message graph of the reverses of some pairs for training, as :meth:`weight`.
+
+        Raises:
+            NotFoundError: the pairs exclude only themselves, or stand for both directions.
+        """
+        bounds = None if self.weighted else (0, 2)
+        return self.artifact.array("train/reverse_weight", counter, bounds).read(start, stop)
 
     def value(
         self, split: str, start: int = 0, stop: int | None = None, counter: ReadCounter | None = None

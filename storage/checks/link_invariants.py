@@ -48,6 +48,8 @@ def check_links(dataset: Dataset, artifact: Artifact) -> None:
         # Reading compares the entries of unweighted graphs with their bounds.
         if not np.isfinite(links.weight(start, stop)).all():
             raise CorruptError(f"{artifact.path}/train/weight: not a finite number in rows {start}:{stop}")
+        if links.excludes_reverse and not np.isfinite(links.reverse_weight(start, stop)).all():
+            raise CorruptError(f"{artifact.path}/train/reverse_weight: not a finite number in rows {start}:{stop}")
     _check_held_out(dataset, links)
 
 
@@ -103,12 +105,17 @@ def _check_baselines(links: Links, split: str) -> None:
 def _check_held_out(dataset: Dataset, links: Links) -> None:
     """Compare fingerprints: the entries of the graph are those of the message graph and of the held-out pairs.
 
-    Only if all held-out pairs are edges of the graph, as those that were drawn from it are.
+    Only if all held-out pairs are edges of the graph, as those that were drawn from it are, and hold out nothing else.
     """
     entries = 2 if links.symmetric else 1
     held_out = [split for split in LINK_SPLITS if split != "train" or links.artifact.facts["train_held_out"]]
     total = sum(links.num_pairs[split] for split in held_out) * entries
-    if links.message_graph == links.graph or links.artifact.facts["held_out_entries"] != total:
+    given = "edges" in links.artifact.facts
+    if (
+        links.message_graph == links.graph
+        or (links.together and given)
+        or links.artifact.facts["held_out_entries"] != total
+    ):
         return
     try:
         graph, message = (

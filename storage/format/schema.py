@@ -146,7 +146,8 @@ def _links() -> dict[str, ArraySpec]:
         replaced = ("pair", "replaced", "baseline")
         arrays[f"{split}/negative_source_baseline"] = ArraySpec(replaced, ("float64",), required=False)
         arrays[f"{split}/pool_baseline"] = ArraySpec(("pooled", "baseline"), ("float64",), required=False)
-    return arrays | {"train/weight": ArraySpec(("pair",), ("uint8", *FLOAT))}
+    arrays["train/weight"] = ArraySpec(("pair",), ("uint8", *FLOAT))
+    return arrays | {"train/reverse_weight": ArraySpec(("pair",), ("uint8", *FLOAT), required=False)}
 
 
 # Each block of columns is an array of its own, because a writer has a few columns of all vertices at a time.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class ListedPairs:
-    """Pairs (source, target) with the weights of their edges, 0 for none."""
+    """Pairs (source, target) with the weights of their edges, 0 for none, and perhaps those of their reverses."""
 
     pair: NDArray[np.int64]
     weight: NDArray[Any]
@@ -41,12 +41,18 @@ class ListedPairs:
         weight = np.asarray(adjacency[pair[:, 1], pair[:, 0]])
         return cls(pair.astype(np.int64), weight if weighted else weight.astype(np.uint8), symmetric)
 
+    def with_reverse(self, adjacency: Any) -> ListedPairs:
+        """The same pairs, whose reverses are left out, too; loops have none."""
+        source, target = self.pair.T
+        reverse = np.where(source == target, 0, np.asarray(adjacency[source, target])).astype(self.weight.dtype)
+        return replace(self, weight=np.stack([self.weight, reverse], 1))
+
     def without(self, adjacency: Any, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
         """The (n, n) dense adjacency without the edges of some pairs."""
         dense: NDArray[np.float64] = adjacency.toarray().astype(np.float64)
         for source, target in self.pair[numbers]:
             dense[target, source] = 0
-            if self.symmetric:
+            if self.symmetric or self.weight.ndim > 1:
                 dense[source, target] = 0
         return dense
 

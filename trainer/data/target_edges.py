@@ -72,7 +72,8 @@ class PairSource(Protocol):
     def read(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
         """Pairs ``start`` to ``stop``: (k, 2) int64 source and target, and (k,) the weights of their edges.
 
-        The edge of the pair (u, v) is the entry A[v, u] of the adjacency. Weight 0 means that there is none.
+        The edge of the pair (u, v) is the entry A[v, u] of the adjacency. Weight 0 means that there is none. Weights of
+        shape (k, 2) are those of the edges and of their reverses, which a step excludes, too.
         """
         ...
 
@@ -145,9 +146,12 @@ def _read(source: PairSource, first: int, last: int, num_vertices: int) -> Entri
             f"pairs {first:,} to {last - 1:,}: vertices from {pair.min()} to {pair.max()} in a graph of"
             f" {num_vertices:,}"
         )
-    is_edge = weight != 0
-    number = first + np.flatnonzero(is_edge)
-    entries = Entries(pair[is_edge, 1], pair[is_edge, 0], number, weight[is_edge].astype(np.float64))
+    parts = []
+    for side, own in enumerate(weight.T if weight.ndim > 1 else weight[None]):
+        is_edge = own != 0
+        number, ends = first + np.flatnonzero(is_edge), pair[is_edge]
+        parts.append(Entries(ends[:, 1 - side], ends[:, side], number, own[is_edge].astype(np.float64)))
+    entries = Entries.joined(parts, weighted=True) if len(parts) > 1 else parts[0]
     if not source.symmetric:
         return entries
     # A loop is its own reverse.

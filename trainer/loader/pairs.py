@@ -145,7 +145,7 @@ class _PairStream(Stream):
         if not self._source.exclude_targets:
             return None
         row, column = target, source
-        if self._links.symmetric:
+        if self._links.symmetric or self._links.excludes_reverse:
             row, column = np.concatenate([row, column]), np.concatenate([column, row])
         return excluded_entries(self._graph, row, column)
 

@@ -38,7 +38,8 @@ def draw_links(
 ) -> Links:
     """Hold edges out of a graph for validation and testing, and store the graph without them as another one.
 
-    Both directions of an undirected graph are one edge. Loops are never held out. With ``by="time"``, the latest edges
+    Both directions of an undirected graph are one edge, as are those of a directed graph in which every edge has its
+    reverse. Loops are never held out. With ``by="time"``, the latest edges
     are held out, of a graph that was ingested with their times.
 
     Args:
@@ -46,7 +47,7 @@ def draw_links(
         graph: key, to choose between several graphs; by default the only one that was made from files.
         catalog: as for :func:`gnnloom.ingest`, as are the options of the workers.
         options: as in ``gnnloom links NAME random --help``: ``by``, ``times``, ``valid``, ``test``,
-            ``disjoint``, ``negatives``, ``seed``.
+            ``disjoint``, ``negatives``, ``seed``, ``reciprocal``.
 
     Returns:
         The pairs; ``dataset.graph(result.message_graph)`` is the graph without those that are held out.

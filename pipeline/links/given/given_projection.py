@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gnnloom.pipeline.ingest.preparation import preparation_phases
@@ -14,8 +14,10 @@ from gnnloom.pipeline.links.given.given_ids import GivenLists, GivenPlan, counti
 from gnnloom.pipeline.links.given.given_stage import GivenLinks
 from gnnloom.pipeline.links.message_graph import MessagePlan, copied_arrays
 from gnnloom.pipeline.links.negative_pools import PoolPlan, loop_phase
-from gnnloom.pipeline.links.pair_arrays import array_phase, drawn_arrays
-from gnnloom.pipeline.links.projection import STATED, LinkProjection, num_edges, stated_records
+from gnnloom.pipeline.links.options import RECIPROCAL_APART, RECIPROCAL_TOGETHER
+from gnnloom.pipeline.links.pair_arrays import PairArray, array_phase, drawn_arrays
+from gnnloom.pipeline.links.projection import STATED, LinkProjection, num_edges, reverse_phases, stated_records
+from gnnloom.pipeline.links.reciprocity import reverse_plan
 from gnnloom.pipeline.links.stage import held_out_splits, message_key
 from gnnloom.pipeline.shards.shard_source import ShardSource
 from gnnloom.pipeline.tasks.phase import Phase
@@ -64,6 +66,8 @@ def given_phases(given: GivenLinks, plan: GivenPlan, memory: int) -> list[Phase]
     graph, sizes, num_pairs = plan.graph, GraphSizes.of(plan.graph), plan.num_pairs
     arrays = plan.arrays(symmetric=graph.symmetric)
     phases = [*preparation_phases(plan.given), counting_phase(STATED, plan.given), *plan.phases()]
+    if not sizes.symmetric and given.holds_out and given.reciprocal != RECIPROCAL_APART:
+        phases.append(reverse_plan(STATED, EdgeKeys(Path(), 0), sizes)[0])
     phases.append(array_phase(STATED, arrays))
     if given.pooled_splits:
         wanted = {split: num_pairs[split] for split in given.pooled_splits}
@@ -82,9 +86,14 @@ def given_phases(given: GivenLinks, plan: GivenPlan, memory: int) -> list[Phase]
     if given.holds_out:
         held_out = [records[f"{split}/pair"] for split in held_out_splits(train=False)]
         where = Path(), held_out, Path(), sizes, copied_arrays(graph), memory
-        phases += MessagePlan(ArtifactWriter(Path(), "graph", ""), *where).phases()
+        writer = ArtifactWriter(Path(), "graph", "")
+        phases += MessagePlan(writer, *where, both=sizes.symmetric).phases()
     if "train" not in num_pairs:
-        phases += _rest(sizes, dtype, all_pairs(given, plan, sizes))
+        rest = _rest_arrays(sizes, dtype, all_pairs(given, plan, sizes))
+        phases += _rest(sizes, dtype, rest)
+        records |= stated_records(rest)
+    if given.reciprocal == RECIPROCAL_TOGETHER and given.holds_out and not sizes.symmetric:
+        phases += reverse_phases(sizes, dtype, records, memory)
     # The message graph is about as large as the graph.
     scoring = BaselinePlan.of(STATED, Path(), None, sizes, records)
     return [*phases, *(scoring.phases() if given.kind == PAIR else [])]
@@ -96,9 +105,13 @@ def all_pairs(given: GivenLinks, plan: GivenPlan, sizes: GraphSizes) -> dict[str
     return {"train": max(1, num_edges(sizes) - held_out), **plan.num_pairs}
 
 
-def _rest(sizes: GraphSizes, weight_dtype: str | None, num_pairs: Mapping[str, int]) -> list[Phase]:
+def _rest_arrays(sizes: GraphSizes, weight_dtype: str | None, num_pairs: Mapping[str, int]) -> list[PairArray]:
+    """The arrays of the edges that are left, which are the pairs for training."""
+    plans = {"train": split_plans(STATED, sizes, weight_dtype)["train"]}
+    return drawn_arrays(plans, num_pairs, weight_dtype, disjoint=False)
+
+
+def _rest(sizes: GraphSizes, weight_dtype: str | None, arrays: Sequence[PairArray]) -> list[Phase]:
     """The phases that write all edges that are left as the pairs for training."""
     plans = {"train": split_plans(STATED, sizes, weight_dtype)["train"]}
-    routing = split_phase(STATED, EdgeKeys(Path(), 0), sizes, (), plans)
-    arrays = drawn_arrays(plans, num_pairs, weight_dtype, disjoint=False)
-    return [routing, array_phase(STATED, arrays)]
+    return [split_phase(STATED, EdgeKeys(Path(), 0), sizes, (), plans), array_phase(STATED, arrays)]

@@ -8,22 +8,26 @@ from dataclasses import dataclass
 from typing import Any
 
 from gnnloom.pipeline.links.drawn_pairs import split_phase, split_plans
-from gnnloom.pipeline.links.edge_keys import EdgeKeys
+from gnnloom.pipeline.links.edge_keys import Directions, EdgeKeys
 from gnnloom.pipeline.links.edge_lookup import LookedUp, LookupPlan, held_out_edges
 from gnnloom.pipeline.links.given.given_ids import plan_lists
 from gnnloom.pipeline.links.given.id_lists import IdList, PairList, TargetMatrix
 from gnnloom.pipeline.links.negative_pools import POOLED_SPLITS, PoolPlan, loop_phase
-from gnnloom.pipeline.links.options import FileOptions
+from gnnloom.pipeline.links.options import RECIPROCAL_APART, FileOptions
 from gnnloom.pipeline.links.pair_arrays import array_phase, drawn_arrays
+from gnnloom.pipeline.links.reciprocity import choose_directions, find_reciprocity, reciprocity_facts
 from gnnloom.pipeline.links.stage import (
     WrittenPairs,
     check_memory,
+    check_reciprocal,
     commit_links,
     counted_pairs,
     discarded_if_useless,
     held_out_splits,
     make_message_graph,
+    sizes_of_pairs,
     with_message_graph,
+    write_entries,
     written_arrays,
 )
 from gnnloom.pipeline.sources.ogb_links import open_ogb_splits
@@ -94,6 +98,7 @@ class GivenLinks:
         holds_out: edges that are pairs for validation or testing are held out of the graph.
         negatives: pairs to draw for a split without negatives, for each of its pairs.
         seed: of the choice of these.
+        reciprocal: whether an edge that is held out holds its reverse out; None to decide by the graph.
     """
 
     lists: Sequence[IdList]
@@ -102,12 +107,13 @@ class GivenLinks:
     holds_out: bool = True
     negatives: int = 0
     seed: int = 0
+    reciprocal: str | None = None
 
     @classmethod
     def of(cls, options: FileOptions) -> GivenLinks:
         """The links that some files give."""
         how: dict[str, Any] = {"allow_overlap": options.allow_overlap, "holds_out": not options.keep_edges}
-        how |= {"negatives": options.negatives, "seed": options.seed}
+        how |= {"negatives": options.negatives, "seed": options.seed, "reciprocal": options.reciprocal}
         return cls(lists=open_lists(options), values=options.values, **how)
 
     @classmethod
@@ -121,6 +127,7 @@ class GivenLinks:
         how = {"values": self.values, "allow_overlap": self.allow_overlap, "holds_out": self.holds_out}
         # They change nothing where no negatives are drawn.
         drawn = {"negatives": self.negatives, "seed": self.seed} if self.pooled_splits else {}
+        drawn |= {} if self.reciprocal is None else {"reciprocal": self.reciprocal}
         return {"method": "file", **how, **drawn, "sources": {given.path: given.identity() for given in self.lists}}
 
     @property
@@ -149,7 +156,8 @@ class GivenLinks:
 def store_links(dataset: Dataset, graph: Graph, given: GivenLinks, cluster: Cluster) -> Links:
     """Store links from files, or find them; resumes what an earlier run left.
 
-    Ids are those of the source of the graph's edges. Pairs of a symmetric graph stand for both directions. Edges that
+    Ids are those of the source of the graph's edges. Pairs of a symmetric graph stand for both directions, as do those
+    of a directed graph if every edge has its reverse. Edges that
     are pairs for validation or testing are held out of the graph; if there are none, it stays as it is. Without pairs
     for training, these are all edges that are left. Without negatives, these are drawn from all pairs that are no edges
     of the graph, each equally likely.
@@ -164,14 +172,21 @@ def store_links(dataset: Dataset, graph: Graph, given: GivenLinks, cluster: Clus
     cluster = for_few(cluster, graph.nnz)
     with ArtifactWriter.begin(dataset.path, "links", given.parameters, inputs, cluster.scratch) as writer:
         if writer.is_complete:
-            return with_message_graph(dataset, graph, Links(Artifact(writer.path)), cluster)
+            links = Links(Artifact(writer.path))
+            check_reciprocal(dataset, graph, links, given.reciprocal, cluster)
+            return with_message_graph(dataset, graph, links, cluster)
         with discarded_if_useless(writer):
             return _store(dataset, graph, writer, given, cluster)
 
 
 def _store(dataset: Dataset, graph: Graph, writer: ArtifactWriter, given: GivenLinks, cluster: Cluster) -> Links:
     plan = plan_lists(writer, graph, given.lists, given.kind, cluster)
-    arrays, phases = plan.arrays(symmetric=graph.symmetric), plan.phases()
+    # Where nothing is held out, there is nothing to hold out together.
+    looks = not graph.symmetric and given.holds_out and given.reciprocal != RECIPROCAL_APART
+    reverses = find_reciprocity(writer, graph, None, cluster) if looks else None
+    directions = choose_directions(reverses, given.reciprocal)
+    sizes = sizes_of_pairs(graph, directions)
+    arrays, phases = plan.arrays(symmetric=sizes.symmetric), plan.phases()
     for array in arrays:
         array.create(writer)
     writing = array_phase(writer, arrays)
@@ -184,13 +199,14 @@ def _store(dataset: Dataset, graph: Graph, writer: ArtifactWriter, given: GivenL
     drawn, facts = _draw_negatives(writer, graph, given, plan.num_pairs, cluster)
     names += drawn
     records = written_arrays(writer, names)
-    looking = _looking(writer, graph, records, given, cluster)
+    looking = _looking(writer, graph, sizes, records, given, cluster)
     looked_up = looking.phases()
     check_memory(looked_up, cluster)
     entries = looking.arrays()
-    for array in entries:
+    for array in entries if directions is not Directions.TOGETHER else ():
         array.create(writer)
-    if entries:
+    # What the reverses of pairs hold out is known once the graph without it is there.
+    if entries and directions is not Directions.TOGETHER:
         names += run([*looked_up, array_phase(writer, entries)], cluster, writer)
     else:
         run(looked_up, cluster, writer)
@@ -201,9 +217,12 @@ def _store(dataset: Dataset, graph: Graph, writer: ArtifactWriter, given: GivenL
         _warn_of_missing_negatives(given)
     held_out = held_out_splits(train=False)
     message = graph
-    if given.holds_out and held_out_edges(found, held_out):
+    # The graph that models read is symmetric if pairs stand for both directions, also if none of them is an edge.
+    if given.holds_out and (held_out_edges(found, held_out) or sizes.symmetric != graph.symmetric):
         pairs = [records[f"{split}/pair"] for split in held_out]
-        message = make_message_graph(dataset, graph, writer.path, writer.key, pairs, cluster)
+        message = make_message_graph(dataset, graph, writer.path, writer.key, pairs, directions, cluster)
+    if entries and directions is Directions.TOGETHER:
+        names += write_entries(writer, message, "train/weight", cluster, records["train/pair"])
     num_pairs = plan.num_pairs
     if "train" not in num_pairs:
         rest, num_pairs["train"] = _write_rest(writer, message, cluster)
@@ -214,8 +233,10 @@ def _store(dataset: Dataset, graph: Graph, writer: ArtifactWriter, given: GivenL
         "train_held_out": False,
         "edges": dict(found.edges),
         "shared": found.shared,
+        **reciprocity_facts(reverses, directions),
     }
-    return commit_links(dataset, graph, message, writer, WrittenPairs(names, num_pairs, facts), cluster)
+    written = WrittenPairs(names, num_pairs, facts, directions)
+    return commit_links(dataset, graph, message, writer, written, cluster)
 
 
 def _warn_of_missing_negatives(given: GivenLinks) -> None:
@@ -252,12 +273,16 @@ def _draw_negatives(
 
 
 def _looking(
-    writer: ArtifactWriter, graph: Graph, records: dict[str, Any], given: GivenLinks, cluster: Cluster
+    writer: ArtifactWriter,
+    graph: Graph,
+    sizes: GraphSizes,
+    records: dict[str, Any],
+    given: GivenLinks,
+    cluster: Cluster,
 ) -> LookupPlan:
     asked = {path: record for path, record in records.items() if not path.endswith("/value")}
     weights = graph.weights(0)
     dtype = None if weights is None else weights.dtype.name
-    sizes = GraphSizes.of(graph)
     return LookupPlan(writer, asked, graph.artifact.path, sizes, dtype, given.holds_out, cluster.memory)
 
 

@@ -65,11 +65,13 @@ class Case:
     #: A pair that takes the place of the first one.
     wrong: tuple[int, int, float] | None = None
     other_directions: bool = False
+    with_reverse: bool = False
 
     @property
     def pairs(self) -> ListedPairs:
         given = PROBLEMS[self.problem]
-        return ListedPairs.of(given.adjacency, 11, symmetric=given.symmetric, weighted=given.weighted)
+        pairs = ListedPairs.of(given.adjacency, 11, symmetric=given.symmetric, weighted=given.weighted)
+        return pairs.with_reverse(given.adjacency) if self.with_reverse else pairs
 
     @property
     def steps(self) -> list[NDArray[np.int64] | None]:
@@ -221,6 +223,18 @@ def test_products_and_adjoints_equal_those_with_a_rebuilt_graph(
 ) -> None:
     chosen = cases if every else covering(cases, Case.shows, lambda case: case.ranks)
     _check(catalog, tmp_path, ranks, [case for case in chosen if case.ranks == ranks])
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_steps_exclude_the_reverses_of_their_pairs_where_there_are_some(
+    catalog: Catalog, tmp_path: Path, ranks: int
+) -> None:
+    where = [("p2p", (ranks,)), *((("summa", (1, 1)),) if ranks == 1 else ())]
+    cases = [Case(name, *each, with_reverse=True) for name in ("directed", "weighted") for each in where]
+    for case in cases:
+        own = case.pairs
+        assert 0 < np.count_nonzero(own.weight[:, 1]) < own.num_pairs
+    _check(catalog, tmp_path, ranks, cases)
 
 
 #: Models, and the algorithms and grids that train them; GraphSAGE aligns its rows on grids.

@@ -112,7 +112,8 @@ class PairBatches:
         if not self._objective.given.options["exclude_targets"]:
             return None
         row, column = pairs.target, pairs.source
-        if self._objective.pairs.symmetric:
+        links = self._objective.pairs
+        if links.symmetric or links.excludes_reverse:
             row, column = np.concatenate([row, column]), np.concatenate([column, row])
         return excluded_entries(self._graph, row, column)
 

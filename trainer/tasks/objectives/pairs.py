@@ -208,7 +208,10 @@ class TrainingPairs:
 
     def read(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
         """See :meth:`PairSource.read`."""
-        return self.links.pair(TRAIN, start, stop, self.counter), self.links.weight(start, stop, self.counter)
+        pairs, weight = self.links.pair(TRAIN, start, stop, self.counter), self.links.weight(start, stop, self.counter)
+        if self.links.excludes_reverse:
+            weight = np.stack([weight, self.links.reverse_weight(start, stop, self.counter)], 1)
+        return pairs, weight
 
 
 @dataclass(frozen=True)

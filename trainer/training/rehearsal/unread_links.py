@@ -39,6 +39,14 @@ class UnreadLinks(Links):
         dtype = self.artifact.record("train/weight").dtype
         return np.full(self._stop("train", stop) - start, not self.artifact.facts["train_held_out"], dtype)
 
+    def reverse_weight(
+        self,
+        start: int = 0,
+        stop: int | None = None,
+        counter: ReadCounter | None = None,
+    ) -> NDArray[Any]:
+        return self.weight(start, stop, counter)
+
     def value(
         self,
         split: str,

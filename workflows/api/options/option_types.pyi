@@ -86,6 +86,7 @@ class DrawKeywords(ClusterKeywords, total=False):
     disjoint: float
     negatives: int
     seed: int
+    reciprocal: str | None
 
 class LinksKeywords(ClusterKeywords, total=False):
     train: Path | str | None
@@ -104,6 +105,7 @@ class LinksKeywords(ClusterKeywords, total=False):
     extra_columns: bool
     keep_edges: bool
     allow_overlap: bool
+    reciprocal: str | None
 
 class HardKeywords(ClusterKeywords, total=False):
     negatives: int

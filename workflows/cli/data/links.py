@@ -65,7 +65,8 @@ def random_command(options: DrawOptions, graph: str | None, plan: bool, cluster:
     """Hold random edges out of the graph.
 
     Every edge has a random number that depends on --seed and on its two vertices. Those with the smallest ones are for
-    testing, the next ones for validation. Both directions of an undirected graph are one edge; loops stay. The pairs
+    testing, the next ones for validation. Both directions of an undirected graph are one edge, as are those of a
+    directed graph in which every edge has its reverse; see --reciprocal for other graphs. Loops stay. The pairs
     that these are compared with are drawn from all pairs that are no edges of the graph, each equally likely.
 
     With --by time, the latest edges are for testing, and those before them for validation. Their times are those that
@@ -191,7 +192,7 @@ def _dataset() -> Dataset:
 
 def links_result(dataset: Dataset, links: Links) -> dict[str, Any]:
     """Return the object that `links --json` prints."""
-    artifact = links.artifact
+    artifact, facts = links.artifact, links.artifact.facts
     message = dataset.graph(links.message_graph)
     return {
         "dataset": dataset.name,
@@ -202,8 +203,9 @@ def links_result(dataset: Dataset, links: Links) -> dict[str, Any]:
         **links.num_pairs,
         **{f"{split}_pool": links.num_pooled(split) for split in LINK_SPLITS if links.num_pooled(split)},
         **({"negatives_of_each": replaced} if (replaced := _negatives_of_each(links)) else {}),
-        "held_out_entries": artifact.facts["held_out_entries"],
+        "held_out_entries": facts["held_out_entries"],
         "message_nnz": message.nnz,
+        **{name: facts[name] for name in ("edges_of_graph", "edges_with_reverse") if name in facts},
         **_given(links),
         "bytes": artifact.stored_bytes(),
         "seconds": sum(artifact.measured["task_seconds"].values()),
