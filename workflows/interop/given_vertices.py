@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import islice
+from itertools import dropwhile
 from pathlib import Path
 from typing import Final
 
@@ -15,9 +15,10 @@ from gnnloom.pipeline.ingest.tables.lookup import VertexBuckets, VertexLookup, i
 from gnnloom.pipeline.links.given.id_lists import IdRows, PairList
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.sources.names import Names
+from gnnloom.pipeline.sources.reading.files import open_file
+from gnnloom.pipeline.sources.reading.text_layout import row_blocks, split_fields
 from gnnloom.storage import Graph
-from gnnloom.storage.errors import InputError, NotFoundError
-from gnnloom.storage.system_errors import OF_PERMISSION, check_is_of_content
+from gnnloom.storage.errors import InputError
 
 #: Most vertices whose ids are in memory at a time; fewer if they are long.
 _AT_ONCE: Final = 1 << 22
@@ -25,6 +26,9 @@ _AT_ONCE: Final = 1 << 22
 _IDS: Final = 1 << 18
 #: Lines of a list of vertices that are read at a time.
 _LINES: Final = 1 << 16
+#: Characters that begin comments, and a separator that no line has, so that it is one field.
+_SIGNS: Final = ("#", "%")
+_NO_SEPARATOR: Final = b"\x1f"
 
 
 def open_pairs(path: Path) -> PairList:
@@ -63,33 +67,54 @@ def _row_of(path: Path, first: int, at: int) -> str:
 
 
 def read_vertices(graph: Graph, path: Path) -> NDArray[np.int64]:
-    """Read a text file with the id of a vertex in each line; empty lines and those that begin with # are left out.
+    """Read a text file with the id of a vertex in each line, perhaps in quotes; blank lines are left out.
+
+    As in files of edges, lines that begin with # or % are comments before the first id, and among numbers anywhere. A
+    line that is the name of a vertex is never a comment.
 
     Returns:
-        (num_lines,) int64 vertices, in the order of the file.
+        (num_ids,) int64 vertices, in the order of the file.
 
     Raises:
         NotFoundError: there is no such file.
         InputError: a line is not the id of a vertex of the graph, or there is none.
     """
-    finder, parts, line = _VertexFinder(graph), [np.empty(0, np.int64)], 0
-    try:
-        with path.open(encoding="utf-8") as file:
-            while lines := [each.strip() for each in islice(file, _LINES)]:
-                kept = {number: text for number, text in enumerate(lines, line + 1) if text and text[0] != "#"}
-                line += len(lines)
-                if kept:
-                    ids = Names.of_values(np.array(list(kept.values()), object))
-                    parts.append(finder.find(ids, partial(_line_of, path, list(kept))))
-    except FileNotFoundError:
-        raise NotFoundError(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        check_is_of_content(error, path, OF_PERMISSION)
-        raise InputError(f"{path}: expected a text file with the id of a vertex in each line: {error}") from None
+    finder, parts, begun, number = _VertexFinder(graph), [np.empty(0, np.int64)], False, 1
+    file = open_file(str(path))
+    for _, block in row_blocks(file, 0):
+        lines = block.tobytes().decode("utf-8", "replace").split("\n")[:-1]
+        for first in range(0, len(lines), _LINES):
+            ids = {number + at: _id_of(text) for at, text in enumerate(lines[first : first + _LINES]) if text.strip()}
+            number += len(lines[first : first + _LINES])
+            if not graph.has_names:
+                ids = {line: text for line, text in ids.items() if text[:1] not in _SIGNS}
+            elif not begun:
+                ids = _without_comments(ids, finder)
+            begun = begun or bool(ids)
+            if ids:
+                parts.append(finder.find(_names(ids.values()), partial(_line_of, path, list(ids))))
     found = np.concatenate(parts)
     if not len(found):
         raise InputError(f"{path}: no vertices; expected the id of one in each line")
     return found
+
+
+def _id_of(line: str) -> str:
+    """The id in a line, without quotes and blanks around it."""
+    text = line.strip()
+    return split_fields(text, _NO_SEPARATOR)[0] if text[0] == '"' else text
+
+
+def _without_comments(ids: dict[int, str], finder: _VertexFinder) -> dict[int, str]:
+    """The first ids of a file, by line, without the comments before them."""
+    others = dict(dropwhile(lambda each: each[1][:1] in _SIGNS, ids.items()))
+    leading = {line: text for line, text in ids.items() if line not in others}
+    known = np.flatnonzero(finder.places(_names(leading.values())) >= 0)
+    return dict([*leading.items()][int(known[0]) :]) | others if len(known) else others
+
+
+def _names(texts: Iterable[str]) -> Names:
+    return Names.of_values(np.array([*texts], object))
 
 
 def _line_of(path: Path, lines: list[int], at: int) -> str:
@@ -112,16 +137,21 @@ class _VertexFinder:
         Raises:
             InputError: an id is not one of the graph.
         """
-        found = np.full(len(ids), -1, np.int64)
-        for bucket in range(self._buckets.num_buckets):
-            here = self._lookup(bucket).find(ids)
-            known = here >= 0
-            found[known] = here[known] + self._buckets.vertices_of(bucket)[0]
+        found = self.places(ids)
         wrong = np.flatnonzero(found < 0)
         if len(wrong):
             at = int(wrong[0])
             name = ids.name(at).decode("utf-8", "replace")
             raise InputError(f"{where(at)}: {name!r} is not a vertex of the graph")
+        return found
+
+    def places(self, ids: Names) -> NDArray[np.int64]:
+        """(num_ids,) int64 vertices; -1 for an id that is not one of the graph."""
+        found = np.full(len(ids), -1, np.int64)
+        for bucket in range(self._buckets.num_buckets):
+            here = self._lookup(bucket).find(ids)
+            known = here >= 0
+            found[known] = here[known] + self._buckets.vertices_of(bucket)[0]
         return found
 
     def _lookup(self, bucket: int) -> VertexLookup:

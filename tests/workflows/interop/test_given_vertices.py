@@ -1,0 +1,66 @@
+"""Every line of a list of vertices is a vertex, but for comments before the first one."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+import gnnloom
+from gnnloom.storage import Graph
+from gnnloom.storage.errors import InputError
+from gnnloom.workflows.interop.given_vertices import read_vertices
+
+NAMES = ["#cats", "%x", "Smith, John", "ann", "bob", "é"]
+
+
+@pytest.fixture(scope="module")
+def graphs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Graph]:
+    folder, found = tmp_path_factory.mktemp("given"), {}
+    (folder / "names.csv").write_text(
+        "source,target\n" + "".join(f'"{name}","{other}"\n' for name in NAMES for other in NAMES[:2]), encoding="utf-8"
+    )
+    (folder / "numbers.txt").write_text("0 10\n10 20\n20 30\n")
+    for kind in ("names.csv", "numbers.txt"):
+        name = kind.partition(".")[0]
+        found[name] = gnnloom.ingest(name, folder / kind, ids="compact", catalog=folder / "c", workers=0).graph()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ann\n#cats\n%x\n", ["ann", "#cats", "%x"]),
+        # No line before the first id is dropped if it is the name of a vertex.
+        ("#cats\nann\n", ["#cats", "ann"]),
+        ("# users\n#cats\n%x\n", ["#cats", "%x"]),
+        ("# users\n% of May\n\nann\nann\n", ["ann", "ann"]),
+        ('"Smith, John"\r\n  bob  \r\n"#cats"', ["Smith, John", "bob", "#cats"]),
+        ("Smith, John\n", ["Smith, John"]),
+        ("\ufeffann\né\n", ["ann", "é"]),
+    ],
+)
+@pytest.mark.parametrize("coding", ["plain", "gzip", "utf-16"])
+def test_names_that_begin_like_comments_are_vertices(
+    graphs: dict[str, Graph], tmp_path: Path, text: str, expected: list[str], coding: str
+) -> None:
+    content = text.removeprefix("\ufeff").encode("utf-16") if coding == "utf-16" else text.encode()
+    file = tmp_path / "of.txt"
+    file.write_bytes(gzip.compress(content) if coding == "gzip" else content)
+    found = read_vertices(graphs["names"], file)
+    assert [graphs["names"].original_name(vertex, vertex + 1)[0] for vertex in found.tolist()] == expected
+
+
+def test_a_line_after_the_first_name_is_never_dropped(graphs: dict[str, Graph], tmp_path: Path) -> None:
+    (tmp_path / "of.txt").write_text("# users\nann\n# bob\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"of.txt, line 3: '# bob' is not a vertex of the graph"):
+        read_vertices(graphs["names"], tmp_path / "of.txt")
+
+
+def test_among_numbers_lines_that_begin_like_comments_are_comments(graphs: dict[str, Graph], tmp_path: Path) -> None:
+    (tmp_path / "of.txt").write_text("# first\n20\n# 10\n%\n0\n")
+    assert read_vertices(graphs["numbers"], tmp_path / "of.txt").tolist() == [2, 0]
+    (tmp_path / "none.txt").write_text("# first\n\n")
+    with pytest.raises(InputError, match=r"none.txt: no vertices"):
+        read_vertices(graphs["numbers"], tmp_path / "none.txt")
