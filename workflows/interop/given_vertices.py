@@ -17,8 +17,11 @@ from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.sources.names import Names
 from gnnloom.pipeline.sources.reading.files import open_file
 from gnnloom.pipeline.sources.reading.text_layout import row_blocks, split_fields
+from gnnloom.pipeline.sources.reading.text_table import Sample, Stated
+from gnnloom.pipeline.sources.understood import SHOWN_ROWS, Understood
 from gnnloom.storage import Graph
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.wording import counted
 
 #: Most vertices whose ids are in memory at a time; fewer if they are long.
 _AT_ONCE: Final = 1 << 22
@@ -64,6 +67,25 @@ def read_pairs(graph: Graph, path: Path) -> Iterator[NDArray[np.int64]]:
 
 def _row_of(path: Path, first: int, at: int) -> str:
     return f"{path}, row {first + at // 2:,}"
+
+
+def understood_vertices(graph: Graph, path: Path) -> Understood:
+    """How :func:`read_vertices` reads a file, from its first lines.
+
+    Raises:
+        NotFoundError: there is no such file.
+        InputError: it is not text.
+    """
+    sample = Sample.of(open_file(str(path)), Stated(separator=_NO_SEPARATOR))
+    finder, kind = _VertexFinder(graph), "names" if graph.has_names else "numbers"
+    known = finder.places(_names(sample.comments)) >= 0 if graph.has_names and sample.comments else np.zeros(1, bool)
+    comments = int(np.argmax(known)) if known.any() else len(sample.comments)
+    first = "text, the id of a vertex in each line"
+    first += f"; {counted(comments, 'comment')} before the first" if comments else ""
+    rows = tuple((row.fields[0],) for row in sample.rows[:SHOWN_ROWS])
+    facts = {"comments": comments, "ids": kind}
+    sentences = first, f"ids are {kind}, as in the graph"
+    return Understood(str(path), "text", facts, sentences, "", ("id",), rows, graph.has_names)
 
 
 def read_vertices(graph: Graph, path: Path) -> NDArray[np.int64]:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.sources.understood import Understood
 from gnnloom.storage import Dataset, Graph
 from gnnloom.storage.disk.own_folder import own_folder
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.runs.run import Run
 from gnnloom.workflows.interop.export import VertexIds
-from gnnloom.workflows.interop.given_vertices import open_pairs, read_pairs, read_vertices
+from gnnloom.workflows.interop.given_vertices import open_pairs, read_pairs, read_vertices, understood_vertices
 from gnnloom.workflows.interop.tables import ExportedColumn, Table
 
 if TYPE_CHECKING:
@@ -55,6 +56,16 @@ class Wanted:
             raise InputError("of: lists the vertices whose best targets are wanted; give their number with top")
         if self.top is not None and self.top < 1:
             raise InputError(f"top: expected a number of targets from 1 on, found {self.top}")
+
+    def understood(self, dataset: Dataset, run: Run) -> list[Understood]:
+        """How the files are read, from their first lines; raises as :meth:`check` does."""
+        self.check(run)
+        if self.pairs is None and self.of is None:
+            return []
+        graph = dataset.graph(dataset.links(run.inputs()["links"]).graph)
+        if self.pairs is not None:
+            return open_pairs(self.pairs).understood(names=graph.has_names)
+        return [] if self.of is None else [understood_vertices(graph, self.of)]
 
     def check(self, run: Run) -> None:
         """Check that the wishes go together, and that a run predicts them.

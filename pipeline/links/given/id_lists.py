@@ -14,8 +14,10 @@ from gnnloom.pipeline.sources.binary.stored_arrays import PackedSource, StoredAr
 from gnnloom.pipeline.sources.format import formats, guess_format, open_edges
 from gnnloom.pipeline.sources.names import NameChunk, NamedEdgeSource, Names
 from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeSource, SourceRange, SurveyedSource, even_ranges
+from gnnloom.pipeline.sources.understood import Understood, understood_of
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import open_one_array
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.wording import counted
 
 #: Ids of a matrix that a task reads, and that are read at a time.
 _RANGE_IDS: Final = 1 << 23
@@ -88,6 +90,30 @@ class PairList:
     @property
     def width(self) -> int:
         return 2
+
+    def understood(self, *, names: bool) -> list[Understood]:
+        """How the file is read, from its first lines.
+
+        Args:
+            names: the ids of the graph are names.
+        """
+        found = understood_of(self.edges, [self.location], str(self.identity()["format"]))
+        return [self._understood(each, names=names) for each in found]
+
+    def _understood(self, found: Understood, *, names: bool) -> Understood:
+        kind = "names" if names else "numbers"
+        told = found.sentences or (f"format {found.format}",)
+        # The graph decides what the ids are.
+        told = tuple(each for each in told if not each.startswith("ids are "))
+        sentences = [each.replace("edges from", "pairs from").replace("weights in", "values in") for each in told]
+        facts = {name: fact for name, fact in found.facts.items() if name not in {"ids", "decided_by"}} | {"ids": kind}
+        sentences.append(f"ids are {kind}, as in the graph")
+        other = found.facts.get("decided_by")
+        question = found.question
+        if found.are_names and not names:
+            where = f": {other['id']!r} in line {other['line']} is not a number" if other else ""
+            question = f"the graph has numbers as ids, and the file has names{where}"
+        return replace(found, facts=facts, sentences=tuple(sentences), question=question, are_names=names)
 
     def identity(self) -> dict[str, Any]:
         return self.edges.identity()
@@ -202,6 +228,13 @@ class TargetMatrix:
     @property
     def width(self) -> int:
         return self.array.shape[1]
+
+    def understood(self, *, names: bool) -> list[Understood]:
+        """How the file is read, as :meth:`PairList.understood`."""
+        kind = "names" if names else "numbers"
+        rows = f"NumPy, {counted(self.array.shape[0], 'row')} of {counted(self.width, 'target')}"
+        facts = {"targets": self.width, "ids": kind}
+        return [Understood(self.location, "numpy", facts, (rows, f"ids are {kind}, as in the graph"), are_names=names)]
 
     def identity(self) -> dict[str, Any]:
         return {"format": "targets", "file": self.array.file.identity(), "array": self.array.member or ""}

@@ -158,3 +158,45 @@ def test_a_look_shows_what_a_container_holds(tmp_path: Path) -> None:
     assert "2 undirected edges" in shown["g.graph"]
     (file,) = json.loads(call(tmp_path, "look", str(tmp_path / "a.npz"), "--json").stdout)["files"]
     assert (file["edges"], file["rows"][2]) == (3, ["2", "0"])
+
+
+def test_plans_have_what_was_understood_in_their_json(tmp_path: Path, table: str) -> None:
+    words = ["ingest", "calls", table, "--ids", "compact", "--extra-columns", "--plan", "--workers", "0"]
+    (file,) = json.loads(call(tmp_path, *words, "--json").stdout)["files"]
+    assert (file["ids"], file["decided_by"]["line"]) == ("names", 3)
+    assert "semicolons" in call(tmp_path, *words).stderr
+
+
+def test_pairs_from_files_say_how_they_are_read_unless_the_command_is_quiet(tmp_path: Path) -> None:
+    (tmp_path / "edges.txt").write_text("".join(f"{k} {k + 1}\n" for k in range(30)))
+    (tmp_path / "valid.csv").write_text("# of May\nfrom,to\n1,2\n")
+    (tmp_path / "test.tsv").write_text("3\t4\n")
+    np.save(tmp_path / "targets.npy", np.array([[9, 10, 11]]))
+    assert call(tmp_path, "ingest", "web", str(tmp_path / "edges.txt"), "--workers", "0").exit_code == 0
+    files = ["--valid", str(tmp_path / "valid.csv"), "--test", str(tmp_path / "test.tsv")]
+    files += ["--test-targets", str(tmp_path / "targets.npy"), "--workers", "0"]
+    plan = call(tmp_path, "links", "web", "file", *files, "--plan", "--json")
+    found = {Path(each["file"]).name: each for each in json.loads(plan.stdout)["files"]}
+    assert (found["valid.csv"]["source"], found["valid.csv"]["comments"]) == ("from", 1)
+    assert found["targets.npy"]["targets"] == 3
+    result = call(tmp_path, "links", "web", "file", *files)
+    for word in (
+        "commas",
+        "pairs from from to to",
+        "tabs",
+        "no header",
+        "1 row of 3 targets",
+        "numbers, as in the gra",
+    ):
+        assert word in result.stderr, result.stderr
+    assert "commas" not in call(tmp_path, "links", "web", "file", *files, "--quiet").stderr
+
+
+def test_names_in_pairs_of_a_graph_of_numbers_are_pointed_out_by_their_line(tmp_path: Path) -> None:
+    (tmp_path / "edges.txt").write_text("".join(f"{k} {k + 1}\n" for k in range(30)))
+    call(tmp_path, "ingest", "web", str(tmp_path / "edges.txt"), "--workers", "0")
+    (tmp_path / "named.csv").write_text("ann,bob\nbob,ann\n")
+    files = ["--valid", str(tmp_path / "named.csv"), "--test", str(tmp_path / "named.csv"), "--workers", "0"]
+    result = call(tmp_path, "links", "web", "file", *files)
+    assert result.exit_code
+    assert "the graph has numbers as ids, and the file has names: 'ann' in line 1 is not a number" in result.stderr

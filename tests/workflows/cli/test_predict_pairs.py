@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet
 import pytest
+from click.testing import CliRunner
 from numpy.typing import NDArray
 
 import gnnloom
@@ -19,6 +20,7 @@ from gnnloom.storage.shards import known_pairs
 from gnnloom.trainer.comm.agreement import CollectiveError
 from gnnloom.trainer.job import launch
 from gnnloom.trainer.training import best_targets, pair_scores
+from gnnloom.workflows.cli.main import cli
 from gnnloom.workflows.interop import given_vertices
 from support.lone_training import install
 from support.pair_runs import NUM_VERTICES, TRAIN, call, drawn_edges, name_of, shard, shown, store_named, write_csv
@@ -165,6 +167,21 @@ def test_listed_vertices_are_found_by_name_in_their_order_and_shown(root: Path, 
     opened(root, "named/run")
     gnnloom.predict("named/run", top=3, of=tmp_path / "of.txt", out=tmp_path / "best.npz", catalog=root)
     np.testing.assert_array_equal(table_of(tmp_path / "best.npz")["source"], np.repeat(listed, 3))
+
+
+def test_files_of_pairs_and_of_vertices_say_how_they_are_read(root: Path, tmp_path: Path) -> None:
+    pairs = write_csv(tmp_path / "pairs.csv", [[name_of(1), name_of(2)]])
+    (tmp_path / "of.txt").write_text(f"# users\n{name_of(1)}\n", encoding="utf-8")
+    for options, told in (
+        (["--pairs", pairs], "text, fields between commas; no header"),
+        (["--top", "1", "--of", str(tmp_path / "of.txt")], "a vertex in each line; 1 comment before the first"),
+    ):
+        words = ["--catalog", str(root), "predict", "named/run", *options]
+        result = CliRunner().invoke(cli, words)
+        assert result.exit_code == 0, result.output
+        assert told in result.stderr
+        assert "ids are names, as in the graph" in result.stderr
+        assert told not in CliRunner().invoke(cli, [*words, "--quiet"]).stderr
 
 
 def test_fewer_targets_than_wanted_are_all_that_there_are(root: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 import gnnloom
 from gnnloom.storage import Graph
 from gnnloom.storage.errors import InputError
-from gnnloom.workflows.interop.given_vertices import read_vertices
+from gnnloom.workflows.interop.given_vertices import read_vertices, understood_vertices
 
 NAMES = ["#cats", "%x", "Smith, John", "ann", "bob", "é"]
 
@@ -64,3 +64,11 @@ def test_among_numbers_lines_that_begin_like_comments_are_comments(graphs: dict[
     (tmp_path / "none.txt").write_text("# first\n\n")
     with pytest.raises(InputError, match=r"none.txt: no vertices"):
         read_vertices(graphs["numbers"], tmp_path / "none.txt")
+
+
+def test_what_was_understood_counts_comments_as_the_reader_does(graphs: dict[str, Graph], tmp_path: Path) -> None:
+    (tmp_path / "of.txt").write_text("# users\n#cats\n%x\nSmith, John\n", encoding="utf-8")
+    found = understood_vertices(graphs["names"], tmp_path / "of.txt")
+    assert found.facts == {"comments": 1, "ids": "names"}
+    assert found.sentences[0] == "text, the id of a vertex in each line; 1 comment before the first"
+    assert understood_vertices(graphs["numbers"], tmp_path / "of.txt").facts["comments"] == 3

@@ -14,7 +14,7 @@ from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.ingest.vertex_options import VertexOptions
 from gnnloom.pipeline.sources.format import bundled_vertices, formats, guess_format, open_edges
 from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
-from gnnloom.pipeline.sources.understood import summary_lines, understood_of
+from gnnloom.pipeline.sources.understood import Understood, summary_lines, understood_of
 from gnnloom.storage import Catalog, Graph, Vertices
 from gnnloom.storage.option import Group, Option
 from gnnloom.storage.wording import counted
@@ -22,6 +22,7 @@ from gnnloom.workflows.api.ingest import store_source
 from gnnloom.workflows.cli.data.source_options import given_flags, option_value, options_by_flag
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import (
+    QUIET,
     add_options,
     click_option,
     cluster_options,
@@ -118,7 +119,7 @@ _BRIEF = (
 @add_options(FORMAT_OPTIONS.values())
 @flag_option("add", ADD)
 @flag_option("plan", PLAN)
-@flag_option("quiet", "Do not print how the files are read.", Group.OUTPUT)
+@flag_option("quiet", QUIET)
 @cluster_options
 @json_option
 def ingest_command(
@@ -138,20 +139,22 @@ def ingest_command(
     given = given_flags(FORMAT_OPTIONS)
     values = {FORMAT_OPTIONS[flag].name: option_value(FORMAT_OPTIONS[flag], given) for flag in given}
     edges = open_edges(format_name, source, values, undirected=options.undirected)
+    understood = understood_of(edges, source, format_name or guess_format(source))
     if not quiet:
-        say_understood(edges, source, format_name)
+        say_understood(understood)
     if plan:
         vertices = bundled_vertices(format_name, source, values)
         vertex_bytes = 0 if vertices is None else storing.num_bytes(vertices)
-        show_plan(current_catalog(), edges, options, cluster, as_json=as_json, vertex_bytes=vertex_bytes)
+        catalog = current_catalog()
+        show_plan(catalog, edges, options, cluster, as_json=as_json, vertex_bytes=vertex_bytes, understood=understood)
         return
     vertices = bundled_vertices(format_name, source, values)
     store_graph(name, edges, vertices, options, cluster, as_json, storing=storing, add=add)
 
 
-def say_understood(edges: EdgeSource, source: Sequence[str], format_name: str | None) -> None:
-    """Say how the files of a source are read."""
-    for line in summary_lines(understood_of(edges, source, format_name or guess_format(source))):
+def say_understood(understood: Sequence[Understood]) -> None:
+    """Say how files are read."""
+    for line in summary_lines(understood):
         say(line, on_stderr=True)
 
 
@@ -280,11 +283,13 @@ def show_plan(
     *,
     as_json: bool,
     vertex_bytes: int = 0,
+    understood: Sequence[Understood] = (),
 ) -> None:
     """Print what an ingest is projected to need.
 
     Args:
         vertex_bytes: of the vertex data that come along.
+        understood: how the files are read, which is a part of the JSON.
 
     Raises:
         BudgetError: it does not fit.
@@ -295,6 +300,8 @@ def show_plan(
     projection = replace(projected_ingest(source, options, catalog.root, cluster), vertex_bytes=vertex_bytes)
     projection.check()
     content = projection.to_json() if as_json else _for_people(projection, compact=options.ids != "keep")
+    if as_json and understood:
+        content["files"] = [each.to_json() for each in understood]
     show(content, as_json=as_json, title="plan")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -12,6 +13,7 @@ from gnnloom.pipeline.links.given.given_stage import GivenLinks
 from gnnloom.pipeline.links.options import DrawOptions, FileOptions, HardOptions
 from gnnloom.pipeline.links.projection import project_hard, project_links
 from gnnloom.pipeline.sources.format import SPLIT_NAME
+from gnnloom.pipeline.sources.understood import Understood
 from gnnloom.storage import Dataset, Graph
 from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.format.schema import LINK_SPLITS
@@ -23,8 +25,10 @@ from gnnloom.workflows.api.links import (
     store_given,
     store_hard,
 )
+from gnnloom.workflows.cli.data.ingest import say_understood
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import (
+    QUIET,
     click_option,
     cluster_options,
     current_catalog,
@@ -95,9 +99,12 @@ def random_command(options: DrawOptions, graph: str | None, plan: bool, cluster:
 @object_option("options", FileOptions)
 @key_option("graph")
 @flag_option("plan", _PLAN)
+@flag_option("quiet", QUIET)
 @cluster_options
 @json_option
-def file_command(options: FileOptions, graph: str | None, plan: bool, cluster: ClusterOptions, as_json: bool) -> None:
+def file_command(
+    options: FileOptions, graph: str | None, plan: bool, quiet: bool, cluster: ClusterOptions, as_json: bool
+) -> None:
     """Read pairs from files, in any format of edges.
 
     A pair "u v" is the edge from u to v; ids are those of the files that the graph was made from. Pairs for validation
@@ -112,7 +119,11 @@ def file_command(options: FileOptions, graph: str | None, plan: bool, cluster: C
       gnnloom links web file --valid valid.txt --test test.txt --plan
     """
     dataset = _dataset()
-    _plan_or_store(dataset, find_linked(dataset, graph), GivenLinks.of(options), cluster, plan, as_json)
+    stored, given = find_linked(dataset, graph), GivenLinks.of(options)
+    understood = [found for each in given.lists for found in each.understood(names=stored.has_names)]
+    if not quiet:
+        say_understood(understood)
+    _plan_or_store(dataset, stored, given, cluster, plan, as_json, understood)
 
 
 @links_command.command("ogb", cls=GroupedCommand)
@@ -171,12 +182,20 @@ def hard_command(options: HardOptions, links: str | None, plan: bool, cluster: C
 
 
 def _plan_or_store(
-    dataset: Dataset, graph: Graph, given: GivenLinks, cluster: ClusterOptions, plan: bool, as_json: bool
+    dataset: Dataset,
+    graph: Graph,
+    given: GivenLinks,
+    cluster: ClusterOptions,
+    plan: bool,
+    as_json: bool,
+    understood: Sequence[Understood] = (),
 ) -> None:
     """Show what links from files would need, or store and show them."""
     if plan:
-        projection = project_given(dataset, graph, given, cluster.tasks_at_once, cluster.memory)
-        show(projection.to_json(), as_json=as_json, title=f"plan: links of {dataset.name} (upper bounds)")
+        content = project_given(dataset, graph, given, cluster.tasks_at_once, cluster.memory).to_json()
+        if as_json and understood:
+            content["files"] = [each.to_json() for each in understood]
+        show(content, as_json=as_json, title=f"plan: links of {dataset.name} (upper bounds)")
         return
     with shown_progress():
         links = store_given(dataset, graph, given, cluster)

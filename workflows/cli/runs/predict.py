@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
+from gnnloom.storage import Dataset
 from gnnloom.storage.option import Group, Option, options_of
+from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.smoothing_config import SmoothingConfig
 from gnnloom.trainer.job.ranks import ranks_of_job
 from gnnloom.workflows.api.train import predict_run
+from gnnloom.workflows.cli.data.ingest import say_understood
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
-from gnnloom.workflows.cli.terminal.options import add_options, json_option, object_option, open_run
+from gnnloom.workflows.cli.terminal.options import QUIET, add_options, flag_option, json_option, object_option, open_run
 from gnnloom.workflows.cli.terminal.output import readable, show, show_rows
 from gnnloom.workflows.interop.scored_pairs import Wanted
 
@@ -108,6 +112,7 @@ _OPTIONS = (
 @click.argument("name", metavar="NAME[/RUN]")
 @add_options(_OPTIONS)
 @object_option("smoothing", SmoothingConfig)
+@flag_option("quiet", QUIET)
 @json_option
 def predict_command(
     name: str,
@@ -125,6 +130,7 @@ def predict_command(
     of: Path | None,
     safe_csv: bool,
     smoothing: SmoothingConfig,
+    quiet: bool,
     as_json: bool,
 ) -> None:
     """Predict the class of every vertex of dataset NAME, in the order of the vertices.
@@ -159,7 +165,8 @@ def predict_command(
     }
     with ranks_of_job("gnnloom predict", exits=True) as here:
         wanted = Wanted(pairs, top, of)
-        result = predict_run(here, lambda: open_run(name, run), out, wanted, safe_csv=safe_csv, ranks=ranks, **asked)
+        opened = partial(_open_run, name, run, wanted if here.is_first and not quiet else None)
+        result = predict_run(here, opened, out, wanted, safe_csv=safe_csv, ranks=ranks, **asked)
         if here.is_first:
             title = f"predictions of run {result['run']}"
             hidden = ("first", *(_OF_RANKS if result["reused"] else ()))
@@ -167,6 +174,14 @@ def predict_command(
             show(result, as_json=as_json, title=title, hide=hidden, brief=brief)
             if out is None and not as_json:
                 _show_pairs(result.get("first", []))
+
+
+def _open_run(name: str, run: str | None, wanted: Wanted | None) -> tuple[Dataset, Run]:
+    """Open a run, and say how the files of what is wanted of it are read."""
+    dataset, found = open_run(name, run)
+    if wanted is not None:
+        say_understood(wanted.understood(dataset, found))
+    return dataset, found
 
 
 def _show_pairs(rows: Sequence[Mapping[str, Any]]) -> None:

@@ -162,6 +162,10 @@ def flag_option(name: str, text: str, group: Group = Group.OUTPUT) -> Callable[[
     return click_option(Option(name, bool, text, False, group=group))
 
 
+#: Leaves out how files are read, in all commands that say so.
+QUIET = "Do not print how the files are read."
+
+
 def key_option(kind: str, what: str | None = None) -> Callable[[Command], Command]:
     """Add ``--KIND KEY``, which chooses between several artifacts of a kind.
 
