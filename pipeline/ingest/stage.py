@@ -202,9 +202,12 @@ def ingest_graph(
             if isinstance(cluster, ThreadedCluster):
                 projection = projection.in_one_process()
             started = time.perf_counter()
+            # Of times that are dates.
+            unit = getattr(source, "time_unit", "")
             numbered = None if options.ids == "keep" else number_keys(writer, source, options.ids, cluster)
             try:
-                matrix = sort_edges(writer, numbered or source, options.sort, cluster)
+                sorting = replace(options.sort, has_ticks=bool(unit))
+                matrix = sort_edges(writer, numbered or source, sorting, cluster)
             except UnequalWeightsError as error:
                 # Vertices are called what the source calls them.
                 first, second = [numbered.key(int(end)) for end in error.ends] if numbered else error.ends
@@ -215,7 +218,8 @@ def ingest_graph(
             # The projected figures next to the measured ones.
             measured = {"plan": projection.against(outcome)}
             symmetric = options.undirected
-            return Graph(matrix.commit(symmetric=symmetric, outcome=outcome, more_tasks=keys, measured=measured))
+            how = {"more_tasks": keys, "measured": measured, "time_unit": unit}
+            return Graph(matrix.commit(symmetric=symmetric, outcome=outcome, **how))
         except UnreachableError:
             # The server may answer later, and what was read is kept.
             raise

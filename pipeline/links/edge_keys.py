@@ -135,8 +135,8 @@ class _Times:
         if other is not graph and not np.array_equal(other.pointers(block), graph.pointers(block)):
             raise self._different()
 
-    def read(self, start: int, stop: int, columns: NDArray[Any]) -> NDArray[np.float64]:
-        """(stop - start,) float64 times of some entries.
+    def read(self, start: int, stop: int, columns: NDArray[Any]) -> NDArray[Any]:
+        """(stop - start,) float64 or int64 times of some entries.
 
         Args:
             columns: (stop - start,) of the graph.
@@ -146,7 +146,7 @@ class _Times:
         """
         if self._columns is not None and not np.array_equal(self._columns.read(start, stop), columns):
             raise self._different()
-        times: NDArray[np.float64] = self._times.read(start, stop)
+        times = self._times.read(start, stop)
         if np.isnan(times).any():
             raise InputError(f"{self._where}: block {self._block} has an edge whose time is not a number")
         return times
@@ -158,11 +158,13 @@ class _Times:
         )
 
 
-def _lateness(time: NDArray[np.float64]) -> NDArray[np.uint64]:
+def _lateness(time: NDArray[Any]) -> NDArray[np.uint64]:
     """(num_pairs,) uint64 words that descend as times ascend."""
+    sign = np.uint64(1 << TIME_BITS - 1)
+    if time.dtype.kind == "i":
+        return ~(time.view(np.uint64) ^ sign)
     # Zero has two signs, and is one time. Positive floats are ordered as their bits, negative ones the other way.
     bits = (time + 0.0).view(np.uint64)
-    sign = np.uint64(1 << TIME_BITS - 1)
     return np.where(bits & sign, bits, ~(bits | sign))
 
 

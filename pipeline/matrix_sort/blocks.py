@@ -36,6 +36,7 @@ from gnnloom.storage.format.arrays import CHUNK_BYTES, ArrayReader, ArrayRecord,
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskOutput
 from gnnloom.storage.matrix.csr import TIME_BYTES, index_dtype
 from gnnloom.storage.matrix.ranges import Span
+from gnnloom.storage.matrix.ticks import floats_of_ticks, ticks_of_floats
 
 #: Bytes of memory per row of a block: its count and pointer (8 each), and the copies made while the pointers are
 #: summed up, compressed and written.
@@ -52,6 +53,7 @@ class MatrixForm:
         add_loops: whether every row gets a self loop.
         codec: compression of the arrays.
         value_bytes: bytes of a value: a weight, or a time; 0 if there are none.
+        has_ticks: times are whole numbers, and are stored as these.
     """
 
     keys: KeyForm
@@ -59,6 +61,7 @@ class MatrixForm:
     add_loops: bool
     codec: str
     value_bytes: int = 0
+    has_ticks: bool = False
 
     @property
     def num_vertices(self) -> int:
@@ -189,7 +192,10 @@ def _write_matrix(task: BlockTask, rows: Span, root: Path, output: TaskOutput) -
     data = np.empty(room if form.merge else 0, value_dtype(form.value_bytes))
     row_counts = np.zeros(num_rows, dtype=np.int64)
     has_times = form.value_bytes == TIME_BYTES
-    values = data.dtype if form.merge else None
+    has_ticks = has_times and form.has_ticks
+    values = None if not form.merge else np.dtype(np.int64) if has_ticks else data.dtype
+    # A loop that is added weighs 1, as in PyG's ``gcn_norm``. Its time is 0.
+    loop_value = 1.0 if not has_times else float(floats_of_ticks(np.zeros(1, np.int64))[0]) if has_ticks else 0.0
     block = BlockWriter(root, task.number, form.num_vertices, values, form.codec, has_times=has_times)
     nnz = duplicates = joined = negative = 0
     # The sorter drops the marks.
@@ -205,13 +211,13 @@ def _write_matrix(task: BlockTask, rows: Span, root: Path, output: TaskOutput) -
                 column_bits,
                 first_row,
                 form.add_loops,
-                # A loop that is added weighs 1, as in PyG's ``gcn_norm``. It has no time.
-                0.0 if has_times else 1.0,
+                loop_value,
                 row_counts,
                 columns,
                 data,
             )
-            block.append(columns[:count], data[:count] if form.merge else None)
+            stored = ticks_of_floats(data[:count]) if has_ticks else data[:count]
+            block.append(columns[:count], stored if form.merge else None)
             duplicates += merged.entries - len(merged.keys)
             joined += merged.joined
             negative += 0 if has_times else int(np.count_nonzero(data[: count if form.merge else 0] < 0))

@@ -177,6 +177,7 @@ class SortedMatrix:
         outcome: Mapping[str, float] | None = None,
         more_tasks: Sequence[str] = (),
         measured: JsonObject | None = None,
+        time_unit: str = "",
     ) -> Artifact:
         """Publish the artifact.
 
@@ -185,6 +186,7 @@ class SortedMatrix:
             outcome: measurements by the caller; by default those of :meth:`outcome`.
             more_tasks: names of the tasks that wrote the caller's own arrays.
             measured: further measurements to store; JSON.
+            time_unit: unit of times that are whole numbers; empty for others.
 
         Raises:
             IncompleteError: a task has no record.
@@ -203,6 +205,7 @@ class SortedMatrix:
             "weighted": sizes.value_bytes == WEIGHT_BYTES,
             # Graphs without times have the manifests that they had before there were any.
             **({"has_times": True} if sizes.value_bytes == TIME_BYTES else {}),
+            **({"time_unit": time_unit} if time_unit else {}),
             "block_rows": sizes.block_rows,
             "block_nnz": block_nnz,
             "edges_in": sizes.edges,

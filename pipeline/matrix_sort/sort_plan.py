@@ -68,12 +68,14 @@ class SortOptions:
         merge: how the weights or times of equal edges are merged: ``sum``, ``min``, ``max`` or ``first``. With None,
             they are summed, and the two directions of an undirected edge must have equal sums: they are one edge.
         codec: compression of the arrays; see :data:`gnnloom.storage.format.chunks.CODECS`.
+        has_ticks: times are whole numbers; see :mod:`gnnloom.storage.matrix.ticks`.
     """
 
     undirected: bool = False
     self_loops: str = "add"
     merge: str | None = "sum"
     codec: str = DEFAULT_CODEC
+    has_ticks: bool = False
 
     def marks(self, value_bytes: int) -> bool:
         """Whether entries are marked with their direction, if edges have values of some bytes."""
@@ -277,7 +279,7 @@ class SortPlan:
         sizes, options = self.sizes, self.options
         merge = options.merge or "sum" if sizes.value_bytes else None
         add_loops = options.self_loops == "add"
-        return MatrixForm(self.keys, merge, add_loops, options.codec, sizes.value_bytes)
+        return MatrixForm(self.keys, merge, add_loops, options.codec, sizes.value_bytes, options.has_ticks)
 
     @cached_property
     def _sort(self) -> Phase:

@@ -42,6 +42,7 @@ from gnnloom.pipeline.sources.vertex_data.benchmark_vertices import (
 )
 from gnnloom.pipeline.sources.vertex_data.mask_split import SPLIT_INDEX
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.matrix.ticks import TIME_UNITS, datetime_unit
 from gnnloom.storage.wording import counted
 
 #: Number of edges that one task reads from a memory-mapped file.
@@ -89,25 +90,29 @@ class EdgeArrays:
         value = None if self.value is None else unpacked_array(self.value, unpacked)
         return replace(self, source=source, target=target, value=value)
 
-    def _blocks(self, start: int, stop: int, *, names: bool, times: bool) -> Iterator[tuple[int, Any, Any, Any]]:
+    def _blocks(
+        self, start: int, stop: int, *, names: bool, times: bool, unit: str
+    ) -> Iterator[tuple[int, Any, Any, Any]]:
         """The first edge of each block of edges ``start`` to ``stop``, its sources, targets, and values or None."""
         columns = (self.source, self.target)
         ends = [column.read_any(start, stop) if names else column.read(start, stop) for column in columns]
         # ``repeat`` never ends, so the lengths are compared only if there are values.
-        values = repeat(None) if self.value is None else read_values(self.value, start, stop, times=times)
+        values = repeat(None) if self.value is None else read_values(self.value, start, stop, times=times, unit=unit)
         edge = start
         for source, target, value in zip(*ends, values, strict=self.value is not None):
             yield edge, source, target, value
             edge += len(source)
 
-    def read(self, start: int, stop: int, *, times: bool = False) -> Iterator[EdgeChunk]:
+    def read(self, start: int, stop: int, *, times: bool = False, unit: str = "") -> Iterator[EdgeChunk]:
         """Read edges ``start`` to ``stop``; raises as the columns do."""
-        for edge, source, target, value in self._blocks(start, stop, names=False, times=times):
+        for edge, source, target, value in self._blocks(start, stop, names=False, times=times, unit=unit):
             if self.num_vertices is not None:
                 self._check_below(source, target, edge)
             yield EdgeChunk.valued(source, target, value, times=times)
 
-    def read_names(self, start: int, stop: int, *, times: bool = False, any_name: bool = False) -> Iterator[NameChunk]:
+    def read_names(
+        self, start: int, stop: int, *, times: bool = False, unit: str = "", any_name: bool = False
+    ) -> Iterator[NameChunk]:
         """Read edges ``start`` to ``stop``, with ids as names.
 
         Args:
@@ -115,7 +120,7 @@ class EdgeArrays:
         """
         # A file that states its number of vertices uses numbers as ids, so `read` reports ids that are not.
         by_name = self.num_vertices is None
-        for edge, source, target, value in self._blocks(start, stop, names=by_name, times=times):
+        for edge, source, target, value in self._blocks(start, stop, names=by_name, times=times, unit=unit):
             for first in range(0, len(source), _CHUNK_NAMES):
                 some = slice(first, first + _CHUNK_NAMES)
                 ends = [self._names(end[some], edge + first, any_name=any_name) for end in (source, target)]
@@ -203,6 +208,7 @@ class NumpyEdges:
         format_name: name of the format, for the identity.
         any_name: whether all ids are names, whatever they look like.
         range_edges: number of edges in a range of a memory-mapped file.
+        time_unit: unit in which times that are dates are stored; empty if there are none, or numbers.
     """
 
     arrays: tuple[EdgeArrays, ...]
@@ -211,6 +217,7 @@ class NumpyEdges:
     times: bool = False
     any_name: bool = False
     range_edges: int = RANGE_EDGES
+    time_unit: str = ""
 
     @classmethod
     def open(cls, locations: Sequence[str], *, weights: bool = False, times: bool = False) -> NumpyEdges:
@@ -226,7 +233,7 @@ class NumpyEdges:
         for pairs in arrays:
             if not pairs.num_edges:
                 raise InputError(f"{pairs.file.location}: the file has no edges")
-        return cls(arrays, weights, times=times)
+        return cls(arrays, weights, times=times, time_unit=_time_unit(arrays))
 
     def identity(self) -> dict[str, Any]:
         files = [pairs.file.identity() for pairs in self.arrays]
@@ -249,7 +256,7 @@ class NumpyEdges:
         ]
 
     def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
-        return self.arrays[span.file].read(span.start, span.stop, times=self.times)
+        return self.arrays[span.file].read(span.start, span.stop, times=self.times, unit=self.time_unit)
 
     def stored_arrays(self) -> tuple[StoredArray, ...]:
         return tuple(array for pairs in self.arrays for array in pairs.stored_arrays())
@@ -270,7 +277,8 @@ class NumpyEdges:
 
     def read_names(self, span: SourceRange) -> Iterator[NameChunk]:
         pairs = self.arrays[span.file]
-        return pairs.read_names(span.start, span.stop, times=self.times, any_name=self.any_name)
+        how = {"times": self.times, "unit": self.time_unit}
+        return pairs.read_names(span.start, span.stop, **how, any_name=self.any_name)
 
 
 def _contents(file: SourceFile) -> Iterator[str]:
@@ -386,6 +394,23 @@ def _checked(edges: EdgeArrays, num_targets: int) -> EdgeArrays:
     return edges
 
 
+def _time_unit(arrays: Sequence[EdgeArrays]) -> str:
+    """The finest unit of the times of all files; empty if they are numbers.
+
+    Raises:
+        InputError: some files have dates and others have numbers, or dates have no unit.
+    """
+    given = [pairs.value for pairs in arrays if pairs.value is not None]
+    dates = [value for value in given if value.dtype.kind == "M"]
+    units = [datetime_unit(value.dtype) for value in dates]
+    if wrong := [value for value, unit in zip(dates, units, strict=True) if not unit]:
+        raise InputError(f"{wrong[0]}: expected datetime64 in s, ms, us or ns, found {wrong[0].dtype}")
+    if dates and len(dates) < len(given):
+        other = next(value for value in given if value.dtype.kind != "M")
+        raise InputError(f"{other}: expected dates, as other files have, found {other.dtype}")
+    return max(units, key=TIME_UNITS.index, default="")
+
+
 def _open_ids(file: SourceFile, member: str | None, kinds: str = _INTEGERS) -> StoredArray:
     return _checked_ids(open_array(file, member), kinds)
 
@@ -405,7 +430,7 @@ def _open_values(file: SourceFile, names: Sequence[str], values: Sequence[str]) 
     for name in values:
         if name in names:
             array = open_array(file, name)
-            if array.dtype.kind in "iufb":
+            if array.dtype.kind in ("iufbM" if values == TIME_NAMES else "iufb"):
                 return array
             raise InputError(f"{array}: expected numbers, found {array.dtype}")
     raise InputError(f"{file.location}: the file has no {_called(values)[0]}; expected an array {' or '.join(values)}")

@@ -15,6 +15,7 @@ from gnnloom.pipeline.sources.reading.name_ids import FIRST_ROWS, RowError, chec
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.pipeline.sources.understood import SHOWN_ROWS, Understood
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.matrix.ticks import TIME_UNITS
 
 #: Number of edges that one task reads; a row group is never divided.
 RANGE_EDGES = 1 << 23
@@ -38,6 +39,7 @@ class ParquetEdges:
         any_name: whether all ids are names, whatever they look like.
         range_edges: number of edges in a range, unless one row group has more.
         block_edges: number of edges read at a time.
+        time_unit: unit in which times that are dates are stored; empty if there are none, or numbers.
     """
 
     tables: tuple[ParquetTable, ...]
@@ -47,6 +49,7 @@ class ParquetEdges:
     any_name: bool = False
     range_edges: int = RANGE_EDGES
     block_edges: int = BLOCK_EDGES
+    time_unit: str = ""
 
     @classmethod
     def open(
@@ -73,8 +76,9 @@ class ParquetEdges:
         valued = weights or times or len(wanted) == 3
         chosen = tuple(wanted or table.names[: 3 if valued else 2] for table in tables)
         for table, names in zip(tables, chosen, strict=True):
-            _check(table, names, valued)
-        return cls(tables, chosen, valued and not times, times)
+            _check(table, names, valued, times=times)
+        unit = _time_unit(tables, chosen) if times else ""
+        return cls(tables, chosen, valued and not times, times, time_unit=unit)
 
     def identity(self) -> dict[str, Any]:
         return {
@@ -111,7 +115,8 @@ class ParquetEdges:
         for first, values in table.read(names, range(span.start, span.stop), rows):
             errors = [_error(table, name, first) for name in names]
             source, target = checked_ids(values[0], errors[0]), checked_ids(values[1], errors[1])
-            found = checked_values(values[2], errors[2], times=self.times) if len(names) > 2 else None
+            how = {"times": self.times, "unit": self.time_unit}
+            found = checked_values(values[2], errors[2], **how) if len(names) > 2 else None
             yield EdgeChunk.valued(source, target, found, times=self.times)
 
     def understood(self) -> list[Understood]:
@@ -122,6 +127,7 @@ class ParquetEdges:
         kinds = dict(zip(table.names, table.types, strict=True))
         read = [f"{name} ({kinds[name]})" for name in names]
         value = f", {'times' if self.times else 'weights'} in {read[2]}" if len(read) > 2 else ""
+        value += f" (stored in {self.time_unit}, UTC)" if self.time_unit else ""
         ignored = [name for name in table.names if name not in names]
         are_names: bool | None = None
         rows: list[tuple[str, ...]] = []
@@ -170,7 +176,8 @@ class ParquetEdges:
             found = None
             if len(names) > 2:
                 given = columns[2].to_numpy(zero_copy_only=False)
-                found = checked_values(given, _error(table, names[2], first), times=self.times)
+                how = {"times": self.times, "unit": self.time_unit}
+                found = checked_values(given, _error(table, names[2], first), **how)
             yield NameChunk.valued(source, target, found, times=self.times)
 
 
@@ -192,12 +199,31 @@ def _holds_names(table: ParquetTable, name: str) -> bool:
     return judge_column(Names.of_values(column), _error(table, name, 0)).are_names
 
 
-def _check(table: ParquetTable, names: Sequence[str], valued: bool) -> None:
+def _time_unit(tables: Sequence[ParquetTable], columns: Sequence[Sequence[str]]) -> str:
+    """The finest unit of the times of all files; empty if they are numbers.
+
+    Raises:
+        InputError: some files have dates and others have numbers.
+    """
+    units = [_unit_of(table.types[table.names.index(names[2])]) for table, names in zip(tables, columns, strict=True)]
+    if any(units) and not all(units):
+        table, names = tables[units.index("")], columns[units.index("")]
+        raise InputError(f"{table.file.location}, column {names[2]}: expected dates, as other files have")
+    return max(units, key=("", *TIME_UNITS).index, default="")
+
+
+def _unit_of(kind: str) -> str:
+    """The unit in which times of a type of Arrow are stored, such as ``timestamp[us, tz=UTC]``."""
+    unit = kind.partition("[")[2].partition("]")[0].partition(",")[0]
+    return unit if kind.startswith(("timestamp", "date64")) else "s" if kind.startswith("date32") else ""
+
+
+def _check(table: ParquetTable, names: Sequence[str], valued: bool, *, times: bool) -> None:
     if len(names) < (3 if valued else 2):
         found = ", ".join(table.names) or "none"
         raise InputError(f"{table.file.location}: expected columns of sources and targets, found {found}")
     table.check_columns(names[:2], "ius")
-    table.check_columns(names[2:], "iuf")
+    table.check_columns(names[2:], "iuft" if times else "iuf")
     if not table.num_rows:
         raise InputError(f"{table.file.location}: the file has no edges")
 

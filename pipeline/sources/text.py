@@ -61,10 +61,12 @@ from gnnloom.pipeline.sources.reading.text_table import (
     headings,
     is_missing_id,
     spelled,
+    with_times,
 )
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.pipeline.sources.understood import SHOWN_ROWS, Understood
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.matrix.ticks import floats_of_ticks
 from gnnloom.storage.option import Option
 from gnnloom.storage.wording import counted
 
@@ -158,7 +160,9 @@ class TextEdges:
             weights, extra_columns = not times and len(wanted) == 3, True
         between = b"\t" if delimiter == "tab" else delimiter.encode()
         stated = Stated(header, wanted, between, comment, weights or times, decimal, extra_columns)
-        tables = tuple(_table(file, stated) for file in files)
+        tables = tuple(_table(file, stated, times=times) for file in files)
+        if times:
+            tables = _alike(files, tables)
         return cls(files, tables, stated, weights, times, extra_columns, delimiter)
 
     @property
@@ -172,6 +176,11 @@ class TextEdges:
         """Location of a file that says that its edges have no direction; empty if none does."""
         tables = zip(self.files, self.tables, strict=True)
         return next((file.location for file, table in tables if table.is_symmetric), "")
+
+    @property
+    def time_unit(self) -> str:
+        """The unit of times that are dates; empty if there are none, or numbers."""
+        return next((table.times.unit for table in self.tables if table.times is not None), "")
 
     def identity(self) -> dict[str, Any]:
         columns, comment = self.stated.columns, self.stated.comment
@@ -217,7 +226,7 @@ class TextEdges:
         """
         num_edges = 0
         for block in self._blocks(span):
-            chunk, at, wrong = self._parse(block.text)
+            chunk, at, wrong = self._parse(block)
             if wrong:
                 is_first = not (span.start or num_edges or len(chunk.source) or self.tables[span.file].header)
                 raise self._error(span.file, block.place(at), wrong, is_first=is_first)
@@ -291,9 +300,9 @@ class TextEdges:
         blocks = row_blocks(file, table.first_row, span.start, stop, self.block_bytes)
         if self._is_plain(number):
             return (TextBlock(text, offset) for offset, text in blocks)
-        return chosen_fields(
-            file, blocks, table.separator, table.fields, comments=comments + self._comments, decimal=self.stated.decimal
-        )
+        how = {"comments": comments + self._comments, "decimal": self.stated.decimal}
+        how |= {"times": table.times, "extra_columns": self.extra_columns}
+        return chosen_fields(file, blocks, table.separator, table.fields, **how)
 
     def _is_plain(self, number: int) -> bool:
         """Whether parsers read the text of a file as it is."""
@@ -305,17 +314,19 @@ class TextEdges:
         """Whether edges have weights or times."""
         return self.weights or self.times
 
-    def _parse(self, block: NDArray[np.uint8]) -> tuple[EdgeChunk, int, int]:
+    def _parse(self, block: TextBlock) -> tuple[EdgeChunk, int, int]:
         """The edges, the position of the line that stopped the parser, and its fault (0: everything is parsed)."""
-        most = len(block) // _SHORTEST_LINE + 1
+        most = len(block.text) // _SHORTEST_LINE + 1
         source, target = np.empty(most, np.int64), np.empty(most, np.int64)
-        values = self._room(most) if self._is_valued else None
+        values = self._room(most) if self._is_valued and block.ticks is None else None
         is_stated = self.stated_vertices is not None
         last_id = self.stated_vertices - 1 if self.stated_vertices is not None else _ANY_ID
         comment = self._comments[0] if self._comments else 0
         rules = self.extra_columns, last_id, not is_stated, comment
-        count, at, wrong = parse_edges(block, *rules, source, target, values)
+        count, at, wrong = parse_edges(block.text, *rules, source, target, values)
         found = None if values is None else values[:count]
+        if block.ticks is not None:
+            found = floats_of_ticks(block.ticks[:count])
         return EdgeChunk.valued(source[:count], target[:count], found, times=self.times), at, wrong
 
     def _room(self, most: int) -> NDArray[Any]:
@@ -362,11 +373,15 @@ class TextEdges:
             "comments": table.comments,
             "row_numbers": table.has_index,
             **columns,
+            **({"time_unit": table.times.unit} if table.times is not None else {}),
             **between,
             **decided,
         }
         read = f"edges from {columns['source']} to {columns['target']}"
         read += f", {value}s in {columns['value']}" if value else ""
+        if table.times is not None:
+            zone = "with zones" if table.times.has_zone else "without a zone, taken as UTC"
+            read += f" (dates {zone}; stored in {table.times.unit})"
         index = "; the first column numbers the rows and is skipped" if table.has_index else ""
         shown = [row.fields for row in sample.rows[1 if table.header else 0 :][:SHOWN_ROWS]]
         titles = headings(table, sample) if table.header else [str(number + 1) for number in range(_widest(shown))]
@@ -394,12 +409,13 @@ class TextEdges:
         most = len(text) // _SHORTEST_LINE + 1
         source, target = np.empty(len(text), np.uint8), np.empty(len(text), np.uint8)
         source_offset, target_offset = np.empty(most + 1, np.int64), np.empty(most + 1, np.int64)
-        values, line_at = self._room(most if self._is_valued else 0), np.empty(most, np.int64)
+        is_valued = self._is_valued and block.ticks is None
+        values, line_at = self._room(most if is_valued else 0), np.empty(most, np.int64)
         comment = self._comments[0] if self._comments else 0 if self.stated.comment else DOUBTFUL
         count, at, wrong = name_parser.parse_names(
             text,
             (self.tables[number].separator if self._is_plain(number) else b"\t")[0],
-            self._is_valued,
+            is_valued,
             self.extra_columns,
             comment,
             not self.any_name,
@@ -418,14 +434,15 @@ class TextEdges:
         if wrong:
             reason = name_parser.REASONS.get(wrong) or REASONS[wrong] + self._hint(number, wrong)
             raise bad_line(file, block.place(at), reason)
-        return NameChunk.valued(sources, targets, values[:count] if self._is_valued else None, times=self.times)
+        given = floats_of_ticks(block.ticks[:count]) if block.ticks is not None else values[:count]
+        return NameChunk.valued(sources, targets, given if self._is_valued else None, times=self.times)
 
     def with_vertices(self, num_vertices: int) -> TextEdges:
         """The same edges, but with ids that must be below ``num_vertices``."""
         return replace(self, stated_vertices=num_vertices)
 
 
-def _table(file: SourceFile, stated: Stated) -> TextTable:
+def _table(file: SourceFile, stated: Stated, *, times: bool = False) -> TextTable:
     """How a file is read; a file that cannot be read is reported by the reader of its edges."""
     try:
         sample = Sample.of(file, stated)
@@ -433,7 +450,22 @@ def _table(file: SourceFile, stated: Stated) -> TextTable:
         if stated.columns:
             raise
         return TextTable(stated.separator or likely_separator(file.location, b""))
-    return find_table(file, sample, stated)
+    table = find_table(file, sample, stated)
+    return with_times(file, sample, table) if times else table
+
+
+def _alike(files: Sequence[SourceFile], tables: Sequence[TextTable]) -> tuple[TextTable, ...]:
+    """How files with times are read, in one unit.
+
+    Raises:
+        InputError: some have dates and others have numbers.
+    """
+    forms = [table.times for table in tables if table.times is not None]
+    if forms and len(forms) < len(tables):
+        other = next(file for file, table in zip(files, tables, strict=True) if table.times is None)
+        raise InputError(f"{other.location}: expected dates as times, as other files have; write all in one way")
+    digits = max((form.digits for form in forms), default=0)
+    return tuple(replace(table, times=table.times and replace(table.times, digits=digits)) for table in tables)
 
 
 def _widest(rows: Sequence[Sequence[str]]) -> int:

@@ -51,6 +51,7 @@ class Graph:
         self.weighted: bool = facts["weighted"]
         #: Whether edges have times. Only :meth:`times` reads them: to everything else, such edges have no weights.
         self.has_times: bool = facts.get("has_times", False)
+        self.time_unit: str = facts.get("time_unit", "")
         #: (num_blocks + 1) first row of each block, then the number of vertices.
         self.block_rows: list[int] = facts["block_rows"]
         #: (num_blocks) nonzeros of each block.

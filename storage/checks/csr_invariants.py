@@ -15,7 +15,7 @@ from gnnloom.storage.matrix.fingerprint import scan_rows
 #: Python integers do not wrap; the mask makes their sums agree with those of uint64.
 _MASK = (1 << 64) - 1
 #: Weights and times are fingerprinted by their bits: the comparison is exact, and also distinguishes 0.0 from -0.0.
-_BITS = {"float32": np.uint32, "float64": np.uint64}
+_BITS = {"float32": np.uint32, "float64": np.uint64, "int64": np.uint64}
 
 
 @dataclass(frozen=True)

@@ -48,8 +48,8 @@ _CSR_BLOCK = {
     "block/*/indptr": ArraySpec(("row+1",), ("int64",)),
     "block/*/indices": ArraySpec(("nonzero",), INDEX),
     "block/*/data": ArraySpec(("nonzero",), FLOAT, required=False),
-    # Not float32, which has no more than every 128th second of the years since 1970.
-    "block/*/time": ArraySpec(("nonzero",), ("float64",), required=False),
+    # Not float32, which has no more than every 128th second of the years since 1970. Dates are whole numbers of a unit.
+    "block/*/time": ArraySpec(("nonzero",), ("float64", "int64"), required=False),
 }
 
 _GRAPH = {

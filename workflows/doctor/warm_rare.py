@@ -197,17 +197,22 @@ def read_text(folder: Path, dataset: Dataset, graph: Graph, cluster: Cluster) ->
 
 
 def _read_ids(folder: Path) -> None:
-    """Read one id per line, and copy one field of each line, as for other columns and for names of classes."""
+    """Read one id per line, copy one field of each line, as for other columns and names of classes, and read dates."""
     from gnnloom.pipeline.sources.reading.fields import chosen_fields
     from gnnloom.pipeline.sources.reading.files import open_files
     from gnnloom.pipeline.sources.reading.text_columns import read_ids
     from gnnloom.pipeline.sources.reading.text_layout import data_blocks
+    from gnnloom.pipeline.sources.reading.times import TimeForm
 
     path = folder / "ids.txt"
     path.write_text("0\n1\n", encoding="ascii")
     for file in open_files([str(path)]):
         list(read_ids(file))
         list(chosen_fields(file, data_blocks(file, False), b",", (0,)))
+    path = folder / "dates.txt"
+    path.write_text("0,1,2024-03-05\n", encoding="ascii")
+    for file in open_files([str(path)]):
+        list(chosen_fields(file, data_blocks(file, False), b",", (0, 1, 2), times=TimeForm(6, has_zone=False)))
 
 
 def _count_lines() -> None:

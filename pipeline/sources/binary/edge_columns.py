@@ -16,6 +16,7 @@ from gnnloom.pipeline.sources.reading.name_ids import RowError, numbers_of
 from gnnloom.pipeline.sources.reading.numerals import INEXACT_TIME
 from gnnloom.pipeline.sources.source import CHUNK_EDGES
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.matrix.ticks import MOST_TICKS, floats_of_ticks
 
 #: Number of ``indptr`` entries expanded at a time.
 _ROWS = 1 << 18
@@ -101,12 +102,23 @@ def checked_weights(given: NDArray[Any], error: RowError) -> NDArray[np.float32]
     return weights
 
 
-def checked_times(given: NDArray[Any], error: RowError) -> NDArray[np.float64]:
+def checked_times(given: NDArray[Any], error: RowError, unit: str = "") -> NDArray[np.float64]:
     """(num_edges,) numbers as times.
 
+    Args:
+        unit: in which dates are stored, whose floats are those of :func:`floats_of_ticks`.
+
     Raises:
-        InputError: one is NaN or infinite, or an integer that float64 does not have.
+        InputError: one is NaN or infinite, an integer that float64 does not have, a missing date, or one that the unit
+            cannot count.
     """
+    if given.dtype.kind == "M":
+        ticks = given.astype(f"M8[{unit}]").astype(np.int64)
+        wrong = np.isnat(given) | (ticks.view(f"M8[{unit}]").astype(given.dtype) != given) | (abs(ticks) > MOST_TICKS)
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise error(row, f"expected a time that {unit} since 1970 can count, found {given[row]}")
+        return floats_of_ticks(ticks)
     times = given.astype(np.float64)
     if given.dtype.kind in "iu":
         # Compared as integers: a comparison with floats would round them as well. 2^63 and 2^64 are beyond the types.
@@ -171,12 +183,12 @@ class MajorColumn(IdColumn):
         return low
 
 
-def checked_values(given: NDArray[Any], error: RowError, *, times: bool) -> NDArray[Any]:
+def checked_values(given: NDArray[Any], error: RowError, *, times: bool, unit: str = "") -> NDArray[Any]:
     """(num_edges,) numbers as times or weights; raises as :func:`checked_times` and :func:`checked_weights` do."""
-    return checked_times(given, error) if times else checked_weights(given, error)
+    return checked_times(given, error, unit) if times else checked_weights(given, error)
 
 
-def read_values(array: StoredArray, start: int, stop: int, *, times: bool) -> Iterator[NDArray[Any]]:
+def read_values(array: StoredArray, start: int, stop: int, *, times: bool, unit: str = "") -> Iterator[NDArray[Any]]:
     """Read the weights or times of edges ``start`` to ``stop``.
 
     Yields:
@@ -186,7 +198,7 @@ def read_values(array: StoredArray, start: int, stop: int, *, times: bool) -> It
         InputError: a weight is NaN or does not fit into float32, or a time is not exact in float64.
     """
     for number, block in enumerate(array.read_flat(start, stop, CHUNK_EDGES)):
-        yield checked_values(block, edge_error(array, start + number * CHUNK_EDGES), times=times)
+        yield checked_values(block, edge_error(array, start + number * CHUNK_EDGES), times=times, unit=unit)
 
 
 def rebatch(blocks: Iterable[NDArray[Any]], rows: int) -> Iterator[NDArray[Any]]:

@@ -24,6 +24,7 @@ _PREFIXES = {
     "u": ("uint",),
     "f": ("float", "double", "halffloat"),
     "b": ("bool",),
+    "t": ("timestamp", "date"),
     "s": ("string", "large_string", "binary", "large_binary", "dictionary<values=string"),
 }
 
@@ -68,7 +69,8 @@ class ParquetTable:
         """Check that columns exist and have suitable types.
 
         Args:
-            kinds: ``iu`` allows integers, ``iuf`` also floats, ``iufb`` also booleans, ``ius`` integers and text.
+            kinds: ``iu`` allows integers, ``iuf`` also floats, ``iufb`` also booleans, ``iuft`` also dates, ``ius``
+                integers and text.
 
         Raises:
             InputError: a column is missing or has another type; the message names the file, the column and its type.

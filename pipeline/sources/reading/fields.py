@@ -17,6 +17,7 @@ from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.lines import bad_line
 from gnnloom.pipeline.sources.reading.numerals import (
     COMMA,
+    EXTRA,
     FEED,
     POINT,
     QUOTE,
@@ -29,7 +30,10 @@ from gnnloom.pipeline.sources.reading.numerals import (
     next_line,
     skip_blanks,
 )
+from gnnloom.pipeline.sources.reading.times import TimeForm, parse_time
 
+#: Faults of times are numbered from here on.
+_TIME_FAULTS: Final = 200
 #: Separators that parsers of lines know; between others, fields are found first.
 PLAIN: Final = frozenset({b" ", b"\t", b","})
 #: Length of the shortest line: a character and a line feed.
@@ -47,11 +51,14 @@ class TextBlock:
         offset: of the block in the file's contents.
         lines: (2, num_lines) int64 where each line begins in the text and in the file's contents; None if the text is
             that of the file.
+        ticks: (num_lines,) int64 times of the lines, whose text has only two fields; None if they have none that are
+            dates.
     """
 
     text: NDArray[np.uint8]
     offset: int
     lines: NDArray[np.int64] | None = None
+    ticks: NDArray[np.int64] | None = None
 
     def place(self, at: int) -> int:
         """Offset, in the file's contents, of the line that begins at a byte of the text."""
@@ -75,6 +82,8 @@ def chosen_fields(
     *,
     comments: bytes = b"#%",
     decimal: str = ".",
+    times: TimeForm | None = None,
+    extra_columns: bool = True,
 ) -> Iterator[TextBlock]:
     """Copy some fields of each line.
 
@@ -84,21 +93,32 @@ def chosen_fields(
         fields: numbers of the fields, from 0, in the order in which they are wanted; none for all.
         comments: bytes that begin comments.
         decimal: ``,`` for a third field that has decimal commas, which become points.
+        times: how the times in the third field are written, if they are dates; they are parsed rather than copied.
+        extra_columns: with times, whether lines may have more fields than three.
 
     Raises:
-        InputError: a line has too few fields.
+        InputError: a line has too few fields or too many, or a time that is written in another way.
     """
     between, begins = (np.frombuffer(each, np.uint8) for each in (separator, comments))
     for offset, block in blocks:
         most = len(block) // _SHORTEST_LINE + 1
         out = np.empty(len(block) * max(2, len(fields)) + 1, np.uint8)
-        lines, spans = np.empty((2, most), np.int64), np.empty((max(fields, default=MOST_FIELDS) + 1, 2), np.int64)
+        lines, spans = (
+            np.empty((2, most), np.int64),
+            np.empty((max(fields, default=MOST_FIELDS) + 1 + (times is not None), 2), np.int64),
+        )
         wanted = np.array(fields, np.int64)
-        count, size, at = _copy_fields(block, between, wanted, begins, decimal == ",", spans, out, lines)
-        if at >= 0:
-            raise bad_line(file, offset + at, REASONS[TOO_FEW])
+        ticks = None if times is None else np.empty(most, np.int64)
+        form = (0, False) if times is None else (times.digits, times.has_zone)
+        copied = between, wanted, begins, decimal == ",", *form, extra_columns, spans, out, lines, ticks
+        count, size, at, wrong = _copy_fields(block, *copied)
+        if wrong in {TOO_FEW, EXTRA}:
+            raise bad_line(file, offset + at, REASONS[wrong])
+        if wrong and times is not None:
+            cell = block[slice(*spans[wanted[2]])].tobytes().decode("utf-8", "replace").strip('"')
+            raise bad_line(file, offset + at, times.reason(wrong - _TIME_FAULTS, cell))
         lines[1, :count] += offset
-        yield TextBlock(out[:size], offset, lines[:, :count])
+        yield TextBlock(out[:size], offset, lines[:, :count], None if ticks is None else ticks[:count])
 
 
 @njit(cache=True, nogil=True)
@@ -146,15 +166,29 @@ def _find_fields(text: Any, at: int, separator: Any, spans: Any) -> int:
 
 @njit(cache=True, nogil=True)
 def _copy_fields(
-    text: Any, separator: Any, fields: Any, comments: Any, decimal: bool, spans: Any, out: Any, lines: Any
-) -> tuple[int, int, int]:
+    text: Any,
+    separator: Any,
+    fields: Any,
+    comments: Any,
+    decimal: bool,
+    digits: int,
+    has_zone: bool,
+    extra: bool,
+    spans: Any,
+    out: Any,
+    lines: Any,
+    ticks: Any,
+) -> tuple[int, int, int, int]:
     """Copy fields of all lines that are neither blank nor comments.
 
     Args:
         decimal: whether commas in the third field become points.
+        digits, has_zone: of :func:`parse_time`.
+        extra: whether lines with times may have further fields.
+        ticks: (max_lines,) int64, gets the times in the third field, which is not copied; None to copy it.
 
     Returns:
-        The number of lines and of bytes, and where the line begins that has too few fields (-1: none).
+        The number of lines and of bytes, where the line begins that is wrong (-1: none), and its fault.
     """
     at, count, size = 0, 0, 0
     while at < len(text):
@@ -170,7 +204,15 @@ def _copy_fields(
             for number in range(fields.size or found):
                 chosen = fields[number] if fields.size else number
                 if chosen >= found:
-                    return count, size, line
+                    return count, size, line, TOO_FEW
+                if ticks is not None and number == 2:
+                    if not extra and found > fields.size:
+                        return count, size, line, EXTRA
+                    first, stop = spans[chosen, 0], spans[chosen, 1]
+                    ticks[count - 1], wrong = parse_time(text, first, stop, digits, has_zone)
+                    if wrong:
+                        return count, size, line, _TIME_FAULTS + wrong
+                    continue
                 if number:
                     out[size] = TAB
                     size += 1
@@ -180,4 +222,4 @@ def _copy_fields(
             out[size] = FEED
             size += 1
         at = next_line(text, at)
-    return count, size, -1
+    return count, size, -1, 0

@@ -8,6 +8,7 @@ from typing import Final
 
 from gnnloom.pipeline.sources.reading.text_layout import is_number
 from gnnloom.pipeline.sources.reading.text_table import Sample, Stated, TextTable, headings
+from gnnloom.pipeline.sources.reading.times import find_times
 
 #: What columns of weights and of times are often called.
 _CALLED: Final = {
@@ -60,7 +61,8 @@ def suggest(table: TextTable, sample: Sample, stated: Stated) -> Suggestion:
     for kind, called in () if stated.valued else _CALLED.items():
         for number in left:
             is_called = names[number].lower() in called if table.header else (kind, number) == ("weights", 2)
-            if is_called and all(is_number(row.fields[number]) for row in rows if number < len(row.fields)):
+            cells = [row.fields[number] for row in rows if number < len(row.fields)]
+            if is_called and (all(map(is_number, cells)) or (kind == "times" and find_times(cells) is not None)):
                 flags = _flags(kind, [*table.ends, number], names, is_named=bool(table.header))
                 return Suggestion(flags, kind, names[number], others)
     return Suggestion(("--extra-columns",), others=others)

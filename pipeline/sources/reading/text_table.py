@@ -20,6 +20,7 @@ from gnnloom.pipeline.sources.reading.lines import bad_line, whole_lines
 from gnnloom.pipeline.sources.reading.name_parser import LONGEST_MISSING, is_missing
 from gnnloom.pipeline.sources.reading.numerals import MISSING, REASONS
 from gnnloom.pipeline.sources.reading.text_layout import is_number, likely_separator, names_ends, split_fields
+from gnnloom.pipeline.sources.reading.times import TimeForm, find_times
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.wording import shell_command
 
@@ -157,6 +158,7 @@ class TextTable:
         has_index: the first field of each row is its number, and is skipped.
         is_symmetric: the file says that its edges have no direction, as KONECT's do with ``% sym``, and Gephi's with
             ``Undirected`` in a column ``Type``.
+        times: how the times of edges are written if they are dates.
     """
 
     separator: bytes
@@ -167,6 +169,7 @@ class TextTable:
     comments: int = 0
     has_index: bool = False
     is_symmetric: bool = False
+    times: TimeForm | None = None
 
     @property
     def ends(self) -> tuple[int, int]:
@@ -236,6 +239,25 @@ def _says_undirected(file: SourceFile, sample: Sample, header: Sequence[str]) ->
     return found == {"undirected"}
 
 
+def with_times(file: SourceFile, sample: Sample, table: TextTable) -> TextTable:
+    """How a file is read whose third column has times: as dates if the first one is, otherwise as numbers.
+
+    Raises:
+        InputError: a date and a time of day are two fields.
+    """
+    fields = table.fields or (0, 1, 2)
+    rows = [row for row in sample.rows[1 if table.header else 0 :] if len(row.fields) > fields[2]]
+    found = find_times([row.fields[fields[2]] for row in rows])
+    if found is None:
+        return table
+    first = rows[0].fields[fields[2] :]
+    if len(first) > 1 and find_times([" ".join(first[:2])]) is not None:
+        raise bad_line(
+            file, rows[0].start, f"a date and a time of day between blanks; write {first[0]}T{first[1]}, or use commas"
+        )
+    return replace(table, fields=fields, times=found)
+
+
 def _refuse_marked(file: SourceFile, sample: Sample) -> None:
     """Refuse a file whose first comment says that its lines are not edges between vertices of one kind.
 
@@ -288,7 +310,7 @@ def _refuse_others(file: SourceFile, sample: Sample, *, has_header: bool, is_val
     if widths == {_TRIPLE}:
         heads, relations, tails = ({row.fields[number] for row in rows} for number in range(_TRIPLE))
         # A relation is not a vertex, and a third column of vertices does not have weights.
-        are_words = not any(is_id(word) or is_number(word) for word in (*relations, *tails))
+        are_words = not any(is_id(word) or is_number(word) or find_times([word]) for word in (*relations, *tails))
         is_smaller = bool(heads & tails) or len(relations) < len(tails)
         if are_words and is_smaller and not relations & (heads | tails) and len(relations) < len(rows):
             raise bad_line(

@@ -207,6 +207,7 @@ def graph_result(name: str, graph: Graph) -> dict[str, Any]:
         "symmetric": graph.symmetric,
         "weighted": graph.weighted,
         **({"has_times": True} if graph.has_times else {}),
+        **({"time_unit": graph.time_unit} if graph.time_unit else {}),
         "names": graph.has_names,
         **{name: artifact.facts[name] for name in counted},
         **{name: artifact.measured[name] for name in measured},
