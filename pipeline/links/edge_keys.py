@@ -23,6 +23,7 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.csr import TIME_BYTES
 from gnnloom.storage.matrix.permutation import GOLDEN, mix
+from gnnloom.storage.matrix.ticks import date_of
 from gnnloom.storage.shards.block_ranges import RANGE_BYTES, row_ranges
 
 #: Entries of a block that are read at a time, unless a stored chunk has more.
@@ -87,6 +88,11 @@ class EdgeKeys:
         """Bytes of a row block of the graph that is read with its keys."""
         rows, nnz = sizes.block_rows[block], sizes.block_nnz[block]
         return (sizes.entry_bytes + (TIME_BYTES if self.times is not None else 0)) * nnz + 8 * (rows + 1)
+
+    def date_of(self, word: int) -> str:
+        """The date of the word of a time, for messages; nothing for times that are numbers."""
+        unit = "" if self.times is None else Graph(Artifact(self.times)).time_unit
+        return f", {date_of((~word & (1 << TIME_BITS) - 1) - (1 << TIME_BITS - 1), unit)}" if unit else ""
 
     def words_of(self, key: int) -> tuple[int, ...]:
         """The words of a key."""

@@ -178,6 +178,12 @@ class FileOptions:
         kind=bool,
         deniable=True,
     )
+    delimiter: str | None = option(
+        None,
+        "Characters between the fields of text, or tab.",
+        group=Group.INPUT,
+        default_text="those that are recognized",
+    )
     extra_columns: bool = option(False, "Ignore columns of text after those that are needed.", group=Group.INPUT)
     keep_edges: bool = option(
         False,

@@ -180,7 +180,11 @@ def find_thresholds(
         total = total or int(counts.sum())
         searches = searches or [Search(rank, edges.key_bits) for rank in options.ranks(total)]
         if edges.times is not None and bits + ROUND_BITS == TIME_BITS and int(counts.max()) == total:
-            raise InputError(f"{edges.times}: all {total:,} edges have the same time, so none is later than others")
+            row, cell = divmod(int(counts.argmax()), _CELLS)
+            date = edges.date_of(prefixes[row] << ROUND_BITS | cell)
+            raise InputError(
+                f"{edges.times}: all {total:,} edges have the same time{date}, so none is later than others"
+            )
         searches = [
             search.narrowed(counts[prefixes.index(search.prefix)]) if search.bits == bits else search
             for search in searches

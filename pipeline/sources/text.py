@@ -273,7 +273,7 @@ class TextEdges:
             InputError: a line is not an edge between names, a whole file has no edges, or compressed data is damaged.
         """
         num_edges = 0
-        for block in self._blocks(span, comments=self._comments):
+        for block in self._blocks(span, comments=self._comments, refused=b"\t"):
             chunk = self._parse_names(span.file, block)
             yield chunk
             num_edges += len(chunk.source)
@@ -293,15 +293,19 @@ class TextEdges:
         """Bytes that begin comments among lines whose ids are names."""
         return b"" if self.stated.comment in {"", "none"} else self.stated.comment.encode()
 
-    def _blocks(self, span: SourceRange, comments: bytes = b"#%") -> Iterator[TextBlock]:
-        """Lines of a range, in the form that parsers read."""
+    def _blocks(self, span: SourceRange, comments: bytes = b"#%", refused: bytes = b", \t") -> Iterator[TextBlock]:
+        """Lines of a range, in the form that parsers read.
+
+        Args:
+            refused: bytes that ids must not have: the separators of parsers.
+        """
         number, stop = span.file, None if span.stop < 0 else span.stop
         file, table = self.files[number], self.tables[number]
         blocks = row_blocks(file, table.first_row, span.start, stop, self.block_bytes)
         if self._is_plain(number):
             return (TextBlock(text, offset) for offset, text in blocks)
         how = {"comments": comments + self._comments, "decimal": self.stated.decimal}
-        how |= {"times": table.times, "extra_columns": self.extra_columns}
+        how |= {"times": table.times, "extra_columns": self.extra_columns, "refused": refused}
         return chosen_fields(file, blocks, table.separator, table.fields, **how)
 
     def _is_plain(self, number: int) -> bool:

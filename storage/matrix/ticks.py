@@ -47,4 +47,4 @@ def datetime_unit(dtype: np.dtype[Any]) -> str:
 
 def date_of(ticks: int, unit: str) -> str:
     """A time as text, in UTC."""
-    return f"{np.datetime64(ticks, unit)}"
+    return str(np.array(ticks, np.int64).astype(f"M8[{unit}]"))

@@ -53,6 +53,7 @@ def open_lists(options: FileOptions) -> list[IdList]:
         InputError: a file has another format, or nothing in it.
     """
     formats = {"columns": options.columns, "header": options.header, "extra_columns": options.extra_columns or None}
+    formats["delimiter"] = options.delimiter
     given = {name: value for name, value in formats.items() if value is not None}
     lists: list[IdList] = []
     for split in ("train", "valid", "test"):

@@ -19,6 +19,7 @@ from gnnloom.pipeline.sources.reading.numerals import (
     COMMA,
     EXTRA,
     FEED,
+    NO_ID,
     POINT,
     QUOTE,
     REASONS,
@@ -84,6 +85,7 @@ def chosen_fields(
     decimal: str = ".",
     times: TimeForm | None = None,
     extra_columns: bool = True,
+    refused: bytes = b"",
 ) -> Iterator[TextBlock]:
     """Copy some fields of each line.
 
@@ -95,11 +97,13 @@ def chosen_fields(
         decimal: ``,`` for a third field that has decimal commas, which become points.
         times: how the times in the third field are written, if they are dates; they are parsed rather than copied.
         extra_columns: with times, whether lines may have more fields than three.
+        refused: bytes that parsers of lines take for separators, and that ids without quotes must not have.
 
     Raises:
-        InputError: a line has too few fields or too many, or a time that is written in another way.
+        InputError: a line has too few fields or too many, a time that is written in another way, or an id with one of
+            the bytes that it must not have.
     """
-    between, begins = (np.frombuffer(each, np.uint8) for each in (separator, comments))
+    between, begins, within = (np.frombuffer(each, np.uint8) for each in (separator, comments, refused))
     for offset, block in blocks:
         most = len(block) // _SHORTEST_LINE + 1
         out = np.empty(len(block) * max(2, len(fields)) + 1, np.uint8)
@@ -110,8 +114,11 @@ def chosen_fields(
         wanted = np.array(fields, np.int64)
         ticks = None if times is None else np.empty(most, np.int64)
         form = (0, False) if times is None else (times.digits, times.has_zone)
-        copied = between, wanted, begins, decimal == ",", *form, extra_columns, spans, out, lines, ticks
+        copied = between, wanted, begins, within, decimal == ",", *form, extra_columns, spans, out, lines, ticks
         count, size, at, wrong = _copy_fields(block, *copied)
+        if wrong == NO_ID:
+            byte = "a tab" if TAB in block[slice(*spans[-1])] else "a comma or a blank"
+            raise bad_line(file, offset + at, f"{byte} within an id, between fields that something else separates")
         if wrong in {TOO_FEW, EXTRA}:
             raise bad_line(file, offset + at, REASONS[wrong])
         if wrong and times is not None:
@@ -130,6 +137,17 @@ def _is_separator(text: Any, at: int, separator: Any) -> bool:
     while same < separator.size and text[at + same] == separator[same]:
         same += 1
     return bool(same == separator.size)
+
+
+@njit(cache=True, nogil=True)
+def _has_any(text: Any, first: int, stop: int, refused: Any) -> bool:
+    """Whether a field without quotes has one of some bytes."""
+    if refused.size and text[first] != QUOTE:
+        for k in range(first, stop):
+            for byte in refused:
+                if text[k] == byte:
+                    return True
+    return False
 
 
 @njit(cache=True, nogil=True)
@@ -170,6 +188,7 @@ def _copy_fields(
     separator: Any,
     fields: Any,
     comments: Any,
+    refused: Any,
     decimal: bool,
     digits: int,
     has_zone: bool,
@@ -182,6 +201,7 @@ def _copy_fields(
     """Copy fields of all lines that are neither blank nor comments.
 
     Args:
+        refused: bytes that ids without quotes must not have.
         decimal: whether commas in the third field become points.
         digits, has_zone: of :func:`parse_time`.
         extra: whether lines with times may have further fields.
@@ -216,6 +236,9 @@ def _copy_fields(
                 if number:
                     out[size] = TAB
                     size += 1
+                if number < 2 and _has_any(text, spans[chosen, 0], spans[chosen, 1], refused):
+                    spans[-1] = spans[chosen]
+                    return count, size, line, NO_ID
                 for k in range(spans[chosen, 0], spans[chosen, 1]):
                     out[size] = POINT if decimal and number == 2 and text[k] == COMMA else text[k]
                     size += 1

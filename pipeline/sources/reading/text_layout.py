@@ -104,9 +104,10 @@ def likely_separator(location: str, line: bytes, decimal: str = ".") -> bytes:
         len(others) > 1 and all(_DECIMAL.fullmatch(each) for each in others if b"," in each)
     )
     present = {
-        b"\t": b"\t" in text,
+        # NCBI puts a tab on both sides of a bar.
+        b"\t": b"\t" in text and b"\t|\t" not in text,
         b",": b"," in text and not is_decimal,
-        b"|": b"|" in text and (is_one or b" | " in text),
+        b"|": b"|" in text and (is_one or b" | " in text or b"\t|\t" in text),
         b";": b";" in text and (is_one or is_decimal or usual == b","),
         b"::": b"::" in text and is_one,
         b":": _NUMBERS.fullmatch(text) is not None,

@@ -235,6 +235,14 @@ def test_links_by_time_hold_out_the_latest_dates(tmp_path: Path) -> None:
         assert info.state == "complete"
 
 
+def test_edges_of_one_date_are_refused_with_the_date(tmp_path: Path) -> None:
+    (tmp_path / "calls.csv").write_text("".join(f"{k},{k + 1},1960-02-29T10:11:12.5Z\n" for k in range(50)))
+    graph = ingest(tmp_path, tmp_path / "calls.csv")
+    dataset = Catalog(tmp_path / "catalog")["calls"]
+    with pytest.raises(InputError, match=r"all 50 edges have the same time, 1960-02-29T10:11:12.500000, so none"):
+        draw_links(dataset, graph, DrawOptions(by="time"), InProcessCluster())
+
+
 def test_the_preview_and_the_result_say_that_times_are_dates(tmp_path: Path) -> None:
     (tmp_path / "calls.csv").write_text("a,b,t\n1,2,2024-03-05T10:11:12Z\n")
     words = ["--catalog", str(tmp_path / "c"), "ingest", "calls", str(tmp_path / "calls.csv")]

@@ -102,6 +102,7 @@ class LinksKeywords(ClusterKeywords, total=False):
     format: str | None
     columns: str | Sequence[str] | None
     header: bool | None
+    delimiter: str | None
     extra_columns: bool
     keep_edges: bool
     allow_overlap: bool
