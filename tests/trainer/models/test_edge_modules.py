@@ -6,12 +6,15 @@ import sys
 from typing import Any
 
 import pytest
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from gnnloom.storage.errors import InputError
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.models.edge_modules import read_options
+from gnnloom.trainer.models.networks.edge_model import BatchEdges, EdgeCall
 from gnnloom.trainer.models.registry import model_kind
+from gnnloom.trainer.place.place import Place
 from support.edge_modules import Sums
 
 SUMS = "support.edge_modules:Sums"
@@ -124,3 +127,22 @@ def test_without_pyg_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(sys, "meta_path", [Missing, *sys.meta_path])
     with pytest.raises(InputError, match=r"No module named 'torch_geometric'; install PyG with pip install 'gnnloom\["):
         model_kind("torch_geometric.nn:GraphSAGE")
+
+
+class Median(Sums):
+    """Fails without edges, as a median of PyG does."""
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        x[edge_index[0]].sort(0).values.index_select(0, torch.zeros(len(x), dtype=torch.int64))
+        return super().forward(x, edge_index, edge_weight)
+
+
+def test_a_module_that_fails_without_edges_is_evaluated_on_vertices_without_any() -> None:
+    module, place = Median(3, 4, 2, 2), Place(torch.float32)
+    feature, none = torch.rand(5, 3), torch.zeros((2, 0), dtype=torch.int64)
+    call = EdgeCall("Median", weighs=False, trims=False, num_outputs=2)
+    with pytest.raises(InputError, match="fails on a batch without edges"):
+        call(module, feature, BatchEdges(none, None, 4), place)
+    module.eval()
+    found = call(module, feature, BatchEdges(none, None, 4), place)
+    assert torch.equal(found, Sums.forward(module, feature, none)[:4])

@@ -520,3 +520,15 @@ def test_parameters_are_those_of_the_seed(catalog: Catalog) -> None:
     expected = reference(f"{OWN}:Sums", PROBLEMS["directed"], (), None)
     for (name, mine), other in zip(model.module.named_parameters(), expected.parameters(), strict=True):
         assert torch.equal(mine, other), name
+
+
+@pytest.mark.parametrize(
+    ("model", "options"),
+    [(f"{OWN}:Remembering", ()), (f"{PYG}:GCN", ("cached=true",))],
+)
+def test_a_module_that_keeps_the_edges_of_a_call_is_refused(
+    catalog: Catalog, model: str, options: tuple[str, ...]
+) -> None:
+    needs_pyg(model)
+    with pytest.raises(CollectiveError, match="depends on the graph of an earlier call, as with cached=True"):
+        train(LoneCommunicator(), edge_config(catalog, "directed", "remembers", model, model_options=options))

@@ -6,7 +6,9 @@ between the layers, such as dropout, is its own affair here.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
@@ -90,7 +92,18 @@ class EdgeCall:
             given[EDGE_WEIGHT] = edges.weight
         if self.trims and edges.hops is not None:
             given |= dict(zip(HOPS, edges.hops, strict=True))
-        output = module(feature, edges.index, **given)
+        try:
+            output = module(feature, edges.index, **given)
+        # Some aggregations, such as a median, fail without edges.
+        except (RuntimeError, IndexError) as error:
+            if edges.index.shape[1]:
+                raise
+            if module.training:
+                raise InputError(
+                    f"model {self.name}: its forward fails on a batch without edges: {error}; take larger batches"
+                    " (--batch-size), or an aggregation of no edges (--model-options aggr=mean)"
+                ) from error
+            output = self._beside_a_loop(module, feature, edges)
         is_matrix = isinstance(output, Tensor) and output.dim() == 2
         if not is_matrix or len(output) < edges.num_rows or output.shape[1] != self.num_outputs:
             found = f"shape {tuple(output.shape)}" if isinstance(output, Tensor) else repr(type(output).__name__)
@@ -100,6 +113,14 @@ class EdgeCall:
             )
         result: Tensor = output[: edges.num_rows].to(place.sum_dtype)
         return result
+
+    def _beside_a_loop(self, module: nn.Module, feature: Tensor, edges: BatchEdges) -> Tensor:
+        """The result on vertices without edges, next to one more vertex that has an edge to itself."""
+        loop = torch.full((2, 1), len(feature), dtype=edges.index.dtype)
+        weighs = self.weighs and edges.weight is not None
+        given = {EDGE_WEIGHT: torch.ones(1, dtype=feature.dtype)} if weighs else {}
+        output: Tensor = module(torch.cat([feature, torch.zeros_like(feature[:1])]), loop, **given)
+        return output
 
 
 class EdgeModel(Model):
@@ -154,10 +175,16 @@ class EdgeModel(Model):
         """
         was_training = self.module.training
         self.module.eval()
+        fresh = None
+        # Some modules hold what cannot be copied.
+        with suppress(Exception):
+            fresh = copy.deepcopy(self.module)
         try:
             # With values, also in a rehearsal.
             with torch.no_grad(), performed():
                 self._try_ring()
+                if fresh is not None:
+                    self._try_again(fresh)
                 self.call = replace(self.call, trims=self.call.trims and self._trims())
         finally:
             self.module.train(was_training)
@@ -175,6 +202,41 @@ class EdgeModel(Model):
                 f"model {self.call.name}: its forward fails on a graph of {_TRIED} vertices with"
                 f" {counted(self.options.dims[0], 'feature')}: {type(error).__name__}: {error}"
             ) from error
+
+    def _try_again(self, fresh: nn.Module) -> None:
+        """Call the module on another graph, where it must give what a copy gives that knows no other graph.
+
+        Args:
+            fresh: a copy of the module from before its first call.
+
+        Raises:
+            InputError: the module keeps the edges of an earlier call.
+        """
+        star = np.stack([np.arange(_TRIED), np.zeros(_TRIED, np.int64)])
+        feature = self.place.lasting((_TRIED, self.options.dims[0]), self.dtype).fill_(1)
+        feature *= torch.arange(1, _TRIED + 1, dtype=self.dtype)[:, None]
+        weight = self.place.lasting((_TRIED,), self.dtype).fill_(1)
+        edges = BatchEdges(self.place.from_numpy(star), weight, _TRIED, None)
+        try:
+            # Parameters without sizes get some here, drawn at random, which the training must not notice.
+            with torch.random.fork_rng(devices=[]):
+                self.call(fresh, feature, edges, self.place)
+                fresh.load_state_dict(self.module.state_dict())
+                expected, again = (self.call(fresh, feature, edges, self.place) for _ in range(2))
+        # The module takes other graphs only, or draws random numbers where it is evaluated.
+        except Exception:  # noqa: BLE001 - whatever the module raises
+            return
+        if not torch.equal(expected, again):
+            return
+        try:
+            found = self.call(self.module, feature, edges, self.place)
+        except Exception:  # noqa: BLE001 - likewise
+            found = None
+        if found is None or not torch.allclose(found, expected, equal_nan=True):
+            raise InputError(
+                f"model {self.call.name}: its output depends on the graph of an earlier call, as with cached=True of"
+                " PyG's convolutions, but every batch has other edges; construct it without (cached=False)"
+            )
 
     def _trims(self) -> bool:
         """Whether the module can leave out what its layers do not need; PyG's cannot with jumping knowledge."""
