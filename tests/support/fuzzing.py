@@ -53,6 +53,7 @@ from support.links import pairs_of, store_links
 from support.propagated import reference_steps, store_propagated
 from support.resealing import change_values, seal_again
 from support.small_catalogs import store_run, store_small_dataset
+from support.strangers import HOSTILE_NAMES
 
 U, V = np.array([0, 1, 2, 3, 4, 5]), np.array([1, 2, 3, 4, 5, 0])
 #: Longest time that a reader may take for a tiny file, in seconds; on a busy machine.
@@ -305,6 +306,7 @@ def damaged(content: bytes, chosen: random.Random) -> bytes:
 _NASTY = (
     b"-1", b"0", b"1e400", b"nan", b"9" * 20, b"9" * 5000, "²".encode(), b"\xff\xfe", b"\0", b" ", b"\n", b"{",
     b"[" * 3000, (2**31 - 1).to_bytes(4, "little"), (2**63 - 1).to_bytes(8, "little"), b"(", b"../../x", b"\\u0000",
+    *(name.encode() for name in HOSTILE_NAMES),
 )  # fmt: skip
 
 

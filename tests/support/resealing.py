@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 from pathlib import Path
@@ -15,11 +16,13 @@ from gnnloom.storage.disk.copy_checksums import CHECKSUMS, ChecksumFile, write_c
 from gnnloom.storage.disk.seal import _HEAD, _HEX, CHECKSUM, seal_line, seal_object
 from gnnloom.storage.format.manifest import MANIFEST
 from gnnloom.storage.format.sections import SECTIONS, section_name
+from support.strangers import HOSTILE_NAMES
 
 #: Values of JSON on which readers of structure stumble.
 _NASTY: tuple[Any, ...] = (
     None, True, -1, 0, 1, 2**31, 2**63, 10**400, 0.5, float("nan"), "", "x", "..", "../../x", "a/b", "\0", "²",
     "strangers_package.inner:Evil", [], [[]], {}, {"": 0}, [1, 2, 3], ["x"] * 50,
+    *HOSTILE_NAMES, ["wandb"],
 )  # fmt: skip
 
 
@@ -56,7 +59,8 @@ def _change(content: Any, chosen: random.Random) -> None:
             content[str(chosen.choice(_NASTY))] = content[name]
             return
         else:
-            content[name] = chosen.choice(_NASTY)
+            # A copy: a later change may be of what is inside.
+            content[name] = copy.deepcopy(chosen.choice(_NASTY))
             return
 
 

@@ -15,6 +15,11 @@ from gnnloom.storage.disk.files import read_json, write_json
 
 #: Names of the same code: in the current folder, in the catalog, in an installed package, and a module of Python.
 FORMS = ("stranger:Evil", "catalog.web.runs.old.stranger:Evil", "strangers_package.inner:Evil", "antigravity:fly")
+#: Names that a terminal, a shell, a spreadsheet or a reader of markup would obey, and a long one.
+HOSTILE_NAMES: tuple[str, ...] = (
+    "[/n1]", "[bold]v2", "[link=http://x]y[/link]", "\x1b[31m", "\x1b]8;;http://x\x07", '=HYPERLINK("http://x")',
+    "$(touch x)", ";touch x", "a\tb", "a\nb", "\u202egnp.exe", "n" * 10_000,
+)  # fmt: skip
 #: Options of a training that take such a name, by the run of the prepared catalog that has the option.
 NAMED: Mapping[str, tuple[str, ...]] = {"old": ("model", "loss", "metric"), "pairs": ("model", "decoder")}
 
