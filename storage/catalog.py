@@ -30,7 +30,7 @@ from gnnloom.storage.format.artifact import MANIFEST, WORK, Artifact
 from gnnloom.storage.format.schema import FORMAT_VERSION, SCHEMAS, VERSION_ENTRY, check_version
 from gnnloom.storage.shards.row_shards import RowShards
 from gnnloom.storage.system_errors import OF_ONE_FILE, OF_PERMISSION, check_is_of_content
-from gnnloom.storage.wording import did_you_mean, shell_command
+from gnnloom.storage.wording import did_you_mean, printable, shell_command, shortened
 
 if TYPE_CHECKING:
     from gnnloom.storage.shards.grid_shards import GridShards
@@ -388,7 +388,7 @@ def _check_dataset_group(path: Path) -> None:
         check_is_of_content(error, path)
         raise FormatError(f"{path}: not a gnnloom dataset ({error})") from error
     if attributes.get("encoding-type") != DATASET_ATTRIBUTES["encoding-type"]:
-        raise FormatError(f"{path}: a Zarr {node_type}, but not a gnnloom dataset")
+        raise FormatError(f"{path}: a Zarr {shortened(printable(str(node_type)), 100)}, but not a gnnloom dataset")
     check_version(path, attributes)
 
 

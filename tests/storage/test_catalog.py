@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -200,3 +201,13 @@ def test_vertex_data_to_choose_from_are_named_by_their_files(catalog: Catalog) -
     with pytest.raises(InputError, match=r"\(feature=a.npy, label=l.npy\)") as raised:
         dataset.vertices()
     assert "(feature=b.npy, label=none)" in str(raised.value)
+
+
+def test_a_stored_text_in_an_error_stays_on_its_line(tmp_path: Path) -> None:
+    (tmp_path / "odd").mkdir()
+    metadata = {"zarr_format": 3, "node_type": "a\nb" + "c" * 10_000, "attributes": {}}
+    (tmp_path / "odd" / "zarr.json").write_text(json.dumps(metadata))
+    with pytest.raises(FormatError) as raised:
+        Catalog(tmp_path).dataset("odd")
+    assert "\n" not in str(raised.value)
+    assert len(str(raised.value)) < 1000
