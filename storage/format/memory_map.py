@@ -97,15 +97,16 @@ class RecordedArray:
             values: (num_rows, ...).
         """
         given = np.ascontiguousarray(values, self._written.dtype)
-        if isinstance(rows, slice):
-            first = rows.start or 0
-        elif len(rows) and (rows[1:] - rows[:-1] == 1).all():
+        first, numbers = (rows.start or 0, None) if isinstance(rows, slice) else (0, rows)
+        if numbers is not None and len(numbers) and (numbers[1:] - numbers[:-1] == 1).all():
             # Nothing has to be kept of rows that follow each other.
-            rows, first = slice(int(rows[0]), int(rows[0]) + len(rows)), int(rows[0])
+            first, numbers = int(numbers[0]), None
         step = max(1, _PIECE_BYTES // max(1, given[:1].nbytes))
         for start in range(0, len(given), step):
             some = given[start : start + step]
-            places = slice(first + start, first + start + len(some)) if isinstance(rows, slice) else rows[start:][:step]
+            places: Rows = slice(first + start, first + start + len(some))
+            if numbers is not None:
+                places = numbers[start : start + len(some)]
             self._pieces.append(_Piece(places, columns, _checksum(some)))
             self._written[_index(places, columns)] = some
 
