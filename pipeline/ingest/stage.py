@@ -217,9 +217,15 @@ def ingest_graph(
             outcome = matrix.outcome(started=started, more_spill_bytes=more_spill_bytes)
             # The projected figures next to the measured ones.
             measured = {"plan": projection.against(outcome)}
-            symmetric = options.undirected
-            how = {"more_tasks": keys, "measured": measured, "time_unit": unit}
-            return Graph(matrix.commit(symmetric=symmetric, outcome=outcome, **how))
+            return Graph(
+                matrix.commit(
+                    symmetric=options.undirected,
+                    outcome=outcome,
+                    more_tasks=keys,
+                    measured=measured,
+                    time_unit=unit,
+                )
+            )
         except UnreachableError:
             # The server may answer later, and what was read is kept.
             raise

@@ -277,8 +277,8 @@ class NumpyEdges:
 
     def read_names(self, span: SourceRange) -> Iterator[NameChunk]:
         pairs = self.arrays[span.file]
-        how = {"times": self.times, "unit": self.time_unit}
-        return pairs.read_names(span.start, span.stop, **how, any_name=self.any_name)
+        unit, any_name = self.time_unit, self.any_name
+        return pairs.read_names(span.start, span.stop, times=self.times, unit=unit, any_name=any_name)
 
 
 def _contents(file: SourceFile) -> Iterator[str]:

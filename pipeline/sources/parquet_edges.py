@@ -115,8 +115,9 @@ class ParquetEdges:
         for first, values in table.read(names, range(span.start, span.stop), rows):
             errors = [_error(table, name, first) for name in names]
             source, target = checked_ids(values[0], errors[0]), checked_ids(values[1], errors[1])
-            how = {"times": self.times, "unit": self.time_unit}
-            found = checked_values(values[2], errors[2], **how) if len(names) > 2 else None
+            found = None
+            if len(names) > 2:
+                found = checked_values(values[2], errors[2], times=self.times, unit=self.time_unit)
             yield EdgeChunk.valued(source, target, found, times=self.times)
 
     def understood(self) -> list[Understood]:
@@ -176,8 +177,8 @@ class ParquetEdges:
             found = None
             if len(names) > 2:
                 given = columns[2].to_numpy(zero_copy_only=False)
-                how = {"times": self.times, "unit": self.time_unit}
-                found = checked_values(given, _error(table, names[2], first), **how)
+                error = _error(table, names[2], first)
+                found = checked_values(given, error, times=self.times, unit=self.time_unit)
             yield NameChunk.valued(source, target, found, times=self.times)
 
 

@@ -304,9 +304,17 @@ class TextEdges:
         blocks = row_blocks(file, table.first_row, span.start, stop, self.block_bytes)
         if self._is_plain(number):
             return (TextBlock(text, offset) for offset, text in blocks)
-        how = {"comments": comments + self._comments, "decimal": self.stated.decimal}
-        how |= {"times": table.times, "extra_columns": self.extra_columns, "refused": refused}
-        return chosen_fields(file, blocks, table.separator, table.fields, **how)
+        return chosen_fields(
+            file,
+            blocks,
+            table.separator,
+            table.fields,
+            comments=comments + self._comments,
+            decimal=self.stated.decimal,
+            times=table.times,
+            extra_columns=self.extra_columns,
+            refused=refused,
+        )
 
     def _is_plain(self, number: int) -> bool:
         """Whether parsers read the text of a file as it is."""

@@ -127,7 +127,7 @@ class GivenLinks:
         """What determines the bytes of the links, besides the graph."""
         how = {"values": self.values, "allow_overlap": self.allow_overlap, "holds_out": self.holds_out}
         # They change nothing where no negatives are drawn.
-        drawn = {"negatives": self.negatives, "seed": self.seed} if self.pooled_splits else {}
+        drawn: dict[str, Any] = {"negatives": self.negatives, "seed": self.seed} if self.pooled_splits else {}
         drawn |= {} if self.reciprocal is None else {"reciprocal": self.reciprocal}
         return {"method": "file", **how, **drawn, "sources": {given.path: given.identity() for given in self.lists}}
 
