@@ -14,7 +14,7 @@ from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.ingest.vertex_options import VertexOptions
 from gnnloom.pipeline.sources.format import bundled_vertices, formats, guess_format, open_edges
 from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
-from gnnloom.pipeline.sources.understood import Understood, summary_lines, understood_of
+from gnnloom.pipeline.sources.understood import Understood, understood_of
 from gnnloom.storage import Catalog, Graph, Vertices
 from gnnloom.storage.option import Group, Option
 from gnnloom.storage.wording import counted
@@ -31,7 +31,7 @@ from gnnloom.workflows.cli.terminal.options import (
     json_option,
     object_option,
 )
-from gnnloom.workflows.cli.terminal.output import is_verbose, readable, show, show_rows
+from gnnloom.workflows.cli.terminal.output import is_verbose, readable, say_understood, show, show_rows
 from gnnloom.workflows.cli.terminal.progress import shown_progress
 from gnnloom.workflows.cli.terminal.screen import say
 from gnnloom.workflows.formatting import readable_estimate, readable_range
@@ -150,12 +150,6 @@ def ingest_command(
         return
     vertices = bundled_vertices(format_name, source, values)
     store_graph(name, edges, vertices, options, cluster, as_json, storing=storing, add=add)
-
-
-def say_understood(understood: Sequence[Understood]) -> None:
-    """Say how files are read."""
-    for line in summary_lines(understood):
-        say(line, on_stderr=True)
 
 
 def store_graph(

@@ -25,7 +25,6 @@ from gnnloom.workflows.api.links import (
     store_given,
     store_hard,
 )
-from gnnloom.workflows.cli.data.ingest import say_understood
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import (
     QUIET,
@@ -37,7 +36,7 @@ from gnnloom.workflows.cli.terminal.options import (
     key_option,
     object_option,
 )
-from gnnloom.workflows.cli.terminal.output import show
+from gnnloom.workflows.cli.terminal.output import say_understood, show
 from gnnloom.workflows.cli.terminal.progress import shown_progress
 
 _PLAN = "Only print what it would need: tasks, memory and disk space."

@@ -17,10 +17,9 @@ from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.smoothing_config import SmoothingConfig
 from gnnloom.trainer.job.ranks import ranks_of_job
 from gnnloom.workflows.api.train import predict_run
-from gnnloom.workflows.cli.data.ingest import say_understood
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import QUIET, add_options, flag_option, json_option, object_option, open_run
-from gnnloom.workflows.cli.terminal.output import readable, show, show_rows
+from gnnloom.workflows.cli.terminal.output import readable, say_understood, show, show_rows
 from gnnloom.workflows.interop.scored_pairs import Wanted
 
 #: Figures of the ranks; there are none if the stored predictions are used.

@@ -13,9 +13,10 @@ from rich.console import Console  # noqa: TID251 - a type; `screen` makes it
 from rich.measure import Measurement
 from rich.table import Table
 
+from gnnloom.pipeline.sources.understood import Understood, summary_lines
 from gnnloom.storage.wording import counted, printable
 from gnnloom.workflows.cli.terminal import screen
-from gnnloom.workflows.cli.terminal.screen import text
+from gnnloom.workflows.cli.terminal.screen import say, text
 from gnnloom.workflows.formatting import readable, readable_bytes, readable_seconds
 
 #: Where the context of the whole command keeps the time at which it was called.
@@ -147,3 +148,9 @@ def _widest(rows: Sequence[Sequence[str]], column: int) -> int:
 def _width(console: Console, table: Table) -> Measurement:
     """The least and the largest useful width of a table, on a console of any width."""
     return console.measure(table, options=console.options.update(max_width=10_000))
+
+
+def say_understood(understood: Sequence[Understood]) -> None:
+    """Say how files are read."""
+    for line in summary_lines(understood):
+        say(line, on_stderr=True)
