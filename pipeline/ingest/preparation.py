@@ -19,7 +19,7 @@ from gnnloom.pipeline.sources.binary import stored_arrays
 from gnnloom.pipeline.sources.binary.archive import combined_crc
 from gnnloom.pipeline.sources.binary.stored_arrays import PackedSource, StoredArray, StoredMember, unpack_array
 from gnnloom.pipeline.sources.reading.coding import SUFFIXES
-from gnnloom.pipeline.sources.source import EdgeSource, SourceRange, SurveyedSource
+from gnnloom.pipeline.sources.source import EdgeSource, SourceRange, Surveyed, SurveyedSource
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import Needs, Phase, Task, WorkFiles, records_of, run
 from gnnloom.storage.errors import InputError
@@ -43,7 +43,7 @@ def prepared_source(writer: ArtifactWriter, source: Source, cluster: Cluster) ->
     """
     run(_archive_phases(source, writer), cluster, writer)
     source, number = as_unpacked(source, writer), 0
-    while isinstance(source, SurveyedSource) and source.surveys():
+    while isinstance(source, Surveyed) and source.surveys():
         survey = _survey_phase(source, writer, number)
         run([survey], cluster, writer)
         source = source.with_surveys([record.facts["found"] for record in records_of(survey, writer)])
@@ -190,14 +190,14 @@ def _unpack(task: UnpackTask) -> int:
 class SurveyTask(Task):
     """Counts what one range holds."""
 
-    source: SurveyedSource
+    source: Surveyed
     range: SourceRange
 
 
 def _survey_phase(source: object, writer: ArtifactWriter = _NOWHERE, number: int = 0) -> Phase:
     """The phase that surveys the ranges of a source after ``number`` rounds; without tasks if it can be read."""
     tasks = []
-    if isinstance(source, SurveyedSource):
+    if isinstance(source, Surveyed):
         for at, span in enumerate(source.surveys()):
             name, needs = f"survey/{number}/{range_name(at, span)}", Needs(max(0, span.stop - span.start))
             tasks.append(SurveyTask(writer, name, needs, source, span))

@@ -126,8 +126,8 @@ class EdgeSource(Protocol):
 
 
 @runtime_checkable
-class SurveyedSource(EdgeSource, Protocol):
-    """A source that can be read in ranges once it is known what all of them hold, such as the number of their lines.
+class Surveyed(Protocol):
+    """What can be read in ranges once it is known what all of them hold, such as the number of their lines.
 
     Tasks survey the ranges before they are read, in as many rounds as the source asks for.
     """
@@ -136,21 +136,26 @@ class SurveyedSource(EdgeSource, Protocol):
         """The ranges to survey in the next round; none if the source can be read, as one task can read all of it."""
         ...
 
-    def survey(self, span: SourceRange, /) -> list[int]:
-        """Count what a range holds.
+    def survey(self, span: SourceRange, /) -> list[Any]:
+        """Find what a range holds, as JSON.
 
         Raises:
             InputError: something in the range cannot be used.
         """
         ...
 
-    def with_surveys(self, found: Sequence[Sequence[int]]) -> Self:
-        """The same source with the same identity, which knows the counts of all :meth:`surveys`, in their order.
+    def with_surveys(self, found: Sequence[Sequence[Any]]) -> Self:
+        """The same source with the same identity, which knows what all :meth:`surveys` found, in their order.
 
         Raises:
-            InputError: the counts are not those that a file states.
+            InputError: this is not what a file states.
         """
         ...
+
+
+@runtime_checkable
+class SurveyedSource(Surveyed, EdgeSource, Protocol):
+    """Edges that are surveyed before they are read."""
 
 
 class VertexData(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -84,9 +85,22 @@ class ParquetTable:
                 what = {"iu": "integers", "ius": "integers or text"}.get(kinds, "numbers")
                 raise InputError(f"{self.file.location}, column {name}: expected {what}, found {found}")
 
+    def holds(self, name: str, kinds: str) -> bool:
+        """Whether the type of a column is among those that :meth:`check_columns` allows."""
+        return self.types[self.names.index(name)].startswith(tuple(each for kind in kinds for each in _PREFIXES[kind]))
+
     def holds_text(self, name: str) -> bool:
         """Whether a column contains strings or bytes."""
         return self.types[self.names.index(name)].startswith(_PREFIXES["s"])
+
+    def holds_numbers(self, name: str) -> str:
+        """``number`` or ``list`` if a column contains numbers or lists of numbers; empty for anything else."""
+        found = self.types[self.names.index(name)]
+        numbers = tuple(prefix for kind in "iufb" for prefix in _PREFIXES[kind])
+        item = re.fullmatch(r"(?:large_list|fixed_size_list|list)<\w+: (.*?)(?: not null)?>(?:\[\d+\])?", found)
+        if item is not None:
+            return "list" if item[1].startswith(numbers) else ""
+        return "number" if found.startswith((*numbers, "decimal", "null")) else ""
 
     def read(
         self, columns: Sequence[str], groups: Sequence[int], rows: int
@@ -96,21 +110,28 @@ class ParquetTable:
             yield first, tuple(column.to_numpy(zero_copy_only=False) for column in values)
 
     def read_arrow(
-        self, columns: Sequence[str], groups: Sequence[int], rows: int
+        self, columns: Sequence[str], groups: Sequence[int], rows: int, *, nulls: bool = False
     ) -> Iterator[tuple[int, tuple[Any, ...]]]:
         """Read columns of consecutive row groups as Arrow arrays.
 
+        Args:
+            nulls: whether values may be null.
+
         Yields:
-            The first row of a block of at most ``rows`` rows, and its columns, (num_rows,) each, without nulls.
+            The first row of a block of at most ``rows`` rows, and its columns, (num_rows,) each.
 
         Raises:
-            InputError: the data is damaged, or a value is null; the message names the column and the row.
+            InputError: the data is damaged, or a value is null and must not be; the message names the column and the
+                row.
         """
         first = self.first_rows[groups[0]] if groups else 0
         with _opened(self.file) as parquet:
             batches = parquet.iter_batches(batch_size=rows, row_groups=list(groups), columns=list(columns))
             while (batch := _next(batches, self.file)) is not None:
-                yield first, tuple(self._checked(name, batch.column(name), first) for name in columns)
+                found = tuple(batch.column(name) for name in columns)
+                if not nulls:
+                    found = tuple(map(self._checked, columns, found, [first] * len(columns)))
+                yield first, found
                 first += batch.num_rows
 
     def _checked(self, name: str, column: Any, first: int) -> Any:

@@ -23,7 +23,7 @@ from gnnloom.storage.format.vertex_arrays import NO_LABEL
 #: Most classes that have names.
 MOST_NAMES: Final = 1 << 16
 #: What stands for no label among names, in lower case.
-_UNKNOWN: Final = frozenset({b"", b"-1", b"nan", b"na", b"n/a", b"<na>", b"null", b"none", b"?", b"\\n"})
+UNKNOWN: Final = frozenset({b"", b"-1", b"nan", b"na", b"n/a", b"<na>", b"null", b"none", b"?", b"\\n"})
 #: Names of a column of labels, in lower case: such a first line is a header, unless later lines have the word as well.
 _HEADERS: Final = frozenset({"label", "labels", "class", "classes", "category", "target", "y"})
 #: Bytes of text that are split at a time.
@@ -84,7 +84,7 @@ class NamedLabels:
         last, joins = fields[-1], sample.separator == b" "
         rows = [row for row in sample.rows if len(row.fields) > last]
         cells = [" ".join(row.fields[last:]) if joins else row.fields[last] for row in rows]
-        known = [cell for cell in cells if cell.lower().encode() not in _UNKNOWN]
+        known = [cell for cell in cells if cell.lower().encode() not in UNKNOWN]
         words = [cell for cell in known if not is_number(cell)]
         # The first line alone may be a header. A few words among numbers are reported by the reader of the numbers.
         if not words or (words == cells[:1] and len(cells) > 1) or 2 * len(words) <= len(known):
@@ -101,7 +101,7 @@ class NamedLabels:
         if not header:
             names.add(word.encode())
         try:
-            found = tuple(name.decode() for name in sorted(names) if name.lower() not in _UNKNOWN)
+            found = tuple(name.decode() for name in sorted(names) if name.lower() not in UNKNOWN)
         except UnicodeDecodeError as error:
             raise InputError(f"{file.location}: a label is not UTF-8 ({error})") from error
         return replace(below, header=header, first_row=first.stop if header else first.start, names=found)
@@ -115,7 +115,7 @@ class NamedLabels:
             occurs: whether another line has this label, such as the y of y and n.
         """
         ids = [first.fields[number] for number in fields[:-1]]
-        if occurs or word.lower().encode() in _UNKNOWN or is_number(word) or any(map(is_number, ids)):
+        if occurs or word.lower().encode() in UNKNOWN or is_number(word) or any(map(is_number, ids)):
             return False
         if word.lower() in _HEADERS or any(map(names_ids, ids)):
             return True
@@ -140,6 +140,11 @@ class NamedLabels:
                     raise bad_line(self.file, int(at), "expected an id and a class name of a few words")
                 fields[self.fields[-1] :] = [b" ".join(fields[self.fields[-1] :])]
             yield WordBlock(words, block.lines[1])
+
+
+def is_heading(word: str) -> bool:
+    """Whether a word is what columns of labels or ids are called."""
+    return word.lower() in _HEADERS or names_ids(word)
 
 
 def _unquoted(field: bytes) -> bytes:

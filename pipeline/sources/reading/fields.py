@@ -1,6 +1,7 @@
 """Text in which other fields than the first ones, or fields between other separators, are ids: put into the usual form.
 
-The chosen fields of each line are copied, with tabs between them, so that the same parsers read them.
+The chosen fields of each line are copied, with tabs between them, so that the same parsers read them. Cells of vertex
+tables, which hold numbers, lists or words, are parsed where they are.
 """
 
 from __future__ import annotations
@@ -15,20 +16,26 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.lines import bad_line
+from gnnloom.pipeline.sources.reading.name_parser import is_missing
 from gnnloom.pipeline.sources.reading.numerals import (
     COMMA,
     EXTRA,
     FEED,
     NO_ID,
+    LOWER,
+    NO_NUMBER,
     POINT,
     QUOTE,
     REASONS,
+    SEMICOLON,
     SPACE,
     TAB,
     TOO_FEW,
+    TOO_MANY,
     is_blank,
     is_end,
     next_line,
+    parse_number,
     skip_blanks,
 )
 from gnnloom.pipeline.sources.reading.times import TimeForm, parse_time
@@ -246,3 +253,145 @@ def _copy_fields(
             size += 1
         at = next_line(text, at)
     return count, size, -1, 0
+
+
+@njit(cache=True, nogil=True)
+def find_cells(text: Any, separator: Any, width: int, wanted: Any, cells: Any, line_at: Any) -> tuple[int, int, int]:
+    """Find where the cells of some columns begin and end, without quotes, in all lines that are not blank.
+
+    Args:
+        text: (num_bytes,) uint8, whole lines.
+        separator: (num_bytes,) uint8; see :func:`chosen_fields`.
+        width: fields that each line must have.
+        wanted: (num_columns,) int64 numbers of the fields, from 0.
+        cells: (num_columns, max_rows, 2) int64, filled with the first byte of each cell and the one after its last.
+        line_at: (max_rows,) int64, filled with the positions of the lines.
+
+    Returns:
+        Number of rows; position of the line that stopped the search; and its fault (0: none).
+    """
+    at, count, spans = 0, 0, np.empty((width + 1, 2), np.int64)
+    while at < len(text):
+        if not is_end(text, skip_blanks(text, at)):
+            found = _find_fields(text, at, separator, spans)
+            if found != width:
+                return count, at, TOO_FEW if found < width else TOO_MANY
+            for column in range(wanted.size):
+                first, stop = spans[wanted[column], 0], spans[wanted[column], 1]
+                if stop - first > 1 and text[first] == QUOTE and text[stop - 1] == QUOTE:
+                    first, stop = first + 1, stop - 1
+                cells[column, count, 0], cells[column, count, 1] = first, stop
+            line_at[count] = at
+            count += 1
+        at = next_line(text, at)
+    return count, at, 0
+
+
+@njit(cache=True, nogil=True)
+def copy_cells(text: Any, cells: Any, offset: Any, out: Any) -> int:
+    """Copy cells one after the other; two double quotes within quotes become one. Returns the bytes of all copies.
+
+    Args:
+        cells: (num_rows, 2) int64 from :func:`find_cells`.
+        offset: (num_rows + 1,) int64, filled with where each copy begins, and the end.
+        out: (num_bytes,) uint8, filled with the copies.
+    """
+    size = 0
+    for row in range(len(cells)):
+        offset[row] = size
+        at, stop = cells[row, 0], cells[row, 1]
+        is_quoted = at > 0 and text[at - 1] == QUOTE
+        while at < stop:
+            at += is_quoted and text[at] == QUOTE and at + 1 < stop and text[at + 1] == QUOTE
+            out[size] = text[at]
+            size += 1
+            at += 1
+    offset[len(cells)] = size
+    return size
+
+
+@njit(cache=True, nogil=True)
+def _is_word(text: Any, first: int, stop: int, word: Any) -> bool:
+    """Whether a cell is a word of lower-case letters, written in any case."""
+    if stop - first != len(word):
+        return False
+    same = 0
+    while same < stop - first and (np.int64(text[first + same]) | LOWER) == word[same]:
+        same += 1
+    return bool(same == len(word))
+
+
+@njit(cache=True, nogil=True)
+def _trimmed(text: Any, first: int, stop: int) -> tuple[int, int]:
+    while first < stop and is_blank(text[first]):
+        first += 1
+    while stop > first and is_blank(text[stop - 1]):
+        stop -= 1
+    return first, stop
+
+
+@njit(cache=True, nogil=True)
+def _parse_one(text: Any, first: int, stop: int) -> tuple[float, int]:
+    """Parse a cell with a number, True or False; returns NaN for one that says that there is none, and the fault."""
+    if stop == first or is_missing(text, first, stop) or (stop - first == 1 and text[first] == ord("?")):
+        return np.nan, 0
+    value, after, wrong = parse_number(text, first)
+    if not wrong and after == stop:
+        return value, 0
+    if _is_word(text, first, stop, (ord("t"), ord("r"), ord("u"), ord("e"))):
+        return 1.0, 0
+    if _is_word(text, first, stop, (ord("f"), ord("a"), ord("l"), ord("s"), ord("e"))):
+        return 0.0, 0
+    return np.nan, NO_NUMBER
+
+
+@njit(cache=True, nogil=True)
+def _parse_list(text: Any, first: int, stop: int, row: Any) -> int:
+    """Parse a cell with as many numbers as ``row`` has elements, perhaps in brackets; returns the fault (0: none)."""
+    if text[first] == ord("[") or text[first] == ord("("):
+        closing = ord("]") if text[first] == ord("[") else ord(")")
+        if text[stop - 1] != closing:
+            return NO_NUMBER
+        first, stop = first + 1, stop - 1
+    at, count = first, 0
+    while True:
+        at = skip_blanks(text, at)
+        if at >= stop:
+            break
+        end = at
+        while end < stop and not (is_blank(text[end]) or text[end] == COMMA or text[end] == SEMICOLON):
+            end += 1
+        if count == row.size:
+            return TOO_MANY
+        row[count], wrong = _parse_one(text, at, end)
+        if wrong:
+            return wrong
+        count += 1
+        at = skip_blanks(text, end)
+        at += at < stop and (text[at] == COMMA or text[at] == SEMICOLON)
+    return 0 if count == row.size else TOO_FEW
+
+
+@njit(cache=True, nogil=True)
+def parse_cells(text: Any, cells: Any, is_list: bool, values: Any) -> tuple[int, int]:
+    """Parse the cells of a column of numbers, or of lists of numbers.
+
+    Args:
+        text: (num_bytes,) uint8 that ends with a line feed.
+        cells: (num_rows, 2) int64 from :func:`find_cells`.
+        values: (num_rows, width) float64, filled with the numbers; NaN where there is none.
+
+    Returns:
+        The first row that cannot be read, and its fault; -1 and 0 if there is none.
+    """
+    for row in range(len(cells)):
+        first, stop = _trimmed(text, cells[row, 0], cells[row, 1])
+        if not is_list:
+            values[row, 0], wrong = _parse_one(text, first, stop)
+        elif stop == first or is_missing(text, first, stop):
+            values[row], wrong = np.nan, 0
+        else:
+            wrong = _parse_list(text, first, stop, values[row])
+        if wrong:
+            return row, wrong
+    return -1, 0

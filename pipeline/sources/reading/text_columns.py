@@ -16,7 +16,7 @@ from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.lines import bad_line, count_data_lines, whole_lines
 from gnnloom.pipeline.sources.reading.numerals import NO_NUMBER, REASONS, word_numbers
 from gnnloom.pipeline.sources.reading.parse import parse_ids, parse_table
-from gnnloom.pipeline.sources.reading.text_layout import data_blocks, has_names
+from gnnloom.pipeline.sources.reading.text_layout import data_blocks, has_names, row_blocks
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import VertexArray
 from gnnloom.storage.wording import counted
@@ -60,26 +60,34 @@ class RowIndex:
         return self.starts[max(0, after - 1)]
 
 
-def index_rows(file: SourceFile, header: bool = False) -> RowIndex:
+def index_rows(file: SourceFile, header: bool = False, first_row: int | None = None) -> RowIndex:
     """Count the rows of a local, uncompressed file in ranges, as fast as the disk reads it; others are not counted.
 
     Args:
         header: whether the first line names the columns.
+        first_row: offset of the first row; None to find it.
     """
     if not file.is_seekable:
         return RowIndex()
     bounds = [*range(0, file.size or 0, _INDEX_BYTES), file.size or 0]
     with ThreadPoolExecutor(_THREADS) as threads:
-        counts = list(threads.map(lambda span: count_rows(file, *span, header=header), pairwise(bounds)))
+        counted = threads.map(
+            lambda span: count_rows(file, *span, header=header, first_row=first_row), pairwise(bounds)
+        )
+        counts = list(counted)
     rows = list(accumulate(counts, initial=0))
     # A line belongs to the range in which it begins, so reading at a bound begins with the first line after it.
     starts = tuple(RowStart(*start) for start in zip(bounds, rows, strict=True))[:-1]
     return RowIndex(starts or (BEGINNING,), rows[-1])
 
 
-def count_rows(file: SourceFile, start: int = 0, stop: int | None = None, *, header: bool = False) -> int:
+def count_rows(
+    file: SourceFile, start: int = 0, stop: int | None = None, *, header: bool = False, first_row: int | None = None
+) -> int:
     """Count the rows that begin in a range of bytes; by default, all rows."""
-    return count_data_lines(data_blocks(file, header, start, stop), has_comments=False)
+    found = first_row is not None
+    blocks = row_blocks(file, first_row or 0, start, stop) if found else data_blocks(file, header, start, stop)
+    return count_data_lines(blocks, has_comments=False)
 
 
 @dataclass(frozen=True)

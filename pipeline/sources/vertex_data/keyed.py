@@ -9,51 +9,102 @@ every vertex must have features. :mod:`gnnloom.pipeline.ingest.tables` brings th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray, Unpacked
 from gnnloom.pipeline.sources.reading.files import open_files
 from gnnloom.pipeline.sources.source import OneArray, SourceRange, TableBlock, VertexSource
+from gnnloom.pipeline.sources.vertex_data.chosen_columns import (
+    CATEGORIES,
+    ERROR,
+    ChosenColumns,
+    Filling,
+    KeyedColumns,
+    ids_array,
+    reads_cells,
+)
 from gnnloom.pipeline.sources.vertex_data.keyed_rows import KeyedNumpy, KeyedParquet, KeyedRows, KeyedText
-from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS, HEADER, IDS_FILE, VertexKind
-from gnnloom.pipeline.sources.vertex_data.numpy_vertices import NumpyVertices, open_one_array
-from gnnloom.pipeline.sources.vertex_data.vertex_files import JoinedVertices
+from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS, FILLING, HEADER, IDS_FILE, VertexKind
+from gnnloom.pipeline.sources.vertex_data.mask_split import SPLIT_INDEX
+from gnnloom.pipeline.sources.vertex_data.numpy_vertices import open_one_array
+from gnnloom.pipeline.sources.vertex_data.table_columns import is_numpy, split_location
+from gnnloom.pipeline.sources.vertex_data.vertex_files import JoinedVertices, open_arrays
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS, array_in_file
 
 
 def open_keyed_vertices(
-    graph: Graph | None, ids_file: str | None = None, header: bool | None = None, **files: str | None
+    graph: Graph | None,
+    ids_file: str | None = None,
+    header: bool | None = None,
+    split_index: int | None = None,
+    missing: str = ERROR,
+    missing_indicator: bool = False,
+    categories: int = CATEGORIES,
+    **files: str | None,
 ) -> VertexSource:
     """Open tables of arrays, each in its own format.
 
     Args:
         graph: the graph whose vertices the ids name; None for a source that can only state its identity.
-        ids_file: location of an ``.npy`` with the ids of the rows of all NumPy arrays.
+        ids_file: location of an ``.npy`` with the ids of the rows of all NumPy arrays; or of the table and the column
+            that has them.
         header: whether the first line of text files names the columns; None if the user did not say.
-        files: location of each table by the option that names it; None for no table.
+        split_index: as for :func:`~gnnloom.pipeline.sources.vertex_data.vertex_files.open_vertex_files`, if the
+            split is a NumPy file without ids.
+        missing, missing_indicator, categories: fields of
+            :class:`~gnnloom.pipeline.sources.vertex_data.chosen_columns.Filling`.
+        files: location of each table by the option that names it, perhaps with columns; None for no table.
 
     Raises:
         NotFoundError: a file does not exist.
         InputError: no file is given, or a file has the wrong format or number of columns.
     """
     given = {array: location for array, location in files.items() if location}
-    numpy = {array: location for array, location in given.items() if location.endswith((".npy", ".npz"))}
-    if ids_file and not numpy:
-        raise InputError(f"{ids_file}: ids of the rows of .npy and .npz files, none of which was given")
+    filling = Filling(missing, missing_indicator, categories)
+    numpy = {array: location for array, location in given.items() if is_numpy(split_location(location)[0])}
+    if ids_file:
+        _check_ids_file(ids_file, given.values(), has_arrays=bool(numpy))
     if ids_file or not numpy:
-        sources = [KeyedVertices.open(graph, location, array, ids_file, header) for array, location in given.items()]
+        _refuse_index(split_index)
+        sources = [
+            KeyedVertices.open(graph, location, array, ids_file, header, filling) for array, location in given.items()
+        ]
         return JoinedVertices(tuple(sources))
     if numpy == given:
         raise InputError(
             f"{next(iter(numpy.values()))}: an array has no column of ids; give the ids of its rows with `--ids-file`"
         )
-    tables = [KeyedVertices.open(graph, given[array], array, None, header) for array in given if array not in numpy]
-    by_row = NumpyVertices.open(1 if graph is None else _num_rows(graph), **numpy)
-    return JoinedVertices((*tables, by_row))
+    tables = [
+        KeyedVertices.open(graph, given[array], array, None, header, filling) for array in given if array not in numpy
+    ]
+    by_row = open_arrays(1 if graph is None else _num_rows(graph), numpy, split_index, filling)
+    return JoinedVertices((*tables, *by_row))
+
+
+def _check_ids_file(ids_file: str, tables: Collection[str], *, has_arrays: bool) -> None:
+    """Check that the ids belong to one of the tables.
+
+    Raises:
+        InputError: they do not.
+    """
+    location, columns = split_location(ids_file)
+    if is_numpy(location):
+        if not has_arrays:
+            raise InputError(f"{ids_file}: ids of the rows of .npy and .npz files, none of which was given")
+        return
+    if len(columns) != 1:
+        raise InputError(f"{ids_file}: expected a .npy file of ids, or a table and its column of ids, as in t.csv:id")
+    if location not in {split_location(table)[0] for table in tables}:
+        raise InputError(f"{ids_file}: expected the column of ids of one of the tables: {', '.join(tables)}")
+
+
+def _refuse_index(split_index: int | None) -> None:
+    if split_index is not None:
+        raise InputError(f"--split-index {split_index}: chooses between masks in NumPy files without ids of their rows")
 
 
 def _num_rows(graph: Graph) -> int:
@@ -89,26 +140,30 @@ class KeyedVertices(OneArray):
         array: str,
         ids_file: str | None = None,
         header: bool | None = None,
+        filling: Filling | None = None,
     ) -> KeyedVertices:
         """Find the file and its columns.
 
         Args:
             graph: as for :func:`open_keyed_vertices`.
             array: the option that names the file; several columns of labels are zeros and ones, one per class.
-            ids_file: ids of the rows, if the file is a NumPy array.
+            ids_file: ids of the rows, if the file is a NumPy array, or the column of this table with them.
             header: whether the first line of a text file names the columns; None if the user did not say.
+            filling: what becomes of missing features and of words.
 
         Raises:
             NotFoundError: the file does not exist.
             InputError: the file has the wrong format or number of columns.
         """
-        rows = _open_rows(location, array, ids_file, header)
+        rows = _open_rows(location, array, ids_file, header, filling)
         array = array_in_file(array, rows.num_columns)
         if not VERTEX_ARRAYS[array].dims and rows.num_columns != 1:
             raise InputError(f"{location}: expected one column of {array}s after the ids, found {rows.num_columns}")
         return cls(0 if graph is None else graph.num_vertices, rows, array, header)
 
     def identity(self) -> dict[str, Any]:
+        if isinstance(self.rows, KeyedColumns):
+            return {"format": "keyed columns", **self.rows.chosen.identity()}
         ids = {"ids": self.rows.ids.identity()} if self.rows.ids is not None else {}
         stated = {} if self.header is None else {"header": self.header}
         return {"format": "keyed", "array": self.array, "file": self.rows.file.identity(), **ids, **stated}
@@ -120,8 +175,16 @@ class KeyedVertices(OneArray):
     @property
     def class_names(self) -> tuple[str, ...]:
         """Names of the classes; none if labels are numbers."""
+        if isinstance(self.rows, KeyedColumns):
+            return self.rows.chosen.class_names
         named = self.rows.named if isinstance(self.rows, KeyedText) else None
         return named.names if named else ()
+
+    @property
+    def feature_columns(self) -> list[dict[str, Any]]:
+        """What the stored features are, if columns were chosen."""
+        chosen = self.rows.chosen if isinstance(self.rows, KeyedColumns) else None
+        return chosen.layout if chosen is not None and self.array == "feature" else []
 
     def num_vertices(self) -> int:
         return self.stated_vertices
@@ -145,16 +208,46 @@ class KeyedVertices(OneArray):
 
     def stored_arrays(self) -> tuple[StoredArray, ...]:
         """Arrays that may be compressed, as of a ``PackedSource``."""
+        if isinstance(self.rows, KeyedColumns):
+            return self.rows.chosen.stored_arrays()
         return self.rows.stored_arrays() if isinstance(self.rows, KeyedNumpy) else ()
 
     def with_unpacked(self, unpacked: Unpacked) -> KeyedVertices:
+        if isinstance(self.rows, KeyedColumns):
+            return replace(self, rows=KeyedColumns(self.rows.chosen.with_unpacked(unpacked)))
         rows = self.rows.with_unpacked(unpacked) if isinstance(self.rows, KeyedNumpy) else self.rows
         return replace(self, rows=rows)
 
+    def surveys(self) -> Sequence[SourceRange]:
+        """The ranges to survey; implements :class:`~gnnloom.pipeline.sources.source.Surveyed`."""
+        return self.rows.chosen.surveys() if isinstance(self.rows, KeyedColumns) else ()
 
-def _open_rows(location: str, array: str, ids_file: str | None, header: bool | None) -> KeyedRows:
-    if location.endswith((".npy", ".npz")) and ids_file:
-        return KeyedNumpy.open(open_one_array(location, array), open_one_array(ids_file, "ids"))
+    def survey(self, span: SourceRange) -> list[Any]:
+        return self.rows.chosen.survey(span) if isinstance(self.rows, KeyedColumns) else []
+
+    def with_surveys(self, found: Sequence[Sequence[Any]]) -> KeyedVertices:
+        if not isinstance(self.rows, KeyedColumns):
+            return self
+        return replace(self, rows=KeyedColumns(self.rows.chosen.with_surveys(found)))
+
+
+def _open_rows(
+    location: str, array: str, ids_file: str | None, header: bool | None, filling: Filling | None
+) -> KeyedRows:
+    table, columns = split_location(location)
+    ids_table, id_columns = split_location(ids_file) if ids_file else ("", ())
+    row_ids = ids_array(ids_table, id_columns) if ids_file and is_numpy(table) else None
+    if ids_file and is_numpy(table) and row_ids is None:
+        raise InputError(f"{ids_file}: expected a .npy file with the ids of the rows of {table}")
+    if columns or reads_cells(table, array, header, filling, by_id=True):
+        ids = id_columns[0] if id_columns and ids_table == table else None
+        chosen = ChosenColumns.open(
+            table, columns, array, ids=row_ids if row_ids is not None else ids, by_id=True, header=header,
+            filling=filling,
+        )  # fmt: skip
+        return KeyedColumns(chosen)
+    if is_numpy(location) and row_ids is not None:
+        return KeyedNumpy.open(open_one_array(location, array), row_ids)
     files = open_files([location])
     if len(files) != 1 or location.endswith((".npy", ".npz")):
         raise InputError(f"{location}: expected one text or Parquet file with a column of ids")
@@ -168,5 +261,5 @@ VERTEX_KIND = VertexKind(
     order=20,
     help="one table per array, with the id of the vertex in its first column",
     open=open_keyed_vertices,
-    options=(*FILE_OPTIONS, IDS_FILE, HEADER),
+    options=(*FILE_OPTIONS, IDS_FILE, HEADER, SPLIT_INDEX, *FILLING),
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,12 +42,12 @@ class KeyedBlock:
     """Consecutive rows.
 
     Attributes:
-        values: (num_rows, num_columns) float64; may contain NaN and infinity.
+        values: (num_rows, num_columns) float64; may contain NaN and infinity. Or text, if the array has words.
         at: (num_rows,) int64 places of the rows in the table, as :meth:`KeyedRows.error` expects them.
     """
 
     ids: Names
-    values: NDArray[np.float64]
+    values: NDArray[Any]
     at: NDArray[np.int64]
 
 
@@ -153,7 +153,7 @@ class KeyedText:
             for labels in self.named.blocks(span.start, stop):
                 ids = Names.of_values(np.array([words[0] for words in labels.words], object))
                 codes = labels.codes(self.named.names).astype(np.float64)[:, None]
-                yield _checked(self, KeyedBlock(ids, codes, labels.line_at))
+                yield checked_ids(self, KeyedBlock(ids, codes, labels.line_at))
             return
         cells = array.takes_nan, word_numbers(array.words), np.array(list(array.words.values()), np.float64)
         is_plain = not self.fields and self.separator in PLAIN
@@ -167,7 +167,7 @@ class KeyedText:
             if wrong:
                 raise bad_line(self.file, block.place(at), name_parser.REASONS.get(wrong) or REASONS[wrong])
             places = block.places(line_at[:count])
-            yield _checked(self, KeyedBlock(Names(ends[: count + 1], names), values[:count], places))
+            yield checked_ids(self, KeyedBlock(Names(ends[: count + 1], names), values[:count], places))
 
     def _text(self, start: int, stop: int | None, *, is_plain: bool) -> Iterator[TextBlock]:
         """Rows of a range of bytes, in the form that the parser reads."""
@@ -219,7 +219,7 @@ class KeyedParquet:
         for first, columns in self.table.read_arrow(self.table.names, groups, rows):
             values = [column.to_numpy(zero_copy_only=False).astype(np.float64) for column in columns[1:]]
             at = np.arange(first, first + len(values[0]))
-            yield _checked(self, KeyedBlock(Names.of_values(columns[0]), np.stack(values, axis=1), at))
+            yield checked_ids(self, KeyedBlock(Names.of_values(columns[0]), np.stack(values, axis=1), at))
 
 
 @dataclass(frozen=True)
@@ -289,7 +289,7 @@ class KeyedNumpy:
         first = span.start
         for values, names in zip(flat, ids, strict=True):
             table, at = values.reshape(-1, columns).astype(np.float64), np.arange(first, first + len(names))
-            yield _checked(self, KeyedBlock(Names.of_values(np.ascontiguousarray(names)), table, at))
+            yield checked_ids(self, KeyedBlock(Names.of_values(np.ascontiguousarray(names)), table, at))
             first += len(names)
 
     def stored_arrays(self) -> tuple[StoredArray, ...]:
@@ -300,7 +300,7 @@ class KeyedNumpy:
         return KeyedNumpy(unpacked_array(self.values, unpacked), unpacked_array(self.row_ids, unpacked))
 
 
-def _checked(rows: KeyedRows, block: KeyedBlock) -> KeyedBlock:
+def checked_ids(rows: KeyedRows, block: KeyedBlock) -> KeyedBlock:
     """Check the ids of a block.
 
     Raises:

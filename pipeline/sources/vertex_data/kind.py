@@ -22,13 +22,22 @@ FILE_OPTIONS: Final = tuple(
 IDS_FILE: Final = Option(
     "ids_file",
     Path,
-    ".npy with the ids (numbers or names) of the rows of .npy and .npz files; implies --by-id.",
+    ".npy with the ids (numbers or names) of the rows of .npy and .npz files, or TABLE:COLUMN; implies --by-id.",
     metavar="FILE",
 )
 #: The option for the first lines of text files.
 HEADER: Final = Option(
     "header", bool, "Whether the first line of text names the columns; by default, if it is recognized.", deniable=True
 )
+#: The options for cells that are not numbers.
+FILLING: Final = (
+    Option(
+        "missing", str, "What becomes of missing features; mean: the mean of the column.", "error",
+        choices=("error", "0", "mean"),
+    ),
+    Option("missing_indicator", bool, "Add a column of zeros and ones for each column with missing features."),
+    Option("categories", int, "Most different words of a column of features; each becomes a column.", 100, least=1),
+)  # fmt: skip
 #: The options of every kind that makes its data.
 SYNTHETIC_OPTIONS: Final = (
     Option("dim", int, "Number of synthetic features.", 128, least=1, most=MOST_COLUMNS),

@@ -260,16 +260,32 @@ def checked_column(array: StoredArray, kinds: str) -> StoredArray:
 
 def _open_lists(location: str | None) -> tuple[StoredArray, ...]:
     """The vertex ids of each split; empty if there is no file, or one with codes."""
-    if not location or not location.endswith(".npz"):
+    found = {split_part(name): array for name, (array,) in split_arrays(location or "").items()}
+    if not set(SPLIT_NAMES) <= set(found):
         return ()
+    for array in found.values():
+        if array.dtype.kind == "b" and len(array.shape) == 2 and array.shape[1] > 1:
+            raise InputError(
+                f"{array}: masks of {array.shape[1]} splits; choose one with --split-index, from 0 to"
+                f" {array.shape[1] - 1}"
+            )
+    return tuple(checked_column(found[name], "iub") for name in SPLIT_NAMES)
+
+
+def split_arrays(location: str) -> dict[str, tuple[StoredArray]]:
+    """The arrays of an ``.npz`` whose names stand for parts of a split; none of any other file.
+
+    Raises:
+        InputError: two of them stand for the same part.
+    """
+    if not location.endswith(".npz"):
+        return {}
     file = open_file(location)
-    found: dict[str, str] = {}
+    found: dict[str | None, str] = {}
     for member in member_names(file):
         part = split_part(member)
         if part in found:
             raise InputError(f"{location}: {found[part]} and {member} are the same part of a split; save one of them")
         if part is not None:
             found[part] = member
-    if not set(SPLIT_NAMES) <= set(found):
-        return ()
-    return tuple(checked_column(open_array(file, found[name]), "iub") for name in SPLIT_NAMES)
+    return {member: (open_array(file, member),) for member in found.values()}

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.binary.stored_arrays import PackedSource, StoredArray, Unpacked
-from gnnloom.pipeline.sources.reading.coding import without_suffix
-from gnnloom.pipeline.sources.source import SeparableSource, VertexData, VertexSource
-from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS, HEADER, VertexKind
-from gnnloom.pipeline.sources.vertex_data.numpy_vertices import NumpyVertices
+from gnnloom.pipeline.sources.binary.stored_arrays import PackedSource, StoredArray, Unpacked, open_array
+from gnnloom.pipeline.sources.reading.files import open_file
+from gnnloom.pipeline.sources.source import SeparableSource, SourceRange, Surveyed, VertexData, VertexSource
+from gnnloom.pipeline.sources.vertex_data.chosen_columns import (
+    CATEGORIES,
+    ERROR,
+    ChosenColumns,
+    ColumnVertices,
+    Filling,
+    only_column,
+    reads_cells,
+)
+from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS, FILLING, HEADER, VertexKind
+from gnnloom.pipeline.sources.vertex_data.mask_split import SPLIT_INDEX, MaskSplit
+from gnnloom.pipeline.sources.vertex_data.numpy_vertices import NumpyVertices, split_arrays
 from gnnloom.pipeline.sources.vertex_data.parquet_vertices import ParquetVertices
+from gnnloom.pipeline.sources.vertex_data.table_columns import is_numpy, is_parquet, split_location
 from gnnloom.pipeline.sources.vertex_data.text_vertices import TextVertices
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS
+from gnnloom.storage.format.vertex_arrays import SPLIT, VERTEX_ARRAYS, split_part
 
 
 @dataclass(frozen=True)
@@ -85,6 +96,27 @@ class JoinedVertices:
         )
         return replace(self, sources=tuple(sources))
 
+    def surveys(self) -> Sequence[SourceRange]:
+        """The ranges of all sources to survey, with the number of the source as that of the file."""
+        return [
+            replace(span, file=number)
+            for number, source in enumerate(self.sources)
+            if isinstance(source, Surveyed)
+            for span in source.surveys()
+        ]
+
+    def survey(self, span: SourceRange) -> list[Any]:
+        source = self.sources[span.file]
+        return source.survey(replace(span, file=0)) if isinstance(source, Surveyed) else []
+
+    def with_surveys(self, found: Sequence[Sequence[Any]]) -> JoinedVertices:
+        numbers, sources = [span.file for span in self.surveys()], list(self.sources)
+        for number, source in enumerate(sources):
+            own = [each for at, each in zip(numbers, found, strict=True) if at == number]
+            if own and isinstance(source, Surveyed):
+                sources[number] = source.with_surveys(own)
+        return replace(self, sources=tuple(sources))
+
     def source_of(self, array: str) -> VertexData:
         """The source of one array.
 
@@ -97,38 +129,91 @@ class JoinedVertices:
         raise InputError(f"no {array} was given")
 
 
-_NUMPY, _PARQUET = {"npy", "npz"}, {"parquet", "pq"}
-
-
-def open_vertex_files(header: bool | None = None, **files: str | None) -> VertexSource:
+def open_vertex_files(
+    header: bool | None = None,
+    split_index: int | None = None,
+    missing: str = ERROR,
+    missing_indicator: bool = False,
+    categories: int = CATEGORIES,
+    **files: str | None,
+) -> VertexSource:
     """Open files whose suffixes determine their formats: NumPy, Parquet, and text for all others.
 
     Args:
         header: whether the first line of text files names the columns; None if the user did not say.
-        files: location of each file by the option that names it; None for no file.
+        split_index: number of the split, if masks in an ``.npz`` have a column for each of several.
+        missing, missing_indicator, categories: fields of
+            :class:`~gnnloom.pipeline.sources.vertex_data.chosen_columns.Filling`.
+        files: location of each file by the option that names it, perhaps with columns; None for no file.
 
     Raises:
         NotFoundError: a file does not exist.
         InputError: no file is given, a file has the wrong format or shape, or the numbers of rows differ.
     """
     given = {array: location for array, location in files.items() if location}
-    numpy = {array: location for array, location in given.items() if _suffix(location) in _NUMPY}
+    filling = Filling(missing, missing_indicator, categories)
+    numpy = {array: location for array, location in given.items() if is_numpy(split_location(location)[0])}
+    if not given:
+        return NumpyVertices.open()
     if numpy == given:
-        return NumpyVertices.open(**numpy)
-    sources: list[VertexSource] = [
-        ParquetVertices.open(location, array)
-        if _suffix(location) in _PARQUET
-        else TextVertices.open(location, array, header)
-        for array, location in given.items()
-        if array not in numpy
-    ]
-    if numpy:
-        sources.append(NumpyVertices.open(sources[0].num_vertices(), **numpy))
+        found = open_arrays(None, numpy, split_index, filling)
+        return found[0] if len(found) == 1 else JoinedVertices(tuple(found))
+    sources = [_open_one(location, array, header, filling) for array, location in given.items() if array not in numpy]
+    sources += open_arrays(sources[0].num_vertices(), numpy, split_index, filling)
     return JoinedVertices(tuple(sources))
 
 
-def _suffix(location: str) -> str:
-    return without_suffix(location.rpartition("/")[2]).rpartition(".")[2].lower()
+def _open_one(location: str, array: str, header: bool | None, filling: Filling) -> VertexSource:
+    """Open one file of text or Parquet."""
+    table, columns = split_location(location)
+    if columns or reads_cells(table, array, header, filling, by_id=False):
+        if not columns and is_parquet(table):
+            columns = only_column(table, array)
+        return ColumnVertices.of(ChosenColumns.open(table, columns, array, header=header, filling=filling))
+    return ParquetVertices.open(table, array) if is_parquet(table) else TextVertices.open(table, array, header)
+
+
+def open_arrays(
+    num_vertices: int | None, files: Mapping[str, str], split_index: int | None, filling: Filling
+) -> list[VertexSource]:
+    """Open files of NumPy with a row per vertex.
+
+    Args:
+        num_vertices: as for :meth:`NumpyVertices.open`.
+        files: location of each file by the option that names it, perhaps with an array of an ``.npz``, or columns.
+        split_index: number of the split, if masks have a column for each of several.
+        filling: what becomes of missing features.
+
+    Raises:
+        NotFoundError, InputError: as :meth:`NumpyVertices.open`.
+    """
+    plain, sources = dict(files), list[VertexSource]()
+    for array, location in files.items():
+        table, columns = split_location(location)
+        if columns or reads_cells(table, array, None, filling, by_id=False):
+            del plain[array]
+            if not (array == "split" and len(columns) > 1):
+                chosen = ChosenColumns.open(table, columns, array, filling=filling)
+                sources.append(ColumnVertices.of(chosen))
+                continue
+            found = {name: [open_array(open_file(table), name)] for name in columns}
+            sources.append(MaskSplit.open(_by_part(table, found), split_index))
+    if split_index is not None and not any(isinstance(source, MaskSplit) for source in sources):
+        if "split" not in plain or not (masks := split_arrays(plain["split"])):
+            raise InputError(f"--split-index {split_index}: the split has no masks of several splits")
+        sources.append(MaskSplit.open(_by_part(plain.pop("split"), masks), split_index))
+    if plain:
+        rows = sources[0].num_vertices() if sources else num_vertices
+        sources.append(NumpyVertices.open(rows, **plain))
+    return sources
+
+
+def _by_part(location: str, arrays: Mapping[str, Sequence[StoredArray]]) -> dict[str, Sequence[StoredArray]]:
+    """Arrays by the part of the split that their names stand for."""
+    parts = {split_part(name): found for name, found in arrays.items()}
+    if None in parts or len(parts) < len(arrays):
+        raise InputError(f"{location}: expected train_mask, val_mask and test_mask, found {', '.join(arrays)}")
+    return {part: parts[part] for part in SPLIT if part in parts}
 
 
 VERTEX_KIND = VertexKind(
@@ -136,6 +221,6 @@ VERTEX_KIND = VertexKind(
     order=10,
     help="one file per array, with one row per vertex",
     open=lambda _, **given: open_vertex_files(**given),
-    options=(*FILE_OPTIONS, HEADER),
+    options=(*FILE_OPTIONS, HEADER, SPLIT_INDEX, *FILLING),
     needs_graph=False,
 )

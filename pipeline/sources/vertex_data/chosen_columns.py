@@ -1,0 +1,598 @@
+"""Vertex data from some columns of a table: numbers, lists, words as categories, masks, with missing values filled.
+
+Tasks survey the table before it is read if its words or the means of its columns have to be known: each finds the words
+and sums of a range, and the ranges do not depend on the number of workers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.sources.binary.parquet_table import ParquetTable
+from gnnloom.pipeline.sources.binary.stored_arrays import PackedSource, StoredArray, Unpacked, open_array
+from gnnloom.pipeline.sources.names import Names
+from gnnloom.pipeline.sources.reading.class_names import MOST_NAMES, UNKNOWN
+from gnnloom.pipeline.sources.reading.fields import PLAIN
+from gnnloom.pipeline.sources.reading.files import SourceFile, open_file
+from gnnloom.pipeline.sources.reading.text_layout import names_ids
+from gnnloom.pipeline.sources.reading.text_table import Sample, Stated, numbers_rows
+from gnnloom.pipeline.sources.source import OneArray, SourceRange
+from gnnloom.pipeline.sources.vertex_data.cells import LOOKED_AT, CellBlock, CellTable, TextTableCells
+from gnnloom.pipeline.sources.vertex_data.keyed_rows import KeyedBlock, checked_ids
+from gnnloom.pipeline.sources.vertex_data.numpy_vertices import open_one_array
+from gnnloom.pipeline.sources.vertex_data.table_columns import (
+    TRUTH,
+    Column,
+    choose,
+    find_columns,
+    is_numpy,
+    is_parquet,
+    is_value,
+    list_width,
+    open_table,
+    with_ids,
+)
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.vertex_arrays import SPLIT, VERTEX_ARRAYS, array_in_file, split_part
+
+#: A field in quotes at the beginning of a line.
+_QUOTED: Final = re.compile(r'^\s*"(?:[^"]|"")*"')
+#: What becomes of missing features.
+ERROR, ZERO, MEAN = "error", "0", "mean"
+#: Most categories of a column of features, unless the user says otherwise.
+CATEGORIES: Final = 100
+
+
+@dataclass(frozen=True)
+class Filling:
+    """What becomes of missing features and of words.
+
+    Attributes:
+        missing: ``error``; or what a missing feature is filled with, ``0`` or ``mean``.
+        indicator: store a further column of zeros and ones for each column that lacks values.
+        categories: most different words of a column.
+    """
+
+    missing: str = ERROR
+    indicator: bool = False
+    categories: int = CATEGORIES
+
+    def __post_init__(self) -> None:
+        """Check that the values go together.
+
+        Raises:
+            InputError: missing values are errors, so no column can say where they are.
+        """
+        if self.indicator and self.missing == ERROR:
+            raise InputError("--missing-indicator: choose what missing values become, with `--missing 0` or `mean`")
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What differs from the defaults."""
+        return {name: value for name, value in vars(self).items() if value != getattr(Filling, name)}
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What is known of a column when all ranges have been surveyed.
+
+    Attributes:
+        words: the words of a column of words, ascending by their bytes.
+        means: mean of each stored column; none if it is not needed.
+        lacks: whether some values are missing.
+    """
+
+    words: tuple[str, ...] = ()
+    means: tuple[float, ...] = ()
+    lacks: bool = False
+
+
+@dataclass(frozen=True)
+class ChosenColumns:
+    """The columns of a table that hold one array of vertex data.
+
+    Attributes:
+        table: the table.
+        array: name of the array.
+        columns: the columns.
+        ids: number of the column with the ids of the rows; None if row k belongs to vertex k.
+        filling: what becomes of missing features and of words.
+        surveyed: what is known of each column; None before the survey.
+        stated: what the user said, for the identity.
+    """
+
+    table: CellTable
+    array: str
+    columns: tuple[Column, ...]
+    ids: int | None = None
+    filling: Filling = field(default_factory=Filling)
+    surveyed: tuple[Survey, ...] | None = None
+    stated: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def open(
+        cls,
+        location: str,
+        columns: Sequence[str],
+        option: str,
+        *,
+        ids: str | StoredArray | None = None,
+        by_id: bool = False,
+        header: bool | None = None,
+        filling: Filling | None = None,
+    ) -> ChosenColumns:
+        """Find the columns.
+
+        Args:
+            location: the table.
+            columns: columns that the user names, or the member of an ``.npz``; none for all but the ids.
+            option: the option that names the table.
+            ids: name or number of the column of ids, or an array of them.
+            by_id: the rows have ids; if ``ids`` is None, the first column does.
+            header: whether the first line of text names the columns; None if the user did not say.
+            filling: what becomes of missing features and of words.
+
+        Raises:
+            NotFoundError: the file does not exist.
+            InputError: the file is not a table, a column does not exist, or has something that the array has not.
+        """
+        row_ids = ids if isinstance(ids, StoredArray) else None
+        table = with_ids(open_table(location, columns, header, option), row_ids)
+        named = () if is_numpy(location) and location.endswith("npz") else columns
+        has_index = table.width > 1 and numbers_rows(table.names[0]) if table.names else False
+        id_column: int | None = None
+        if row_ids is not None:
+            id_column = table.width
+        elif isinstance(ids, str):
+            (id_column,) = choose(table, [ids])
+        elif by_id:
+            id_column = int(has_index and table.width > 2 and names_ids(table.names[1]))
+        left = {id_column, 0 if has_index else None}
+        numbers = choose(table, named) if named else [number for number in range(table.width) if number not in left]
+        if id_column in numbers and named:
+            raise InputError(f"{location}: column {table.names[id_column or 0]} has the ids of the rows; leave it out")
+        found = find_columns(table, numbers, VERTEX_ARRAYS[option])
+        if not found:
+            raise InputError(f"{location}: expected a column of {option}s next to the ids, found none")
+        array = array_in_file(option, sum(column.width for column in found))
+        stated: dict[str, Any] = {"columns": list(columns)}
+        if id_column is not None:
+            stated["ids"] = row_ids.file.identity() if row_ids is not None else ids
+        if header is not None:
+            stated["header"] = header
+        chosen = cls(table, array, tuple(found), id_column, filling or Filling(), None, stated)
+        chosen._check(option, is_stated=bool(named))
+        counts = isinstance(table, TextTableCells) and id_column is None
+        return replace(chosen, table=table.counted()) if counts else chosen
+
+    def _check(self, option: str, *, is_stated: bool) -> None:
+        """Check that the array can hold what the columns have.
+
+        Raises:
+            InputError: it cannot.
+        """
+        where = self.table.file.location
+        words = [column.name for column in self.columns if column.kind == "words"]
+        if option == "split":
+            if len(self.columns) > 1 and not self.parts:
+                raise InputError(
+                    f"{where}: {len(self.columns)} columns; expected one column of a split, or masks whose columns are"
+                    " called train_mask, val_mask and test_mask"
+                )
+            return
+        if option == "feature" and words and not is_stated:
+            raise InputError(
+                f"{where}: column {words[0]} has words; name the columns to store, as in"
+                f" `--feature {where}:{','.join(column.name for column in self.columns[:4])}`: words become a column of"
+                " zeros and ones per category"
+            )
+        if words and (option == "target" or (option == "label" and len(self.columns) > 1)):
+            raise InputError(f"{where}, column {words[0]}: expected numbers, found words")
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The part of the split of each column, if each has the mask of another one."""
+        parts = [split_part(column.name) for column in self.columns]
+        found = tuple(part for part in parts if part is not None)
+        is_split = self.array == "split" and len(found) == len(parts) == len(set(found))
+        return found if is_split and (len(parts) > 1 or self.columns[0].name.endswith("mask")) else ()
+
+    @property
+    def file(self) -> SourceFile:
+        return self.table.file
+
+    def identity(self) -> dict[str, Any]:
+        """JSON for keys; it does not depend on what surveys find."""
+        more = self.filling.parameters if self.array == "feature" else {}
+        return {"array": self.array, "file": self.table.file.identity(), **self.stated, **more}
+
+    # Surveys
+
+    @property
+    def _has_words(self) -> bool:
+        return self.array in {"feature", "label"} and any(column.kind == "words" for column in self.columns)
+
+    @property
+    def _fills(self) -> bool:
+        return self.array == "feature" and (self.filling.missing == MEAN or self.filling.indicator)
+
+    def surveys(self) -> Sequence[SourceRange]:
+        """The ranges to survey; none if the table can be read."""
+        return self.table.ranges() if self.surveyed is None and (self._has_words or self._fills) else ()
+
+    def survey(self, span: SourceRange) -> list[Any]:
+        """Words of a range with their counts, or sums and counts of numbers, for each column.
+
+        Raises:
+            InputError: a cell cannot be read, or a column has too many words.
+        """
+        columns = [column for column in self.columns if column.kind == "words" or self._fills]
+        limit = self.filling.categories if self.array == "feature" else MOST_NAMES
+        words: list[Counter[str]] = [Counter() for _ in columns]
+        sums = [np.zeros(column.width) for column in columns]
+        known = [np.zeros(column.width, np.int64) for column in columns]
+        rows = 0
+        for block in self.table.read(span, [column.number for column in columns]):
+            rows += len(block.at)
+            for at, (column, cells) in enumerate(zip(columns, block.columns, strict=True)):
+                if column.kind != "words":
+                    values = self._numbers(column, block, at)
+                    sums[at] += np.nansum(values, axis=0)
+                    known[at] += (~np.isnan(values)).sum(axis=0)
+                    continue
+                words[at].update(self._counted(column, cells.words(), block))
+                if len(words[at]) > limit:
+                    raise self._too_many(column, limit)
+        return [
+            {"rows": rows, "words": dict(words[at]), "sums": sums[at].tolist(), "known": known[at].tolist()}
+            for at in range(len(columns))
+        ]
+
+    def _counted(self, column: Column, names: Names, block: CellBlock) -> dict[str, int]:
+        """Counts of the words of a column that stand for something."""
+        found = {each["values"].as_py(): each["counts"].as_py() for each in names.to_arrow().value_counts()}
+        try:
+            return {word.decode(): count for word, count in found.items() if word.lower() not in UNKNOWN}
+        except UnicodeDecodeError:
+            row, reason = names.first_wrong()
+            raise self.table.error(int(block.at[max(0, row)]), column.number, reason) from None
+
+    def _too_many(self, column: Column, limit: int) -> InputError:
+        more = "; raise the limit with `--categories`, leave the column out, or number the words"
+        return InputError(
+            f"{self.table.file.location}, column {column.name}: more than {limit:,} different words"
+            f"{more if self.array == 'feature' else '; number them first'}"
+        )
+
+    def with_surveys(self, found: Sequence[Sequence[Any]]) -> ChosenColumns:
+        """The same columns, with what the surveys of all ranges found.
+
+        Raises:
+            InputError: a column has too many words, or no value at all.
+        """
+        surveyed, at = [], 0
+        for column in self.columns:
+            if not (column.kind == "words" or self._fills):
+                surveyed.append(Survey())
+                continue
+            surveyed.append(self._merged(column, [each[at] for each in found]))
+            at += 1
+        return replace(self, surveyed=tuple(surveyed))
+
+    def _merged(self, column: Column, parts: Sequence[Mapping[str, Any]]) -> Survey:
+        rows = sum(part["rows"] for part in parts)
+        if column.kind == "words":
+            counts: Counter[str] = Counter()
+            for part in parts:
+                counts.update(part["words"])
+            limit = self.filling.categories if self.array == "feature" else MOST_NAMES
+            if len(counts) > limit:
+                raise self._too_many(column, limit)
+            words, total = tuple(sorted(counts, key=str.encode)), sum(counts.values())
+            sums, known = np.array([counts[word] for word in words], float), np.full(len(words), total)
+        else:
+            words = ()
+            sums = np.sum([part["sums"] for part in parts], axis=0)
+            known = np.sum([part["known"] for part in parts], axis=0)
+        if not known.all() or not len(known):
+            raise InputError(f"{self.table.file.location}, column {column.name}: all values are missing; leave it out")
+        return Survey(words, tuple((sums / known).tolist()), bool((known < rows).any()))
+
+    # Rows
+
+    @property
+    def num_columns(self) -> int:
+        """Columns of the array; an estimate before the surveys."""
+        if self.array != "feature":
+            return 1 if self.parts or self._has_words else sum(column.width for column in self.columns)
+        return sum(each["width"] for each in self.layout)
+
+    @property
+    def layout(self) -> list[dict[str, Any]]:
+        """What the stored features are, in order: a record for each column of the table, and for each indicator."""
+        found: list[dict[str, Any]] = []
+        for column, survey in self._surveyed():
+            each: dict[str, Any] = {"name": column.name, "width": column.width}
+            if column.kind == "words":
+                each = {"name": column.name, "width": max(1, len(survey.words)), "words": list(survey.words)}
+            if survey.lacks and self.filling.missing == MEAN:
+                each["filled"] = list(survey.means)
+            found.append(each)
+        return found + [
+            {"name": column.name, "width": 1, "missing": True}
+            for column, survey in self._surveyed()
+            if self._says(survey)
+        ]
+
+    def _surveyed(self) -> list[tuple[Column, Survey]]:
+        return list(zip(self.columns, self.surveyed or [Survey()] * len(self.columns), strict=True))
+
+    def _says(self, survey: Survey) -> bool:
+        return self.filling.indicator and survey.lacks
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Names of the classes; none if labels are numbers."""
+        return self.surveyed[0].words if self.array == "label" and self.surveyed else ()
+
+    @property
+    def numbers(self) -> list[int]:
+        """Numbers of the columns that are read: of the array, and of the ids."""
+        return [column.number for column in self.columns] + ([] if self.ids is None else [self.ids])
+
+    def values(self, block: CellBlock) -> NDArray[Any]:
+        """(num_rows, num_columns) numbers, or words of a split, of a block with the columns :attr:`numbers`.
+
+        Raises:
+            InputError: a cell cannot be read; the message names the line and the column.
+        """
+        if self.parts:
+            return self._codes(block)[:, None]
+        if self.array == "split" and self.columns[0].kind == "words":
+            names = block.columns[0].words()
+            return np.array([*names, b""], object)[:-1, None]
+        found, marks = [], []
+        for at, (column, survey) in enumerate(self._surveyed()):
+            values = self._categories(survey, block, at) if column.kind == "words" else self._numbers(column, block, at)
+            if self.array == "feature":
+                is_missing = np.isnan(values)
+                if is_missing.any():
+                    self._fill(column, survey, values, is_missing, block)
+                if self._says(survey):
+                    marks.append(is_missing.any(axis=1)[:, None].astype(np.float64))
+            found.append(values)
+        return np.concatenate([*found, *marks], axis=1)
+
+    def _numbers(self, column: Column, block: CellBlock, at: int) -> NDArray[np.float64]:
+        values, row, reason = block.columns[at].numbers(column.width, is_list=column.kind == "list")
+        if row >= 0:
+            raise self.table.error(int(block.at[row]), column.number, reason)
+        return values
+
+    def _categories(self, survey: Survey, block: CellBlock, at: int) -> NDArray[np.float64]:
+        """(num_rows, 1) classes, or (num_rows, num_words) zeros and ones, NaN for missing ones."""
+        import pyarrow as pa  # noqa: PLC0415 - only words need it
+        import pyarrow.compute as pc  # noqa: PLC0415
+
+        known = pa.array([word.encode() for word in survey.words], pa.large_binary())
+        codes = pc.index_in(block.columns[at].words().to_arrow(), value_set=known).fill_null(-1)
+        numbers = codes.to_numpy(zero_copy_only=False).astype(np.int64)
+        if self.array == "label":
+            return numbers[:, None].astype(np.float64)
+        values = (numbers[:, None] == np.arange(max(1, len(survey.words)))).astype(np.float64)
+        values[numbers < 0] = np.nan
+        return values
+
+    def _fill(
+        self, column: Column, survey: Survey, values: NDArray[np.float64], missing: NDArray[np.bool_], block: CellBlock
+    ) -> None:
+        """Fill missing features in place.
+
+        Raises:
+            InputError: they are errors.
+        """
+        if self.filling.missing == ERROR:
+            row = int(np.argmax(missing.any(axis=1)))
+            reason = "a value is missing; `--missing 0` or `--missing mean` fills it"
+            raise self.table.error(int(block.at[row]), column.number, reason)
+        means = survey.means if self.filling.missing == MEAN else (0.0,) * values.shape[1]
+        values[:] = np.where(missing, np.array(means), values)
+
+    def _codes(self, block: CellBlock) -> NDArray[np.float64]:
+        """Codes of a split from one mask for each part."""
+        codes = np.full(len(block.at), SPLIT["none"], np.float64)
+        for at, (column, part) in enumerate(zip(self.columns, self.parts, strict=True)):
+            chosen = self._numbers(column, block, at)[:, 0] > 0
+            clash = chosen & (codes != SPLIT["none"])
+            if clash.any():
+                place = int(block.at[int(np.argmax(clash))])
+                raise self.table.error(place, column.number, "the vertex is in another part of the split already")
+            codes[chosen] = SPLIT[part]
+        return codes
+
+    def value_error(self, block: CellBlock, wrong: tuple[int, int]) -> InputError:
+        """The error for a value that the array cannot hold."""
+        widths = np.cumsum([column.width for column in self.columns])
+        at = min(int(np.searchsorted(widths, wrong[1], side="right")), len(self.columns) - 1)
+        column = self.columns[at].number if len(self.columns) > 1 else -1
+        return self.table.error(int(block.at[wrong[0]]), column, f"expected {VERTEX_ARRAYS[self.array].expected}")
+
+    # Archives
+
+    def stored_arrays(self) -> tuple[StoredArray, ...]:
+        """Arrays that may be compressed, as of a ``PackedSource``."""
+        return self.table.stored_arrays() if isinstance(self.table, PackedSource) else ()
+
+    def with_unpacked(self, unpacked: Unpacked) -> ChosenColumns:
+        return replace(self, table=self.table.with_unpacked(unpacked)) if isinstance(self.table, PackedSource) else self
+
+
+@dataclass(frozen=True)
+class ColumnVertices(OneArray):
+    """One array from columns, a row per vertex; implements :class:`~gnnloom.pipeline.sources.source.VertexSource`.
+
+    Attributes:
+        chosen: the columns.
+        stated_vertices: rows of the table.
+    """
+
+    chosen: ChosenColumns
+    stated_vertices: int
+
+    @classmethod
+    def of(cls, chosen: ChosenColumns) -> ColumnVertices:
+        """Count the rows."""
+        return cls(chosen, chosen.table.num_rows())
+
+    @property
+    def array(self) -> str:  # type: ignore[override]
+        return self.chosen.array
+
+    @property
+    def random_access(self) -> bool:
+        return self.chosen.table.is_shared
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Names of the classes; none if labels are numbers."""
+        return self.chosen.class_names
+
+    @property
+    def feature_columns(self) -> list[dict[str, Any]]:
+        """What the stored features are."""
+        return self.chosen.layout if self.array == "feature" else []
+
+    def identity(self) -> dict[str, Any]:
+        return {"format": "columns", **self.chosen.identity()}
+
+    def num_vertices(self) -> int:
+        return self.stated_vertices
+
+    def num_columns(self, array: str) -> int:
+        return self.chosen.num_columns if array == self.array else 0
+
+    def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
+        spec = VERTEX_ARRAYS[array]
+        for block in self.chosen.table.read_rows(start, stop, self.chosen.numbers):
+            low, high = max(0, start - block.first), max(0, stop - block.first)
+            if low >= len(block.at) or not high:
+                continue
+            values, wrong = spec.convert(self.chosen.values(block))
+            if wrong is not None:
+                raise self.chosen.value_error(block, wrong)
+            yield values[low:high]
+
+    def surveys(self) -> Sequence[SourceRange]:
+        return self.chosen.surveys()
+
+    def survey(self, span: SourceRange) -> list[Any]:
+        return self.chosen.survey(span)
+
+    def with_surveys(self, found: Sequence[Sequence[Any]]) -> ColumnVertices:
+        return replace(self, chosen=self.chosen.with_surveys(found))
+
+    def stored_arrays(self) -> tuple[StoredArray, ...]:
+        return self.chosen.stored_arrays()
+
+    def with_unpacked(self, unpacked: Unpacked) -> ColumnVertices:
+        return replace(self, chosen=self.chosen.with_unpacked(unpacked))
+
+
+@dataclass(frozen=True)
+class KeyedColumns:
+    """Columns with the ids of their rows; implements
+    :class:`~gnnloom.pipeline.sources.vertex_data.keyed_rows.KeyedRows`.
+
+    Attributes:
+        chosen: the columns.
+    """
+
+    chosen: ChosenColumns
+
+    @property
+    def file(self) -> SourceFile:
+        return self.chosen.file
+
+    @property
+    def ids(self) -> SourceFile | None:
+        arrays = self.chosen.stored_arrays()
+        return arrays[1].file if len(arrays) > 1 else None
+
+    @property
+    def num_columns(self) -> int:
+        return self.chosen.num_columns
+
+    def ranges(self) -> Sequence[SourceRange]:
+        return self.chosen.table.ranges()
+
+    def error(self, at: int, reason: str) -> InputError:
+        return self.chosen.table.error(at, -1, reason)
+
+    def blocks(self, span: SourceRange) -> Iterator[KeyedBlock]:
+        for block in self.chosen.table.read(span, self.chosen.numbers):
+            yield checked_ids(self, KeyedBlock(block.columns[-1].words(), self.chosen.values(block), block.at))
+
+
+def ids_array(location: str, columns: Sequence[str]) -> StoredArray | None:
+    """The array of ids that a location names; None if it names something else."""
+    if not is_numpy(location):
+        return None
+    return open_array(open_file(location), columns[0] if columns and location.endswith("npz") else None)
+
+
+def only_column(location: str, option: str) -> tuple[str, ...]:
+    """The column of a Parquet file with the name of an option, if the table has it."""
+    return (option,) if option in ParquetTable.open(open_file(location)).names else ()
+
+
+def reads_cells(location: str, option: str, header: bool | None, filling: Filling | None, *, by_id: bool) -> bool:
+    """Whether a table has something that only the reader of columns knows, though no columns were chosen.
+
+    Such are lists, True and False, numbers in quotes, words of labels and splits in columns of other files than text,
+    and missing features that are filled.
+
+    Args:
+        by_id: whether the table has ids of its rows.
+    """
+    if option == "feature" and filling is not None and filling.missing != ERROR:
+        return True
+    array = VERTEX_ARRAYS[option]
+    if is_numpy(location):
+        names_classes = option == "label" and open_one_array(location, option).dtype.kind in "US"
+        return names_classes or (by_id and open_one_array(location, option).dtype.kind in "US")
+    if is_parquet(location):
+        table = ParquetTable.open(open_file(location))
+        if by_id:
+            return any(not table.holds(name, "iufb") for name in table.names[1:])
+        kinds = array.kinds + ("s" if array.words else "")
+        names = (option,) if option in table.names and not array.dims else table.names
+        return any(not table.holds(name, kinds) for name in names)
+    return _has_cells(open_file(location), option, header, by_id=by_id)
+
+
+def _has_cells(file: SourceFile, option: str, header: bool | None, *, by_id: bool) -> bool:
+    """Whether the first rows of a text have lists, True and False, or numbers in quotes."""
+    try:
+        sample = Sample.of(file, Stated(header))
+    except InputError:
+        # The reader of the rows reports it.
+        return False
+    rows = sample.rows[1:] if header is not False and len(sample.rows) > 1 else sample.rows
+    if not by_id and sample.separator not in PLAIN and rows:
+        return True
+    for row in rows[:LOOKED_AT]:
+        # An id in quotes is read anyway.
+        text = _QUOTED.sub("", row.text, count=1) if by_id else row.text
+        cells = row.fields[1:] if by_id else row.fields
+        has_quotes = '"' in text and (option == "split" or all(map(is_value, cells)))
+        has_lists = any(sign in text for sign in '"[(') and any(list_width(cell) is not None for cell in cells)
+        if has_quotes or has_lists or (option != "label" and any(cell.lower() in TRUTH for cell in cells)):
+            return True
+    return False
