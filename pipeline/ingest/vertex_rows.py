@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.ingest.tables.lookup import VertexBuckets
 from gnnloom.pipeline.ingest.tables.routed_table import RoutedTable, RowCounts
 from gnnloom.pipeline.ingest.tables.routing import TablePlan
+from gnnloom.pipeline.ingest.vertex_notes import RowNotes
 from gnnloom.pipeline.ingest.vertex_options import beyond_range, narrowed
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.sources.binary.edge_columns import rebatch
@@ -165,12 +166,14 @@ def write_vertex_rows(task: VertexArrayTask) -> Done:
         InputError: the source has too few rows, or a row cannot be used.
     """
     with task.writer.task(task.name) as output:
-        start, counts = task.start, RowCounts()
+        start, counts, notes = task.start, RowCounts(), RowNotes(task.array)
         for given in rebatch(_rows(task, counts), task.piece_rows):
             piece = _as_stored(task, start, given)
             output.add(write_rows(task.writer.path, task.array, start, np.ascontiguousarray(piece)))
             output.facts.update(add_facts(output.facts, VERTEX_ARRAYS[task.array].facts_of(piece)))
+            notes.add(start, piece)
             start += len(piece)
+        output.facts.update(notes.to_facts())
         if isinstance(task.source, RoutedTable):
             output.facts.update(counts.to_facts())
         if start != task.stop:

@@ -9,6 +9,7 @@ from gnnloom.pipeline.ingest.preparation import prepared_source
 from gnnloom.pipeline.ingest.tables.lookup import VertexBuckets, id_bytes
 from gnnloom.pipeline.ingest.tables.routed_table import RowCounts
 from gnnloom.pipeline.ingest.tables.routing import TablePlan
+from gnnloom.pipeline.ingest.vertex_notes import TASK_FACTS, noted
 from gnnloom.pipeline.ingest.vertex_options import VertexOptions
 from gnnloom.pipeline.ingest.vertex_rows import ArrayPlan, add_facts, task_rows, vertex_phases
 from gnnloom.pipeline.shuffle.columns import Column
@@ -144,12 +145,16 @@ def _write(
     found = writer.recorded_of(names)
     of_tables = {each.array: _table_facts(each, found) for each in arrays if each.table is not None}
     _check_placed(source, graph, of_tables)
-    total, known = {"num_classes": 0}, RowCounts().to_facts().keys()
+    total, known = {"num_classes": 0}, {*RowCounts().to_facts(), *TASK_FACTS}
     for name in names:
         total = add_facts(total, {fact: count for fact, count in found[name].facts.items() if fact not in known})
     facts: dict[str, Any] = {**total, **_left_out(graph, source, of_tables)}
-    if class_names := names_of(_source_of(source, array) for array in source.arrays):
+    each = [_source_of(source, array) for array in source.arrays]
+    if class_names := names_of(each):
         facts |= {"class_names": list(class_names)}
+    if layout := next((layout for one in each if (layout := getattr(one, "feature_columns", ()))), ()):
+        facts |= {"feature_columns": list(layout)}
+    facts |= noted({name: found[name].facts for name in names}, total["num_classes"], class_names)
     writer.commit(names, sizes, facts)
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol, runtime_checkable
 
 #: Rows of a file that are shown.
 SHOWN_ROWS: Final = 5
+#: Columns that are named, at most.
+_LISTED: Final = 6
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,54 @@ class Legible(Protocol):
     def understood(self) -> Sequence[Understood]:
         """How each file is read, from a look at its beginning."""
         ...
+
+
+def of_vertices(location: str, format_name: str, how: str, option: str, what: str, ids: str = "") -> Understood:
+    """How one array of vertex data is read.
+
+    Args:
+        how: how the file is read, for people.
+        option: the option that names the file.
+        what: what the array is read from, for people.
+        ids: where the ids of the rows are, for people; empty if row k belongs to vertex k.
+    """
+    whose = f"the ids of the vertices are in {ids}" if ids else "row k belongs to vertex k"
+    facts = {option: what, "ids": ids or None}
+    return Understood(location, format_name, facts, (how, f"{option} from {what}", whose))
+
+
+def header_in_words(has_header: bool) -> str:
+    """Whether the first line of a text names its columns."""
+    return "the first line names the columns" if has_header else "no header"
+
+
+def columns_in_words(names: Sequence[str]) -> str:
+    """Columns for people: their names, or how many there are."""
+    if len(names) > _LISTED:
+        return f"{len(names):,} columns, {names[0]} to {names[-1]}"
+    return f"column{'s' if len(names) > 1 else ''} {', '.join(names)}"
+
+
+def ids_question(name: str) -> str:
+    """What to ask about a first column of features with a name as columns of ids have."""
+    return (
+        f"the first feature is called {name}; add `--by-id` if it has the ids of the vertices, or `--no-by-id` if it is"
+        " a feature and row k belongs to vertex k"
+    )
+
+
+def joined(found: Sequence[Understood]) -> list[Understood]:
+    """Arrays of the same table in one: what they have in common is said once."""
+    tables: dict[tuple[str, str, str], list[Understood]] = {}
+    for each in found:
+        tables.setdefault((each.location, each.sentences[0], each.sentences[-1]), []).append(each)
+    together = []
+    for (_, how, ids), same in tables.items():
+        facts = {name: value for each in same for name, value in each.facts.items()}
+        sentences = (how, *(sentence for each in same for sentence in each.sentences[1:-1]), ids)
+        question = next((each.question for each in same if each.question), "")
+        together.append(replace(same[0], facts=facts, sentences=sentences, question=question))
+    return together
 
 
 def understood_of(source: object, locations: Sequence[str], format_name: str) -> list[Understood]:

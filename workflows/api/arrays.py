@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -101,7 +103,7 @@ def _write_edges(folder: Path, edges: Any) -> tuple[Path, bool]:
     if _is(edges, "polars", "LazyFrame"):
         edges = edges.collect()
     if hasattr(edges, "__arrow_c_stream__"):
-        return _write_frame(folder / "edges.parquet", edges), False
+        return _write_frame("source", folder / "edges.parquet", edges), False
     if (data := _one_data(edges)) is not None:
         return _write_data(folder / "data.pt", data), False
     if (matrix := _as_coo(edges)) is not None:
@@ -304,38 +306,114 @@ def _plain_tensor(tensor: Any) -> Any:
     return (plain.float() if plain.dtype == torch.bfloat16 else plain).contiguous()
 
 
-def _write_frame(file: Path, frame: Any) -> Path:
+def _write_frame(name: str, file: Path, frame: Any) -> Path:
     from pyarrow import ArrowException, parquet, table
 
     try:
         parquet.write_table(table(frame), file, compression="none")
     except ArrowException as error:
-        raise InputError(f"source: cannot be made an Arrow table ({error})") from error
+        raise InputError(f"{name}: cannot be made an Arrow table ({error})") from error
     return file
 
 
 @contextmanager
-def stored_vertices(arrays: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+def stored_vertices(arrays: Mapping[str, Any], *, by_id: bool = False) -> Iterator[dict[str, str]]:
     """Write vertex data to temporary files for the time of the ``with`` block.
 
     Args:
-        arrays: by name, the location of a file, or data: anything that NumPy makes an array of; a split may also be a
-            mapping with arrays ``train``, ``valid`` (or ``val``) and ``test`` of vertex ids or masks. None is left out.
+        arrays: by name, the location of a file, or data: anything that NumPy makes an array of; a data frame, or a
+            tuple of a file or frame and the columns to read; a split may also be a mapping with arrays ``train``,
+            ``valid`` (or ``val``) and ``test`` of vertex ids or masks. None is left out.
+        by_id: the index of a frame of pandas, if it is not 0, 1, 2, ..., has the ids of the rows.
 
     Yields:
-        The location of the file of each array.
+        The location of the file of each array, perhaps with columns.
 
     Raises:
         InputError: a value is not an array.
     """
     with own_folder() as folder:
         given = {name: value for name, value in arrays.items() if value is not None}
-        yield {name: _stored(Path(folder), name, value) for name, value in given.items()}
+        # One file for all columns of a frame.
+        frames: dict[int, tuple[str, tuple[str, ...]]] = {}
+        yield {name: _stored(Path(folder), name, value, frames, by_id=by_id) for name, value in given.items()}
 
 
-def _stored(folder: Path, name: str, value: Any) -> str:
-    if isinstance(value, str | Path):
-        return str(value)
+def in_memory(value: Any) -> bool:
+    """Whether vertex data are in memory rather than in a file."""
+    table, _ = _chosen(value)
+    return not isinstance(table, str | Path)
+
+
+def _chosen(value: Any) -> tuple[Any, list[Any]]:
+    """A table and the columns to read from it; none for all."""
+    if not isinstance(value, tuple) or len(value) != 2 or not (_is_frame(value[0]) or isinstance(value[0], str | Path)):
+        return value, []
+    table, columns = value
+    return table, [columns] if isinstance(columns, str | int) else list(columns)
+
+
+def _is_frame(value: Any) -> bool:
+    """Whether a value is a table with named columns, of pandas, polars or Arrow."""
+    return _is(value, "polars", "LazyFrame") or (
+        hasattr(value, "__arrow_c_stream__") and not hasattr(value, "to_frame") and hasattr(value, "columns")
+    )
+
+
+def _stored_frame(
+    folder: Path, name: str, frame: Any, columns: list[Any], frames: dict[int, tuple[str, tuple[str, ...]]], by_id: bool
+) -> str:
+    """Write a frame once, however many arrays its columns are for; returns its file and columns."""
+    if id(frame) not in frames:
+        from pyarrow import ArrowException, table
+
+        given = frame.collect() if _is(frame, "polars", "LazyFrame") else frame
+        if _is(given, "pandas", "DataFrame"):
+            given = _without_index(name, given, columns, by_id=by_id)
+        try:
+            found = table(given)
+        except (ArrowException, ValueError) as error:
+            raise InputError(f"{name}: cannot be made an Arrow table ({error})") from error
+        file = folder / f"{name}-{len(frames)}.parquet"
+        _write_frame(name, file, found.replace_schema_metadata())
+        frames[id(frame)] = _named_by_content(file), tuple(found.column_names)
+    location, names = frames[id(frame)]
+    wanted = [str(column) for column in columns]
+    if missing := [column for column in wanted if column not in names]:
+        raise InputError(f"{name}: no column {missing[0]}; the columns are {', '.join(names)}")
+    return f"{location}:{_written(wanted)}" if wanted else location
+
+
+def _without_index(name: str, frame: Any, columns: list[Any], *, by_id: bool) -> Any:
+    """A frame of pandas whose index is an ordinary column if it has the ids or is wanted, and left out otherwise.
+
+    Raises:
+        InputError: rows have other numbers than 0, 1, 2, ..., and nothing says what these are.
+    """
+    index = frame.index
+    if index.name in columns or (by_id and not index.equals(type(frame)(index=range(len(frame))).index)):
+        return frame.reset_index()
+    if not by_id and not index.equals(type(frame)(index=range(len(frame))).index):
+        raise InputError(
+            f"{name}: the index of the frame is not 0, 1, 2, ...; pass `--by-id` if it has the ids of the vertices, or"
+            " frame.reset_index(drop=True) if row k belongs to vertex k"
+        )
+    return frame.reset_index(drop=True)
+
+
+def _written(columns: Sequence[str]) -> str:
+    """Columns as they follow the name of a file."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="").writerow(columns)
+    return out.getvalue()
+
+
+def _stored(folder: Path, name: str, value: Any, frames: dict[int, tuple[str, tuple[str, ...]]], *, by_id: bool) -> str:
+    table, columns = _chosen(value)
+    if isinstance(table, str | Path):
+        return f"{table}:{_written([str(column) for column in columns])}" if columns else str(table)
+    if _is_frame(table):
+        return _stored_frame(folder, name, table, columns, frames, by_id)
     if isinstance(value, Mapping):
         file = folder / f"{name}.npz"
         parts = {key: split_part(key) if isinstance(key, str) else None for key in value}
@@ -355,10 +433,8 @@ def _in_order(parts: Mapping[Any, str | None]) -> list[tuple[Any, str]]:
 
 
 def _vertices(name: str, value: Any) -> NDArray[Any]:
-    """(num_ids,) integers, or a mask (num_vertices,)."""
+    """(num_ids,) integers, or masks (num_vertices,) or (num_vertices, num_splits)."""
     array = _array(name, value)
-    if array.dtype.kind == "b" and array.ndim == 2 and array.shape[1] > 1:
-        raise InputError(f"{name}: masks of {array.shape[1]} splits; pass one, mask[:, 0]")
     return array if array.size else array.astype(np.int64)
 
 
@@ -368,7 +444,7 @@ def _array(name: str, value: Any) -> NDArray[Any]:
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"{name}: cannot be made a NumPy array ({error})") from error
     # Libraries of tables keep text as objects; None or NaN is a cell without one.
-    if array.dtype.hasobject and array.ndim == 1 and name == "split":
+    if array.dtype.hasobject and array.ndim == 1 and name in {"label", "split"}:
         array = np.array(["" if each is None or each != each else each for each in array.tolist()])  # noqa: PLR0124
     if array.dtype.hasobject and all(isinstance(each, str) for each in array.reshape(-1).tolist()):
         array = array.astype(str)

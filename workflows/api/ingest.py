@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -15,13 +15,15 @@ from gnnloom.pipeline.ingest.vertices import ingest_vertices
 from gnnloom.pipeline.sources.format import Format, bundled_vertices, formats, open_edges, open_vertices
 from gnnloom.pipeline.sources.generators.generator import generators
 from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
+from gnnloom.pipeline.sources.understood import Legible, Understood
 from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS, VertexKind, vertex_kinds
+from gnnloom.pipeline.sources.vertex_data.table_columns import split_location
 from gnnloom.storage import Catalog as StoredCatalog
 from gnnloom.storage import Dataset as StoredDataset
 from gnnloom.storage import Graph, Vertices
 from gnnloom.storage.errors import GnnloomError, InputError
 from gnnloom.storage.option import options_of
-from gnnloom.workflows.api.arrays import as_texts, is_location, stored_edges, stored_vertices
+from gnnloom.workflows.api.arrays import as_texts, in_memory, is_location, stored_edges, stored_vertices
 from gnnloom.workflows.api.catalog import CatalogLike, Dataset, DatasetLike, as_catalog, as_dataset
 from gnnloom.workflows.api.cluster import CLUSTER, choose_cluster, once_per_job
 from gnnloom.workflows.api.options.keywords import check_known, plain_values, split_fields, with_options
@@ -154,7 +156,7 @@ def features(
     split: Any = None,
     target: Any = None,
     ids_file: Any = None,
-    by_id: bool = False,
+    by_id: bool | None = None,
     graph: str | None = None,
     add: bool = False,
     catalog: CatalogLike = None,
@@ -167,24 +169,30 @@ def features(
     Args:
         dataset: the dataset or its name.
         synthetic: kind of synthetic data, ``random`` or ``degree-labels``, instead of the three arrays.
-        feature: (n, F) numbers, or the name of a file of them.
-        label: (n,) classes, -1 for none, or (n, C) zeros and ones; or the name of a file.
+        feature: (n, F) numbers; a data frame (pandas, polars, Arrow), or a tuple of a frame and its columns,
+            ``(frame, ["age", "income"])``; or the name of a file, perhaps with columns, ``"people.csv:age,income"``.
+        label: (n,) classes, -1 for none, or their names; or (n, C) zeros and ones; or as for ``feature``.
         split: (n,) codes 0 none, 1 train, 2 valid, 3 test, or these words; or a mapping with arrays ``train``,
-            ``valid`` (or ``val``) and ``test`` of row numbers, or (n,) masks; or the name of a file.
-        target: (n,) or (n, C) numbers to predict instead of labels, NaN for unknown; or the name of a file.
-        ids_file: (n,) ids of the vertices that the rows of arrays belong to, as in the edges; or the name of a file.
-        by_id: text and Parquet files: the first column is the id of the vertex.
+            ``valid`` (or ``val``) and ``test`` of row numbers, or (n,) masks, or (n, K) masks of which ``split_index``
+            chooses one; or as for ``feature``.
+        target: (n,) or (n, C) numbers to predict instead of labels, NaN for unknown; or as for ``feature``.
+        ids_file: (n,) ids of the vertices that the rows of arrays belong to, as in the edges; or the name of a file;
+            or a frame and its column of ids, ``(frame, "id")``.
+        by_id: files and frames: whether the first column, or the index of a frame of pandas, has the ids of the
+            vertices; by default no, and a table that seems to have some is refused.
         graph: key, to choose between several graphs.
         add: store other vertex data next to those that the graph has.
         catalog: as for :func:`ingest`, as are the options of the workers.
-        options: how features are stored (``store``); options of the synthetic data: ``dim``, ``classes``, ``seed``.
+        options: how features are stored (``store``); what missing ones become (``missing``, ``missing_indicator``), and
+            the most words of a column (``categories``); options of the synthetic data: ``dim``, ``classes``, ``seed``.
 
     Raises:
         InputError: the number of rows is wrong, or a value cannot be used; the message names the array and row.
         NotFoundError: a file, the dataset or its graph does not exist.
         ExistsError: the dataset has other vertex data, and ``add`` is not given.
     """
-    found, kind = as_dataset(dataset, catalog), vertex_kind(synthetic, by_id=by_id or ids_file is not None)
+    is_keyed = bool(by_id) or ids_file is not None
+    found, kind = as_dataset(dataset, catalog), vertex_kind(synthetic, by_id=is_keyed)
     arrays = {"feature": feature, "label": label, "split": split, "target": target, "ids_file": ids_file}
     cluster, others = choose_cluster(options)
     chosen, others = split_fields(VertexOptions, others)
@@ -193,9 +201,10 @@ def features(
     arrays |= {option.name: others.pop(option.name) for option in FILE_OPTIONS if option.name in others}
 
     def store() -> Dataset:
-        with stored_vertices(arrays) as files, named_as(_temporary(arrays, files)):
+        with stored_vertices(arrays, by_id=is_keyed) as files, named_as(_temporary(arrays, files)):
             values = files | plain_values(others)
-            store_vertices(found, kind, values, cluster, found.graph(graph), storing=storing, add=add)
+            owner, asks = found.graph(graph), by_id is None
+            store_vertices(found, kind, values, cluster, owner, storing=storing, add=add, asks=asks)
         return found
 
     return once_per_job(store)
@@ -207,8 +216,13 @@ def _source_options(owners: Mapping[str, Format] | Mapping[str, VertexKind]) -> 
 
 
 def _temporary(arrays: Mapping[str, Any], files: Mapping[str, str]) -> dict[str, str]:
-    """Names of the arrays in memory by the files that hold them."""
-    return {files[name]: name for name, value in arrays.items() if name in files and not isinstance(value, str | Path)}
+    """Names of the arrays in memory by the files that hold them; those of one frame share a file."""
+    found: dict[str, str] = {}
+    for name, value in arrays.items():
+        if name in files and in_memory(value):
+            location = split_location(files[name])[0]
+            found[location] = "the frame" if location in found else name
+    return found
 
 
 def store_source(
@@ -268,6 +282,8 @@ def store_vertices(
     *,
     storing: VertexOptions = _STORING,
     add: bool = False,
+    shown: Callable[[Sequence[Understood]], None] | None = None,
+    asks: bool = False,
 ) -> Vertices:
     """Store vertex data for the graph of a dataset.
 
@@ -276,12 +292,19 @@ def store_vertices(
         graph: one of several graphs of the dataset; by default its only one.
         storing: how the vertex data are stored.
         add: allow the graph to have other vertex data.
+        shown: called with how the files are read, before anything is stored.
+        asks: refuse a table that leaves open what it is.
 
     Raises:
         GnnloomError: as :func:`~gnnloom.pipeline.ingest.vertices.ingest_vertices`.
     """
     owner = graph or dataset.graph()
     source = open_vertices(kind.name, (), values, owner)
+    understood = source.understood() if isinstance(source, Legible) and (shown or asks) else ()
+    if shown is not None:
+        shown(understood)
+    if asks and (open_question := next((each for each in understood if each.question), None)):
+        raise InputError(f"{open_question.location}: {open_question.question}")
     with open_cluster(cluster) as opened:
         return ingest_vertices(dataset, source, opened, owner, options=storing, allow_others=add)
 

@@ -4,18 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from gnnloom.pipeline.ingest.stage import IngestOptions
+from gnnloom.pipeline.sources.binary.stored_arrays import member_names, open_array
 from gnnloom.pipeline.sources.format import guess_format, open_edges
-from gnnloom.pipeline.sources.understood import Understood, understood_of
+from gnnloom.pipeline.sources.reading.class_names import is_label
+from gnnloom.pipeline.sources.reading.files import is_local, open_file
+from gnnloom.pipeline.sources.understood import SHOWN_ROWS, Understood, joined, understood_of
+from gnnloom.pipeline.sources.vertex_data.cells import column_name
+from gnnloom.pipeline.sources.vertex_data.chosen_columns import ChosenColumns
+from gnnloom.pipeline.sources.vertex_data.table_columns import (
+    choose,
+    is_numpy,
+    looks_like_vertices,
+    open_table,
+    propose,
+    split_location,
+    written,
+)
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.vertex_arrays import split_part
 from gnnloom.storage.option import options_of
 from gnnloom.storage.wording import shell_command
 from gnnloom.workflows.api.arrays import as_texts, is_location, stored_edges
 from gnnloom.workflows.api.options.keywords import plain_values
 from gnnloom.workflows.api.options.python_messages import named_as, speaking_python
+
+#: Columns of a vertex table that are shown.
+_SHOWN_COLUMNS: Final = 12
 
 
 @dataclass(frozen=True)
@@ -74,9 +94,75 @@ def find_reading(source: Any, format: str | None, options: dict[str, Any]) -> Lo
         locations = [stack.enter_context(stored_edges(source)).location] if in_memory else as_texts(source)
         if in_memory:
             stack.enter_context(named_as({locations[0]: "source"}))
+        if format is None and not options and len(locations) == 1:
+            found_vertices = _find_vertices(locations[0])
+            if found_vertices is not None:
+                understood, command = found_vertices
+                return Look((understood,), "" if in_memory else command)
         edges = open_edges(format, locations, plain_values(options))
         found = understood_of(edges, locations, format or guess_format(locations))
         return Look(tuple(found), "" if in_memory else _command(locations, format, options, found))
+
+
+def _find_vertices(location: str) -> tuple[Understood, str] | None:
+    """How a table with a row per vertex would be read, and the command that stores it; None for any other file."""
+    name, columns = split_location(location)
+    if not is_local(name) or not Path(name.removeprefix("file://")).expanduser().is_file():
+        return None
+    if is_numpy(name):
+        return _find_arrays(name)
+    try:
+        table = open_table(name, columns, None, "feature")
+        if not columns and not looks_like_vertices(table):
+            return None
+        ids, chosen = propose(table)
+    except InputError:
+        # The reader of edges says what is wrong.
+        return None
+    words, sources = ["gnnloom", "features", "NAME"], []
+    for option, numbers in chosen.items():
+        wanted = [number for number in choose(table, columns) if number in numbers] if columns else numbers
+        if not wanted:
+            continue
+        given = written(table, wanted)
+        words += [f"--{option}", f"{name}:{given}"]
+        sources.append(ChosenColumns.of(table, wanted, option, ids))
+    words += ["--by-id"] if ids is not None else []
+    found = joined([each for source in sources for each in source.understood()])
+    if not found:
+        return None
+    cells = [table.first_cells(number)[1][:SHOWN_ROWS] for number in range(table.width)]
+    shown = tuple(zip_longest(*cells, fillvalue="")) if all(cells) else ()
+    heads = tuple(column_name(table, number) for number in range(table.width))
+    return replace(
+        found[0], columns=heads[:_SHOWN_COLUMNS], rows=tuple(row[:_SHOWN_COLUMNS] for row in shown)
+    ), shlex.join(words)
+
+
+def _find_arrays(location: str) -> tuple[Understood, str] | None:
+    """How NumPy arrays with a row per vertex would be read; None if they seem to be edges."""
+    file = open_file(location)
+    members = member_names(file) if location.endswith("npz") else [None]
+    arrays = {member: open_array(file, member) for member in members}
+    if not {"edge_index", "row", "indices", "edges", "adj_indptr", "adj_data"}.isdisjoint(arrays):
+        return None
+    words, said = ["gnnloom", "features", "NAME"], []
+    masks = [member for member in members if member and split_part(member)]
+    for member, array in arrays.items():
+        is_matrix = len(array.shape) == 2 and array.shape[1] > 1
+        is_number = array.dtype.kind == "f" or (is_matrix and array.shape[1] > 2 and array.dtype.kind in "iub")
+        option = "feature" if is_matrix and is_number else "label" if member and is_label(member) else ""
+        if option and f"--{option}" not in words:
+            words += [f"--{option}", location if member is None else f"{location}:{member}"]
+            said.append(f"{option} from {array.dtype} of shape {array.shape}")
+    if masks:
+        words += ["--split", location]
+        said.append(f"split from {', '.join(masks)}")
+    if not said:
+        return None
+    kind = "npz" if location.endswith("npz") else "npy"
+    sentences = ("NumPy", *said, "row k belongs to vertex k")
+    return Understood(location, kind, {"arrays": said}, sentences), shlex.join(words)
 
 
 def _command(

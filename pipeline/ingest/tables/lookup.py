@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.shuffle.columns import Column, row_bytes
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.sources.names import Names
-from gnnloom.pipeline.sources.reading.numerals import ZERO
+from gnnloom.pipeline.sources.reading.name_parser import is_missing
+from gnnloom.pipeline.sources.reading.numerals import MISSING, PADDED, POINT, REASONS, ZERO
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.disk.files import read_json, write_json
 from gnnloom.storage.matrix.ranges import Span
@@ -97,6 +98,9 @@ class VertexBuckets:
         return Shuffle(f"table/{array}", self.num_buckets, columns, self.num_buckets)
 
 
+#: What to do about ids that differ in leading zeros only, and about missing ones.
+_NAMES_HINT = "; write it as the edges do, or ingest these with `--ids names`"
+_MISSING = "the id of the vertex is missing; remove the row"
 _HIGHEST = np.iinfo(np.int64).max
 
 
@@ -152,6 +156,16 @@ class BucketBounds:
             return cls(Names.of_values(np.array([text.encode("latin-1") for text in found], object)))
         return cls(np.array(found, np.int64))
 
+    def fault(self, ids: Names) -> tuple[int, str]:
+        """The first id that cannot be meant, if vertices have numbers, and why; -1 if there is none.
+
+        An id with leading zeros would be another spelling of a number.
+        """
+        if isinstance(self.first, Names):
+            return -1, ""
+        row, wrong = _first_fault(ids.offset, ids.text)
+        return row, REASONS[PADDED] + _NAMES_HINT if wrong == PADDED else _MISSING
+
     def find(self, ids: Names) -> NDArray[np.int64]:
         """(num_ids,) int64 bucket of each id; -1 if the id cannot belong to a vertex."""
         found = np.empty(len(ids), np.int64)
@@ -190,17 +204,35 @@ class VertexLookup:
 
 @njit(cache=True, nogil=True)
 def _read_numbers(offset: NDArray[np.int64], text: NDArray[np.uint8], numbers: NDArray[np.int64]) -> None:
-    """Parse decimal numbers below 2^63; -1 for names that are not numbers."""
+    """Parse decimal numbers below 2^63, or below 2^53 with a point and zeros; -1 for names that are not numbers."""
     for k in range(numbers.size):
         value: Any = 0
-        for at in range(offset[k], offset[k + 1]):
+        stop = offset[k + 1]
+        # Programs write a column of ids with gaps as decimal numbers.
+        while stop > offset[k] + 1 and text[stop - 1] == ZERO:
+            stop -= 1
+        is_decimal = stop > offset[k] + 1 and text[stop - 1] == POINT
+        stop = stop - 1 if is_decimal else offset[k + 1]
+        for at in range(offset[k], stop):
             digit = np.int64(text[at]) - ZERO
             # The division keeps the test for the limit itself from overflowing.
             if not 0 <= digit <= 9 or value > (_HIGHEST - digit) // 10:
                 value = -1
                 break
             value = value * 10 + digit
-        numbers[k] = value
+        numbers[k] = -1 if is_decimal and value > 1 << 53 else value
+
+
+@njit(cache=True, nogil=True)
+def _first_fault(offset: NDArray[np.int64], text: NDArray[np.uint8]) -> tuple[int, int]:
+    """The first id that is missing or has leading zeros, and its fault; -1 if there is none."""
+    for k in range(offset.size - 1):
+        first, stop = offset[k], offset[k + 1]
+        if stop > first and is_missing(text, first, stop):
+            return k, MISSING
+        if stop > first + 1 and text[first] == ZERO and ZERO <= text[first + 1] <= ZERO + 9:
+            return k, PADDED
+    return -1, 0
 
 
 @njit(cache=True, nogil=True)

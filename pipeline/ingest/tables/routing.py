@@ -185,6 +185,9 @@ def route_rows(task: RouteTableTask) -> int:
         gathered = GatheredRows(task.shuffle)
         for block in task.source.read_table(task.range):
             names = Names(block.id_offset, block.id_text)
+            row, reason = bounds.fault(names)
+            if row >= 0:
+                raise task.source.row_error(int(block.at[row]), reason)
             buckets = bounds.find(names)
             gathered.add(buckets, block.at, block.values, names)
             rows, unknown = rows + len(buckets), unknown + int((buckets < 0).sum())

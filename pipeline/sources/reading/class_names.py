@@ -117,7 +117,7 @@ class NamedLabels:
         ids = [first.fields[number] for number in fields[:-1]]
         if occurs or word.lower().encode() in UNKNOWN or is_number(word) or any(map(is_number, ids)):
             return False
-        if word.lower() in _HEADERS or any(map(names_ids, ids)):
+        if is_label(word) or any(map(names_ids, ids)):
             return True
         raise InputError(
             f"{file.location}, line {first.line}: no other line has the label {word!r}; pass `--header` if it names the"
@@ -142,9 +142,14 @@ class NamedLabels:
             yield WordBlock(words, block.lines[1])
 
 
+def is_label(word: str) -> bool:
+    """Whether a word is what columns of labels are called."""
+    return word.lower() in _HEADERS
+
+
 def is_heading(word: str) -> bool:
     """Whether a word is what columns of labels or ids are called."""
-    return word.lower() in _HEADERS or names_ids(word)
+    return is_label(word) or names_ids(word)
 
 
 def _unquoted(field: bytes) -> bytes:

@@ -21,7 +21,7 @@ from gnnloom.pipeline.sources.names import Names
 from gnnloom.pipeline.sources.reading.fields import copy_cells, find_cells, parse_cells
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.lines import bad_line
-from gnnloom.pipeline.sources.reading.numerals import FEED, NO_NUMBER, REASONS, TOO_FEW, TOO_MANY
+from gnnloom.pipeline.sources.reading.numerals import FEED, REASONS, TOO_FEW, TOO_MANY
 from gnnloom.pipeline.sources.reading.text_columns import RowIndex, count_rows, index_rows
 from gnnloom.pipeline.sources.reading.text_layout import row_blocks
 from gnnloom.pipeline.sources.reading.text_table import Row
@@ -289,8 +289,8 @@ class ParquetCells:
         holds = self.table.holds_numbers(name)
         if not (holds or self.table.holds_text(name)):
             raise InputError(
-                f"{self.file.location}, column {name}: {kind}, which is not a number, a list of numbers or text; convert"
-                " it, or leave the column out"
+                f"{self.file.location}, column {name}: {kind}, which is not a number, a list of numbers or text;"
+                " convert it, or leave the column out"
             )
         groups = range(min(1, len(self.table.group_rows)))
         blocks = self.table.read_arrow([name], groups, LOOKED_AT, nulls=True)
@@ -434,7 +434,3 @@ def _where(table: CellTable, column: int) -> str:
 def column_name(table: CellTable, column: int) -> str:
     """What a column is called: its name, or its number from 1."""
     return (table.names[column] if column < len(table.names) else "") or str(column + 1)
-
-
-#: The fault of a cell that is not a number.
-NOT_A_NUMBER: Final = REASONS[NO_NUMBER]

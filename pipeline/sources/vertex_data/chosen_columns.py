@@ -22,9 +22,17 @@ from gnnloom.pipeline.sources.reading.class_names import MOST_NAMES, UNKNOWN
 from gnnloom.pipeline.sources.reading.fields import PLAIN
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_file
 from gnnloom.pipeline.sources.reading.text_layout import names_ids
-from gnnloom.pipeline.sources.reading.text_table import Sample, Stated, numbers_rows
+from gnnloom.pipeline.sources.reading.text_table import Sample, Stated, numbers_rows, spelled
 from gnnloom.pipeline.sources.source import OneArray, SourceRange
-from gnnloom.pipeline.sources.vertex_data.cells import LOOKED_AT, CellBlock, CellTable, TextTableCells
+from gnnloom.pipeline.sources.understood import Understood, columns_in_words, header_in_words, of_vertices
+from gnnloom.pipeline.sources.vertex_data.cells import (
+    LOOKED_AT,
+    CellBlock,
+    CellTable,
+    NumpyCells,
+    TextTableCells,
+    column_name,
+)
 from gnnloom.pipeline.sources.vertex_data.keyed_rows import KeyedBlock, checked_ids
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import open_one_array
 from gnnloom.pipeline.sources.vertex_data.table_columns import (
@@ -37,6 +45,7 @@ from gnnloom.pipeline.sources.vertex_data.table_columns import (
     is_value,
     list_width,
     open_table,
+    unread_ids,
     with_ids,
 )
 from gnnloom.storage.errors import InputError
@@ -172,6 +181,23 @@ class ChosenColumns:
         counts = isinstance(table, TextTableCells) and id_column is None
         return replace(chosen, table=table.counted()) if counts else chosen
 
+    @classmethod
+    def of(cls, table: CellTable, numbers: Sequence[int], option: str, ids: int | None) -> ChosenColumns:
+        """Some columns of an open table, to be shown.
+
+        Raises:
+            InputError: a column has something that cannot be read.
+        """
+        found = find_columns(table, numbers, VERTEX_ARRAYS[option])
+        array = array_in_file(option, sum(column.width for column in found))
+        return cls(table, array, tuple(found), ids)
+
+    def understood(self) -> list[Understood]:
+        """How the table is read."""
+        (how, what, ids), location = self.in_words(), self.file.location
+        kind = "npy" if is_numpy(location) else "parquet" if is_parquet(location) else "text"
+        return [of_vertices(location, kind, how, VERTEX_ARRAYS[self.array].option, what, ids)]
+
     def _check(self, option: str, *, is_stated: bool) -> None:
         """Check that the array can hold what the columns have.
 
@@ -212,6 +238,27 @@ class ChosenColumns:
         """JSON for keys; it does not depend on what surveys find."""
         more = self.filling.parameters if self.array == "feature" else {}
         return {"array": self.array, "file": self.table.file.identity(), **self.stated, **more}
+
+    def in_words(self) -> tuple[str, str, str]:
+        """How the table is read, what the array is read from, and where the ids are, for people."""
+        table, how = self.table, "Parquet"
+        if isinstance(table, TextTableCells):
+            how = f"text, fields between {spelled(table.separator)}; {header_in_words(bool(table.names))}"
+        elif isinstance(table, NumpyCells):
+            how = "NumPy"
+        kinds = {"list": "lists of {width:,}", "words": "words", "number": ""}
+        if self.array == "split":
+            kinds["words"] = ""
+        if self.array == "feature":
+            kinds["words"] = "one column for each word"
+        names = []
+        for column in self.columns:
+            kind = kinds[column.kind].format(width=column.width)
+            names.append(f"{column.name} ({kind})" if kind else column.name)
+        arrays = self.stored_arrays()
+        ids = arrays[1].file.location if len(arrays) > 1 else ""
+        ids = ids or (f"column {column_name(table, self.ids)}" if self.ids is not None else "")
+        return how, columns_in_words(names), ids
 
     # Surveys
 
@@ -325,11 +372,8 @@ class ChosenColumns:
             if survey.lacks and self.filling.missing == MEAN:
                 each["filled"] = list(survey.means)
             found.append(each)
-        return found + [
-            {"name": column.name, "width": 1, "missing": True}
-            for column, survey in self._surveyed()
-            if self._says(survey)
-        ]
+        marked = [column.name for column, survey in self._surveyed() if self._says(survey)]
+        return found + [{"name": name, "width": 1, "missing": True} for name in marked]
 
     def _surveyed(self) -> list[tuple[Column, Survey]]:
         return list(zip(self.columns, self.surveyed or [Survey()] * len(self.columns), strict=True))
@@ -417,12 +461,16 @@ class ChosenColumns:
             codes[chosen] = SPLIT[part]
         return codes
 
-    def value_error(self, block: CellBlock, wrong: tuple[int, int]) -> InputError:
-        """The error for a value that the array cannot hold."""
-        widths = np.cumsum([column.width for column in self.columns])
-        at = min(int(np.searchsorted(widths, wrong[1], side="right")), len(self.columns) - 1)
-        column = self.columns[at].number if len(self.columns) > 1 else -1
-        return self.table.error(int(block.at[wrong[0]]), column, f"expected {VERTEX_ARRAYS[self.array].expected}")
+    def value_error(self, at: int, column: int) -> InputError:
+        """The error for a value that the array cannot hold.
+
+        Args:
+            at: place of the row in the table.
+            column: number of the stored column.
+        """
+        ends = np.cumsum([each.width for each in self.columns])
+        number = min(int(np.searchsorted(ends, column, side="right")), len(self.columns) - 1)
+        return self.table.error(at, self.columns[number].number, f"expected {VERTEX_ARRAYS[self.array].expected}")
 
     # Archives
 
@@ -472,6 +520,11 @@ class ColumnVertices(OneArray):
     def identity(self) -> dict[str, Any]:
         return {"format": "columns", **self.chosen.identity()}
 
+    def understood(self) -> list[Understood]:
+        """How the table is read."""
+        (found,) = self.chosen.understood()
+        return [replace(found, question=unread_ids(self.chosen.table, self.chosen.numbers))]
+
     def num_vertices(self) -> int:
         return self.stated_vertices
 
@@ -486,7 +539,7 @@ class ColumnVertices(OneArray):
                 continue
             values, wrong = spec.convert(self.chosen.values(block))
             if wrong is not None:
-                raise self.chosen.value_error(block, wrong)
+                raise self.chosen.value_error(int(block.at[wrong[0]]), wrong[1])
             yield values[low:high]
 
     def surveys(self) -> Sequence[SourceRange]:
@@ -507,8 +560,7 @@ class ColumnVertices(OneArray):
 
 @dataclass(frozen=True)
 class KeyedColumns:
-    """Columns with the ids of their rows; implements
-    :class:`~gnnloom.pipeline.sources.vertex_data.keyed_rows.KeyedRows`.
+    """Columns with the ids of their rows; implements ``KeyedRows``.
 
     Attributes:
         chosen: the columns.
@@ -528,6 +580,9 @@ class KeyedColumns:
     @property
     def num_columns(self) -> int:
         return self.chosen.num_columns
+
+    def in_words(self) -> tuple[str, str, str]:
+        return self.chosen.in_words()
 
     def ranges(self) -> Sequence[SourceRange]:
         return self.chosen.table.ranges()
@@ -572,6 +627,9 @@ def reads_cells(location: str, option: str, header: bool | None, filling: Fillin
         if by_id:
             return any(not table.holds(name, "iufb") for name in table.names[1:])
         kinds = array.kinds + ("s" if array.words else "")
+        if not VERTEX_ARRAYS[array_in_file(option, len(table.names))].dims and option not in table.names[1:]:
+            # Several columns, none of which has the name: the reader lists them.
+            return len(table.names) == 1 and not table.holds(table.names[0], kinds)
         names = (option,) if option in table.names and not array.dims else table.names
         return any(not table.holds(name, kinds) for name in names)
     return _has_cells(open_file(location), option, header, by_id=by_id)
@@ -591,7 +649,7 @@ def _has_cells(file: SourceFile, option: str, header: bool | None, *, by_id: boo
         # An id in quotes is read anyway.
         text = _QUOTED.sub("", row.text, count=1) if by_id else row.text
         cells = row.fields[1:] if by_id else row.fields
-        has_quotes = '"' in text and (option == "split" or all(map(is_value, cells)))
+        has_quotes = '"' in text and option != "split" and all(map(is_value, cells))
         has_lists = any(sign in text for sign in '"[(') and any(list_width(cell) is not None for cell in cells)
         if has_quotes or has_lists or (option != "label" and any(cell.lower() in TRUTH for cell in cells)):
             return True

@@ -16,6 +16,7 @@ from typing import Any
 from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray, Unpacked
 from gnnloom.pipeline.sources.reading.files import open_files
 from gnnloom.pipeline.sources.source import OneArray, SourceRange, TableBlock, VertexSource
+from gnnloom.pipeline.sources.understood import Understood, of_vertices
 from gnnloom.pipeline.sources.vertex_data.chosen_columns import (
     CATEGORIES,
     ERROR,
@@ -29,7 +30,7 @@ from gnnloom.pipeline.sources.vertex_data.keyed_rows import KeyedNumpy, KeyedPar
 from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS, FILLING, HEADER, IDS_FILE, VertexKind
 from gnnloom.pipeline.sources.vertex_data.mask_split import SPLIT_INDEX
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import open_one_array
-from gnnloom.pipeline.sources.vertex_data.table_columns import is_numpy, split_location
+from gnnloom.pipeline.sources.vertex_data.table_columns import is_numpy, is_parquet, split_location
 from gnnloom.pipeline.sources.vertex_data.vertex_files import JoinedVertices, open_arrays
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.errors import InputError
@@ -186,6 +187,13 @@ class KeyedVertices(OneArray):
         chosen = self.rows.chosen if isinstance(self.rows, KeyedColumns) else None
         return chosen.layout if chosen is not None and self.array == "feature" else []
 
+    def understood(self) -> list[Understood]:
+        """How the table is read."""
+        location, option = self.location, VERTEX_ARRAYS[self.array].option
+        kind = "npy" if is_numpy(location) else "parquet" if is_parquet(location) else "text"
+        how, what, ids = self.rows.in_words()
+        return [of_vertices(location, kind, how, option, what, ids)]
+
     def num_vertices(self) -> int:
         return self.stated_vertices
 
@@ -199,6 +207,8 @@ class KeyedVertices(OneArray):
         array = VERTEX_ARRAYS[self.array]
         for block in self.rows.blocks(span):
             values, wrong = array.convert(block.values)
+            if wrong is not None and isinstance(self.rows, KeyedColumns):
+                raise self.rows.chosen.value_error(int(block.at[wrong[0]]), wrong[1])
             if wrong is not None:
                 raise self.row_error(int(block.at[wrong[0]]), f"expected {array.expected}")
             yield TableBlock(block.ids.offset, block.ids.text, values, block.at)

@@ -24,8 +24,9 @@ from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.lines import bad_line
 from gnnloom.pipeline.sources.reading.numerals import REASONS, TAB, word_numbers
 from gnnloom.pipeline.sources.reading.text_layout import has_names, is_number, names_ids, row_blocks
-from gnnloom.pipeline.sources.reading.text_table import Sample, Stated, numbers_rows
+from gnnloom.pipeline.sources.reading.text_table import Sample, Stated, numbers_rows, spelled
 from gnnloom.pipeline.sources.source import SourceRange, even_ranges
+from gnnloom.pipeline.sources.understood import columns_in_words, header_in_words
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import by_rows
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS
@@ -67,6 +68,10 @@ class KeyedRows(Protocol):
         """Number of columns, not counting the ids."""
         ...
 
+    def in_words(self) -> tuple[str, str, str]:
+        """How the table is read, what the array is read from, and where the ids are, for people."""
+        ...
+
     def ranges(self) -> Sequence[SourceRange]:
         """Non-overlapping ranges that cover the table, one after another; tasks read them independently."""
         ...
@@ -93,6 +98,7 @@ class KeyedText:
         fields: numbers of the fields with the id and the values, from 0; none for all.
         first_row: offset of the first row in the file's contents, in bytes.
         named: where labels are names of classes; None if values are numbers.
+        has_header: whether a line before the first row names the columns.
     """
 
     file: SourceFile
@@ -102,6 +108,7 @@ class KeyedText:
     first_row: int
     array: str
     named: NamedLabels | None = None
+    has_header: bool = False
 
     ids = None
 
@@ -134,10 +141,18 @@ class KeyedText:
         named = NamedLabels.of(file, sample, (skipped, skipped + 1), header) if is_named else None
         fields = tuple(range(skipped, skipped + 1 + width)) if skipped else ()
         if named is not None:
-            return cls(file, 1, sample.separator, fields, named.first_row, array, named)
+            return cls(file, 1, sample.separator, fields, named.first_row, array, named, named.header)
         begins = header or skipped or (header is None and has_names(first[1:], VERTEX_ARRAYS[array]))
         first_row = sample.rows[0].stop if begins else sample.rows[0].start
-        return cls(file, width, sample.separator, fields, first_row, array)
+        return cls(file, width, sample.separator, fields, first_row, array, None, bool(begins))
+
+    def in_words(self) -> tuple[str, str, str]:
+        """As :meth:`KeyedRows.in_words`."""
+        how = f"text, fields between {spelled(self.separator)}; {header_in_words(self.has_header)}"
+        names = f", names of {len(self.named.names):,} classes" if self.named else ""
+        skipped = "; the first column numbers the rows and is skipped" if self.fields[:1] == (1,) else ""
+        first = "the second column" if skipped else "the first column"
+        return how + skipped, f"{counted(self.num_columns, 'column')}{names}", first
 
     def ranges(self) -> Sequence[SourceRange]:
         if not self.file.is_seekable or self.file.size is None:
@@ -199,6 +214,10 @@ class KeyedParquet:
         table.check_columns(table.names[1:], "iufb")
         return cls(table)
 
+    def in_words(self) -> tuple[str, str, str]:
+        """As :meth:`KeyedRows.in_words`."""
+        return "Parquet", columns_in_words(self.table.names[1:]), f"column {self.table.names[0]}"
+
     @property
     def file(self) -> SourceFile:
         return self.table.file
@@ -257,6 +276,10 @@ class KeyedNumpy:
                 f"{values}: {counted(values.shape[0], 'row')}, {row_ids} has {counted(row_ids.shape[0], 'id')}"
             )
         return cls(values, row_ids)
+
+    def in_words(self) -> tuple[str, str, str]:
+        """As :meth:`KeyedRows.in_words`."""
+        return "NumPy", f"{self.values.dtype} of shape {self.values.shape}", self.row_ids.file.location
 
     @property
     def file(self) -> SourceFile:

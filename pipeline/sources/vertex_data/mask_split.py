@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray
 from gnnloom.pipeline.sources.source import OneArray
+from gnnloom.pipeline.sources.understood import Understood, of_vertices
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import SPLIT
 from gnnloom.storage.option import Option
@@ -135,6 +136,13 @@ class MaskSplit(OneArray):
 
     def num_vertices(self) -> int:
         return self.masks[0][1].num_rows
+
+    def understood(self) -> list[Understood]:
+        """How the masks are read."""
+        _, mask = self.masks[0]
+        which = "" if self.index is None else f", split {self.index}"
+        names = ", ".join(str(mask.array.member or name) for name, mask in self.masks)
+        return [of_vertices(mask.array.file.location, "npz", "NumPy", "split", f"masks {names}{which}")]
 
     def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:  # noqa: ARG002 - there is only one
         rows = min(max(1, mask.array.block_elements // mask.step) for _, mask in self.masks)

@@ -23,6 +23,7 @@ from gnnloom.pipeline.sources.binary.stored_arrays import (
     unpacked_array,
 )
 from gnnloom.pipeline.sources.reading.files import open_file
+from gnnloom.pipeline.sources.understood import Understood, of_vertices
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import SPLIT, VERTEX_ARRAYS, VertexArray, array_in_file, split_part
 from gnnloom.storage.wording import counted
@@ -116,6 +117,17 @@ class NumpyVertices:
 
     def num_columns(self, array: str) -> int:
         return _width(self.given[array][0]) if array in self.given else 0
+
+    def understood(self) -> list[Understood]:
+        """How each file is read."""
+        found = []
+        for name, (stored, *others) in self.given.items():
+            what = f"{stored.dtype} of shape {stored.shape}"
+            if others:
+                what = ", ".join(f"{each.member} ({each.dtype} of shape {each.shape})" for each in (stored, *others))
+            kind, option = "npz" if stored.member else "npy", VERTEX_ARRAYS[name].option
+            found.append(of_vertices(stored.file.location, kind, "NumPy", option, what))
+        return found
 
     def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
         if array not in self.given:

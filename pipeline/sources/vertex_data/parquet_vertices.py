@@ -7,7 +7,7 @@ Labels in several columns, none of which is named ``label``, are zeros and ones 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.binary.parquet_table import ParquetTable
 from gnnloom.pipeline.sources.reading.files import open_file
+from gnnloom.pipeline.sources.reading.text_layout import names_ids
 from gnnloom.pipeline.sources.source import OneArray
+from gnnloom.pipeline.sources.understood import Understood, columns_in_words, ids_question, of_vertices
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS, VertexArray, array_in_file
 
@@ -73,6 +75,13 @@ class ParquetVertices(OneArray):
 
     def num_columns(self, array: str) -> int:
         return len(self.columns) if array == self.array else 0
+
+    def understood(self) -> list[Understood]:
+        """How the file is read."""
+        what, option = columns_in_words(self.columns), VERTEX_ARRAYS[self.array].option
+        found = of_vertices(self.table.file.location, "parquet", "Parquet", option, what)
+        is_id = self.array == "feature" and len(self.columns) > 1 and names_ids(self.columns[0])
+        return [replace(found, question=ids_question(self.columns[0]) if is_id else "")]
 
     def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
         first_rows = self.table.first_rows

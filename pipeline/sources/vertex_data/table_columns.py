@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import csv
 import glob
+import io
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
 from gnnloom.pipeline.sources.binary.parquet_table import ParquetTable
 from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray
-from gnnloom.pipeline.sources.reading.class_names import UNKNOWN, is_heading
+from gnnloom.pipeline.sources.reading.class_names import UNKNOWN, is_heading, is_label
 from gnnloom.pipeline.sources.reading.coding import without_suffix
 from gnnloom.pipeline.sources.reading.files import SourceFile, is_local, open_file
-from gnnloom.pipeline.sources.reading.text_layout import is_number
+from gnnloom.pipeline.sources.reading.text_layout import is_number, names_ends, names_ids
 from gnnloom.pipeline.sources.reading.text_table import Row, Sample, Stated, numbers_rows
 from gnnloom.pipeline.sources.vertex_data.cells import (
     CellTable,
@@ -31,7 +33,7 @@ from gnnloom.pipeline.sources.vertex_data.cells import (
 )
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import open_one_array
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.format.vertex_arrays import VertexArray
+from gnnloom.storage.format.vertex_arrays import SPLIT_WORDS, VertexArray, split_part
 
 #: A range of numbers of columns; the last one may be left out.
 _RANGE: Final = re.compile(r"(\d+)-(\d*)", re.ASCII)
@@ -39,6 +41,9 @@ _RANGE: Final = re.compile(r"(\d+)-(\d*)", re.ASCII)
 _BETWEEN, _DECIMAL = re.compile(r"[\s,;]+"), re.compile(r"[-+]?\d+,\d+", re.ASCII)
 #: How programs write what is true and false, in lower case.
 TRUTH: Final = frozenset({"true", "false"})
+#: What columns with splits are called, and the most words that are proposed as classes.
+_PARTS: Final = frozenset({"split", "fold", "set", "subset", "part"})
+_FEW: Final = 64
 #: Columns that a message lists, at most.
 _LISTED: Final = 20
 
@@ -203,6 +208,7 @@ def _begins_with_names(file: SourceFile, first: Row, names: Sequence[str], rows:
     below = [[row.fields[number] for row in rows if number < len(row.fields)] for number in range(len(names))]
     columns = [(name, kind_of(cells)[0], cells) for name, cells in zip(names, below, strict=True)]
     is_name = {is_word(name) for name, kind, cells in columns if kind != "words" and any(map(_is_known, cells))}
+    is_name |= {not _is_part(name) for name, _, cells in columns if cells and all(map(_is_part, cells))}
     if len(is_name) == 1:
         return is_name.pop()
     occurs = any(name in cells for name, kind, cells in columns if kind == "words")
@@ -214,6 +220,11 @@ def _begins_with_names(file: SourceFile, first: Row, names: Sequence[str], rows:
         f"{file.location}, line {first.line}: {', '.join(map(repr, first.fields[:5]))} may name the columns; pass"
         " `--header` if they do, or `--no-header` if the line is a row"
     )
+
+
+def _is_part(cell: str) -> bool:
+    """Whether a cell is a word for a part of a split."""
+    return cell.lower() in SPLIT_WORDS
 
 
 def _is_known(cell: str) -> bool:
@@ -260,6 +271,86 @@ def kind_of(cells: Sequence[str]) -> tuple[str, int]:
     return ("list", widths[0]) if 2 * len(widths) > len(known) else ("number", 1)
 
 
+def looks_like_vertices(table: CellTable) -> bool:
+    """Whether a table has a row per vertex rather than per edge, as far as names of columns and first rows show."""
+    cells = [table.first_cells(number)[1] for number in range(min(3, table.width))]
+    if not table.names:
+        if table.width < 4:
+            return False
+        kinds = [kind_of(table.first_cells(number)[1])[0] for number in (table.width - 1, *range(1, table.width - 1))]
+        # As files of Planetoid: an id, numbers, and the name of a class.
+        return kinds[0] == "words" and set(kinds[1:]) == {"number"}
+    names = list(table.names)
+    if numbers_rows(names[0]):
+        names, cells = names[1:], cells[1:]
+    if len(names) < 2 or any(names_ends(*pair) for pair in pairwise(names)):
+        return False
+    if any(name.lower() in _PARTS or is_label(name) or split_part(name) for name in names[1:]):
+        return True
+    holds = table.first_cells(table.names.index(names[1]))[0]
+    if holds == "list" or len(cells) < 2 or any("." in cell for cell in cells[1]):
+        return names_ids(names[0])
+    # Ends of edges have ids in common.
+    is_other = set(cells[0]).isdisjoint(cells[1]) or (len(names) > 2 and len(set(cells[0])) == len(cells[0]))
+    return is_other and names_ids(names[0]) and not names_ids(names[1])
+
+
+def propose(table: CellTable) -> tuple[int | None, dict[str, list[int]]]:
+    """Numbers of the columns that a table seems to have for the ids and for each option; an id may be missing."""
+    start = int(bool(table.names) and numbers_rows(table.names[0]))
+    has_ids = not table.names or names_ids(table.names[start])
+    found: dict[str, list[int]] = {"feature": [], "label": [], "target": [], "split": []}
+    for number in range(start + has_ids, table.width):
+        name, (holds, cells) = column_name(table, number), table.first_cells(number)
+        kind, known = holds or kind_of(cells)[0], [cell for cell in cells if _is_known(cell)]
+        is_mask = name.lower().endswith("mask") and split_part(name) is not None
+        is_split = name.lower() in _PARTS or (bool(known) and all(map(_is_part, known)))
+        if is_mask or (is_split and not found["split"]):
+            found["split"].append(number)
+        elif is_label(name) and not found["label"] and not found["target"]:
+            has_fraction = any("." in cell and float(cell) % 1 for cell in known if is_number(cell))
+            found["target" if has_fraction else "label"].append(number)
+        elif kind != "words":
+            found["feature"].append(number)
+        # Few words are classes; many are descriptions.
+        elif len(set(known)) <= max(2, len(known) // 2) and len(set(known)) <= _FEW and not found["label"]:
+            found["label"].append(number)
+    return start if has_ids else None, {option: numbers for option, numbers in found.items() if numbers}
+
+
+def unread_ids(table: CellTable, numbers: Sequence[int]) -> str:
+    """What to ask if a table seems to have ids of its rows that are not read; empty if it does not.
+
+    Args:
+        numbers: the columns that are read.
+    """
+    start = int(bool(table.names) and numbers_rows(table.names[0]))
+    if start in numbers or start >= table.width or isinstance(table, NumpyCells):
+        return ""
+    cells = table.first_cells(start)[1]
+    are_ids = names_ids(table.names[start]) if table.names else len(set(cells)) == len(cells)
+    if not are_ids or cells == [str(number) for number in range(len(cells))]:
+        return ""
+    return (
+        f"column {column_name(table, start)} looks like the ids of the vertices ({cells[0] if cells else ''!r} in the"
+        " first row); add `--by-id` if it is, or `--no-by-id` if row k belongs to vertex k"
+    )
+
+
+def written(table: CellTable, numbers: Sequence[int]) -> str:
+    """Columns as the user writes them: names if there are some, or numbers and ranges of numbers from 1."""
+    if table.names and all(table.names[number] for number in numbers):
+        out = io.StringIO()
+        csv.writer(out, lineterminator="").writerow([table.names[number] for number in numbers])
+        return out.getvalue()
+    parts, first = [], numbers[0]
+    for number, after in zip(numbers, [*numbers[1:], -1], strict=True):
+        if after != number + 1:
+            parts.append(f"{first + 1}" if first == number else f"{first + 1}-{number + 1}")
+            first = after
+    return ",".join(parts)
+
+
 def find_columns(table: CellTable, numbers: Sequence[int], array: VertexArray) -> list[Column]:
     """What some columns of a table hold.
 
@@ -277,14 +368,14 @@ def find_columns(table: CellTable, numbers: Sequence[int], array: VertexArray) -
             width = next((len(each.split(",")) for each in cells if each), 1)
         elif not kind:
             kind, width = kind_of(cells)
-            known = [cell for cell in cells if _is_known(cell)]
-            if kind == "list" and all(_DECIMAL.fullmatch(cell) for cell in known if "," in cell):
+            lists = [cell.strip() for cell in cells if list_width(cell) is not None]
+            if kind == "list" and all(map(_DECIMAL.fullmatch, lists)):
                 raise InputError(
-                    f"{table.file.location}, column {name}: {known[0]!r} may be a number with a decimal comma, or a list"
-                    " of two; write a point as in 7.5, or lists in brackets as in [7, 5]"
+                    f"{table.file.location}, column {name}: {lists[0]!r} may be a number with a decimal comma, or a"
+                    " list of two; write a point as in 7.5, or lists in brackets as in [7, 5]"
                 )
         # The words of a split are its own vocabulary.
-        if array.words and kind == "number" and cells:
+        if array.words and kind == "number" and cells and len(numbers) == 1 and not split_part(name):
             kind = "words"
         found.append(Column(number, name, kind, width))
     return found

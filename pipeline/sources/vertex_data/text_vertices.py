@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -25,8 +25,10 @@ from gnnloom.pipeline.sources.reading.text_columns import (
 from gnnloom.pipeline.sources.reading.text_layout import has_names, names_ids
 from gnnloom.pipeline.sources.reading.text_table import Sample, Stated, numbers_rows
 from gnnloom.pipeline.sources.source import OneArray
+from gnnloom.pipeline.sources.understood import Understood, header_in_words, ids_question, of_vertices
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS, array_in_file
+from gnnloom.storage.wording import counted
 
 #: Lines inspected to tell ids from labels, and bytes of each.
 _LINES, _LONGEST = 100, 1 << 16
@@ -113,6 +115,15 @@ class TextVertices(OneArray):
     def identity(self) -> dict[str, Any]:
         stated = {} if self.stated is None else {"header": self.stated}
         return {"format": "text", "array": self.array, "file": self.file.identity(), **stated}
+
+    def understood(self) -> list[Understood]:
+        """How the file is read."""
+        how = f"text, cells between commas or blanks; {header_in_words(self.header)}"
+        what = counted(self.width, "column") + (f", names of {len(self.class_names):,} classes" if self.named else "")
+        found = of_vertices(self.file.location, "text", how, VERTEX_ARRAYS[self.array].option, what)
+        first = next(first_cells(self.file))[0] if self.header else ""
+        is_id = self.array == "feature" and self.width > 1 and names_ids(first)
+        return [replace(found, question=ids_question(first) if is_id else "")]
 
     def num_vertices(self) -> int:
         return self.stated_vertices

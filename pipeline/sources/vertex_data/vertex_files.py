@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.sources.binary.stored_arrays import PackedSource, StoredArray, Unpacked, open_array
 from gnnloom.pipeline.sources.reading.files import open_file
 from gnnloom.pipeline.sources.source import SeparableSource, SourceRange, Surveyed, VertexData, VertexSource
+from gnnloom.pipeline.sources.understood import Legible, Understood, joined
 from gnnloom.pipeline.sources.vertex_data.chosen_columns import (
     CATEGORIES,
     ERROR,
@@ -95,6 +96,10 @@ class JoinedVertices:
             source.with_unpacked(unpacked) if isinstance(source, PackedSource) else source for source in self.sources
         )
         return replace(self, sources=tuple(sources))
+
+    def understood(self) -> list[Understood]:
+        """How each file is read."""
+        return joined([each for one in self.sources if isinstance(one, Legible) for each in one.understood()])
 
     def surveys(self) -> Sequence[SourceRange]:
         """The ranges of all sources to survey, with the number of the source as that of the file."""

@@ -128,7 +128,7 @@ def test_invalid_tables_are_named(catalog: Catalog, tmp_path: Path, array: str, 
     ("columns", "reason"),
     [
         ({"id": ["b"]}, "expected a column of ids and at least one of numbers"),
-        ({"id": ["b"], "y": ["z"]}, "column y: expected numbers, found string"),
+        ({"id": ["b"], "y": [datetime.date(2026, 1, 2)]}, r"column y: date32\[day\], which is not a number"),
         ({"id": [1.5], "y": [1]}, "column id: expected integers or text, found double"),
         ({"id": ["b", None], "y": [1, 1]}, "column id, row 1: expected a value, found null"),
         ({"id": ["b", "b"], "y": [1, 1]}, "column id, row 1: the vertex already has a row"),

@@ -47,6 +47,10 @@ class GenerateKeywords(ClusterKeywords, total=False):
 class FeaturesKeywords(ClusterKeywords, total=False):
     store: str
     header: bool | None
+    split_index: int | None
+    missing: str
+    missing_indicator: bool | None
+    categories: int
     dim: int
     classes: int
     seed: int

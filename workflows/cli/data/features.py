@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.pipeline.ingest.vertex_options import VertexOptions
+from gnnloom.pipeline.sources.understood import Understood, summary_lines
 from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS, VertexKind, vertex_kinds
-from gnnloom.storage.option import Group
+from gnnloom.storage.option import Group, Option
 from gnnloom.workflows.api.ingest import store_vertices, vertex_kind
-from gnnloom.workflows.cli.data.ingest import say_left_out, vertices_result
+from gnnloom.workflows.cli.data.ingest import say_labels, say_left_out, vertices_result
 from gnnloom.workflows.cli.data.source_options import dashed, given_flags, option_value, options_by_flag
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import (
     add_options,
+    click_option,
     cluster_options,
     current_catalog,
     flag_option,
@@ -26,16 +28,28 @@ from gnnloom.workflows.cli.terminal.options import (
 )
 from gnnloom.workflows.cli.terminal.output import show
 from gnnloom.workflows.cli.terminal.progress import shown_progress
+from gnnloom.workflows.cli.terminal.screen import say
 
 #: The options of all kinds of vertex data that do not come with the edges, by flag.
 _VERTEX_OPTIONS = options_by_flag(vertex_kinds(), "synthetic", Group.INPUT, names_owners=False)
 _SYNTHETIC = tuple(kind.name for kind in vertex_kinds().values() if kind.is_synthetic)
+
+_BY_ID = Option(
+    "by_id",
+    bool,
+    "Text and Parquet: whether the first column is the id of the vertex; by default no, and doubt is an error.",
+    group=Group.INPUT,
+    deniable=True,
+)
 
 _FEATURES_HELP = """Store features, labels and a split for the vertices of dataset NAME, from files or synthetic.
 
 Row k belongs to vertex k; with --ids compact, to the vertex whose id was k, or to the k-th name; with --by-id, to
 the vertex whose id (number or name, as in the edges) is in the first column. Each file may have its own format. With
 --ids-file, the rows of NumPy arrays have ids too; without it, row k of an array belongs to vertex k even with --by-id.
+
+FILE:COLUMNS reads some columns of a table, by name or by number from 1. Cells may be numbers, True and False, lists of
+numbers, or words, which become a feature for each word, or the names of the classes.
 
 \b
 {kinds}
@@ -46,6 +60,7 @@ Example:
   gnnloom features web --feature x.parquet --label y.csv
   gnnloom features web --feature x.npy --target prices.npy --split split.npz
   gnnloom features people --label labels.csv --split split.csv --by-id
+  gnnloom features people --feature people.csv:age,income --label people.csv:sector --by-id
   gnnloom features people --feature x.npy --ids-file ids.npy --label labels.csv
   gnnloom features web --feature x.npy --store float16
   gnnloom features web degree-labels --dim 128 --classes 32 --seed 1
@@ -60,19 +75,21 @@ def _features_help() -> str:
 @click.argument("name")
 @click.argument("synthetic", type=click.Choice(_SYNTHETIC), required=False)
 @add_options(_VERTEX_OPTIONS.values())
-@flag_option("by_id", "Text and Parquet: the first column is the id of the vertex.", Group.INPUT)
+@click_option(_BY_ID)
 @object_option("storing", VertexOptions)
 @key_option("graph")
 @flag_option("add", "Store other vertex data next to those that the graph has.")
+@flag_option("quiet", "Do not print how the files are read.", Group.OUTPUT)
 @cluster_options
 @json_option
 def features_command(
     name: str,
     synthetic: str | None,
-    by_id: bool,
+    by_id: bool | None,
     storing: VertexOptions,
     graph: str | None,
     add: bool,
+    quiet: bool,
     cluster: ClusterOptions,
     as_json: bool,
     **_: Any,
@@ -80,14 +97,31 @@ def features_command(
     """Store features, labels and a split for the vertices of a dataset."""
     dataset = current_catalog()[name]
     given = given_flags(_VERTEX_OPTIONS)
-    kind = vertex_kind(synthetic, by_id=by_id or bool(given.get("ids_file")))
+    kind = vertex_kind(synthetic, by_id=bool(by_id or given.get("ids_file")))
     _check_given(kind, given | ({"by_id": True} if by_id else {}))
     values = {option.name: option_value(option, given) for option in kind.options if option.flag in given}
     with shown_progress():
-        vertices = store_vertices(dataset, kind, values, cluster, dataset.graph(graph), storing=storing, add=add)
+        vertices = store_vertices(
+            dataset,
+            kind,
+            values,
+            cluster,
+            dataset.graph(graph),
+            storing=storing,
+            add=add,
+            shown=None if quiet else _say_understood,
+            asks=by_id is None,
+        )
     say_left_out(vertices)
+    say_labels(vertices)
     result = {"dataset": name, "vertices": vertices.num_vertices} | vertices_result(vertices)
     show(result, as_json=as_json, title=f"vertex data of {name}")
+
+
+def _say_understood(found: Sequence[Understood]) -> None:
+    """Print how files of vertex data are read."""
+    for line in summary_lines(found):
+        say(line, on_stderr=True)
 
 
 def _check_given(kind: VertexKind, given: Mapping[str, Any]) -> None:
@@ -97,6 +131,6 @@ def _check_given(kind: VertexKind, given: Mapping[str, Any]) -> None:
     if others:
         side = "with" if kind.is_synthetic else "without"
         raise click.UsageError(f"{dashed(others)} cannot be given {side} {names}")
-    if not kind.is_synthetic and not any(given[flag] for flag in given if flag not in {"by_id", "ids_file"}):
+    if not kind.is_synthetic and not any(given.get(option.flag) for option in FILE_OPTIONS):
         *files, last = (f"--{option.flag}" for option in FILE_OPTIONS)
         raise click.UsageError(f"give {', '.join(files)} or {last} files, or one of {' and '.join(_SYNTHETIC)}")

@@ -177,6 +177,7 @@ def store_graph(
     result = graph_result(name, graph) | (vertices_result(stored) if stored is not None else {})
     if stored is not None:
         say_left_out(stored)
+        say_labels(stored)
     # Otherwise the source says how many vertices there are.
     if options.ids == "keep" and edges.num_vertices() is None:
         _say_isolated(graph)
@@ -231,6 +232,18 @@ def say_left_out(vertices: Vertices) -> None:
             " these rows are left out",
             on_stderr=True,
         )
+
+
+def say_labels(vertices: Vertices) -> None:
+    """Point out classes that no vertex has, and labels that are the split."""
+    facts = vertices.artifact.facts
+    if found := facts.get("classes_found", 0):
+        lacking, highest = vertices.num_classes - found, facts.get("highest_class_apart")
+        question = f'; is {highest:,} "no label"? It would be -1' if highest is not None else ""
+        do = "does" if lacking == 1 else "do"
+        say(f"note: {lacking:,} of {counted(vertices.num_classes, 'class')} {do} not occur{question}", on_stderr=True)
+    if facts.get("labels_are_split"):
+        say("note: the labels and the split are the same; is one of the two another column?", on_stderr=True)
 
 
 def _say_isolated(graph: Graph) -> None:

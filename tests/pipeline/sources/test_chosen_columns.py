@@ -1,0 +1,306 @@
+"""Columns of one vertex table, chosen by name or number: every cell is read as what it is, or refused with its line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
+from gnnloom.pipeline.ingest.vertices import ingest_vertices
+from gnnloom.pipeline.sources.format import open_edges, open_vertices
+from gnnloom.pipeline.sources.vertex_data import cells, keyed_rows
+from gnnloom.pipeline.sources.vertex_data.table_columns import split_location
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
+from gnnloom.storage import Catalog, Vertices
+from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.errors import InputError, NotFoundError
+
+CORA = "31336\t0\t1\t1\tNeural\n1061127\t1\t0\t0\tRules\n1106406\t0\t0\t1\tNeural\n"
+NODES = (
+    'node_id,label,train_mask,val_mask,test_mask,feat\n0,1,True,False,False,"0.1, 0.2"\n'
+    '1,0,False,True,False,"0.3, 0.4"\n2,1,False,False,True,"0.5, 0.6"\n'
+)
+MIXED = "who,age,color,sector,fold,city\n2,30,red,bank,val,NA\n0,,blue,shop,train,Rome\n1,50,red,bank,test,Oslo\n"
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Dataset:
+    return with_edges(tmp_path, "0 1\n1 2\n2 0\n")
+
+
+def with_edges(folder: Path, text: str, ids: str = "compact") -> Dataset:
+    (folder / "e.txt").write_text(text)
+    found = Catalog(folder / "catalog").create("g")
+    ingest_graph(found, open_edges(None, [str(folder / "e.txt")]), IngestOptions(ids=ids), InProcessCluster())
+    return found
+
+
+def store(dataset: Dataset, *, by_id: bool = False, **options: Any) -> Vertices:
+    source = open_vertices("keyed" if by_id else "files", (), options, dataset.graph())
+    return ingest_vertices(dataset, source, InProcessCluster(), dataset.graph(), allow_others=True)
+
+
+def write(folder: Path, name: str, text: str) -> str:
+    (folder / name).write_text(text)
+    return str(folder / name)
+
+
+def test_columns_of_a_content_file_are_chosen_by_number(tmp_path: Path) -> None:
+    dataset = with_edges(tmp_path, "31336 1061127\n1061127 1106406\n")
+    file = write(tmp_path, "mini.content", CORA)
+    vertices = store(dataset, by_id=True, feature=f"{file}:2-4", label=f"{file}:5")
+    assert vertices.feature(0, 3).tolist() == [[0, 1, 1], [1, 0, 0], [0, 0, 1]]
+    assert vertices.label(0, 3).tolist() == [0, 1, 0]
+    assert vertices.artifact.facts["class_names"] == ["Neural", "Rules"]
+    again = store(dataset, by_id=True, ids_file=f"{file}:1", feature=f"{file}:3-4,2")
+    assert again.feature(0, 3).tolist() == [[1, 1, 0], [0, 0, 1], [0, 1, 0]]
+
+
+def test_one_table_has_features_labels_and_masks_of_a_split(dataset: Dataset, tmp_path: Path) -> None:
+    file = write(tmp_path, "nodes.csv", NODES)
+    for by_id in (True, False):
+        vertices = store(
+            dataset, by_id=by_id, feature=f"{file}:feat", label=f"{file}:label",
+            split=f"{file}:train_mask,val_mask,test_mask",
+        )  # fmt: skip
+        np.testing.assert_array_equal(vertices.feature(0, 3), np.float32([[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]]))
+        assert vertices.label(0, 3).tolist() == [1, 0, 1]
+        assert vertices.split(0, 3).tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_words_become_categories_that_can_be_read_back(dataset: Dataset, tmp_path: Path, suffix: str) -> None:
+    file = mixed(tmp_path, suffix)
+    vertices = store(
+        dataset, by_id=True, feature=f"{file}:color,age,city", label=f"{file}:sector", split=f"{file}:fold",
+        missing="mean", missing_indicator=True,
+    )  # fmt: skip
+    assert vertices.artifact.facts["feature_columns"] == [
+        {"name": "color", "width": 2, "words": ["blue", "red"]},
+        {"name": "age", "width": 1, "filled": [40.0]},
+        {"name": "city", "width": 2, "words": ["Oslo", "Rome"], "filled": [0.5, 0.5]},
+        {"name": "age", "width": 1, "missing": True},
+        {"name": "city", "width": 1, "missing": True},
+    ]
+    assert vertices.feature(0, 3).tolist() == [
+        [1, 0, 40, 0, 1, 1, 0],
+        [0, 1, 50, 1, 0, 0, 0],
+        [0, 1, 30, 0.5, 0.5, 0, 1],
+    ]
+    assert vertices.label(0, 3).tolist() == [1, 0, 0]
+    assert vertices.split(0, 3).tolist() == [1, 3, 2]
+
+
+def mixed(folder: Path, suffix: str) -> str:
+    if suffix == "csv":
+        return write(folder, "mixed.csv", MIXED)
+    table = pa.table({
+        "who": [2, 0, 1], "age": [30.0, None, 50.0], "color": ["red", "blue", "red"],
+        "sector": pa.array(["bank", "shop", "bank"]).dictionary_encode(), "fold": ["val", "train", "test"],
+        "city": [None, "Rome", "Oslo"],
+    })  # fmt: skip
+    pq.write_table(table, folder / "mixed.parquet", row_group_size=2)
+    return str(folder / "mixed.parquet")
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_missing_feature_is_an_error_that_names_its_place_and_the_options(
+    dataset: Dataset, tmp_path: Path, suffix: str
+) -> None:
+    file = mixed(tmp_path, suffix)
+    with pytest.raises(InputError, match=r"mixed\.\w+, .*age.*missing.*--missing 0.*--missing mean") as error:
+        store(dataset, by_id=True, feature=f"{file}:age")
+    assert ("line 3" if suffix == "csv" else "row 1") in str(error.value)
+    filled = store(dataset, by_id=True, feature=f"{file}:age", missing="0")
+    assert filled.feature(0, 3).tolist() == [[0], [50], [30]]
+
+
+def test_an_array_with_nan_is_filled(dataset: Dataset, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.array([[1, np.nan], [3, 4], [np.nan, 8]], np.float32))
+    vertices = store(dataset, feature=str(tmp_path / "x.npy"), missing="mean")
+    assert vertices.feature(0, 3).tolist() == [[1, 6], [3, 4], [2, 8]]
+    one = store(dataset, feature=f"{tmp_path}/x.npy:2", missing="0")
+    assert one.feature(0, 3).tolist() == [[0], [4], [8]]
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["[0.5, 1.5]", "[2, 3e0]", "[-4,5]"],
+        ["0.5 1.5", "2 3", "-4  5"],
+        ["0.5;1.5", "2;3", "-4; 5"],
+        ["(0.5, 1.5)", "[2 3]", "-4 5"],
+    ],
+)
+def test_lists_in_a_cell_are_columns(dataset: Dataset, tmp_path: Path, cells: list[str]) -> None:
+    text = "id,x\n" + "".join(f'{number},"{cell}"\n' for number, cell in enumerate(cells))
+    file = write(tmp_path, "x.csv", text)
+    vertices = store(dataset, feature=f"{file}:x")
+    assert vertices.feature(0, 3).tolist() == [[0.5, 1.5], [2, 3], [-4, 5]]
+    file = write(tmp_path, "y.csv", text.replace('5"\n', '5, 6"\n').replace("5]", "5, 6]"))
+    with pytest.raises(InputError, match=r"y\.csv, line \d: column x: expected a list of \d numbers.*(more|fewer)"):
+        store(dataset, feature=f"{file}:x")
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.float64()), pa.list_(pa.float32(), 2), pa.large_list(pa.int64())])
+def test_a_list_column_of_parquet_is_an_embedding(dataset: Dataset, tmp_path: Path, kind: pa.DataType) -> None:
+    column = pa.array([[0, 1], [2, 3], [4, 5]], kind)
+    pq.write_table(pa.table({"id": ["2", "0", "1"], "x": column}), tmp_path / "x.parquet")
+    pq.write_table(pa.table({"x": column}), tmp_path / "alone.parquet")
+    assert store(dataset, by_id=True, feature=f"{tmp_path}/x.parquet").feature().tolist() == [[2, 3], [4, 5], [0, 1]]
+    assert store(dataset, feature=f"{tmp_path}/alone.parquet").feature().tolist() == [[0, 1], [2, 3], [4, 5]]
+
+
+def test_lists_of_unequal_length_name_the_row(dataset: Dataset, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": [[0.5, 1], None, [1.0]]}), tmp_path / "x.parquet")
+    with pytest.raises(InputError, match=r"x\.parquet, column x, row 2: expected a list of 2 numbers"):
+        store(dataset, feature=f"{tmp_path}/x.parquet", missing="0")
+
+
+def test_several_labels_come_from_a_list_or_from_columns(dataset: Dataset, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"y": [[0, 1], [1, 1], [0, 0]], "a": [1, 0, 1]}), tmp_path / "y.parquet")
+    assert store(dataset, label=f"{tmp_path}/y.parquet:y").multilabel().tolist() == [[0, 1], [1, 1], [0, 0]]
+    file = write(tmp_path, "y.csv", "id,a,b\n0,True,0\n1,false,1\n2,,1\n")
+    assert store(dataset, label=f"{file}:a,b").multilabel().tolist() == [[1, 0], [0, 1], [-1, 1]]
+
+
+def test_names_of_classes_come_from_parquet_and_numpy_as_from_text(dataset: Dataset, tmp_path: Path) -> None:
+    words = ["spam", "ham", "NA"]
+    np.save(tmp_path / "y.npy", np.array(words))
+    pq.write_table(pa.table({"id": [0, 1, 2], "label": ["spam", "ham", None]}), tmp_path / "y.parquet")
+    np.save(tmp_path / "ids.npy", np.arange(3))
+    for by_id, options in (
+        (False, {"label": f"{tmp_path}/y.npy"}),
+        (True, {"label": f"{tmp_path}/y.npy", "ids_file": f"{tmp_path}/ids.npy"}),
+        (True, {"label": f"{tmp_path}/y.parquet"}),
+        (False, {"label": f"{tmp_path}/y.parquet"}),
+    ):
+        vertices = store(dataset, by_id=by_id, **options)
+        assert vertices.label(0, 3).tolist() == [1, 0, -1], options
+        assert vertices.artifact.facts["class_names"] == ["ham", "spam"]
+
+
+def test_quoted_numbers_and_truth_are_numbers(dataset: Dataset, tmp_path: Path) -> None:
+    file = write(tmp_path, "x.csv", '"id","a","b"\n"2","0.5","TRUE"\n"0","1.5","FALSE"\n"1","-2","true"\n')
+    assert store(dataset, by_id=True, feature=file).feature(0, 3).tolist() == [[1.5, 0], [-2, 1], [0.5, 1]]
+
+
+def test_too_many_words_and_unchosen_words_say_what_to_do(dataset: Dataset, tmp_path: Path) -> None:
+    file = write(tmp_path, "mixed.csv", MIXED)
+    with pytest.raises(InputError, match=r"column color: more than 1 different words; .*--categories"):
+        store(dataset, by_id=True, feature=f"{file}:color", categories=1)
+    np.save(tmp_path / "x.npy", np.array([["a"], ["b"], ["a"]]))
+    with pytest.raises(InputError, match=r"has words; name the columns"):
+        store(dataset, by_id=True, feature=file, missing="0")
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_an_unknown_column_is_answered_with_the_columns(dataset: Dataset, tmp_path: Path, suffix: str) -> None:
+    file = mixed(tmp_path, suffix)
+    for column in ("ages", "7", "0", "2-9"):
+        with pytest.raises(
+            InputError, match=rf"no column {column}; the columns are who, age, color, sector, fold, city"
+        ):
+            store(dataset, by_id=True, feature=f"{file}:{column}")
+    with pytest.raises(InputError, match="has the ids of the rows"):
+        store(dataset, by_id=True, feature=f"{file}:who,age")
+    with pytest.raises(InputError, match="column age is chosen twice"):
+        store(dataset, by_id=True, feature=f"{file}:age,2")
+
+
+def test_a_file_whose_name_has_a_colon_wins(dataset: Dataset, tmp_path: Path) -> None:
+    plain, odd = write(tmp_path, "t.csv", "x,y\n1,2\n3,4\n5,6\n"), write(tmp_path, "t.csv:x", "7\n8\n9\n")
+    assert store(dataset, feature=odd).feature().tolist() == [[7], [8], [9]]
+    assert store(dataset, feature=f"{plain}:y").feature().tolist() == [[2], [4], [6]]
+    assert store(dataset, feature=f"{odd}:1").feature().tolist() == [[7], [8], [9]]
+    assert split_location("C:\\data\\t.csv") == ("C:\\data\\t.csv", ())
+    assert split_location("http://host:80/t.csv") == ("http://host:80/t.csv", ())
+    assert split_location('https://host/t.csv:a,"b,c"') == ("https://host/t.csv", ("a", "b,c"))
+    with pytest.raises(NotFoundError, match=r"none\.csv: "):
+        store(dataset, feature=f"{tmp_path}/none.csv:x")
+
+
+def test_members_and_masks_of_an_archive_are_chosen(dataset: Dataset, tmp_path: Path) -> None:
+    masks = np.array([[1, 0], [0, 0], [0, 1]], bool)
+    np.savez(tmp_path / "d.npz", x=np.ones((3, 2)), y=np.array([0, 1, 0]), train_mask=masks, val_mask=masks[::-1])
+    file = f"{tmp_path}/d.npz"
+    chosen = {"feature": f"{file}:x", "label": f"{file}:y", "split": f"{file}:train_mask,val_mask"}
+    vertices = store(dataset, **chosen, split_index=1)
+    assert vertices.split().tolist() == [2, 0, 1]
+    with pytest.raises(InputError, match=r"--split-index"):
+        store(dataset, label=f"{file}:y", split=f"{file}:train_mask,val_mask")
+
+
+def test_masks_of_several_splits_need_an_index(dataset: Dataset, tmp_path: Path) -> None:
+    eye = np.eye(3, dtype=bool)
+    for name, masks in {"s": np.stack([eye, eye[:, ::-1]], 2), "one": eye[:, :, None]}.items():
+        parts = dict(zip(("train_mask", "val_mask", "test_mask"), masks, strict=True))
+        np.savez(tmp_path / f"{name}.npz", **parts)
+    with pytest.raises(InputError, match=r"2 splits; choose one with --split-index, from 0 to 1"):
+        store(dataset, split=f"{tmp_path}/s.npz")
+    assert store(dataset, split=f"{tmp_path}/s.npz", split_index=0).split().tolist() == [1, 2, 3]
+    assert store(dataset, split=f"{tmp_path}/s.npz", split_index=1).split().tolist() == [3, 2, 1]
+    for wrong in ({"split": f"{tmp_path}/s.npz", "split_index": 2}, {"split": f"{tmp_path}/one.npz", "split_index": 1}):
+        with pytest.raises(InputError, match="--split-index"):
+            store(dataset, **wrong)
+
+
+@pytest.mark.parametrize("id_text", ["07", "007", "00"])
+def test_ids_with_leading_zeros_are_refused_where_vertices_have_numbers(tmp_path: Path, id_text: str) -> None:
+    dataset = with_edges(tmp_path, "7 0\n0 9\n")
+    file = write(tmp_path, "x.csv", f"id,x\n0,1\n{id_text},2\n9,3\n")
+    with pytest.raises(InputError, match=r"x\.csv, line 3: .*leading zeros"):
+        store(dataset, by_id=True, feature=file)
+    with pytest.raises(InputError, match=r"x\.csv, line 3: .*leading zeros"):
+        store(dataset, by_id=True, feature=f"{file}:x")
+    pq.write_table(pa.table({"id": ["0", id_text, "9"], "x": [1, 2, 3]}), tmp_path / "x.parquet")
+    with pytest.raises(InputError, match=r"x\.parquet.*row 1: .*leading zeros"):
+        store(dataset, by_id=True, label=f"{tmp_path}/x.parquet")
+
+
+def test_ids_as_programs_write_them_find_their_vertices(tmp_path: Path) -> None:
+    dataset = with_edges(tmp_path, "7 0\n0 9\n")
+    file = write(tmp_path, "x.csv", "id,x\n9.0,3\n0.0,1\n7.,2\n")
+    assert store(dataset, by_id=True, feature=file).feature().tolist() == [[1], [2], [3]]
+    for word in ("NULL", "nan", "NA"):
+        file = write(tmp_path, "y.csv", f"id,x\n9,3\n{word},1\n7,2\n0,0\n")
+        with pytest.raises(InputError, match=r"y\.csv, line 3: the id of the vertex is missing"):
+            store(dataset, by_id=True, feature=file)
+
+
+def test_headings_decide_or_are_a_question(dataset: Dataset, tmp_path: Path) -> None:
+    file = write(tmp_path, "t.csv", "0,bank\n1,shop\n2,bank\n")
+    assert store(dataset, by_id=True, label=f"{file}:2").label().tolist() == [0, 1, 0]
+    file = write(tmp_path, "u.csv", "a,bank\nb,shop\nc,bank\n")
+    named = with_edges(tmp_path / "catalog", "a b\nb c\n")
+    assert store(named, by_id=True, label=f"{file}:2").label().tolist() == [0, 1, 0]
+    file = write(tmp_path, "v.csv", "firm,sector\na,bank\nb,shop\nc,bank\n")
+    with pytest.raises(InputError, match=r"line 1.*'firm', 'sector'.*--header.*--no-header"):
+        store(named, by_id=True, label=f"{file}:2")
+    assert store(named, by_id=True, label=f"{file}:sector").label().tolist() == [0, 1, 0]
+
+
+def test_a_decimal_comma_is_not_a_list(dataset: Dataset, tmp_path: Path) -> None:
+    file = write(tmp_path, "x.csv", "id;x\n0;7,494\n1;0,5\n2;12,25\n")
+    with pytest.raises(InputError, match=r"column x: '7,494' may be a number with a decimal comma"):
+        store(dataset, by_id=True, feature=f"{file}:x")
+
+
+def test_many_ranges_and_blocks_give_the_same_bytes(
+    dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write(tmp_path, "mixed.csv", MIXED)
+    options = {"feature": f"{file}:color,age,city", "missing": "mean", "missing_indicator": True}
+    by_row = store(dataset, **options).artifact.digest
+    by_id = store(dataset, by_id=True, **options).artifact.digest
+    for name in ("_LEAST_BYTES", "_MOST_BYTES"):
+        monkeypatch.setattr(keyed_rows, name, 16)
+    monkeypatch.setattr(cells, "_BLOCK_BYTES", 32)
+    again = with_edges(tmp_path / "catalog", "0 1\n1 2\n2 0\n")
+    assert store(again, **options).artifact.digest == by_row
+    assert store(again, by_id=True, **options).artifact.digest == by_id
