@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Unpack
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.ingest.vertex_options import VertexOptions
+from gnnloom.pipeline.ingest.vertex_rows import stated_vertex_phases
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
 from gnnloom.pipeline.sources.format import Format, bundled_vertices, formats, open_edges, open_vertices
 from gnnloom.pipeline.sources.generators.generator import generators
@@ -18,10 +19,13 @@ from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
 from gnnloom.pipeline.sources.understood import Legible, Understood
 from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS, VertexKind, vertex_kinds
 from gnnloom.pipeline.sources.vertex_data.table_columns import split_location
+from gnnloom.pipeline.tasks.memory import BASE_MEMORY
+from gnnloom.pipeline.tasks.phase import count, temporary_bytes, total_tasks
 from gnnloom.storage import Catalog as StoredCatalog
 from gnnloom.storage import Dataset as StoredDataset
 from gnnloom.storage import Graph, Vertices
 from gnnloom.storage.errors import GnnloomError, InputError
+from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS
 from gnnloom.storage.option import options_of
 from gnnloom.workflows.api.arrays import as_texts, in_memory, is_location, stored_edges, stored_vertices
 from gnnloom.workflows.api.catalog import CatalogLike, Dataset, DatasetLike, as_catalog, as_dataset
@@ -299,14 +303,56 @@ def store_vertices(
         GnnloomError: as :func:`~gnnloom.pipeline.ingest.vertices.ingest_vertices`.
     """
     owner = graph or dataset.graph()
-    source = open_vertices(kind.name, (), values, owner)
+    source = _opened(kind, values, owner, shown, asks=asks)
+    with open_cluster(cluster) as opened:
+        return ingest_vertices(dataset, source, opened, owner, options=storing, allow_others=add)
+
+
+def plan_vertices(
+    kind: VertexKind,
+    values: dict[str, Any],
+    cluster: ClusterOptions,
+    graph: Graph,
+    *,
+    storing: VertexOptions = _STORING,
+    shown: Callable[[Sequence[Understood]], None] | None = None,
+    asks: bool = False,
+) -> dict[str, int]:
+    """What storing vertex data would need, at most; arguments as for :func:`store_vertices`.
+
+    Raises:
+        InputError, NotFoundError: the source cannot be opened, or leaves open what it is.
+    """
+    source = _opened(kind, values, graph, shown, asks=asks)
+    types = {}
+    for array in source.arrays:
+        trailing = (source.num_columns(array),) if VERTEX_ARRAYS[array].dims else ()
+        types[array] = storing.dtype(array).name, trailing
+    phases = stated_vertex_phases(graph.num_vertices, types, cluster.memory, by_id=kind.name == "keyed")
+    return {
+        "vertices": graph.num_vertices,
+        "tasks": total_tasks(phases),
+        "peak_memory": BASE_MEMORY + max(phase.most_memory for phase in count(phases)),
+        "temporary_bytes": temporary_bytes(phases),
+        "bytes_written": storing.num_bytes(source),
+    }
+
+
+def _opened(
+    kind: VertexKind,
+    values: dict[str, Any],
+    graph: Graph,
+    shown: Callable[[Sequence[Understood]], None] | None,
+    *,
+    asks: bool,
+) -> VertexSource:
+    source = open_vertices(kind.name, (), values, graph)
     understood = source.understood() if isinstance(source, Legible) and (shown or asks) else ()
     if shown is not None:
         shown(understood)
     if asks and (open_question := next((each for each in understood if each.question), None)):
         raise InputError(f"{open_question.location}: {open_question.question}")
-    with open_cluster(cluster) as opened:
-        return ingest_vertices(dataset, source, opened, owner, options=storing, allow_others=add)
+    return source
 
 
 def vertex_kind(synthetic: str | None, *, by_id: bool) -> VertexKind:

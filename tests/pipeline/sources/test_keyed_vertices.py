@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -128,7 +129,7 @@ def test_invalid_tables_are_named(catalog: Catalog, tmp_path: Path, array: str, 
     ("columns", "reason"),
     [
         ({"id": ["b"]}, "expected a column of ids and at least one of numbers"),
-        ({"id": ["b"], "y": [datetime.date(2026, 1, 2)]}, r"column y: date32\[day\], which is not a number"),
+        ({"id": ["b"], "y": [dt.date(2026, 1, 2)]}, r"column y: date32\[day\], which is not a number"),
         ({"id": [1.5], "y": [1]}, "column id: expected integers or text, found double"),
         ({"id": ["b", None], "y": [1, 1]}, "column id, row 1: expected a value, found null"),
         ({"id": ["b", "b"], "y": [1, 1]}, "column id, row 1: the vertex already has a row"),

@@ -38,7 +38,11 @@ def speaking_python(function: Function, options: Mapping[str, Option]) -> Functi
             return function(*args, **kwargs)
         except GnnloomError as error:
             parameters = inspect.signature(function).parameters.values()
-            switches = {each.name: Option(each.name, bool) for each in parameters if each.default is False}
+            switches = {
+                each.name: Option(each.name, bool)
+                for each in parameters
+                if each.default is False or each.annotation == "bool | None"
+            }
             _reword(error, lambda text: python_text(text, {**_source_options(), **switches, **options}))
             raise
 

@@ -12,7 +12,7 @@ from gnnloom.pipeline.ingest.vertex_options import VertexOptions
 from gnnloom.pipeline.sources.understood import Understood, summary_lines
 from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS, VertexKind, vertex_kinds
 from gnnloom.storage.option import Group, Option
-from gnnloom.workflows.api.ingest import store_vertices, vertex_kind
+from gnnloom.workflows.api.ingest import plan_vertices, store_vertices, vertex_kind
 from gnnloom.workflows.cli.data.ingest import say_labels, say_left_out, vertices_result
 from gnnloom.workflows.cli.data.source_options import dashed, given_flags, option_value, options_by_flag
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
@@ -79,6 +79,7 @@ def _features_help() -> str:
 @object_option("storing", VertexOptions)
 @key_option("graph")
 @flag_option("add", "Store other vertex data next to those that the graph has.")
+@flag_option("plan", "Only print what it would need: tasks, memory and disk space.")
 @flag_option("quiet", "Do not print how the files are read.", Group.OUTPUT)
 @cluster_options
 @json_option
@@ -89,6 +90,7 @@ def features_command(
     storing: VertexOptions,
     graph: str | None,
     add: bool,
+    plan: bool,
     quiet: bool,
     cluster: ClusterOptions,
     as_json: bool,
@@ -100,17 +102,14 @@ def features_command(
     kind = vertex_kind(synthetic, by_id=bool(by_id or given.get("ids_file")))
     _check_given(kind, given | ({"by_id": True} if by_id else {}))
     values = {option.name: option_value(option, given) for option in kind.options if option.flag in given}
+    owner, shown, asks = dataset.graph(graph), None if quiet else _say_understood, by_id is None
+    if plan:
+        needs = plan_vertices(kind, values, cluster, owner, storing=storing, shown=shown, asks=asks)
+        show(needs, as_json=as_json, title=f"plan: vertex data of {name} (upper bounds)")
+        return
     with shown_progress():
         vertices = store_vertices(
-            dataset,
-            kind,
-            values,
-            cluster,
-            dataset.graph(graph),
-            storing=storing,
-            add=add,
-            shown=None if quiet else _say_understood,
-            asks=by_id is None,
+            dataset, kind, values, cluster, owner, storing=storing, add=add, shown=shown, asks=asks
         )
     say_left_out(vertices)
     say_labels(vertices)
