@@ -38,6 +38,15 @@ class Vertices:
         return self.artifact.array(name, bounds=vertex_bounds(name, self.artifact.facts))
 
     @property
+    def feature_columns(self) -> list[dict[str, Any]]:
+        """What the features are, in order, if they came from columns of a table; empty if they did not.
+
+        A record has the ``name`` of the column, its ``width`` in features, the ``words`` that these stand for, the
+        means that missing values are ``filled`` with, or ``missing`` if the feature says where values are missing.
+        """
+        return list(self.artifact.facts.get("feature_columns", ()))
+
+    @property
     def has_feature(self) -> bool:
         return "feature" in self.artifact
 

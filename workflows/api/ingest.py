@@ -329,10 +329,11 @@ def plan_vertices(
         trailing = (source.num_columns(array),) if VERTEX_ARRAYS[array].dims else ()
         types[array] = storing.dtype(array).name, trailing
     phases = stated_vertex_phases(graph.num_vertices, types, cluster.memory, by_id=kind.name == "keyed")
+    counted = count(phases)
     return {
         "vertices": graph.num_vertices,
-        "tasks": total_tasks(phases),
-        "peak_memory": BASE_MEMORY + max(phase.most_memory for phase in count(phases)),
+        "tasks": total_tasks(counted),
+        "peak_memory": BASE_MEMORY + max(phase.most_memory for phase in counted),
         "temporary_bytes": temporary_bytes(phases),
         "bytes_written": storing.num_bytes(source),
     }
