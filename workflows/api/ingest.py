@@ -207,7 +207,7 @@ def features(
     def store() -> Dataset:
         with stored_vertices(arrays, by_id=is_keyed) as files, named_as(_temporary(arrays, files)):
             values = files | plain_values(others)
-            owner, asks = found.graph(graph), by_id is None
+            owner, asks = found.graph(graph), by_id is not False
             store_vertices(found, kind, values, cluster, owner, storing=storing, add=add, asks=asks)
         return found
 

@@ -35,8 +35,10 @@ _WORDS: Final = {
     b" ": "blanks", b"\t": "tabs", b",": "commas", b";": "semicolons", b"|": "bars", b":": "colons",
 }  # fmt: skip
 _BYTE_ORDER_MARK: Final = "\ufeff"
+#: Name of a column that pandas gives to an index without a name, in files of other kinds than text.
+PANDAS_INDEX: Final = "__index_level_0__"
 #: Names of a column that pandas, Arrow and others give to the numbers of rows.
-_INDEXES: Final = frozenset({"", "unnamed: 0", "__index_level_0__"})
+_INDEXES: Final = frozenset({"", "unnamed: 0", PANDAS_INDEX})
 #: An id that is a number as it is written, perhaps as a decimal number with zeros after the point; and padded ones.
 _NUMBER: Final = re.compile(r"(0|[1-9]\d{0,18})(\.0*)?", re.ASCII)
 _PADDED: Final = re.compile(r"0\d+(\.0*)?", re.ASCII)

@@ -52,6 +52,8 @@ class Cells(Protocol):
         """The text of each cell; empty where there is none."""
         ...
 
+    def __getitem__(self, some: slice) -> Cells: ...
+
 
 @dataclass(frozen=True)
 class TextCells:
@@ -80,6 +82,9 @@ class TextCells:
             found = self.text[slice(*self.spans[row])].tobytes().decode("utf-8", "replace")
             return values, row, f"{_list_fault(width, wrong)}, found {found[:60]!r}"
         return values, row, REASONS.get(wrong, "")
+
+    def __getitem__(self, some: slice) -> TextCells:
+        return TextCells(self.text, self.spans[some])
 
     def words(self) -> Names:
         offset = np.empty(len(self.spans) + 1, np.int64)
@@ -122,6 +127,9 @@ class ArrayCells:
         values[rows] = found.reshape(-1, width)
         return values, -1, ""
 
+    def __getitem__(self, some: slice) -> ArrayCells:
+        return ArrayCells(self.values[some])
+
     def words(self) -> Names:
         values = self.values
         return Names.of_values(np.ascontiguousarray(values) if isinstance(values, np.ndarray) else values)
@@ -140,6 +148,13 @@ class CellBlock:
     first: int
     at: NDArray[np.int64]
     columns: tuple[Cells, ...]
+
+    def pieces(self, values_per_row: int) -> Iterator[CellBlock]:
+        """The block in pieces that have a bounded number of values."""
+        rows = max(1, _BLOCK_VALUES // max(1, values_per_row))
+        for start in range(0, len(self.at), rows):
+            some = slice(start, start + rows)
+            yield CellBlock(self.first + start, self.at[some], tuple(each[some] for each in self.columns))
 
 
 class CellTable(Protocol):
@@ -266,9 +281,14 @@ class TextTableCells:
 
 @dataclass(frozen=True)
 class ParquetCells:
-    """A Parquet file; implements :class:`CellTable`."""
+    """A Parquet file; implements :class:`CellTable`.
+
+    Attributes:
+        row_values: values of a row, with those of its lists.
+    """
 
     table: ParquetTable
+    row_values: int = 1
 
     is_shared = True
 
@@ -307,15 +327,12 @@ class ParquetCells:
 
     def read(self, span: SourceRange, columns: Sequence[int]) -> Iterator[CellBlock]:
         names = [self.table.names[column] for column in columns]
-        rows = max(1, _BLOCK_VALUES // self._values_per_row(columns))
+        # The length of texts is unknown in advance.
+        texts = [self.table.holds_text(name) for name in names]
+        rows = max(1, _BLOCK_VALUES // max(len(columns), self.row_values) // (8 if any(texts) else 1))
         for first, values in self.table.read_arrow(names, range(span.start, span.stop), rows, nulls=True):
-            texts = [self.table.holds_text(name) for name in names]
             cells = tuple(_arrow_cells(column, is_text=text) for column, text in zip(values, texts, strict=True))
             yield CellBlock(first, np.arange(first, first + len(values[0])), cells)
-
-    def _values_per_row(self, columns: Sequence[int]) -> int:
-        sizes = [self.table.types[column].rpartition("[")[2].removesuffix("]") for column in columns]
-        return sum(int(size) if size.isdigit() else 1 for size in sizes) or 1
 
     def read_rows(self, start: int, stop: int, columns: Sequence[int]) -> Iterator[CellBlock]:
         ends = self.table.first_rows

@@ -22,7 +22,7 @@ from gnnloom.pipeline.sources.reading.class_names import MOST_NAMES, UNKNOWN
 from gnnloom.pipeline.sources.reading.fields import PLAIN
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_file
 from gnnloom.pipeline.sources.reading.text_layout import names_ids
-from gnnloom.pipeline.sources.reading.text_table import Sample, Stated, numbers_rows, spelled
+from gnnloom.pipeline.sources.reading.text_table import PANDAS_INDEX, Sample, Stated, numbers_rows, spelled
 from gnnloom.pipeline.sources.source import OneArray, SourceRange
 from gnnloom.pipeline.sources.understood import Understood, columns_in_words, header_in_words, of_vertices
 from gnnloom.pipeline.sources.vertex_data.cells import (
@@ -30,6 +30,7 @@ from gnnloom.pipeline.sources.vertex_data.cells import (
     CellBlock,
     CellTable,
     NumpyCells,
+    ParquetCells,
     TextTableCells,
     column_name,
 )
@@ -40,12 +41,12 @@ from gnnloom.pipeline.sources.vertex_data.table_columns import (
     Column,
     choose,
     find_columns,
+    ids_question,
     is_numpy,
     is_parquet,
     is_value,
     list_width,
     open_table,
-    unread_ids,
     with_ids,
 )
 from gnnloom.storage.errors import InputError
@@ -74,11 +75,15 @@ class Filling:
     categories: int = CATEGORIES
 
     def __post_init__(self) -> None:
-        """Check that the values go together.
+        """Check the values.
 
         Raises:
-            InputError: missing values are errors, so no column can say where they are.
+            InputError: a word is unknown; or missing values are errors, so no column can say where they are.
         """
+        if str(self.missing) not in {ERROR, ZERO, MEAN}:
+            raise InputError(f"--missing {self.missing}: expected error, 0 or mean")
+        # The number 0 is meant as well. Fields are frozen, which this bypasses.
+        object.__setattr__(self, "missing", str(self.missing))
         if self.indicator and self.missing == ERROR:
             raise InputError("--missing-indicator: choose what missing values become, with `--missing 0` or `mean`")
 
@@ -115,6 +120,7 @@ class ChosenColumns:
         filling: what becomes of missing features and of words.
         surveyed: what is known of each column; None before the survey.
         stated: what the user said, for the identity.
+        question: what the table leaves open; empty if nothing.
     """
 
     table: CellTable
@@ -124,6 +130,7 @@ class ChosenColumns:
     filling: Filling = field(default_factory=Filling)
     surveyed: tuple[Survey, ...] | None = None
     stated: Mapping[str, Any] = field(default_factory=dict)
+    question: str = ""
 
     @classmethod
     def open(
@@ -164,6 +171,8 @@ class ChosenColumns:
         elif by_id:
             id_column = int(has_index and table.width > 2 and names_ids(table.names[1]))
         left = {id_column, 0 if has_index else None}
+        if not named:
+            left |= {number for number, name in enumerate(table.names) if name == PANDAS_INDEX}
         numbers = choose(table, named) if named else [number for number in range(table.width) if number not in left]
         if id_column in numbers and named:
             raise InputError(f"{location}: column {table.names[id_column or 0]} has the ids of the rows; leave it out")
@@ -176,10 +185,15 @@ class ChosenColumns:
             stated["ids"] = row_ids.file.identity() if row_ids is not None else ids
         if header is not None:
             stated["header"] = header
-        chosen = cls(table, array, tuple(found), id_column, filling or Filling(), None, stated)
+        question = ids_question(table, numbers, id_column, is_stated=ids is not None)
+        chosen = cls(table, array, tuple(found), id_column, filling or Filling(), None, stated, question)
         chosen._check(option, is_stated=bool(named))
-        counts = isinstance(table, TextTableCells) and id_column is None
-        return replace(chosen, table=table.counted()) if counts else chosen
+        if isinstance(table, ParquetCells):
+            table = replace(table, row_values=sum(column.width for column in found))
+        elif isinstance(table, TextTableCells):
+            # Tasks carry the table, but not its first rows.
+            table = replace(table if id_column is not None else table.counted(), sample=())
+        return replace(chosen, table=table)
 
     @classmethod
     def of(cls, table: CellTable, numbers: Sequence[int], option: str, ids: int | None) -> ChosenColumns:
@@ -196,7 +210,8 @@ class ChosenColumns:
         """How the table is read."""
         (how, what, ids), location = self.in_words(), self.file.location
         kind = "npy" if is_numpy(location) else "parquet" if is_parquet(location) else "text"
-        return [of_vertices(location, kind, how, VERTEX_ARRAYS[self.array].option, what, ids)]
+        found = of_vertices(location, kind, how, VERTEX_ARRAYS[self.array].option, what, ids)
+        return [replace(found, question=self.question)]
 
     def _check(self, option: str, *, is_stated: bool) -> None:
         """Check that the array can hold what the columns have.
@@ -391,6 +406,10 @@ class ChosenColumns:
         """Numbers of the columns that are read: of the array, and of the ids."""
         return [column.number for column in self.columns] + ([] if self.ids is None else [self.ids])
 
+    def rows(self, blocks: Iterator[CellBlock]) -> Iterator[CellBlock]:
+        """Blocks in pieces whose values have a bounded size, however many features a word becomes."""
+        return (piece for block in blocks for piece in block.pieces(self.num_columns))
+
     def values(self, block: CellBlock) -> NDArray[Any]:
         """(num_rows, num_columns) numbers, or words of a split, of a block with the columns :attr:`numbers`.
 
@@ -522,8 +541,7 @@ class ColumnVertices(OneArray):
 
     def understood(self) -> list[Understood]:
         """How the table is read."""
-        (found,) = self.chosen.understood()
-        return [replace(found, question=unread_ids(self.chosen.table, self.chosen.numbers))]
+        return self.chosen.understood()
 
     def num_vertices(self) -> int:
         return self.stated_vertices
@@ -533,7 +551,7 @@ class ColumnVertices(OneArray):
 
     def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
         spec = VERTEX_ARRAYS[array]
-        for block in self.chosen.table.read_rows(start, stop, self.chosen.numbers):
+        for block in self.chosen.rows(self.chosen.table.read_rows(start, stop, self.chosen.numbers)):
             low, high = max(0, start - block.first), max(0, stop - block.first)
             if low >= len(block.at) or not high:
                 continue
@@ -591,7 +609,7 @@ class KeyedColumns:
         return self.chosen.table.error(at, -1, reason)
 
     def blocks(self, span: SourceRange) -> Iterator[KeyedBlock]:
-        for block in self.chosen.table.read(span, self.chosen.numbers):
+        for block in self.chosen.rows(self.chosen.table.read(span, self.chosen.numbers)):
             yield checked_ids(self, KeyedBlock(block.columns[-1].words(), self.chosen.values(block), block.at))
 
 

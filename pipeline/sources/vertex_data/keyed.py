@@ -15,6 +15,7 @@ from typing import Any
 
 from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray, Unpacked
 from gnnloom.pipeline.sources.reading.files import open_files
+from gnnloom.pipeline.sources.reading.text_columns import first_cells
 from gnnloom.pipeline.sources.source import OneArray, SourceRange, TableBlock, VertexSource
 from gnnloom.pipeline.sources.understood import Understood, of_vertices
 from gnnloom.pipeline.sources.vertex_data.chosen_columns import (
@@ -30,7 +31,7 @@ from gnnloom.pipeline.sources.vertex_data.keyed_rows import KeyedNumpy, KeyedPar
 from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS, FILLING, HEADER, IDS_FILE, VertexKind
 from gnnloom.pipeline.sources.vertex_data.mask_split import SPLIT_INDEX
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import open_one_array
-from gnnloom.pipeline.sources.vertex_data.table_columns import is_numpy, is_parquet, split_location
+from gnnloom.pipeline.sources.vertex_data.table_columns import is_numpy, is_parquet, other_ids, split_location
 from gnnloom.pipeline.sources.vertex_data.vertex_files import JoinedVertices, open_arrays
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.errors import InputError
@@ -192,7 +193,14 @@ class KeyedVertices(OneArray):
         location, option = self.location, VERTEX_ARRAYS[self.array].option
         kind = "npy" if is_numpy(location) else "parquet" if is_parquet(location) else "text"
         how, what, ids = self.rows.in_words()
-        return [of_vertices(location, kind, how, option, what, ids)]
+        question = ""
+        if isinstance(self.rows, KeyedColumns):
+            question = self.rows.chosen.question
+        elif isinstance(self.rows, KeyedParquet):
+            question = other_ids(location, self.rows.table.names, 0)
+        elif isinstance(self.rows, KeyedText) and self.rows.has_header and not self.rows.fields:
+            question = other_ids(location, next(first_cells(self.rows.file), []), 0)
+        return [replace(of_vertices(location, kind, how, option, what, ids), question=question)]
 
     def num_vertices(self) -> int:
         return self.stated_vertices
@@ -249,8 +257,8 @@ def _open_rows(
     row_ids = ids_array(ids_table, id_columns) if ids_file and is_numpy(table) else None
     if ids_file and is_numpy(table) and row_ids is None:
         raise InputError(f"{ids_file}: expected a .npy file with the ids of the rows of {table}")
-    if columns or reads_cells(table, array, header, filling, by_id=True):
-        ids = id_columns[0] if id_columns and ids_table == table else None
+    ids = id_columns[0] if id_columns and ids_table == table else None
+    if columns or ids is not None or reads_cells(table, array, header, filling, by_id=True):
         chosen = ChosenColumns.open(
             table, columns, array, ids=row_ids if row_ids is not None else ids, by_id=True, header=header,
             filling=filling,

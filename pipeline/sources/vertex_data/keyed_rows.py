@@ -24,7 +24,7 @@ from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.lines import bad_line
 from gnnloom.pipeline.sources.reading.numerals import REASONS, TAB, word_numbers
 from gnnloom.pipeline.sources.reading.text_layout import has_names, is_number, names_ids, row_blocks
-from gnnloom.pipeline.sources.reading.text_table import Sample, Stated, numbers_rows, spelled
+from gnnloom.pipeline.sources.reading.text_table import PANDAS_INDEX, Sample, Stated, numbers_rows, spelled
 from gnnloom.pipeline.sources.source import SourceRange, even_ranges
 from gnnloom.pipeline.sources.understood import columns_in_words, header_in_words
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import by_rows
@@ -211,12 +211,17 @@ class KeyedParquet:
         if len(table.names) < 2:
             raise InputError(f"{file.location}: expected a column of ids and at least one of numbers")
         table.check_columns(table.names[:1], "ius")
-        table.check_columns(table.names[1:], "iufb")
+        table.check_columns(tuple(name for name in table.names[1:] if name != PANDAS_INDEX), "iufb")
         return cls(table)
 
     def in_words(self) -> tuple[str, str, str]:
         """As :meth:`KeyedRows.in_words`."""
-        return "Parquet", columns_in_words(self.table.names[1:]), f"column {self.table.names[0]}"
+        return "Parquet", columns_in_words(self.columns[1:]), f"column {self.columns[0]}"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns that are read: not the numbers of the rows of a data frame."""
+        return tuple(name for number, name in enumerate(self.table.names) if not number or name != PANDAS_INDEX)
 
     @property
     def file(self) -> SourceFile:
@@ -224,7 +229,7 @@ class KeyedParquet:
 
     @property
     def num_columns(self) -> int:
-        return len(self.table.names) - 1
+        return len(self.columns) - 1
 
     def ranges(self) -> Sequence[SourceRange]:
         """Ranges of row groups."""
@@ -234,8 +239,8 @@ class KeyedParquet:
         return self.table.error(self.table.names[0], at, reason)
 
     def blocks(self, span: SourceRange) -> Iterator[KeyedBlock]:
-        groups, rows = range(span.start, span.stop), max(1, _BLOCK_VALUES // len(self.table.names))
-        for first, columns in self.table.read_arrow(self.table.names, groups, rows):
+        groups, rows = range(span.start, span.stop), max(1, _BLOCK_VALUES // len(self.columns))
+        for first, columns in self.table.read_arrow(self.columns, groups, rows):
             values = [column.to_numpy(zero_copy_only=False).astype(np.float64) for column in columns[1:]]
             at = np.arange(first, first + len(values[0]))
             yield checked_ids(self, KeyedBlock(Names.of_values(columns[0]), np.stack(values, axis=1), at))

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.sources.binary.parquet_table import ParquetTable
 from gnnloom.pipeline.sources.reading.files import open_file
 from gnnloom.pipeline.sources.reading.text_layout import names_ids
+from gnnloom.pipeline.sources.reading.text_table import PANDAS_INDEX
 from gnnloom.pipeline.sources.source import OneArray
 from gnnloom.pipeline.sources.understood import Understood, columns_in_words, ids_question, of_vertices
 from gnnloom.storage.errors import InputError
@@ -53,9 +54,11 @@ class ParquetVertices(OneArray):
         """
         table = ParquetTable.open(open_file(location))
         if array not in table.names:
-            array = array_in_file(array, len(table.names))
+            array = array_in_file(array, sum(name != PANDAS_INDEX for name in table.names))
         spec = VERTEX_ARRAYS[array]
-        columns = table.names if spec.dims or len(table.names) == 1 else (array,)
+        # Not the numbers of the rows of a data frame.
+        names = tuple(name for name in table.names if name != PANDAS_INDEX)
+        columns = names if spec.dims or len(names) == 1 else (array,)
         table.check_columns(columns, spec.kinds + ("s" if spec.text_kinds else ""))
         if not columns:
             raise InputError(f"{location}: the table has no columns")

@@ -23,7 +23,7 @@ from gnnloom.pipeline.sources.reading.class_names import UNKNOWN, is_heading, is
 from gnnloom.pipeline.sources.reading.coding import without_suffix
 from gnnloom.pipeline.sources.reading.files import SourceFile, is_local, open_file
 from gnnloom.pipeline.sources.reading.text_layout import is_number, names_ends, names_ids
-from gnnloom.pipeline.sources.reading.text_table import Row, Sample, Stated, numbers_rows
+from gnnloom.pipeline.sources.reading.text_table import PANDAS_INDEX, Row, Sample, Stated, numbers_rows
 from gnnloom.pipeline.sources.vertex_data.cells import (
     CellTable,
     NumpyCells,
@@ -44,6 +44,8 @@ TRUTH: Final = frozenset({"true", "false"})
 #: What columns with splits are called, and the most words that are proposed as classes.
 _PARTS: Final = frozenset({"split", "fold", "set", "subset", "part"})
 _FEW: Final = 64
+#: What columns of ids are called that stand anywhere in a table.
+_IDS: Final = frozenset({"id", "node_id", "nodeid", "vertex_id", "node", "vertex", "user_id"})
 #: Columns that a message lists, at most.
 _LISTED: Final = 20
 
@@ -318,14 +320,20 @@ def propose(table: CellTable) -> tuple[int | None, dict[str, list[int]]]:
     return start if has_ids else None, {option: numbers for option, numbers in found.items() if numbers}
 
 
-def unread_ids(table: CellTable, numbers: Sequence[int]) -> str:
-    """What to ask if a table seems to have ids of its rows that are not read; empty if it does not.
+def ids_question(table: CellTable, numbers: Sequence[int], ids: int | None, *, is_stated: bool) -> str:
+    """What to ask if a table seems to have ids of its rows in a column that is not read as such; empty if nothing.
 
     Args:
         numbers: the columns that are read.
+        ids: the column of ids; None if row k belongs to vertex k.
+        is_stated: the user named the column of ids.
     """
+    if isinstance(table, NumpyCells):
+        return ""
     start = int(bool(table.names) and numbers_rows(table.names[0]))
-    if start in numbers or start >= table.width or isinstance(table, NumpyCells):
+    if ids is not None:
+        return "" if is_stated else other_ids(table.file.location, table.names, ids)
+    if start in numbers or start >= table.width:
         return ""
     cells = table.first_cells(start)[1]
     are_ids = names_ids(table.names[start]) if table.names else len(set(cells)) == len(cells)
@@ -334,6 +342,23 @@ def unread_ids(table: CellTable, numbers: Sequence[int]) -> str:
     return (
         f"column {column_name(table, start)} looks like the ids of the vertices ({cells[0] if cells else ''!r} in the"
         " first row); add `--by-id` if it is, or `--no-by-id` if row k belongs to vertex k"
+    )
+
+
+def other_ids(location: str, names: Sequence[str], ids: int) -> str:
+    """What to ask if another column than the first is called as ids are; empty if none is.
+
+    Args:
+        ids: number of the column of ids.
+    """
+    if not names or names_ids(names[ids]):
+        return ""
+    others = [name for name in names if name == PANDAS_INDEX or name.lower() in _IDS]
+    if not others:
+        return ""
+    return (
+        f"the first column is {names[ids]}, and column {others[0]} looks like the ids of the vertices; name the column"
+        f" of ids with `--ids-file {location}:{others[0]}` or `--ids-file {location}:{names[ids]}`"
     )
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings, strategies
 
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
@@ -34,6 +38,7 @@ def dataset(tmp_path: Path) -> Dataset:
 
 
 def with_edges(folder: Path, text: str, ids: str = "compact") -> Dataset:
+    folder.mkdir(exist_ok=True)
     (folder / "e.txt").write_text(text)
     found = Catalog(folder / "catalog").create("g")
     ingest_graph(found, open_edges(None, [str(folder / "e.txt")]), IngestOptions(ids=ids), InProcessCluster())
@@ -304,3 +309,65 @@ def test_many_ranges_and_blocks_give_the_same_bytes(
     again = with_edges(tmp_path / "catalog", "0 1\n1 2\n2 0\n")
     assert store(again, **options).artifact.digest == by_row
     assert store(again, by_id=True, **options).artifact.digest == by_id
+
+
+def test_another_column_of_ids_is_named(dataset: Dataset, tmp_path: Path) -> None:
+    file = write(tmp_path, "x.csv", "x,id\n7,2\n8,0\n9,1\n")
+    for table in (file, f"{file}:x"):
+        assert store(dataset, by_id=True, ids_file=f"{file}:id", feature=table).feature().tolist() == [[8], [9], [7]]
+    with pytest.raises(InputError, match=r"other\.csv:id: expected the column of ids of one of the tables"):
+        store(dataset, by_id=True, ids_file="other.csv:id", feature=file)
+    with pytest.raises(InputError, match=r"as in t\.csv:id"):
+        store(dataset, by_id=True, ids_file=file, feature=file)
+
+
+def test_the_row_numbers_of_a_frame_are_no_feature(dataset: Dataset, tmp_path: Path) -> None:
+    frame = pa.table({"x": [1.0, 2.0, 3.0], "__index_level_0__": [5, 6, 7]})
+    pq.write_table(frame, tmp_path / "x.parquet")
+    assert store(dataset, feature=f"{tmp_path}/x.parquet").feature().tolist() == [[1], [2], [3]]
+    assert store(dataset, feature=f"{tmp_path}/x.parquet", missing="0").feature().tolist() == [[1], [2], [3]]
+    pq.write_table(frame.add_column(0, "id", pa.array([2, 0, 1])), tmp_path / "y.parquet")
+    assert store(dataset, by_id=True, feature=f"{tmp_path}/y.parquet").feature().tolist() == [[2], [3], [1]]
+
+
+def test_blocks_are_cut_so_that_many_categories_stay_in_memory(
+    dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = mixed(tmp_path, "csv")
+    lists = pa.table({"id": [2, 0, 1], "x": pa.array([[0, 1], [2, 3], [4, 5]], pa.list_(pa.int8(), 2))})
+    pq.write_table(lists, tmp_path / "x.parquet")
+    both = {"feature": f"{file}:color,city,age", "missing": "0"}, {"feature": f"{tmp_path}/x.parquet:x"}
+    whole = [store(dataset, by_id=True, **options).artifact.digest for options in both]
+    monkeypatch.setattr(cells, "_BLOCK_VALUES", 1)
+    again = with_edges(tmp_path / "again", "0 1\n1 2\n2 0\n")
+    assert [store(again, by_id=True, **options).artifact.digest for options in both] == whole
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=strategies.data())
+def test_a_table_that_any_program_writes_reads_back(data: strategies.DataObject) -> None:
+    rows = data.draw(strategies.integers(1, 12))
+    number = strategies.floats(-1e6, 1e6, width=32) | strategies.integers(-(10**6), 10**6)
+    word = strategies.text("abcdeé -_'\"0", min_size=1).map(str.strip).filter(lambda text: text[:1].isalpha())
+    frame = pd.DataFrame({
+        "x": data.draw(strategies.lists(number, min_size=rows, max_size=rows)),
+        "flag": data.draw(strategies.lists(strategies.booleans(), min_size=rows, max_size=rows)),
+        "word": data.draw(strategies.lists(word, min_size=rows, max_size=rows)),
+        "list": [[k, 0.5] for k in range(rows)],
+    })  # fmt: skip
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "t.csv")
+        separator = data.draw(strategies.sampled_from([",", ";", "\t", "|"]))
+        quoting = data.draw(strategies.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC]))
+        ends = data.draw(strategies.sampled_from(["\n", "\r\n"]))
+        has_index = data.draw(strategies.booleans())
+        frame.to_csv(path, index=has_index, sep=separator, quoting=quoting, lineterminator=ends)
+        source = open_vertices("files", (), {"feature": f"{path}:x,flag,word,list"})
+        source = source.with_surveys([source.survey(span) for span in source.surveys()])  # type: ignore[attr-defined]
+        found = np.concatenate(list(source.read_rows("feature", 0, rows)))
+    words = sorted(set(frame["word"]), key=str.encode)
+    expected = np.column_stack([
+        frame["x"].astype(np.float32), frame["flag"], [[each == word for word in words] for each in frame["word"]],
+        frame["list"].tolist(),
+    ])  # fmt: skip
+    np.testing.assert_array_equal(found, expected.astype(np.float32))

@@ -102,7 +102,7 @@ def features_command(
     kind = vertex_kind(synthetic, by_id=bool(by_id or given.get("ids_file")))
     _check_given(kind, given | ({"by_id": True} if by_id else {}))
     values = {option.name: option_value(option, given) for option in kind.options if option.flag in given}
-    owner, shown, asks = dataset.graph(graph), None if quiet else _say_understood, by_id is None
+    owner, shown, asks = dataset.graph(graph), None if quiet else _say_understood, by_id is not False
     if plan:
         needs = plan_vertices(kind, values, cluster, owner, storing=storing, shown=shown, asks=asks)
         show(needs, as_json=as_json, title=f"plan: vertex data of {name} (upper bounds)")
