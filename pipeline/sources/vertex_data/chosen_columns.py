@@ -173,6 +173,9 @@ class ChosenColumns:
         left = {id_column, 0 if has_index else None}
         if not named:
             left |= {number for number, name in enumerate(table.names) if name == PANDAS_INDEX}
+            # A separator may end each line.
+            if table.names[-1:] == ("",) and not any(table.first_cells(table.width - 1)[1]):
+                left.add(table.width - 1)
         numbers = choose(table, named) if named else [number for number in range(table.width) if number not in left]
         if id_column in numbers and named:
             raise InputError(f"{location}: column {table.names[id_column or 0]} has the ids of the rows; leave it out")

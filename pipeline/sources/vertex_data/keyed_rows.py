@@ -125,21 +125,23 @@ class KeyedText:
         sample = Sample.of(file, Stated(header))
         first = list(sample.rows[0].fields) if sample.rows else []
         # A separator may end each line.
-        if len(first) > 2 and not first[-1]:
+        is_ended = len(first) > 2 and not first[-1]
+        if is_ended:
             first.pop()
         if len(first) < 2:
             shown = sample.rows[0].text[:60] if sample.rows else ""
             raise InputError(f"{file.location}: expected an id and at least one number per line, found {shown!r}")
         # A column of row numbers, whose name is empty, before the ids. R leaves its name out altogether.
         others = sample.rows[1:]
-        is_shorter = bool(others) and all(len(row.fields) == len(first) + 1 for row in others)
+        is_shorter = not is_ended and bool(others) and all(len(row.fields) == len(first) + 1 for row in others)
         is_shorter = is_shorter and not any(map(is_number, first))
         is_index = len(first) > 2 and numbers_rows(first[0]) and names_ids(first[1])
         skipped = int(header is not False and (is_shorter or is_index))
         width = len(first) - (1 if is_shorter else 1 + skipped)
         is_named = array == "label" and (width == 1 or sample.separator == b" ")
         named = NamedLabels.of(file, sample, (skipped, skipped + 1), header) if is_named else None
-        fields = tuple(range(skipped, skipped + 1 + width)) if skipped else ()
+        chooses = skipped or (is_ended and sample.separator not in PLAIN)
+        fields = tuple(range(skipped, skipped + 1 + width)) if chooses else ()
         if named is not None:
             return cls(file, 1, sample.separator, fields, named.first_row, array, named, named.header)
         begins = header or skipped or (header is None and has_names(first[1:], VERTEX_ARRAYS[array]))

@@ -187,12 +187,11 @@ def open_text(file: SourceFile, columns: Sequence[str], header: bool | None) -> 
     if not sample.rows:
         raise InputError(f"{file.location}: the file is empty; expected a line per vertex")
     first, rows = sample.rows[0], sample.rows[1:]
-    width = len(rows[0].fields) if rows else len(first.fields)
-    names = first.fields
+    names, width = first.fields, len(first.fields)
     # R leaves out the name of the column of row numbers.
-    if width == len(names) + 1 and not any(map(is_number, names)):
-        names = ("", *names)
-    by_name = any(column in names for column in columns if not column.isdecimal())
+    if rows and all(len(row.fields) == width + 1 for row in rows) and not any(map(is_number, names)):
+        names, width = ("", *names), width + 1
+    by_name = any(column in names for column in columns if not column.isdecimal() or int(column) > width)
     begins = header if header is not None else by_name or _begins_with_names(file, first, names, rows)
     if begins:
         return TextTableCells(file, sample.separator, names, width, first.stop, rows)
@@ -211,8 +210,9 @@ def _begins_with_names(file: SourceFile, first: Row, names: Sequence[str], rows:
     columns = [(name, kind_of(cells)[0], cells) for name, cells in zip(names, below, strict=True)]
     is_name = {is_word(name) for name, kind, cells in columns if kind != "words" and any(map(_is_known, cells))}
     is_name |= {not _is_part(name) for name, _, cells in columns if cells and all(map(_is_part, cells))}
-    if len(is_name) == 1:
-        return is_name.pop()
+    if len(is_name) == 1 or (is_name and any(map(is_heading, names))):
+        # Numbers may be names, such as years, but a word is not a number.
+        return True in is_name
     occurs = any(name in cells for name, kind, cells in columns if kind == "words")
     if not is_name and occurs:
         return False
@@ -269,7 +269,7 @@ def kind_of(cells: Sequence[str]) -> tuple[str, int]:
     words = sum(map(is_word, known))
     if 2 * words > len(known):
         return "words", 1
-    widths = [width for cell in known if (width := list_width(cell)) is not None]
+    widths = [width for cell in known if (width := list_width(cell))]
     return ("list", widths[0]) if 2 * len(widths) > len(known) else ("number", 1)
 
 
@@ -393,6 +393,9 @@ def find_columns(table: CellTable, numbers: Sequence[int], array: VertexArray) -
             width = next((len(each.split(",")) for each in cells if each), 1)
         elif not kind:
             kind, width = kind_of(cells)
+            # A column of text without any in its first rows does not have numbers.
+            if not isinstance(table, TextTableCells) and not any(map(_is_known, cells)):
+                kind = "words"
             lists = [cell.strip() for cell in cells if list_width(cell) is not None]
             if kind == "list" and all(map(_DECIMAL.fullmatch, lists)):
                 raise InputError(

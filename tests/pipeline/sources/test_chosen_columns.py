@@ -290,6 +290,32 @@ def test_headings_decide_or_are_a_question(dataset: Dataset, tmp_path: Path) -> 
     assert store(named, by_id=True, label=f"{file}:sector").label().tolist() == [0, 1, 0]
 
 
+@pytest.mark.parametrize(
+    ("text", "columns", "expected"),
+    [
+        ("id;x;\n0;3;\n1;4;\n2;5;\n", "", [[3], [4], [5]]),
+        ("id,2019,2020\n0,1,3\n1,2,4\n2,3,5\n", ":2020", [[3], [4], [5]]),
+        ("id,2019,2020\n0,1,3\n1,2,4\n2,3,5\n", ":3", [[3], [4], [5]]),
+        ("id,x\n0,[]\n1,[1 2]\n2,[3 4]\n", ":x", "line 2: column x: expected a list of 2 numbers.*fewer"),
+        ("id,x\n0,a, b\n1,b\n2,c\n", ":x", "line 2: found too many columns; expected 2"),
+        ("id,x,y\n0,1,2\n1,3\n2,4,5\n", ":x", "line 3: found too few columns; expected 3"),
+        ("id,x\n0,1\n1,2x\n2,3\n", ":x", "line 3: column x: expected a number"),
+        ("id,x\n0,inf\n1,2\n2,3\n", ":x", "line 2: column x: expected finite float32"),
+        ("id,x,x\n0,1,2\n1,2,3\n2,3,4\n", ":x", "two columns are called x; give their numbers"),
+        ("id,x\n0,\n1,NA\n2,?\n", ":x", "column x.*missing"),
+    ],
+)
+def test_tables_as_people_have_them(
+    dataset: Dataset, tmp_path: Path, text: str, columns: str, expected: list[list[float]] | str
+) -> None:
+    file = write(tmp_path, "t.csv", text)
+    if isinstance(expected, str):
+        with pytest.raises(InputError, match=expected):
+            store(dataset, by_id=True, feature=file + columns)
+        return
+    assert store(dataset, by_id=True, feature=file + columns).feature().tolist() == expected
+
+
 def test_a_decimal_comma_is_not_a_list(dataset: Dataset, tmp_path: Path) -> None:
     file = write(tmp_path, "x.csv", "id;x\n0;7,494\n1;0,5\n2;12,25\n")
     with pytest.raises(InputError, match=r"column x: '7,494' may be a number with a decimal comma"):

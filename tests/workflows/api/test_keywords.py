@@ -21,6 +21,7 @@ from support.option_types import FILE, option_types
 _PRINTS = {
     "": {"as_json"},
     "ingest": {"plan", "quiet"},
+    "features": {"plan", "quiet"},
     "generate": {"plan"},
     # The figures of two partitions are in their `quality`.
     "partition": {"plan", "compare"},
