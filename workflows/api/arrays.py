@@ -415,9 +415,7 @@ def _stored(folder: Path, name: str, value: Any, frames: dict[int, tuple[str, tu
     if _is_frame(table):
         return _stored_frame(folder, name, table, columns, frames, by_id)
     if isinstance(value, Mapping) and name != "split":
-        raise InputError(
-            f"{name}: expected an array or a frame, found {_type_name(value)}; pass pandas.DataFrame of it"
-        )
+        raise InputError(f"{name}: expected an array or a frame, found {_type_name(value)}; pass a pandas.DataFrame")
     if isinstance(value, Mapping):
         file = folder / f"{name}.npz"
         parts = {key: split_part(key) if isinstance(key, str) else None for key in value}

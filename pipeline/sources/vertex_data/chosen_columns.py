@@ -645,6 +645,9 @@ def reads_cells(location: str, option: str, header: bool | None, filling: Fillin
         return names_classes or (by_id and open_one_array(location, option).dtype.kind in "US")
     if is_parquet(location):
         table = ParquetTable.open(open_file(location))
+        masks = [name for name in table.names[by_id:] if name != PANDAS_INDEX]
+        if option == "split" and len(masks) > 1 and all(map(split_part, masks)):
+            return True
         if by_id:
             return any(not table.holds(name, "iufb") for name in table.names[1:])
         kinds = array.kinds + ("s" if array.words else "")

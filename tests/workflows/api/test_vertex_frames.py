@@ -13,6 +13,7 @@ import pytest
 
 import gnnloom
 from gnnloom.storage.errors import InputError
+from gnnloom.workflows.recipe.sources import SourceSection, vertices_section
 
 FRAME = pd.DataFrame({
     "id": [2, 0, 1], "age": [3.0, None, 2], "sector": ["b", "a", None], "emb": [[1.0, 2], [3, 4], [5, 6]],
@@ -95,3 +96,32 @@ def test_a_file_and_its_columns_are_named_as_a_tuple(tmp_path: Path) -> None:
 
 def test_names_in_a_series_are_classes() -> None:
     assert stored(label=pd.Series(["x", None, "y"])).label().tolist() == [0, -1, 1]
+
+
+def test_masks_in_a_frame_are_a_split() -> None:
+    masks = pd.DataFrame(
+        {"train_mask": [True, False, False], "val_mask": [False, True, False], "test_mask": [False] * 3}
+    )
+    assert stored(split=masks).split().tolist() == [1, 2, 0]
+    with pytest.raises(InputError, match=r"split, column val_mask, row 0: the vertex is in another part"):
+        stored(split=masks.assign(val_mask=True))
+
+
+def test_a_mapping_of_columns_is_refused_with_what_to_pass() -> None:
+    with pytest.raises(InputError, match=r"feature: expected an array or a frame, found dict; .*DataFrame"):
+        stored(feature={"a": [1, 2, 3]})
+
+
+def test_a_recipe_reads_columns_of_a_table(tmp_path: Path) -> None:
+    FRAME.to_csv(tmp_path / "t.csv", index=False)
+    keys = {
+        "format": "keyed",
+        "feature": f"{tmp_path}/t.csv:age",
+        "label": f"{tmp_path}/t.csv:sector",
+        "missing": "mean",
+    }
+    section = vertices_section()(**keys).anywhere()
+    source = section.open(SourceSection(path=("edges.txt",)), gnnloom.Catalog()["g"].graph())
+    assert source is not None
+    assert source.arrays == ("feature", "label")
+    assert section.identity(SourceSection(path=("edges.txt",))) == source.identity()
