@@ -194,6 +194,12 @@ def read_text(folder: Path, dataset: Dataset, graph: Graph, cluster: Cluster) ->
             path.write_text("\n".join(rows) + "\n", encoding="ascii")
             files[name] = str(path)
         ingest_vertices(dataset, open_vertices(kind, (), files, graph), cluster, graph, allow_others=True)
+    # Numbers, lists and words in chosen columns, and text in other files than text.
+    path = folder / "columns.csv"
+    path.write_text("\n".join(["x,list,word", *(f"{row},[1 2],w" for row in range(len(ids)))]) + "\n", encoding="ascii")
+    np.save(folder / "words.npy", np.array(["w"] * len(ids)))
+    chosen = {"feature": f"{path}:x,list,word", "label": str(folder / "words.npy")}
+    ingest_vertices(dataset, open_vertices("files", (), chosen, graph), cluster, graph, allow_others=True)
 
 
 def _read_ids(folder: Path) -> None:

@@ -104,7 +104,7 @@ def test_masks_in_a_frame_are_a_split() -> None:
     )
     assert stored(split=masks).split().tolist() == [1, 2, 0]
     with pytest.raises(InputError, match=r"split, column val_mask, row 0: the vertex is in another part"):
-        stored(split=masks.assign(val_mask=True))
+        stored(split=masks.assign(val_mask=True), add=True)
 
 
 def test_a_mapping_of_columns_is_refused_with_what_to_pass() -> None:

@@ -243,8 +243,8 @@ def test_a_failing_task_of_a_worker_process_prints_one_line(
     succeed(catalog, "ingest", "web", edges, "--workers", "0")
     (tmp_path / "y.txt").write_text("0\n" * 60 + "-7\n")
     capfd.readouterr()
+    words = ["features", "web", "--label", str(tmp_path / "y.txt"), "--workers", "1", "--quiet"]
     with pytest.raises(InputError, match=r"line 61: expected a class"):
-        words = ["features", "web", "--label", str(tmp_path / "y.txt"), "--workers", "1", "--quiet"]
         cli.main(["--catalog", str(catalog.root), *words], standalone_mode=False)
     # The command's entry point prints the error itself; Dask must not print it as well.
     assert capfd.readouterr() == ("", "")
