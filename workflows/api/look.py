@@ -23,6 +23,7 @@ from gnnloom.pipeline.sources.vertex_data.table_columns import (
     looks_like_vertices,
     open_table,
     propose,
+    shown_cells,
     split_location,
     written,
 )
@@ -131,8 +132,8 @@ def _find_vertices(location: str) -> tuple[Understood, str] | None:
     found = joined([each for source in sources for each in source.understood()])
     if not found:
         return None
-    cells = [table.first_cells(number)[1][:SHOWN_ROWS] for number in range(table.width)]
-    shown = tuple(zip_longest(*cells, fillvalue="")) if all(cells) else ()
+    cells = [shown_cells(table, number)[1][:SHOWN_ROWS] for number in range(min(table.width, _SHOWN_COLUMNS))]
+    shown = tuple(zip_longest(*cells, fillvalue=""))
     heads = tuple(column_name(table, number) for number in range(table.width))
     return replace(
         found[0], columns=heads[:_SHOWN_COLUMNS], rows=tuple(row[:_SHOWN_COLUMNS] for row in shown)

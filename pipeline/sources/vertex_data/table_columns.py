@@ -44,6 +44,8 @@ TRUTH: Final = frozenset({"true", "false"})
 #: What columns with splits are called, and the most words that are proposed as classes.
 _PARTS: Final = frozenset({"split", "fold", "set", "subset", "part"})
 _FEW: Final = 64
+#: Stands for a column of a type that cannot be read.
+_OTHER: Final = "other"
 #: What columns of ids are called that stand anywhere in a table.
 _IDS: Final = frozenset({"id", "node_id", "nodeid", "vertex_id", "node", "vertex", "user_id"})
 #: Columns that a message lists, at most.
@@ -275,26 +277,35 @@ def kind_of(cells: Sequence[str]) -> tuple[str, int]:
 
 def looks_like_vertices(table: CellTable) -> bool:
     """Whether a table has a row per vertex rather than per edge, as far as names of columns and first rows show."""
-    cells = [table.first_cells(number)[1] for number in range(min(3, table.width))]
+    cells = [shown_cells(table, number)[1] for number in range(min(3, table.width))]
     if not table.names:
         if table.width < 4:
             return False
-        kinds = [kind_of(table.first_cells(number)[1])[0] for number in (table.width - 1, *range(1, table.width - 1))]
+        kinds = [kind_of(shown_cells(table, number)[1])[0] for number in (table.width - 1, *range(1, table.width - 1))]
         # As files of Planetoid: an id, numbers, and the name of a class.
         return kinds[0] == "words" and set(kinds[1:]) == {"number"}
     names = list(table.names)
     if numbers_rows(names[0]):
         names, cells = names[1:], cells[1:]
-    if len(names) < 2 or any(names_ends(*pair) for pair in pairwise(names)):
+    is_edge = any(names_ends(*pair) for pair in pairwise(names)) or all(map(names_ids, names[:2]))
+    if len(names) < 2 or is_edge:
         return False
     if any(name.lower() in _PARTS or is_label(name) or split_part(name) for name in names[1:]):
         return True
-    holds = table.first_cells(table.names.index(names[1]))[0]
+    holds = shown_cells(table, table.names.index(names[1]))[0]
     if holds == "list" or len(cells) < 2 or any("." in cell for cell in cells[1]):
         return names_ids(names[0])
     # Ends of edges have ids in common.
     is_other = set(cells[0]).isdisjoint(cells[1]) or (len(names) > 2 and len(set(cells[0])) == len(cells[0]))
-    return is_other and names_ids(names[0]) and not names_ids(names[1])
+    return is_other and names_ids(names[0])
+
+
+def shown_cells(table: CellTable, number: int) -> tuple[str, list[str]]:
+    """As :meth:`CellTable.first_cells`, but also for a column of a type that cannot be read."""
+    try:
+        return table.first_cells(number)
+    except InputError:
+        return _OTHER, []
 
 
 def propose(table: CellTable) -> tuple[int | None, dict[str, list[int]]]:
@@ -303,7 +314,9 @@ def propose(table: CellTable) -> tuple[int | None, dict[str, list[int]]]:
     has_ids = not table.names or names_ids(table.names[start])
     found: dict[str, list[int]] = {"feature": [], "label": [], "target": [], "split": []}
     for number in range(start + has_ids, table.width):
-        name, (holds, cells) = column_name(table, number), table.first_cells(number)
+        name, (holds, cells) = column_name(table, number), shown_cells(table, number)
+        if holds == _OTHER:
+            continue
         kind, known = holds or kind_of(cells)[0], [cell for cell in cells if _is_known(cell)]
         is_mask = name.lower().endswith("mask") and split_part(name) is not None
         is_split = name.lower() in _PARTS or (bool(known) and all(map(_is_part, known)))
