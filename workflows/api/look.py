@@ -120,7 +120,7 @@ def _find_vertices(location: str) -> tuple[Understood, str] | None:
     except InputError:
         # The reader of edges says what is wrong.
         return None
-    words, sources = ["gnnloom", "features", "NAME"], []
+    words, sources = ["gnnloom", "features", "NAME"], list[ChosenColumns]()
     for option, numbers in chosen.items():
         wanted = [number for number in choose(table, columns) if number in numbers] if columns else numbers
         if not wanted:
@@ -143,11 +143,11 @@ def _find_vertices(location: str) -> tuple[Understood, str] | None:
 def _find_arrays(location: str) -> tuple[Understood, str] | None:
     """How NumPy arrays with a row per vertex would be read; None if they seem to be edges."""
     file = open_file(location)
-    members = member_names(file) if location.endswith("npz") else [None]
+    members: list[str | None] = [*member_names(file)] if location.endswith("npz") else [None]
     arrays = {member: open_array(file, member) for member in members}
     if not {"edge_index", "row", "indices", "edges", "adj_indptr", "adj_data"}.isdisjoint(arrays):
         return None
-    words, said = ["gnnloom", "features", "NAME"], []
+    words, said = ["gnnloom", "features", "NAME"], list[str]()
     masks = [member for member in members if member and split_part(member)]
     for member, array in arrays.items():
         is_matrix = len(array.shape) == 2 and array.shape[1] > 1

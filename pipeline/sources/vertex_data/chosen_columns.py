@@ -342,7 +342,7 @@ class ChosenColumns:
         Raises:
             InputError: a column has too many words, or no value at all.
         """
-        surveyed, at = [], 0
+        surveyed, at = list[Survey](), 0
         for column in self.columns:
             if not (column.kind == "words" or self._fills):
                 surveyed.append(Survey())
@@ -424,7 +424,8 @@ class ChosenColumns:
         if self.array == "split" and self.columns[0].kind == "words":
             names = block.columns[0].words()
             return np.array([*names, b""], object)[:-1, None]
-        found, marks = [], []
+        found: list[NDArray[np.float64]] = []
+        marks: list[NDArray[np.float64]] = []
         for at, (column, survey) in enumerate(self._surveyed()):
             values = self._categories(survey, block, at) if column.kind == "words" else self._numbers(column, block, at)
             if self.array == "feature":
@@ -432,7 +433,7 @@ class ChosenColumns:
                 if is_missing.any():
                     self._fill(column, survey, values, is_missing, block)
                 if self._says(survey):
-                    marks.append(is_missing.any(axis=1)[:, None].astype(np.float64))
+                    marks.append(np.asarray(is_missing.any(axis=1), np.float64)[:, None])
             found.append(values)
         return np.concatenate([*found, *marks], axis=1)
 
@@ -449,10 +450,10 @@ class ChosenColumns:
 
         known = pa.array([word.encode() for word in survey.words], pa.large_binary())
         codes = pc.index_in(block.columns[at].words().to_arrow(), value_set=known).fill_null(-1)
-        numbers = codes.to_numpy(zero_copy_only=False).astype(np.int64)
+        numbers: NDArray[np.int64] = codes.to_numpy(zero_copy_only=False).astype(np.int64)
         if self.array == "label":
             return numbers[:, None].astype(np.float64)
-        values = (numbers[:, None] == np.arange(max(1, len(survey.words)))).astype(np.float64)
+        values: NDArray[np.float64] = (numbers[:, None] == np.arange(max(1, len(survey.words)))).astype(np.float64)
         values[numbers < 0] = np.nan
         return values
 

@@ -381,7 +381,7 @@ def written(table: CellTable, numbers: Sequence[int]) -> str:
         out = io.StringIO()
         csv.writer(out, lineterminator="").writerow([table.names[number] for number in numbers])
         return out.getvalue()
-    parts, first = [], numbers[0]
+    parts, first = list[str](), numbers[0]
     for number, after in zip(numbers, [*numbers[1:], -1], strict=True):
         if after != number + 1:
             parts.append(f"{first + 1}" if first == number else f"{first + 1}-{number + 1}")

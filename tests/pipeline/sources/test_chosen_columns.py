@@ -73,7 +73,9 @@ def test_one_table_has_features_labels_and_masks_of_a_split(dataset: Dataset, tm
             dataset, by_id=by_id, feature=f"{file}:feat", label=f"{file}:label",
             split=f"{file}:train_mask,val_mask,test_mask",
         )  # fmt: skip
-        np.testing.assert_array_equal(vertices.feature(0, 3), np.float32([[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]]))
+        np.testing.assert_array_equal(
+            vertices.feature(0, 3), np.array([[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]], np.float32)
+        )
         assert vertices.label(0, 3).tolist() == [1, 0, 1]
         assert vertices.split(0, 3).tolist() == [1, 2, 3]
 
@@ -234,7 +236,7 @@ def test_members_and_masks_of_an_archive_are_chosen(dataset: Dataset, tmp_path: 
     masks = np.array([[1, 0], [0, 0], [0, 1]], bool)
     np.savez(tmp_path / "d.npz", x=np.ones((3, 2)), y=np.array([0, 1, 0]), train_mask=masks, val_mask=masks[::-1])
     file = f"{tmp_path}/d.npz"
-    chosen = {"feature": f"{file}:x", "label": f"{file}:y", "split": f"{file}:train_mask,val_mask"}
+    chosen: dict[str, Any] = {"feature": f"{file}:x", "label": f"{file}:y", "split": f"{file}:train_mask,val_mask"}
     vertices = store(dataset, **chosen, split_index=1)
     assert vertices.split().tolist() == [2, 0, 1]
     with pytest.raises(InputError, match=r"--split-index"):
@@ -250,9 +252,9 @@ def test_masks_of_several_splits_need_an_index(dataset: Dataset, tmp_path: Path)
         store(dataset, split=f"{tmp_path}/s.npz")
     assert store(dataset, split=f"{tmp_path}/s.npz", split_index=0).split().tolist() == [1, 2, 3]
     assert store(dataset, split=f"{tmp_path}/s.npz", split_index=1).split().tolist() == [3, 2, 1]
-    for wrong in ({"split": f"{tmp_path}/s.npz", "split_index": 2}, {"split": f"{tmp_path}/one.npz", "split_index": 1}):
+    for name, index in (("s", 2), ("one", 1)):
         with pytest.raises(InputError, match="--split-index"):
-            store(dataset, **wrong)
+            store(dataset, split=f"{tmp_path}/{name}.npz", split_index=index)
 
 
 @pytest.mark.parametrize("id_text", ["07", "007", "00"])
@@ -326,7 +328,7 @@ def test_many_ranges_and_blocks_give_the_same_bytes(
     dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = write(tmp_path, "mixed.csv", MIXED)
-    options = {"feature": f"{file}:color,age,city", "missing": "mean", "missing_indicator": True}
+    options: dict[str, Any] = {"feature": f"{file}:color,age,city", "missing": "mean", "missing_indicator": True}
     by_row = store(dataset, **options).artifact.digest
     by_id = store(dataset, by_id=True, **options).artifact.digest
     for name in ("_LEAST_BYTES", "_MOST_BYTES"):
@@ -362,7 +364,10 @@ def test_blocks_are_cut_so_that_many_categories_stay_in_memory(
     file = mixed(tmp_path, "csv")
     lists = pa.table({"id": [2, 0, 1], "x": pa.array([[0, 1], [2, 3], [4, 5]], pa.list_(pa.int8(), 2))})
     pq.write_table(lists, tmp_path / "x.parquet")
-    both = {"feature": f"{file}:color,city,age", "missing": "0"}, {"feature": f"{tmp_path}/x.parquet:x"}
+    both: list[dict[str, Any]] = [
+        {"feature": f"{file}:color,city,age", "missing": "0"},
+        {"feature": f"{tmp_path}/x.parquet:x"},
+    ]
     whole = [store(dataset, by_id=True, **options).artifact.digest for options in both]
     monkeypatch.setattr(cells, "_BLOCK_VALUES", 1)
     again = with_edges(tmp_path / "again", "0 1\n1 2\n2 0\n")

@@ -114,7 +114,7 @@ def test_a_mapping_of_columns_is_refused_with_what_to_pass() -> None:
 
 def test_a_recipe_reads_columns_of_a_table(tmp_path: Path) -> None:
     FRAME.to_csv(tmp_path / "t.csv", index=False)
-    keys = {
+    keys: dict[str, Any] = {
         "format": "keyed",
         "feature": f"{tmp_path}/t.csv:age",
         "label": f"{tmp_path}/t.csv:sector",

@@ -106,10 +106,16 @@ def test_vertex_tables_are_told_from_edges(tmp_path: Path, text: str, option: st
 @pytest.mark.parametrize(
     "text",
     [
-        "src,dst\n0,1\n1,2\n", "id,source,target\n0,5,6\n1,6,7\n", "user_id,item_id,rating\n1,7,2.5\n2,8,3.5\n",
-        "user_id,item_id,label\n1,7,0\n2,8,1\n3,9,0\n", "name,friend\nann,bob\nbob,cy\n", ",src,dst\n0,1,2\n1,2,3\n", "1 2\n2 3\n", "0 1 0.5\n1 2 1.5\n",
+        "src,dst\n0,1\n1,2\n",
+        "id,source,target\n0,5,6\n1,6,7\n",
+        "user_id,item_id,rating\n1,7,2.5\n2,8,3.5\n",
+        "user_id,item_id,label\n1,7,0\n2,8,1\n3,9,0\n",
+        "name,friend\nann,bob\nbob,cy\n",
+        ",src,dst\n0,1,2\n1,2,3\n",
+        "1 2\n2 3\n",
+        "0 1 0.5\n1 2 1.5\n",
     ],
-)  # fmt: skip
+)
 def test_edges_are_not_taken_for_vertex_tables(tmp_path: Path, text: str) -> None:
     (tmp_path / "x.txt").write_text(text)
     assert gnnloom.look(tmp_path / "x.txt").command.startswith("gnnloom ingest NAME")
