@@ -27,6 +27,7 @@ from gnnloom.pipeline.sources.vertex_data.table_columns import (
     split_location,
     written,
 )
+from gnnloom.storage.disk.files import user_path
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import split_part
 from gnnloom.storage.option import options_of
@@ -108,7 +109,7 @@ def find_reading(source: Any, format: str | None, options: dict[str, Any]) -> Lo
 def _find_vertices(location: str) -> tuple[Understood, str] | None:
     """How a table with a row per vertex would be read, and the command that stores it; None for any other file."""
     name, columns = split_location(location)
-    if not is_local(name) or not Path(name.removeprefix("file://")).expanduser().is_file():
+    if not is_local(name) or not user_path(name.removeprefix("file://")).is_file():
         return None
     if is_numpy(name):
         return _find_arrays(name)
@@ -137,7 +138,7 @@ def _find_vertices(location: str) -> tuple[Understood, str] | None:
     heads = tuple(column_name(table, number) for number in range(table.width))
     return replace(
         found[0], columns=heads[:_SHOWN_COLUMNS], rows=tuple(row[:_SHOWN_COLUMNS] for row in shown)
-    ), shlex.join(words)
+    ), shell_command(*words)
 
 
 def _find_arrays(location: str) -> tuple[Understood, str] | None:
@@ -163,7 +164,7 @@ def _find_arrays(location: str) -> tuple[Understood, str] | None:
         return None
     kind = "npz" if location.endswith("npz") else "npy"
     sentences = ("NumPy", *said, "row k belongs to vertex k")
-    return Understood(location, kind, {"arrays": said}, sentences), shlex.join(words)
+    return Understood(location, kind, {"arrays": said}, sentences), shell_command(*words)
 
 
 def _command(

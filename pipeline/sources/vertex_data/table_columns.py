@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Final
 
 from gnnloom.pipeline.sources.binary.parquet_table import ParquetTable
@@ -32,6 +31,7 @@ from gnnloom.pipeline.sources.vertex_data.cells import (
     column_name,
 )
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import open_one_array
+from gnnloom.storage.disk.files import user_path
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import SPLIT_WORDS, VertexArray, split_part
 
@@ -77,7 +77,7 @@ def split_location(location: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _is_file(location: str) -> bool:
-    path = Path(location.removeprefix("file://")).expanduser()
+    path = user_path(location.removeprefix("file://"))
     return path.exists() or (glob.has_magic(str(path)) and bool(glob.glob(str(path), recursive=True)))
 
 
