@@ -10,6 +10,8 @@ _PROGRAMS = r"(?:gnnloom|mpirun|make|bash|python|pip|jobs/submit\.sh)"
 _INDENTED = re.compile(rf"^(?: {{4}}|#   )({_PROGRAMS}(?: .*)?)$", re.MULTILINE)
 _INLINE = re.compile(rf"`({_PROGRAMS} [^`]+)`")
 _FENCED = re.compile(r"^```(bash|python|toml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+#: Endings of files, where they are not the names of their languages.
+_ENDINGS = {"python": "py"}
 _PYTHON = re.compile(r"^ {4}(?:from|import) .*\n(?:(?: {4}.*)?\n)*", re.MULTILINE)
 
 
@@ -25,22 +27,37 @@ def shown_python(text: str) -> list[str]:
     return [textwrap.dedent(block) for block in _PYTHON.findall(text)]
 
 
+def shown_tables(text: str) -> dict[str, str]:
+    """Find blocks that show small tables side by side, below the names of their files: content by name."""
+    tables = dict[str, str]()
+    for block in re.findall(r"^```text\n([\w-]+\.csv(?: {2,}[\w-]+\.csv)*\n.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        for name, *lines in zip(*(re.split(r" {2,}", line) for line in block.splitlines()), strict=True):
+            tables[name] = "".join(f"{line}\n" for line in lines)
+    return tables
+
+
 #: Stands above a block that tests do not run, and says why; readers of the built manual do not see it.
 NOT_RUN = re.compile(r"^<!-- Not run by the tests: (.*) -->$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Step:
-    """A block of a page: a program, or commands, or the text of a file that the text before it names.
+    """A block of a page: a program, commands, or the content of a file.
 
     Attributes:
         language: ``bash``, ``python`` or ``toml``.
-        file: name of the file that a ``toml`` block is, if the sentence before it names one.
+        file: name of the file whose content a ``toml`` or ``python`` block is, if the sentence before it ends with the
+            name and a colon.
     """
 
     language: str
     text: str
     file: str | None = None
+
+    @property
+    def is_file(self) -> bool:
+        """Whether the block is not run, but written."""
+        return self.language == "toml" or self.file is not None
 
     @property
     def commands(self) -> list[str]:
@@ -56,6 +73,6 @@ def fenced_steps(text: str) -> list[Step]:
         before = text[: match.start()].rstrip().rsplit("\n", 1)[-1]
         if NOT_RUN.match(before):
             continue
-        named = re.search(r"`([\w.-]+\.toml)`:\s*$", text[: match.start()])
+        named = re.search(rf"`([\w.-]+\.{_ENDINGS.get(language, language)})`:\s*$", text[: match.start()])
         steps.append(Step(language, block, named[1] if named else None))
     return steps

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -14,13 +16,14 @@ import pytest
 
 from gnnloom import Run
 from gnnloom.workflows.recipe.recipe import RECIPES
-from support.documents import shown_commands, shown_python
+from support.documents import shown_commands, shown_python, shown_tables
 from support.in_process import run_here
 from support.ogb_folders import write_ogb_binary_folder, write_ogb_folder
 from support.recipes import TINY
 from support.slurm import write_slurm
 
 ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text()
 BIN = Path(sys.executable).parent
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 
@@ -29,21 +32,10 @@ def _smaller(*settings: str) -> str:
     return "".join(f" --set {setting}" for setting in settings)
 
 
-_VERTICES = 120
-
 #: Replacements for commands that are large, need a network, or leave something to fill in.
 INSTEAD = {
     "make demo": "gnnloom demo --ranks 2 --edges 3000",
-    "gnnloom features web random": ("gnnloom ingest bare edges.txt.gz --ids compact && gnnloom features bare random"),
     "make bench-...": f"make --dry-run --directory {ROOT} bench-ingest",
-    "mpirun -n 4 python -P -m mpi4py -m gnnloom.trainer ...": (
-        "mpirun -n 4 python -P -m mpi4py -m gnnloom.trainer"
-        " --catalog catalog --dataset web --ranks 4 --hidden 8 --epochs 2 --run second"
-    ),
-    # A program of the reader's own.
-    "mpirun -n 2 python -m mpi4py script.py": "mpirun -n 2 python -m mpi4py -c 'import gnnloom'",
-    # This would build mpi4py; the test only checks that pip knows the option.
-    "pip install --no-binary mpi4py mpi4py": "pip install --no-binary mpi4py --help",
     # There is no catalog where the commands for contributors run.
     "gnnloom catalog gc": "gnnloom catalog gc --help",
     "bash .ci/run": f"bash -n {ROOT}/.ci/run",
@@ -52,8 +44,6 @@ QUICK = _smaller(*TINY)
 SMALL_TRAINING = _smaller("partition.method=random", "train.ranks=2", "train.epochs=2", "train.hidden=8")
 #: Options added to commands that begin like this.
 SMALLER = {
-    "gnnloom generate big rmat": " --scale 10 --workers 0",
-    "gnnloom shard web --grid 16x16": " --grid 4x4",
     "gnnloom run quick-start": QUICK,
     "mpirun -n 4 gnnloom run quick-start": QUICK,
     "gnnloom run cora": SMALL_TRAINING,
@@ -70,8 +60,8 @@ SMALLER = {
 #: Commands that start ranks or need their output: a few seconds each.
 OF_RUNS = tuple(f"gnnloom {name}" for name in ("train", "predict", "export", "report", "run"))
 LONG = (*OF_RUNS, "mpirun", "make demo")
-#: Commands that a test cannot run, as they install packages.
-INSTALLED = ("pip install gnnloom[", "pip install 'gnnloom[")
+#: Commands that a test cannot run, as they install packages. `make wheel` installs gnnloom as `pip install .` does.
+INSTALLED = ("pip install gnnloom[", "pip install 'gnnloom[", "pip install .")
 
 
 def replaced(command: str) -> str:
@@ -87,17 +77,11 @@ def replaced(command: str) -> str:
 
 
 def write_data(folder: Path) -> None:
-    """Write the files that the documents' commands read: a ring of vertices with chords."""
-    around, rows = np.arange(_VERTICES), np.arange(3 * _VERTICES)
-    edges = np.concatenate([np.stack([around, (around + step) % _VERTICES], 1) for step in (1, 7)])
-    lines = "".join(f"{3 * u}\t{3 * v}\n" for u, v in edges)
-    for name in ("edges.txt", "soc-Epinions1.txt"):
-        (folder / name).write_text(lines)
-        subprocess.run(["gzip", str(folder / name)], check=True)
-    # A row for every id; every third id is a vertex.
-    np.save(folder / "features.npy", np.random.default_rng(1).standard_normal((len(rows), 4), np.float32))
-    np.save(folder / "labels.npy", rows // _VERTICES)
-    np.savez(folder / "split.npz", train=rows[::2], valid=rows[1::4], test=rows[3::4])
+    """Write what the commands of recipes read: folders of OGB, and a ring of vertices with chords."""
+    around = np.arange(120)
+    edges = np.concatenate([np.stack([around, (around + step) % 120], 1) for step in (1, 7)])
+    with gzip.open(folder / "soc-Epinions1.txt.gz", "wt") as file:
+        file.write("".join(f"{3 * u}\t{3 * v}\n" for u, v in edges))
     for name in ("path/to/cora", "dataset/ogbn_products"):
         write_ogb_folder(folder / name)
     write_ogb_binary_folder(folder / "dataset" / "ogbn_papers100M")
@@ -105,8 +89,9 @@ def write_data(folder: Path) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with the data, in which a test runs its commands one after the other."""
-    write_data(tmp_path)
+    """A folder in which a test runs its commands one after the other, with the tables that the README shows."""
+    for name, content in shown_tables(README).items():
+        (tmp_path / name).write_text(content)
     write_slurm(tmp_path / "stand-ins")
     return tmp_path
 
@@ -128,29 +113,45 @@ def run(folder: Path, command: str) -> None:
 
 def readme_commands(*left_out: str) -> list[str]:
     """All commands of the README in order, except those that begin with one of ``left_out``."""
-    commands = shown_commands((ROOT / "README.md").read_text())
+    commands = shown_commands(README)
     return [replaced(command) for command in commands if not command.startswith((*INSTALLED, *left_out))]
-
-
-def readme_programs() -> list[str]:
-    """The Python programs of the README that train nothing."""
-    return [program for program in shown_python((ROOT / "README.md").read_text()) if "gnnloom.train(" not in program]
 
 
 def test_readme_commands_that_start_no_ranks_work_in_order(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     commands = readme_commands(*LONG)
-    assert len(commands) > 8
+    assert [command.split()[1] for command in commands if not command.startswith("make ")][:5] == [
+        "look",
+        "ingest",
+        "features",
+        "partition",
+        "shard",
+    ]
     for command in commands:
-        for each in command.split(" && "):
-            run_here(each)
-    for program in readme_programs():
-        exec(compile(program, "README.md", "exec"), {"__name__": "__main__"})
+        run_here(command)
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.split()) <= 1300
+
+
+def test_the_figures_of_the_readme_are_those_of_the_measurements() -> None:
+    """Every number of the table of measurements is in RESULTS.md."""
+    section = README.partition("\n## What has been measured\n")[2].partition("\n## ")[0]
+    rows = [re.sub(r"\(.*?\)", "", line) for line in section.splitlines() if re.match(r"\| .*\d", line)]
+    assert len(rows) >= 6
+    measured = set(_numbers((ROOT / "tests" / "benchmarks" / "RESULTS.md").read_text()))
+    for row in rows:
+        assert set(_numbers(row)) <= measured, row
+
+
+def _numbers(text: str) -> list[str]:
+    return re.findall(r"(?<![\w.,])\d+(?:[.,]\d+)*(?![\w])", text)
 
 
 @pytest.mark.long
 def test_the_quick_start_in_python_predicts_cora_in_ten_lines(tmp_path: Path, shared_data: Path) -> None:
-    (program,) = [each for each in shown_python((ROOT / "README.md").read_text()) if "gnnloom.train(" in each]
+    (program,) = shown_python(README)
     assert len([line for line in program.splitlines() if line.strip()]) <= 10
     (tmp_path / "dataset").mkdir()
     (tmp_path / "dataset" / "cora").symlink_to(shared_data / "cora")
@@ -163,7 +164,7 @@ def test_the_quick_start_in_python_predicts_cora_in_ten_lines(tmp_path: Path, sh
 
 @pytest.mark.long
 def test_all_readme_commands_work_in_order(folder: Path) -> None:
-    for command in (*readme_commands(), *(shlex.join([sys.executable, "-c", each]) for each in readme_programs())):
+    for command in readme_commands():
         run(folder, command)
 
 
@@ -186,6 +187,7 @@ def test_commands_for_contributors_exist(folder: Path) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("recipe", sorted(RECIPES.glob("*.toml")), ids=lambda path: path.stem)
 def test_commands_in_recipes_work(folder: Path, recipe: Path) -> None:
+    write_data(folder)
     commands = shown_commands(recipe.read_text())
     assert commands
     for command in commands:

@@ -27,11 +27,14 @@ BIN = Path(sys.executable).parent
 RUNNABLE = [page for page in PAGES if page.stem != "slurm" and fenced_steps(page.read_text())]
 
 #: Commands that start ranks or use what these leave; and those that only show something, although they begin alike.
-_STARTS_RANKS = re.compile(r"gnnloom (train|predict|report|run|export \S+ (predictions|scores|embeddings))\b|mpirun")
+_STARTS_RANKS = re.compile(
+    r"gnnloom (train|predict|report|run|calibrate|export \S+ (predictions|scores|embeddings))\b|mpirun"
+)
 _SHOWS = re.compile(r"gnnloom run .*--(list|show|new|plan|dry-run|emit)")
 #: Commands of the project itself, which other checks run; here they only have to exist.
 _MAKE = re.compile(r"make (\S+)$")
 #: Added to a recipe's commands, so that they take seconds.
+_AT_A_SMALL_SIZE = {"gnnloom generate big rmat": " --scale 10"}
 _SMALLER = "".join(f" --set {setting}" for setting in (*TINY, "train.ranks=2"))
 
 
@@ -46,7 +49,7 @@ def _smaller(command: str) -> str:
         # The last setting of a key counts.
         ranks = "4" if command.startswith("mpirun") else "2"
         return command + _SMALLER.replace("train.ranks=2", f"train.ranks={ranks}")
-    return command
+    return command + _AT_A_SMALL_SIZE.get(" ".join(command.split()[:4]), "")
 
 
 def _skip_without_pyg(page: Path) -> None:
@@ -55,9 +58,9 @@ def _skip_without_pyg(page: Path) -> None:
 
 
 def _write(step: Step, folder: Path) -> None:
-    """Write a file that a page shows; a block without a file's name has to be a recipe as well."""
-    content = tomllib.loads(step.text)
-    assert content
+    """Write a file that a page shows; a block of TOML without a file's name has to be a recipe as well."""
+    if step.language == "toml":
+        assert tomllib.loads(step.text)
     if step.file:
         (folder / step.file).write_text(step.text)
 
@@ -73,7 +76,7 @@ def test_commands_of_the_manual_that_start_no_ranks_work_in_order(
         # Its import gives warnings, which this ignores.
         pytest.importorskip("torch_geometric.nn")
     for step in fenced_steps(page.read_text()):
-        if step.language == "toml":
+        if step.is_file:
             _write(step, tmp_path)
         elif step.language == "python":
             exec(compile(step.text, str(page), "exec"), {"__name__": "__main__"})
@@ -92,7 +95,7 @@ def test_all_commands_of_the_manual_work_in_order(page: Path, tmp_path: Path) ->
     folder = tmp_path / "work"
     folder.mkdir()
     for step in fenced_steps(page.read_text()):
-        if step.language == "toml":
+        if step.is_file:
             _write(step, folder)
             continue
         programs = [shlex.join([sys.executable, "-c", step.text])]
