@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
+import inspect
 import os
 import re
 import shlex
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
+import gnnloom
+from gnnloom.workflows.cli.main import cli
 from support.documents import NOT_RUN, Step, fenced_steps
 from support.in_process import run_here
 from support.recipes import TINY
@@ -184,13 +190,108 @@ def test_files_and_targets_that_the_manual_names_exist() -> None:
 
 
 def test_the_manual_says_which_tests_are_long() -> None:
-    page = (DOCS / "explanation" / "guarantees.md").read_text()
-    for name, test, mark in re.findall(r"`(tests/[\w/.-]+\.py)::(\w+)`( \(long\))?", page):
+    pages = [(DOCS / "explanation" / f"{name}.md").read_text() for name in ("guarantees", "comparison", "same-numbers")]
+    for name, test, mark in re.findall(r"`(tests/[\w/.-]+\.py)::(\w+)`( \(long\))?", "".join(pages)):
         text = (ROOT / name).read_text()
         decorators = text.partition(f"\ndef {test}(")[0].rpartition("\n\n")[2]
         # Some of a test's parameters may be long.
         is_long = "@pytest.mark.long" in decorators or bool(re.search(r"^pytestmark = .*long", text, re.MULTILINE))
         assert is_long == bool(mark), f"{name}::{test}"
+
+
+def test_every_statement_of_the_comparison_names_what_shows_it() -> None:
+    page = (DOCS / "explanation" / "comparison.md").read_text()
+    compared, shown = page.split("\n## What shows it\n")
+    statements = [name for name, _ in _rows(compared) if name]
+    assert len(statements) > 10
+    assert [name for name, _ in _rows(shown) if name != "statement"] == statements
+    for name, cells in _rows(shown)[1:]:
+        assert re.search(r"`tests/[\w/.-]+::\w+`", cells[0]), name
+
+
+def test_the_comparison_and_the_guide_list_what_there_is() -> None:
+    rows = dict(_rows((DOCS / "explanation" / "comparison.md").read_text().partition("\n## ")[0]))
+    for statement, room in (("models", "models"), ("decoders of pairs", "links/decoders")):
+        assert _described(room) <= set(re.findall(r"[\w-]+", rows[statement][0])), statement
+    guide = (DOCS / "how-to" / "training.md").read_text()
+    tasks = guide.partition("\n## Choose what to predict\n")[2].partition("\n## ")[0]
+    assert {name.strip("`") for name, _ in _rows(tasks)[1:]} == _described("tasks")
+
+
+def _described(room: str) -> set[str]:
+    """Names of the descriptors of a room; a registry may have the ones of packages that other tests install, too."""
+    texts = [file.read_text() for file in (ROOT / "trainer" / room).glob("*.py")]
+    found = {
+        match[1] for text in texts if (match := re.search(r'^[A-Z]+ = \w+\(\s*name="([\w-]+)"', text, re.MULTILINE))
+    }
+    assert len(found) > 3
+    return found
+
+
+def _rows(text: str) -> list[tuple[str, list[str]]]:
+    """The first cell and the other cells of each row of the tables of a text, without the lines below headings."""
+    lines = [re.split(r" *\| *", line)[1:-1] for line in text.splitlines() if line.startswith("|")]
+    return [(cells[0], cells[1:]) for cells in lines if not cells[0].startswith("---")]
+
+
+def test_the_reference_names_every_function_and_the_commands_without_one() -> None:
+    page = (DOCS / "reference" / "python.md").read_text()
+    table, _, rest = page.partition("\n`Catalog`, ")
+    listed = {name for functions, _ in _rows(table)[1:] for name in re.findall(r"`(\w+)`", functions)}
+    assert listed == {name for name in gnnloom.__all__ if name[0].islower()}
+    commands = set(cli.list_commands(click.Context(cli))) - {"catalog", "report", "links", "completion"}
+    without = re.search(r"The commands (.*) have no function", rest)
+    assert without
+    assert commands - listed == set(re.findall(r"`(\w+)`", without[1]))
+
+
+def test_functions_have_the_options_of_their_commands() -> None:
+    """All but options for the terminal and arguments, which are positional in Python."""
+    page = (DOCS / "reference" / "python.md").read_text()
+    keywords = ast.parse((ROOT / "workflows" / "api" / "options" / "option_types.pyi").read_text())
+    fields = {
+        each.name: {
+            part.target.id
+            for part in each.body
+            if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name)
+        }
+        for each in keywords.body
+        if isinstance(each, ast.ClassDef)
+    }
+    for name in re.findall(r"`(\w+)`", _rows(page)[1][0]):
+        command = cli.get_command(click.Context(cli), name)
+        assert command
+        given = {each.name for each in command.params if isinstance(each, click.Option)}
+        taken = set(inspect.signature(getattr(gnnloom, name)).parameters) | fields["ClusterKeywords"]
+        taken |= fields.get(f"{name.title()}Keywords", set()) | (fields["IngestKeywords"] if name == "look" else set())
+        assert given - taken <= _FOR_THE_TERMINAL.get(name, set()) | {"as_json", "plan", "help_all"}, name
+
+
+#: Options that print something else, or that Python has by another name.
+_FOR_THE_TERMINAL = {
+    "ingest": {"format_name", "quiet"},
+    "generate": {"ordered"},
+    "look": {"format_name"},
+    "partition": {"compare"},
+    "run": {"listed", "show", "new", "dry_run", "emit", "out"},
+}
+
+
+def test_only_the_commands_that_the_reference_names_have_no_json() -> None:
+    without = {name for name, command in _commands(cli) if not any(each.name == "as_json" for each in command.params)}
+    named = re.search(
+        r"and nothing else; (.*) do not have the option", (DOCS / "reference" / "cli.md").read_text(), re.DOTALL
+    )
+    assert named
+    assert without == set(re.findall(r"`(\w+)`", named[1]))
+
+
+def _commands(group: click.Group) -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command
+        yield from _commands(command) if isinstance(command, click.Group) else [(name, command)]
 
 
 def test_every_guarantee_names_what_shows_it() -> None:
