@@ -135,6 +135,16 @@ def test_the_readme_is_short() -> None:
     assert len(README.split()) <= 1300
 
 
+def test_the_links_of_the_readme_lead_to_files_and_headings() -> None:
+    links = re.findall(r"\]\((?!http)([^)#]+)(?:#([^)]+))?\)", README)
+    assert len(links) > 20
+    for name, anchor in links:
+        headings = re.findall(r"^#+ (.*)$", (ROOT / name).read_text(), re.MULTILINE) if anchor else []
+        anchors = [re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-") for heading in headings]
+        assert (ROOT / name).is_file(), name
+        assert not anchor or anchor in anchors, f"{name}#{anchor}"
+
+
 def test_the_figures_of_the_readme_are_those_of_the_measurements() -> None:
     """Every number of the table of measurements is in RESULTS.md."""
     section = README.partition("\n## What has been measured\n")[2].partition("\n## ")[0]
