@@ -430,20 +430,6 @@ def _named(file: SourceFile, first: Sequence[str], columns: Sequence[str], *, na
     return tuple(map(known.index, columns))
 
 
-def _are_row_numbers(rows: Sequence[Row]) -> bool:
-    """Whether the first fields are different numbers, as R's names of rows are."""
-    firsts = {row.fields[0] for row in rows}
-    return len(firsts) == len(rows) and all(map(is_id, firsts))
-
-
-def _is_over_numbers(titles: Sequence[str], rows: Sequence[Row], ends: tuple[int, ...]) -> bool:
-    """Whether two words in the first row stand over columns that otherwise have numbers."""
-    if len(rows) < 2 or any(is_number(word) or is_missing_id(word) for word in titles[:3]):
-        return False
-    below = [row.fields[end] if end < len(row.fields) else "" for row in rows[:_LOOKED_AT] for end in ends]
-    return all(map(is_id, below))
-
-
 def _numbered(first: Sequence[str], columns: Sequence[str], *, has_header: bool) -> tuple[int, ...]:
     """Indices of columns that are chosen by their numbers from 1; none if they are chosen by name.
 
