@@ -23,11 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.format import COLUMNS, TIMES, WEIGHTS, Format, check_values, column_names
+from gnnloom.pipeline.sources.further_columns import Suggestion, suggest
 from gnnloom.pipeline.sources.names import HINT, NameChunk, Names
 from gnnloom.pipeline.sources.reading import name_parser
 from gnnloom.pipeline.sources.reading.fields import PLAIN, TextBlock, chosen_fields
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
-from gnnloom.pipeline.sources.reading.further_columns import Suggestion, suggest
 from gnnloom.pipeline.sources.reading.line_estimate import Estimate, estimate_lines
 from gnnloom.pipeline.sources.reading.lines import (
     BLOCK_BYTES,
