@@ -12,6 +12,7 @@ else should run meanwhile.
 from __future__ import annotations
 
 import argparse
+import csv
 import random
 import shutil
 import sys
@@ -28,6 +29,7 @@ from gnnloom.trainer.job.leftovers import QUIET_SECONDS, find_leftovers, remove_
 from support.commands import Command, catalog_facts, load_commands, say
 from support.consumers import CONSUMERS, REFUSED, RIGHT, VERIFY, Answer, Consumer, ask
 from support.stored_files import damage_file, stored_files
+from support.strangers import HOSTILE_NAMES
 
 _POINTS = (
     "json.write", "file.rename", "file.renamed", "chunk.write", "chunk.written", "folder.sync", "task.end.*",
@@ -39,6 +41,8 @@ _MODES = ("full", "full --train-features --keep 3", "minibatch --batch-size 16",
           "minibatch --batch-size 16 --embed 6", "neighbor --fanout 3,2",
           "subgraph --sampler frontier --batch-size 16")  # fmt: skip
 _METHODS = ("random", "mtkahypar", "kahypar", "metis", "multilevel")
+#: Share of graphs whose vertices have names.
+_NAMED = 0.3
 #: Attempts with a fault before a command runs undisturbed.
 _DISTURBED = 2
 #: Damages of one dataset, and consumers that are asked about each.
@@ -66,8 +70,12 @@ class Soak:
         method, workers = self.chosen.choice(_METHODS), self.chosen.choice(_WORKERS)
         self.counts.update([f"mode {mode.split()[0]}", f"method {method}", f"workers {workers}"])
         train = f"train web/old --ranks {ranks} --hidden 4 --epochs 4 --threads 1 --checkpoint-every 2 --mode {mode}"
+        graph = f"generate web rmat --scale {scale} --edge-factor 4 --seed {seed}"
+        if self.chosen.random() < _NAMED:
+            graph = f"ingest web {self._named_edges(number, scale)} --ids names --no-header --undirected"
+            self.counts["names"] += 1
         stages = [
-            f"generate web rmat --scale {scale} --edge-factor 4 --seed {seed} --workers {workers}",
+            f"{graph} --workers {workers}",
             f"features web random --dim 3 --workers {workers}",
             f"partition web --parts {ranks} --method {method} --workers {workers}",
             f"shard web --parts {ranks} --workers {workers}",
@@ -88,6 +96,14 @@ class Soak:
         self._damaged(calm, wild, ranks)
         shutil.rmtree(calm)
         shutil.rmtree(wild)
+
+    def _named_edges(self, number: int, scale: int) -> Path:
+        """A file of edges between vertices with names that a terminal, a shell or a spreadsheet would obey."""
+        names = [f"{name} {k}" for k in range(1 << (scale - 3)) for name in HOSTILE_NAMES if name.isprintable()]
+        path = self.folder / f"{number}.csv"
+        with path.open("w", newline="") as stream:
+            csv.writer(stream).writerows(self.chosen.choices(names, k=2) for _ in range(4 << scale))
+        return path
 
     def _disturbed(self, catalog: Path, stage: str, seconds: float) -> None:
         """Run a stage that takes so many seconds undisturbed."""
