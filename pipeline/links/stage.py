@@ -36,6 +36,7 @@ from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_k
 from gnnloom.storage.format.schema import LINK_SPLITS
 from gnnloom.storage.format.task_record import merge_pieces
 from gnnloom.storage.matrix.random_numbers import stream_key
+from gnnloom.storage.wording import shell_command
 
 
 @dataclass(frozen=True)
@@ -192,10 +193,11 @@ def check_reciprocal(dataset: Dataset, graph: Graph, links: Links, reciprocal: s
         found = find_reciprocity(writer, graph, None, cluster)
         writer.discard()
     if found.is_full and found.same_weights:
+        remove = ("gnnloom", "catalog", "rm", dataset.name, "--artifact", f"links/{links.artifact.key}")
         raise InputError(
             f"{links.artifact.path}: made by an earlier version, which left the reverses of held-out edges in the"
-            f" graph, and every edge has its reverse; remove the links (`gnnloom catalog rm {dataset.name} --artifact"
-            f" links/{links.artifact.key}`) and make them again, or keep them with `--reciprocal apart`"
+            f" graph, and every edge has its reverse; remove the links"
+            f" (`{shell_command(*remove)}`) and make them again, or keep them with `--reciprocal apart`"
         )
 
 

@@ -9,6 +9,7 @@ from typing import Final
 from gnnloom.pipeline.sources.reading.text_layout import is_number
 from gnnloom.pipeline.sources.reading.text_table import Sample, Stated, TextTable, headings
 from gnnloom.pipeline.sources.reading.times import find_times
+from gnnloom.storage.wording import shell_command
 
 #: What columns of weights and of times are often called.
 _CALLED: Final = {
@@ -41,9 +42,11 @@ class Suggestion:
         ignored = "`--extra-columns` to ignore further columns, or `--columns` to name or number the columns to read"
         if not self.kind:
             return f"; add {ignored}"
-        return (
-            f"; add {' and '.join(f'`{flag}`' for flag in self.flags)} to read {self.column} as {self.kind}, {ignored}"
-        )
+        return f"; add {' and '.join(map(_shown, self.flags))} to read {self.column} as {self.kind}, {ignored}"
+
+
+def _shown(flag: str) -> str:
+    return f"`{shell_command(*flag.split(' ', 1))}`"
 
 
 def suggest(table: TextTable, sample: Sample, stated: Stated) -> Suggestion:

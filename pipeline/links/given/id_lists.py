@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -172,7 +173,7 @@ def _as_pairs() -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        text = str(error).replace("as weights (`--weights`)", "as values (`--values`)")
+        text = re.sub(r"(add `--)weights(`.* as )weights,", r"\1values\2values,", str(error))
         if text == str(error):
             raise
         raise InputError(text) from error

@@ -27,6 +27,7 @@ from gnnloom.pipeline.sources.reading.numerals import (
     OPEN_COMMENT,
     PERCENT,
     QUOTE,
+    RETURN,
     SPACE,
     TAB,
     TOO_FEW,
@@ -118,9 +119,18 @@ def _copy_name(text: Any, at: int, separator: int, out: Any, first: int) -> tupl
 
 
 @njit(cache=True, nogil=True)
+def _is_blank_field(text: Any, first: int, stop: int) -> bool:
+    while first < stop and (is_blank(text[first]) or text[first] == RETURN):
+        first += 1
+    return bool(first == stop)
+
+
+@njit(cache=True, nogil=True)
 def is_missing(text: Any, first: int, stop: int) -> bool:
-    r"""Whether a field says that there is no id: NULL, None, nan, NA, N/A, <NA> or \\N, in upper or lower case."""
+    r"""Whether a field has only blanks, or says NULL, None, nan, NA, N/A, <NA> or \\N, in upper or lower case."""
     size = stop - first
+    if is_blank(text[first]) or text[first] == RETURN:
+        return _is_blank_field(text, first, stop)
     if size == 2 and text[first] == ord("\\"):
         return bool(text[first + 1] == ord("N"))
     if size == 4 and text[first] == ord("<") and text[stop - 1] == ord(">"):

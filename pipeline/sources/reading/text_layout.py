@@ -132,7 +132,7 @@ def split_fields(line: str, separator: bytes) -> list[str]:
         if len(separator) > 1:
             text, mark = text.replace(mark, _UNIT), _UNIT
     fields = next(csv.reader([text], delimiter=mark, skipinitialspace=True), [])
-    return [field.strip() for field in fields]
+    return [field.strip(" \t\r\n") for field in fields]
 
 
 def is_number(field: str) -> bool:

@@ -51,6 +51,7 @@ from gnnloom.pipeline.sources.vertex_data.table_columns import (
 )
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import SPLIT, VERTEX_ARRAYS, array_in_file, split_part
+from gnnloom.storage.wording import shell_command
 
 #: A field in quotes at the beginning of a line.
 _QUOTED: Final = re.compile(r'^\s*"(?:[^"]|"")*"')
@@ -232,10 +233,10 @@ class ChosenColumns:
                 )
             return
         if option == "feature" and words and not is_stated:
+            given = f"{where}:{','.join(column.name for column in self.columns[:4])}"
             raise InputError(
                 f"{where}: column {words[0]} has words; name the columns to store, as in"
-                f" `--feature {where}:{','.join(column.name for column in self.columns[:4])}`: words become a column of"
-                " zeros and ones per category"
+                f" `{shell_command('--feature', given)}`: words become a column of zeros and ones per category"
             )
         if words and (option == "target" or (option == "label" and len(self.columns) > 1)):
             raise InputError(f"{where}, column {words[0]}: expected numbers, found words")

@@ -34,6 +34,7 @@ from gnnloom.pipeline.sources.vertex_data.numpy_vertices import open_one_array
 from gnnloom.storage.disk.files import user_path
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import SPLIT_WORDS, VertexArray, split_part
+from gnnloom.storage.wording import shell_command
 
 #: A range of numbers of columns; the last one may be left out.
 _RANGE: Final = re.compile(r"(\d+)-(\d*)", re.ASCII)
@@ -371,7 +372,8 @@ def other_ids(location: str, names: Sequence[str], ids: int) -> str:
         return ""
     return (
         f"the first column is {names[ids]}, and column {others[0]} looks like the ids of the vertices; name the column"
-        f" of ids with `--ids-file {location}:{others[0]}` or `--ids-file {location}:{names[ids]}`"
+        f" of ids with `{shell_command('--ids-file', f'{location}:{others[0]}')}` or"
+        f" `{shell_command('--ids-file', f'{location}:{names[ids]}')}`"
     )
 
 

@@ -264,7 +264,7 @@ def test_options_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         given(dataset, values="class", allow_overlap=True, **text)
     with pytest.raises(InputError, match="the pairs to train on have values, too"):
         given(dataset, values="class", valid=text["valid"], test=text["test"])
-    with pytest.raises(InputError, match=r"line 1: found more columns .* third column as values \(`--values`\)"):
+    with pytest.raises(InputError, match=r"line 1: found more columns .* `--values` to read column 3 as values"):
         given(dataset, valid=text["valid"], test=text["test"])
     np.save(tmp_path / "targets.npy", np.zeros((3, 2), np.int64))
     two = {"valid": text["valid"], "test": text["test"], "extra_columns": True, "allow_overlap": True}

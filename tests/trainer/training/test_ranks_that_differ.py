@@ -180,7 +180,7 @@ def test_shards_that_do_not_belong_together_train_nothing(catalog: Catalog, tmp_
     """As after a copy of which some files are of another copy: each shard agrees with its own checksums."""
     damaged = _damaged(catalog, tmp_path / "catalog", case)
     _check_one_error(run_ranks(2, *RANK, *_given(damaged, "--run", "mixed"), timeout=30))
-    assert damaged["web"].runs() == []
+    assert "mixed" not in damaged["web"].runs()
 
 
 @pytest.mark.parametrize("command", ["minibatch", "gat", "propagate", "predict", "predict from disk"])

@@ -25,6 +25,7 @@ _PRINTS = {
     "generate": {"plan"},
     # The figures of two partitions are in their `quality`.
     "partition": {"plan", "compare"},
+    "predict": {"quiet"},
     "propagate": {"plan"},
     "sample": {"plan"},
     "shard": {"plan"},

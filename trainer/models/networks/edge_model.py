@@ -116,10 +116,12 @@ class EdgeCall:
 
     def _beside_a_loop(self, module: nn.Module, feature: Tensor, edges: BatchEdges) -> Tensor:
         """The result on vertices without edges, next to one more vertex that has an edge to itself."""
-        loop = torch.full((2, 1), len(feature), dtype=edges.index.dtype)
+        loop = self.place.zeros((2, 1), edges.index.dtype) + len(feature)
         weighs = self.weighs and edges.weight is not None
-        given = {EDGE_WEIGHT: torch.ones(1, dtype=feature.dtype)} if weighs else {}
-        output: Tensor = module(torch.cat([feature, torch.zeros_like(feature[:1])]), loop, **given)
+        given = {EDGE_WEIGHT: self.place.zeros((1,), feature.dtype) + 1} if weighs else {}
+        output: Tensor = module(
+            torch.cat([feature, self.place.zeros((1, feature.shape[1]), feature.dtype)]), loop, **given
+        )
         return output
 
 
@@ -214,7 +216,7 @@ class EdgeModel(Model):
         """
         star = np.stack([np.arange(_TRIED), np.zeros(_TRIED, np.int64)])
         feature = self.place.lasting((_TRIED, self.options.dims[0]), self.dtype).fill_(1)
-        feature *= torch.arange(1, _TRIED + 1, dtype=self.dtype)[:, None]
+        feature = feature.cumsum(0)
         weight = self.place.lasting((_TRIED,), self.dtype).fill_(1)
         edges = BatchEdges(self.place.from_numpy(star), weight, _TRIED, None)
         try:
