@@ -169,6 +169,6 @@ class Remembering(Sums):
 
     edges: Tensor | None = None
 
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         self.edges = edge_index if self.edges is None else self.edges
         return super().forward(x, self.edges)

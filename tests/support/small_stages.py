@@ -202,7 +202,8 @@ def _draw_links(dataset: Dataset, _: Path, cluster: InProcessCluster) -> Artifac
 
 
 def _draw_hard_negatives(dataset: Dataset, _: Path, cluster: InProcessCluster) -> Artifact:
-    (info,) = (info for info in dataset.artifacts("links") if "links" not in info.inputs)
+    # What is left of a killed command may not say what it was made from.
+    (info,) = (info for info in dataset.artifacts("links") if info.state == "complete" and "links" not in info.inputs)
     links = Links(dataset.find("links", info.key))
     return draw_hard_negatives(dataset, links, HardOptions(negatives=20), cluster).artifact
 

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -369,10 +370,12 @@ def test_a_stored_configuration_does_not_make_a_run_talk_to_others(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[str] = []
-    loggers = {
-        name: replace(each, package="", open=lambda _, name=name: opened.append(name) or Silent())
-        for name, each in LOGGERS.items()
-    }
+
+    def recorded(name: str, *_: Any) -> Silent:
+        opened.append(name)
+        return Silent()
+
+    loggers = {name: replace(each, package="", open=partial(recorded, name)) for name, each in LOGGERS.items()}
     for module in ("training.record", "loggers.registry"):
         monkeypatch.setattr(f"gnnloom.trainer.{module}.LOGGERS", loggers)
     name_code(place.run("old").path, {"log": ["wandb", "tensorboard", "mlflow", "nosuch; touch x"]})

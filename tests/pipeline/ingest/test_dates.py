@@ -41,13 +41,24 @@ ISO = [
 
 
 def ingest(folder: Path, source: Any, name: str = "calls", **options: Any) -> Graph:
-    how = {"times": True, "merge": "max", "self_loops": "keep", "workers": 0, "catalog": folder / "catalog"}
+    how: dict[str, Any] = {
+        "times": True,
+        "merge": "max",
+        "self_loops": "keep",
+        "workers": 0,
+        "catalog": folder / "catalog",
+    }
     return gnnloom.ingest(name, source, **(how | options)).graph()
+
+
+def _moment(value: Any, unit: Any) -> np.datetime64:
+    """A stored time, or its text, in some unit."""
+    return np.datetime64(value, unit)
 
 
 def times_of(graph: Graph) -> dict[tuple[Any, Any], int]:
     """The stored time of each edge, by the ids of its source and target."""
-    found = {}
+    found: dict[tuple[Any, Any], int] = {}
     for number, block in enumerate(graph.blocks()):
         reader = graph.times(number)
         assert reader is not None
@@ -109,8 +120,8 @@ def test_every_digit_of_a_date_is_kept(tmp_path: Path, times: list[str], unit: s
     (tmp_path / "calls.csv").write_text("".join(lines))
     graph = ingest(tmp_path, tmp_path / "calls.csv")
     assert graph.time_unit == unit
-    found = {edge: np.datetime64(value, unit) for edge, value in times_of(graph).items()}
-    wanted = {edge: np.datetime64(time.rstrip("Z"), unit) for edge, time in zip(EDGES, times, strict=True)}
+    found = {edge: _moment(value, unit) for edge, value in times_of(graph).items()}
+    wanted = {edge: _moment(time.rstrip("Z"), unit) for edge, time in zip(EDGES, times, strict=True)}
     assert found == wanted
 
 
@@ -176,8 +187,8 @@ def test_timestamps_of_parquet_keep_their_unit(tmp_path: Path, unit: str, zone: 
     pa.parquet.write_table(table, tmp_path / "calls.parquet")
     graph = ingest(tmp_path, tmp_path / "calls.parquet", columns="a,b,t")
     assert graph.time_unit == ("ms" if unit == "s" else unit)
-    wanted = [np.datetime64(each, graph.time_unit) for each in when.to_numpy().astype(f"M8[{unit}]")]
-    assert [np.datetime64(times_of(graph)[edge], graph.time_unit) for edge in EDGES] == wanted
+    wanted = [_moment(each, graph.time_unit) for each in when.to_numpy().astype(f"M8[{unit}]")]
+    assert [_moment(times_of(graph)[edge], graph.time_unit) for edge in EDGES] == wanted
 
 
 def test_frames_and_arrays_with_dates_are_read_from_python(tmp_path: Path) -> None:
@@ -189,7 +200,7 @@ def test_frames_and_arrays_with_dates_are_read_from_python(tmp_path: Path) -> No
     for name, frame in frames.items():
         graph = ingest(tmp_path, frame, name, columns=["a", "b", "t"], ids="compact")
         first = np.datetime64("2024-03-05" if name == "days" else "2024-03-05T10:11:12")
-        assert np.datetime64(times_of(graph)[0, 1], graph.time_unit) == first
+        assert _moment(times_of(graph)[0, 1], graph.time_unit) == first
     np.savez(tmp_path / "e.npz", edge_index=np.array([[0, 1], [1, 2]]), edge_time=moments.to_numpy("M8[ns]"))
     graph = ingest(tmp_path, tmp_path / "e.npz", "npz")
     assert (graph.time_unit, np.datetime64(times_of(graph)[1, 2], "ns")) == ("ns", np.datetime64("2024-03-06"))

@@ -212,7 +212,7 @@ def test_by_time_both_directions_are_held_out_if_their_times_are_equal(
 
 
 def given(dataset: Dataset, folder: Any, **options: Any) -> Links:
-    files = {}
+    files: dict[str, Any] = {}
     for split, pairs in options.pop("files").items():
         (folder / f"{split}.txt").write_text("".join(f"{source} {target}\n" for source, target in pairs))
         files[split] = str(folder / f"{split}.txt")

@@ -37,15 +37,18 @@ def test_edges_are_the_same_between_any_separators(tmp_path: Path, separator: st
     if columns is not None:
         options |= {"columns": columns, "header": separator != ":"}
     # With a header, whose fields have numbers as well.
-    wide = [["src", "dst", "b", "weight", "a"], *([target, source, target, 1.5, source] for source, target in EDGES)]
-    lines = wide if columns else [list(edge) for edge in EDGES]
+    wide: list[list[Any]] = [
+        ["src", "dst", "b", "weight", "a"],
+        *([target, source, target, 1.5, source] for source, target in EDGES),
+    ]
+    lines: list[list[Any]] = wide if columns else [list(edge) for edge in EDGES]
     found = ingest(tmp_path, lines[1:] if separator == ":" and columns else lines, separator, "web", **options)
     assert edges_of(found) == sorted(EDGES)
 
 
 @pytest.mark.parametrize("separator", [each for each in [*RECOGNIZED, *GIVEN] if each != ":"])
 def test_names_are_the_same_between_any_separators(tmp_path: Path, separator: str) -> None:
-    options = {"delimiter": separator.strip(" ")} if separator in GIVEN else {}
+    options: dict[str, Any] = {"delimiter": separator.strip(" ")} if separator in GIVEN else {}
     lines = [[f"n{source}", f"n{target}"] for source, target in EDGES]
     found = ingest(tmp_path, lines, separator, "web", ids="names", **options).graph()
     assert [found.original_name(k, k + 1)[0] for k in range(found.num_vertices)] == ["n1", "n2", "n3", "n5"]
@@ -54,9 +57,9 @@ def test_names_are_the_same_between_any_separators(tmp_path: Path, separator: st
 @pytest.mark.parametrize("separator", [*RECOGNIZED, *GIVEN])
 def test_pairs_are_the_same_between_any_separators(tmp_path: Path, separator: str) -> None:
     between = "\t" if separator == "tab" else separator
-    options = {"delimiter": separator.strip(" ")} if separator in GIVEN else {}
+    options: dict[str, Any] = {"delimiter": separator.strip(" ")} if separator in GIVEN else {}
     dataset = ingest(tmp_path, [[k, k + 1] for k in range(30)], ",", "web")
-    files = {}
+    files: dict[str, Any] = {}
     for split, pairs in {"valid": [(3, 4), (8, 9)], "test": [(5, 6)]}.items():
         files[split] = tmp_path / f"{split}.txt"
         lines = [between.join(map(str, (7, target, source))) for source, target in pairs]

@@ -229,8 +229,9 @@ def test_products_and_adjoints_equal_those_with_a_rebuilt_graph(
 def test_steps_exclude_the_reverses_of_their_pairs_where_there_are_some(
     catalog: Catalog, tmp_path: Path, ranks: int
 ) -> None:
-    where = [("p2p", (ranks,)), *((("summa", (1, 1)),) if ranks == 1 else ())]
-    cases = [Case(name, *each, with_reverse=True) for name in ("directed", "weighted") for each in where]
+    where: list[tuple[str, tuple[int, ...]]] = [("p2p", (ranks,)), *([("summa", (1, 1))] if ranks == 1 else [])]
+    names = ("directed", "weighted")
+    cases = [Case(name, algorithm, grid, with_reverse=True) for name in names for algorithm, grid in where]
     for case in cases:
         own = case.pairs
         assert 0 < np.count_nonzero(own.weight[:, 1]) < own.num_pairs

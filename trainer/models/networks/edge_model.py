@@ -103,7 +103,7 @@ class EdgeCall:
                     f"model {self.name}: its forward fails on a batch without edges: {error}; take larger batches"
                     " (--batch-size), or an aggregation of no edges (--model-options aggr=mean)"
                 ) from error
-            output = self._beside_a_loop(module, feature, edges)
+            output = self._beside_a_loop(module, feature, edges, place)
         is_matrix = isinstance(output, Tensor) and output.dim() == 2
         if not is_matrix or len(output) < edges.num_rows or output.shape[1] != self.num_outputs:
             found = f"shape {tuple(output.shape)}" if isinstance(output, Tensor) else repr(type(output).__name__)
@@ -114,14 +114,12 @@ class EdgeCall:
         result: Tensor = output[: edges.num_rows].to(place.sum_dtype)
         return result
 
-    def _beside_a_loop(self, module: nn.Module, feature: Tensor, edges: BatchEdges) -> Tensor:
+    def _beside_a_loop(self, module: nn.Module, feature: Tensor, edges: BatchEdges, place: Place) -> Tensor:
         """The result on vertices without edges, next to one more vertex that has an edge to itself."""
-        loop = self.place.zeros((2, 1), edges.index.dtype) + len(feature)
+        loop = place.zeros((2, 1), edges.index.dtype) + len(feature)
         weighs = self.weighs and edges.weight is not None
-        given = {EDGE_WEIGHT: self.place.zeros((1,), feature.dtype) + 1} if weighs else {}
-        output: Tensor = module(
-            torch.cat([feature, self.place.zeros((1, feature.shape[1]), feature.dtype)]), loop, **given
-        )
+        given = {EDGE_WEIGHT: place.zeros((1,), feature.dtype) + 1} if weighs else {}
+        output: Tensor = module(torch.cat([feature, place.zeros((1, feature.shape[1]), feature.dtype)]), loop, **given)
         return output
 
 
