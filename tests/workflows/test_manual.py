@@ -270,6 +270,8 @@ def test_functions_have_the_options_of_their_commands() -> None:
 #: Options that print something else, or that Python has by another name.
 _FOR_THE_TERMINAL = {
     "ingest": {"format_name", "quiet"},
+    "features": {"quiet"},
+    "predict": {"quiet"},
     "generate": {"ordered"},
     "look": {"format_name"},
     "partition": {"compare"},

@@ -284,9 +284,7 @@ def test_hard_negatives_of_symmetric_data_are_edges_in_no_direction(catalog: Cat
 def test_links_of_earlier_versions_that_held_out_one_direction_are_refused(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    full, partly = (
-        store(catalog, graph(), name) for name, graph in (("full", GRAPHS["loops"]), ("partly", one_missing))
-    )
+    full, partly = store(catalog, GRAPHS["loops"](), "full"), store(catalog, one_missing(), "partly")
     monkeypatch.setattr("gnnloom.pipeline.links.stage.find_reciprocity", lambda *_: None)
     for dataset in (full, partly):
         draw(dataset)
