@@ -178,12 +178,12 @@ def sizes_of_pairs(graph: Graph, directions: Directions) -> GraphSizes:
 
 
 def check_reciprocal(dataset: Dataset, graph: Graph, links: Links, reciprocal: str | None, cluster: Cluster) -> None:
-    """Check that stored links hold both directions of an edge out together if a graph has both directions of all.
+    """Check that stored links hold both directions of each edge out together if every edge has its reverse.
 
-    Those of earlier versions, which did not look at reverses, did not.
+    Links of earlier versions, which did not look at reverses, held the directions out one by one.
 
     Raises:
-        InputError: they do not.
+        InputError: the links do not hold both directions out together.
     """
     facts = links.artifact.facts
     if graph.symmetric or reciprocal is not None or "edges_of_graph" in facts or links.message_graph == links.graph:
@@ -196,7 +196,7 @@ def check_reciprocal(dataset: Dataset, graph: Graph, links: Links, reciprocal: s
         remove = ("gnnloom", "catalog", "rm", dataset.name, "--artifact", f"links/{links.artifact.key}")
         raise InputError(
             f"{links.artifact.path}: made by an earlier version, which left the reverses of held-out edges in the"
-            f" graph, and every edge has its reverse; remove the links"
+            " graph, and every edge has its reverse; remove the links"
             f" (`{shell_command(*remove)}`) and make them again, or keep them with `--reciprocal apart`"
         )
 

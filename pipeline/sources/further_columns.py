@@ -28,13 +28,11 @@ class Suggestion:
         flags: flags of the command line, each with its value; none if no column is left over.
         kind: ``weights`` or ``times`` if the flags read a third column as such; empty if they ignore it.
         column: name of the third column, or ``column 3``.
-        others: names or numbers of the columns that are neither ids nor what is read already.
     """
 
     flags: tuple[str, ...] = ()
     kind: str = ""
     column: str = ""
-    others: tuple[str, ...] = ()
 
     @property
     def hint(self) -> str:
@@ -60,15 +58,14 @@ def suggest(table: TextTable, sample: Sample, stated: Stated) -> Suggestion:
     left = [number for number in range(len(names)) if number not in used]
     if not left or stated.columns:
         return Suggestion()
-    others = tuple(names[number] for number in left)
     for kind, called in () if stated.valued else _CALLED.items():
         for number in left:
             is_called = names[number].lower() in called if table.header else (kind, number) == ("weights", 2)
             cells = [row.fields[number] for row in rows if number < len(row.fields)]
             if is_called and (all(map(is_number, cells)) or (kind == "times" and find_times(cells) is not None)):
                 flags = _flags(kind, [*table.ends, number], names, is_named=bool(table.header))
-                return Suggestion(flags, kind, names[number], others)
-    return Suggestion(("--extra-columns",), others=others)
+                return Suggestion(flags, kind, names[number])
+    return Suggestion(("--extra-columns",))
 
 
 def _flags(kind: str, columns: Sequence[int], names: Sequence[str], *, is_named: bool) -> tuple[str, ...]:

@@ -357,7 +357,10 @@ class TextEdges:
     def id_kinds(self) -> list[IdKind]:
         """What the ids at the beginning of each file are; raises as :meth:`begins_with_names` does."""
         tables = zip(self.files, self.tables, strict=True)
-        return [find_ids(file, self.stated, table, are_names=self.any_name) for file, table in tables]
+        return [
+            find_ids(file, Sample.of(file, self.stated), self.stated, table, are_names=self.any_name)
+            for file, table in tables
+        ]
 
     def understood(self) -> list[Understood]:
         """How each file is read, from its first lines."""
@@ -366,7 +369,7 @@ class TextEdges:
     def _understood(self, file: SourceFile, table: TextTable) -> Understood:
         sample = Sample.of(file, self.stated)
         try:
-            kind, question = find_ids(file, self.stated, table, are_names=self.any_name), ""
+            kind, question = find_ids(file, sample, self.stated, table, are_names=self.any_name), ""
         except InputError as error:
             kind, question = None, str(error)
         value = "time" if self.times else "weight" if self.weights else ""

@@ -459,7 +459,7 @@ class IdKind:
     fault: str = ""
 
 
-def find_ids(file: SourceFile, stated: Stated, table: TextTable, *, are_names: bool = False) -> IdKind:
+def find_ids(file: SourceFile, sample: Sample, stated: Stated, table: TextTable, *, are_names: bool = False) -> IdKind:
     """Decide whether ids are numbers or names. A few words in a column of numbers do not turn all ids into names.
 
     Args:
@@ -469,7 +469,6 @@ def find_ids(file: SourceFile, stated: Stated, table: TextTable, *, are_names: b
         InputError: an id is missing, a column has a few ids that are not numbers among others that are, or the first
             row may be a header, or a comment an edge.
     """
-    sample = Sample.of(file, stated)
     rows = sample.rows[1:] if table.header else sample.rows
     if are_names:
         _check_first_lines(file, stated, sample, rows, table)

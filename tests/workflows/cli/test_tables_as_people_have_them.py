@@ -42,6 +42,11 @@ def ingest(folder: Path, *words: str) -> Result:
     )
 
 
+def ingest_content(folder: Path, name: str, content: str | bytes, words: str) -> Result:
+    (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    return ingest(folder, str(folder / name), *words.split())
+
+
 @dataclass(frozen=True)
 class Read:
     """A file that is read.
@@ -124,9 +129,7 @@ READ = {
 @pytest.mark.parametrize("case", READ)
 def test_a_table_is_read_right(tmp_path: Path, case: str) -> None:
     want = READ[case]
-    path = tmp_path / want.name
-    path.write_bytes(want.content if isinstance(want.content, bytes) else want.content.encode())
-    result = ingest(tmp_path, str(path), *want.words.split())
+    result = ingest_content(tmp_path, want.name, want.content, want.words)
     assert result.exit_code == 0, result.exception
     graph = Catalog(tmp_path / "catalog").dataset("g").graph()
     matrix = graph.to_scipy().tocoo()
@@ -198,9 +201,7 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_table_is_refused_with_the_remedy_and_nothing_is_left(tmp_path: Path, case: str) -> None:
     want = REFUSED[case]
-    path = tmp_path / want.name
-    path.write_bytes(want.content if isinstance(want.content, bytes) else want.content.encode())
-    result = ingest(tmp_path, str(path), *want.words.split())
+    result = ingest_content(tmp_path, want.name, want.content, want.words)
     assert result.exit_code == 1
     assert isinstance(result.exception, GnnloomError)
     message = str(result.exception)
@@ -224,7 +225,6 @@ def pictures() -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("text", "command"), pictures())
 def test_the_tables_of_the_manual_are_read_by_their_commands(tmp_path: Path, text: str, command: str) -> None:
     _, _, name, file, *words = command.split()
-    (tmp_path / file).write_text(text)
     content = gzip.compress(text.encode()) if file.endswith(".gz") else text.encode()
     (tmp_path / file).write_bytes(content)
     arguments = ["ingest", name, str(tmp_path / file), *words, "--workers", "0", "--json"]
