@@ -129,7 +129,6 @@ def _check_others(dataset: Dataset, graph_key: str, parameters: Mapping[str, Any
 def _write(
     writer: ArtifactWriter, source: VertexSource, options: VertexOptions, graph: Graph, cluster: Cluster
 ) -> None:
-    recorded = writer.recorded()
     widths = {dim: source.num_columns(array) for array in source.arrays for dim in VERTEX_ARRAYS[array].dims}
     sizes = {"vertex": graph.num_vertices, "feature": 0} | widths
     chosen = for_few(cluster, sizes["vertex"] * sum(map(source.num_columns, source.arrays)))
@@ -137,9 +136,7 @@ def _write(
     for array in source.arrays:
         dims = ("vertex", *VERTEX_ARRAYS[array].dims)
         shape = tuple(sizes[dim] for dim in dims)
-        if not any(name.startswith(f"{array}/") for name in recorded):
-            # Creating an array deletes its chunks, which is right only if no task has recorded any.
-            create_array(writer.path, array, shape, options.dtype(array), dims)
+        create_array(writer.path, array, shape, options.dtype(array), dims)
         arrays.append(_array_plan(writer, _source_of(source, array), array, shape, options, graph, chosen.memory))
     names = run(vertex_phases(arrays), chosen, writer)
     found = writer.recorded_of(names)

@@ -180,12 +180,10 @@ def negative_records(links: Links, split: str, options: HardOptions) -> list[Arr
 
 
 def _create(links: Links, options: HardOptions, writer: ArtifactWriter) -> None:
-    """Create the arrays, unless some of them were written: that deletes their chunks."""
+    """Create the arrays that several tasks write."""
     for path in _copied(links):
-        if not writer.recorded(f"copy/{path}/"):
-            record, rows = links.artifact.record(path), links.artifact.array(path).chunk_rows
-            create_array(writer.path, path, record.shape, record.dtype, record.dims, rows)
+        record, rows = links.artifact.record(path), links.artifact.array(path).chunk_rows
+        create_array(writer.path, path, record.shape, record.dtype, record.dims, rows)
     for split in _JUDGED:
-        if not writer.recorded(f"hard/{split}/"):
-            for record in negative_records(links, split, options):
-                create_array(writer.path, record.path, record.shape, record.dtype, record.dims, TASK_PAIRS)
+        for record in negative_records(links, split, options):
+            create_array(writer.path, record.path, record.shape, record.dtype, record.dims, TASK_PAIRS)

@@ -349,15 +349,12 @@ class MessagePlan:
         return Phase("names of vertices", copy_rows, tasks, "rows", makes_arrays=True)
 
     def create_arrays(self, graph: Graph) -> None:
-        """Create the arrays that several tasks write, unless an earlier command did: that deletes their chunks."""
-        writer, codec = self.writer, codec_of(graph)
-        if not (writer.path / "degree" / "zarr.json").exists():
-            shape = (graph.num_vertices,)
-            create_array(writer.path, "degree", shape, "int64", ("vertex",), CHUNK_VERTICES, codec)
+        """Create the arrays that several tasks write."""
+        path, codec, shape = self.writer.path, codec_of(graph), (graph.num_vertices,)
+        create_array(path, "degree", shape, "int64", ("vertex",), CHUNK_VERTICES, codec)
         for name, (_, chunk_rows, _) in self.copied.items():
             record = graph.artifact.record(name)
-            if not (writer.path / name / "zarr.json").exists():
-                create_array(writer.path, name, record.shape, record.dtype, record.dims, chunk_rows, codec)
+            create_array(path, name, record.shape, record.dtype, record.dims, chunk_rows, codec)
 
 
 def copied_arrays(graph: Graph) -> dict[str, tuple[int, int, int]]:

@@ -52,9 +52,8 @@ class PairArray:
         return CHUNKS_PER_TASK * default_chunk_rows(self.shape, np.dtype(self.dtype))
 
     def create(self, writer: ArtifactWriter) -> None:
-        """Create the array, unless some of it was written: that deletes its chunks."""
-        if not writer.recorded(f"{self.path}/"):
-            create_array(writer.path, self.path, self.shape, self.dtype, self.dims)
+        """Create the array, which several tasks write."""
+        create_array(writer.path, self.path, self.shape, self.dtype, self.dims)
 
     def tasks(self, writer: ArtifactWriter) -> list[PairRowsTask]:
         """The tasks that write the rows; one if there are none, which records the array."""

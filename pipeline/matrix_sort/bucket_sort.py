@@ -57,9 +57,7 @@ def sort_edges(writer: ArtifactWriter, source: EdgeSource, options: SortOptions,
     # Saved after all spill files exist: after a kill from here on, they are made again only if they are needed.
     sizes = SortSizes.load(path)
     phases = SortPlan(sizes, options, cluster.memory, writer=writer, source=source).phases()
-    # Creating an array deletes its chunks, and an earlier command may have recorded some of them.
-    if not (writer.path / "degree" / "zarr.json").exists():
-        create_array(writer.path, "degree", (sizes.num_vertices,), "int64", ("vertex",), CHUNK_VERTICES, options.codec)
+    create_array(writer.path, "degree", (sizes.num_vertices,), "int64", ("vertex",), CHUNK_VERTICES, options.codec)
     # A block without a record may be complete, or damaged by a crash of the machine: it is made again.
     for task in missing_tasks(phases[-2], writer):
         shutil.rmtree(writer.path / task.name, ignore_errors=True)

@@ -46,16 +46,30 @@ class ArrayMetadata:
     dims: tuple[str, ...]
 
     def create(self, path: Path) -> None:
-        """Make an empty array in the folder ``path``; one that is there is replaced.
+        """Make an array in the folder ``path``. The chunks of an equal array stay; any other array is replaced.
+
+        A task may run twice at the same time: after a command is killed, its workers go on for a moment, while the next
+        command runs their tasks again. A worker that begins a task then must not remove the chunks that the next
+        command has recorded. Both attempts write the same bytes, so every chunk that is there is right or will be
+        written again.
 
         Raises:
             InputError: the codec is not one of :data:`CODECS`.
         """
         if path.exists():
-            # Replaced whole, so that a task that runs again finds nothing of what a killed attempt left.
-            shutil.rmtree(path)
-        path.mkdir(parents=True)
+            if self._is_of(path):
+                remove_unfinished(path)
+            else:
+                shutil.rmtree(path)
+        path.mkdir(parents=True, exist_ok=True)
         self._write(path)
+
+    def _is_of(self, path: Path) -> bool:
+        """Whether the array in the folder ``path`` has this metadata, or none yet."""
+        try:
+            return (path / METADATA).read_bytes() == self.text().encode()
+        except FileNotFoundError:
+            return True
 
     def rewrite(self, path: Path) -> None:
         """Replace the metadata of the array in the folder ``path``, and leave its chunks."""
@@ -105,6 +119,12 @@ class ArrayMetadata:
             "node_type": "array",
             "storage_transformers": [],
         }
+
+
+def remove_unfinished(array: Path) -> None:
+    """Remove the temporary files that killed writers left in the folder of an array."""
+    for path in array.glob("**/.*"):
+        path.unlink(missing_ok=True)
 
 
 def stored_codecs(codec: str, dtype: np.dtype[Any]) -> list[JsonObject]:

@@ -17,7 +17,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.format.array_metadata import METADATA, ArrayMetadata
+from gnnloom.storage.format.array_metadata import METADATA, ArrayMetadata, remove_unfinished
 from gnnloom.storage.format.array_record import CHECKSUM_DIGITS, ArrayRecord, Piece
 from gnnloom.storage.format.arrays import Array, ArrayReader, bytes_of, new_metadata, record_of
 from gnnloom.storage.format.chunks import ChunkWriter
@@ -173,7 +173,7 @@ def join_pieces(root: Path, form: ArrayForm, pieces: Sequence[Piece], edges: Ite
         InputError: pieces and edges do not cover the array.
     """
     metadata, chunks = form.metadata, form.opened(root, is_alone=False)
-    _remove_unfinished(root / form.path)
+    remove_unfinished(root / form.path)
     written = record_of(form.path, metadata, *pieces)
     stored, length, num_rows = ArrayReader(root, written), metadata.chunks[0], form.shape[0]
     buffer: Array = np.empty((length, *form.shape[1:]), metadata.dtype)
@@ -207,9 +207,3 @@ class _Edges:
                 raise InputError(f"{self._path}: no task wrote the rows from {first + done} on")
             rows[done : done + len(edge.rows)] = edge.rows
             done += len(edge.rows)
-
-
-def _remove_unfinished(array: Path) -> None:
-    """Remove what killed writers left in the folders of the chunks."""
-    for path in array.glob("c/**/.*"):
-        path.unlink(missing_ok=True)

@@ -80,17 +80,11 @@ class ChunkWriter:
         file = self._folder.joinpath(str(number), *["0"] * (chunk.ndim - 1))
         if chunk.ndim > 1:
             file.parent.mkdir(parents=True, exist_ok=True)
-        # Renamed when whole: a task that was believed dead may still write a chunk that is already recorded.
-        temporary = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
         try:
-            with naming(file):
-                _write_file(temporary, (encoded, checksum))
-            fault_point("chunk.write", temporary)
-            temporary.replace(file)
-            fault_point("chunk.written", file)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+            _replace_file(file, (encoded, checksum))
+        except FileNotFoundError:
+            # Another attempt of the same task has just begun, and took the temporary file for one of a killed attempt.
+            _replace_file(file, (encoded, checksum))
         return checksum.hex()
 
 
@@ -200,6 +194,21 @@ class ChunkReader:
         if size != self.dtype.itemsize * math.prod(self.chunks):
             raise ValueError(f"{size} bytes, expected {self.dtype.itemsize * math.prod(self.chunks)}")
         return encoded
+
+
+def _replace_file(path: Path, pieces: Sequence[bytes]) -> None:
+    """Write a file under a temporary name, and rename it when it is whole."""
+    # A task that was believed dead may still write a chunk that is already recorded.
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        with naming(path):
+            _write_file(temporary, pieces)
+        fault_point("chunk.write", temporary)
+        temporary.replace(path)
+        fault_point("chunk.written", path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def _write_file(path: Path, pieces: Sequence[bytes]) -> None:

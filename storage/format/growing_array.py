@@ -11,15 +11,8 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from gnnloom.storage.format.array_metadata import DEFAULT_CODEC, ArrayMetadata
-from gnnloom.storage.format.arrays import (
-    Array,
-    ArrayRecord,
-    Piece,
-    create_array,
-    default_chunk_rows,
-    write_array,
-)
+from gnnloom.storage.format.array_metadata import DEFAULT_CODEC, remove_unfinished
+from gnnloom.storage.format.arrays import Array, ArrayRecord, Piece, default_chunk_rows, new_metadata, write_array
 from gnnloom.storage.format.chunks import ChunkWriter
 
 
@@ -41,6 +34,7 @@ class GrowingArray:
         self._dtype = np.dtype(dtype).newbyteorder("<")
         # The chunk rows of an array longer than any chunk; close() writes shorter ones whole.
         self._chunk = default_chunk_rows((np.iinfo(np.int64).max,), self._dtype)
+        self._metadata = new_metadata((0,), self._dtype, dims, self._chunk, codec)
         self._hash = xxhash.xxh3_128()
         self._pending: Array = np.empty(0, dtype=self._dtype)
         self._filled = 0
@@ -73,10 +67,10 @@ class GrowingArray:
             return write_array(self._root, self._path, pending, self._dims, codec=self._codec)
         if len(pending):
             self._store(pending)
-        # The array was created with the length of its first chunks. It only grows, so resizing changes nothing but
-        # zarr.json.
+        # Not before: another attempt of the same task may have finished the array, with its whole length.
         where = self._root / self._path
-        replace(ArrayMetadata.read(where), shape=(self._written,)).rewrite(where)
+        remove_unfinished(where)
+        replace(self._metadata, shape=(self._written,)).rewrite(where)
         pieces = (Piece(0, self._written, self._hash.hexdigest(), "".join(self._checksums)),)
         return ArrayRecord(self._path, (self._written,), self._dtype.name, self._dims, pieces)
 
@@ -95,9 +89,9 @@ class GrowingArray:
     def _store(self, rows: Array) -> None:
         stop = self._written + len(rows)
         if self._chunks is None:
-            create_array(self._root, self._path, (stop,), self._dtype, self._dims, self._chunk, self._codec)
             where = self._root / self._path
-            self._chunks = ChunkWriter(where, ArrayMetadata.read(where))
+            where.mkdir(parents=True, exist_ok=True)
+            self._chunks = ChunkWriter(where, self._metadata)
         self._checksums.append(self._chunks.write(self._written, rows))
         self._hash.update(rows.view(np.uint8).data)
         self._written = stop

@@ -191,9 +191,7 @@ def write_key_arrays(writer: ArtifactWriter, table_path: Path, codec: str, clust
     """
     table = KeyTable.load(table_path)
     for array in KEY_ARRAYS[table.ids]:
-        # Creating an array deletes its chunks, and an earlier command may have recorded some of them.
-        if not (writer.path / array.name / "zarr.json").exists():
-            create_array(writer.path, array.name, (array.size(table),), array.dtype, (array.dim,), array.chunk, codec)
+        create_array(writer.path, array.name, (array.size(table),), array.dtype, (array.dim,), array.chunk, codec)
     return run(array_phases(writer, table, table_path), cluster, writer)
 
 

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from zarr.codecs import BloscCodec, BloscShuffle, Crc32cCodec
 
 from gnnloom.storage.errors import CorruptError, InputError
-from gnnloom.storage.format.array_metadata import CODECS
+from gnnloom.storage.format import chunks
+from gnnloom.storage.format.array_metadata import CODECS, remove_unfinished
 from gnnloom.storage.format.array_pieces import ArrayAppender, ArrayForm
 from gnnloom.storage.format.array_record import ArrayRecord
 from gnnloom.storage.format.arrays import (
@@ -312,3 +313,72 @@ def test_sizes_that_a_damaged_file_declares_take_no_memory(tmp_path: Path) -> No
     checksums = piece.checksums[:24] + checksum.hex() + piece.checksums[32:]
     with pytest.raises(CorruptError, match=r"c/3: damaged chunk \(2147483647 bytes, expected 800\)"):
         ArrayReader(tmp_path, replace(record, pieces=(replace(piece, checksums=checksums),))).read()
+
+
+def grown(root: Path, rows: NDArray[Any], *, dies: bool) -> ArrayRecord | None:
+    array = GrowingArray(root, "column", rows.dtype, ("edge",))
+    array.append(rows[: len(rows) // 2] if dies else rows)
+    return None if dies else array.close()
+
+
+def written(root: Path, rows: NDArray[Any], *, dies: bool) -> ArrayRecord | None:
+    if dies:
+        create_array(root, "column", rows.shape, rows.dtype, ("edge",))
+        return None
+    return write_array(root, "column", rows, ("edge",))
+
+
+def appended(root: Path, rows: NDArray[Any], *, dies: bool) -> ArrayRecord | None:
+    form = ArrayForm("column", rows.shape, rows.dtype.name, ("edge",))
+    if dies:
+        form.opened(root, is_alone=True)
+        return None
+    appender = ArrayAppender(root, form)
+    appender.append(rows)
+    return appender.close()
+
+
+@pytest.mark.parametrize("attempt", [written, grown, appended])
+def test_an_attempt_that_dies_leaves_what_another_one_has_recorded(
+    tmp_path: Path, attempt: Callable[..., ArrayRecord | None]
+) -> None:
+    """The worker of a killed command may begin a task that the next command has finished, and then die."""
+    rows = np.arange(3 * CHUNK_BYTES // 8 + 5)
+    record = attempt(tmp_path, rows, dies=False)
+    attempt(tmp_path, rows, dies=True)
+    assert record is not None
+    np.testing.assert_array_equal(ArrayReader(tmp_path, record).read(), rows)
+    # And what the dead one left does no harm to the next.
+    assert attempt(tmp_path, rows, dies=False) == record
+    np.testing.assert_array_equal(ArrayReader(tmp_path, record).read(), rows)
+
+
+def test_temporary_files_of_killed_writers_are_removed(tmp_path: Path) -> None:
+    record = write_array(tmp_path, "feature", np.ones((10, 2)), ("vertex", "feature"))
+    left = [tmp_path / "feature" / "c" / "0" / ".0.left", tmp_path / "feature" / ".zarr.json.left"]
+    for path in left:
+        path.touch()
+    assert write_array(tmp_path, "feature", np.ones((10, 2)), ("vertex", "feature")) == record
+    assert not any(path.exists() for path in left)
+
+
+def test_an_array_of_another_shape_is_replaced_whole(tmp_path: Path) -> None:
+    write_array(tmp_path, "column", np.arange(3 * CHUNK_BYTES // 8), ("edge",))
+    write_array(tmp_path, "column", np.arange(10), ("edge",))
+    assert [path.name for path in (tmp_path / "column" / "c").iterdir()] == ["0"]
+
+
+def test_a_chunk_whose_temporary_file_another_attempt_removes_is_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[str] = []
+
+    def begin_another(name: str, *_: Path) -> None:
+        begun.append(name)
+        if begun == ["chunk.write"]:
+            remove_unfinished(tmp_path / "column")
+
+    monkeypatch.setattr(chunks, "fault_point", begin_another)
+    record = write_array(tmp_path, "column", ROWS, ("edge",))
+    assert begun == ["chunk.write", "chunk.write", "chunk.written"]
+    np.testing.assert_array_equal(ArrayReader(tmp_path, record).read(), ROWS)
