@@ -50,7 +50,11 @@ GNNLOOM = (sys.executable, "-m", "gnnloom.workflows.cli.main")
 LITTLE_MEMORY = 448 << 20
 
 SLASHDOT: dict[str, list[tuple[str, dict[str, Any]]]] = {
-    "small": [("metis unit", {"method": "metis", "weights": "unit"}), ("metis nonzeros", {"method": "metis"})],
+    "small": [
+        ("metis unit", {"method": "metis", "weights": "unit"}),
+        ("metis nonzeros", {"method": "metis"}),
+        ("kaminpar", {"method": "kaminpar"}),
+    ],
     "full": [
         ("mtkahypar deterministic", {"method": "mtkahypar"}),
         ("mtkahypar large-k", {"preset": "large-k"}),

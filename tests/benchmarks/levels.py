@@ -24,6 +24,7 @@ LEVELS = ("fast", "balanced", "best")
 #: they take about as long as the slowest of these or longer, and the last two depend on the timing of threads.
 METHODS = (
     ("metis", ""),
+    ("kaminpar", "default"),
     ("multilevel", "flat"),
     ("multilevel", "streaming"),
     ("mtkahypar", "large-k"),

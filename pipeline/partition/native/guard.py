@@ -13,18 +13,21 @@ from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
 from gnnloom.storage.errors import BudgetError, InputError, PartitionerError
 from gnnloom.storage.machine_memory import available_memory, memory_text
 
-#: Native partitioners count weights, vertices and pins with 32 bits.
+#: Most native partitioners count weights, vertices and pins with 32 bits.
 NATIVE_LIMIT = (1 << 31) - 1
 #: What to do if a program does not fit.
 OTHER_METHODS = "use method multilevel, random or block, or more memory"
 
 
-def check_problem(problem: Hypergraph | AdjacencyGraph) -> None:
+def check_problem(problem: Hypergraph | AdjacencyGraph, limit: int = NATIVE_LIMIT) -> None:
     """Refuse input on which native code would crash, hang or return a wrong result.
+
+    Args:
+        limit: the highest number that the program counts to.
 
     Raises:
         InputError: lengths, offsets, pins, neighbors or weights do not fit together.
-        BudgetError: there are more pins, neighbors or vertices than 32 bits can count.
+        BudgetError: there are more pins, neighbors or vertices than the program can count.
     """
     if isinstance(problem, Hypergraph):
         _check_hypergraph(problem)
@@ -33,10 +36,10 @@ def check_problem(problem: Hypergraph | AdjacencyGraph) -> None:
     if int(problem.vertex_weight.min(initial=1)) < 1:
         raise InputError(f"a vertex has weight {problem.vertex_weight.min()}, expected 1 or more")
     # Last, so that wrong input is reported as such even if it is also too large.
-    if max(problem.size, problem.num_vertices) > NATIVE_LIMIT:
+    if max(problem.size, problem.num_vertices) > limit:
         raise BudgetError(
-            f"{problem.size:,} pins or neighbors and {problem.num_vertices:,} vertices: native partitioners count to"
-            f" {NATIVE_LIMIT:,}; use method multilevel, random or block"
+            f"{problem.size:,} pins or neighbors and {problem.num_vertices:,} vertices: this partitioner counts to"
+            f" {limit:,}; use method multilevel, random or block, or kaminpar for the graph model"
         )
 
 

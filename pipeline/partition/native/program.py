@@ -29,6 +29,7 @@ class NativeProgram:
         presets: its settings, the default first.
         bytes_per_pin: peak memory for each pin (or entry of a graph), measured.
         takes_arrays: whether it reads a graph as arrays rather than as METIS' text.
+        limit: the highest number of vertices, pins or weights that it counts to.
     """
 
     name: str
@@ -37,6 +38,7 @@ class NativeProgram:
     presets: tuple[Preset, ...]
     bytes_per_pin: int
     takes_arrays: bool = False
+    limit: int = (1 << 31) - 1
 
     @property
     def install(self) -> str:

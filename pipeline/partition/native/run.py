@@ -78,12 +78,12 @@ def native_partition(
 
     Raises:
         InputError: there are more parts than vertices, or the problem's arrays do not fit together.
-        BudgetError: the problem has more pins or vertices than native code can count.
+        BudgetError: the problem has more pins or vertices than the program can count.
         PartitionerError: the program is not installed, failed, hung, or left no usable result.
     """
     parts, weight = request.parts, problem.vertex_weight
     check_parts(parts, problem.num_vertices)
-    check_problem(problem)
+    check_problem(problem, program.limit)
     if parts == 1:
         return np.zeros(problem.num_vertices, dtype=np.int32)
     if parts == problem.num_vertices:
@@ -117,7 +117,7 @@ def _in_child(
         )
     LOGGER.info("%s: %s pins or neighbors into %s parts", method, f"{problem.size:,}", f"{request.parts:,}")
     with own_folder(within=scratch) as folder:
-        weight = native_weights(problem.vertex_weight)
+        weight = native_weights(problem.vertex_weight, program.limit)
         imbalance = native_imbalance(weight, request.parts, request.imbalance)
         replace(request, imbalance=imbalance, graph=isinstance(problem, AdjacencyGraph)).write(folder)
         _write_problem(folder, problem, weight, program)

@@ -25,7 +25,8 @@ LIGHT = """
 import sys
 from gnnloom.pipeline.partition.options import PartitionOptions
 room = "gnnloom.pipeline.partition"
-heavy = ("mtkahypar", "kahypar", "pymetis", f"{room}.multilevel.ways", f"{room}.stochastic", f"{room}.native.run")
+natives = "mtkahypar", "kahypar", "pymetis", "kaminpar"
+heavy = (*natives, f"{room}.multilevel.ways", f"{room}.stochastic", f"{room}.native.run")
 print([name for name in heavy if name in sys.modules])
 """
 

@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.partition.methods.kaminpar import KAMINPAR
+from gnnloom.pipeline.partition.methods.metis import METIS
 from gnnloom.pipeline.partition.model.adjacency_graph import AdjacencyGraph
 from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
-from gnnloom.pipeline.partition.native import guard
 from gnnloom.pipeline.partition.native import run as native
-from gnnloom.pipeline.partition.native.guard import check_problem, native_weights
+from gnnloom.pipeline.partition.native.guard import NATIVE_LIMIT, check_problem, native_weights
 from gnnloom.pipeline.partition.native.program import PartitionRequest
 from gnnloom.storage.errors import BudgetError, InputError, PartitionerError
 from support.hypergraphs import as_graph, partition, ring
@@ -61,10 +62,11 @@ def test_broken_graphs_never_reach_native_code(
         partition(broken(as_graph(ring(10))), "metis", PartitionRequest(2, 0.01, 0))
 
 
-def test_more_pins_than_native_code_can_count_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard, "NATIVE_LIMIT", 29)
+def test_more_pins_than_a_program_can_count_are_refused() -> None:
     with pytest.raises(BudgetError, match="30 pins"):
-        check_problem(ring(10))
+        check_problem(ring(10), limit=29)
+    check_problem(ring(10), limit=30)
+    assert METIS.limit == NATIVE_LIMIT < KAMINPAR.limit
 
 
 @pytest.mark.parametrize("weight", [np.zeros(40), np.ones(39), np.full(40, 1 << 30)])

@@ -18,7 +18,7 @@ from support.hypergraphs import as_graph, hypergraph_of, partition, ring
 from support.partitions import connectivity_minus_one
 
 NATIVE = pytest.mark.parametrize("method", ["mtkahypar", "kahypar"])
-GRAPHS = pytest.mark.parametrize("method", ["metis", "mtkahypar"])
+GRAPHS = pytest.mark.parametrize("method", ["metis", "mtkahypar", "kaminpar"])
 PRESETS = pytest.mark.parametrize(
     ("method", "preset"),
     [(program.name, preset.name) for program in (MT_KAHYPAR, KAHYPAR) for preset in program.presets],
@@ -43,14 +43,14 @@ def test_the_same_seed_gives_the_same_parts(method: str) -> None:
     np.testing.assert_array_equal(first, second)
 
 
-@pytest.mark.parametrize("method", ["mtkahypar", "kahypar", "metis"])
+@pytest.mark.parametrize("method", ["mtkahypar", "kahypar", "metis", "kaminpar"])
 def test_no_part_exceeds_the_limit_if_the_average_is_not_whole(method: str) -> None:
     """Partitioners measure from the average rounded up: here 82 instead of 81.2."""
     nets = ring(200)
     weight = np.full(200, 2)
     weight[:6] = 3
     hypergraph = Hypergraph(weight, nets.net_offset, nets.pin)
-    problem = as_graph(hypergraph) if method == "metis" else hypergraph
+    problem = as_graph(hypergraph) if method in {"metis", "kaminpar"} else hypergraph
     part = partition(problem, method, PartitionRequest(5, 0.03, 0))
     assert np.bincount(part, weights=weight).max() <= 1.03 * weight.sum() / 5
 
@@ -91,9 +91,9 @@ def test_without_nets_the_imbalance_is_met_if_the_weights_allow_it(method: str) 
     assert np.bincount(part, weights=weight).tolist() == [100, 100]
 
 
-@pytest.mark.parametrize("method", ["mtkahypar", "kahypar", "metis"])
+@pytest.mark.parametrize("method", ["mtkahypar", "kahypar", "metis", "kaminpar"])
 def test_a_huge_imbalance_leaves_no_part_empty(method: str) -> None:
-    problem = as_graph(ring(40)) if method == "metis" else ring(40)
+    problem = as_graph(ring(40)) if method in {"metis", "kaminpar"} else ring(40)
     part = partition(problem, method, PartitionRequest(4, 1e30, 0))
     assert set(part.tolist()) == set(range(4))
 

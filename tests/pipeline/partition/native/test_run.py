@@ -30,9 +30,9 @@ def test_the_error_for_a_missing_package_says_how_to_install_it(monkeypatch: pyt
         partition(ring(10), "kahypar", PartitionRequest(2, 0.01, 0))
 
 
-@pytest.mark.parametrize("method", ["mtkahypar", "kahypar", "metis"])
+@pytest.mark.parametrize("method", ["mtkahypar", "kahypar", "metis", "kaminpar"])
 def test_a_partitioner_that_exceeds_its_memory_limit_fails_alone(method: str) -> None:
-    problem = as_graph(ring(50)) if method == "metis" else ring(50)
+    problem = as_graph(ring(50)) if method in {"metis", "kaminpar"} else ring(50)
     with pytest.raises(PartitionerError, match=f"method {method}: ended with status") as caught:
         partition(problem, method, PartitionRequest(2, 0.01, 0, memory_limit=1 << 20))
     assert "with memory limited to 1 MiB (--memory-limit)" in str(caught.value)
