@@ -19,7 +19,8 @@ from gnnloom.trainer.tasks.registry import task_of_run
 from gnnloom.workflows.api.catalog import CatalogLike, Dataset, as_catalog
 from gnnloom.workflows.api.html import curve, fact_table
 from gnnloom.workflows.formatting import readable
-from gnnloom.workflows.interop.export import metrics_rows
+from gnnloom.workflows.interop.export import metrics_rows, run_frame_table
+from gnnloom.workflows.interop.tables import frame_of, pandas
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -145,11 +146,24 @@ class Run:
         Raises:
             MissingPackageError: pandas is not installed.
         """
-        try:
-            import pandas as pd
-        except ModuleNotFoundError as error:
-            raise MissingPackageError("metrics_frame needs pandas: `pip install pandas`") from error
-        return pd.DataFrame(self.metrics()).set_index("epoch")
+        return pandas().DataFrame(self.metrics()).set_index("epoch")
+
+    def frame(self, *, smoothed: bool = False) -> pd.DataFrame:
+        """What the run predicts of each vertex, as a pandas DataFrame; ``gnnloom.predict`` makes the predictions.
+
+        Args:
+            smoothed: the predictions that ``gnnloom.predict(run, smooth=...)`` smoothed over the edges of the graph.
+
+        Returns:
+            A row for each vertex, with its id or name in the source (``vertex``), its prediction (such as ``class``)
+            and scores (``score_0``, ...), and its ``label`` and ``split`` if it has them. If classes have names,
+            ``class_name`` is the name of the predicted class. A run on pairs has a vector for each vertex instead.
+
+        Raises:
+            NotFoundError: the run has no predictions.
+            MissingPackageError: pandas is not installed.
+        """
+        return frame_of(run_frame_table(self.dataset, self._stored, smoothed=smoothed))
 
     def state_dict(self, epoch: int | None = None) -> dict[str, torch.Tensor]:
         """The weights of a checkpoint as whole tensors, for one process, whatever ranks trained them.
@@ -270,6 +284,62 @@ class Run:
         with PairScorer.open(self.dataset, self._stored, decoder=self.code(decoder=decoder)["decoder"]) as scorer:
             parts = list(best_targets(scorer, self.dataset.graph(scorer.links.message_graph), given, k))
         return np.concatenate([part[1] for part in parts]), np.concatenate([part[2] for part in parts])
+
+    def score_frame(self, pairs: ArrayLike, *, decoder: str | None = None) -> pd.DataFrame:
+        """Scores of pairs that are given by the ids of the source, as ``gnnloom predict --pairs`` writes them.
+
+        Args:
+            pairs: (num_pairs, 2) ids or names: a data frame with two columns, an array or a list.
+            decoder: that of the run, as for ``gnnloom.predict``.
+
+        Returns:
+            A row for each pair: ``source``, ``target``, ``score``, and ``probability`` or ``class`` where the run has
+            them.
+
+        Raises:
+            InputError: as :meth:`score`, or an id is not one of the graph.
+            NotFoundError: as :meth:`score`.
+            MissingPackageError: pandas is not installed.
+        """
+        from gnnloom.workflows.interop.given_vertices import find_vertices
+        from gnnloom.workflows.interop.scored_pairs import scored_pairs
+
+        code = self.code(decoder=decoder)["decoder"]
+        with scored_pairs(
+            self.dataset, self._stored, lambda graph: [find_vertices(graph, "pairs", pairs)], code
+        ) as table:
+            return frame_of(table)
+
+    def top_frame(self, vertices: ArrayLike, k: int, *, decoder: str | None = None) -> pd.DataFrame:
+        """The best targets of vertices that are given by the ids of the source; see :meth:`top`.
+
+        Args:
+            vertices: (num_vertices,) ids or names.
+            k: number of targets for each.
+            decoder: that of the run, as for ``gnnloom.predict``.
+
+        Returns:
+            At most k rows for each vertex, the best first: ``source``, ``target``, ``score`` and, for scores that are
+            logits, ``probability``.
+
+        Raises:
+            InputError: as :meth:`top`, or an id is not one of the graph.
+            NotFoundError: as :meth:`top`.
+            MissingPackageError: pandas is not installed.
+        """
+        from gnnloom.trainer.training.pair_scores import PairScorer
+        from gnnloom.workflows.interop.given_vertices import find_vertices
+        from gnnloom.workflows.interop.scored_pairs import pair_table
+
+        code = self.code(decoder=decoder)["decoder"]
+        with PairScorer.open(self.dataset, self._stored, decoder=code) as scorer:
+            graph = self.dataset.graph(scorer.links.graph)
+            sources = find_vertices(graph, "vertices", vertices)
+            targets, scores = self.top(sources, k, decoder=decoder)
+            is_found = targets >= 0
+            pairs = np.stack([np.broadcast_to(sources[:, None], targets.shape)[is_found], targets[is_found]], axis=1)
+            with pair_table(scorer, graph, [(pairs, scores[is_found])]) as table:
+                return frame_of(table)
 
     def report(self, out: Path | str | None = None) -> Path:
         """Write a report: one HTML page, and its pictures as PNG files.

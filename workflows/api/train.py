@@ -18,6 +18,7 @@ from gnnloom.workflows.api.options.keywords import with_options
 from gnnloom.workflows.api.options.train_options import train_options, training_fields
 from gnnloom.workflows.api.run import Run
 from gnnloom.workflows.interop.export import write_predictions
+from gnnloom.workflows.interop.given_vertices import read_pairs
 from gnnloom.workflows.interop.scored_pairs import Wanted, found_targets, ranks_found, scored_pairs, wanted_sources
 from gnnloom.workflows.interop.tables import Table, check_file, first_rows, write_table
 
@@ -207,7 +208,11 @@ def predict_run(
     if wanted is not None and wanted.pairs is not None:
         pairs = wanted.pairs
         result |= here.on_first(
-            lambda: _shown(scored_pairs(dataset, run, pairs, config.decoder), out, safe_csv=safe_csv)
+            lambda: _shown(
+                scored_pairs(dataset, run, lambda graph: read_pairs(graph, pairs), config.decoder),
+                out,
+                safe_csv=safe_csv,
+            )
         )
     elif out is not None:
         here.on_first(lambda: write_predictions(dataset, run, out, smoothed=config.smooths, safe_csv=safe_csv))

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from gnnloom.storage.errors import GnnloomError
     from gnnloom.trainer.loader.loader import Loader
     from gnnloom.workflows.api.catalog import Catalog, Dataset
+    from gnnloom.workflows.api.export import export
     from gnnloom.workflows.api.ingest import features, generate, ingest
     from gnnloom.workflows.api.links import draw_hard_negatives, draw_links, read_links, read_ogb_links
     from gnnloom.workflows.api.loader import loader
@@ -57,6 +58,7 @@ __all__ = [
     "__version__",
     "draw_hard_negatives",
     "draw_links",
+    "export",
     "features",
     "generate",
     "ingest",
@@ -84,6 +86,7 @@ _HOMES = {
     "Run": f"{_API}.run",
     "draw_hard_negatives": f"{_API}.links",
     "draw_links": f"{_API}.links",
+    "export": f"{_API}.export",
     "features": f"{_API}.ingest",
     "generate": f"{_API}.ingest",
     "ingest": f"{_API}.ingest",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from gnnloom.storage import Dataset, Graph
 from gnnloom.storage.artifacts.graph import block_path
 from gnnloom.storage.disk.own_folder import own_folder
-from gnnloom.storage.errors import GnnloomError, NotFoundError
+from gnnloom.storage.errors import GnnloomError, InputError, NotFoundError
 from gnnloom.storage.format.arrays import ArrayReader
 from gnnloom.storage.format.memory_map import RecordedArray, map_copy
 from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS, widened
@@ -41,8 +42,44 @@ def write_predictions(
     write_table(table, path, safe_csv=safe_csv)
 
 
-#: Tables of the predictions of a run, and those of its metrics.
+#: Tables of a run, and of a dataset.
 RUN_TABLES = ("predictions", "scores", "smoothed-predictions", "smoothed-scores", "embeddings", "metrics")
+DATASET_TABLES = ("edges", *VERTEX_TABLES, "partition")
+
+
+def table_of(
+    dataset: Dataset,
+    what: str,
+    run: Callable[[], Run],
+    parts: int | None = None,
+    method: str | None = None,
+    key: str | None = None,
+) -> Table:
+    """Return a table of a dataset or of one of its runs.
+
+    Args:
+        what: one of ``RUN_TABLES`` or ``DATASET_TABLES``.
+        run: opens the run, for tables of runs.
+        parts, method: of the partition.
+        key: of the graph, vertex data or partition.
+
+    Raises:
+        InputError: there is no such table, or ``parts``, ``method`` or ``key`` do not go with it.
+        NotFoundError: what it is made of does not exist.
+    """
+    if what not in RUN_TABLES + DATASET_TABLES:
+        raise InputError(f"{what}: no such table; choose one of {', '.join(RUN_TABLES + DATASET_TABLES)}")
+    if what in RUN_TABLES and key is not None:
+        raise InputError(f"key: does not go with {what}, because a run knows its graph, vertex data and partition")
+    if what != "partition" and (parts is not None or method is not None):
+        raise InputError("parts and method: only apply to a partition")
+    if what in RUN_TABLES:
+        return run_table(dataset, run(), what)
+    if what == "edges":
+        return edge_table(dataset.graph(key))
+    if what == "partition":
+        return partition_table(dataset, parts, method, key)
+    return vertices_table(dataset, what, key)
 
 
 def run_table(dataset: Dataset, run: Run, what: str) -> Table:
@@ -69,6 +106,29 @@ def run_table(dataset: Dataset, run: Run, what: str) -> Table:
     }[what]
     names = _class_names(dataset, run.inputs().get("vertices")) if what.endswith("predictions") else ()
     return vertex_table(graph_of_run(dataset, run), {name: predictions.array(stored)}, names)
+
+
+def run_frame_table(dataset: Dataset, run: Run, *, smoothed: bool = False) -> Table:
+    """Return all that a run says of each vertex: its prediction and scores, beside its label and split.
+
+    Args:
+        smoothed: the predictions and scores that were smoothed over the edges.
+
+    Raises:
+        NotFoundError: the run has no predictions, or none of this kind.
+    """
+    predictions, prefix = run.predictions(), SMOOTHED if smoothed else ""
+    task = task_of_run(run.config(), predictions)
+    arrays = {task.column: predictions.array(prefix + task.prediction)}
+    if not task.on_pairs and f"{prefix}score" in predictions:
+        arrays["score"] = predictions.array(f"{prefix}score")
+    key = run.inputs().get("vertices")
+    # They may have been removed since.
+    with suppress(NotFoundError):
+        vertices = None if key is None else dataset.vertices(key)
+        named = () if vertices is None else vertices.names
+        arrays |= {name: vertices.array(name) for name in named if VERTEX_ARRAYS[name].export == "labels"}
+    return vertex_table(graph_of_run(dataset, run), arrays, _class_names(dataset, key))
 
 
 def graph_of_run(dataset: Dataset, run: Run) -> Graph:

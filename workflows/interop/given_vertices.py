@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from gnnloom.pipeline.ingest.tables.lookup import VertexBuckets, VertexLookup, id_bytes
 from gnnloom.pipeline.links.given.id_lists import IdRows, PairList
@@ -119,6 +119,24 @@ def read_vertices(graph: Graph, path: Path) -> NDArray[np.int64]:
     if not len(found):
         raise InputError(f"{path}: no vertices; expected the id of one in each line")
     return found
+
+
+def find_vertices(graph: Graph, what: str, ids: ArrayLike) -> NDArray[np.int64]:
+    """The vertices of ids that are in memory.
+
+    Args:
+        what: name of the ids, for messages.
+        ids: numbers or names, as in the source, in an array of any shape.
+
+    Returns:
+        Vertices, in an array of the same shape.
+
+    Raises:
+        InputError: an id is not one of the graph.
+    """
+    given = np.asarray(ids)
+    texts = _names(map(str, given.reshape(-1).tolist()))
+    return _VertexFinder(graph).find(texts, lambda at: f"{what}, number {at:,}").reshape(given.shape)
 
 
 def _id_of(line: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from gnnloom.storage.disk.own_folder import own_folder
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.runs.run import Run
 from gnnloom.workflows.interop.export import VertexIds
-from gnnloom.workflows.interop.given_vertices import open_pairs, read_pairs, read_vertices, understood_vertices
+from gnnloom.workflows.interop.given_vertices import open_pairs, read_vertices, understood_vertices
 from gnnloom.workflows.interop.tables import ExportedColumn, Table
 
 if TYPE_CHECKING:
@@ -90,28 +90,46 @@ class Wanted:
 
 
 @contextmanager
-def scored_pairs(dataset: Dataset, run: Run, pairs: Path, decoder: str | None = None) -> Iterator[Table]:
-    """Score the pairs of a file with the stored predictions of a run; the table can be read inside the block.
+def scored_pairs(
+    dataset: Dataset, run: Run, read: Callable[[Graph], Iterable[NDArray[np.int64]]], decoder: str | None = None
+) -> Iterator[Table]:
+    """Score pairs with the stored predictions of a run; the table can be read inside the block.
 
     What is computed goes to temporary files, so that memory grows neither with the pairs nor with the vertices.
 
     Args:
+        read: gives (num_pairs, 2) pairs of vertices of a graph, some at a time.
         decoder: that of the run, to confirm the import of one that is not gnnloom's.
 
     Raises:
-        NotFoundError: the run has no predictions, or the file does not exist.
-        InputError: the run predicts vertices, its decoder is not confirmed, or an id in the file is not one of the
-            graph.
+        NotFoundError: the run has no predictions.
+        InputError: the run predicts vertices, or its decoder is not confirmed; and what ``read`` raises.
     """
-    from gnnloom.trainer.training.best_targets import FoundPairs
     from gnnloom.trainer.training.pair_scores import PairScorer
 
-    with PairScorer.open(dataset, run, decoder=decoder) as scorer, own_folder() as folder:
+    with PairScorer.open(dataset, run, decoder=decoder) as scorer:
         graph = dataset.graph(scorer.links.graph)
-        found = FoundPairs(folder, scorer.decoder.num_outputs, scorer.vector.dtype)
+        with pair_table(scorer, graph, ((some, scorer.scores(some)) for some in read(graph))) as table:
+            yield table
+
+
+@contextmanager
+def pair_table(
+    scorer: PairModel, graph: Graph, scored: Iterable[tuple[NDArray[np.int64], NDArray[Any]]]
+) -> Iterator[Table]:
+    """A table of pairs and their scores, which can be read inside the block.
+
+    Args:
+        graph: whose vertices the pairs join.
+        scored: (num_pairs, 2) pairs and their scores, some at a time.
+    """
+    from gnnloom.trainer.training.best_targets import FoundPairs
+
+    with own_folder() as folder:
+        found = FoundPairs(folder, scorer.decoder.num_outputs, scorer.dtype)
         with found.written():
-            for some in read_pairs(graph, pairs):
-                found.add(some, scorer.scores(some))
+            for pairs, scores in scored:
+                found.add(pairs, scores)
         yield _table(scorer, graph, found, VertexIds.map(graph, folder))
 
 

@@ -1,4 +1,4 @@
-"""Tables as files for other programs, written piece by piece: NumPy's .npy and .npz, Parquet and CSV."""
+"""Tables as files for other programs, written piece by piece: NumPy's .npy and .npz, Parquet and CSV; or as frames."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,10 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from gnnloom.storage.disk.files import written_aside
-from gnnloom.storage.errors import InputError
+from gnnloom.storage.errors import InputError, MissingPackageError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 #: First characters of a cell of CSV that spreadsheets take for a formula.
 _OF_FORMULAS: Final = ("=", "+", "-", "@", "\t", "\r")
@@ -135,6 +138,45 @@ def write_table(table: Table, path: Path, *, safe_csv: bool = False) -> None:
         table = table.safe()
     with written_aside(path, durable=True) as aside:
         WRITERS[path.suffix](table, aside)
+
+
+def frame_of(table: Table) -> pd.DataFrame:
+    """A whole table as a data frame, with the columns of its CSV file.
+
+    Raises:
+        MissingPackageError: pandas is not installed.
+    """
+    found = pandas()
+    table = table.with_text()
+    filled = [_empty(column, table.length) for column in table.columns]
+    start = 0
+    for piece in table.pieces():
+        for whole, values in zip(filled, piece, strict=True):
+            whole[start : start + len(values)] = values
+        start += len(piece[0])
+    columns: dict[str, NDArray[Any]] = {}
+    for column, whole in zip(table.columns, filled, strict=True):
+        columns |= dict(zip(_headers(column), whole.T if column.width is not None else [whole], strict=True))
+    frame: pd.DataFrame = found.DataFrame(columns, copy=False)
+    return frame
+
+
+def pandas() -> Any:
+    """The package pandas, which takes a while to import.
+
+    Raises:
+        MissingPackageError: it is not installed.
+    """
+    try:
+        import pandas as pd
+    except ModuleNotFoundError as error:
+        raise MissingPackageError("a data frame needs pandas: `pip install pandas`") from error
+    return pd
+
+
+def _empty(column: ExportedColumn, length: int) -> NDArray[Any]:
+    shape = (length,) if column.width is None else (length, column.width)
+    return np.empty(shape, object if column.dtype is None else column.dtype)
 
 
 def _write_npy(table: Table, path: Path) -> None:

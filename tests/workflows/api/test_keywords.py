@@ -37,6 +37,7 @@ _PRINTS = {
 _CALLED = {
     # A flag switches off what a keyword switches on.
     "generate": {option.flag: option.name for each in generators().values() for option in each.options},
+    "export": {"name": "dataset"},
     "features": {"name": "dataset"},
     "ingest": {"format_name": "format"},
     "look": {"format_name": "format", "files": "source"},

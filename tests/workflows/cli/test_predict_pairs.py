@@ -121,6 +121,12 @@ def test_pairs_of_a_file_are_scored_in_its_order_by_their_names(root: Path, tmp_
     first = found["first"][0]
     assert (first["source"], first["score"]) == (name_of(pairs[0, 0]), pytest.approx(expected[0], rel=1e-12))
     np.testing.assert_array_equal(run.score(pairs)[:10], [row["score"] for row in found["first"]])
+    if suffix == ".parquet":
+        pandas = pytest.importorskip("pandas")
+        frame = pandas.read_parquet(out)
+        pandas.testing.assert_frame_equal(run.score_frame(frame[["source", "target"]]), frame)
+        with pytest.raises(InputError, match="pairs, number 3: 'nobody' is not a vertex of the graph"):
+            run.score_frame([[name_of(1), name_of(2)], [name_of(3), "nobody"]])
 
 
 def best_of(scores: NDArray[Any], adjacency: Any, source: int, count: int) -> list[int]:
@@ -149,6 +155,12 @@ def test_the_best_targets_are_those_of_a_sort_and_not_linked(root: Path, tmp_pat
     target, score = run.top(vertices, count)
     assert target.tolist() == [best[vertex] for vertex in vertices]
     np.testing.assert_allclose(score, np.take_along_axis(scores[vertices], target, 1), rtol=1e-12)
+    pandas = pytest.importorskip("pandas")
+    frame, file = run.top_frame([called(5), called(3)], count), pandas.read_csv(tmp_path / "best.csv", dtype=str)
+    wanted = pandas.concat([file[file["source"] == called(vertex)] for vertex in (5, 3)])
+    assert frame["source"].astype(str).tolist() == wanted["source"].tolist()
+    assert frame["target"].astype(str).tolist() == wanted["target"].tolist()
+    np.testing.assert_allclose(frame[column := frame.columns[2]], wanted[column].astype(float), rtol=1e-12)
     column = "number" if name == "rated/run" else "score"
     assert set(rows[0]) >= {column}
     assert ("probability" in rows[0]) == (name == "named/run")

@@ -12,12 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
+import gnnloom
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
 from gnnloom.pipeline.sources.format import open_edges, open_vertices
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Dataset, GnnloomError
+from gnnloom.storage.disk.files import write_json
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.arrays import write_array
 from gnnloom.storage.runs.run import Run
@@ -141,10 +143,40 @@ def test_an_error_about_missing_embeddings_names_the_option_that_makes_them(data
         export.run_table(dataset, run, "embeddings")
 
 
-def test_a_key_does_not_go_with_a_run(dataset: Dataset) -> None:
-    arguments = ["export", "web", "predictions", "--run", "first", "--key", "zz", "--out", "c.csv"]
-    done = CliRunner().invoke(cli, ["--catalog", str(dataset.path.parent), *arguments])
-    assert (done.exit_code, "--key does not go with predictions" in done.output) == (2, True)
+@pytest.mark.parametrize("what", ["predictions", "embeddings", "edges", "features", "labels", "partition"])
+def test_a_frame_has_the_columns_and_values_of_the_csv_file(dataset: Dataset, tmp_path: Path, what: str) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = gnnloom.export(dataset, what)
+    written = gnnloom.export("web", what, out=tmp_path / "x.csv", catalog=dataset.path.parent)
+    assert isinstance(frame, pandas.DataFrame)
+    pandas.testing.assert_frame_equal(frame, pandas.read_csv(written), check_dtype=False)
+    with np.load(exported(dataset, tmp_path / "x.npz", what)) as arrays:
+        assert {name: frame[name].dtype for name in arrays if name in frame} == {
+            name: arrays[name].dtype for name in arrays if name in frame
+        }
+
+
+def test_the_frame_of_a_run_joins_predictions_and_labels(dataset: Dataset) -> None:
+    pytest.importorskip("pandas")
+    stored = Run.open(dataset, "first")
+    for vertices in ({}, {"vertices": dataset.vertices().artifact.key}):
+        write_json(stored.path / "inputs.json", {**stored.inputs(), **vertices})
+        frame = gnnloom.Dataset(dataset.path).run("first").frame()
+        assert frame["vertex"].tolist() == IDS
+        assert frame["class"].tolist() == [1, 0, 1, 1]
+    assert list(frame) == ["vertex", "class", "label", "split"]
+    assert frame["label"].tolist() == dataset.vertices().label().tolist()
+
+
+def test_what_does_not_exist_is_not_exported(dataset: Dataset) -> None:
+    with pytest.raises(InputError, match="nodes: no such table; choose one of predictions, scores"):
+        gnnloom.export(dataset, "nodes")
+    with pytest.raises(InputError, match="parts and method: only apply to a partition"):
+        gnnloom.export(dataset, "edges", parts=2)
+    with pytest.raises(InputError, match="key: does not go with predictions"):
+        gnnloom.export(dataset, "predictions", run="first", key="zz")
+    with pytest.raises(NotFoundError, match="has no run second; there are: first"):
+        gnnloom.export("web/second", "predictions", catalog=dataset.path.parent)
 
 
 def test_a_folder_is_refused_as_an_output_file(tmp_path: Path) -> None:

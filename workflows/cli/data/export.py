@@ -6,25 +6,15 @@ from pathlib import Path
 
 import click
 
-from gnnloom.storage import Dataset
 from gnnloom.workflows.cli.terminal.options import current_catalog, json_option, open_run, split_run
 from gnnloom.workflows.cli.terminal.output import show
-from gnnloom.workflows.interop.export import (
-    RUN_TABLES,
-    VERTEX_TABLES,
-    edge_table,
-    partition_table,
-    run_table,
-    vertices_table,
-)
-from gnnloom.workflows.interop.tables import Table, check_file, write_table
-
-_DATASET_TABLES = ("edges", *VERTEX_TABLES, "partition")
+from gnnloom.workflows.interop.export import DATASET_TABLES, RUN_TABLES, table_of
+from gnnloom.workflows.interop.tables import check_file, write_table
 
 
 @click.command("export")
 @click.argument("name", metavar="NAME[/RUN]")
-@click.argument("what", type=click.Choice((*RUN_TABLES, *_DATASET_TABLES)))
+@click.argument("what", type=click.Choice((*RUN_TABLES, *DATASET_TABLES)))
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -78,19 +68,12 @@ def export_command(
       gnnloom export web partition --parts 4 --out part.csv
       gnnloom export web edges --out edges.parquet
     """
-    of_run = what in RUN_TABLES
     dataset_name, run = split_run(name, run)
-    if run is not None and not of_run:
+    if run is not None and what not in RUN_TABLES:
         raise click.UsageError(f"{what} does not take a run")
-    if of_run and key is not None:
-        raise click.UsageError(f"--key does not go with {what}: a run knows its artifacts")
-    if what != "partition" and (parts is not None or method is not None):
-        raise click.UsageError("--parts and --method only apply to a partition")
     check_file(out, safe_csv=safe_csv)
-    if of_run:
-        table = run_table(*open_run(dataset_name, run), what)
-    else:
-        table = _table(current_catalog()[dataset_name], what, parts, method, key)
+    dataset = current_catalog()[dataset_name]
+    table = table_of(dataset, what, lambda: open_run(dataset_name, run)[1], parts, method, key)
     write_table(table, out, safe_csv=safe_csv)
     content = {
         "dataset": dataset_name,
@@ -101,11 +84,3 @@ def export_command(
         "bytes": out.stat().st_size,
     }
     show(content, as_json=as_json, title=f"{what} of {dataset_name}")
-
-
-def _table(dataset: Dataset, what: str, parts: int | None, method: str | None, key: str | None) -> Table:
-    if what == "edges":
-        return edge_table(dataset.graph(key))
-    if what == "partition":
-        return partition_table(dataset, parts, method, key)
-    return vertices_table(dataset, what, key)

@@ -1,0 +1,67 @@
+"""Contents of datasets and runs as data frames, or as files for other programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gnnloom.storage.runs.run import Run as StoredRun
+from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, as_dataset
+from gnnloom.workflows.api.run import Run
+from gnnloom.workflows.interop.export import table_of
+from gnnloom.workflows.interop.tables import check_file, frame_of, write_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def export(
+    dataset: DatasetLike | Run,
+    what: str,
+    *,
+    out: Path | str | None = None,
+    run: str | None = None,
+    parts: int | None = None,
+    method: str | None = None,
+    key: str | None = None,
+    safe_csv: bool = False,
+    catalog: CatalogLike = None,
+) -> pd.DataFrame | Path:
+    """Export predictions, embeddings, metrics, features, labels, parts or edges, with the vertex ids of the source.
+
+    Args:
+        dataset: the dataset or its name; or a run, or ``DATASET/RUN``, for what a run has.
+        what: ``predictions``, ``scores``, ``smoothed-predictions``, ``smoothed-scores``, ``embeddings`` or ``metrics``
+            of a run; ``edges``, ``features``, ``labels``, ``targets`` or ``partition`` of a dataset.
+        out: file to write, piece by piece, in little memory: ``.npy``, ``.npz``, ``.parquet`` or ``.csv``. By default,
+            the whole table becomes a data frame.
+        run: name of the run, if the dataset has several and ``dataset`` names none.
+        parts, method: of the partition, if there are several.
+        key: of the graph, vertex data or partition, if there are several.
+        safe_csv: put an apostrophe before names in a ``.csv`` that a spreadsheet takes for formulas.
+        catalog: where to look for the name; as for :func:`gnnloom.ingest`.
+
+    Returns:
+        A pandas DataFrame with the columns of the CSV file; or the path of the file.
+
+    Raises:
+        InputError: ``what`` is unknown, an option does not go with it, or the suffix of ``out`` is unknown.
+        NotFoundError: the dataset, the run or what to export does not exist.
+        MissingPackageError: there is no ``out``, and pandas is not installed.
+    """
+    file = None if out is None else Path(out)
+    check_file(file, safe_csv=safe_csv)
+    if isinstance(dataset, Run):
+        found, named = dataset.dataset, dataset.name
+    else:
+        owner, _, of_name = dataset.partition("/") if isinstance(dataset, str) else (dataset, "", "")
+        found, named = as_dataset(owner, catalog), of_name or run or ""
+
+    def opened() -> StoredRun:
+        return StoredRun.open(found, named or Run.open(found.name, found.path.parent).name)
+
+    table = table_of(found, what, opened, parts, method, key)
+    if file is None:
+        return frame_of(table)
+    write_table(table, file, safe_csv=safe_csv)
+    return file
