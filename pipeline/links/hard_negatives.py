@@ -5,7 +5,8 @@ with x, by personalized PageRank from x, both in the message graph, whose edges 
 cosine of their features and those of x. Equal scores share the best of their ranks; scores of 0, as which negative
 cosines count, rank after all others. The vertices with the lowest sums of ranks are taken; which of those with equal
 sums is random, keyed by the pair. Neither end of the pair is taken, nor a vertex with which x has an edge, or is a pair
-of any split.
+of any split; of directed graphs, in the direction of the pair or, where links hold both directions of an edge out
+together, in either one.
 
 Li, Shomer, Mao, Zeng, Ma, Shah, Tang, Yin (NeurIPS 2023), section 4; PageRank by local pushes: Andersen, Chung, Lang
 (FOCS 2006), with the probability and the threshold of the former.
@@ -91,7 +92,8 @@ def write_hard(task: HardTask) -> int:
             # Vertices that the source has an edge to, and those that have one to the target.
             for side, (kept, other, matrix) in enumerate(((source, target, columns), (target, source, rows))):
                 allowed = np.ones(matrix.num_rows, np.bool_)
-                allowed[matrix.indices[matrix.indptr[kept] : matrix.indptr[kept + 1]]] = False
+                for each in (rows, columns) if links.together else (matrix,):
+                    allowed[each.indices[each.indptr[kept] : each.indptr[kept + 1]]] = False
                 first, last, partners = paired[side]
                 allowed[partners[first[place] : last[place]]] = False
                 allowed[[kept, other]] = False

@@ -195,6 +195,8 @@ class FileOptions:
 
     def __post_init__(self) -> None:
         check_options(self)
+        if self.keep_edges and self.reciprocal is not None:
+            raise InputError(f"reciprocal {self.reciprocal}: no edge is held out with keep-edges; give one of the two")
         missing = [split for split in ("valid", "test") if getattr(self, split) is None]
         if missing:
             files = " and ".join(f"--{split} FILE" for split in missing)

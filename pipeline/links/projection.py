@@ -16,7 +16,7 @@ from gnnloom.pipeline.links.edge_keys import TIME_BITS, EdgeKeys
 from gnnloom.pipeline.links.edge_lookup import LookupPlan
 from gnnloom.pipeline.links.hard_stage import check_pairs, hard_key, hard_phases, negative_records, vertices_of
 from gnnloom.pipeline.links.message_graph import MessagePlan, copied_arrays
-from gnnloom.pipeline.links.negative_pools import POOLED_SPLITS, PoolPlan
+from gnnloom.pipeline.links.negative_pools import POOLED_SPLITS, PoolPlan, loop_phase
 from gnnloom.pipeline.links.options import RECIPROCAL_APART, RECIPROCAL_TOGETHER, DrawOptions, HardOptions
 from gnnloom.pipeline.links.pair_arrays import PairArray, array_phase, drawn_arrays
 from gnnloom.pipeline.links.reciprocity import reverse_plan
@@ -139,9 +139,17 @@ def project_links(dataset: Dataset, graph: Graph, options: DrawOptions, workers:
         is_done=has_links and has_graph,
         pairs=num_edges(sizes),
         workers=workers,
-        sources=[ShardSource(kept, None)] if scores else [],
+        sources=[ShardSource(each, None) for each in (kept, *known_sizes(sizes, options.reciprocal))] if scores else [],
         copy_bytes=copied_bytes(kept) if scores else 0,
     )
+
+
+def known_sizes(sizes: GraphSizes, reciprocal: str | None) -> list[GraphSizes]:
+    """The sizes of the graph with the reverses of its edges, as if no edge had one, if it is made."""
+    if sizes.symmetric or reciprocal != RECIPROCAL_TOGETHER:
+        return []
+    how = {"num_blocks": sizes.num_blocks, "stored_bytes": sizes.stored_bytes}
+    return [GraphSizes.even(sizes.num_vertices, 2 * sizes.nnz, symmetric=False, weighted=False, **how)]
 
 
 def project_hard(dataset: Dataset, links: Links, options: HardOptions, workers: int) -> LinkProjection:
@@ -234,14 +242,16 @@ def link_phases(
     num_pairs = {split: int(count) for split, count in zip(KEY_ORDER, sums, strict=False)}
     # As for the number of edges: every vertex has a loop.
     pools = PoolPlan.of(STATED, Path(), sizes, sizes.block_rows, num_pairs, options.negatives, options.seed)
-    phases += pools.phases()
+    known = known_sizes(sizes, options.reciprocal) if pools.pools else []
+    phases += [*(loop_phase(STATED, Path(), each) for each in known), *pools.phases()]
     arrays = [*drawn_arrays(plans, num_pairs, weight_dtype, disjoint=disjoint), *pools.arrays()]
     phases.append(array_phase(STATED, arrays))
     held_out = [f"{split}/pair" for split in held_out_splits(train=disjoint)]
     records = stated_records(arrays)
     pairs = [records[path] for path in held_out]
     writer = ArtifactWriter(Path(), "graph", "")
-    phases += MessagePlan(writer, Path(), pairs, Path(), sizes, copied, memory, both=sizes.symmetric).phases()
+    both = sizes.symmetric or options.reciprocal == RECIPROCAL_TOGETHER
+    phases += MessagePlan(writer, Path(), pairs, Path(), sizes, copied, memory, both=both).phases()
     # The message graph is about as large as the graph.
     if options.reciprocal == RECIPROCAL_TOGETHER and not sizes.symmetric and not disjoint:
         phases += reverse_phases(kept, weight_dtype, records, memory)

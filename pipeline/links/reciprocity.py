@@ -170,7 +170,9 @@ def choose_directions(found: Reciprocity | None, reciprocal: str | None, *, by_t
     Raises:
         InputError: directions are to be held out together by their times, which differ.
     """
-    if found is None or not found.reverse or reciprocal == RECIPROCAL_APART:
+    # Of a large graph, a few reverses may not be among those that are counted.
+    is_wanted = reciprocal == RECIPROCAL_TOGETHER
+    if found is None or reciprocal == RECIPROCAL_APART or not (found.reverse or is_wanted):
         return Directions.APART
     if found.same_weights and (found.same_times or not by_time):
         LOGGER.warning(
@@ -179,16 +181,16 @@ def choose_directions(found: Reciprocity | None, reciprocal: str | None, *, by_t
         )
         return Directions.ONE_PAIR
     which = "every edge has its reverse" if found.is_full else f"{found.share} of the edges have their reverse"
-    if by_time and not found.same_times:
+    if by_time and found.reverse and not found.same_times:
         text = (
             f"{which}, and the times of both may differ; `gnnloom ingest --undirected --times --merge max` stores a"
             " graph whose edges have the later one"
         )
-        if reciprocal == RECIPROCAL_TOGETHER:
+        if is_wanted:
             raise InputError(f"reciprocal {reciprocal}: by time, but {text}")
         LOGGER.warning("%s; until then, a held-out edge may have its reverse in the message graph", text)
         return Directions.APART
-    if found.is_full or reciprocal == RECIPROCAL_TOGETHER:
+    if found.is_full or is_wanted:
         if found.is_full:
             LOGGER.warning(
                 "every edge is there in both directions, with another weight: links hold both out together, each as a"

@@ -14,12 +14,12 @@ from gnnloom.pipeline.links.drawn_pairs import KEY_ORDER, split_phase, split_pla
 from gnnloom.pipeline.links.edge_keys import Directions, EdgeKeys
 from gnnloom.pipeline.links.edge_lookup import LookupPlan
 from gnnloom.pipeline.links.message_graph import MessagePlan, copied_arrays
-from gnnloom.pipeline.links.negative_pools import PoolPlan
+from gnnloom.pipeline.links.negative_pools import PoolPlan, loop_phase
 from gnnloom.pipeline.links.options import RECIPROCAL_APART, DrawOptions
 from gnnloom.pipeline.links.pair_arrays import array_phase, drawn_arrays
-from gnnloom.pipeline.links.reciprocity import choose_directions, find_reciprocity, reciprocity_facts
+from gnnloom.pipeline.links.reciprocity import Reciprocity, choose_directions, find_reciprocity, reciprocity_facts
 from gnnloom.pipeline.links.thresholds import find_thresholds
-from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
+from gnnloom.pipeline.matrix_sort.transpose import both_directions, transpose_graph
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.sources.reading.files import UnreachableError
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
@@ -83,7 +83,7 @@ def draw_links(dataset: Dataset, graph: Graph, options: DrawOptions, cluster: Cl
             check_reciprocal(dataset, graph, links, options.reciprocal, cluster)
             return with_message_graph(dataset, graph, links, cluster)
         with discarded_if_useless(writer):
-            written = _draw(writer, graph, times_of(dataset, graph, options), options, cluster)
+            written = _draw(dataset, writer, graph, times_of(dataset, graph, options), options, cluster)
         return publish(dataset, graph, writer, written, cluster)
 
 
@@ -144,7 +144,12 @@ def times_of(dataset: Dataset, graph: Graph, options: DrawOptions) -> Graph | No
 
 
 def _draw(
-    writer: ArtifactWriter, graph: Graph, times: Graph | None, options: DrawOptions, cluster: Cluster
+    dataset: Dataset,
+    writer: ArtifactWriter,
+    graph: Graph,
+    times: Graph | None,
+    options: DrawOptions,
+    cluster: Cluster,
 ) -> WrittenPairs:
     stream = int(stream_key(options.seed, "links"))
     working_memory(cluster.memory)
@@ -162,8 +167,10 @@ def _draw(
     first = split_phase(writer, edges, sizes, thresholds, plans)
     check_memory([first], cluster)
     num_pairs = counted_pairs(writer, first, plans, cluster)
-    loops = _counted_loops(writer, first, plans, cluster)
-    pools = PoolPlan.of(writer, graph.artifact.path, sizes, loops, num_pairs, options.negatives, options.seed)
+    known = known_edges(dataset, graph, found, directions, cluster) if options.negatives else graph
+    loops = _counted_loops(writer, first, plans, cluster) if known is graph else count_all_loops(writer, known, cluster)
+    how = loops, num_pairs, options.negatives, options.seed
+    pools = PoolPlan.of(writer, known.artifact.path, GraphSizes.of(known), *how)
     arrays = [*drawn_arrays(plans, num_pairs, weight_dtype, disjoint=disjoint), *pools.arrays()]
     for array in arrays:
         array.create(writer)
@@ -175,6 +182,34 @@ def _draw(
 def sizes_of_pairs(graph: Graph, directions: Directions) -> GraphSizes:
     """The sizes of a graph, as of a symmetric one if its pairs stand for both directions."""
     return replace(GraphSizes.of(graph), symmetric=graph.symmetric or directions is Directions.ONE_PAIR)
+
+
+def known_edges(
+    dataset: Dataset, graph: Graph, found: Reciprocity | None, directions: Directions, cluster: Cluster
+) -> Graph:
+    """The graph whose edges are no negatives, which has the reverses as well if both directions are held out together.
+
+    Args:
+        found: what is known of the reverses; None if directions are apart.
+
+    Raises:
+        BudgetError: the memory per worker is too small.
+    """
+    if directions is not Directions.TOGETHER or found is None or found.is_full:
+        return graph
+    return both_directions(dataset, graph, cluster)
+
+
+def count_all_loops(writer: ArtifactWriter, graph: Graph, cluster: Cluster) -> list[int]:
+    """The loops of each row block, where no other task reads the edges.
+
+    Raises:
+        BudgetError: the memory per worker is too small.
+    """
+    counting = loop_phase(writer, graph.artifact.path, GraphSizes.of(graph))
+    check_memory([counting], cluster)
+    run([counting], cluster, writer)
+    return [record.facts["loops"] for record in records_of(counting, writer)]
 
 
 def check_reciprocal(dataset: Dataset, graph: Graph, links: Links, reciprocal: str | None, cluster: Cluster) -> None:

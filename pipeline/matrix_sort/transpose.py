@@ -1,11 +1,11 @@
-"""The transpose of a directed graph, made by the same bucket sort that made the graph."""
+"""The transpose of a directed graph, and its edges in both directions, made by the bucket sort that made the graph."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,8 @@ from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 
+#: Parameters of a transpose that has the edges of the graph as well.
+BOTH_DIRECTIONS: Final = {"directions": "both"}
 #: Edges of a range: eight chunks, about a second of work.
 RANGE_EDGES = 8 * CHUNK_EDGES
 
@@ -29,9 +31,11 @@ class TransposedGraph:
 
     Attributes:
         path: folder of the graph artifact.
+        is_pattern: leave the weights out.
     """
 
     path: Path
+    is_pattern: bool = False
 
     def identity(self) -> dict[str, Any]:
         return {"transpose": self.path.name}
@@ -50,7 +54,7 @@ class TransposedGraph:
     def read(self, source_range: SourceRange) -> Iterator[EdgeChunk]:
         graph = self._graph()
         indptr, indices = graph.pointers(source_range.file), graph.columns(source_range.file)
-        data = graph.weights(source_range.file)
+        data = None if self.is_pattern else graph.weights(source_range.file)
         for start in range(source_range.start, source_range.stop, CHUNK_EDGES):
             stop = min(start + CHUNK_EDGES, source_range.stop)
             rows = _rows(indptr, start, stop) + graph.block_rows[source_range.file]
@@ -87,3 +91,18 @@ def transpose_graph(dataset: Dataset, graph: Graph, cluster: Cluster) -> Graph:
         # The graph has all loops that it needs, so the transpose adds none.
         reversed_edges, options = TransposedGraph(graph.artifact.path), SortOptions(self_loops="keep")
         return Graph(sort_edges(writer, reversed_edges, options, cluster).commit(symmetric=False))
+
+
+@repairing
+def both_directions(dataset: Dataset, graph: Graph, cluster: Cluster) -> Graph:
+    """Make, finish or find the pattern of a directed graph's edges and their reverses, as an artifact of its own.
+
+    Raises:
+        BudgetError: the cluster's memory per worker is too small.
+    """
+    inputs = {"graph": graph.artifact.key}
+    with ArtifactWriter.begin(dataset.path, "transpose", BOTH_DIRECTIONS, inputs, cluster.scratch) as writer:
+        if writer.is_complete:
+            return Graph(Artifact(writer.path))
+        edges, options = TransposedGraph(graph.artifact.path, is_pattern=True), SortOptions(True, "keep")
+        return Graph(sort_edges(writer, edges, options, cluster).commit(symmetric=True))

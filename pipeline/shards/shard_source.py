@@ -101,4 +101,6 @@ def find_vertices(dataset: Dataset, graph: str) -> Vertices | None:
 def find_transpose(dataset: Dataset, graph: Graph) -> Graph | None:
     """The transpose of a stored graph, if it exists already."""
     made = [Artifact(info.path) for info in dataset.artifacts("transpose") if info.state == "complete"]
-    return next((Graph(each) for each in made if each.inputs.get("graph") == graph.artifact.key), None)
+    # One with parameters has the edges of the graph as well.
+    of_graph = (each for each in made if each.inputs.get("graph") == graph.artifact.key and not each.parameters)
+    return next(map(Graph, of_graph), None)

@@ -79,6 +79,11 @@ class Links:
                 raise CorruptError(f"{artifact.path}/{split}/pair: shape {stored}, expected ({count}, 2)")
 
     @property
+    def counts_reverses(self) -> bool:
+        """Whether a pair is known if its reverse is: both are one pair, or are held out together."""
+        return self.symmetric or self.together
+
+    @property
     def trains_on_edges(self) -> bool:
         """Whether all training pairs are known to be edges of the message graph."""
         facts = self.artifact.facts
@@ -89,7 +94,7 @@ class Links:
         return not self.num_other_pairs("train") and not facts.get("shared")
 
     def num_other_pairs(self, split: str) -> int:
-        """Pairs of a split that are not edges of ``graph``."""
+        """Pairs of a split that are not edges of ``graph``, nor their reverses if these count as well."""
         count = self.num_pairs[split]
         return count - int(self.artifact.facts.get("edges", {}).get(f"{split}/pair", count))
 
@@ -125,6 +130,12 @@ class Links:
     def excludes_reverse(self) -> bool:
         """Whether a step that excludes a pair for training excludes the entry of its reverse, too."""
         return "train/reverse_weight" in self.artifact
+
+    @property
+    def reverse_share(self) -> float:
+        """Share of the pairs for training whose reverse a step excludes, too; that of the edges of ``graph``."""
+        facts = self.artifact.facts
+        return facts["edges_with_reverse"] / max(1, facts["edges_of_graph"]) if self.excludes_reverse else 0.0
 
     def reverse_weight(
         self, start: int = 0, stop: int | None = None, counter: ReadCounter | None = None

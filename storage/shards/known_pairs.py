@@ -2,7 +2,8 @@
 
 This is the one definition for all that leaves out what is true: ranks among all vertices, the best targets of a vertex,
 and hard negatives. Pairs may not be edges of any graph, such as pairs from files; held-out edges are no edges of the
-message graph, but pairs. In a symmetric graph, a pair and its reverse are the same pair.
+message graph, but pairs. In a symmetric graph, and where links hold both directions of an edge out together, a pair is
+known if its reverse is.
 
 Training knows less: the edges of the message graph and the training pairs. Negatives that avoided the pairs for
 validation and testing would give these away.
@@ -58,8 +59,10 @@ def known_targets(graph: Graph, links: Links, sources: NDArray[np.int64]) -> Ver
         for span in row_ranges(graph, block):
             for start, stop in columns.ranges(_ENTRIES, int(span.pointers[0]), int(span.pointers[-1])):
                 # The row of an entry is the last one that begins at or before it; empty rows begin where others do.
-                row_of = _rows(span.first, span.pointers, start)
-                found.add(columns.read(start, stop), row_of)
+                row_of, column = _rows(span.first, span.pointers, start), columns.read(start, stop)
+                found.add(column, row_of)
+                if links.together:
+                    found.add(row_of(np.arange(len(column))), column.take)
     splits = [split for split in LINK_SPLITS if split != "train" or not links.trains_on_edges]
     found.add_pairs(links, splits, end=0)
     return found.lists()
@@ -74,7 +77,7 @@ def partners_in_pairs(links: Links, splits: Iterable[str], vertices: NDArray[np.
 
     Args:
         vertices: (num_vertices,) int64, any of them several times.
-        end: which end the vertices are, 0 for the source. In a symmetric graph, they are either.
+        end: which end the vertices are, 0 for the source. They are either if reverses count.
 
     Returns:
         As :func:`known_targets`.
@@ -111,7 +114,7 @@ class _Partners:
         for split in splits if len(self._wanted) else ():
             for start in range(0, links.num_pairs[split], _PAIRS):
                 pairs = links.pair(split, start, min(start + _PAIRS, links.num_pairs[split]))
-                for each in (0, 1) if links.symmetric else (end,):
+                for each in (0, 1) if links.counts_reverses else (end,):
                     self.add(pairs[:, each], pairs[:, 1 - each].take)
 
     def lists(self) -> VertexLists:
@@ -130,11 +133,13 @@ class KnownInTraining:
         graph: the message graph.
         key: (num_keys,) int64 ascending :func:`pair_keys` of training pairs; empty if they are edges of the graph.
         symmetric: a pair and its reverse are the same.
+        together: a pair is known if its reverse is, which is another pair.
     """
 
     graph: WholeGraph
     key: NDArray[np.int64]
     symmetric: bool
+    together: bool
 
     @classmethod
     def of(cls, graph: Graph | WholeGraph, links: Links) -> KnownInTraining:
@@ -146,10 +151,14 @@ class KnownInTraining:
         # Copies of pairs are made only if something is read of them.
         key = None if links.trains_on_edges else map_links(links)["train"].key
         whole = map_whole_graph(graph) if isinstance(graph, Graph) else graph
-        return cls(whole, np.empty(0, np.int64) if key is None else key, links.symmetric)
+        return cls(whole, np.empty(0, np.int64) if key is None else key, links.symmetric, links.together)
 
     def __call__(self, sources: NDArray[np.int64], targets: NDArray[np.int64]) -> NDArray[np.bool_]:
         """(num_pairs,) bool, whether pairs of (num_pairs,) sources and targets are known. Communicates nothing."""
+        found = self._has(sources, targets)
+        return found | self._has(targets, sources) if self.together else found
+
+    def _has(self, sources: NDArray[np.int64], targets: NDArray[np.int64]) -> NDArray[np.bool_]:
         # The edge u -> v is the entry A[v, u].
         found: NDArray[np.bool_] = entry_positions(self.graph.matrix, targets, sources) >= 0
         if len(self.key):

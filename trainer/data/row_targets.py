@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.local_numbers import LocalNumbers
-from gnnloom.storage.matrix.ranges import split_range
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.data.target_edges import Entries, PairSource, TargetEntries, read_entries, routed
@@ -44,8 +43,6 @@ def row_targets(
     Raises:
         CollectiveError: a pair has no vertex of the graph, could not be read, or has no edge in the shards.
     """
-    if place.rehearses:
-        return [_rehearsed(comm, source, len(vertex), len(halo), weighted=weighted) for halo in halos]
     directory = VertexDirectory(comm, num_vertices, vertex, np.full(len(vertex), comm.rank), place)
     parts: list[list[Entries]] = [[] for _ in halos]
     for read in read_entries(comm, source, num_vertices, weighted=weighted):
@@ -62,19 +59,6 @@ def row_targets(
             for each, halo in zip(parts, halos, strict=True)
         ],
     )
-
-
-def _rehearsed(comm: Communicator, source: PairSource, num_own: int, num_halo: int, *, weighted: bool) -> TargetEntries:
-    """As many entries as this rank would get if all ranks got equally many, anywhere in its rows."""
-    start, stop = split_range(source.num_pairs, comm.size, comm.rank)
-    rng, count = np.random.default_rng(comm.rank), (2 if source.symmetric else 1) * (stop - start)
-    # What the training keeps of each pair, and, for the moment, what has arrived in parts.
-    row, place = rng.integers(0, max(num_own, 1), count), rng.integers(0, max(num_own + num_halo, 1), count)
-    weight = np.ones(count) if weighted else None
-    arrived = Entries.joined([Entries(row, place, rng.integers(0, source.num_pairs, count), weight)], weighted=weighted)
-    is_halo = place >= num_own
-    numbered = arrived._replace(column=np.where(is_halo, place - num_own, place))
-    return TargetEntries(numbered, is_halo.astype(np.int8), [(num_own, num_own), (num_own, num_halo)])
 
 
 def _numbered(entries: Entries, vertex: NDArray[np.int64], halo: NDArray[np.int64]) -> TargetEntries:

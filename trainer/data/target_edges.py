@@ -61,6 +61,7 @@ class PairSource(Protocol):
     Attributes:
         num_pairs: of all ranks together.
         symmetric: each pair stands for both directions.
+        num_entries: of the adjacency that the pairs and, if a step excludes these, their reverses are, about.
     """
 
     @property
@@ -68,6 +69,9 @@ class PairSource(Protocol):
 
     @property
     def symmetric(self) -> bool: ...
+
+    @property
+    def num_entries(self) -> int: ...
 
     def read(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
         """Pairs ``start`` to ``stop``: (k, 2) int64 source and target, and (k,) the weights of their edges.

@@ -37,9 +37,8 @@ class UnreadTargets:
             shares: of all entries of the pairs, the share in each block.
             shapes: rows and columns of every block.
         """
-        directions = 1 + source.symmetric
         self._place, self._shapes, self._weighted = place, shapes, weighted
-        self._counts = [round(share * directions * source.num_pairs) for share in shares]
+        self._counts = [round(share * source.num_entries) for share in shares]
         self._num_pairs, count = source.num_pairs, sum(self._counts)
         self._steps = self._ids(0)
         widths = [max((shape[side] for shape in shapes), default=0) for side in (0, 1)]

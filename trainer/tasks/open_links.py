@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+
 from gnnloom.storage.artifacts.links import CLASS, NUMBER, Links
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
@@ -82,5 +84,8 @@ def _are_all_edges(dataset: Dataset, links: Links) -> bool:
     origin, message = (graphs.get(key) for key in (dataset.origin(links.graph), links.message_graph))
     if origin is None or message is None or origin.parameters.get("self_loops") != "add":
         return False
+    if links.together:
+        # Those pairs count whose reverses are edges, too.
+        edges = sum(int(np.count_nonzero(some)) for some in links.artifact.array("train/weight").chunks())
     entries = edges * (2 if links.symmetric else 1)
     return bool(entries >= dataset.graph(links.message_graph).nnz - links.num_vertices)

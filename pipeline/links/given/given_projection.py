@@ -14,9 +14,16 @@ from gnnloom.pipeline.links.given.given_ids import GivenLists, GivenPlan, counti
 from gnnloom.pipeline.links.given.given_stage import GivenLinks
 from gnnloom.pipeline.links.message_graph import MessagePlan, copied_arrays
 from gnnloom.pipeline.links.negative_pools import PoolPlan, loop_phase
-from gnnloom.pipeline.links.options import RECIPROCAL_APART, RECIPROCAL_TOGETHER
+from gnnloom.pipeline.links.options import RECIPROCAL_APART
 from gnnloom.pipeline.links.pair_arrays import PairArray, array_phase, drawn_arrays
-from gnnloom.pipeline.links.projection import STATED, LinkProjection, num_edges, reverse_phases, stated_records
+from gnnloom.pipeline.links.projection import (
+    STATED,
+    LinkProjection,
+    known_sizes,
+    num_edges,
+    reverse_phases,
+    stated_records,
+)
 from gnnloom.pipeline.links.reciprocity import reverse_plan
 from gnnloom.pipeline.links.stage import held_out_splits, message_key
 from gnnloom.pipeline.shards.shard_source import ShardSource
@@ -56,7 +63,7 @@ def project_given(dataset: Dataset, graph: Graph, given: GivenLinks, workers: in
         is_done=is_stored and has_graph,
         pairs=sum(all_pairs(given, plan, sizes).values()),
         workers=workers,
-        sources=[ShardSource(sizes, None)] if scores else [],
+        sources=[ShardSource(each, None) for each in [*([sizes] if scores else []), *_known_sizes(sizes, given)]],
         copy_bytes=copied_bytes(sizes) if scores else 0,
     )
 
@@ -73,7 +80,8 @@ def given_phases(given: GivenLinks, plan: GivenPlan, memory: int) -> list[Phase]
         wanted = {split: num_pairs[split] for split in given.pooled_splits}
         # As if every vertex had a loop, as ingest adds them.
         pools = PoolPlan.of(STATED, Path(), sizes, sizes.block_rows, wanted, given.negatives, given.seed)
-        phases += [loop_phase(STATED, Path(), sizes), *pools.phases(), array_phase(STATED, pools.arrays())]
+        (known,) = _known_sizes(sizes, given) or [sizes]
+        phases += [loop_phase(STATED, Path(), known), *pools.phases(), array_phase(STATED, pools.arrays())]
         arrays += pools.arrays()
     records = stated_records(arrays)
     stored = graph.weights(0)
@@ -87,16 +95,20 @@ def given_phases(given: GivenLinks, plan: GivenPlan, memory: int) -> list[Phase]
         held_out = [records[f"{split}/pair"] for split in held_out_splits(train=False)]
         where = Path(), held_out, Path(), sizes, copied_arrays(graph), memory
         writer = ArtifactWriter(Path(), "graph", "")
-        phases += MessagePlan(writer, *where, both=sizes.symmetric).phases()
+        phases += MessagePlan(writer, *where, both=sizes.symmetric or bool(_known_sizes(sizes, given))).phases()
     if "train" not in num_pairs:
         rest = _rest_arrays(sizes, dtype, all_pairs(given, plan, sizes))
         phases += _rest(sizes, dtype, rest)
         records |= stated_records(rest)
-    if given.reciprocal == RECIPROCAL_TOGETHER and given.holds_out and not sizes.symmetric:
+    if _known_sizes(sizes, given):
         phases += reverse_phases(sizes, dtype, records, memory)
     # The message graph is about as large as the graph.
     scoring = BaselinePlan.of(STATED, Path(), None, sizes, records)
     return [*phases, *(scoring.phases() if given.kind == PAIR else [])]
+
+
+def _known_sizes(sizes: GraphSizes, given: GivenLinks) -> list[GraphSizes]:
+    return known_sizes(sizes, given.reciprocal) if given.holds_out else []
 
 
 def all_pairs(given: GivenLinks, plan: GivenPlan, sizes: GraphSizes) -> dict[str, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gnnloom.pipeline.links.drawn_pairs import split_phase, split_plans
@@ -12,7 +12,7 @@ from gnnloom.pipeline.links.edge_keys import Directions, EdgeKeys
 from gnnloom.pipeline.links.edge_lookup import LookedUp, LookupPlan, held_out_edges
 from gnnloom.pipeline.links.given.given_ids import plan_lists
 from gnnloom.pipeline.links.given.id_lists import IdList, PairList, TargetMatrix
-from gnnloom.pipeline.links.negative_pools import POOLED_SPLITS, PoolPlan, loop_phase
+from gnnloom.pipeline.links.negative_pools import POOLED_SPLITS, PoolPlan
 from gnnloom.pipeline.links.options import RECIPROCAL_APART, FileOptions
 from gnnloom.pipeline.links.pair_arrays import array_phase, drawn_arrays
 from gnnloom.pipeline.links.reciprocity import choose_directions, find_reciprocity, reciprocity_facts
@@ -21,9 +21,11 @@ from gnnloom.pipeline.links.stage import (
     check_memory,
     check_reciprocal,
     commit_links,
+    count_all_loops,
     counted_pairs,
     discarded_if_useless,
     held_out_splits,
+    known_edges,
     make_message_graph,
     sizes_of_pairs,
     with_message_graph,
@@ -33,7 +35,7 @@ from gnnloom.pipeline.links.stage import (
 from gnnloom.pipeline.sources.ogb_links import open_ogb_splits
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.memory import working_memory
-from gnnloom.pipeline.tasks.phase import records_of, repairing, run
+from gnnloom.pipeline.tasks.phase import repairing, run
 from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.links import PAIR, Links
@@ -158,10 +160,11 @@ def store_links(dataset: Dataset, graph: Graph, given: GivenLinks, cluster: Clus
     """Store links from files, or find them; resumes what an earlier run left.
 
     Ids are those of the source of the graph's edges. Pairs of a symmetric graph stand for both directions, as do those
-    of a directed graph if every edge has its reverse. Edges that
-    are pairs for validation or testing are held out of the graph; if there are none, it stays as it is. Without pairs
-    for training, these are all edges that are left. Without negatives, these are drawn from all pairs that are no edges
-    of the graph, each equally likely.
+    of a directed graph if every edge has its reverse. Edges that are pairs for validation or testing are held out of
+    the graph; if there are none, it stays as it is. Without pairs for training, these are all edges that are left.
+    Without negatives, these are drawn from all pairs that are no edges of the graph, each equally likely. If both
+    directions of an edge are held out together, a pair and its reverse may not be in several splits, and the reverse of
+    an edge is not a negative.
 
     Raises:
         InputError: a pair is not one of vertices of the graph, or a loop; pairs are in several splits; a split has no
@@ -197,10 +200,11 @@ def _store(dataset: Dataset, graph: Graph, writer: ArtifactWriter, given: GivenL
         run(phases, cluster, writer, [each.read_files for each in plan.vertices])
         plan.check_known()
     names = run([*phases, writing], cluster, writer)
-    drawn, facts = _draw_negatives(writer, graph, given, plan.num_pairs, cluster)
+    known = known_edges(dataset, graph, reverses, directions, cluster)
+    drawn, facts = _draw_negatives(writer, known, given, plan.num_pairs, cluster)
     names += drawn
     records = written_arrays(writer, names)
-    looking = _looking(writer, graph, sizes, records, given, cluster)
+    looking = _looking(writer, known, directions, records, given, cluster)
     looked_up = looking.phases()
     check_memory(looked_up, cluster)
     entries = looking.arrays()
@@ -213,7 +217,7 @@ def _store(dataset: Dataset, graph: Graph, writer: ArtifactWriter, given: GivenL
         run(looked_up, cluster, writer)
     found = looking.found()
     if found.shared and not given.allow_overlap:
-        raise _overlapping(found, graph)
+        raise _overlapping(found, graph, directions)
     if not given.negatives:
         _warn_of_missing_negatives(given)
     held_out = held_out_splits(train=False)
@@ -256,14 +260,14 @@ def _warn_of_missing_negatives(given: GivenLinks) -> None:
 def _draw_negatives(
     writer: ArtifactWriter, graph: Graph, given: GivenLinks, num_pairs: Mapping[str, int], cluster: Cluster
 ) -> tuple[list[str], dict[str, Any]]:
-    """Draw negatives for splits that have none; returns the tasks that wrote them, and facts of the manifest."""
+    """Draw negatives for splits that have none; returns the tasks that wrote them, and facts of the manifest.
+
+    Args:
+        graph: its edges are no negatives.
+    """
     if not given.pooled_splits:
         return [], {}
-    sizes = GraphSizes.of(graph)
-    counting = loop_phase(writer, graph.artifact.path, sizes)
-    check_memory([counting], cluster)
-    run([counting], cluster, writer)
-    loops = [record.facts["loops"] for record in records_of(counting, writer)]
+    sizes, loops = GraphSizes.of(graph), count_all_loops(writer, graph, cluster)
     wanted = {split: num_pairs[split] for split in given.pooled_splits}
     pools = PoolPlan.of(writer, graph.artifact.path, sizes, loops, wanted, given.negatives, given.seed)
     for array in pools.arrays():
@@ -276,18 +280,20 @@ def _draw_negatives(
 def _looking(
     writer: ArtifactWriter,
     graph: Graph,
-    sizes: GraphSizes,
+    directions: Directions,
     records: dict[str, Any],
     given: GivenLinks,
     cluster: Cluster,
 ) -> LookupPlan:
+    # A pair and its reverse are looked up as one if they are held out together.
+    sizes = replace(GraphSizes.of(graph), symmetric=graph.symmetric or directions is not Directions.APART)
     asked = {path: record for path, record in records.items() if not path.endswith("/value")}
     weights = graph.weights(0)
     dtype = None if weights is None else weights.dtype.name
     return LookupPlan(writer, asked, graph.artifact.path, sizes, dtype, given.holds_out, cluster.memory)
 
 
-def _overlapping(found: LookedUp, graph: Graph) -> InputError:
+def _overlapping(found: LookedUp, graph: Graph, directions: Directions) -> InputError:
     text = ""
     if found.example is not None:
         source, target, first, second = found.example
@@ -296,9 +302,11 @@ def _overlapping(found: LookedUp, graph: Graph) -> InputError:
             for end in (source, target)
         ]
         text = f"; one is ({ends[0]}, {ends[1]}) in {first.partition('/')[0]} and {second.partition('/')[0]}"
+    together = directions is not Directions.APART and not graph.symmetric
+    apart = "; here, a pair and its reverse are one, unless --reciprocal apart is given" if together else ""
     return InputError(
         f"{counted(found.shared, 'pair')} in several splits{text}; remove them from all but one, or accept them with"
-        " --allow-overlap"
+        f" --allow-overlap{apart}"
     )
 
 

@@ -25,6 +25,7 @@ from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from gnnloom.storage.format.schema import LINK_SPLITS
 from support.graphs import random_adjacency, store_graph
 from support.links import pairs_of
+from support.stopping import StoppingCluster
 
 
 def store(catalog: Catalog, adjacency: Any, name: str = "web", *, symmetric: bool = False, **how: Any) -> Dataset:
@@ -249,23 +250,79 @@ def test_pairs_from_files_hold_both_directions_out(catalog: Catalog, tmp_path: A
 def test_pairs_from_files_of_partly_reciprocal_graphs_take_the_option(catalog: Catalog, tmp_path: Any) -> None:
     adjacency = half_reciprocal()
     dataset = store(catalog, adjacency)
-    pairs = pairs_of(adjacency, symmetric=False).tolist()
-    files = {"valid": pairs[:20], "test": [*pairs[20:90], [0, 199]]}
+    pairs = pairs_of(adjacency, symmetric=False)
+    # One direction of some edges, one that is no edge but has its reverse, and one that is not there at all.
+    one_way = pairs[(adjacency.toarray()[pairs[:, 0], pairs[:, 1]] == 0)][:5]
+    held = [*pairs[pairs[:, 0] < pairs[:, 1]][:80].tolist(), *one_way[:, ::-1].tolist(), [0, 199]]
+    files = {"valid": held[:20], "test": held[20:]}
     assert leaks(dataset, given(dataset, tmp_path, files=files)) > 0
-    files["train"] = [*pairs[90:], [10, 199]]
-    for split in (None, "train"):
-        # All edges that are left, or those of a file, some of which are reverses of held-out pairs.
-        chosen = {name: each for name, each in files.items() if name != "train" or split}
+    both = {tuple(pair) for source, target in held for pair in ((source, target), (target, source))}
+    # All edges that are left, or those of a file.
+    rest = [pair for pair in pairs.tolist() if tuple(pair) not in both]
+    for files["train"] in (None, [*rest, [10, 199]]):
+        chosen = {name: each for name, each in files.items() if each}
         together = given(dataset, tmp_path, files=chosen, reciprocal="together")
         message, (source, target) = dataset.graph(together.message_graph).to_scipy(), together.pair("train").T
-        assert split or leaks(dataset, together) == 0
-        held = np.concatenate([together.pair("valid"), together.pair("test")])
-        assert not message[held[:, 0], held[:, 1]].any()
-        assert not message[held[:, 1], held[:, 0]].any()
+        assert leaks(dataset, together) == 0
+        assert sorted(map(list, zip(source.tolist(), target.tolist(), strict=True))) == sorted(files["train"] or rest)
+        held_out = np.concatenate([together.pair("valid"), together.pair("test")])
+        assert not message[held_out[:, 0], held_out[:, 1]].any()
+        assert not message[held_out[:, 1], held_out[:, 0]].any()
         np.testing.assert_array_equal(together.weight(), message[target, source])
         np.testing.assert_array_equal(together.reverse_weight(), message[source, target])
     for info in dataset.artifacts():
         check_artifact(dataset, Artifact(info.path))
+    # The reverse of a held-out pair is that pair in another split, whether one of them is an edge or not.
+    files["train"] = [*rest, *(pair[::-1] for pair in held[-2:])]
+    with pytest.raises(InputError, match=r"2 pairs in several splits.* in train and test.*--reciprocal apart"):
+        given(dataset, tmp_path, files=files, reciprocal="together")
+    apart = given(dataset, tmp_path, files=files, reciprocal="apart")
+    assert apart.num_pairs["train"] == len(files["train"])
+    with pytest.raises(InputError, match=r"reciprocal together: .*keep-edges"):
+        FileOptions(valid="v", test="t", keep_edges=True, reciprocal="together")
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_reverse_of_an_edge_is_not_a_negative_if_both_are_held_out_together(
+    catalog: Catalog, tmp_path: Any, seed: int
+) -> None:
+    adjacency = random_adjacency(40, 500, seed, symmetric=False, loops=bool(seed))
+    dataset = store(catalog, adjacency)
+    known = adjacency.toarray() != 0
+    known |= known.T | np.eye(40, dtype=bool)
+    allowed = {tuple(pair) for pair in np.argwhere(~known).tolist()}
+    pairs = pairs_of(adjacency, symmetric=False)
+    pairs = pairs[pairs[:, 0] < pairs[:, 1]].tolist()
+    options, files = DrawOptions(reciprocal="together", negatives=100), {"valid": pairs[:30], "test": pairs[30:50]}
+    plan = project_links(dataset, dataset.graph(), options, 1, 1 << 30)
+    drawn = draw_links(dataset, dataset.graph(), options, cluster := StoppingCluster())
+    assert plan.tasks >= len(cluster.ran)
+    for links in (drawn, given(dataset, tmp_path, files=files, reciprocal="together", negatives=100)):
+        assert links.artifact.facts["non_edges"] == len(allowed)
+        for split in ("valid", "test"):
+            assert {tuple(pair) for pair in links.pool(split).tolist()} == allowed
+    hard = draw_hard_negatives(dataset, drawn, HardOptions(negatives=6), InProcessCluster())
+    for split in ("valid", "test"):
+        source, target = hard.pair(split).T
+        assert not known[source[:, None], hard.negative(split)].any()
+        assert not known[hard.negative_source(split), target[:, None]].any()
+    # Negatives of a file are counted if their reverse is an edge.
+    files["test_negatives"] = np.argwhere(np.ones((40, 40)) - np.eye(40)).tolist()
+    counted = given(dataset, tmp_path, files=files, reciprocal="together").artifact.facts["edges"]["test/pool"]
+    assert counted == known.sum() - 40
+    for info in dataset.artifacts():
+        check_artifact(dataset, Artifact(info.path))
+
+
+def test_reverses_too_few_to_be_among_the_counted_edges_are_held_out(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adjacency = half_reciprocal()
+    dataset = store(catalog, adjacency)
+    monkeypatch.setattr(reciprocity, "_SAMPLED", 1)
+    together = draw(dataset, reciprocal="together")
+    assert together.together
+    assert leaks(dataset, together) == 0
 
 
 def test_hard_negatives_of_symmetric_data_are_edges_in_no_direction(catalog: Catalog) -> None:

@@ -206,6 +206,10 @@ class TrainingPairs:
     def symmetric(self) -> bool:
         return self.links.symmetric
 
+    @property
+    def num_entries(self) -> int:
+        return round(self.num_pairs * (1 + (1 if self.symmetric else self.links.reverse_share)))
+
     def read(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
         """See :meth:`PairSource.read`."""
         pairs, weight = self.links.pair(TRAIN, start, stop, self.counter), self.links.weight(start, stop, self.counter)
