@@ -16,11 +16,15 @@ from gnnloom.pipeline.shards.rows.row_stage import shard_rows
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.artifacts.links import Links
+from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.runs.run import Run
 from gnnloom.storage.shards import known_pairs
 from gnnloom.trainer.config.predict_config import PredictConfig
+from gnnloom.trainer.data.unread_targets import UnreadTargets
 from gnnloom.trainer.links.choices import NEGATIVE_SAMPLERS
+from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.tasks.objectives import links as objectives
+from gnnloom.trainer.tasks.objectives.pairs import TrainingPairs
 from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.predict import predict
 from support.graphs import store_graph, store_vertices
@@ -230,3 +234,17 @@ def test_hard_negatives_are_not_pairs_that_are_no_edges(tmp_path: Path, name: st
         source, target = links.pair(split).T
         assert not known[source[:, None], hard.negative(split)].any()
         assert not known[hard.negative_source(split), target[:, None]].any()
+
+
+def test_the_forecast_counts_the_reverses_that_steps_exclude(tmp_path: Path) -> None:
+    catalog, counts = Catalog(tmp_path), []
+    for name, way in (("directed", "kept"), ("undirected", "kept"), ("directed", "both")):
+        dataset = catalog.create(f"{name}-{way}")
+        graph = store_graph(dataset, PROBLEMS[name].adjacency, symmetric=name == "undirected")
+        options = DrawOptions(reciprocal="together" if way == "both" else "apart")
+        source = TrainingPairs(links := draw_links(dataset, graph, options, CLUSTER), ReadCounter())
+        excluded = np.count_nonzero(source.read(0, source.num_pairs)[1]) * (2 if links.symmetric else 1)
+        targets = UnreadTargets(source, [0.25, 0.75], [(N, N)] * 2, Place(), weighted=False)
+        assert len(targets) == pytest.approx(excluded, abs=0.05 * excluded)
+        counts.append(excluded / links.num_pairs["train"])
+    assert counts[0] == 1 < 1.2 < counts[2] < counts[1]
