@@ -90,7 +90,8 @@ class IngestOptions:
     @property
     def sort(self) -> SortOptions:
         """The same as options of the sort."""
-        return SortOptions(self.undirected, self.self_loops, self.merge, self.codec)
+        compares = not self.undirected
+        return SortOptions(self.undirected, self.self_loops, self.merge, self.codec, compares_directions=compares)
 
     def parameters(self, source: EdgeSource) -> dict[str, Any]:
         """What decides the graph's bytes."""

@@ -35,6 +35,7 @@ from gnnloom.storage.errors import BudgetError, InputError
 from gnnloom.storage.format.arrays import CHUNK_BYTES, ArrayReader, ArrayRecord, write_rows
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskOutput
 from gnnloom.storage.matrix.csr import TIME_BYTES, index_dtype
+from gnnloom.storage.matrix.fingerprint import asymmetry
 from gnnloom.storage.matrix.ranges import Span
 from gnnloom.storage.matrix.ticks import floats_of_ticks, ticks_of_floats
 
@@ -54,6 +55,7 @@ class MatrixForm:
         codec: compression of the arrays.
         value_bytes: bytes of a value: a weight, or a time; 0 if there are none.
         has_ticks: times are whole numbers, and are stored as these.
+        compares_directions: find out whether the matrix equals its transpose, apart from the diagonal.
     """
 
     keys: KeyForm
@@ -62,6 +64,7 @@ class MatrixForm:
     codec: str
     value_bytes: int = 0
     has_ticks: bool = False
+    compares_directions: bool = False
 
     @property
     def num_vertices(self) -> int:
@@ -197,7 +200,7 @@ def _write_matrix(task: BlockTask, rows: Span, root: Path, output: TaskOutput) -
     # A loop that is added weighs 1, as in PyG's ``gcn_norm``. Its time is 0.
     loop_value = 1.0 if not has_times else float(floats_of_ticks(np.zeros(1, np.int64))[0]) if has_ticks else 0.0
     block = BlockWriter(root, task.number, form.num_vertices, values, form.codec, has_times=has_times)
-    nnz = duplicates = joined = negative = 0
+    nnz = duplicates = joined = negative = edges = excess = 0
     # The sorter drops the marks.
     column_bits = KeyForm(form.num_vertices).column_bits
     # Ranges ascend, so the block is written from front to back and never held in memory as a whole.
@@ -222,10 +225,16 @@ def _write_matrix(task: BlockTask, rows: Span, root: Path, output: TaskOutput) -
             joined += merged.joined
             negative += 0 if has_times else int(np.count_nonzero(data[: count if form.merge else 0] < 0))
             nnz += count
+            if form.compares_directions:
+                bits = merged.weights.view(f"u{merged.weights.itemsize}")
+                own, compared = asymmetry(merged.keys, bits, column_bits, first_row)
+                excess, edges = excess + int(own), edges + compared
     indptr = np.zeros(num_rows + 1, dtype=np.int64)
     np.cumsum(row_counts, out=indptr[1:])
     output.arrays = block.close(first_row, indptr)
     output.facts = {"nnz": nnz, "duplicates": duplicates, "joined": joined, "negative_weights": negative}
+    if form.compares_directions:
+        output.facts |= {"edges": edges, "asymmetry": excess % (1 << 64)}
 
 
 def _sorted(sorter: KeySorter, ranges: Iterator[KeyRange], first_row: int, column_bits: int) -> Iterator[SortedKeys]:

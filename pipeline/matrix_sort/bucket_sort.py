@@ -197,6 +197,10 @@ class SortedMatrix:
         joined, negative = (
             sum(recorded[name].facts.get(fact, 0) for name in self.blocks) for fact in ("joined", "negative_weights")
         )
+        # Records of earlier versions do not have it.
+        excess = [recorded[name].facts.get("asymmetry") for name in self.blocks]
+        is_reciprocal = None not in excess and not sum(excess) % (1 << 64)
+        reciprocal = sum(recorded[name].facts["edges"] for name in self.blocks) if is_reciprocal else 0
         facts = {
             "nnz": sum(block_nnz),
             "symmetric": symmetric,
@@ -212,6 +216,7 @@ class SortedMatrix:
             **({"joined": joined} if joined else {}),
             **({"negative_weights": negative} if negative else {}),
             **({"min_id": sizes.min_id} if sizes.min_id else {}),
+            **({"reciprocal_edges": reciprocal} if reciprocal else {}),
         }
         of_sort = {
             "spill_bytes": outcome["spill_bytes"],

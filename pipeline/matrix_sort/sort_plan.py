@@ -69,6 +69,7 @@ class SortOptions:
             they are summed, and the two directions of an undirected edge must have equal sums: they are one edge.
         codec: compression of the arrays; see :data:`gnnloom.storage.format.chunks.CODECS`.
         has_ticks: times are whole numbers; see :mod:`gnnloom.storage.matrix.ticks`.
+        compares_directions: of directed edges, find out whether each has its reverse with the same value.
     """
 
     undirected: bool = False
@@ -76,6 +77,7 @@ class SortOptions:
     merge: str | None = "sum"
     codec: str = DEFAULT_CODEC
     has_ticks: bool = False
+    compares_directions: bool = False
 
     def marks(self, value_bytes: int) -> bool:
         """Whether entries are marked with their direction, if edges have values of some bytes."""
@@ -279,7 +281,8 @@ class SortPlan:
         sizes, options = self.sizes, self.options
         merge = options.merge or "sum" if sizes.value_bytes else None
         add_loops = options.self_loops == "add"
-        return MatrixForm(self.keys, merge, add_loops, options.codec, sizes.value_bytes, options.has_ticks)
+        how = options.codec, sizes.value_bytes, options.has_ticks, options.compares_directions
+        return MatrixForm(self.keys, merge, add_loops, *how)
 
     @cached_property
     def _sort(self) -> Phase:

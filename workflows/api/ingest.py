@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
+from gnnloom.pipeline.ingest.notes import graph_notes, vertex_notes
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.ingest.vertex_options import VertexOptions
 from gnnloom.pipeline.ingest.vertex_rows import stated_vertex_phases
@@ -35,6 +37,8 @@ from gnnloom.workflows.api.options.python_messages import named_as
 
 if TYPE_CHECKING:
     from gnnloom.workflows.api.options.option_types import FeaturesKeywords, GenerateKeywords, IngestKeywords
+
+LOGGER = logging.getLogger("gnnloom.pipeline")
 
 _STORING: Final = VertexOptions()
 
@@ -100,7 +104,9 @@ def ingest(
             edges = open_edges(format, locations, values, undirected=graph_options.undirected)
             vertices = bundled_vertices(format, locations, values)
             found = as_catalog(catalog)
-            store_source(found, name, edges, vertices, graph_options, cluster, storing=vertex_options, add=add)
+            how = graph_options, cluster
+            graph, stored = store_source(found, name, edges, vertices, *how, storing=vertex_options, add=add)
+            log_notes([*([] if stored is None else vertex_notes(stored)), *graph_notes(graph, edges, graph_options)])
         return as_dataset(name, catalog)
 
     return once_per_job(store)
@@ -208,7 +214,8 @@ def features(
         with stored_vertices(arrays, by_id=is_keyed) as files, named_as(_temporary(arrays, files)):
             values = files | plain_values(others)
             owner, asks = found.graph(graph), by_id is not False
-            store_vertices(found, kind, values, cluster, owner, storing=storing, add=add, asks=asks)
+            stored = store_vertices(found, kind, values, cluster, owner, storing=storing, add=add, asks=asks)
+            log_notes(vertex_notes(stored))
         return found
 
     return once_per_job(store)
@@ -227,6 +234,12 @@ def _temporary(arrays: Mapping[str, Any], files: Mapping[str, str]) -> dict[str,
             location = split_location(files[name])[0]
             found[location] = "the frame" if location in found else name
     return found
+
+
+def log_notes(notes: Sequence[str]) -> None:
+    """Log notes about what was stored."""
+    for note in notes:
+        LOGGER.warning("%s", note)
 
 
 def store_source(

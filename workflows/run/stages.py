@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from gnnloom.pipeline.ingest.notes import graph_notes, vertex_notes
 from gnnloom.pipeline.ingest.stage import ingest_graph
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
 from gnnloom.pipeline.links.stage import draw_links
@@ -21,6 +22,7 @@ from gnnloom.storage.disk.files import written_aside
 from gnnloom.storage.disk.seal import seal_text
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.runs.run import SAVED_RECIPE, Run, sole_writer
+from gnnloom.workflows.api.ingest import log_notes
 from gnnloom.workflows.interop.export import write_predictions
 from gnnloom.workflows.recipe.request import Assignment, check_trainable
 from gnnloom.workflows.recipe.stages import Stage, read_graph
@@ -54,13 +56,16 @@ def prepare(assignment: Assignment, cluster: Cluster) -> None:
         if stage.name == "graph":
             edges = recipe.source.open(undirected=recipe.dataset.undirected)
             # Another recipe may keep another graph in this dataset: later stages name the graph that they read by key.
-            ingest_graph(dataset, edges, recipe.dataset.options(), cluster, allow_others=True)
+            options = recipe.dataset.options()
+            found = ingest_graph(dataset, edges, options, cluster, allow_others=True)
+            log_notes(graph_notes(found, edges, options))
             continue
         if stage.name == "vertices":
             graph = dataset.graph(keys["graph"])
             source = recipe.vertices.open(recipe.source, graph)
             if source is not None:
-                ingest_vertices(dataset, source, cluster, graph, options=recipe.vertices.storing())
+                stored = ingest_vertices(dataset, source, cluster, graph, options=recipe.vertices.storing())
+                log_notes(vertex_notes(stored))
             # Fail now rather than after hours of partitioning.
             check_trainable(recipe, keys["vertices"])
             continue

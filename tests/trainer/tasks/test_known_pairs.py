@@ -247,4 +247,4 @@ def test_the_forecast_counts_the_reverses_that_steps_exclude(tmp_path: Path) -> 
         targets = UnreadTargets(source, [0.25, 0.75], [(N, N)] * 2, Place(), weighted=False)
         assert len(targets) == pytest.approx(excluded, abs=0.05 * excluded)
         counts.append(excluded / links.num_pairs["train"])
-    assert counts[0] == 1 < 1.2 < counts[2] < counts[1]
+    assert counts[0] < 1.2 < counts[2] < counts[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+import gnnloom
 from gnnloom.storage import Catalog, GnnloomError
 from gnnloom.storage.errors import BudgetError, ExistsError, InputError, NotFoundError
 from gnnloom.workflows.cli.data import catalog as catalog_module
@@ -78,6 +80,14 @@ def test_ids_that_no_edge_has_are_pointed_out(catalog: Catalog, edges: str) -> N
         ("1 2 1\n2 3 1\n3 4 1\n", ["--ids", "compact"], []),
         ("2 4 1\n4 3 1\n3 2 1\n", [], ["ids begin at 2, so the vertices 0 to 1 have no edge"]),
         ("1 0 1\n2 1 1\n", [], []),
+        # Every edge has its reverse with the same weight; loops have none.
+        ("0 1 2\n1 0 2\n0 0 7\n", [], ["the same weight: --undirected stores the same graph, and links hold both"]),
+        ("0 1 1\n1 0 1\n1 0 1\n0 1 1\n", ["--merge", "sum"], ["2 entries repeat", "weight: links hold both"]),
+        ("0 1 2\n1 0 3\n", [], []),
+        ("0 1 2\n1 0 2\n0 2 2\n", [], []),
+        # Sums that are equal if the two ends are not mixed.
+        ("0 1 1\n1 2 1\n2 0 1\n", [], []),
+        ("0 0 5\n2 2 7\n", [], []),
     ],
 )
 def test_what_the_sort_finds_about_edges_is_pointed_out(
@@ -90,6 +100,26 @@ def test_what_the_sort_finds_about_edges_is_pointed_out(
     notes = [line for line in done.stderr.splitlines() if line.startswith("note: ")]
     assert len(notes) == len(words)
     assert all(word in note for word, note in zip(words, notes, strict=True))
+
+
+def test_notes_are_printed_once_and_are_in_the_json_and_in_the_log_of_python(
+    catalog: Catalog, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "both.txt").write_text("1 2\n2 1\n")
+    (tmp_path / "label.txt").write_text("0\n255\n1\n")
+    where, words = ("--workers", "0", "--json", "--quiet"), ["ids begin at 1", "every edge", "253 of 256 classes"]
+    done = [
+        invoke(catalog, "ingest", "web", str(tmp_path / "both.txt"), *where),
+        invoke(catalog, "features", "web", "--label", str(tmp_path / "label.txt"), *where),
+    ]
+    notes = [note for each in done for note in json.loads(each.stdout)["notes"]]
+    assert [word in note for word, note in zip(words, notes, strict=True)] == [True] * 3
+    assert "".join(each.stderr for each in done) == "".join(f"note: {note}\n" for note in notes)
+    monkeypatch.setattr(logging.getLogger("gnnloom"), "propagate", True)
+    with caplog.at_level(logging.WARNING, "gnnloom"):
+        gnnloom.ingest("web", tmp_path / "both.txt", catalog=catalog.root, workers=0)
+        gnnloom.features("web", label=tmp_path / "label.txt", catalog=catalog.root, workers=0)
+    assert caplog.messages == notes
 
 
 def test_what_a_killed_ingest_began_is_kept(catalog: Catalog, edges: str, monkeypatch: pytest.MonkeyPatch) -> None:

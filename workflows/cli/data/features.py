@@ -8,12 +8,13 @@ from typing import Any
 import click
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
+from gnnloom.pipeline.ingest.notes import vertex_notes
 from gnnloom.pipeline.ingest.vertex_options import VertexOptions
 from gnnloom.pipeline.sources.understood import Understood, summary_lines
 from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS, VertexKind, vertex_kinds
 from gnnloom.storage.option import Group, Option
 from gnnloom.workflows.api.ingest import plan_vertices, store_vertices, vertex_kind
-from gnnloom.workflows.cli.data.ingest import say_labels, say_left_out, vertices_result
+from gnnloom.workflows.cli.data.ingest import say_notes, vertices_result
 from gnnloom.workflows.cli.data.source_options import dashed, given_flags, option_value, options_by_flag
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import (
@@ -111,9 +112,10 @@ def features_command(
         vertices = store_vertices(
             dataset, kind, values, cluster, owner, storing=storing, add=add, shown=shown, asks=asks
         )
-    say_left_out(vertices)
-    say_labels(vertices)
+    say_notes(notes := vertex_notes(vertices))
     result = {"dataset": name, "vertices": vertices.num_vertices} | vertices_result(vertices)
+    if as_json and notes:
+        result["notes"] = notes
     show(result, as_json=as_json, title=f"vertex data of {name}")
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
+from gnnloom.pipeline.ingest.notes import graph_notes, vertex_notes
 from gnnloom.pipeline.ingest.projection import IngestProjection
 from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.ingest.vertex_options import VertexOptions
@@ -17,7 +18,6 @@ from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
 from gnnloom.pipeline.sources.understood import Understood, understood_of
 from gnnloom.storage import Catalog, Graph, Vertices
 from gnnloom.storage.option import Group, Option
-from gnnloom.storage.wording import counted
 from gnnloom.workflows.api.ingest import store_source
 from gnnloom.workflows.cli.data.source_options import given_flags, option_value, options_by_flag
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
@@ -175,13 +175,10 @@ def store_graph(
             current_catalog(), name, edges, vertices, options, cluster, storing=stores, add=add
         )
     result = graph_result(name, graph) | (vertices_result(stored) if stored is not None else {})
-    if stored is not None:
-        say_left_out(stored)
-        say_labels(stored)
-    # Otherwise the source says how many vertices there are.
-    if options.ids == "keep" and edges.num_vertices() is None:
-        _say_isolated(graph)
-    _say_weights(graph, options)
+    notes = [*([] if stored is None else vertex_notes(stored)), *graph_notes(graph, edges, options)]
+    say_notes(notes)
+    if as_json and notes:
+        result["notes"] = notes
     if headers := getattr(edges, "recognized_headers", ()):
         result["recognized_headers"] = list(headers)
     show(result, as_json=as_json, title=f"graph of {name}", brief=_BRIEF)
@@ -223,64 +220,10 @@ def vertices_result(vertices: Vertices) -> dict[str, Any]:
     }
 
 
-def say_left_out(vertices: Vertices) -> None:
-    """Say how many rows belong to no vertex of the graph."""
-    count = vertices.artifact.facts.get("left_out", 0)
-    if count:
-        say(
-            f"note: the files have data for {counted(count, 'vertex')} without an edge, which the graph does not have;"
-            " these rows are left out",
-            on_stderr=True,
-        )
-
-
-def say_labels(vertices: Vertices) -> None:
-    """Point out classes that no vertex has, and labels that are the split."""
-    facts = vertices.artifact.facts
-    if found := facts.get("classes_found", 0):
-        lacking, highest = vertices.num_classes - found, facts.get("highest_class_apart")
-        question = f'; is {highest:,} "no label"? It would be -1' if highest is not None else ""
-        do = "does" if lacking == 1 else "do"
-        say(f"note: {lacking:,} of {counted(vertices.num_classes, 'class')} {do} not occur{question}", on_stderr=True)
-    if facts.get("labels_are_split"):
-        say("note: the labels and the split are the same; is one of the two another column?", on_stderr=True)
-
-
-def _say_isolated(graph: Graph) -> None:
-    """Point out ids that no edge has, if they are most of the vertices: they are seldom meant to be vertices."""
-    count = graph.num_vertices - 2 * graph.artifact.facts["edges_in"]
-    if count > 0:
-        say(
-            f"note: at least {count:,} of the {graph.num_vertices:,} vertices have no edge; --ids compact leaves them"
-            " out and keeps the ids of the others",
-            on_stderr=True,
-        )
-    elif first := graph.artifact.facts.get("min_id", 0):
-        without = "vertex 0 has" if first == 1 else f"the vertices 0 to {first - 1:,} have"
-        leaves_out = "it" if first == 1 else "them"
-        say(
-            f"note: ids begin at {first:,}, so {without} no edge; --ids compact leaves {leaves_out} out and keeps the"
-            " ids of the others",
-            on_stderr=True,
-        )
-
-
-def _say_weights(graph: Graph, options: IngestOptions) -> None:
-    """Point out weights that were added up, and negative ones."""
-    facts = graph.artifact.facts
-    # Both directions of an edge are one edge, unless they are merged like any equal edges.
-    merged = facts["duplicates"] - facts.get("joined", 0)
-    if graph.weighted and options.merge in {None, "sum"} and merged:
-        entries = f"{merged:,} entries repeat others" if merged > 1 else "1 entry repeats another one"
-        say(
-            f"note: {entries}, and their weights were added up; --merge max, min or first keeps one weight",
-            on_stderr=True,
-        )
-    if negative := facts.get("negative_weights", 0):
-        say(
-            f"note: {negative:,} of the {graph.nnz:,} stored weights are negative; models that normalize refuse them",
-            on_stderr=True,
-        )
+def say_notes(notes: Sequence[str]) -> None:
+    """Print notes about what was stored on standard error, one line each."""
+    for note in notes:
+        say(f"note: {note}", on_stderr=True)
 
 
 def show_plan(

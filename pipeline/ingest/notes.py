@@ -1,0 +1,81 @@
+"""Notes for people about a stored graph and vertex data: what is seldom meant, or what another option would change."""
+
+from __future__ import annotations
+
+from gnnloom.pipeline.ingest.stage import IngestOptions
+from gnnloom.pipeline.sources.source import EdgeSource
+from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.artifacts.vertices import Vertices
+from gnnloom.storage.wording import counted
+
+
+def graph_notes(graph: Graph, source: EdgeSource, options: IngestOptions) -> list[str]:
+    """Sentences about the edges of a graph that was made from a source."""
+    # Otherwise the source says how many vertices there are.
+    isolated = _isolated(graph) if options.ids == "keep" and source.num_vertices() is None else ""
+    return [*filter(None, [isolated]), *_weights(graph, options), *_directions(graph, options)]
+
+
+def _isolated(graph: Graph) -> str:
+    """Point out ids that no edge has, if they are most of the vertices: they are seldom meant to be vertices."""
+    count = graph.num_vertices - 2 * graph.artifact.facts["edges_in"]
+    if count > 0:
+        return (
+            f"at least {count:,} of the {graph.num_vertices:,} vertices have no edge; --ids compact leaves them out and"
+            " keeps the ids of the others"
+        )
+    if first := graph.artifact.facts.get("min_id", 0):
+        without = "vertex 0 has" if first == 1 else f"the vertices 0 to {first - 1:,} have"
+        leaves_out = "it" if first == 1 else "them"
+        return (
+            f"ids begin at {first:,}, so {without} no edge; --ids compact leaves {leaves_out} out and keeps the ids of"
+            " the others"
+        )
+    return ""
+
+
+def _weights(graph: Graph, options: IngestOptions) -> list[str]:
+    """Point out weights that were added up, and negative ones."""
+    facts, notes = graph.artifact.facts, []
+    # Both directions of an edge are one edge, unless they are merged like any equal edges.
+    merged = facts["duplicates"] - facts.get("joined", 0)
+    if graph.weighted and options.merge in {None, "sum"} and merged:
+        entries = f"{merged:,} entries repeat others" if merged > 1 else "1 entry repeats another one"
+        notes.append(f"{entries}, and their weights were added up; --merge max, min or first keeps one weight")
+    if negative := facts.get("negative_weights", 0):
+        do = (
+            "is negative; models that normalize refuse it"
+            if negative == 1
+            else "are negative; models that normalize refuse them"
+        )
+        notes.append(f"{negative:,} of the {graph.nnz:,} stored weights {do}")
+    return notes
+
+
+def _directions(graph: Graph, options: IngestOptions) -> list[str]:
+    """Point out that a directed graph could be stored as an undirected one."""
+    if not graph.artifact.facts.get("reciprocal_edges"):
+        return []
+    values = " with the same time" if graph.has_times else " with the same weight" if graph.weighted else ""
+    # That would add up the weights of both directions.
+    same = "" if values and options.merge == "sum" else " --undirected stores the same graph, and"
+    return [f"every edge is there in both directions{values}:{same} links hold both directions out together"]
+
+
+def vertex_notes(vertices: Vertices) -> list[str]:
+    """Sentences about vertex data: rows of no vertex, classes that no vertex has, and labels that are the split."""
+    facts, notes = vertices.artifact.facts, []
+    if count := facts.get("left_out", 0):
+        rows = "this row is" if count == 1 else "these rows are"
+        notes.append(
+            f"the files have data for {counted(count, 'vertex')} without an edge, which the graph does not have;"
+            f" {rows} left out"
+        )
+    if found := facts.get("classes_found", 0):
+        lacking, highest = vertices.num_classes - found, facts.get("highest_class_apart")
+        question = f'; is {highest:,} "no label"? It would be -1' if highest is not None else ""
+        do = "does" if lacking == 1 else "do"
+        notes.append(f"{lacking:,} of {counted(vertices.num_classes, 'class')} {do} not occur{question}")
+    if facts.get("labels_are_split"):
+        notes.append("the labels and the split are the same; is one of the two another column?")
+    return notes
