@@ -65,6 +65,32 @@ def test_bytes_do_not_depend_on_how_the_source_is_cut(
     assert len(digests) == 1
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_edges_that_all_have_their_reverse_are_counted(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weighted: bool
+) -> None:
+    monkeypatch.setattr(sort_plan, "BLOCK_ENTRIES", 3000)
+    monkeypatch.setattr(row_blocks, "block_capacity", lambda *_: 700)
+    u, v = np.random.default_rng(4).integers(0, 1 << 17, (2, 5000)) // 8
+    ends = np.unique(np.stack([np.minimum(u, v), np.maximum(u, v)]), axis=1)
+    # Repeated edges are merged before they are compared, and loops do not count.
+    u, v = np.concatenate([ends, ends[::-1], ends[:, :9], ends[::-1, :9]], axis=1)
+    weight = (np.minimum(u, v) + 1) / 8
+    one_more = (np.append(each, end) for each, end in ((u, 7), (v, 16_000), (weight, 1)))
+    changes = {
+        "equal": (u, v, weight),
+        "one less": (u[20:], v[20:], weight[20:]),
+        "one more": tuple(one_more),
+        **({"other weight": (u, v, weight + (u == u[77]) * (v == v[77]))} if weighted else {}),
+    }
+    for number, (change, (sources, targets, values)) in enumerate(changes.items()):
+        source = write_edges(tmp_path / f"edges-{number}", sources, targets, values if weighted else None)
+        graph = sort(catalog, f"g{number}", source, SortOptions(compares_directions=True))
+        assert graph.num_blocks > 2
+        expected = 2 * int(np.count_nonzero(ends[0] != ends[1])) if change == "equal" else None
+        assert graph.artifact.facts.get("reciprocal_edges") == expected, change
+
+
 @pytest.mark.usefixtures("small_lanes")
 @pytest.mark.parametrize(
     ("weighted", "capacity"),
