@@ -148,8 +148,9 @@ def known_sizes(sizes: GraphSizes, reciprocal: str | None) -> list[GraphSizes]:
     """The sizes of the graph with the reverses of its edges, as if no edge had one, if it is made."""
     if sizes.symmetric or reciprocal != RECIPROCAL_TOGETHER:
         return []
-    how = {"num_blocks": sizes.num_blocks, "stored_bytes": sizes.stored_bytes}
-    return [GraphSizes.even(sizes.num_vertices, 2 * sizes.nnz, symmetric=False, weighted=False, **how)]
+    how = sizes.num_vertices, 2 * sizes.nnz
+    blocks, stored_bytes = sizes.num_blocks, sizes.stored_bytes
+    return [GraphSizes.even(*how, symmetric=False, weighted=False, num_blocks=blocks, stored_bytes=stored_bytes)]
 
 
 def project_hard(dataset: Dataset, links: Links, options: HardOptions, workers: int) -> LinkProjection:

@@ -135,7 +135,7 @@ class Links:
     def reverse_share(self) -> float:
         """Share of the pairs for training whose reverse a step excludes, too; that of the edges of ``graph``."""
         facts = self.artifact.facts
-        return facts["edges_with_reverse"] / max(1, facts["edges_of_graph"]) if self.excludes_reverse else 0.0
+        return float(facts["edges_with_reverse"]) / max(1, facts["edges_of_graph"]) if self.excludes_reverse else 0.0
 
     def reverse_weight(
         self, start: int = 0, stop: int | None = None, counter: ReadCounter | None = None

@@ -21,6 +21,10 @@ class ListedPairs:
     def num_pairs(self) -> int:
         return len(self.pair)
 
+    @property
+    def num_entries(self) -> int:
+        return int(np.count_nonzero(self.weight)) * (1 + self.symmetric)
+
     def read(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
         return self.pair[start:stop], self.weight[start:stop]
 

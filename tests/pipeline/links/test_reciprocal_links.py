@@ -254,7 +254,7 @@ def test_pairs_from_files_of_partly_reciprocal_graphs_take_the_option(catalog: C
     # One direction of some edges, one that is no edge but has its reverse, and one that is not there at all.
     one_way = pairs[(adjacency.toarray()[pairs[:, 0], pairs[:, 1]] == 0)][:5]
     held = [*pairs[pairs[:, 0] < pairs[:, 1]][:80].tolist(), *one_way[:, ::-1].tolist(), [0, 199]]
-    files = {"valid": held[:20], "test": held[20:]}
+    files: dict[str, Any] = {"valid": held[:20], "test": held[20:]}
     assert leaks(dataset, given(dataset, tmp_path, files=files)) > 0
     both = {tuple(pair) for source, target in held for pair in ((source, target), (target, source))}
     # All edges that are left, or those of a file.

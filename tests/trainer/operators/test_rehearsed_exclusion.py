@@ -40,7 +40,7 @@ class Unreadable:
     """Pairs that nobody may read."""
 
     def __init__(self, num_pairs: int, *, symmetric: bool) -> None:
-        self.num_pairs, self.symmetric = num_pairs, symmetric
+        self.num_pairs, self.symmetric, self.num_entries = num_pairs, symmetric, num_pairs * (1 + symmetric)
 
     def read(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
         raise AssertionError("a rehearsal reads no pairs")
