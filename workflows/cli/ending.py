@@ -57,7 +57,7 @@ def _watch(reader: int, handlers: Mapping[signal.Signals, tuple[Handler, str]], 
         if first is not None and due[first] <= now:
             line = next(line for number, (_, line) in handlers.items() if number == first)
             os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, f"{line}\n".encode())
-            os._exit(128 + first)
+            _end(128 + first)
         waits = None if first is None else due[first] - now
         ready, _, _ = select.select([reader] if is_open else [], [], [], waits)
         numbers = os.read(reader, 64) if ready else b""
@@ -76,4 +76,16 @@ def leave(code: int) -> NoReturn:
     """Exit at once, without waiting for threads or processes that Python would wait for."""
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
-    os._exit(code)
+    _end(code)
+
+
+def _end(code: int) -> NoReturn:
+    """End this process and its workers, which otherwise notice its end only when they have imported everything."""
+    # Not imported here, as most commands start no workers.
+    try:
+        if "multiprocessing" in sys.modules:
+            for worker in sys.modules["multiprocessing"].active_children():
+                worker.kill()
+    finally:
+        # Whatever another thread does with the workers meanwhile.
+        os._exit(code)

@@ -98,6 +98,8 @@ main.main()
         "\n    try: raise KeyboardInterrupt\n    except BaseException as error: raise RuntimeError('x') from error",
         # A thread that computes on.
         f"threading.Thread(target=lambda: exec({_COMPUTE!r})).start(); raise SystemExit(130)",
+        # A worker that does not look at its parent yet; its output keeps the pipes open.
+        "from multiprocessing import Process; Process(target=signal.pause).start(); raise SystemExit(130)",
     ],
 )
 def test_an_interrupted_command_leaves_at_once(command: str) -> None:
