@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.disk.copy_checksums import ChecksumFile, check_files, write_checksums
+from gnnloom.storage.disk.numpy_files import load_array
 from gnnloom.storage.matrix.ranges import split_range
 from gnnloom.storage.runs.run import Run
 from gnnloom.storage.shards.known_pairs import SOURCES_AT_ONCE, known_targets
@@ -26,8 +27,8 @@ from gnnloom.trainer.training.pair_scores import PairScorer
 
 #: Pairs in memory at a time when files are read.
 _ROWS: Final = 1 << 18
-#: File with the vertices whose targets are wanted; without it, all are.
-SOURCES: Final = "sources.npy"
+#: Folder of the file with the vertices whose targets are wanted, and its checksums; without it, all are.
+_SOURCES, _VERTICES = "sources", "vertices.npy"
 
 
 class FoundPairs:
@@ -82,6 +83,33 @@ class FoundPairs:
         self.check()
 
 
+class GivenSources:
+    """The vertices whose targets are wanted, in a file that the command writes and the first rank reads."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / _SOURCES
+
+    def write(self, vertices: NDArray[np.int64]) -> None:
+        """Write (num_sources,) vertices."""
+        self._folder.mkdir()
+        with ChecksumFile(self._folder / _VERTICES) as file:
+            np.save(file, vertices, allow_pickle=False)
+        write_checksums(self._folder, {_VERTICES: file.content()})
+
+    def map(self) -> NDArray[np.int64] | None:
+        """The vertices; None if all are wanted."""
+        return load_array(self._folder / _VERTICES, "r") if self._folder.exists() else None
+
+    def check(self) -> None:
+        """Compare the file with what was written; to be called when it has been read.
+
+        Raises:
+            CorruptError: it has changed.
+        """
+        if self._folder.exists():
+            check_files(self._folder, {_VERTICES: None})
+
+
 def find_targets(
     comm: Communicator,
     dataset: Dataset,
@@ -104,17 +132,17 @@ def find_targets(
     """
     with ExitStack() as held:
         scorer = together(comm, lambda: held.enter_context(PairScorer.open(dataset, run, comm, threads, decoder)))
-        graph, given = together(comm, lambda: dataset.graph(scorer.links.message_graph)), None
-        if comm.rank == 0 and (folder / SOURCES).exists():
-            given = np.load(folder / SOURCES, mmap_mode="r", allow_pickle=False)
+        graph, given = together(comm, lambda: dataset.graph(scorer.links.message_graph)), GivenSources(folder)
+        sources = together(comm, lambda: given.map() if comm.rank == 0 else None)
         out = FoundPairs(folder, 1, scorer.vector.dtype)
         if comm.rank == 0:
             held.enter_context(out.written())
         # No vertex has more targets.
-        for sources, target, score in best_targets(scorer, graph, given, min(count, graph.num_vertices)):
+        for some, target, score in best_targets(scorer, graph, sources, min(count, graph.num_vertices)):
             there = target >= 0
             counts = there.sum(1)
-            out.add(np.stack([np.repeat(sources, counts), target[there]], 1), score[there], counts)
+            out.add(np.stack([np.repeat(some, counts), target[there]], 1), score[there], counts)
+        together(comm, lambda: given.check() if comm.rank == 0 else None)
 
 
 def read_targets(folder: Path, count: int, dtype: np.dtype[Any]) -> tuple[NDArray[np.int64], NDArray[Any]]:

@@ -168,14 +168,14 @@ def ranks_found(
     Yields:
         The summary of the prediction, and the folder of the first rank in which the targets are inside the block.
     """
-    from gnnloom.trainer.training.best_targets import SOURCES
+    from gnnloom.trainer.training.best_targets import GivenSources
 
     with ExitStack() as held:
 
         def prepared() -> str:
             folder, given = held.enter_context(own_folder()), sources()
             if given is not None:
-                np.save(folder / SOURCES, given)
+                GivenSources(folder).write(given)
             return str(folder)
 
         folder = here.on_first(prepared)

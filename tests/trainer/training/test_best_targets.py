@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from gnnloom.storage import Catalog, Graph
 from gnnloom.storage.artifacts.links import Links
+from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.memory_map import RecordedArray
 from gnnloom.storage.matrix.ranges import split_range
 from gnnloom.storage.shards import known_pairs
@@ -130,3 +132,21 @@ def test_found_targets_are_read_as_they_were_written(tmp_path: Path) -> None:
     assert target.tolist() == [[1, 2, -1], [-1, -1, -1], [7, -1, -1]]
     assert score.tolist() == [[3, 2, -np.inf], [-np.inf] * 3, [1, -np.inf, -np.inf]]
     assert score.dtype == np.float32
+
+
+@pytest.mark.parametrize("vertices", [[5, 0, 5], []])
+def test_changed_sources_are_an_error(tmp_path: Path, vertices: list[int]) -> None:
+    given = best_targets.GivenSources(tmp_path)
+    assert given.map() is None
+    given.check()
+    given.write(np.array(vertices, np.int64))
+    found = given.map()
+    assert found is not None
+    assert found.tolist() == vertices
+    given.check()
+    (file,) = tmp_path.rglob("*.npy")
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(CorruptError, match=re.escape(str(file))):
+        given.check()
