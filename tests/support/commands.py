@@ -15,11 +15,14 @@ import logging
 import os
 import random
 import re
+import shutil
 import signal
 import sys
+import tempfile
 import time
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -102,6 +105,8 @@ class Command:
         self._catalog, self._opened, self._environment = catalog, opened, dict(environment or {})
         self._output, self._errors = folder / "output.txt", folder / "errors.txt"
         self._started = set[psutil.Process]()
+        #: Files in shared memory that the processes had mapped when some of them were killed.
+        self.shared_memory = set[Path]()
         self.code: int | None = None
         sys.stdout.flush()
         self.number = os.fork()
@@ -209,6 +214,7 @@ class Command:
         """Kill a process of a role, or ``all`` of them; returns whether there was one."""
         roles = self.roles()
         everything = {process for processes in roles.values() for process in processes} | self._started
+        self.shared_memory |= {path for process in everything for path in _mapped_shared_memory(process)}
         targets = sorted(everything if role == "all" else roles.get(role, ()), key=lambda process: process.pid)
         return _kill(targets if role == "all" else targets and [chosen.choice(targets)])
 
@@ -328,14 +334,31 @@ def file_digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def shared_memory_names() -> set[Path]:
-    """Everything in shared memory."""
-    return {*SHARED_MEMORY.iterdir()} if SHARED_MEMORY.is_dir() else set()
+def _mapped_shared_memory(process: psutil.Process) -> set[Path]:
+    """Files in shared memory that a process has mapped."""
+    try:
+        lines = Path(f"/proc/{process.pid}/maps").read_text(errors="replace").splitlines()
+    except OSError:
+        return set()
+    names = (line.split(maxsplit=5)[5:] for line in lines)
+    return {Path(name[0]) for name in names if name and name[0].startswith(f"{SHARED_MEMORY}/")}
 
 
 def unused_shared_memory() -> set[Path]:
     """Everything in shared memory that no process uses."""
     return {*unused_files(SHARED_MEMORY, ("",))}
+
+
+@contextmanager
+def kept_if_bad(name: str) -> Iterator[Path]:
+    """A new temporary folder, which is removed at the end of the block unless an error or an exit leaves the block."""
+    folder = Path(tempfile.mkdtemp(prefix=f"{name}-"))
+    try:
+        yield folder
+    except BaseException:
+        say(f"kept: {folder}")
+        raise
+    shutil.rmtree(folder)
 
 
 def say(text: str) -> None:

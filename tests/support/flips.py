@@ -8,6 +8,11 @@ or with one error. ``--only N`` with the same ``--seed`` repeats one case and sh
 
 Cases of kind ``sealed copy`` put wrong numbers into an uncompressed copy and make its checksums right again. Only
 ``catalog verify`` finds numbers that could be right, so another result is counted as *believed*; a crash is a failure.
+Cases of kind ``sealed configuration`` change values of a run's configuration in the same way: names of models, losses,
+metrics and decoders become names of code that lies ready, others become hostile or get out of range. None may be
+imported.
+
+The catalogs of failures are kept.
 """
 
 from __future__ import annotations
@@ -16,9 +21,9 @@ import argparse
 import json
 import os
 import random
+import resource
 import shutil
 import sys
-import tempfile
 import time
 import traceback
 from collections import Counter
@@ -30,14 +35,20 @@ from typing import Any
 import numpy as np
 
 from gnnloom.storage import Catalog
+from gnnloom.storage.disk.seal import CHECKSUM
 from gnnloom.storage.format import arrays
-from support.commands import Command, load_commands, say
+from support.commands import Command, kept_if_bad, load_commands, say
 from support.consumers import CONSUMERS, REFUSED, RIGHT, VERIFY, WRONG, Answer, Consumer, ask
-from support.resealing import seal_copy, wrong_numbers
+from support.resealing import change_values, seal_copy, wrong_numbers
 from support.stored_files import damage_file, files_by_kind
+from support.strangers import FORMS, NAMED, name_code, plant, ran
 
-#: Kind of cases with wrong numbers in a copy whose checksums are right, and the answer with exit code 0 to them.
-SEALED_COPY, BELIEVED = "sealed copy", "believed"
+#: Kinds of cases with wrong values whose checksums are right, and the answer with exit code 0 to them.
+SEALED_COPY, SEALED_CONFIGURATION, BELIEVED = "sealed copy", "sealed configuration", "believed"
+#: Share of the changed configurations that name code, which lies in the current folder or in an installed package.
+_NAMING, _CODE = 0.4, (FORMS[0], FORMS[2])
+#: Address space of commands whose numbers may be huge, in bytes.
+_MOST_MEMORY = 8 << 30
 #: Bytes of a chunk, so that tiny arrays have several.
 CHUNK_BYTES = 200
 #: Consumers that are asked about one damage, at most.
@@ -117,6 +128,9 @@ class Flips:
             for file in self.files["mapped"]
             if file.endswith(".npy") and np.load(self.prepared / file, mmap_mode="r").size
         ]
+        self.files[SEALED_CONFIGURATION] = [
+            file for files in self.files.values() for file in files if file.endswith("/config.json")
+        ]
         whole = self.folder / "whole"
         shutil.copytree(self.prepared, whole)
         for dataset in asked:
@@ -142,10 +156,12 @@ class Flips:
         file = chosen.choice(self.files[kind])
         catalog, dataset = folder / "catalog", file.split("/")[0]
         shutil.copytree(self.prepared / dataset, catalog / dataset)
-        is_sealed = kind == SEALED_COPY
-        if is_sealed:
+        is_sealed = kind in {SEALED_COPY, SEALED_CONFIGURATION}
+        if kind == SEALED_COPY:
             damage = wrong_numbers(chosen, catalog / file)
             seal_copy((catalog / file).parent)
+        elif kind == SEALED_CONFIGURATION:
+            damage = _change_configuration(chosen, catalog / file, folder)
         else:
             damage = damage_file(chosen, catalog, file, self.prepared)
         readers = self.readers(file)
@@ -158,11 +174,14 @@ class Flips:
             said[consumer.name] = f"{answer.command}\nexit code {answer.code}\n{answer.log}"
             if is_sealed and consumer is not VERIFY and answers[consumer.name] == WRONG:
                 answers[consumer.name] = BELIEVED
+            if kind == SEALED_CONFIGURATION and (imported := ran(folder)):
+                answers[consumer.name] = f"imported {imported}"
             if answers[consumer.name] == WRONG:
                 said[consumer.name] += _differences(self.expected[dataset, consumer.name].facts, answer.facts)
         # A verification that finds nothing prints what it prints about an undamaged dataset, and more files to read.
         if answers[VERIFY.name] in {RIGHT, WRONG}:
-            answers[VERIFY.name] = "unnoticed"
+            # Another configuration could be right as well.
+            answers[VERIFY.name] = BELIEVED if kind == SEALED_CONFIGURATION else "unnoticed"
         return {"number": number, "kind": kind, "file": file, "damage": damage, "answers": answers, "said": said}
 
     def readers(self, file: str) -> list[Consumer]:
@@ -178,6 +197,23 @@ class Flips:
                 or any(name.startswith(each.format(**self.keys[dataset])) for each in consumer.below)
             )
         ]
+
+
+def _change_configuration(chosen: random.Random, path: Path, folder: Path) -> str:
+    """Change values of a run's configuration, and put the code that they may name where this process finds it."""
+    plant(folder, folder / "none", folder / "site")
+    os.chdir(folder)
+    sys.path[:0] = [str(folder), str(folder / "site")]
+    resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY, _MOST_MEMORY))
+    before = json.loads(path.read_bytes())
+    if chosen.random() < _NAMING:
+        option, form = chosen.choice(sorted({*NAMED["old"], *NAMED["pairs"]})), chosen.choice(_CODE)
+        name_code(path.parent, {option: form})
+    else:
+        change_values(path, chosen)
+    after = json.loads(path.read_bytes())
+    names = [name for name in {**before, **after} if name != CHECKSUM and before.get(name) != after.get(name)]
+    return str({name: after.get(name, "(gone)") for name in names})[:500]
 
 
 def _keys(catalog: Path, dataset: str) -> dict[str, str]:
@@ -237,8 +273,10 @@ def run_cases(flips: Flips, seed: int, numbers: Iterable[int], jobs: int) -> Ite
             return
         process, _ = os.wait()
         folder = running.pop(process)
-        yield json.loads((folder / "case.json").read_text())
-        shutil.rmtree(folder)
+        case = json.loads((folder / "case.json").read_text())
+        if set(case["answers"].values()) <= {*_SOUND}:
+            shutil.rmtree(folder)
+        yield case
 
 
 def _run_case(flips: Flips, seed: int, number: int, folder: Path) -> None:
@@ -282,8 +320,8 @@ def main() -> None:
     arrays.CHUNK_BYTES = CHUNK_BYTES
     load_commands(ranks=not given.small)
     numbers = range(given.first, given.first + given.flips) if given.only is None else [given.only]
-    with tempfile.TemporaryDirectory(prefix="flips-") as folder:
-        flips = Flips(Path(folder))
+    with kept_if_bad("flips") as folder:
+        flips = Flips(folder)
         if given.small:
             flips.consumers = tuple(each for each in flips.consumers if each.name in _FEW_CONSUMERS)
             flips.prepare(["web"], _FEW_STAGES)
@@ -291,7 +329,7 @@ def main() -> None:
             flips.prepare()
         # The draws of small sessions stay as they were.
         if given.kind or given.small:
-            kinds = [given.kind] if given.kind else [kind for kind in flips.files if kind != SEALED_COPY]
+            kinds = [given.kind] if given.kind else [kind for kind in flips.files if not kind.startswith("sealed")]
             flips.files = {kind: flips.files[kind] for kind in kinds}
         say(f"prepared {sum(map(len, flips.files.values()))} files of {len(flips.files)} kinds")
         cases, began = [], time.monotonic()
@@ -303,7 +341,7 @@ def main() -> None:
                 say(f"{len(cases)} cases in {time.monotonic() - began:.0f} s")
             if given.only is not None:
                 say("\n".join([f"{case['file']}, {case['damage']}", *case["said"].values()]))
-    _report(*count(cases), seed=given.seed)
+        _report(*count(cases), seed=given.seed)
 
 
 def _bad(case: dict[str, Any]) -> dict[str, str]:
@@ -319,7 +357,8 @@ def _report(counts: Counter[str], failures: list[str], seed: int) -> None:
         say(f"repeat a case with: PYTHONPATH=tests python tests/support/flips.py --seed {seed} --only N")
     for name in ("cases", "commands", *_ANSWERS):
         say(f"RESULT flips_{name.replace(' ', '_')} {counts[name]} {name.replace(' ', '-')}")
-    sys.exit(1 if failures else 0)
+    if failures:
+        sys.exit(1)
 
 
 #: Answers that are no failure, and all that are counted.

@@ -8,9 +8,10 @@ once, as when a machine loses power. Most pipelines have two workers per stage. 
 job, in which ranks are the nannies of workers.
 
 Every byte of every array, the losses and the predictions must be those of the undisturbed catalog. No command may print
-a traceback, hang, or leave processes behind, and the command after a killed one must remove what that left in shared
-memory. Commands are forked from a process that has imported everything, so that kills fall on what commands do rather
-than on imports. Nothing else of gnnloom should run meanwhile, whose shared memory would count as left behind.
+a traceback, hang, or leave processes behind. The next command that starts workers or ranks must remove what a killed
+one left in shared memory; in a container with processes of its own, commands remove nothing, so this is not checked.
+Commands are forked from a process that has imported everything, so that kills fall on what commands do rather than on
+imports. The catalogs are kept if anything was wrong.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from __future__ import annotations
 import argparse
 import random
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -27,15 +27,8 @@ from functools import partial
 from pathlib import Path
 
 from gnnloom.storage import Catalog
-from support.commands import (
-    Command,
-    JobCommand,
-    catalog_facts,
-    load_commands,
-    say,
-    shared_memory_names,
-    unused_shared_memory,
-)
+from gnnloom.storage.shared_memory import _sees_all_processes
+from support.commands import Command, JobCommand, catalog_facts, kept_if_bad, load_commands, say, unused_shared_memory
 
 _METHODS = ("mtkahypar", "kahypar", "metis", "multilevel", "random", "auto")
 #: Ranks, stages between the shards and the training, and options of each way of training.
@@ -67,6 +60,8 @@ _JOB_EVERY = 4
 _WITH_WORKERS = 0.7
 #: Roles that have to be killed in a long session.
 _ROLES = ("client", "worker", "nanny", "rank", "launcher", "partitioner", "all")
+#: Roles of processes before whose start a command removes what is left in shared memory.
+_SHARING = {"worker", "nanny", "rank"}
 #: Share of the time of a role in which its processes are killed; later ones mostly have ended.
 _EARLY = 0.7
 #: Seconds after which files in shared memory that nobody uses count as left behind by gnnloom.
@@ -104,12 +99,18 @@ checkpoint_every = 2
 
 @dataclass
 class Kills:
-    """Where the catalogs are, what moments are drawn from, and what has been counted."""
+    """Where the catalogs are, what moments are drawn from, and what has been counted.
+
+    Attributes:
+        left: files in shared memory that killed commands left, and that the next one with workers or ranks removes.
+        removes: whether commands remove what others left.
+    """
 
     folder: Path
     chosen: random.Random
     counts: Counter[str] = field(default_factory=Counter)
     left: set[Path] = field(default_factory=set)
+    removes: bool = field(default_factory=_sees_all_processes)
 
     def pipeline(self, number: int) -> None:
         """One pipeline, undisturbed and killed."""
@@ -146,30 +147,30 @@ class Kills:
 
     def _undisturbed(self, command: Command) -> dict[str, float]:
         """Finish a command; returns for how many seconds there were processes of each role."""
-        seconds = command.watch()
-        self._check_end(command, finished=True)
+        seconds = self._check_end(command, finished=True)
         return {role: time for role, time in seconds.items() if role in _ROLES} | {"all": max(seconds.values())}
 
     def _killed(self, start: Callable[[], Command], seconds: dict[str, float], name: str) -> None:
         for _ in range(_KILLS_EACH.get(name, 2)):
             # The one that was killed least often, of the roles that the command has.
             role = min(seconds, key=lambda role: (self.counts[f"kills of {role}"], self.chosen.random()))
-            before, command = shared_memory_names(), start()
+            command = start()
             present = role == "all" or command.waits_for(role)
             early = present and not command.ends_within(self.chosen.uniform(0.0, _EARLY * seconds[role]))
             if early and command.kill(role, self.chosen):
                 self.counts.update({"kills": 1, f"kills of {role}": 1, f"kills in {name}": 1})
             self._check_end(command, finished=False)
-            self._note_left(before)
+            self._note_left(command)
             # It came to its end before it was killed: nothing is left to do for the next one.
             if command.code == 0:
                 break
         self._check_end(start(), finished=True)
 
-    def _check_end(self, command: Command, *, finished: bool) -> None:
-        """Wait for the end of a command, and look at what it printed and left."""
+    def _check_end(self, command: Command, *, finished: bool) -> dict[str, float]:
+        """Wait for the end of a command, and look at what it printed and left; returns the seconds of each role."""
+        seconds: dict[str, float] = {}
         try:
-            command.finish()
+            seconds = command.watch()
         except TimeoutError as error:
             self.counts["hung"] += 1
             say(str(error))
@@ -179,21 +180,24 @@ class Kills:
         if orphans := command.orphans():
             self.counts["orphans"] += len(orphans)
             say(f"still there after {command}: {orphans}")
-        leaks = {path for path in self.left if path.exists()}
-        if leaks:
-            self.counts["leaks"] += len(leaks)
-            say(f"left by a killed command, and still there after {command}: {sorted(map(str, leaks))}")
-        self.left = set()
         if finished and command.code:
             sys.exit(f"ended with {command.code}: {command}\n{command.log()}")
+        if finished and _SHARING & seconds.keys():
+            leaks = {path for path in self.left if path.exists()}
+            if leaks and self.removes:
+                self.counts["leaks"] += len(leaks)
+                say(f"left by a killed command, and still there after {command}: {sorted(map(str, leaks))}")
+            self.left = set()
+        return seconds
 
-    def _note_left(self, before: set[Path]) -> None:
-        """Note what a killed command left in shared memory, which the next command has to remove."""
-        if shared_memory_names() - before:
+    def _note_left(self, command: Command) -> None:
+        """Note what a killed command left in shared memory, which a later command has to remove."""
+        if any(path.exists() for path in command.shared_memory):
             # A file of a process that begins is not in use for a moment, so a command spares new ones.
             time.sleep(_SETTLED_SECONDS)
-            self.left = unused_shared_memory() - before
-            self.counts["left in shared memory"] += len(self.left)
+            left = command.shared_memory & unused_shared_memory()
+            self.counts["left in shared memory"] += len(left)
+            self.left |= left
 
 
 def _stages(chosen: random.Random, method: str, training: tuple[int, str, str], workers: int) -> list[str]:
@@ -233,21 +237,22 @@ def main() -> None:
     given = parser.parse_args()
     say(f"seed {given.seed}")
     load_commands()
-    with tempfile.TemporaryDirectory(prefix="kills-") as folder:
-        kills = Kills(Path(folder), random.Random(given.seed))
+    with kept_if_bad("kills") as folder:
+        kills = Kills(folder, random.Random(given.seed))
         number = given.first
         while kills.counts["kills"] < given.kills:
             kills.pipeline(number)
             number += 1
-    counts = kills.counts
-    say("\n".join(f"{name}: {counts[name]}" for name in sorted(counts)))
-    for role in _ROLES:
-        if not counts[f"kills of {role}"]:
-            say(f"no {role} was killed")
-    bad = ("differences", "hung", "tracebacks", "orphans", "leaks")
-    for name in ("kills", "pipelines", "compared", *bad):
-        say(f"RESULT kills_{name} {counts[name]} {name}")
-    sys.exit(1 if any(counts[name] for name in bad) else 0)
+        counts = kills.counts
+        say("\n".join(f"{name}: {counts[name]}" for name in sorted(counts)))
+        for role in _ROLES:
+            if not counts[f"kills of {role}"]:
+                say(f"no {role} was killed")
+        bad = ("differences", "hung", "tracebacks", "orphans", "leaks")
+        for name in ("kills", "pipelines", "compared", *bad):
+            say(f"RESULT kills_{name} {counts[name]} {name}")
+        if any(counts[name] for name in bad):
+            sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ those of a catalog that nothing disturbed; damage a file, let ``catalog verify``
 the dataset (:mod:`support.consumers`), which must give the result of the undisturbed catalog or one error. It ends with
 ``RESULT`` lines; anything but zero differences, wrong results, unnoticed damage, tracebacks and leaks is a failure. A
 leak is a process, or what ``gnnloom doctor --clean`` would leave. They are counted over the whole machine, so nothing
-else should run meanwhile.
+else should run meanwhile. The catalogs of a round are kept if anything was wrong in it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gnnloom.storage import Catalog
 from gnnloom.storage.faults import VARIABLE
 from gnnloom.storage.shared_memory import SHARED_MEMORY
 from gnnloom.trainer.job.leftovers import QUIET_SECONDS, find_leftovers, remove_leftovers
-from support.commands import Command, catalog_facts, load_commands, say
+from support.commands import Command, catalog_facts, kept_if_bad, load_commands, say
 from support.consumers import CONSUMERS, REFUSED, RIGHT, VERIFY, Answer, Consumer, ask
 from support.stored_files import damage_file, stored_files
 from support.strangers import HOSTILE_NAMES
@@ -62,6 +62,7 @@ class Soak:
     chosen: random.Random
     kill_share: float = 0.5
     counts: Counter[str] = field(default_factory=Counter)
+    _bad_before: int = 0
 
     def round(self, number: int) -> None:
         """One pipeline, undisturbed and disturbed, and damage to it."""
@@ -94,8 +95,11 @@ class Soak:
         self.counts["rounds"] += 1
         self.counts["differences"] += catalog_facts(calm, run="old") != catalog_facts(wild, run="old")
         self._damaged(calm, wild, ranks)
-        shutil.rmtree(calm)
-        shutil.rmtree(wild)
+        bad = sum(self.counts[name] for name in _BAD)
+        if bad == self._bad_before:
+            shutil.rmtree(calm)
+            shutil.rmtree(wild)
+        self._bad_before = bad
 
     def _named_edges(self, number: int, scale: int) -> Path:
         """A file of edges between vertices with names that a terminal, a shell or a spreadsheet would obey."""
@@ -224,19 +228,20 @@ def main() -> None:
     load_commands()
     before = _outside()
     end = time.monotonic() + 60 * given.minutes
-    with tempfile.TemporaryDirectory(prefix="soak-") as folder:
-        soak = Soak(Path(folder), random.Random(given.seed), given.kill_share)
+    with kept_if_bad("soak") as folder:
+        soak = Soak(folder, random.Random(given.seed), given.kill_share)
         while time.monotonic() < end:
             soak.round(soak.counts["rounds"])
         # Ranks end with their launcher, and a folder must be quiet before it counts as left behind.
         time.sleep(QUIET_SECONDS + 5)
-        _clean(before, soak.counts)
-        soak.counts["leaks"] += len(_processes_of(folder))
-    counts = soak.counts
-    say("\n".join(f"{name}: {counts[name]}" for name in sorted(counts) if " " in name))
-    for name in ("rounds", "commands", "failed", "killed", "damages", "asked", "leftovers", *_BAD):
-        say(f"RESULT soak_{name} {counts[name]} {name}")
-    sys.exit(1 if any(counts[name] for name in _BAD) else 0)
+        counts = soak.counts
+        _clean(before, counts)
+        counts["leaks"] += len(_processes_of(str(folder)))
+        say("\n".join(f"{name}: {counts[name]}" for name in sorted(counts) if " " in name))
+        for name in ("rounds", "commands", "failed", "killed", "damages", "asked", "leftovers", *_BAD):
+            say(f"RESULT soak_{name} {counts[name]} {name}")
+        if any(counts[name] for name in _BAD):
+            sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ case begins a stage on a copy of a small dataset and kills it at a random moment
 then changes something in the work folder: a flipped bit, zeros, two exchanged files, a cut end or a deleted file. The
 stage runs again, and must make the bytes of an undisturbed run or end with one error. After an error, ``catalog gc``
 removes what is unfinished, as errors advise, and the stage must make the right bytes. ``--only N`` with the same
-``--seed`` repeats one case.
+``--seed`` repeats one case. The catalogs of failures are kept.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import random
 import shutil
 import signal
 import sys
-import tempfile
 import time
 import traceback
 from collections import Counter
@@ -34,7 +33,7 @@ from gnnloom.storage import Catalog
 from gnnloom.storage.errors import GnnloomError
 from gnnloom.storage.format.artifact import WORK, Artifact
 from gnnloom.storage.upkeep.garbage import collect_garbage
-from support.commands import say
+from support.commands import kept_if_bad, say
 from support.small_stages import STAGES, Stage, make_small
 from support.stopping import StoppedError, StoppingCluster
 
@@ -85,6 +84,8 @@ class WorkChanges:
         stopped = self._disturb(chosen, name, catalog)
         changed = _change_work(chosen, catalog.root)
         answer, said = self._answer(name, catalog) if changed else (UNTOUCHED, "")
+        if answer in _BAD:
+            catalog.root.rename(self.folder / f"bad-{number}")
         return {"number": number, "stage": name, "what": f"{stopped}: {changed}", "answer": answer, "said": said}
 
     def _prepared(self, name: str) -> Path:
@@ -239,8 +240,8 @@ def main() -> None:
     # Damaged files that are made again are logged.
     logging.getLogger("gnnloom").setLevel(logging.CRITICAL)
     make_small(setattr)
-    with tempfile.TemporaryDirectory(prefix="changes-") as folder:
-        changes = WorkChanges(Path(folder), apart=True)
+    with kept_if_bad("changes") as folder:
+        changes = WorkChanges(folder, apart=True)
         if given.stage:
             changes.stages = {given.stage: STAGES[given.stage]}
         changes.prepare()
@@ -250,14 +251,15 @@ def main() -> None:
             say(json.dumps(changes.case(given.seed, given.only), indent=1).replace("\\n", "\n"))
             return
         cases = changed_cases(changes, given.seed, given.changes, given.first)
-    counts = Counter(case["answer"] for case in cases)
-    for name in changes.stages:
-        own = Counter(case["answer"] for case in cases if case["stage"] == name)
-        say(f"{name}: {', '.join(f'{count} {answer}' for answer, count in sorted(own.items()))}")
-    say(f"RESULT work_changes {len(cases) - counts[UNTOUCHED]} changes")
-    for answer in (RIGHT, REFUSED, *_BAD):
-        say(f"RESULT work_changes_{answer} {counts[answer]} {answer}")
-    sys.exit(1 if any(counts[answer] for answer in _BAD) else 0)
+        counts = Counter(case["answer"] for case in cases)
+        for name in changes.stages:
+            own = Counter(case["answer"] for case in cases if case["stage"] == name)
+            say(f"{name}: {', '.join(f'{count} {answer}' for answer, count in sorted(own.items()))}")
+        say(f"RESULT work_changes {len(cases) - counts[UNTOUCHED]} changes")
+        for answer in (RIGHT, REFUSED, *_BAD):
+            say(f"RESULT work_changes_{answer} {counts[answer]} {answer}")
+        if any(counts[answer] for answer in _BAD):
+            sys.exit(1)
 
 
 if __name__ == "__main__":
