@@ -1,14 +1,16 @@
 """A state machine over the public operations of a whole dataset, with a model of what must hold after each.
 
-``PYTHONPATH=tests python tests/support/dataset_machine.py --least 2000`` draws operations in any order:
-stages from a generated graph to samples, training, resumption, prediction, export, kills of commands at random moments,
-two commands at once, flipped bits, garbage collection, removals, and archives. Every operation runs once on a calm
-catalog first, so the model knows what each gives. Commands are forked from this process, which must have no threads.
+``PYTHONPATH=tests python tests/support/dataset_machine.py --least 2000`` draws operations in any order: stages from a
+graph whose vertices have hostile names to samples, training, resumption, prediction, export, kills of commands at
+random moments, two commands at once, flipped bits, garbage collection, removals, and archives. Every operation runs
+once on a calm catalog first, so the model knows what each gives. Commands are forked from this process, which must have
+no threads.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import random
 import re
 import shutil
@@ -35,10 +37,12 @@ from gnnloom.storage.runs.run import Run
 from support.commands import Command, load_commands, say
 from support.consumers import REFUSED, RIGHT, Answer, Consumer, ask
 from support.stored_files import stored_files
+from support.strangers import HOSTILE_NAMES
 
 #: Operations that make something, in an order in which each finds what it needs.
 STAGES = (
-    "generate web sbm --vertices 40 --edges 200 --classes 3 --dim 3 --workers 0",
+    "ingest web {source} --ids names --undirected --no-header --workers 0",
+    "features web random --dim 3 --classes 3 --workers 0",
     "partition web --parts 1 --method random --workers 0",
     "partition web --parts 2 --method block --workers 0",
     "shard web --parts 1 --workers 0",
@@ -51,6 +55,8 @@ STAGES = (
     "train web/grid --ranks 1 --hidden 4 --epochs 2 --threads 1 --algorithm summa",
     "train web/near --ranks 1 --hidden 4 --epochs 2 --threads 1 --mode neighbor --fanout 3,2 --batch-size 16",
 )
+#: Those that make the graph and its vertices.
+_SOURCE = STAGES[:2]
 #: Operations that read. Predictions are kept with their run, which the model does not follow further.
 READERS = tuple(
     Consumer(name, words)
@@ -58,7 +64,7 @@ READERS = tuple(
         "predict": "predict web/full --out {out}/a.npy",
         "export edges": "export web edges --out {out}/a.npy",
         "export features": "export web features --out {out}/a.npy",
-        "export partition": "export web partition --parts 2 --out {out}/a.npy",
+        "export partition": "export web partition --parts 2 --out {out}/a.csv",
         "export metrics": "export web/full metrics --out {out}/a.npz",
     }.items()
 )
@@ -77,11 +83,17 @@ class Known:
     losses: dict[str, Any] = field(default_factory=dict)
     answers: dict[str, Answer] = field(default_factory=dict)
 
+    @property
+    def source(self) -> Path:
+        """The file with the graph, next to the catalog."""
+        return self.catalog.with_name("source.csv")
+
     @classmethod
     def of_calm_catalog(cls, folder: Path) -> Known:
         known = cls(folder / "calm")
+        _write_source(known.source)
         for stage in STAGES:
-            command = Command(folder, known.catalog, stage.split())
+            command = Command(folder, known.catalog, stage.format(source=known.source).split())
             if command.finish():
                 raise AssertionError(f"{command} ended with {command.code}\n{command.log()}")
         dataset = Catalog(known.catalog)["web"]
@@ -90,6 +102,14 @@ class Known:
         known.losses = {run: Run.open(dataset, run).result()["loss"] for run in dataset.runs()}
         known.answers = {reader.name: ask(reader, known.catalog, "web", folder, {}) for reader in READERS}
         return known
+
+
+def _write_source(file: Path) -> None:
+    """Write edges between vertices with hostile names."""
+    chosen, short = random.Random(5), [name[:50] for name in HOSTILE_NAMES if "\n" not in name]
+    names = [f"{name} {number}" for number in range(4) for name in short]
+    with file.open("w", newline="") as stream:
+        csv.writer(stream).writerows(chosen.choices(names, k=2) for _ in range(200))
 
 
 def inputs_of(inputs: dict[str, str]) -> set[str]:
@@ -169,7 +189,8 @@ class DatasetMachine(RuleBasedStateMachine):
             shutil.copytree(self.known.catalog, self.catalog)
             self.model.there, self.model.finished = set(self.known.digests), set(self.known.losses)
         else:
-            self.run_to_end(STAGES[0])
+            for stage in _SOURCE:
+                self.run_to_end(stage)
 
     def teardown(self) -> None:
         if hasattr(self, "folder"):
@@ -185,7 +206,7 @@ class DatasetMachine(RuleBasedStateMachine):
         DatasetMachine.steps += 1
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
-        return Command(folder, self.catalog, [*words.split(), "--json"])
+        return Command(folder, self.catalog, [*words.format(source=self.known.source).split(), "--json"])
 
     def run_to_end(self, words: str) -> Command:
         """Run a command, which succeeds or ends with one error."""
@@ -221,7 +242,8 @@ class DatasetMachine(RuleBasedStateMachine):
         # A graph without held-out links is made from another one.
         sources = {name for name in self.model.there if not name.startswith("graph") or not self.known.inputs[name]}
         if not {"graph", "vertices"} <= {name.partition("/")[0] for name in sources}:
-            assert self.run_to_end(STAGES[0]).code == 0 or self.model.damaged
+            for stage in _SOURCE:
+                assert self.run_to_end(stage).code == 0 or self.model.damaged
 
     # Operations that make something.
 
