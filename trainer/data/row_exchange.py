@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.exchange import BlockExchange, by_rank
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.data.block_exchange import exchange_blocks, exchange_counts
-from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.place.place import Place
 
 
@@ -105,8 +104,12 @@ class RowExchange:
         asked = places[~known]
         # By owner, so that what each of them sends is contiguous.
         owner = owner[asked]
-        order = np.argsort(owner, kind="stable")
-        out[at(asked[order])] = self._exchange(vertices[asked[order]], owner[order])
+        order, counts = by_rank(owner, self._comm.size)
+        blocks = BlockExchange(self._comm, counts, self._place, Kind.ROW_IDS)
+        ids = blocks.forth(vertices[asked[order]])
+        sent = self._place.empty((len(ids), self._rows.shape[1]), self._rows.dtype)
+        torch.index_select(self._rows, 0, self.local(ids), out=sent)
+        out[at(asked[order])] = blocks.back(sent, Kind.ROWS)
         return out
 
     def give_back(self, vertices: NDArray[np.int64], gradient: Tensor) -> tuple[Tensor, Tensor]:
@@ -125,27 +128,10 @@ class RowExchange:
         """
         if self._owner is None:
             return self.local(vertices), gradient
-        owner = self._owner[vertices]
-        order = np.argsort(owner, kind="stable")
-        vertices, counts = vertices[order], np.bincount(owner, minlength=self._comm.size)
-        ids, arriving = self._exchange_ids(vertices, counts)
+        order, counts = by_rank(self._owner[vertices], self._comm.size)
+        blocks = BlockExchange(self._comm, counts, self._place, Kind.ROW_IDS)
+        ids = blocks.forth(vertices[order])
         sent = self._place.empty(gradient.shape, gradient.dtype)
         torch.index_select(gradient, 0, self._place.from_numpy(order), out=sent)
-        rows = self._exchanged(sent, counts, arriving, Kind.ROW_GRADIENTS)
-        return self.local(as_array(ids)), rows
-
-    def _exchange(self, vertices: NDArray[np.int64], owner: NDArray[np.int32]) -> Tensor:
-        """Rows of vertices of other ranks, sorted by owner. Collective."""
-        counts = np.bincount(owner, minlength=self._comm.size)
-        ids, wanted = self._exchange_ids(vertices, counts)
-        sent = self._place.empty((len(ids), self._rows.shape[1]), self._rows.dtype)
-        torch.index_select(self._rows, 0, self.local(as_array(ids)), out=sent)
-        return self._exchanged(sent, wanted, counts, Kind.ROWS)
-
-    def _exchange_ids(self, vertices: NDArray[np.int64], counts: NDArray[np.int64]) -> tuple[Tensor, NDArray[np.int64]]:
-        """Send ids to the ranks, ``counts[rank]`` each; return the arrived ids and their numbers. Collective."""
-        arriving = exchange_counts(self._comm, counts, self._place, Kind.ROW_IDS)
-        return self._exchanged(self._place.from_numpy(vertices), counts, arriving, Kind.ROW_IDS), arriving
-
-    def _exchanged(self, sent: Tensor, counts: NDArray[np.int64], arriving: NDArray[np.int64], kind: Kind) -> Tensor:
-        return exchange_blocks(self._comm, sent, counts, arriving, self._place, kind)
+        rows = blocks.forth(sent, Kind.ROW_GRADIENTS)
+        return self.local(ids), rows

@@ -19,9 +19,8 @@ from gnnloom.storage.matrix.csr import cast_ids, index_dtype
 from gnnloom.storage.matrix.ranges import split_range
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.exchange import BlockExchange
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.data.block_exchange import exchange_blocks, exchange_counts
-from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.place.place import Place
 
 #: Says of (k,) int64 numbers of pairs which ones a step excludes, as (k,) bool. All ranks say the same of a number.
@@ -186,8 +185,7 @@ def routed(
     # One message for each receiver: weights travel as their bits.
     columns = [each if each.dtype == np.int64 else each.view(np.int64) for each in entries if each is not None]
     packed = np.stack([each[order] for each in columns], 1)
-    arriving = exchange_counts(comm, counts, place, Kind.SETUP)
-    found = as_array(exchange_blocks(comm, place.from_numpy(packed), counts, arriving, place, Kind.SETUP))
+    found = BlockExchange(comm, counts, place, Kind.SETUP).forth(packed)
     row, column, number, *weight = (np.ascontiguousarray(each) for each in found.T)
     return Entries(row, column, number, weight[0].view(np.float64) if weight else None)
 

@@ -6,9 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.exchange import BlockExchange, by_rank
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.data.block_exchange import exchange_blocks, exchange_counts
-from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.place.place import Place
 
 
@@ -35,9 +34,8 @@ class VertexDirectory:
         """
         self._comm, self._place = comm, place
         self._kept = np.full(-(-num_vertices // comm.size), -1, np.int64)
-        order, counts = self._by_keeper(vertex)
-        arriving = exchange_counts(comm, counts, place, Kind.SETUP)
-        rows = self._exchanged(np.stack([vertex[order], number[order]], 1), counts, arriving)
+        order, blocks = self._by_keeper(vertex)
+        rows = blocks.forth(np.stack([vertex[order], number[order]], 1))
         self._kept[rows[:, 0] // comm.size] = rows[:, 1]
 
     def find(self, vertex: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -46,23 +44,13 @@ class VertexDirectory:
         Args:
             vertex: (num_asked,) int64 ids in 0..num_vertices-1, in any order; repeated ones are asked for repeatedly.
         """
-        order, counts = self._by_keeper(vertex)
-        arriving = exchange_counts(self._comm, counts, self._place, Kind.SETUP)
-        asked = self._exchanged(vertex[order], counts, arriving)
+        order, blocks = self._by_keeper(vertex)
+        asked = blocks.forth(vertex[order])
         found = np.empty_like(vertex)
-        found[order] = self._exchanged(self._kept[asked // self._comm.size], arriving, counts)
+        found[order] = blocks.back(self._kept[asked // self._comm.size])
         return found
 
-    def _by_keeper(self, vertex: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The order that sorts vertices by the rank that keeps their numbers, and how many each rank keeps."""
-        keeper = vertex % self._comm.size
-        return np.argsort(keeper, kind="stable"), np.bincount(keeper, minlength=self._comm.size)
-
-    def _exchanged(
-        self, sent: NDArray[np.int64], counts: NDArray[np.int64], arriving: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
-        rows = self._place.from_numpy(sent)
-        found: NDArray[np.int64] = as_array(
-            exchange_blocks(self._comm, rows, counts, arriving, self._place, Kind.SETUP)
-        )
-        return found
+    def _by_keeper(self, vertex: NDArray[np.int64]) -> tuple[NDArray[np.int64], BlockExchange]:
+        """The order that sorts vertices by the rank that keeps their numbers, and the exchange with it. Collective."""
+        order, counts = by_rank(vertex % self._comm.size, self._comm.size)
+        return order, BlockExchange(self._comm, counts, self._place, Kind.SETUP)

@@ -7,9 +7,8 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.matrix.ranges import split_range
 from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.exchange import BlockExchange
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.data.block_exchange import exchange_blocks, exchange_counts
-from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.place.place import Place
 
 
@@ -30,12 +29,11 @@ def number_vertices(
     order = np.argsort(vertex)
     bounds = [split_range(num_vertices, comm.size, rank)[0] for rank in range(1, comm.size)]
     counts = np.diff(np.searchsorted(vertex[order], bounds), prepend=0, append=len(vertex))
-    arriving = exchange_counts(comm, counts, place, Kind.SETUP)
-    arrived = as_array(exchange_blocks(comm, place.from_numpy(vertex[order]), counts, arriving, place, Kind.SETUP))
+    blocks = BlockExchange(comm, counts, place, Kind.SETUP)
+    arrived = blocks.forth(vertex[order])
     totals = comm.gather_numbers([len(arrived)])[:, 0].astype(np.int64)
     number = np.empty(len(arrived), np.int64)
     number[np.argsort(arrived)] = totals[: comm.rank].sum() + np.arange(len(arrived))
-    answered = exchange_blocks(comm, place.from_numpy(number), arriving, counts, place, Kind.SETUP)
     found = np.empty(len(vertex), np.int64)
-    found[order] = as_array(answered)
+    found[order] = blocks.back(number)
     return found, int(totals.sum())

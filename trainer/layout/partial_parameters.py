@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from gnnloom.trainer.comm.exchange import collect
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.layout.layout import Layout
@@ -55,25 +56,16 @@ class ParameterPiece:
             The whole on rank 0; an empty tensor on the others.
         """
         comm, place, columns = self.grid.comm, self.grid.place, range(self.shape[1])[self.columns]
-        mine = [len(self.rows), columns.start, columns.stop, self.speaks]
+        sent = (self.rows, values.contiguous()) if self.speaks else (self.rows[:0], values[:0])
         # Rank 0 cannot compute the others' pieces, so all announce their shapes for its buffers.
-        everyones = comm.gather_numbers(mine).astype(int).tolist()
-        if comm.rank > 0:
-            if self.speaks:
-                sent = values.contiguous()
-                comm.wait(comm.send(self.rows, 0, Kind.CHECKPOINT) + comm.send(sent, 0, Kind.CHECKPOINT))
-            return place.lasting((0,), values.dtype)
-        whole = place.lasting(self.shape, values.dtype)
-        if self.speaks:
-            whole[self.rows, self.columns] = values
-        # One rank after the other, so that rank 0 never holds more than the whole and one piece.
-        for rank, (num_rows, start, stop, speaks) in enumerate(everyones[1:], 1):
-            if speaks:
-                # The row ids travel with the values, because the rows of a piece need not be a range.
-                rows = place.lasting((num_rows,), torch.int64)
-                arrived = place.lasting((num_rows, stop - start), values.dtype)
-                comm.wait(comm.receive(rows, rank) + comm.receive(arrived, rank))
-                whole[rows, start:stop] = arrived
+        everyones = comm.gather_numbers([len(sent[0]), columns.start, columns.stop]).astype(int).tolist()
+        whole = place.lasting((0,) if comm.rank else self.shape, values.dtype)
+        if comm.rank == 0:
+            whole[sent[0], self.columns] = sent[1]
+        # The row ids travel with the values, because the rows of a piece need not be a range.
+        shapes = [((num_rows,), (num_rows, stop - start)) for num_rows, start, stop in everyones]
+        for rank, (rows, arrived) in collect(comm, sent, shapes, place, 0, Kind.CHECKPOINT):
+            whole[rows, slice(*everyones[rank][1:])] = arrived
         return whole
 
 

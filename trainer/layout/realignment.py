@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gnnloom.trainer.comm.exchange import exchange
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.layout.layout import Layout
 
@@ -28,16 +29,14 @@ class VertexOrders(Protocol):
 
 
 class _Peer(NamedTuple):
-    """A rank that this one exchanges rows with. Which columns they exchange depends on the matrix's width.
+    """The rows that this rank exchanges with a rank of the group. Which columns depends on the matrix's width.
 
     Attributes:
-        number: rank in the group.
         coordinate: its coordinate in the process grid.
         given: local rows of the source that it needs.
         taken: local rows of the target that it sends.
     """
 
-    number: int
     coordinate: dict[str, int]
     given: Tensor
     taken: Tensor
@@ -60,12 +59,11 @@ class Realignment:
         taken = _rows_by_block(target, source, orders, keep_order=True)
         self._peers = [
             _Peer(
-                number,
                 coordinate,
                 given[grid.index(target.row_axes, coordinate)],
                 taken[grid.index(source.row_axes, coordinate)],
             )
-            for number, coordinate in enumerate(grid.members(axes))
+            for coordinate in grid.members(axes)
         ]
 
     def move(self, features: Tensor, dim: int, kind: Kind) -> Tensor:
@@ -85,23 +83,19 @@ class Realignment:
         columns = self._target.columns(dim)
         place, dtype = self._target.place, features.dtype
         result = place.empty((self._target.num_rows, columns.stop - columns.start), dtype)
-        arriving, requests, packed = [], [], []
-        # Receives are posted before sends, so that arriving rows go to their buffers directly.
-        for peer in self._peers:
-            there = _common(columns, self._source.columns(dim, peer.coordinate))
-            arriving.append((peer.taken, there, place.empty((len(peer.taken), there.stop - there.start), dtype)))
-            # This rank is one of its own peers, so rows that stay take the same path as the others.
-            requests += self._group.receive(arriving[-1][-1], peer.number)
+        arriving, packed = [], []
+        theirs = [_common(columns, self._source.columns(dim, peer.coordinate)) for peer in self._peers]
+        for peer, there in zip(self._peers, theirs, strict=True):
+            arriving.append(place.empty((len(peer.taken), there.stop - there.start), dtype))
         held = self._source.columns(dim)
+        # This rank is one of its own peers, so rows that stay take the same path as the others.
         for peer in self._peers:
             here = _shifted(_common(held, self._target.columns(dim, peer.coordinate)), held.start)
-            # The list keeps the packed rows alive until they are sent.
             packed.append(place.empty((len(peer.given), here.stop - here.start), dtype))
             torch.index_select(features[:, here], 0, peer.given, out=packed[-1])
-            requests += self._group.send(packed[-1], peer.number, kind)
-        self._group.wait(requests)
-        for rows, there, values in arriving:
-            result[rows, _shifted(there, columns.start)] = values
+        exchange(self._group, packed, arriving, kind)
+        for peer, there, values in zip(self._peers, theirs, arriving, strict=True):
+            result[peer.taken, _shifted(there, columns.start)] = values
         return result
 
 

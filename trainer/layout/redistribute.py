@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gnnloom.trainer.comm.exchange import BlockExchange, exchange
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.layout.layout import Layout
-from gnnloom.trainer.place.arrays import as_array
 
 
 class VertexOrder:
@@ -65,36 +65,17 @@ class VertexOrder:
         sorted_rows = rows[first:last].contiguous() if order is None else rows.index_select(0, order[first:last])
         if self._comm.size == 1:
             return sorted_rows
-        counts = self._counts(np.diff(offset))
-        # Offsets of the ranks' rows in the buffers: sorted by sender, whatever the order of arrival.
-        arriving = np.concatenate([[0], np.cumsum(counts)]).tolist()
-        ids = self._place.lasting((arriving[-1],), torch.int64)
-        values = self._place.lasting((arriving[-1], *rows.shape[1:]), rows.dtype)
+        blocks = BlockExchange(self._comm, np.diff(offset), self._place, self._kind)
         vertex = self._place.from_numpy(self._vertex)[first:last]
-        requests = []
-        for rank in range(self._comm.size):
-            here, there = slice(*arriving[rank : rank + 2]), slice(*(offset[rank : rank + 2] - first).tolist())
-            # Ids, then values: messages between two ranks arrive in the order in which they are sent.
-            for target, source in ((ids, vertex), (values, sorted_rows)):
-                requests += self._comm.receive(target[here], rank)
-                requests += self._comm.send(source[there], rank, self._kind)
-        self._comm.wait(requests)
+        # The caller keeps chunks while it exchanges others, so their memory is not the workspace's.
+        ids, values = (
+            blocks.forth(each, out=self._place.lasting((int(blocks.arriving.sum()), *each.shape[1:]), each.dtype))
+            for each in (vertex, sorted_rows)
+        )
         # Arriving rows are sorted per sender only; the ids place them, and cover the chunk exactly once.
         chunk = self._place.lasting(values.shape, values.dtype)
         chunk[ids - int(bounds[self._comm.rank])] = values
         return chunk
-
-    def _counts(self, sent: NDArray[np.int64]) -> NDArray[np.int64]:
-        """(P,) rows that every rank will send to this one, from the (P,) rows that this one will send. Collective."""
-        # To each rank only what concerns it: a table of all pairs would take P^2 numbers on every rank.
-        announced = self._place.from_numpy(sent.astype(np.int64))
-        counts = self._place.lasting(announced.shape, torch.int64)
-        requests = []
-        for rank in range(self._comm.size):
-            requests += self._comm.receive(counts[rank : rank + 1], rank)
-            requests += self._comm.send(announced[rank : rank + 1], rank, self._kind)
-        self._comm.wait(requests)
-        return as_array(counts)
 
 
 def whole_rows(piece: Tensor, layout: Layout, dim: int, kind: Kind) -> Tensor:
@@ -127,11 +108,6 @@ def split_rows(rows: Tensor, layout: Layout) -> Tensor:
     sizes = group.gather_numbers([len(rows)])[:, 0].astype(int).tolist()
     bounds = np.cumsum([0, *layout.widths(dim)]).tolist()
     result = layout.place.lasting((sum(sizes), layout.widths(dim)[group.rank]), rows.dtype)
-    requests = []
-    # The list keeps the packed columns alive until they are sent.
     sent = [rows[:, start:stop].contiguous() for start, stop in pairwise(bounds)]
-    for other, arriving in enumerate(torch.split(result, sizes)):
-        requests += group.receive(arriving, other)
-        requests += group.send(sent[other], other, Kind.SETUP)
-    group.wait(requests)
+    exchange(group, sent, torch.split(result, sizes), Kind.SETUP)
     return result

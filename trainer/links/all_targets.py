@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.trainer.comm.communicator import Request
+from gnnloom.trainer.comm.exchange import collect
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.links.ranking import Higher, positive_scores
 from gnnloom.trainer.links.scoring import AllTargets, Lists, SourceBlock, score_all
@@ -49,14 +49,15 @@ def top_targets(
     vertex = place.lasting((len(sources), count), torch.int64)
     score = place.lasting((len(sources), count), dtype)
     for block in targets.blocks(sources, known):
-        mine = _best_here(targets, block, count)
-        if block.rank != comm.rank:
-            sent = (mine.vertex, mine.score)
-            comm.wait([request for each in sent for request in comm.send(each, block.rank, Kind.PREDICTION)])
-            continue
-        span = slice(*block.span)
-        found = _gathered(targets, mine)
-        vertex[span], score[span] = found.vertex, found.score
+        best = _best_here(targets, block, count)
+        sent = best.vertex, best.score
+        shapes = [[each.shape for each in sent]] * comm.size
+        for _, (theirs, scores) in collect(comm, sent, shapes, place, block.rank, Kind.PREDICTION):
+            source, column = (theirs >= 0).nonzero(as_tuple=True)
+            best = _merged(targets, best, source, theirs[source, column], scores[source, column])
+        if block.rank == comm.rank:
+            span = slice(*block.span)
+            vertex[span], score[span] = best.vertex, best.score
     return as_array(vertex), as_array(score)
 
 
@@ -112,20 +113,6 @@ def _best_here(targets: AllTargets, block: SourceBlock, count: int) -> _Found:
         limit = best.score[:, -1:] if scores.shape[1] < count else torch.maximum(best.score[:, -1:], highest)
         source, column = (scores >= limit).nonzero(as_tuple=True)
         best = _merged(targets, best, source, ids[column + start], scores[source, column])
-    return best
-
-
-def _gathered(targets: AllTargets, mine: _Found) -> _Found:
-    """The best of all ranks' vertices, on the rank that has the sources; the others send theirs."""
-    comm, best = targets.comm, mine
-    requests: dict[int, list[Request]] = {}
-    arriving = {rank: _none(targets, *mine.vertex.shape) for rank in range(comm.size) if rank != comm.rank}
-    for rank, each in arriving.items():
-        requests[rank] = [*comm.receive(each.vertex, rank), *comm.receive(each.score, rank)]
-    for rank, each in arriving.items():
-        comm.wait(requests[rank])
-        source, column = (each.vertex >= 0).nonzero(as_tuple=True)
-        best = _merged(targets, best, source, each.vertex[source, column], each.score[source, column])
     return best
 
 

@@ -20,8 +20,8 @@ from gnnloom.storage.shards.row_shards import ShardMatrix
 from gnnloom.storage.wording import counted
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator, Request
+from gnnloom.trainer.comm.exchange import exchange
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.data.block_exchange import exchange_blocks
 from gnnloom.trainer.kernels.dispatch import scaled_rows
 from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.place.place import Place
@@ -50,7 +50,11 @@ class Arrival:
 
 
 class HaloExchange:
-    """Which rows of a rank go where, for the products with one matrix. Methods are collective."""
+    """Which rows of a rank go where, for the products with one matrix. Methods are collective.
+
+    Its messages are not those of :func:`~gnnloom.trainer.comm.exchange.exchange`, which waits for all of them: products
+    overlap them, and begin with the rows of the first rank that arrive.
+    """
 
     def __init__(self, comm: Communicator, matrix: ShardMatrix[Any], place: Place) -> None:
         self.comm, self.place = comm, place
@@ -170,9 +174,10 @@ class ExchangedRows:
         """
         if not self._sent:
             return
-        ones, sent = np.ones(self._comm.size, np.int64), self._place.from_numpy(np.stack(self._sent, 1))
-        arrived = as_array(exchange_blocks(self._comm, sent, ones, ones, self._place, Kind.SETUP))
-        together(self._comm, lambda: self._compare(arrived))
+        sent = self._place.from_numpy(np.stack(self._sent, 1))
+        arrived = self._place.like(sent)
+        exchange(self._comm, torch.split(sent, 1), torch.split(arrived, 1), Kind.SETUP)
+        together(self._comm, lambda: self._compare(as_array(arrived)))
 
     def _compare(self, arrived: NDArray[np.int64]) -> None:
         for number, awaited in enumerate(self._awaited):

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gnnloom.storage.matrix.ranges import Span, split_range
 from gnnloom.trainer.comm.communicator import Request
+from gnnloom.trainer.comm.exchange import exchange
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.kernels.dispatch import SparseProduct, converted
@@ -115,17 +116,12 @@ class RowBlocks(GridOperator):
             return own
         sizes = self.grid.sizes_along_last(self.adjacency.num_vertices, self._feature_rows)
         with self.grid.comm.traffic.timing(kind, copies):
-            if copies.rank != self._collector:
-                copies.wait(copies.send(own, self._collector, kind))
-                return own
-            block = self.place.empty((sum(sizes), own.shape[1]), own.dtype)
-            requests: list[Request] = []
-            for copy, rows in enumerate(torch.split(block, sizes)):
-                if copy == copies.rank:
-                    rows.copy_(own)
-                else:
-                    requests += copies.receive(rows, copy)
-            copies.wait(requests)
+            sends, receives, block = [own[:0]] * copies.size, [own[:0]] * copies.size, own
+            sends[self._collector] = own
+            if copies.rank == self._collector:
+                block = self.place.empty((sum(sizes), own.shape[1]), own.dtype)
+                receives = [*torch.split(block, sizes)]
+            exchange(copies, sends, receives, kind)
         return block
 
     def _begin_blocks(self, number: int, own: Tensor, kind: Kind) -> tuple[Tensor, InFlight]:

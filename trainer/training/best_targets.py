@@ -20,6 +20,7 @@ from gnnloom.storage.runs.run import Run
 from gnnloom.storage.shards.known_pairs import SOURCES_AT_ONCE, known_targets
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.exchange import collect
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.links.scoring import Lists
 from gnnloom.trainer.place.arrays import as_array
@@ -190,23 +191,13 @@ def best_targets(
             some = as_array(listed)
         # All ranks have the same sources, and see the same error.
         scorer.check_vertices(some)
-        mine = some[slice(*split_range(len(some), comm.size, comm.rank))]
+        spans = [split_range(len(some), comm.size, rank) for rank in range(comm.size)]
+        mine = some[slice(*spans[comm.rank])]
         vertex, score = scorer.top(mine, count, Lists(*known_targets(graph, scorer.links, mine)))
-        for rank in range(comm.size):
-            own = some[slice(*split_range(len(some), comm.size, rank))]
-            if rank == comm.rank == 0:
-                yield own, vertex, score
-            elif comm.rank == 0 and len(own):
-                yield own, *_received(scorer, rank, (len(own), count))
-            elif rank == comm.rank and len(own):
-                sent = [place.from_numpy(each) for each in (vertex, score)]
-                comm.wait([request for each in sent for request in comm.send(each, 0, Kind.PREDICTION)])
+        if comm.rank == 0:
+            yield mine, vertex, score
+        sent, shapes = (place.from_numpy(vertex), place.from_numpy(score)), [[(b - a, count)] * 2 for a, b in spans]
+        for rank, theirs in collect(comm, sent, shapes, place, 0, Kind.PREDICTION):
+            if spans[rank][0] < spans[rank][1]:
+                yield some[slice(*spans[rank])], as_array(theirs[0]), as_array(theirs[1])
     together(comm, scorer.copy.check)
-
-
-def _received(scorer: PairScorer, rank: int, shape: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    comm, place = scorer.comm, scorer.decoder.place
-    vertex = place.lasting(shape, torch.int64)
-    score = place.lasting(shape, getattr(torch, scorer.vector.dtype.name))
-    comm.wait([request for each in (vertex, score) for request in comm.receive(each, rank)])
-    return as_array(vertex), as_array(score)

@@ -21,6 +21,10 @@ def test_messages_beyond_the_largest_count_are_sent_in_segments(found: dict[str,
     assert found["segments"]["total"] == [3.0 * number for number in range(10)]
 
 
+def test_tensors_of_all_ranks_are_collected_on_one(found: dict[str, Any]) -> None:
+    assert found["collected"] == [False, True, False]
+
+
 def test_a_rank_does_not_sleep_between_the_pieces_of_a_message(found: dict[str, Any]) -> None:
     # If it slept after the first 0.2 ms, it would do so some hundred times, for 5 ms in the end.
     assert found["long"]["sleeps"] < 20

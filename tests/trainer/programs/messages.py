@@ -17,6 +17,7 @@ from mpi4py import MPI
 from torch import Tensor
 
 from gnnloom.trainer.comm.communicator import Reduction
+from gnnloom.trainer.comm.exchange import collect, exchange
 from gnnloom.trainer.comm.mpi import MAX_COUNT, MpiCommunicator, world
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import Kind
@@ -28,20 +29,31 @@ from gnnloom.trainer.training.session import threads_per_rank
 
 
 def exchange_in_segments() -> dict[str, Any]:
-    """10 elements to the next rank, and an all-reduce of 10, at most 4 in one call."""
+    """10 elements to the next rank, 3 to this one and none to the third; at most 4 in one call. An all-reduce of 10."""
     comm = MpiCommunicator(MPI.COMM_WORLD, max_count=4)
-    sent, received = torch.arange(10.0) + comm.rank, torch.empty(10)
-    before, after = (comm.rank - 1) % comm.size, (comm.rank + 1) % comm.size
+    numbers, before, after = torch.arange(10.0), (comm.rank - 1) % comm.size, (comm.rank + 1) % comm.size
+    sends, receives = [torch.empty(0)] * comm.size, [torch.empty(0)] * comm.size
+    sends[after], receives[before] = numbers + comm.rank, torch.empty(10)
+    sends[comm.rank], receives[comm.rank] = numbers[:3], torch.empty(3)
     with comm.traffic.recording() as counts:
-        comm.wait(comm.receive(received, before) + comm.send(sent, after, Kind.HALO_FORWARD))
+        exchange(comm, sends, receives, Kind.HALO_FORWARD)
         total = torch.arange(10, dtype=torch.float64)
         comm.all_reduce(total, Kind.GRADIENT)
+    same = torch.equal(receives[before], numbers + before) and torch.equal(receives[comm.rank], numbers[:3])
     figures = [counts.bytes[Kind.HALO_FORWARD], counts.messages[Kind.HALO_FORWARD], counts.bytes[Kind.GRADIENT]]
     return {
-        "received": bool(torch.equal(received, torch.arange(10.0) + before)),
+        "received": bool(comm.gather_numbers([same]).all()),
         "total": total.tolist(),
         "counts": comm.gather_numbers(figures).sum(0).tolist(),
     }
+
+
+def collected() -> list[bool]:
+    """Whether each rank gets the pairs of numbers that rank 1 collects; rank 0 sends none."""
+    comm = world()
+    mine, shapes = torch.full((comm.rank, 2), float(comm.rank)), [[(rank, 2)] for rank in range(comm.size)]
+    found = {rank: rows.tolist() for rank, (rows,) in collect(comm, [mine], shapes, Place(), 1, Kind.CHECKPOINT)}
+    return [bool(each) for each in comm.gather_numbers([found == {0: [], 2: [[2, 2], [2, 2]]}])[:, 0]]
 
 
 def sleeps_of_a_long_message() -> dict[str, int]:
@@ -207,6 +219,7 @@ def threads_by_cores() -> list[list[float]]:
 results = {
     "threads": threads_by_cores(),
     "segments": exchange_in_segments(),
+    "collected": collected(),
     "long": sleeps_of_a_long_message(),
     "loss": split_loss(),
     "binary": split_binary_loss(),

@@ -27,8 +27,8 @@ from gnnloom.storage.matrix.ranges import split_range
 from gnnloom.storage.shards.row_shards import RowShards
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.exchange import BlockExchange, by_rank
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.data.block_exchange import exchange_blocks, exchange_counts
 from gnnloom.trainer.data.open_shards import VertexRows
 from gnnloom.trainer.data.target_edges import PairsOfStep
 from gnnloom.trainer.data.vertex_data import Labels
@@ -40,7 +40,6 @@ from gnnloom.trainer.links.pair_rows import EvenOwners, GridOwners, PairRows
 from gnnloom.trainer.operators.exclusion import ExcludingOperator
 from gnnloom.trainer.operators.grid_targets import AllPositions
 from gnnloom.trainer.operators.operator import Operator
-from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.place.global_generator import Draws, derived_seed
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.tasks.objectives.objective import TASK_MODULE, Objective, StepLoss, TaskContext
@@ -481,14 +480,12 @@ class PairStepLoss:
 
 def routed_pairs(comm: Communicator, pairs: PairSet, owner: NDArray[np.int32], place: Place) -> PairSet:
     """The pairs whose sources this rank owns, by source and number. Collective."""
-    order = np.argsort(owner, kind="stable")
-    counts = np.bincount(owner, minlength=comm.size)
-    arriving = exchange_counts(comm, counts, place, Kind.SETUP)
+    order, counts = by_rank(owner, comm.size)
+    blocks = BlockExchange(comm, counts, place, Kind.SETUP)
 
     def exchanged(array: NDArray[Any]) -> Any:
-        sent = place.from_numpy(ours := np.ascontiguousarray(array[order]))
-        arrived = exchange_blocks(comm, sent, counts, arriving, place, Kind.SETUP)
-        return (ours if place.rehearses else as_array(arrived)).copy()
+        arrived = blocks.forth(ours := np.ascontiguousarray(array[order]))
+        return (ours if place.rehearses else arrived).copy()
 
     found = pairs.changed(exchanged)
     # Pairs of a source follow each other, so its vector stays in the caches.

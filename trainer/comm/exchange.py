@@ -1,0 +1,129 @@
+"""Rows between ranks: from every rank to every other one, and from all ranks to one.
+
+All exchanges of rows are made of these, except those that a product overlaps (``operators/halo.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gnnloom.trainer.comm.communicator import Communicator, Request
+from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.place.arrays import as_array
+from gnnloom.trainer.place.place import Place
+
+Rows = TypeVar("Rows", Tensor, NDArray[Any])
+
+
+def exchange(comm: Communicator, sends: Sequence[Tensor], receives: Sequence[Tensor], kind: Kind) -> None:
+    """Send a tensor to every rank and receive one from every rank. Collective.
+
+    Empty tensors are no messages, and the tensor for this rank itself is copied.
+
+    Args:
+        sends: (size,) contiguous tensors, by receiver.
+        receives: (size,) contiguous tensors to be filled, by sender, of the shapes that the senders give.
+    """
+    requests: list[Request] = []
+    for step in range(1, comm.size):
+        # Each rank starts with the one after itself; starting with rank 0 would make all ranks send there first.
+        source, target = (comm.rank - step) % comm.size, (comm.rank + step) % comm.size
+        # Receives are posted first, so that arriving rows go to their buffer without another copy.
+        requests += comm.receive(receives[source], source)
+        requests += comm.send(sends[target], target, kind)
+    receives[comm.rank].copy_(sends[comm.rank].detach())
+    comm.wait(requests)
+
+
+def collect(
+    comm: Communicator,
+    mine: Sequence[Tensor],
+    shapes: Sequence[Sequence[Sequence[int]]],
+    place: Place,
+    root: int,
+    kind: Kind,
+) -> Iterator[tuple[int, list[Tensor]]]:
+    """Bring the tensors of all other ranks to the root. Collective, and so is going through the result.
+
+    The tensors of one rank arrive after those of another, so that the root need not hold those of all ranks.
+
+    Args:
+        mine: contiguous tensors of this rank, of the same dtypes on all ranks; the root's are not sent.
+        shapes: (size,) shapes of the tensors of every rank.
+
+    Yields:
+        On the root, every other rank and its tensors, in the order of the ranks. On the others nothing.
+    """
+    if comm.rank != root:
+        comm.wait([request for each in mine for request in comm.send(each, root, kind)])
+        return
+    for rank, theirs in enumerate(shapes):
+        if rank != root:
+            arriving = [place.lasting(shape, each.dtype) for shape, each in zip(theirs, mine, strict=True)]
+            comm.wait([request for each in arriving for request in comm.receive(each, rank)])
+            yield rank, arriving
+
+
+class BlockExchange:
+    """Sends consecutive rows of tensors or arrays to every rank, and rows back to those that have sent some.
+
+    Attributes:
+        counts: (size,) int64 rows that this rank sends to each rank, itself included.
+        arriving: (size,) int64 rows that each rank sends to this one.
+    """
+
+    def __init__(self, comm: Communicator, counts: NDArray[np.int64], place: Place, kind: Kind) -> None:
+        """Announce how many rows follow to each rank. Collective.
+
+        Args:
+            kind: kind of traffic, also of the rows unless another one is given.
+        """
+        self._comm, self._place, self._kind = comm, place, kind
+        # A rehearsal goes on as if the other ranks sent as much.
+        self.counts = self.arriving = counts
+        if not place.rehearses:
+            announced, arriving = place.from_numpy(counts), place.empty((comm.size,), torch.int64)
+            exchange(comm, torch.split(announced, 1), torch.split(arriving, 1), kind)
+            self.arriving = as_array(arriving)
+
+    def forth(self, rows: Rows, kind: Kind | None = None, out: Tensor | None = None) -> Rows:
+        """Send ``counts[rank]`` rows to each rank, and receive those that the ranks send. Collective.
+
+        Args:
+            rows: (sum(counts), ...) in the order of the ranks that get them.
+            out: (sum(arriving), ...) where the result goes; memory of the workspace by default.
+
+        Returns:
+            (sum(arriving), ...) in the order of the ranks that send them.
+        """
+        return self._exchanged(rows, self.counts, self.arriving, kind, out)
+
+    def back(self, rows: Rows, kind: Kind | None = None) -> Rows:
+        """Answer: from (sum(arriving), ...) rows, one for each row that arrived, to (sum(counts), ...). Collective."""
+        return self._exchanged(rows, self.arriving, self.counts, kind)
+
+    def _exchanged(
+        self,
+        rows: Rows,
+        given: NDArray[np.int64],
+        taken: NDArray[np.int64],
+        kind: Kind | None,
+        out: Tensor | None = None,
+    ) -> Rows:
+        if isinstance(rows, np.ndarray):
+            return as_array(self._exchanged(self._place.from_numpy(rows), given, taken, kind))
+        if out is None:
+            out = self._place.empty((int(taken.sum()), *rows.shape[1:]), rows.dtype)
+        exchange(self._comm, torch.split(rows, given.tolist()), torch.split(out, taken.tolist()), kind or self._kind)
+        return out
+
+
+def by_rank(ranks: NDArray[Any], size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The order that sorts rows by the rank that gets each, and (size,) int64 how many rows each rank gets."""
+    return np.argsort(ranks, kind="stable"), np.bincount(ranks, minlength=size)
