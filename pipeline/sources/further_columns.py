@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gnnloom.pipeline.sources.reading.text_layout import is_number
-from gnnloom.pipeline.sources.reading.text_table import Sample, Stated, TextTable, headings
+from gnnloom.pipeline.sources.reading.text_layout import Sample, Stated, is_number
+from gnnloom.pipeline.sources.reading.text_table import TextTable, headings
 from gnnloom.pipeline.sources.reading.times import find_times
 from gnnloom.storage.wording import shell_command
 
@@ -60,7 +60,9 @@ def suggest(table: TextTable, sample: Sample, stated: Stated) -> Suggestion:
         return Suggestion()
     for kind, called in () if stated.valued else _CALLED.items():
         for number in left:
-            is_called = names[number].lower() in called if table.header else (kind, number) == ("weights", 2)
+            is_called = (
+                names[number].lower() in called if number < len(table.header) else (kind, number) == ("weights", 2)
+            )
             cells = [row.fields[number] for row in rows if number < len(row.fields)]
             if is_called and (all(map(is_number, cells)) or (kind == "times" and find_times(cells) is not None)):
                 flags = _flags(kind, [*table.ends, number], names, is_named=bool(table.header))

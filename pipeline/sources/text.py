@@ -37,6 +37,7 @@ from gnnloom.pipeline.sources.reading.lines import (
     count_data_lines,
     line_at,
 )
+from gnnloom.pipeline.sources.reading.name_ids import IdKind, is_missing_id
 from gnnloom.pipeline.sources.reading.name_parser import DOUBTFUL
 from gnnloom.pipeline.sources.reading.numerals import (
     EXTRA,
@@ -49,17 +50,13 @@ from gnnloom.pipeline.sources.reading.numerals import (
     TOO_LARGE,
 )
 from gnnloom.pipeline.sources.reading.parse import parse_edges
-from gnnloom.pipeline.sources.reading.text_layout import likely_separator, row_blocks, split_fields
+from gnnloom.pipeline.sources.reading.text_layout import Sample, Stated, likely_separator, row_blocks, split_fields
 from gnnloom.pipeline.sources.reading.text_table import (
-    IdKind,
-    Sample,
-    Stated,
     TextTable,
     describe_columns,
     find_ids,
     find_table,
     headings,
-    is_missing_id,
     spelled,
     with_times,
 )
@@ -301,6 +298,8 @@ class TextEdges:
         """
         number, stop = span.file, None if span.stop < 0 else span.stop
         file, table = self.files[number], self.tables[number]
+        if table.question:
+            raise InputError(table.question)
         blocks = row_blocks(file, table.first_row, span.start, stop, self.block_bytes)
         if self._is_plain(number):
             return (TextBlock(text, offset) for offset, text in blocks)
@@ -397,7 +396,7 @@ class TextEdges:
         if table.times is not None:
             zone = "with zones" if table.times.has_zone else "without a zone, taken as UTC"
             read += f" (dates {zone}; stored in {table.times.unit})"
-        index = "; the first column numbers the rows and is skipped" if table.has_index else ""
+        index = "; the first column numbers the rows and is skipped" if table.has_index and not table.question else ""
         shown = [row.fields for row in sample.rows[1 if table.header else 0 :][:SHOWN_ROWS]]
         titles = headings(table, sample) if table.header else [str(number + 1) for number in range(_widest(shown))]
         width = max(len(titles), _widest(shown))

@@ -16,8 +16,7 @@ from gnnloom.pipeline.links.given.id_lists import IdRows, PairList
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.sources.names import Names
 from gnnloom.pipeline.sources.reading.files import open_file
-from gnnloom.pipeline.sources.reading.text_layout import row_blocks, split_fields
-from gnnloom.pipeline.sources.reading.text_table import Sample, Stated
+from gnnloom.pipeline.sources.reading.text_layout import Sample, Stated, row_blocks, split_fields
 from gnnloom.pipeline.sources.understood import SHOWN_ROWS, Understood
 from gnnloom.storage import Graph
 from gnnloom.storage.errors import InputError

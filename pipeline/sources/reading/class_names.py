@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.sources.reading.fields import MOST_FIELDS, chosen_fields
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.lines import bad_line
-from gnnloom.pipeline.sources.reading.text_layout import is_number, names_ids, row_blocks
-from gnnloom.pipeline.sources.reading.text_table import Row, Sample
+from gnnloom.pipeline.sources.reading.text_layout import Row, Sample, is_number, names_ids, row_blocks
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import NO_LABEL
 

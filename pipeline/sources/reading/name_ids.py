@@ -1,8 +1,10 @@
-"""Ids of text columns in binary files: numbers, by the same rules as those in text files, or names."""
+"""Decides whether the ids of a column are numbers or names, and reads numbers from text columns in binary files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -10,17 +12,81 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.names import Names
-from gnnloom.pipeline.sources.reading.name_parser import is_missing
+from gnnloom.pipeline.sources.reading.name_parser import LONGEST_MISSING, is_missing
 from gnnloom.pipeline.sources.reading.numerals import FEED, MISSING, NO_ID, REASONS, parse_vertex
-from gnnloom.pipeline.sources.reading.text_table import IdKind, judge_ids
 from gnnloom.storage.errors import InputError
 
+#: An id that is a number as it is written, perhaps as a decimal number with zeros after the point; and padded ones.
+_NUMBER: Final = re.compile(r"(0|[1-9]\d{0,18})(\.0*)?", re.ASCII)
+_PADDED: Final = re.compile(r"0\d+(\.0*)?", re.ASCII)
+_MOST_ID: Final = (1 << 63) - 1
 #: Rows at the beginning of a column that decide whether its ids are numbers.
 FIRST_ROWS: Final = 4096
 #: Bytes of the longest number: 19 digits, zeros after the point and quotes.
 _LONGEST: Final = 64
 #: Creates the error for a row of a block, from its number in the block and what is wrong.
 RowError = Callable[[int, str], InputError]
+
+
+@dataclass(frozen=True)
+class IdKind:
+    """Whether the ids at the beginning of a file are numbers or names.
+
+    Attributes:
+        are_names: they are names.
+        at: number of the line that decided, from 1; -1 if all ids are numbers.
+        token: the id in this line that is not a number.
+        fault: why the ids can be neither; empty if they can.
+    """
+
+    are_names: bool
+    at: int = -1
+    token: str = ""
+    fault: str = ""
+
+
+def judge_ids(cells: Sequence[str]) -> IdKind:
+    """Decide whether a column of ids has numbers or names, in ``at`` by the position of a cell.
+
+    A few words among numbers are a fault: they would turn all ids into names, and change the order of the vertices.
+
+    >>> judge_ids(["1", "2.0", "3"]).are_names, judge_ids(["007", "7"]).are_names, judge_ids(["ann", "7"]).are_names
+    (False, True, True)
+    >>> judge_ids(["1", "2", "3", "x"]).fault
+    "expected a number as most ids of this column are, found 'x'; correct it, or add `--ids names` if all are names"
+    """
+    others = [at for at, cell in enumerate(cells) if not is_id(cell)]
+    for at in others:
+        if is_missing_id(cells[at]):
+            return IdKind(True, at, cells[at], REASONS[MISSING])
+    words = [at for at in others if not _PADDED.fullmatch(cells[at])]
+    if words and len(others) < len(cells) / 2:
+        at = words[0]
+        fault = (
+            f"expected a number as most ids of this column are, found {cells[at]!r}; correct it, or add `--ids names`"
+            " if all are names"
+        )
+        return IdKind(True, at, cells[at], fault)
+    return IdKind(True, others[0], cells[others[0]]) if others else IdKind(are_names=False)
+
+
+def is_id(cell: str) -> bool:
+    """Whether a cell is a number below 2^63 without leading zeros, perhaps as a decimal number below 2^53.
+
+    >>> [is_id(cell) for cell in ("0", "17", "5.0", "007", "-1", "7.9E+17")]
+    [True, True, True, False, False, False]
+    """
+    digits, point, _ = cell.partition(".")
+    return _NUMBER.fullmatch(cell) is not None and int(digits) <= (1 << 53 if point else _MOST_ID)
+
+
+def is_missing_id(cell: str) -> bool:
+    """Whether a cell is empty, or says that there is no id, as NULL and nan do."""
+    # Calls of compiled code are slow, and a file has thousands of cells to judge.
+    if not cell or len(cell) > LONGEST_MISSING:
+        return not cell
+    text = np.frombuffer(f"{cell}\n".encode(), np.uint8)
+    return bool(is_missing(text, 0, len(text) - 1))
 
 
 def judge_column(names: Names, error: RowError) -> IdKind:

@@ -1,10 +1,12 @@
-"""The layout of a text file: its byte order mark, its header and its separator."""
+"""The first lines of a text file, and its layout: its byte order mark, its separator and its header."""
 
 from __future__ import annotations
 
 import csv
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +16,9 @@ from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.lines import BLOCK_BYTES, whole_lines
 from gnnloom.storage.format.vertex_arrays import VertexArray
 
+#: Bytes of the rows at the beginning of a file that are looked at, up to the end of a line.
+SAMPLE_BYTES: Final = 1 << 16
+_MARK: Final = "\ufeff"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 #: The beginning of a line that is neither blank nor a comment.
 _DATA = re.compile(rb"^[ \t\r\v\f]*+[^\s#%]", re.MULTILINE)
@@ -35,6 +40,106 @@ _PAIRS = frozenset({
 })  # fmt: skip
 #: What may follow or precede such a word: FromNodeId, source_id, src_node.
 _EXTRAS = re.compile(r"(node|vertex|user|id|name|idx|index)+$")
+
+
+@dataclass(frozen=True)
+class Stated:
+    """What the user says about text files.
+
+    Attributes:
+        header: whether the first row names the columns; None if the user did not say.
+        columns: names of the columns of sources, targets and values, or their numbers from 1; none for the first ones.
+        separator: what is between fields; empty if the first row decides.
+        comment: the sign that begins comments, ``none``, or empty for ``#`` and ``%`` before the first row.
+        valued: whether edges have weights or times.
+        decimal: the character before the decimals of values.
+        extra_columns: further columns are ignored rather than refused.
+    """
+
+    header: bool | None = None
+    columns: tuple[str, ...] = ()
+    separator: bytes = b""
+    comment: str = ""
+    valued: bool = False
+    decimal: str = "."
+    extra_columns: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a text file.
+
+    Attributes:
+        line: number of its line, from 1.
+        start, stop: where the line begins and ends in the file's contents, in bytes.
+        text: the line, without blanks around it.
+        fields: the fields of the line.
+    """
+
+    line: int
+    start: int
+    stop: int
+    text: str
+    fields: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The first rows of a text file.
+
+    Attributes:
+        comments: lines before the first row that begin with a comment sign.
+        rows: the rows, without lines that are comments.
+        is_whole: the file has no other rows.
+        separator: what is between fields.
+    """
+
+    comments: tuple[str, ...]
+    rows: tuple[Row, ...]
+    is_whole: bool
+    separator: bytes
+
+    @classmethod
+    def of(cls, file: SourceFile, stated: Stated) -> Sample:
+        """Read the first lines of a file.
+
+        Raises:
+            InputError: the file cannot be read.
+        """
+        signs = "" if stated.comment == "none" else stated.comment or "#%"
+        separator = stated.separator
+        comments: list[str] = []
+        rows: list[Row] = []
+        number, read, is_whole = 0, 0, True
+        for start, block in whole_lines(file, block_bytes=SAMPLE_BYTES):
+            offset = start
+            for line in block.tobytes().split(b"\n")[:-1]:
+                number, begin, offset = number + 1, offset, offset + len(line) + 1
+                text = line.decode("utf-8", "replace").removeprefix(_MARK if number == 1 else "")
+                plain = text.strip()
+                if not plain:
+                    continue
+                # A sign after the first row begins a comment only if the user says so.
+                if plain[0] in signs and (stated.comment or not rows):
+                    comments.append(plain)
+                    continue
+                separator = separator or likely_separator(file.location, plain.encode(), stated.decimal)
+                rows.append(Row(number, begin, offset, plain, fields_of(text, separator)))
+            # Comments may be longer than the sample.
+            read += len(block) if rows else 0
+            if read > SAMPLE_BYTES // 2:
+                is_whole = False
+                break
+        return cls(tuple(comments), tuple(rows), is_whole, separator or likely_separator(file.location, b""))
+
+
+def fields_of(line: str, separator: bytes) -> tuple[str, ...]:
+    """As :func:`split_fields`, but a line that has no fields is one field."""
+    try:
+        return tuple(split_fields(line, separator))
+    except csv.Error:
+        # A carriage return within a line, or a field of megabytes, which the reader of the rows reports.
+        return (line,)
 
 
 def data_blocks(

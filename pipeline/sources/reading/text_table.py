@@ -6,26 +6,28 @@ and shown to the user before anything is stored. What they leave open is a quest
 
 from __future__ import annotations
 
-import csv
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-import numpy as np
-
 from gnnloom.pipeline.sources.reading.files import SourceFile
-from gnnloom.pipeline.sources.reading.lines import bad_line, whole_lines
-from gnnloom.pipeline.sources.reading.name_parser import LONGEST_MISSING, is_missing
-from gnnloom.pipeline.sources.reading.numerals import MISSING, REASONS
-from gnnloom.pipeline.sources.reading.text_layout import is_number, likely_separator, names_ends, split_fields
+from gnnloom.pipeline.sources.reading.lines import bad_line
+from gnnloom.pipeline.sources.reading.name_ids import IdKind, is_id, is_missing_id, judge_ids
+from gnnloom.pipeline.sources.reading.text_layout import (
+    Row,
+    Sample,
+    Stated,
+    fields_of,
+    is_number,
+    names_ends,
+    names_ids,
+)
 from gnnloom.pipeline.sources.reading.times import TimeForm, find_times
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.wording import shell_command
 
-#: Bytes of the rows at the beginning of a file that are looked at, up to the end of a line.
-SAMPLE_BYTES: Final = 1 << 16
 #: Rows at the beginning of a file that show whether it is something else than a list of edges.
 _LOOKED_AT: Final = 1000
 #: Fields of a triple.
@@ -34,115 +36,13 @@ _TRIPLE: Final = 3
 _WORDS: Final = {
     b" ": "blanks", b"\t": "tabs", b",": "commas", b";": "semicolons", b"|": "bars", b":": "colons",
 }  # fmt: skip
-_BYTE_ORDER_MARK: Final = "\ufeff"
 #: Name of a column that pandas gives to an index without a name, in files of other kinds than text.
 PANDAS_INDEX: Final = "__index_level_0__"
 #: Names of a column that pandas, Arrow and others give to the numbers of rows.
 _INDEXES: Final = frozenset({"", "unnamed: 0", PANDAS_INDEX})
-#: An id that is a number as it is written, perhaps as a decimal number with zeros after the point; and padded ones.
-_NUMBER: Final = re.compile(r"(0|[1-9]\d{0,18})(\.0*)?", re.ASCII)
-_PADDED: Final = re.compile(r"0\d+(\.0*)?", re.ASCII)
+#: A field in quotes at the beginning of a line.
+_FIRST_QUOTED: Final = re.compile(r'"(?:[^"]|"")*"')
 _LETTERS, _DIGITS = re.compile(r"[^\W\d]+"), re.compile(r"\d+")
-_MOST_ID: Final = (1 << 63) - 1
-
-
-@dataclass(frozen=True)
-class Stated:
-    """What the user says about text files.
-
-    Attributes:
-        header: whether the first row names the columns; None if the user did not say.
-        columns: names of the columns of sources, targets and values, or their numbers from 1; none for the first ones.
-        separator: what is between fields; empty if the first row decides.
-        comment: the sign that begins comments, ``none``, or empty for ``#`` and ``%`` before the first row.
-        valued: whether edges have weights or times.
-        decimal: the character before the decimals of values.
-        extra_columns: further columns are ignored rather than refused.
-    """
-
-    header: bool | None = None
-    columns: tuple[str, ...] = ()
-    separator: bytes = b""
-    comment: str = ""
-    valued: bool = False
-    decimal: str = "."
-    extra_columns: bool = False
-
-
-@dataclass(frozen=True)
-class Row:
-    """A row of a text file.
-
-    Attributes:
-        line: number of its line, from 1.
-        start, stop: where the line begins and ends in the file's contents, in bytes.
-        text: the line, without blanks around it.
-        fields: the fields of the line.
-    """
-
-    line: int
-    start: int
-    stop: int
-    text: str
-    fields: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Sample:
-    """The first rows of a text file.
-
-    Attributes:
-        comments: lines before the first row that begin with a comment sign.
-        rows: the rows, without lines that are comments.
-        is_whole: the file has no other rows.
-        separator: what is between fields.
-    """
-
-    comments: tuple[str, ...]
-    rows: tuple[Row, ...]
-    is_whole: bool
-    separator: bytes
-
-    @classmethod
-    def of(cls, file: SourceFile, stated: Stated) -> Sample:
-        """Read the first lines of a file.
-
-        Raises:
-            InputError: the file cannot be read.
-        """
-        signs = "" if stated.comment == "none" else stated.comment or "#%"
-        separator = stated.separator
-        comments: list[str] = []
-        rows: list[Row] = []
-        number, read, is_whole = 0, 0, True
-        for start, block in whole_lines(file, block_bytes=SAMPLE_BYTES):
-            offset = start
-            for line in block.tobytes().split(b"\n")[:-1]:
-                number, begin, offset = number + 1, offset, offset + len(line) + 1
-                text = line.decode("utf-8", "replace").removeprefix(_BYTE_ORDER_MARK if number == 1 else "")
-                plain = text.strip()
-                if not plain:
-                    continue
-                # A sign after the first row begins a comment only if the user says so.
-                if plain[0] in signs and (stated.comment or not rows):
-                    comments.append(plain)
-                    continue
-                separator = separator or likely_separator(file.location, plain.encode(), stated.decimal)
-                rows.append(Row(number, begin, offset, plain, _fields(text, separator)))
-            # Comments may be longer than the sample.
-            read += len(block) if rows else 0
-            if read > SAMPLE_BYTES // 2:
-                is_whole = False
-                break
-        return cls(tuple(comments), tuple(rows), is_whole, separator or likely_separator(file.location, b""))
-
-
-def _fields(line: str, separator: bytes) -> tuple[str, ...]:
-    try:
-        return tuple(split_fields(line, separator))
-    except csv.Error:
-        # A carriage return within a line, or a field of megabytes, which the reader of the rows reports.
-        return (line,)
 
 
 @dataclass(frozen=True)
@@ -161,6 +61,7 @@ class TextTable:
         is_symmetric: the file says that its edges have no direction, as KONECT's do with ``% sym``, and Gephi's with
             ``Undirected`` in a column ``Type``.
         times: how the times of edges are written if they are dates.
+        question: what the first lines leave open about the columns, and the options that answer it.
     """
 
     separator: bytes
@@ -172,6 +73,7 @@ class TextTable:
     has_index: bool = False
     is_symmetric: bool = False
     times: TimeForm | None = None
+    question: str = ""
 
     @property
     def ends(self) -> tuple[int, int]:
@@ -189,20 +91,21 @@ def find_table(file: SourceFile, sample: Sample, stated: Stated) -> TextTable:
         return TextTable(sample.separator, comments=len(sample.comments))
     first, rows = sample.rows[0], sample.rows[1:]
     is_index = len(first.fields) > 2 and numbers_rows(first.fields[0])
-    # R writes the numbers of rows without a name for their column.
-    is_shorter = bool(rows) and all(len(row.fields) == len(first.fields) + 1 for row in rows)
-    is_shorter = is_shorter and not any(map(is_number, first.fields)) and _are_row_numbers(rows)
     columns, seen = stated.columns, stated.header is None
-    chosen = _numbered(first.fields, columns, has_header=stated.header is True)
-    ends = chosen[:2] or (0, 1)
-    titles = [first.fields[at] for at in chosen] or first.fields
+    is_short, question = is_short_header(sample) and len(first.fields) > 1, ""
+    chosen = _numbered(first.fields, len(first.fields) + is_short, columns, has_header=stated.header is True)
+    # Whoever chooses columns by number, without the first, says that it has no name.
+    has_row_names = is_short and (0 not in chosen if chosen else _begins_with_row_names(sample, stated.valued))
+    if has_row_names is None:
+        has_row_names, question = True, _row_names_question(file, sample, stated)
+    cells = ("", *first.fields) if has_row_names else first.fields
+    ends = chosen[:2] or ((1, 2) if has_row_names else (0, 1))
+    titles = [cells[at] if at < len(cells) else "" for at in chosen] or first.fields
     recognized = seen and (is_index or is_header(titles, valued=stated.valued) or _is_over_numbers(titles, rows, ends))
     # Columns with names imply a first line with these names; columns with numbers do not.
-    names = first.fields if stated.header or recognized or (seen and columns and not chosen) else ()
-    has_index = bool(names) and (is_index or (is_shorter and len(names) > 1)) and not columns
-    shift = 1 if is_shorter and names else 0
-    indices = chosen or _named(file, first.fields, columns, named=stated.header is not False)
-    fields = tuple(number + shift for number in indices)
+    names = cells if stated.header or recognized or (seen and columns and not chosen) else ()
+    has_index = bool(names) and (is_index or has_row_names) and not columns
+    fields = chosen or _named(file, cells if names else first.fields, columns, named=stated.header is not False)
     if has_index:
         fields = (1, 2, 3) if stated.valued else (1, 2)
         if not stated.extra_columns and all(len(row.fields) > fields[-1] + 1 for row in rows[:1]):
@@ -220,6 +123,87 @@ def find_table(file: SourceFile, sample: Sample, stated: Stated) -> TextTable:
         len(sample.comments),
         has_index,
         not columns and _says_undirected(file, sample, names),
+        question=question if names else "",
+    )
+
+
+def is_short_header(sample: Sample) -> bool:
+    """Whether the first row has words, and one field less than all others: a column lacks its name."""
+    first, rows = sample.rows[0].fields, sample.rows[1:]
+    return bool(rows) and all(len(row.fields) == len(first) + 1 for row in rows) and not any(map(is_number, first))
+
+
+def lacks_first_name(sample: Sample) -> bool | None:
+    """Whether the first column, with names of rows as R writes them, lacks its name; None if quotes do not decide.
+
+    Names of rows differ. R quotes them and other text, but not numbers.
+
+    Args:
+        sample: rows below a short header.
+    """
+    rows = sample.rows[1:]
+    if len({row.fields[0] for row in rows}) < len(rows) or not any(row.fields[-1] for row in rows):
+        return False
+    quoted = [_FIRST_QUOTED.match(row.text) for row in rows]
+    rest = [row.text[found.end() :].lstrip(" \t,;|:") for row, found in zip(rows, quoted, strict=True) if found]
+    is_first_alone = len(rest) == len(rows) and all(text[:1] not in {'"', ""} for text in rest)
+    return True if is_first_alone and all(is_id(row.fields[0]) for row in rows) else None
+
+
+def names_question(file: SourceFile, sample: Sample) -> str:
+    """What to ask if a table of vertices has a short header, and its first column may have the ids; empty if nothing.
+
+    R leaves out the name of its column of names of rows, which may be the ids themselves.
+    """
+    names, rows = sample.rows[0].fields, sample.rows[1:]
+    if not (is_short_header(sample) and names_ids(names[0])) or lacks_first_name(sample) is not None:
+        return ""
+    if counts_rows(rows) and not any(is_id(row.fields[1]) for row in rows):
+        return ""
+    ids = [shell_command("--ids-file", f"{file.location}:{number}") for number in (1, 2)]
+    return (
+        f"line {sample.rows[0].line} names {len(names)} columns, and the next lines have {len(names) + 1}; add"
+        f" `{ids[1]}` if they begin with names of rows, as R writes them, or `{ids[0]}` if the ids come first and the"
+        " last column has no name"
+    )
+
+
+def counts_rows(rows: Sequence[Row]) -> bool:
+    """Whether the first fields are 1, 2, 3 and so on, as R's names of rows are unless rows were left out or sorted."""
+    return all(row.fields[0] == str(number) for number, row in enumerate(rows, 1))
+
+
+def _begins_with_row_names(sample: Sample, is_valued: bool) -> bool | None:
+    """Whether the first column of edges below a short header has names of rows; None if nothing decides.
+
+    The two ends of an edge are mostly both numbers or both words.
+    """
+    rows = sample.rows[1:]
+    decided = lacks_first_name(sample)
+    if decided is not None or len(rows[0].fields) < _TRIPLE + is_valued:
+        return bool(decided)
+    first, second, third = (all(is_id(row.fields[column]) for row in rows) for column in range(_TRIPLE))
+    if (is_like_third := second == third) != (first == second):
+        is_sure = not is_like_third or counts_rows(rows)
+        return is_like_third if is_sure else None
+    has_fractions = not third and all(is_number(row.fields[_TRIPLE - 1]) for row in rows)
+    return False if has_fractions else None
+
+
+def _row_names_question(file: SourceFile, sample: Sample, stated: Stated) -> str:
+    """What to ask if it is open which column of edges lacks its name, with the options that answer it."""
+    first, below = sample.rows[0], sample.rows[1]
+    options = []
+    for at in (1, 0):
+        chosen = ["--columns", ",".join(str(at + number + 1) for number in range(3 if stated.valued else 2))]
+        is_weight = not stated.valued and len(below.fields) > at + 2 and is_number(below.fields[at + 2])
+        weight = f" (with weights `--columns {at + 1},{at + 2},{at + 3}`)" if is_weight else ""
+        options.append(f"`{shell_command(*chosen)}`{weight}")
+    return (
+        f"{file.location}, line {first.line}: names {len(first.fields)} columns, and the next lines have"
+        f" {len(below.fields)}; add {options[0]} if these begin with names of rows, as R writes them, so that the"
+        f" source in line {below.line} is {below.fields[1]!r}; or {options[1]} if the last column has no name, so that"
+        f" it is {below.fields[0]!r}"
     )
 
 
@@ -359,9 +343,7 @@ def spelled(separator: bytes) -> str:
 def headings(table: TextTable, sample: Sample) -> list[str]:
     """Names of the columns; ``column 1`` and so on in a file without a header."""
     width = max((len(row.fields) for row in sample.rows[:2]), default=0)
-    # R leaves out the name of the column of row numbers.
-    shift = width - len(table.header) if table.header else 0
-    return [""] * shift + list(table.header) if table.header else [f"column {number + 1}" for number in range(width)]
+    return [*table.header, *(f"column {number + 1}" for number in range(len(table.header), width))]
 
 
 def describe_columns(table: TextTable, sample: Sample, value: str) -> dict[str, Any]:
@@ -406,12 +388,6 @@ def is_header(fields: Sequence[str], *, valued: bool) -> bool:
     return names_ends(first, second) or (bool(value) and not (first.isdigit() and second.isdigit()))
 
 
-def _are_row_numbers(rows: Sequence[Row]) -> bool:
-    """Whether the first fields are different numbers, as R's names of rows are."""
-    firsts = {row.fields[0] for row in rows}
-    return len(firsts) == len(rows) and all(map(is_id, firsts))
-
-
 def _is_over_numbers(titles: Sequence[str], rows: Sequence[Row], ends: tuple[int, ...]) -> bool:
     """Whether two words in the first row stand over columns that otherwise have numbers."""
     if len(rows) < 2 or any(is_number(word) or is_missing_id(word) for word in titles[:3]):
@@ -430,33 +406,17 @@ def _named(file: SourceFile, first: Sequence[str], columns: Sequence[str], *, na
     return tuple(map(known.index, columns))
 
 
-def _numbered(first: Sequence[str], columns: Sequence[str], *, has_header: bool) -> tuple[int, ...]:
+def _numbered(first: Sequence[str], width: int, columns: Sequence[str], *, has_header: bool) -> tuple[int, ...]:
     """Indices of columns that are chosen by their numbers from 1; none if they are chosen by name.
 
     Args:
+        width: number of columns.
         has_header: the user says that the first row names the columns, and a column may be called 2.
     """
-    numbers = [str(number) for number in range(1, len(first) + 1)]
+    numbers = [str(number) for number in range(1, width + 1)]
     if any(column not in numbers or (has_header and column in first) for column in columns):
         return ()
     return tuple(map(numbers.index, columns))
-
-
-@dataclass(frozen=True)
-class IdKind:
-    """Whether the ids at the beginning of a file are numbers or names.
-
-    Attributes:
-        are_names: they are names.
-        at: number of the line that decided, from 1; -1 if all ids are numbers.
-        token: the id in this line that is not a number.
-        fault: why the ids can be neither; empty if they can.
-    """
-
-    are_names: bool
-    at: int = -1
-    token: str = ""
-    fault: str = ""
 
 
 def find_ids(file: SourceFile, sample: Sample, stated: Stated, table: TextTable, *, are_names: bool = False) -> IdKind:
@@ -470,6 +430,8 @@ def find_ids(file: SourceFile, sample: Sample, stated: Stated, table: TextTable,
             row may be a header, or a comment an edge.
     """
     rows = sample.rows[1:] if table.header else sample.rows
+    if table.question:
+        raise InputError(table.question)
     if are_names:
         _check_first_lines(file, stated, sample, rows, table)
         return IdKind(are_names=True)
@@ -497,50 +459,6 @@ def _find_kind(file: SourceFile, rows: Sequence[Row], table: TextTable) -> IdKin
     return found
 
 
-def judge_ids(cells: Sequence[str]) -> IdKind:
-    """Decide whether a column of ids has numbers or names, in ``at`` by the position of a cell.
-
-    A few words among numbers are a fault: they would turn all ids into names, and change the order of the vertices.
-
-    >>> judge_ids(["1", "2.0", "3"]).are_names, judge_ids(["007", "7"]).are_names, judge_ids(["ann", "7"]).are_names
-    (False, True, True)
-    >>> judge_ids(["1", "2", "3", "x"]).fault
-    "expected a number as most ids of this column are, found 'x'; correct it, or add `--ids names` if all are names"
-    """
-    others = [at for at, cell in enumerate(cells) if not is_id(cell)]
-    for at in others:
-        if is_missing_id(cells[at]):
-            return IdKind(True, at, cells[at], REASONS[MISSING])
-    words = [at for at in others if not _PADDED.fullmatch(cells[at])]
-    if words and len(others) < len(cells) / 2:
-        at = words[0]
-        fault = (
-            f"expected a number as most ids of this column are, found {cells[at]!r}; correct it, or add `--ids names`"
-            " if all are names"
-        )
-        return IdKind(True, at, cells[at], fault)
-    return IdKind(True, others[0], cells[others[0]]) if others else IdKind(are_names=False)
-
-
-def is_id(cell: str) -> bool:
-    """Whether a cell is a number below 2^63 without leading zeros, perhaps as a decimal number below 2^53.
-
-    >>> [is_id(cell) for cell in ("0", "17", "5.0", "007", "-1", "7.9E+17")]
-    [True, True, True, False, False, False]
-    """
-    digits, point, _ = cell.partition(".")
-    return _NUMBER.fullmatch(cell) is not None and int(digits) <= (1 << 53 if point else _MOST_ID)
-
-
-def is_missing_id(cell: str) -> bool:
-    """Whether a cell is empty, or says that there is no id, as NULL and nan do."""
-    # Calls of compiled code are slow, and a file has thousands of cells to judge.
-    if not cell or len(cell) > LONGEST_MISSING:
-        return not cell
-    text = np.frombuffer(f"{cell}\n".encode(), np.uint8)
-    return bool(is_missing(text, 0, len(text) - 1))
-
-
 def _check_first_lines(file: SourceFile, stated: Stated, sample: Sample, rows: Sequence[Row], table: TextTable) -> None:
     """Refuse a first row that may be a header, and a comment that may be an edge between names."""
     columns = [[row.fields[end] for row in rows[1:] if len(row.fields) > end] for end in table.ends]
@@ -560,7 +478,7 @@ def _check_first_lines(file: SourceFile, stated: Stated, sample: Sample, rows: S
         return
     words |= {cell for row in rows[:1] for cell in row.fields}
     for comment in sample.comments:
-        fields = _fields(comment, table.separator)
+        fields = fields_of(comment, table.separator)
         if comment[1:2].isspace() or comment[1:2] == comment[0] or len(fields) != len(rows[0].fields):
             continue
         if any(word.startswith(("#", "%")) for word in words) or not words.isdisjoint(fields):

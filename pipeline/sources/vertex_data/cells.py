@@ -23,8 +23,7 @@ from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.lines import bad_line
 from gnnloom.pipeline.sources.reading.numerals import FEED, REASONS, TOO_FEW, TOO_MANY
 from gnnloom.pipeline.sources.reading.text_columns import RowIndex, count_rows, index_rows
-from gnnloom.pipeline.sources.reading.text_layout import row_blocks
-from gnnloom.pipeline.sources.reading.text_table import Row
+from gnnloom.pipeline.sources.reading.text_layout import Row, row_blocks
 from gnnloom.pipeline.sources.source import SourceRange
 from gnnloom.pipeline.sources.vertex_data.keyed_rows import table_ranges
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import by_rows
@@ -222,6 +221,7 @@ class TextTableCells:
         first_row: offset of the first row in the file's contents, in bytes.
         sample: the first rows.
         index: where rows begin, if rows are counted.
+        question: what the first lines leave open; empty if nothing.
     """
 
     file: SourceFile
@@ -231,6 +231,7 @@ class TextTableCells:
     first_row: int
     sample: tuple[Row, ...] = field(repr=False)
     index: RowIndex | None = None
+    question: str = ""
 
     @property
     def is_shared(self) -> bool:

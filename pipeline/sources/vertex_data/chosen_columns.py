@@ -21,8 +21,8 @@ from gnnloom.pipeline.sources.names import Names
 from gnnloom.pipeline.sources.reading.class_names import MOST_NAMES, UNKNOWN
 from gnnloom.pipeline.sources.reading.fields import PLAIN
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_file
-from gnnloom.pipeline.sources.reading.text_layout import names_ids
-from gnnloom.pipeline.sources.reading.text_table import PANDAS_INDEX, Sample, Stated, numbers_rows, spelled
+from gnnloom.pipeline.sources.reading.text_layout import Sample, Stated, names_ids
+from gnnloom.pipeline.sources.reading.text_table import PANDAS_INDEX, numbers_rows, spelled
 from gnnloom.pipeline.sources.source import OneArray, SourceRange
 from gnnloom.pipeline.sources.understood import Understood, columns_in_words, header_in_words, of_vertices
 from gnnloom.pipeline.sources.vertex_data.cells import (
@@ -161,7 +161,8 @@ class ChosenColumns:
             InputError: the file is not a table, a column does not exist, or has something that the array has not.
         """
         row_ids = ids if isinstance(ids, StoredArray) else None
-        table = with_ids(open_table(location, columns, header, option), row_ids)
+        named_ids = ids if isinstance(ids, str) else None
+        table = with_ids(open_table(location, columns, header, option, named_ids), row_ids)
         named = () if is_numpy(location) and location.endswith("npz") else columns
         has_index = table.width > 1 and numbers_rows(table.names[0]) if table.names else False
         id_column: int | None = None
@@ -208,7 +209,8 @@ class ChosenColumns:
         """
         found = find_columns(table, numbers, VERTEX_ARRAYS[option])
         array = array_in_file(option, sum(column.width for column in found))
-        return cls(table, array, tuple(found), ids)
+        question = ids_question(table, numbers, ids, is_stated=False)
+        return cls(table, array, tuple(found), ids, question=question)
 
     def understood(self) -> list[Understood]:
         """How the table is read."""

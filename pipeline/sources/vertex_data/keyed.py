@@ -198,6 +198,8 @@ class KeyedVertices(OneArray):
             question = self.rows.chosen.question
         elif isinstance(self.rows, KeyedParquet):
             question = other_ids(location, self.rows.table.names, 0)
+        elif isinstance(self.rows, KeyedText) and self.rows.question:
+            question = self.rows.question
         elif isinstance(self.rows, KeyedText) and self.rows.has_header and not self.rows.fields:
             question = other_ids(location, next(first_cells(self.rows.file), []), 0)
         return [replace(of_vertices(location, kind, how, option, what, ids), question=question)]

@@ -23,8 +23,15 @@ from gnnloom.pipeline.sources.reading.fields import PLAIN, TextBlock, chosen_fie
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.lines import bad_line
 from gnnloom.pipeline.sources.reading.numerals import REASONS, TAB, word_numbers
-from gnnloom.pipeline.sources.reading.text_layout import has_names, is_number, names_ids, row_blocks
-from gnnloom.pipeline.sources.reading.text_table import PANDAS_INDEX, Sample, Stated, numbers_rows, spelled
+from gnnloom.pipeline.sources.reading.text_layout import Sample, Stated, has_names, names_ids, row_blocks
+from gnnloom.pipeline.sources.reading.text_table import (
+    PANDAS_INDEX,
+    is_short_header,
+    lacks_first_name,
+    names_question,
+    numbers_rows,
+    spelled,
+)
 from gnnloom.pipeline.sources.source import SourceRange, even_ranges
 from gnnloom.pipeline.sources.understood import columns_in_words, header_in_words
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import by_rows
@@ -99,6 +106,7 @@ class KeyedText:
         first_row: offset of the first row in the file's contents, in bytes.
         named: where labels are names of classes; None if values are numbers.
         has_header: whether a line before the first row names the columns.
+        question: what the first lines leave open; empty if nothing.
     """
 
     file: SourceFile
@@ -109,6 +117,7 @@ class KeyedText:
     array: str
     named: NamedLabels | None = None
     has_header: bool = False
+    question: str = ""
 
     ids = None
 
@@ -122,7 +131,7 @@ class KeyedText:
         Raises:
             InputError: the first line has no second column, or may be a header.
         """
-        sample = Sample.of(file, Stated(header))
+        sample, question = Sample.of(file, Stated(header)), ""
         first = list(sample.rows[0].fields) if sample.rows else []
         # A separator may end each line.
         is_ended = len(first) > 2 and not first[-1]
@@ -132,21 +141,22 @@ class KeyedText:
             shown = sample.rows[0].text[:60] if sample.rows else ""
             raise InputError(f"{file.location}: expected an id and at least one number per line, found {shown!r}")
         # A column of row numbers, whose name is empty, before the ids. R leaves its name out altogether.
-        others = sample.rows[1:]
-        is_shorter = not is_ended and bool(others) and all(len(row.fields) == len(first) + 1 for row in others)
-        is_shorter = is_shorter and not any(map(is_number, first))
+        is_short = not is_ended and header is not False and is_short_header(sample)
+        if is_short:
+            unnamed = lacks_first_name(sample) is False
+            question, first = names_question(file, sample), [*first, ""] if unnamed else ["", *first]
         is_index = len(first) > 2 and numbers_rows(first[0]) and names_ids(first[1])
-        skipped = int(header is not False and (is_shorter or is_index))
-        width = len(first) - (1 if is_shorter else 1 + skipped)
+        skipped = int(header is not False and is_index)
+        width = len(first) - 1 - skipped
         is_named = array == "label" and (width == 1 or sample.separator == b" ")
         named = NamedLabels.of(file, sample, (skipped, skipped + 1), header) if is_named else None
         chooses = skipped or (is_ended and sample.separator not in PLAIN)
         fields = tuple(range(skipped, skipped + 1 + width)) if chooses else ()
         if named is not None:
-            return cls(file, 1, sample.separator, fields, named.first_row, array, named, named.header)
-        begins = header or skipped or (header is None and has_names(first[1:], VERTEX_ARRAYS[array]))
+            return cls(file, 1, sample.separator, fields, named.first_row, array, named, named.header, question)
+        begins = header or skipped or is_short or (header is None and has_names(first[1:], VERTEX_ARRAYS[array]))
         first_row = sample.rows[0].stop if begins else sample.rows[0].start
-        return cls(file, width, sample.separator, fields, first_row, array, None, bool(begins))
+        return cls(file, width, sample.separator, fields, first_row, array, None, bool(begins), question)
 
     def in_words(self) -> tuple[str, str, str]:
         """As :meth:`KeyedRows.in_words`."""

@@ -21,8 +21,14 @@ from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray
 from gnnloom.pipeline.sources.reading.class_names import UNKNOWN, is_heading, is_label
 from gnnloom.pipeline.sources.reading.coding import without_suffix
 from gnnloom.pipeline.sources.reading.files import SourceFile, is_local, open_file
-from gnnloom.pipeline.sources.reading.text_layout import is_number, names_ends, names_ids
-from gnnloom.pipeline.sources.reading.text_table import PANDAS_INDEX, Row, Sample, Stated, numbers_rows
+from gnnloom.pipeline.sources.reading.text_layout import Row, Sample, Stated, is_number, names_ends, names_ids
+from gnnloom.pipeline.sources.reading.text_table import (
+    PANDAS_INDEX,
+    is_short_header,
+    lacks_first_name,
+    names_question,
+    numbers_rows,
+)
 from gnnloom.pipeline.sources.vertex_data.cells import (
     CellTable,
     NumpyCells,
@@ -155,13 +161,16 @@ def _listing(table: CellTable) -> str:
     return f"the columns are {', '.join(table.names[:_LISTED])}{more}"
 
 
-def open_table(location: str, columns: Sequence[str], header: bool | None, array: str) -> CellTable:
+def open_table(
+    location: str, columns: Sequence[str], header: bool | None, array: str, ids: str | None = None
+) -> CellTable:
     """Open a table whose columns are chosen.
 
     Args:
         columns: columns of the table that the user names; the member of an ``.npz``.
         header: whether the first line of text names the columns; None if the user did not say.
         array: the array of an ``.npz``, if ``columns`` is empty.
+        ids: name or number of the column of ids, if the user says.
 
     Raises:
         NotFoundError: the file does not exist.
@@ -172,7 +181,7 @@ def open_table(location: str, columns: Sequence[str], header: bool | None, array
     file = open_file(location)
     if is_parquet(location):
         return ParquetCells(ParquetTable.open(file))
-    return open_text(file, columns, header)
+    return open_text(file, columns, header, ids)
 
 
 def with_ids(table: CellTable, row_ids: StoredArray | None) -> CellTable:
@@ -180,8 +189,8 @@ def with_ids(table: CellTable, row_ids: StoredArray | None) -> CellTable:
     return NumpyCells(table.array, row_ids) if isinstance(table, NumpyCells) and row_ids is not None else table
 
 
-def open_text(file: SourceFile, columns: Sequence[str], header: bool | None) -> TextTableCells:
-    """Find the separator and the header of a text file.
+def open_text(file: SourceFile, columns: Sequence[str], header: bool | None, ids: str | None = None) -> TextTableCells:
+    """Find the separator and the header of a text file; arguments as for :func:`open_table`.
 
     Raises:
         InputError: the file has no rows, or its first line may be a header.
@@ -190,14 +199,16 @@ def open_text(file: SourceFile, columns: Sequence[str], header: bool | None) -> 
     if not sample.rows:
         raise InputError(f"{file.location}: the file is empty; expected a line per vertex")
     first, rows = sample.rows[0], sample.rows[1:]
-    names, width = first.fields, len(first.fields)
-    # R leaves out the name of the column of row numbers.
-    if rows and all(len(row.fields) == width + 1 for row in rows) and not any(map(is_number, names)):
-        names, width = ("", *names), width + 1
+    names, width, question = first.fields, len(first.fields), ""
+    if is_short_header(sample):
+        question = names_question(file, sample) if ids is None else ""
+        # R leaves out the name of the column of row names, and others that of the last one.
+        ends_unnamed = lacks_first_name(sample) is False or (ids == "1" and names_ids(names[0]))
+        names, width = (*names, "") if ends_unnamed else ("", *names), width + 1
     by_name = any(column in names for column in columns if not column.isdecimal() or int(column) > width)
     begins = header if header is not None else by_name or _begins_with_names(file, first, names, rows)
     if begins:
-        return TextTableCells(file, sample.separator, names, width, first.stop, rows)
+        return TextTableCells(file, sample.separator, names, width, first.stop, rows, question=question)
     return TextTableCells(file, sample.separator, (), width, first.start, sample.rows)
 
 
@@ -312,7 +323,9 @@ def shown_cells(table: CellTable, number: int) -> tuple[str, list[str]]:
 def propose(table: CellTable) -> tuple[int | None, dict[str, list[int]]]:
     """Numbers of the columns that a table seems to have for the ids and for each option; an id may be missing."""
     start = int(bool(table.names) and numbers_rows(table.names[0]))
-    has_ids = not table.names or names_ids(table.names[start])
+    is_index = start and not names_ids(table.names[start]) and not _counts(shown_cells(table, 0)[1])
+    start = 0 if is_index else start
+    has_ids = not table.names or bool(is_index) or names_ids(table.names[start])
     found: dict[str, list[int]] = {"feature": [], "label": [], "target": [], "split": []}
     for number in range(start + has_ids, table.width):
         name, (holds, cells) = column_name(table, number), shown_cells(table, number)
@@ -344,19 +357,30 @@ def ids_question(table: CellTable, numbers: Sequence[int], ids: int | None, *, i
     """
     if isinstance(table, NumpyCells):
         return ""
+    if isinstance(table, TextTableCells) and table.question:
+        return table.question
     start = int(bool(table.names) and numbers_rows(table.names[0]))
     if ids is not None:
         return "" if is_stated else other_ids(table.file.location, table.names, ids)
+    # The index of a frame may be the ids.
+    if start and start < table.width and not names_ids(table.names[start]):
+        start = 0
     if start in numbers or start >= table.width:
         return ""
     cells = table.first_cells(start)[1]
-    are_ids = names_ids(table.names[start]) if table.names else len(set(cells)) == len(cells)
-    if not are_ids or cells == [str(number) for number in range(len(cells))]:
+    is_index = bool(table.names) and numbers_rows(table.names[start])
+    are_ids = is_index or (names_ids(table.names[start]) if table.names else len(set(cells)) == len(cells))
+    if not are_ids or (_counts(cells) if is_index else cells == [str(number) for number in range(len(cells))]):
         return ""
     return (
         f"column {column_name(table, start)} looks like the ids of the vertices ({cells[0] if cells else ''!r} in the"
         " first row); add `--by-id` if it is, or `--no-by-id` if row k belongs to vertex k"
     )
+
+
+def _counts(cells: Sequence[str]) -> bool:
+    """Whether cells are numbers of rows: from 0 as pandas writes them, or from 1 as R does."""
+    return any(list(cells) == [str(number) for number in range(first, first + len(cells))] for first in (0, 1))
 
 
 def other_ids(location: str, names: Sequence[str], ids: int) -> str:

@@ -22,8 +22,8 @@ from gnnloom.pipeline.sources.reading.text_columns import (
     names_columns,
     read_array,
 )
-from gnnloom.pipeline.sources.reading.text_layout import has_names, names_ids
-from gnnloom.pipeline.sources.reading.text_table import Sample, Stated, numbers_rows
+from gnnloom.pipeline.sources.reading.text_layout import Sample, Stated, has_names, names_ids
+from gnnloom.pipeline.sources.reading.text_table import numbers_rows
 from gnnloom.pipeline.sources.source import OneArray
 from gnnloom.pipeline.sources.understood import Understood, header_in_words, ids_question, of_vertices
 from gnnloom.storage.errors import InputError

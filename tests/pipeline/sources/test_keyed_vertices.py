@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,7 @@ import pytest
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
 from gnnloom.pipeline.sources.format import open_edges, open_vertices
+from gnnloom.pipeline.sources.vertex_data.keyed import open_keyed_vertices
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.errors import InputError
@@ -250,3 +251,37 @@ def test_empty_arrays_are_refused_with_their_file_or_name(catalog: Catalog, tmp_
         how = "files" if ids is None else "keyed"
         with pytest.raises(InputError, match=r"x\.npy|^feature: no column|^the vertex data has \d row"):
             ingest_vertices(dataset, open_vertices(how, (), files, dataset.graph()), CLUSTER)
+
+
+@pytest.mark.parametrize(
+    ("text", "ids_file", "rows"),
+    [
+        ('"id" "age" "x"\n"1" 4 33 0\n"2" 0 44 1\n', "", {4: [33, 0], 0: [44, 1]}),
+        ('"age" "x"\n"4" 33 0\n"0" 44 1\n', "", {4: [33, 0], 0: [44, 1]}),
+        ("id age x\n1 4 33 0\n2 0 44 1\n", ":2", {4: [33, 0], 0: [44, 1]}),
+        ("id\tage\tx\n4\t33\t0\t9\n0\t44\t1\t9\n", ":1", {4: [33, 0, 9], 0: [44, 1, 9]}),
+    ],
+)
+def test_names_of_rows_as_r_writes_them_are_no_ids_unless_nothing_else_is(
+    tmp_path: Path, text: str, ids_file: str, rows: dict[int, list[float]]
+) -> None:
+    path = tmp_path / "people.txt"
+    path.write_text(text)
+    if ids_file:
+        (found,) = cast("Any", open_keyed_vertices(None, feature=str(path))).understood()
+        assert "line 1 names 3 columns" in found.question
+        assert all(f"`--ids-file {path}:{number}`" in found.question for number in (1, 2))
+    options: dict[str, Any] = {"feature": str(path)} | ({"ids_file": f"{path}{ids_file}"} if ids_file else {})
+    source: Any = open_keyed_vertices(None, **options)
+    (found,) = source.understood()
+    table = source.source_of("feature")
+    assert not found.question
+    read = {
+        int(bytes(block.id_text[block.id_offset[k] : block.id_offset[k + 1]])): block.values[k].tolist()
+        for span in table.ranges()
+        for block in table.read_table(span)
+        for k in range(len(block.at))
+    }
+    assert read == rows
+    if ids_file:
+        assert [each["name"] for each in table.feature_columns][:2] == ["age", "x"]
