@@ -311,10 +311,10 @@ def _guess_one(location: str) -> str:
         return _fallback(is_folder=True)
     # A location may stand for files that have other names.
     files = open_files(expand(location)[:1]) if is_local(location) and _exists(path) else ()
-    for file in files:
-        first = first_bytes(file).lower()
+    begins = [first_bytes(file) for file in files]
+    for first in begins:
         for known in formats().values():
-            if first.startswith(known.begins):
+            if first.lower().startswith(known.begins):
                 return known.name
     ending = without_suffix(path.name).rpartition(".")[2].lower()
     for known in formats().values():
@@ -323,9 +323,9 @@ def _guess_one(location: str) -> str:
     for known in formats().values():
         if ending in known.suffixes:
             return known.name
-    for file in files:
-        refuse_foreign(file)
-        refuse_counts(file)
+    for file, first in zip(files, begins, strict=True):
+        refuse_foreign(file, first)
+        refuse_counts(file, first)
     return _fallback(is_folder=False)
 
 

@@ -30,11 +30,16 @@ from gnnloom.pipeline.sources.reading.lines import (
 from gnnloom.pipeline.sources.reading.numerals import (
     BEYOND,
     FEED,
+    FLOAT32_LIMIT,
     FRACTION,
+    LOWER,
     MINUS,
     NEGATIVE,
     NO_ID,
+    NO_NUMBER,
+    NOT_FINITE,
     PERCENT,
+    PLUS,
     POINT,
     REASONS,
     RETURN,
@@ -45,6 +50,7 @@ from gnnloom.pipeline.sources.reading.numerals import (
     ZERO,
     is_blank,
     is_count,
+    scale,
 )
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.pipeline.sources.understood import Understood
@@ -53,9 +59,17 @@ from gnnloom.storage.wording import counted
 
 #: Number of bytes parsed at a time.
 BLOCK_BYTES = 2 << 20
+#: The least number of 18 digits, and the odd number that an exponent of ten is multiplied with in a hash.
+_LEAST_LONG, _ODD = 10**17, 0x5851F42D4C957F2D
 
 # Elements of the parser's state, which it keeps between blocks.
-VERTEX, TOKEN, NUMBER, DIGITS, COMMENT, LINE_AT, TARGET, UPWARD, DOWNWARD, LOOPS, BALANCE = range(11)
+VERTEX, TOKEN, NUMBER, DIGITS, MODE, LINE_AT, TARGET, UPWARD, DOWNWARD, LOOPS, BALANCE = range(11)
+# Of a weight: digits after its point, whether it is negative, its exponent after an "e", and whether that is negative.
+DECIMALS, MINUS_SIGN, EXPONENT, EXPONENT_SIGN, STATE_SIZE = range(11, 16)
+# Values of MODE: within the digits of an integer, a comment, or a weight's sign and decimals, or its exponent.
+_INTEGER, _COMMENT, _DECIMAL, _POWER = range(4)
+#: Exponents this large mean 0 or infinity; the limit prevents overflow.
+_MOST_EXPONENT = 100_000
 #: Bytes of a file that is read once more to name an edge that is in one line only.
 _MOST_NAMED = 64 << 20
 
@@ -242,7 +256,7 @@ class MetisEdges:
         return f" (the line of vertex {found[0] + 1:,} has {found[1] + 1:,})" if found else ""
 
     def _state(self, span: SourceRange) -> NDArray[np.int64]:
-        state = np.zeros(BALANCE + 1, np.int64)
+        state = np.zeros(STATE_SIZE, np.int64)
         state[VERTEX], state[LINE_AT] = self._first_vertex(span), self.graphs[span.file].data_at
         return state
 
@@ -337,7 +351,7 @@ def read_header(file: SourceFile) -> MetisHeader:
 
 
 @njit(cache=True, nogil=True)
-def parse_neighbors(
+def parse_neighbors(  # noqa: PLR0912 - one step per kind of byte
     text: Any,
     offset: int,
     num_vertices: int,
@@ -357,7 +371,7 @@ def parse_neighbors(
         skipped: count of numbers before the neighbors in each line.
         weighted: whether the weight of the edge follows each neighbor.
         once: give only edges to neighbors that are not below the line's own vertex.
-        state: (11,) int64, kept from block to block; VERTEX and LINE_AT locate an error.
+        state: (16,) int64, kept from block to block; VERTEX and LINE_AT locate an error.
         source, target: (max_edges,) int64, filled with the ids.
         weight: (max_edges,) float32, filled with the weights, if any.
 
@@ -368,18 +382,23 @@ def parse_neighbors(
     # One byte per step: a token may continue in the next block, so no step looks ahead.
     for at in range(len(text)):
         byte: Any = np.int64(text[at])
-        if state[COMMENT]:
+        is_gap = byte == FEED or byte == RETURN or is_blank(byte)  # noqa: PLR1714 - faster than a tuple in numba
+        if state[MODE] == _COMMENT:
             if byte == FEED:
-                state[COMMENT] = 0
+                state[MODE] = _INTEGER
                 state[LINE_AT] = offset + at + 1
+        elif state[MODE] and not is_gap:
+            wrong = _more_of_weight(byte, state)
+            if wrong:
+                return count, wrong
         elif ZERO <= byte <= ZERO + 9:
             state[NUMBER] = state[NUMBER] * 10 + (byte - ZERO)
             state[DIGITS] += 1
             # Refused before the number could overflow, however many digits the token has in later blocks.
             if state[DIGITS] > SAFE_DIGITS:
                 return count, TOO_LARGE
-        elif byte == FEED or byte == RETURN or is_blank(byte):  # noqa: PLR1714, SIM109 - faster than a tuple in numba
-            if state[DIGITS]:
+        elif is_gap:
+            if state[DIGITS] or state[MODE]:
                 emitted, wrong = _end_token(num_vertices, skipped, weighted, once, state, count, source, target, weight)
                 count += emitted
             if byte == FEED and not wrong:
@@ -387,10 +406,69 @@ def parse_neighbors(
             if wrong:
                 return count, wrong
         elif byte == PERCENT and state[TOKEN] == 0 and state[DIGITS] == 0:
-            state[COMMENT] = 1
+            state[MODE] = _COMMENT
+        elif weighted and state[TOKEN] > skipped and (state[TOKEN] - skipped) % 2 == 1:
+            state[MODE] = _DECIMAL
+            state[DECIMALS] = -1
+            wrong = _more_of_weight(byte, state)
+            if wrong:
+                return count, wrong
         else:
             return count, NEGATIVE if byte == MINUS else FRACTION if byte == POINT else NO_ID
     return count, 0
+
+
+@njit(cache=True, nogil=True)
+def _more_of_weight(byte: int, state: Any) -> int:
+    """Process a byte of a weight that is not an integer; returns the fault (0: none).
+
+    DECIMALS is -1 before the point. EXPONENT_SIGN is 2 after the "e", 3 or -3 after a sign, 1 or -1 after a digit.
+    """
+    if ZERO <= byte <= ZERO + 9:
+        digit = byte - ZERO
+        if state[MODE] == _POWER:
+            state[EXPONENT] = min(state[EXPONENT] * 10 + digit, _MOST_EXPONENT)
+            state[EXPONENT_SIGN] = -1 if state[EXPONENT_SIGN] < 0 else 1
+        elif state[DIGITS] < SAFE_DIGITS or not state[NUMBER]:
+            # Leading zeros do not use up any of the digits that are kept.
+            state[DIGITS] = state[DIGITS] + 1 if state[NUMBER] else 1
+            state[NUMBER] = state[NUMBER] * 10 + digit
+            state[DECIMALS] += state[DECIMALS] >= 0
+        elif state[DECIMALS] < 0:
+            return TOO_LARGE
+        return 0
+    if byte == POINT and state[MODE] == _DECIMAL and state[DECIMALS] < 0:
+        state[DECIMALS] = 0
+    elif (byte | LOWER) == ord("e") and state[MODE] == _DECIMAL and state[DIGITS]:
+        state[MODE], state[EXPONENT_SIGN] = _POWER, 2
+    elif (byte == MINUS or byte == PLUS) and state[EXPONENT_SIGN] == 2:  # noqa: PLR1714, SIM109 - as above
+        state[EXPONENT_SIGN] = -3 if byte == MINUS else 3
+    elif byte == MINUS and state[DECIMALS] < 0 and not state[DIGITS] and not state[MINUS_SIGN]:
+        state[MINUS_SIGN] = 1
+    else:
+        return NO_NUMBER
+    return 0
+
+
+@njit(cache=True, nogil=True)
+def _end_weight(number: int, state: Any) -> tuple[float, int]:
+    """End a weight that is not an integer; returns it, and a code of it for hashes, which is the integer if it is one.
+
+    Args:
+        number: the digits of the weight.
+    """
+    power = state[EXPONENT] * (-1 if state[EXPONENT_SIGN] < 0 else 1) - max(state[DECIMALS], 0)
+    value, power = scale(number, power), power if number else 0
+    # Equal numbers get equal codes, however many zeros end them.
+    while number and number % 10 == 0 and power < 0:
+        number, power = number // 10, power + 1
+    while number and power > 0 and number < _LEAST_LONG:
+        number, power = number * 10, power - 1
+    code = number ^ (power * _ODD)
+    is_negative = state[MINUS_SIGN]
+    state[MODE] = _INTEGER
+    state[DECIMALS:] = 0
+    return (-value, ~code) if is_negative else (value, code)
 
 
 @njit(cache=True, nogil=True)
@@ -406,8 +484,14 @@ def _end_token(
     weight: Any,
 ) -> tuple[int, int]:
     """Process a complete number; returns how many edges it completes (0 or 1) and the fault (0: none)."""
-    number, position = state[NUMBER], state[TOKEN] - skipped
+    number, digits, position = state[NUMBER], state[DIGITS], state[TOKEN] - skipped
     state[NUMBER], state[DIGITS] = 0, 0
+    value, code = np.float64(number), number
+    if state[MODE]:
+        # An exponent without digits, or a sign or point without any.
+        if digits == 0 or (state[MODE] == _POWER and abs(state[EXPONENT_SIGN]) != 1):
+            return 0, NO_NUMBER
+        value, code = _end_weight(number, state)
     state[TOKEN] += 1
     if state[VERTEX] >= num_vertices:
         return 0, TOO_MANY
@@ -423,15 +507,17 @@ def _end_token(
     vertex, neighbor = state[VERTEX], state[TARGET]
     # Every edge must occur once upward and once downward, with one weight: counts and sums of hashes are compared.
     if neighbor != vertex:
-        value = _mixed(min(vertex, neighbor), max(vertex, neighbor), number if weighted else 0)
-        state[BALANCE] += value if neighbor > vertex else -value
+        mixed = _mixed(min(vertex, neighbor), max(vertex, neighbor), code if weighted else 0)
+        state[BALANCE] += mixed if neighbor > vertex else -mixed
     state[LOOPS] += neighbor == vertex
     state[UPWARD] += neighbor > vertex
     state[DOWNWARD] += neighbor < vertex
     # Counted above and left out here: the totals still show whether every edge occurs in both lines.
     if once and neighbor < vertex:
         return 0, 0
-    source[count], target[count], weight[count] = vertex, neighbor, number
+    if weighted and not abs(value) < FLOAT32_LIMIT:
+        return 0, NOT_FINITE
+    source[count], target[count], weight[count] = vertex, neighbor, value
     return 1, 0
 
 

@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.sources.first_lines import FirstLines, Suggestion
 from gnnloom.pipeline.sources.format import COLUMNS, TIMES, WEIGHTS, Format, check_values, column_names
-from gnnloom.pipeline.sources.further_columns import Suggestion, suggest
 from gnnloom.pipeline.sources.names import HINT, NameChunk, Names
 from gnnloom.pipeline.sources.reading import name_parser
 from gnnloom.pipeline.sources.reading.fields import PLAIN, TextBlock, chosen_fields
@@ -54,14 +54,12 @@ from gnnloom.pipeline.sources.reading.text_layout import Sample, Stated, likely_
 from gnnloom.pipeline.sources.reading.text_table import (
     TextTable,
     describe_columns,
-    find_ids,
     find_table,
-    headings,
     spelled,
     with_times,
 )
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
-from gnnloom.pipeline.sources.understood import SHOWN_ROWS, Understood
+from gnnloom.pipeline.sources.understood import Understood
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.ticks import floats_of_ticks
 from gnnloom.storage.option import Option
@@ -100,6 +98,7 @@ class TextEdges:
         stated_vertices: the number of vertices, if something other than the file states it.
         range_bytes: size of a range.
         block_bytes: number of bytes parsed at a time.
+        opened: what the first lines of each file show. Tasks, which do not need it, get none.
     """
 
     files: tuple[SourceFile, ...]
@@ -113,6 +112,11 @@ class TextEdges:
     stated_vertices: int | None = None
     range_bytes: int = RANGE_BYTES
     block_bytes: int = BLOCK_BYTES
+    opened: tuple[FirstLines, ...] = field(default=(), repr=False, compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the first lines."""
+        return {**vars(self), "opened": ()}
 
     @classmethod
     def open(
@@ -157,10 +161,11 @@ class TextEdges:
             weights, extra_columns = not times and len(wanted) == 3, True
         between = b"\t" if delimiter == "tab" else delimiter.encode()
         stated = Stated(header, wanted, between, comment, weights or times, decimal, extra_columns)
-        tables = tuple(_table(file, stated, times=times) for file in files)
+        found = [_look(file, stated, times=times) for file in files]
+        tables, opened = tuple(table for table, _ in found), tuple(lines for _, lines in found)
         if times:
             tables = _alike(files, tables)
-        return cls(files, tables, stated, weights, times, extra_columns, delimiter)
+        return cls(files, tables, stated, weights, times, extra_columns, delimiter, opened=opened)
 
     @property
     def recognized_headers(self) -> tuple[str, ...]:
@@ -252,7 +257,20 @@ class TextEdges:
         """What the user can do about a fault of a line."""
         if wrong != EXTRA:
             return _HINTS.get(wrong, "")
-        return suggest(self.tables[number], Sample.of(self.files[number], self.stated), self.stated).hint
+        return self._first_lines(number).suggestion.hint
+
+    def _first_lines(self, number: int) -> FirstLines:
+        """What the first lines of a file show.
+
+        Raises:
+            InputError: the file cannot be read.
+        """
+        file, table = self.files[number], self.tables[number]
+        return (
+            self.opened[number]
+            if self.opened
+            else FirstLines.of(file, Sample.of(file, self.stated), self.stated, table)
+        )
 
     def _lacks_id(self, number: int, offset: int) -> bool:
         """Whether one of the ids of the line at an offset is missing."""
@@ -355,24 +373,20 @@ class TextEdges:
 
     def id_kinds(self) -> list[IdKind]:
         """What the ids at the beginning of each file are; raises as :meth:`begins_with_names` does."""
-        tables = zip(self.files, self.tables, strict=True)
-        return [
-            find_ids(file, Sample.of(file, self.stated), self.stated, table, are_names=self.any_name)
-            for file, table in tables
-        ]
+        return [self._first_lines(number).kind(are_names=self.any_name) for number in range(len(self.files))]
 
     def understood(self) -> list[Understood]:
         """How each file is read, from its first lines."""
-        return [self._understood(file, table) for file, table in zip(self.files, self.tables, strict=True)]
+        return [self._understood(number) for number in range(len(self.files))]
 
-    def _understood(self, file: SourceFile, table: TextTable) -> Understood:
-        sample = Sample.of(file, self.stated)
+    def _understood(self, number: int) -> Understood:
+        file, table, lines = self.files[number], self.tables[number], self._first_lines(number)
         try:
-            kind, question = find_ids(file, sample, self.stated, table, are_names=self.any_name), ""
+            kind, question = lines.kind(are_names=self.any_name), ""
         except InputError as error:
             kind, question = None, str(error)
         value = "time" if self.times else "weight" if self.weights else ""
-        columns = describe_columns(table, sample, value)
+        columns = describe_columns(table, lines.headings, value)
         skipped = [f"{counted(table.comments, 'comment')} before it"] if table.comments else []
         first = f"text, fields between {spelled(table.separator)}; " + (
             "the first line names the columns" if table.header else "no header"
@@ -397,10 +411,10 @@ class TextEdges:
             zone = "with zones" if table.times.has_zone else "without a zone, taken as UTC"
             read += f" (dates {zone}; stored in {table.times.unit})"
         index = "; the first column numbers the rows and is skipped" if table.has_index and not table.question else ""
-        shown = [row.fields for row in sample.rows[1 if table.header else 0 :][:SHOWN_ROWS]]
-        titles = headings(table, sample) if table.header else [str(number + 1) for number in range(_widest(shown))]
+        shown = lines.rows
+        titles = lines.headings if table.header else [str(number + 1) for number in range(_widest(shown))]
         width = max(len(titles), _widest(shown))
-        further = Suggestion() if self.extra_columns else suggest(table, sample, self.stated)
+        further = Suggestion() if self.extra_columns else lines.suggestion
         flags = (*further.flags, *(("--undirected",) if table.is_symmetric else ()))
         left = f"columns that are not read: {', '.join(columns['ignored'])}" if columns.get("ignored") else ""
         return Understood(
@@ -456,16 +470,18 @@ class TextEdges:
         return replace(self, stated_vertices=num_vertices)
 
 
-def _table(file: SourceFile, stated: Stated, *, times: bool = False) -> TextTable:
-    """How a file is read; a file that cannot be read is reported by the reader of its edges."""
+def _look(file: SourceFile, stated: Stated, *, times: bool = False) -> tuple[TextTable, FirstLines]:
+    """How a file is read, and what its first lines show; the reader of the edges reports a file that cannot be read."""
     try:
         sample = Sample.of(file, stated)
-    except InputError:
+    except InputError as error:
         if stated.columns:
             raise
-        return TextTable(stated.separator or likely_separator(file.location, b""))
+        table = TextTable(stated.separator or likely_separator(file.location, b""))
+        return table, FirstLines((), (), str(error), str(error), Suggestion())
     table = find_table(file, sample, stated)
-    return with_times(file, sample, table) if times else table
+    table = with_times(file, sample, table) if times else table
+    return table, FirstLines.of(file, sample, stated, table)
 
 
 def _alike(files: Sequence[SourceFile], tables: Sequence[TextTable]) -> tuple[TextTable, ...]:

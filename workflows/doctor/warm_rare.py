@@ -207,18 +207,18 @@ def _read_ids(folder: Path) -> None:
     from gnnloom.pipeline.sources.reading.fields import chosen_fields
     from gnnloom.pipeline.sources.reading.files import open_files
     from gnnloom.pipeline.sources.reading.text_columns import read_ids
-    from gnnloom.pipeline.sources.reading.text_layout import data_blocks
+    from gnnloom.pipeline.sources.reading.text_layout import row_blocks
     from gnnloom.pipeline.sources.reading.times import TimeForm
 
     path = folder / "ids.txt"
     path.write_text("0\n1\n", encoding="ascii")
     for file in open_files([str(path)]):
         list(read_ids(file))
-        list(chosen_fields(file, data_blocks(file, False), b",", (0,)))
+        list(chosen_fields(file, row_blocks(file, 0), b",", (0,)))
     path = folder / "dates.txt"
     path.write_text("0,1,2024-03-05\n", encoding="ascii")
     for file in open_files([str(path)]):
-        list(chosen_fields(file, data_blocks(file, False), b",", (0, 1, 2), times=TimeForm(6, has_zone=False)))
+        list(chosen_fields(file, row_blocks(file, 0), b",", (0, 1, 2), times=TimeForm(6, has_zone=False)))
 
 
 def _count_lines() -> None:

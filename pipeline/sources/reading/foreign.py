@@ -105,13 +105,16 @@ def first_bytes(file: SourceFile) -> bytes:
         return b""
 
 
-def refuse_foreign(file: SourceFile) -> None:
+def refuse_foreign(file: SourceFile, begin: bytes) -> None:
     """Refuse a local file of a format that is not read.
+
+    Args:
+        begin: its first bytes.
 
     Raises:
         InputError: the file is of such a format, which the message names, with what converts it.
     """
-    begin, name = first_bytes(file), file.path.name.lower()
+    name = file.path.name.lower()
     is_tar = begin[_TAR] == b"ustar"
     for foreign in _FOREIGN:
         found = foreign.begins is not None and re.match(foreign.begins, begin, re.IGNORECASE)

@@ -43,10 +43,7 @@ REASONS = {
         " `--comment none` to read them"
     ),
     MISSING: "a vertex id is missing; remove the line, or add `--ids names` if this is the name of a vertex",
-    FRACTION: (
-        "expected integers: weights of this format have no decimals; scale them, or write the edges as a table and add"
-        " `--weights`"
-    ),
+    FRACTION: "expected an integer, found a decimal number",
     QUOTED: "a double quote is opened and not closed after a number",
 }
 
@@ -268,7 +265,7 @@ def _two_product(a: float, b: float) -> tuple[float, float]:
 
 
 @njit(cache=True, nogil=True)
-def _scale(mantissa: int, exponent: int) -> Any:
+def scale(mantissa: int, exponent: int) -> Any:
     """``mantissa * 10^exponent`` for up to 18 digits, rounded."""
     if mantissa == 0 or exponent < _MIN_EXPONENT:
         return 0.0
@@ -325,7 +322,7 @@ def parse_number(text: Any, at: int) -> tuple[float, int, int]:
     if (np.int64(text[at]) | LOWER) == ord("e"):
         more, at, wrong = _parse_exponent(text, at + 1)
         exponent += more
-    return sign * _scale(mantissa, exponent), at, wrong
+    return sign * scale(mantissa, exponent), at, wrong
 
 
 @njit(cache=True, nogil=True)

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import accumulate, islice, pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.lines import bad_line, count_data_lines, whole_lines
 from gnnloom.pipeline.sources.reading.numerals import NO_NUMBER, REASONS, word_numbers
 from gnnloom.pipeline.sources.reading.parse import parse_ids, parse_table
-from gnnloom.pipeline.sources.reading.text_layout import data_blocks, has_names, row_blocks
+from gnnloom.pipeline.sources.reading.text_layout import Sample, Stated, has_names, row_blocks
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import VertexArray
 from gnnloom.storage.wording import counted
@@ -60,20 +60,17 @@ class RowIndex:
         return self.starts[max(0, after - 1)]
 
 
-def index_rows(file: SourceFile, header: bool = False, first_row: int | None = None) -> RowIndex:
+def index_rows(file: SourceFile, first_row: int = 0) -> RowIndex:
     """Count the rows of a local, uncompressed file in ranges, as fast as the disk reads it; others are not counted.
 
     Args:
-        header: whether the first line names the columns.
-        first_row: offset of the first row; None to find it.
+        first_row: offset of the first row in the file's contents, in bytes.
     """
     if not file.is_seekable:
         return RowIndex()
     bounds = [*range(0, file.size or 0, _INDEX_BYTES), file.size or 0]
     with ThreadPoolExecutor(_THREADS) as threads:
-        counted = threads.map(
-            lambda span: count_rows(file, *span, header=header, first_row=first_row), pairwise(bounds)
-        )
+        counted = threads.map(lambda span: count_rows(file, *span, first_row=first_row), pairwise(bounds))
         counts = list(counted)
     rows = list(accumulate(counts, initial=0))
     # A line belongs to the range in which it begins, so reading at a bound begins with the first line after it.
@@ -81,13 +78,9 @@ def index_rows(file: SourceFile, header: bool = False, first_row: int | None = N
     return RowIndex(starts or (BEGINNING,), rows[-1])
 
 
-def count_rows(
-    file: SourceFile, start: int = 0, stop: int | None = None, *, header: bool = False, first_row: int | None = None
-) -> int:
+def count_rows(file: SourceFile, start: int = 0, stop: int | None = None, *, first_row: int = 0) -> int:
     """Count the rows that begin in a range of bytes; by default, all rows."""
-    found = first_row is not None
-    blocks = row_blocks(file, first_row or 0, start, stop) if found else data_blocks(file, header, start, stop)
-    return count_data_lines(blocks, has_comments=False)
+    return count_data_lines(row_blocks(file, first_row, start, stop), has_comments=False)
 
 
 @dataclass(frozen=True)
@@ -137,7 +130,7 @@ def read_table(
     dtype: type[np.floating[Any]],
     begin: RowStart = BEGINNING,
     *,
-    header: bool = False,
+    first_row: int = 0,
     missing: bool = False,
     words: Mapping[str, int] | None = None,
     hint: str = "",
@@ -146,7 +139,7 @@ def read_table(
     """Read rows of decimal numbers, parsed as doubles and then rounded to ``dtype``.
 
     Args:
-        header: whether the first line names the columns.
+        first_row: offset of the first row in the file's contents, in bytes.
         missing: whether NaN is allowed, and stands for an empty cell between commas.
         words: what cells may hold instead of numbers, and what that stands for.
         hint: what to do about a cell that is not a number.
@@ -159,7 +152,7 @@ def read_table(
     """
     first, known = begin.row, words or {}
     of_words = word_numbers(known), np.array(list(known.values()), np.float64)
-    for offset, text in data_blocks(file, header, begin.offset, block_bytes=block_bytes):
+    for offset, text in row_blocks(file, first_row, begin.offset, block_bytes=block_bytes):
         # A number takes at least a digit and a separator or line feed.
         most = len(text) // (2 * num_columns) + 1
         values, line_at = np.empty((most, num_columns), dtype), np.empty(most, np.int64)
@@ -172,12 +165,12 @@ def read_table(
 
 
 def read_array(
-    file: SourceFile, array: VertexArray, num_columns: int, begin: RowStart = BEGINNING, *, header: bool = False
+    file: SourceFile, array: VertexArray, num_columns: int, begin: RowStart = BEGINNING, *, first_row: int = 0
 ) -> Iterator[TextRows]:
     """Read rows of an array of vertex data.
 
     Args:
-        header: whether the first line names the columns.
+        first_row: offset of the first row in the file's contents, in bytes.
 
     Yields:
         Blocks with values as :meth:`VertexArray.convert` returns them.
@@ -189,37 +182,48 @@ def read_array(
     hint = "; number the classes from 0" if array.below else ""
     hint += f", or one of {', '.join(array.words)}" if array.words else ""
     cells: dict[str, Any] = {"missing": array.takes_nan, "words": array.words, "hint": hint}
-    for block in read_table(file, num_columns, dtype, begin, header=header, **cells):
+    for block in read_table(file, num_columns, dtype, begin, first_row=first_row, **cells):
         rows, wrong = array.convert(block.values)
         if wrong is not None:
             raise block.error(wrong[0], f"expected {array.expected}")
         yield TextRows(file, block.first, rows, block.line_at)
 
 
+def read_sample(file: SourceFile, header: bool | None = None) -> Sample:
+    """The first lines that are not blank of a file of numbers.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    return Sample.of(file, Stated(header, separator=b",", comment="none"))
+
+
 def count_columns(file: SourceFile) -> int:
     """Number of columns of the first line that is not blank; 0 if all lines are."""
-    return len(next(first_cells(file), []))
+    return next((len(cells_of(row.text)) for row in read_sample(file).rows), 0)
 
 
-def first_cells(file: SourceFile) -> Iterator[list[str]]:
-    """The cells of each of the first lines that are not blank; those between two commas may be empty."""
-    with file.open() as stream:
-        for line in stream:
-            text = line.decode("utf-8", "replace").removeprefix("\ufeff").strip(" \t\r\n")
-            if text:
-                parts = [part.split() or [""] for part in text.removesuffix(",").split(",")]
-                yield [cell.strip('"') for part in parts for cell in part]
+def cells_of(line: str) -> list[str]:
+    """The cells of a line that is not blank; those between two commas may be empty."""
+    parts = [part.split() or [""] for part in line.removesuffix(",").split(",")]
+    return [cell.strip('"') for part in parts for cell in part]
 
 
-def names_columns(file: SourceFile, array: VertexArray) -> bool:
+def names_columns(sample: Sample, array: VertexArray) -> bool:
     """Whether the first line that is not blank names columns: it, and not the next, has a cell that the array has not.
 
     Where the next line has one as well, the first is read like all others, and reported.
     """
-    first, second = (*islice(first_cells(file), 2), [], [])[:2]
+    first, second = (*(cells_of(row.text) for row in sample.rows[:2]), [], [])[:2]
     # A comment is not a header: such files have none, so it is an error.
     is_comment = "".join(first[:1]).startswith(("#", "%"))
     return not is_comment and has_names(first, array) and not has_names(second, array)
+
+
+def first_row_below(sample: Sample) -> int:
+    """Offset of the row below a header, which comments may precede."""
+    ends = [row.stop for row in sample.rows if row.text[0] not in "#%"]
+    return ends[0] if ends else max((row.stop for row in sample.rows), default=0)
 
 
 def read_count(file: SourceFile) -> int:

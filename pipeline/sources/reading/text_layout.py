@@ -20,10 +20,6 @@ from gnnloom.storage.format.vertex_arrays import VertexArray
 SAMPLE_BYTES: Final = 1 << 16
 _MARK: Final = "\ufeff"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-#: The beginning of a line that is neither blank nor a comment.
-_DATA = re.compile(rb"^[ \t\r\v\f]*+[^\s#%]", re.MULTILINE)
-#: Number of bytes in which it is looked for at a time: it is mostly the first line.
-_FIRST_BYTES = 1 << 16
 #: Separators of files by their suffix.
 _USUAL = {".csv": b",", ".tsv": b"\t"}
 #: A field in double quotes, and a number with a decimal comma.
@@ -142,17 +138,6 @@ def fields_of(line: str, separator: bytes) -> tuple[str, ...]:
         return (line,)
 
 
-def data_blocks(
-    file: SourceFile, header: bool, start: int = 0, stop: int | None = None, block_bytes: int = BLOCK_BYTES
-) -> Iterator[tuple[int, NDArray[np.uint8]]]:
-    """Like :func:`row_blocks`, but finds the first row itself.
-
-    Args:
-        header: whether the first line that is neither blank nor a comment is a header.
-    """
-    return row_blocks(file, _first_data(file)[0] if header else 0, start, stop, block_bytes)
-
-
 def row_blocks(
     file: SourceFile, first_row: int, start: int = 0, stop: int | None = None, block_bytes: int = BLOCK_BYTES
 ) -> Iterator[tuple[int, NDArray[np.uint8]]]:
@@ -173,20 +158,6 @@ def row_blocks(
 def _mark_bytes(block: NDArray[np.uint8]) -> int:
     """Length of the byte order mark at the start of a file; 0 if there is none."""
     return len(_BYTE_ORDER_MARK) if block[: len(_BYTE_ORDER_MARK)].tobytes() == _BYTE_ORDER_MARK else 0
-
-
-def _first_data(file: SourceFile) -> tuple[int, bytes]:
-    """Offset of the end of the first line that is neither blank nor a comment, and that line.
-
-    Without such a line, the offset of the end of the file, and nothing.
-    """
-    end = 0
-    for offset, block in whole_lines(file, block_bytes=_FIRST_BYTES):
-        text, end = block[0 if offset else _mark_bytes(block) :].tobytes(), offset + len(block)
-        if found := _DATA.search(text):
-            line = text[found.start() : text.index(b"\n", found.start()) + 1]
-            return end - len(text) + found.start() + len(line), line
-    return end, b""
 
 
 def likely_separator(location: str, line: bytes, decimal: str = ".") -> bytes:

@@ -16,6 +16,7 @@ from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.lines import bad_line
 from gnnloom.pipeline.sources.reading.name_ids import IdKind, is_id, is_missing_id, judge_ids
 from gnnloom.pipeline.sources.reading.text_layout import (
+    SAMPLE_BYTES,
     Row,
     Sample,
     Stated,
@@ -306,12 +307,18 @@ def _refuse_others(file: SourceFile, sample: Sample, *, has_header: bool, is_val
             )
 
 
-def refuse_counts(file: SourceFile) -> None:
+def refuse_counts(file: SourceFile, begin: bytes) -> None:
     """Refuse a short file whose first line counts what follows it, unless the user says what it is.
+
+    Args:
+        begin: first bytes of the file.
 
     Raises:
         InputError: the file may be in the format of METIS, or begin with the numbers of vertices and edges.
     """
+    is_long = file.is_seekable and (file.size or 0) > SAMPLE_BYTES
+    if is_long or not begin.startswith((b"#", b"%", *map(str.encode, "0123456789"))):
+        return
     try:
         sample = Sample.of(file, Stated())
     except InputError:
@@ -346,13 +353,13 @@ def headings(table: TextTable, sample: Sample) -> list[str]:
     return [*table.header, *(f"column {number + 1}" for number in range(len(table.header), width))]
 
 
-def describe_columns(table: TextTable, sample: Sample, value: str) -> dict[str, Any]:
+def describe_columns(table: TextTable, names: Sequence[str], value: str) -> dict[str, Any]:
     """Names or numbers of the columns that are read, and of those that are not.
 
     Args:
+        names: the headings.
         value: what the third column has; empty if it is not read.
     """
-    names = headings(table, sample)
     chosen = (table.fields or (0, 1, 2))[: 3 if value else 2]
     read = [names[number] if number < len(names) else f"column {number + 1}" for number in chosen]
     source, target, *values = [*read, "", ""][: max(2, len(read))]

@@ -15,7 +15,6 @@ from typing import Any
 
 from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray, Unpacked
 from gnnloom.pipeline.sources.reading.files import open_files
-from gnnloom.pipeline.sources.reading.text_columns import first_cells
 from gnnloom.pipeline.sources.source import OneArray, SourceRange, TableBlock, VertexSource
 from gnnloom.pipeline.sources.understood import Understood, of_vertices
 from gnnloom.pipeline.sources.vertex_data.chosen_columns import (
@@ -200,8 +199,8 @@ class KeyedVertices(OneArray):
             question = other_ids(location, self.rows.table.names, 0)
         elif isinstance(self.rows, KeyedText) and self.rows.question:
             question = self.rows.question
-        elif isinstance(self.rows, KeyedText) and self.rows.has_header and not self.rows.fields:
-            question = other_ids(location, next(first_cells(self.rows.file), []), 0)
+        elif isinstance(self.rows, KeyedText) and not self.rows.fields:
+            question = other_ids(location, self.rows.names, 0)
         return [replace(of_vertices(location, kind, how, option, what, ids), question=question)]
 
     def num_vertices(self) -> int:

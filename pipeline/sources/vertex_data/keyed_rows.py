@@ -105,7 +105,7 @@ class KeyedText:
         fields: numbers of the fields with the id and the values, from 0; none for all.
         first_row: offset of the first row in the file's contents, in bytes.
         named: where labels are names of classes; None if values are numbers.
-        has_header: whether a line before the first row names the columns.
+        names: names of the columns, with that of the ids; none without a header.
         question: what the first lines leave open; empty if nothing.
     """
 
@@ -116,7 +116,7 @@ class KeyedText:
     first_row: int
     array: str
     named: NamedLabels | None = None
-    has_header: bool = False
+    names: tuple[str, ...] = ()
     question: str = ""
 
     ids = None
@@ -152,15 +152,27 @@ class KeyedText:
         named = NamedLabels.of(file, sample, (skipped, skipped + 1), header) if is_named else None
         chooses = skipped or (is_ended and sample.separator not in PLAIN)
         fields = tuple(range(skipped, skipped + 1 + width)) if chooses else ()
+        names = tuple(first)
         if named is not None:
-            return cls(file, 1, sample.separator, fields, named.first_row, array, named, named.header, question)
+            names = names if named.header else ()
+            return cls(file, 1, sample.separator, fields, named.first_row, array, named, names, question)
         begins = header or skipped or is_short or (header is None and has_names(first[1:], VERTEX_ARRAYS[array]))
         first_row = sample.rows[0].stop if begins else sample.rows[0].start
-        return cls(file, width, sample.separator, fields, first_row, array, None, bool(begins), question)
+        return cls(
+            file,
+            width,
+            sample.separator,
+            fields,
+            first_row,
+            array,
+            None,
+            names if begins else (),
+            question,
+        )
 
     def in_words(self) -> tuple[str, str, str]:
         """As :meth:`KeyedRows.in_words`."""
-        how = f"text, fields between {spelled(self.separator)}; {header_in_words(self.has_header)}"
+        how = f"text, fields between {spelled(self.separator)}; {header_in_words(bool(self.names))}"
         names = f", names of {len(self.named.names):,} classes" if self.named else ""
         skipped = "; the first column numbers the rows and is skipped" if self.fields[:1] == (1,) else ""
         first = "the second column" if skipped else "the first column"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any
 
 from numpy.typing import NDArray
@@ -15,14 +14,15 @@ from gnnloom.pipeline.sources.reading.text_columns import (
     RowIndex,
     RowStart,
     TextRows,
-    count_columns,
+    cells_of,
     count_rows,
-    first_cells,
+    first_row_below,
     index_rows,
     names_columns,
     read_array,
+    read_sample,
 )
-from gnnloom.pipeline.sources.reading.text_layout import Sample, Stated, has_names, names_ids
+from gnnloom.pipeline.sources.reading.text_layout import Sample, has_names, names_ids
 from gnnloom.pipeline.sources.reading.text_table import numbers_rows
 from gnnloom.pipeline.sources.source import OneArray
 from gnnloom.pipeline.sources.understood import Understood, header_in_words, ids_question, of_vertices
@@ -30,10 +30,10 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS, array_in_file
 from gnnloom.storage.wording import counted
 
-#: Lines inspected to tell ids from labels, and bytes of each.
-_LINES, _LONGEST = 100, 1 << 16
+#: Lines inspected to tell ids from labels.
+_LINES = 100
 #: Binary labels and unknown ones, as text.
-_BINARY = {b"0", b"1", b"-1", b"0.0", b"1.0", b"-1.0", b"nan"}
+_BINARY = {"0", "1", "-1", "0.0", "1.0", "-1.0", "nan"}
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,8 @@ class TextVertices(OneArray):
         stated_vertices: rows of the file.
         index: where rows begin from which on the file can be read.
         header: whether the first line names the columns.
+        first_row: offset of the first row in the file's contents, in bytes.
+        first_name: name of the first column; empty without a header.
         named: where labels are names of classes; None if they are numbers.
         stated: whether the first line names the columns, as the user says.
     """
@@ -57,6 +59,8 @@ class TextVertices(OneArray):
     stated_vertices: int
     index: RowIndex
     header: bool = False
+    first_row: int = 0
+    first_name: str = ""
     named: NamedLabels | None = None
     stated: bool | None = None
 
@@ -73,8 +77,9 @@ class TextVertices(OneArray):
             InputError: the file is empty, or has several columns for an array with one dimension.
         """
         file = open_file(location)
-        columns = count_columns(file)
-        first, second = (*islice(first_cells(file), 2), [], [])[:2]
+        sample = read_sample(file, header)
+        first, second = (*(cells_of(row.text) for row in sample.rows[:2]), [], [])[:2]
+        columns = len(first)
         names = columns > 1 and header is not False and has_names(first, VERTEX_ARRAYS[array])
         if names and (numbers_rows(first[0]) or len(second) == columns + 1):
             raise InputError(
@@ -83,16 +88,16 @@ class TextVertices(OneArray):
             )
         stated, named = header, None
         if array == "label" and columns == 1:
-            sample = Sample.of(file, Stated(header, separator=b",", comment="none"))
             named = NamedLabels.of(file, sample, (0,), header)
         if header is None:
-            header = names_columns(file, VERTEX_ARRAYS[array]) if named is None else named.header
-        index = index_rows(file, header)
-        rows = count_rows(file, header=header) if index.num_rows is None else index.num_rows
+            header = names_columns(sample, VERTEX_ARRAYS[array]) if named is None else named.header
+        first_row = first_row_below(sample) if header else 0
+        index = index_rows(file, first_row)
+        rows = count_rows(file, first_row=first_row) if index.num_rows is None else index.num_rows
         if not rows:
             raise InputError(f"{location}: the file is empty; expected a line per vertex")
         name = array_in_file(array, columns)
-        if not VERTEX_ARRAYS[array].dims and columns > 1 and _begins_with_ids(file, header):
+        if not VERTEX_ARRAYS[array].dims and columns > 1 and _begins_with_ids(sample, header):
             wide = ", or zeros and ones with a column per class" if name != array else ""
             raise InputError(
                 f"{location}: the first of the {columns} columns of this {array} file looks like vertex ids; if it is,"
@@ -100,7 +105,8 @@ class TextVertices(OneArray):
             )
         if not VERTEX_ARRAYS[name].dims and columns != 1:
             raise InputError(f"{location}: expected one column of {array}s, found {columns}")
-        return cls(file, name, columns, rows, index, header, named, stated)
+        first_name = first[0] if header else ""
+        return cls(file, name, columns, rows, index, header, first_row, first_name, named, stated)
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -121,9 +127,8 @@ class TextVertices(OneArray):
         how = f"text, cells between commas or blanks; {header_in_words(self.header)}"
         what = counted(self.width, "column") + (f", names of {len(self.class_names):,} classes" if self.named else "")
         found = of_vertices(self.file.location, "text", how, VERTEX_ARRAYS[self.array].option, what)
-        first = next(first_cells(self.file))[0] if self.header else ""
-        is_id = self.array == "feature" and self.width > 1 and names_ids(first)
-        return [replace(found, question=ids_question(first) if is_id else "")]
+        is_id = self.array == "feature" and self.width > 1 and names_ids(self.first_name)
+        return [replace(found, question=ids_question(self.first_name) if is_id else "")]
 
     def num_vertices(self) -> int:
         return self.stated_vertices
@@ -139,7 +144,7 @@ class TextVertices(OneArray):
     def _blocks(self, array: str, begin: RowStart) -> Iterator[TextRows]:
         if self.named is not None:
             return self._named_blocks(self.named, begin)
-        return read_array(self.file, VERTEX_ARRAYS[array], self.width, begin, header=self.header)
+        return read_array(self.file, VERTEX_ARRAYS[array], self.width, begin, first_row=self.first_row)
 
     def _named_blocks(self, named: NamedLabels, begin: RowStart) -> Iterator[TextRows]:
         first = begin.row
@@ -148,11 +153,10 @@ class TextVertices(OneArray):
             first += len(block.words)
 
 
-def _begins_with_ids(file: SourceFile, header: bool) -> bool:
+def _begins_with_ids(sample: Sample, header: bool) -> bool:
     """Whether the first column of the first lines holds something that is not a binary label, or is named so."""
-    if header and names_ids(next(first_cells(file))[0]):
+    if header and names_ids(cells_of(sample.rows[0].text)[0]):
         return True
-    with file.open() as stream:
-        lines = [stream.readline(_LONGEST) for _ in range(_LINES)][header:]
-    firsts = {line.replace(b",", b" ").split()[0].lower() for line in lines if line.strip(b" \t\r\n,")}
+    lines = [row.text for row in sample.rows[:_LINES]][header:]
+    firsts = {line.replace(",", " ").split()[0].lower() for line in lines if line.strip(" \t\r\n,")}
     return not firsts <= _BINARY

@@ -147,9 +147,10 @@ def test_a_metis_file_gives_the_symmetric_matrix_for_any_block_size(
     n = data.draw(st.integers(2, 30))
     ids = st.integers(0, n - 1)
     pairs = data.draw(st.sets(st.tuples(ids, ids).filter(lambda pair: pair[0] < pair[1]), min_size=1, max_size=40))
-    adjacency = np.zeros((n, n), np.int64)
+    adjacency = np.zeros((n, n), np.float32)
+    step = data.draw(st.sampled_from([1, 0.25, -0.25]))
     for number, (a, b) in enumerate(sorted(pairs)):
-        adjacency[a, b] = adjacency[b, a] = number + 1
+        adjacency[a, b] = adjacency[b, a] = step * (number + 1)
     size, weight_count, weighted = data.draw(st.booleans()), data.draw(st.integers(0, 2)), data.draw(st.booleans())
     text = metis_text(adjacency, len(pairs), size, weight_count, weighted, data.draw)
     folder = tmp_path_factory.mktemp("metis")
@@ -160,7 +161,7 @@ def test_a_metis_file_gives_the_symmetric_matrix_for_any_block_size(
     source = MetisEdges.open([str(path)], weights=weighted, undirected=undirected)
     cut = MetisEdges(source.graphs, weighted, undirected, block_bytes=data.draw(st.integers(1, 20)))
     found = ingested(folder, cut, undirected=undirected).toarray()
-    np.testing.assert_array_equal(found, adjacency if weighted else adjacency > 0)
+    np.testing.assert_array_equal(found, adjacency if weighted else adjacency != 0)
 
 
 def metis_text(adjacency: Any, num_edges: int, size: bool, weights: int, weighted: bool, draw: Any) -> str:
@@ -170,7 +171,9 @@ def metis_text(adjacency: Any, num_edges: int, size: bool, weights: int, weighte
         text += draw(st.sampled_from(["", "% between 1 2\n"]))
         words = ["7"] * (size + weights)
         for neighbor in np.flatnonzero(row):
-            words += [str(neighbor + 1), *([str(row[neighbor])] if weighted else [])]
+            weight = float(row[neighbor])
+            forms = [f"{weight:.2f}", f"{weight:.3e}", f"{weight:g}"]
+            words += [str(neighbor + 1), *([draw(st.sampled_from(forms))] if weighted else [])]
         text += draw(st.sampled_from([" ", "\t", "  "])).join(words)
         text += "\n" if vertex < len(adjacency) - 1 else draw(st.sampled_from(["\n", "\r\n", "\n\n"]))
     return text if adjacency[-1].any() is np.False_ or draw(st.booleans()) else text.rstrip()

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import fsspec
 import numpy as np
@@ -17,11 +17,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gnnloom.pipeline.sources.format import open_edges
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.reading.lines import bad_line, whole_lines
 from gnnloom.pipeline.sources.text import TextEdges
+from gnnloom.pipeline.sources.vertex_data.vertex_files import open_vertex_files
 from gnnloom.storage.errors import InputError, NotFoundError
 from support.covering import examples
+from support.opened_files import hearing_of_files
 
 MAX_ID = 2**63 - 1
 
@@ -380,3 +383,21 @@ def test_a_line_without_the_named_columns_is_named(tmp_path: Path, line: str, re
     source = TextEdges.open([write(tmp_path, f"a;b;c\n1;2;3\n\n{line}\n", "t.csv")], columns="a,c")
     with pytest.raises(InputError, match=f"line 4: {reason}"):
         read(source)
+
+
+def test_first_lines_are_read_once(tmp_path: Path) -> None:
+    edges, features = tmp_path / "e.csv", tmp_path / "x.csv"
+    edges.write_text("src,dst,w\nann,bob,5\nbob,ann,7\n")
+    features.write_text("a,b\n1,2\n3,4\n")
+    opened: list[str] = []
+    with hearing_of_files(lambda path, _mode, _flags: opened.append(str(path))):
+        source = cast("TextEdges", open_edges("snap", [str(edges)], {"weights": True}))
+        assert source.begins_with_names()
+        assert [each.are_names for each in source.understood()] == [True]
+        assert source.as_named().understood()
+        rows = open_vertex_files(feature=str(features))
+        assert rows.num_vertices() == 2
+    # For its fingerprint and its first lines; a table of vertices twice, and to count its rows.
+    assert (opened.count(str(edges)), opened.count(str(features))) == (2, 5)
+    # Tasks get the source without what only the command shows.
+    assert not source.__getstate__()["opened"]

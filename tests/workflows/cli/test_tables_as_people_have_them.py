@@ -129,6 +129,7 @@ READ = {
     "a column of relations": Read("kg.tsv", "a\tlikes\tb\nb\tlikes\tc\n", "--columns 1,3 --ids names", "a-b b-c"),
     "empty lines, quotes and mixed line ends": Read("e.csv", b'"a,1",b\r\n\n  \nb,"c ""d"""', "--ids names --no-header",
                                                     'a,1-b b-c_"d"'),
+    "METIS, decimal weights": Read("g.graph", "2 1 1\n2 0.5\n1 5e-1\n", "--undirected --weights", "0-1 1-0", (0.5, 0.5)),
     "a METIS graph": Read("g.graph", "% by hand\n3 2\n2\n1 3\n2\n", "--undirected", "0-1 1-0 1-2 2-1"),
 }  # fmt: skip
 
@@ -205,7 +206,7 @@ REFUSED = {
     "DIMACS": Refused("c by hand\np sp 3 1\na 1 2 5\n", ("DIMACS", "awk"), "g.gr"),
     "METIS as text": Refused("4 4\n2 4\n1 3\n2 4\n1 3\n", ("--format metis",), "ring.txt"),
     "METIS, not symmetric": Refused("3 2\n2\n1 3\n\n", ("vertex 2",), "g.graph"),
-    "METIS, decimal weights": Refused("2 1 1\n2 0.5\n1 0.5\n", ("line 2", "--weights"), "g.graph", "--weights"),
+    "METIS, decimal ids": Refused("2 1 1\n2.5 1\n1 1\n", ("line 2", "integer"), "g.graph", "--weights"),
     "an empty file": Refused("", ("empty",)),
     "a byte order mark alone": Refused(b"\xef\xbb\xbf", ("empty",)),
     "one column": Refused("1\n2\n", ("line 1", "two vertex ids"), "e.txt"),

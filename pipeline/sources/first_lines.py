@@ -1,4 +1,7 @@
-"""Suggests how to read a table that has more columns than the two ids of an edge."""
+"""Keeps what the first lines of a text file show, and suggests how to read columns after the two ids of an edge.
+
+The lines are read once, when a source is opened. What they show is small, so a source of thousands of files keeps it.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from gnnloom.pipeline.sources.reading.files import SourceFile
+from gnnloom.pipeline.sources.reading.name_ids import IdKind
 from gnnloom.pipeline.sources.reading.text_layout import Sample, Stated, is_number
-from gnnloom.pipeline.sources.reading.text_table import TextTable, headings
+from gnnloom.pipeline.sources.reading.text_table import TextTable, find_ids, headings
 from gnnloom.pipeline.sources.reading.times import find_times
+from gnnloom.pipeline.sources.understood import SHOWN_ROWS
+from gnnloom.storage.errors import InputError
 from gnnloom.storage.wording import shell_command
 
 #: What columns of weights and of times are often called.
@@ -41,6 +48,55 @@ class Suggestion:
         if not self.kind:
             return f"; add {ignored}"
         return f"; add {' and '.join(map(_shown, self.flags))} to read {self.column} as {self.kind}, {ignored}"
+
+
+@dataclass(frozen=True)
+class FirstLines:
+    """What the first lines of a file show.
+
+    Attributes:
+        headings: names of the columns; ``column 1`` and so on in a file without a header.
+        rows: the first rows below the header.
+        numbers, names: the kind of the ids if the user did not say what they are, and if the user says that they are
+            names; or why the lines leave it open.
+        suggestion: options for the columns that nothing reads yet.
+    """
+
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    numbers: IdKind | str
+    names: IdKind | str
+    suggestion: Suggestion
+
+    @classmethod
+    def of(cls, file: SourceFile, sample: Sample, stated: Stated, table: TextTable) -> FirstLines:
+        """Look at the first lines of a file."""
+        rows = sample.rows[1 if table.header else 0 :][:SHOWN_ROWS]
+        return cls(
+            tuple(headings(table, sample)),
+            tuple(row.fields for row in rows),
+            _judged(file, sample, stated, table, are_names=False),
+            _judged(file, sample, stated, table, are_names=True),
+            suggest(table, sample, stated),
+        )
+
+    def kind(self, *, are_names: bool) -> IdKind:
+        """The kind of the ids.
+
+        Raises:
+            InputError: the lines leave it open.
+        """
+        found = self.names if are_names else self.numbers
+        if isinstance(found, str):
+            raise InputError(found)
+        return found
+
+
+def _judged(file: SourceFile, sample: Sample, stated: Stated, table: TextTable, *, are_names: bool) -> IdKind | str:
+    try:
+        return find_ids(file, sample, stated, table, are_names=are_names)
+    except InputError as error:
+        return str(error)
 
 
 def _shown(flag: str) -> str:
