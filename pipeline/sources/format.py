@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -98,6 +99,7 @@ class Format:
         open_edges: takes a list of locations, or one location if ``one_location``, and the options as keywords.
         options: options of ``open_edges``.
         begins: first bytes of files, in lower case and after blanks, which decide before their names do.
+        pattern: the same as a pattern, for what no fixed bytes begin.
         suffixes: endings of file names, without a dot, before ``.gz`` and the like.
         prefixes: beginnings of file names.
         is_folder: recognizes a local folder of this format.
@@ -114,6 +116,7 @@ class Format:
     open_edges: Callable[..., EdgeSource]
     options: tuple[Option, ...] = ()
     begins: tuple[bytes, ...] = ()
+    pattern: bytes = b""
     suffixes: tuple[str, ...] = ()
     prefixes: tuple[str, ...] = ()
     is_folder: Callable[[Path], bool] | None = None
@@ -121,6 +124,10 @@ class Format:
     one_location: bool = False
     doubles: bool = False
     vertices: BundledVertices | None = None
+
+    def is_begun_by(self, first: bytes) -> bool:
+        """Whether a file with these first bytes, in lower case, is of this format, whatever its name."""
+        return first.startswith(self.begins) or bool(self.pattern and re.match(self.pattern, first))
 
     @property
     def is_guessed(self) -> bool:
@@ -314,7 +321,7 @@ def _guess_one(location: str) -> str:
     begins = [first_bytes(file) for file in files]
     for first in begins:
         for known in formats().values():
-            if first.lower().startswith(known.begins):
+            if known.is_begun_by(first.lower()):
                 return known.name
     ending = without_suffix(path.name).rpartition(".")[2].lower()
     for known in formats().values():

@@ -26,6 +26,7 @@ from gnnloom.pipeline.sources.reading.lines import (
     check_ends_with_feed,
     count_data_lines,
     first_line,
+    line_of_edge,
     whole_lines,
     whole_or_ranges,
 )
@@ -193,19 +194,10 @@ class MatrixMarketEdges:
         row, column = row[:count], column[:count]
         if min(row.min(initial=1), column.min(initial=1)) < 1:
             entry = int(np.argmax((row < 1) | (column < 1)))
-            raise bad_line(matrix.file, offset + _line_at(block, entry), "the id 0; ids of this format start from 1")
+            raise bad_line(
+                matrix.file, offset + line_of_edge(block, entry), "the id 0; ids of this format start from 1"
+            )
         return row - 1, column - 1, None if weight is None else weight[:count]
-
-
-def _line_at(block: NDArray[np.uint8], entry: int) -> int:
-    """Offset, within a block, of the line with an entry."""
-    at = 0
-    for line in block.tobytes().splitlines(keepends=True):
-        is_entry = bool(line.strip()) and not line.lstrip(b" \t").startswith((b"#", b"%"))
-        if is_entry and not entry:
-            break
-        entry, at = entry - is_entry, at + len(line)
-    return at
 
 
 def _check_entries(matrix: MatrixHeader, found: int) -> None:

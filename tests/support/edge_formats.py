@@ -47,6 +47,13 @@ def write_mtx(folder: Path, u: Ids, v: Ids, w: Ids | None, n: int) -> str:
     return str(folder / "edges.mtx")
 
 
+def write_dimacs(folder: Path, u: Ids, v: Ids, w: Ids | None, n: int) -> str:
+    weights = np.ones(len(u)) if w is None else w
+    lines = [f"a {a + 1} {b + 1} {c}\n" for a, b, c in zip(u.tolist(), v.tolist(), weights.tolist(), strict=True)]
+    (folder / "edges.gr").write_text(f"c by hand\np sp {n} {len(u)}\n{''.join(lines)}")
+    return str(folder / "edges.gr")
+
+
 def write_graph500(folder: Path, u: Ids, v: Ids, w: Ids | None, n: int) -> str:
     np.stack([u, v], axis=1).astype("<i8").tofile(folder / "edges.bin")
     return str(folder / "edges.bin")
@@ -115,6 +122,7 @@ FORMATS: dict[str, tuple[str, dict[str, Any], bool, int, Writer]] = {
     "zst": ("snap", {}, True, 40_000, write_text_zst),
     "parquet": ("parquet", {}, True, 40_000, write_parquet),
     "mtx": ("mtx", {}, True, 40_000, write_mtx),
+    "dimacs": ("dimacs", {}, True, 40_000, write_dimacs),
     "graph500": ("graph500", {}, False, 40_000, write_graph500),
     "graph500-packed": ("graph500", {"packed": True}, False, 40_000, write_graph500_packed),
     "ogb-binary": ("ogb-binary", {}, False, 40_000, write_ogb_binary),

@@ -116,6 +116,7 @@ def _edge_targets() -> Iterator[Target]:
         "text": ("snap", "edges.txt", "# graph\n0 1\n1 2\n2\t3\n30 4\n"),
         "csv": ("snap", "edges.csv", "0,1\n1,2\n2,3\n"),
         "metis": ("metis", "edges.graph", "% comment\n4 3\n2\n1 3\n2 4\n3\n"),
+        "dimacs": ("dimacs", "edges.gr", "c comment\np sp 4 3\na 1 2 5\na 2 3 1\na 3 4 2\n"),
         "mtx text": ("mtx", "edges.mtx", "%%MatrixMarket matrix coordinate pattern general\n4 4 3\n1 2\n2 3\n3 4\n"),
     }
     for key, (name, file, text) in texts.items():

@@ -244,9 +244,12 @@ def _sources(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
     names.write_text("".join(f"a{u}\tb{v}\n" for u, v in pairs), encoding="ascii")
     np.save(binary, pairs)
     metis = folder / "graph.graph"
-    metis.write_text("3 2 0\n2\n1 3\n2\n", encoding="ascii")
+    metis.write_text("3 2 1\n2 5\n1 5 3 0.5\n2 0.5\n", encoding="ascii")
+    dimacs = folder / "graph.gr"
+    dimacs.write_text("p sp 3 2\na 1 2 5\na 2 3 0.5\n", encoding="ascii")
     files: dict[str, tuple[Path, dict[str, Any], dict[str, Any]]] = {
-        "metis": (metis, {}, {"undirected": True}),
+        "metis": (metis, {"weights": True}, {"undirected": True}),
+        "dimacs": (dimacs, {"weights": True}, {}),
         "text": (text, {"weights": False}, {"undirected": True, "ids": "compact"}),
         "weighted": (weighted, {"weights": True}, {"undirected": True}),
         "directed-weighted": (weighted, {"weights": True}, {}),

@@ -32,7 +32,7 @@ from gnnloom.pipeline.links.stage import (
     write_entries,
     written_arrays,
 )
-from gnnloom.pipeline.sources.ogb_links import open_ogb_splits
+from gnnloom.pipeline.sources.ogb import open_ogb_splits
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.pipeline.tasks.phase import repairing, run
@@ -78,7 +78,7 @@ def open_ogb_lists(folder: str, split: str | None) -> list[IdList]:
     """Open the pairs and negatives of a folder of OGB.
 
     Raises:
-        NotFoundError, InputError: as :func:`~gnnloom.pipeline.sources.ogb_links.open_ogb_splits`.
+        NotFoundError, InputError: as :func:`~gnnloom.pipeline.sources.ogb.open_ogb_splits`.
     """
     lists: list[IdList] = []
     for name, found in open_ogb_splits(folder, split).items():

@@ -167,7 +167,8 @@ def expand(location: str) -> list[str]:
         plain = str(user_path(location.removeprefix("file://")))
         if Path(plain).exists() or not glob.has_magic(plain):
             return [plain]
-        found = sorted(glob.glob(plain, recursive=True))
+        # Spark marks a complete folder with an empty file.
+        found = sorted(path for path in glob.glob(plain, recursive=True) if Path(path).name != "_SUCCESS")
     elif "*" in location:
         file_system, path = _file_system(location)
         found = sorted(file_system.unstrip_protocol(match) for match in file_system.glob(path))

@@ -63,9 +63,9 @@ _FOREIGN: Final[Sequence[Foreign]] = (
     Foreign("sparse6", _NETWORKX.format("read_sparse6({!r})"), None, (".s6",)),
     Foreign("DOT", _NETWORKX.format("nx_pydot.read_dot({!r})"), rb'(strict\s+)?(di)?graph\b[^\n{\[]*\{'),
     Foreign(
-        "the shortest-path format of DIMACS",
+        "a network of DIMACS with capacities",
         "write its arcs as edges with awk '$1 == \"a\" {{print $2, $3, $4}}' {}",
-        rb"(c[^\n]*\n\s*)*p\s+(sp|max|edge|col)\s+\d+\s+\d+",
+        rb"(c[^\n]*\n\s*)*p\s+(max|min|asn|mat)\s+\d+\s+\d+",
     ),
     Foreign("HDF5", _FRAME.format("read_hdf({!r})") + ", if pandas wrote it", rb"\x89HDF\r\n"),
     Foreign("SQLite", _FRAME.format("read_sql('select ...', 'sqlite:///{}')"), rb"SQLite format 3\0"),
@@ -93,6 +93,8 @@ _FOLDERS: Final[Sequence[tuple[str, str, str]]] = (
     ("*_A.txt", "a TU dataset", "load it with PyG, and pass the graph to gnnloom.ingest"),
     ("*-G.json", "a dataset of GraphSAGE", "pass networkx.node_link_graph(json.load(open(FILE))) to gnnloom.ingest"),
     ("adj_full.npz", "a dataset of GraphSAINT", "ingest adj_full.npz, then give feats.npy to `gnnloom features`"),
+    ("out.*", "a dataset of KONECT", "give its file out.NAME"),
+    ("part-*", "a table in parts, as Spark writes them", "name the parts, in quotes: 'FOLDER/part-*'"),
 )
 
 

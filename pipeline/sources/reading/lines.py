@@ -147,6 +147,17 @@ def line_at(file: SourceFile, offset: int) -> bytes:
         return stream.readline(LONGEST_LINE)
 
 
+def line_of_edge(block: NDArray[np.uint8], number: int) -> int:
+    """Offset, within a block, of the line with an edge, counted from 0; comments begin with ``#`` or ``%``."""
+    at = 0
+    for line in block.tobytes().splitlines(keepends=True):
+        is_edge = bool(line.strip()) and not line.lstrip(b" \t").startswith((b"#", b"%"))
+        if is_edge and not number:
+            break
+        number, at = number - is_edge, at + len(line)
+    return at
+
+
 def bad_line(file: SourceFile, offset: int, reason: str) -> InputError:
     """The error for the line that begins at a byte of the decompressed contents.
 

@@ -21,6 +21,7 @@ from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray
 from gnnloom.pipeline.sources.reading.class_names import UNKNOWN, is_heading, is_label
 from gnnloom.pipeline.sources.reading.coding import without_suffix
 from gnnloom.pipeline.sources.reading.files import SourceFile, is_local, open_file
+from gnnloom.pipeline.sources.reading.name_ids import is_id
 from gnnloom.pipeline.sources.reading.text_layout import Row, Sample, Stated, is_number, names_ends, names_ids
 from gnnloom.pipeline.sources.reading.text_table import (
     PANDAS_INDEX,
@@ -299,16 +300,19 @@ def looks_like_vertices(table: CellTable) -> bool:
     names = list(table.names)
     if numbers_rows(names[0]):
         names, cells = names[1:], cells[1:]
-    is_edge = any(names_ends(*pair) for pair in pairwise(names)) or all(map(names_ids, names[:2]))
+    # A name of a vertex is no other vertex.
+    are_ids = all(map(names_ids, names[:2])) and names[1].lower() not in {"name", "label"} if len(names) > 1 else False
+    is_edge = any(names_ends(*pair) for pair in pairwise(names)) or are_ids
     if len(names) < 2 or is_edge:
         return False
     if any(name.lower() in _PARTS or is_label(name) or split_part(name) for name in names[1:]):
         return True
     holds = shown_cells(table, table.names.index(names[1]))[0]
-    if holds == "list" or len(cells) < 2 or any("." in cell for cell in cells[1]):
+    if holds == "list" or len(cells) < 2 or any(is_number(cell) and not is_id(cell) for cell in cells[1]):
         return names_ids(names[0])
-    # Ends of edges have ids in common.
-    is_other = set(cells[0]).isdisjoint(cells[1]) or (len(names) > 2 and len(set(cells[0])) == len(cells[0]))
+    # Ends of edges have ids in common. A column with gaps has its ids as decimal numbers.
+    first, second = ([cell.removesuffix(".0") for cell in column] for column in cells[:2])
+    is_other = set(first).isdisjoint(second) or (len(names) > 2 and len(set(first)) == len(first))
     return is_other and names_ids(names[0])
 
 
@@ -336,15 +340,21 @@ def propose(table: CellTable) -> tuple[int | None, dict[str, list[int]]]:
         is_split = name.lower() in _PARTS or (bool(known) and all(map(_is_part, known)))
         if is_mask or (is_split and not found["split"]):
             found["split"].append(number)
-        elif is_label(name) and not found["label"] and not found["target"]:
+        elif not known and cells:
+            continue
+        elif is_label(name) and not _are_names(kind, known) and not found["label"] and not found["target"]:
             has_fraction = any("." in cell and float(cell) % 1 for cell in known if is_number(cell))
             found["target" if has_fraction else "label"].append(number)
         elif kind != "words":
             found["feature"].append(number)
-        # Few words are classes; many are descriptions.
-        elif len(set(known)) <= max(2, len(known) // 2) and len(set(known)) <= _FEW and not found["label"]:
+        elif not _are_names(kind, known) and not found["label"]:
             found["label"].append(number)
     return start if has_ids else None, {option: numbers for option, numbers in found.items() if numbers}
+
+
+def _are_names(kind: str, known: Sequence[str]) -> bool:
+    """Whether a column of words has descriptions: few words are classes, many are not."""
+    return kind == "words" and len(set(known)) > min(_FEW, max(2, len(known) // 2))
 
 
 def ids_question(table: CellTable, numbers: Sequence[int], ids: int | None, *, is_stated: bool) -> str:

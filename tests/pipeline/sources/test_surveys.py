@@ -14,6 +14,7 @@ import scipy.sparse
 
 from gnnloom.pipeline.ingest.preparation import planned_ranges, preparation_phases
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph, project_ingest
+from gnnloom.pipeline.sources.dimacs import DimacsEdges
 from gnnloom.pipeline.sources.matrix_market import MatrixMarketEdges
 from gnnloom.pipeline.sources.metis import MetisEdges
 from gnnloom.pipeline.sources.ogb import OgbEdges
@@ -48,6 +49,14 @@ def write_metis(folder: Path) -> Path:
     return path
 
 
+def write_dimacs(folder: Path) -> Path:
+    """A file of arcs with comments and blank lines between them."""
+    path, (row, column) = folder / "edges.gr", ADJACENCY.nonzero()
+    lines = [f"a {j + 1} {i + 1} 5\n" + "c 1 2 3\n\n" * int(i % 5 == 0) for i, j in zip(row, column, strict=True)]
+    path.write_text(f"c a comment\np sp {N} {ADJACENCY.nnz}\n{''.join(lines)}")
+    return path
+
+
 def write_ogb(folder: Path) -> Path:
     (folder / "raw").mkdir()
     row, column = ADJACENCY.nonzero()
@@ -65,6 +74,10 @@ def open_metis(path: Path, range_bytes: int) -> Any:
     return replace(MetisEdges.open([str(path)]), range_bytes=range_bytes, block_bytes=5)
 
 
+def open_dimacs(path: Path, range_bytes: int) -> Any:
+    return replace(DimacsEdges.open([str(path)]), range_bytes=range_bytes, block_bytes=16)
+
+
 def open_ogb(path: Path, range_bytes: int) -> Any:
     source = OgbEdges.open(str(path))
     return replace(source, edges=replace(source.edges, range_bytes=range_bytes, block_bytes=16))
@@ -73,6 +86,7 @@ def open_ogb(path: Path, range_bytes: int) -> Any:
 FORMATS: dict[str, tuple[Callable[[Path], Path], Callable[[Path, int], Any]]] = {
     "mtx": (write_matrix, open_matrix),
     "metis": (write_metis, open_metis),
+    "dimacs": (write_dimacs, open_dimacs),
     "ogb": (write_ogb, open_ogb),
 }
 formats = pytest.mark.parametrize(("write", "opened"), FORMATS.values(), ids=FORMATS)
