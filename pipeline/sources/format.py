@@ -310,12 +310,7 @@ def guess_format(locations: Sequence[str]) -> str:
 def _guess_one(location: str) -> str:
     path = user_path(location.removeprefix("file://"))
     if is_local(location) and path.is_dir():
-        for known in formats().values():
-            if known.is_folder is not None and known.is_folder(path):
-                return known.name
-        if foreign := name_folder(path):
-            raise InputError(f"{location}: {foreign}")
-        return _fallback(is_folder=True)
+        return _guess_folder(location, path)
     # A location may stand for files that have other names.
     files = open_files(expand(location)[:1]) if is_local(location) and _exists(path) else ()
     begins = [first_bytes(file) for file in files]
@@ -334,6 +329,17 @@ def _guess_one(location: str) -> str:
         refuse_foreign(file, first)
         refuse_counts(file, first)
     return _fallback(is_folder=False)
+
+
+def _guess_folder(location: str, path: Path) -> str:
+    for known in formats().values():
+        if known.is_folder is not None and known.is_folder(path):
+            return known.name
+    if foreign := name_folder(path):
+        raise InputError(f"{location}: {foreign}")
+    if not any(child.is_dir() for child in path.iterdir()):
+        raise InputError(f"{location}: a folder; name its files, in quotes: '{path}/*'")
+    return _fallback(is_folder=True)
 
 
 def _exists(path: Path) -> bool:

@@ -6,16 +6,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from gnnloom.pipeline.sources.binary.edge_columns import checked_ids, checked_values
 from gnnloom.pipeline.sources.binary.parquet_table import ParquetTable
 from gnnloom.pipeline.sources.format import COLUMNS, TIMES, WEIGHTS, Format, check_values, column_names
 from gnnloom.pipeline.sources.names import NameChunk, Names
 from gnnloom.pipeline.sources.reading.files import open_files
 from gnnloom.pipeline.sources.reading.name_ids import FIRST_ROWS, RowError, check_present, judge_column
+from gnnloom.pipeline.sources.reading.times import TimeForm, find_times, parse_times
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.pipeline.sources.understood import SHOWN_ROWS, Understood
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.matrix.ticks import TIME_UNITS
+from gnnloom.storage.matrix.ticks import TIME_UNITS, floats_of_ticks
 
 #: Number of edges that one task reads; a row group is never divided.
 RANGE_EDGES = 1 << 23
@@ -40,6 +44,7 @@ class ParquetEdges:
         range_edges: number of edges in a range, unless one row group has more.
         block_edges: number of edges read at a time.
         time_unit: unit in which times that are dates are stored; empty if there are none, or numbers.
+        forms: for each table, how times that are text are written; None for others.
     """
 
     tables: tuple[ParquetTable, ...]
@@ -50,6 +55,7 @@ class ParquetEdges:
     range_edges: int = RANGE_EDGES
     block_edges: int = BLOCK_EDGES
     time_unit: str = ""
+    forms: tuple[TimeForm | None, ...] = ()
 
     @classmethod
     def open(
@@ -77,8 +83,11 @@ class ParquetEdges:
         chosen = tuple(wanted or table.names[: 3 if valued else 2] for table in tables)
         for table, names in zip(tables, chosen, strict=True):
             _check(table, names, valued, times=times)
-        unit = _time_unit(tables, chosen) if times else ""
-        return cls(tables, chosen, valued and not times, times, time_unit=unit)
+        forms = tuple(_form(table, names[2]) if times else None for table, names in zip(tables, chosen, strict=True))
+        unit = _time_unit(tables, chosen, forms) if times else ""
+        # Times of all files have one unit.
+        forms = tuple(form and replace(form, digits=9 if unit == "ns" else form.digits) for form in forms)
+        return cls(tables, chosen, valued and not times, times, time_unit=unit, forms=forms)
 
     def identity(self) -> dict[str, Any]:
         return {
@@ -112,12 +121,12 @@ class ParquetEdges:
     def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
         table, names = self.tables[span.file], self.columns[span.file]
         rows = self._block_rows(table, names)
-        for first, values in table.read(names, range(span.start, span.stop), rows):
-            errors = [_error(table, name, first) for name in names]
-            source, target = checked_ids(values[0], errors[0]), checked_ids(values[1], errors[1])
-            found = None
-            if len(names) > 2:
-                found = checked_values(values[2], errors[2], times=self.times, unit=self.time_unit)
+        for first, columns in table.read_arrow(names, range(span.start, span.stop), rows):
+            source, target = (
+                checked_ids(column.to_numpy(zero_copy_only=False), _error(table, name, first))
+                for name, column in zip(names[:2], columns[:2], strict=True)
+            )
+            found = self._values(span.file, columns[2], first) if len(names) > 2 else None
             yield EdgeChunk.valued(source, target, found, times=self.times)
 
     def understood(self) -> list[Understood]:
@@ -154,7 +163,21 @@ class ParquetEdges:
 
     def _block_rows(self, table: ParquetTable, names: Sequence[str]) -> int:
         """Rows that are read at a time: few if ids are text, whose length is unknown in advance."""
-        return min(self.block_edges, _BLOCK_NAMES) if any(map(table.holds_text, names[:2])) else self.block_edges
+        return min(self.block_edges, _BLOCK_NAMES) if any(map(table.holds_text, names)) else self.block_edges
+
+    def _values(self, number: int, column: Any, first: int) -> NDArray[Any]:
+        """(num_rows,) weights or times of a block of a table that begins with row ``first``."""
+        error, form = (
+            _error(self.tables[number], self.columns[number][2], first),
+            self.forms[number] if self.forms else None,
+        )
+        if form is None:
+            return checked_values(column.to_numpy(zero_copy_only=False), error, times=self.times, unit=self.time_unit)
+        words, ticks = Names.of_values(column), np.empty(len(column), np.int64)
+        row, fault = parse_times(words.text, words.offset, form.digits, form.has_zone, ticks)
+        if fault:
+            raise error(row, form.reason(fault, words.name(row).decode("utf-8", "replace")))
+        return floats_of_ticks(ticks)
 
     def as_named(self) -> ParquetEdges:
         return replace(self, any_name=True)
@@ -174,11 +197,7 @@ class ParquetEdges:
             source, target = (
                 _names(table, name, ids, first, checks=checks) for name, ids in zip(names[:2], columns[:2], strict=True)
             )
-            found = None
-            if len(names) > 2:
-                given = columns[2].to_numpy(zero_copy_only=False)
-                error = _error(table, names[2], first)
-                found = checked_values(given, error, times=self.times, unit=self.time_unit)
+            found = self._values(span.file, columns[2], first) if len(names) > 2 else None
             yield NameChunk.valued(source, target, found, times=self.times)
 
 
@@ -200,13 +219,35 @@ def _holds_names(table: ParquetTable, name: str) -> bool:
     return judge_column(Names.of_values(column), _error(table, name, 0)).are_names
 
 
-def _time_unit(tables: Sequence[ParquetTable], columns: Sequence[Sequence[str]]) -> str:
+def _form(table: ParquetTable, name: str) -> TimeForm | None:
+    """How the times of a column of text are written; None if the column is not text.
+
+    Raises:
+        InputError: the first one is not a date.
+    """
+    if not table.holds_text(name) or not table.num_rows:
+        return None
+    blocks = table.read_arrow([name], range(len(table.group_rows)), FIRST_ROWS)
+    column = next(column for _, (column,) in blocks if len(column))
+    cells = [each.decode("utf-8", "replace") for each in Names.of_values(column)]
+    form = find_times(cells)
+    if form is None:
+        raise table.error(name, 0, f"expected a number, or a time such as 2024-03-05T10:11:12, found {cells[0]!r}")
+    return form
+
+
+def _time_unit(
+    tables: Sequence[ParquetTable], columns: Sequence[Sequence[str]], forms: Sequence[TimeForm | None]
+) -> str:
     """The finest unit of the times of all files; empty if they are numbers.
 
     Raises:
         InputError: some files have dates and others have numbers.
     """
-    units = [_unit_of(table.types[table.names.index(names[2])]) for table, names in zip(tables, columns, strict=True)]
+    units = [
+        form.unit if form is not None else _unit_of(table.types[table.names.index(names[2])])
+        for table, names, form in zip(tables, columns, forms, strict=True)
+    ]
     if any(units) and not all(units):
         table, names = tables[units.index("")], columns[units.index("")]
         raise InputError(f"{table.file.location}, column {names[2]}: expected dates, as other files have")
@@ -224,7 +265,7 @@ def _check(table: ParquetTable, names: Sequence[str], valued: bool, *, times: bo
         found = ", ".join(table.names) or "none"
         raise InputError(f"{table.file.location}: expected columns of sources and targets, found {found}")
     table.check_columns(names[:2], "ius")
-    table.check_columns(names[2:], "iuft" if times else "iuf")
+    table.check_columns(names[2:], "iufts" if times else "iuf")
     if not table.num_rows:
         raise InputError(f"{table.file.location}: the file has no edges")
 

@@ -15,11 +15,14 @@ from gnnloom.pipeline.sources.format import guess_format, open_edges
 from gnnloom.pipeline.sources.reading.class_names import is_label
 from gnnloom.pipeline.sources.reading.files import is_local, open_file
 from gnnloom.pipeline.sources.understood import SHOWN_ROWS, Understood, joined, understood_of
-from gnnloom.pipeline.sources.vertex_data.cells import column_name
+from gnnloom.pipeline.sources.vertex_data.cells import CellTable, column_name
 from gnnloom.pipeline.sources.vertex_data.chosen_columns import ChosenColumns
 from gnnloom.pipeline.sources.vertex_data.table_columns import (
     choose,
     is_numpy,
+    is_value,
+    is_word,
+    list_width,
     looks_like_vertices,
     open_table,
     propose,
@@ -130,15 +133,26 @@ def _find_vertices(location: str) -> tuple[Understood, str] | None:
         words += [f"--{option}", f"{name}:{given}"]
         sources.append(ChosenColumns.of(table, wanted, option, ids))
     words += ["--by-id"] if ids is not None else []
+    lacking = [column_name(table, number) for number in chosen.get("feature", ()) if _lacks(table, number)]
+    words += ["--missing", "mean"] if lacking else []
     found = joined([each for source in sources for each in source.understood()])
     if not found:
         return None
     cells = [shown_cells(table, number)[1][:SHOWN_ROWS] for number in range(min(table.width, _SHOWN_COLUMNS))]
     shown = tuple(zip_longest(*cells, fillvalue=""))
     heads = tuple(column_name(table, number) for number in range(table.width))
+    filled = (f"missing values of {', '.join(lacking)} become the mean; `--missing 0` makes them 0",) if lacking else ()
+    found[0] = replace(found[0], sentences=(*found[0].sentences, *filled))
     return replace(
         found[0], columns=heads[:_SHOWN_COLUMNS], rows=tuple(row[:_SHOWN_COLUMNS] for row in shown)
     ), shell_command(*words)
+
+
+def _lacks(table: CellTable, number: int) -> bool:
+    """Whether the first cells of a column of numbers lack some."""
+    cells = shown_cells(table, number)[1]
+    are_lists = any(list_width(cell) for cell in cells)
+    return not are_lists and any(cell.lower() == "nan" or not (is_word(cell) or is_value(cell)) for cell in cells)
 
 
 def _find_arrays(location: str) -> tuple[Understood, str] | None:

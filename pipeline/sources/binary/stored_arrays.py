@@ -263,7 +263,10 @@ def open_array(file: SourceFile, member: str | None = None) -> StoredArray:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise InputError(f"{where}: not a NumPy array ({reason})") from error
     if dtype.hasobject:
-        raise InputError(f"{where}: an array of Python objects, which would have to be unpickled; save numbers instead")
+        raise InputError(
+            f"{where}: an array of Python objects, which would have to be unpickled; save names with"
+            " numpy.save(file, array.astype(str)), or numbers with numpy.save(file, array.astype(numpy.int64))"
+        )
     if not dtype.itemsize or min(shape, default=0) < 0:
         raise InputError(f"{where}: not a NumPy array of data (shape {shape}, dtype {dtype})")
     if dtype.itemsize > _MOST_ELEMENT_BYTES:

@@ -93,7 +93,7 @@ _FOLDERS: Final[Sequence[tuple[str, str, str]]] = (
     ("*_A.txt", "a TU dataset", "load it with PyG, and pass the graph to gnnloom.ingest"),
     ("*-G.json", "a dataset of GraphSAGE", "pass networkx.node_link_graph(json.load(open(FILE))) to gnnloom.ingest"),
     ("adj_full.npz", "a dataset of GraphSAINT", "ingest adj_full.npz, then give feats.npy to `gnnloom features`"),
-    ("out.*", "a dataset of KONECT", "give its file out.NAME"),
+    ("out.*", "a dataset of KONECT", "give its file FOLDER/out.NAME"),
     ("part-*", "a table in parts, as Spark writes them", "name the parts, in quotes: 'FOLDER/part-*'"),
 )
 
@@ -130,5 +130,5 @@ def name_folder(path: Path) -> str:
     """What a folder of another program is, and what to do; empty if it is not known."""
     for pattern, what, remedy in _FOLDERS:
         if next(path.glob(pattern), None) is not None:
-            return f"{what}, which gnnloom does not read as a folder; {remedy}"
+            return f"{what}, which gnnloom does not read as a folder; {remedy.replace('FOLDER', str(path))}"
     return ""

@@ -286,6 +286,12 @@ def _refuse_others(file: SourceFile, sample: Sample, *, has_header: bool, is_val
             "dictionaries after the ids, as networkx.write_edgelist writes them; write the edges with"
             " networkx.write_weighted_edgelist, or with data=False",
         )
+    if {"_start", "_end"} <= set(first.fields):
+        raise InputError(
+            f"{file.location}: vertices and edges in one table, as APOC exports them from Neo4j; write the edges alone,"
+            " for example with pandas.read_csv(file).dropna(subset='_start').to_csv('edges.csv'), and add"
+            " `--columns _start,_end`"
+        )
     widths = {len(row.fields) for row in rows}
     if not is_valued and len(widths) > 2 and all(is_id(field) for row in rows for field in row.fields):
         raise bad_line(

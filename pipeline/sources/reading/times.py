@@ -189,3 +189,23 @@ def parse_time(text: Any, at: int, stop: int, digits: int, has_zone: bool) -> tu
     if not wrong and digits == _NANO and not -_NANO_SECONDS < seconds < _NANO_SECONDS:
         wrong = BEYOND_UNIT
     return seconds * 10**digits + fraction, wrong
+
+
+@njit(cache=True, nogil=True)
+def parse_times(text: Any, offset: Any, digits: int, has_zone: bool, ticks: Any) -> tuple[int, int]:
+    """Parse times that follow one another.
+
+    Args:
+        text: (num_bytes,) uint8.
+        offset: (num_times + 1,) int64 where each time begins, and the end.
+        digits, has_zone: of :func:`parse_time`.
+        ticks: (num_times,) int64, filled with the times.
+
+    Returns:
+        Number of the first time that is wrong (-1: none), and its fault.
+    """
+    for number in range(len(ticks)):
+        ticks[number], wrong = parse_time(text, offset[number], offset[number + 1], digits, has_zone)
+        if wrong:
+            return number, wrong
+    return -1, 0

@@ -191,6 +191,21 @@ def test_timestamps_of_parquet_keep_their_unit(tmp_path: Path, unit: str, zone: 
     assert [_moment(times_of(graph)[edge], graph.time_unit) for edge in EDGES] == wanted
 
 
+@pytest.mark.parametrize("ids", ["keep", "names"])
+def test_dates_as_text_in_parquet_are_those_of_text_files(tmp_path: Path, ids: str) -> None:
+    ends = np.array(EDGES).T
+    table = pa.table({"a": ends[0].astype(str), "b": ends[1].astype(str), "t": pa.array(ISO)})
+    pa.parquet.write_table(table, tmp_path / "calls.parquet", row_group_size=2)
+    graph = ingest(tmp_path, tmp_path / "calls.parquet", columns="a,b,t", ids=ids)
+    assert sorted(times_of(graph).values()) == sorted(map(python_ticks, ISO))
+    pa.parquet.write_table(table.set_column(2, "t", pa.array([*ISO[:-1], "soon"])), tmp_path / "bad.parquet")
+    with pytest.raises(InputError, match=r"column t, row 4: expected a time such as .*found 'soon'"):
+        ingest(tmp_path, tmp_path / "bad.parquet", "bad", columns="a,b,t", ids=ids)
+    pa.parquet.write_table(table.set_column(2, "t", pa.array(["soon", *ISO[1:]])), tmp_path / "bad.parquet")
+    with pytest.raises(InputError, match=r"column t, row 0: expected a number, or a time such as"):
+        ingest(tmp_path, tmp_path / "bad.parquet", "worse", columns="a,b,t", ids=ids)
+
+
 def test_frames_and_arrays_with_dates_are_read_from_python(tmp_path: Path) -> None:
     moments = pd.to_datetime(["2024-03-05 10:11:12", "2024-03-06 00:00:00"])
     pandas = pd.DataFrame({"a": ["x", "y"], "b": ["y", "z"], "t": moments})

@@ -120,6 +120,39 @@ def test_the_command_that_a_look_proposes_reads_the_file(tmp_path: Path, text: s
     assert all(f"`{flag}`" in error for flag in (flags.split(" --", 1)[0], "--extra-columns"))
 
 
+@pytest.mark.parametrize(
+    ("text", "flags"),
+    [
+        (",user,friend,w\n0,5,3.0,8.2\n1,5,4.0,1.8\n2,4,5.0,1\n", "ingest NAME {} --columns user,friend,w"),
+        (",user,age,group\n7,5,,1\n2,3,4.5,0\n", "features NAME --feature {}:age,group --by-id --missing mean"),
+        ("Id,Label,timeset,rank\n0,ann,,0.5\n1,bo,,2\n2,cy,,1\n", "features NAME --feature {}:rank --by-id"),
+        (
+            "personId:ID,name,age:int,:LABEL\n5,ann,30,P\n6,bo,31,P\n7,cy,32,P\n",
+            "features NAME --feature {}:age:int --label {}::LABEL --by-id",
+        ),
+        (",age,label\nann,33,0\nbo,44,1\n", "features NAME --feature {0}:age --label {0}:label --by-id"),
+    ],
+)
+def test_tables_of_vertices_and_of_edges_are_told_apart(tmp_path: Path, text: str, flags: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(text)
+    command = json.loads(call(tmp_path, "look", str(path), "--json").stdout)["command"]
+    assert command == "gnnloom " + flags.replace("{}", str(path)).replace("{0}", str(path))
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"), [("part-00000", "'{}/part-*'"), ("out.web", "{}/out.NAME"), ("a.csv", "'{}/*'")]
+)
+def test_a_folder_of_tables_is_refused_with_the_names_to_give(tmp_path: Path, name: str, remedy: str) -> None:
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    for each, text in ((name, "1,2\n"), ("_SUCCESS", "")):
+        (folder / each).write_text(text)
+    assert remedy.format(folder) in str(call(tmp_path, "look", str(folder)).exception)
+    found = json.loads(call(tmp_path, "look", f"{folder}/*", "--json").stdout)
+    assert [Path(each["file"]).name for each in found["files"]] == [name]
+
+
 def test_edges_that_say_that_they_have_no_direction_need_the_option(tmp_path: Path) -> None:
     text = "Source;Target;Type;Weight\na;b;Undirected;1.5\nb;c;Undirected;2\n"
     found, result = proposed(tmp_path, text)

@@ -219,6 +219,9 @@ REFUSED = {
     "METIS as text": Refused("4 4\n2 4\n1 3\n2 4\n1 3\n", ("--format metis",), "ring.txt"),
     "METIS, not symmetric": Refused("3 2\n2\n1 3\n\n", ("vertex 2",), "g.graph"),
     "METIS, decimal ids": Refused("2 1 1\n2.5 1\n1 1\n", ("line 2", "integer"), "g.graph", "--weights"),
+    "Neo4j, vertices and edges": Refused(
+        '"_id","_labels","name","_start","_end","_type"\n"0",":P","ann",,,\n,,,"0","1","KNOWS"\n',
+        ("Neo4j", "--columns _start,_end"), words="--header --ids names"),
     "an empty file": Refused("", ("empty",)),
     "a byte order mark alone": Refused(b"\xef\xbb\xbf", ("empty",)),
     "one column": Refused("1\n2\n", ("line 1", "two vertex ids"), "e.txt"),
