@@ -382,27 +382,36 @@ def parse_neighbors(  # noqa: PLR0912 - one step per kind of byte
     # One byte per step: a token may continue in the next block, so no step looks ahead.
     for at in range(len(text)):
         byte: Any = np.int64(text[at])
-        is_gap = byte == FEED or byte == RETURN or is_blank(byte)  # noqa: PLR1714 - faster than a tuple in numba
-        if state[MODE] == _COMMENT:
-            if byte == FEED:
-                state[MODE] = _INTEGER
-                state[LINE_AT] = offset + at + 1
-        elif state[MODE] and not is_gap:
-            wrong = _more_of_weight(byte, state)
-            if wrong:
-                return count, wrong
-        elif ZERO <= byte <= ZERO + 9:
+        mode = state[MODE]
+        if mode == _INTEGER and ZERO <= byte <= ZERO + 9:
             state[NUMBER] = state[NUMBER] * 10 + (byte - ZERO)
             state[DIGITS] += 1
             # Refused before the number could overflow, however many digits the token has in later blocks.
             if state[DIGITS] > SAFE_DIGITS:
                 return count, TOO_LARGE
-        elif is_gap:
-            if state[DIGITS] or state[MODE]:
-                emitted, wrong = _end_token(num_vertices, skipped, weighted, once, state, count, source, target, weight)
+        elif mode == _COMMENT:
+            if byte == FEED:
+                state[MODE] = _INTEGER
+                state[LINE_AT] = offset + at + 1
+        elif byte == FEED or byte == RETURN or is_blank(byte):  # noqa: PLR1714, SIM109 - faster than a tuple in numba
+            if state[DIGITS] or mode:
+                value, code = np.float64(state[NUMBER]), state[NUMBER]
+                if mode:
+                    # An exponent without digits, or a sign or point without any.
+                    if state[DIGITS] == 0 or (mode == _POWER and abs(state[EXPONENT_SIGN]) != 1):
+                        return count, NO_NUMBER
+                    value, code = _end_weight(state)
+                    if not abs(value) < FLOAT32_LIMIT:
+                        return count, NOT_FINITE
+                rules = num_vertices, skipped, weighted, once
+                emitted, wrong = _end_token(*rules, state, value, code, count, source, target, weight)
                 count += emitted
             if byte == FEED and not wrong:
                 wrong = _end_line(num_vertices, skipped, weighted, state, offset + at + 1)
+            if wrong:
+                return count, wrong
+        elif mode:
+            wrong = _more_of_weight(byte, state)
             if wrong:
                 return count, wrong
         elif byte == PERCENT and state[TOKEN] == 0 and state[DIGITS] == 0:
@@ -451,12 +460,9 @@ def _more_of_weight(byte: int, state: Any) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _end_weight(number: int, state: Any) -> tuple[float, int]:
-    """End a weight that is not an integer; returns it, and a code of it for hashes, which is the integer if it is one.
-
-    Args:
-        number: the digits of the weight.
-    """
+def _end_weight(state: Any) -> tuple[float, int]:
+    """End a weight that is not an integer; returns it, and its code for hashes, which is the integer if it is one."""
+    number = state[NUMBER]
     power = state[EXPONENT] * (-1 if state[EXPONENT_SIGN] < 0 else 1) - max(state[DECIMALS], 0)
     value, power = scale(number, power), power if number else 0
     # Equal numbers get equal codes, however many zeros end them.
@@ -466,8 +472,8 @@ def _end_weight(number: int, state: Any) -> tuple[float, int]:
         number, power = number * 10, power - 1
     code = number ^ (power * _ODD)
     is_negative = state[MINUS_SIGN]
-    state[MODE] = _INTEGER
-    state[DECIMALS:] = 0
+    state[MODE], state[DECIMALS], state[MINUS_SIGN] = _INTEGER, 0, 0
+    state[EXPONENT], state[EXPONENT_SIGN] = 0, 0
     return (-value, ~code) if is_negative else (value, code)
 
 
@@ -478,20 +484,20 @@ def _end_token(
     weighted: bool,
     once: bool,
     state: Any,
+    value: float,
+    code: int,
     count: int,
     source: Any,
     target: Any,
     weight: Any,
 ) -> tuple[int, int]:
-    """Process a complete number; returns how many edges it completes (0 or 1) and the fault (0: none)."""
-    number, digits, position = state[NUMBER], state[DIGITS], state[TOKEN] - skipped
+    """Process a complete number; returns how many edges it completes (0 or 1) and the fault (0: none).
+
+    Args:
+        value, code: the number as a weight, and what stands for it in hashes.
+    """
+    number, position = state[NUMBER], state[TOKEN] - skipped
     state[NUMBER], state[DIGITS] = 0, 0
-    value, code = np.float64(number), number
-    if state[MODE]:
-        # An exponent without digits, or a sign or point without any.
-        if digits == 0 or (state[MODE] == _POWER and abs(state[EXPONENT_SIGN]) != 1):
-            return 0, NO_NUMBER
-        value, code = _end_weight(number, state)
     state[TOKEN] += 1
     if state[VERTEX] >= num_vertices:
         return 0, TOO_MANY
@@ -515,8 +521,6 @@ def _end_token(
     # Counted above and left out here: the totals still show whether every edge occurs in both lines.
     if once and neighbor < vertex:
         return 0, 0
-    if weighted and not abs(value) < FLOAT32_LIMIT:
-        return 0, NOT_FINITE
     source[count], target[count], weight[count] = vertex, neighbor, value
     return 1, 0
 

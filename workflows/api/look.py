@@ -99,8 +99,8 @@ def find_reading(source: Any, format: str | None, options: dict[str, Any]) -> Lo
         locations = [stack.enter_context(stored_edges(source)).location] if in_memory else as_texts(source)
         if in_memory:
             stack.enter_context(named_as({locations[0]: "source"}))
-        if format is None and not options and len(locations) == 1:
-            found_vertices = _find_vertices(locations[0])
+        if format is None and options.keys() <= {"header", "decimal"} and len(locations) == 1:
+            found_vertices = _find_vertices(locations[0], **plain_values(options))
             if found_vertices is not None:
                 understood, command = found_vertices
                 return Look((understood,), "" if in_memory else command)
@@ -109,7 +109,9 @@ def find_reading(source: Any, format: str | None, options: dict[str, Any]) -> Lo
         return Look(tuple(found), "" if in_memory else _command(locations, format, options, found))
 
 
-def _find_vertices(location: str) -> tuple[Understood, str] | None:
+def _find_vertices(
+    location: str, header: bool | None = None, decimal: str | None = None
+) -> tuple[Understood, str] | None:
     """How a table with a row per vertex would be read, and the command that stores it; None for any other file."""
     name, columns = split_location(location)
     if not is_local(name) or not user_path(name.removeprefix("file://")).is_file():
@@ -117,7 +119,7 @@ def _find_vertices(location: str) -> tuple[Understood, str] | None:
     if is_numpy(name):
         return _find_arrays(name)
     try:
-        table = open_table(name, columns, None, "feature")
+        table = open_table(name, columns, header, "feature", decimal=decimal or ".")
         if not columns and not looks_like_vertices(table):
             return None
         ids, chosen = propose(table)
@@ -135,6 +137,8 @@ def _find_vertices(location: str) -> tuple[Understood, str] | None:
     words += ["--by-id"] if ids is not None else []
     lacking = [column_name(table, number) for number in chosen.get("feature", ()) if _lacks(table, number)]
     words += ["--missing", "mean"] if lacking else []
+    words += [] if header is None else ["--header" if header else "--no-header"]
+    words += ["--decimal", decimal] if decimal == "," else []
     found = joined([each for source in sources for each in source.understood()])
     if not found:
         return None

@@ -21,7 +21,7 @@ from gnnloom.pipeline.sources.names import Names
 from gnnloom.pipeline.sources.reading.fields import copy_cells, find_cells, parse_cells
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.lines import bad_line
-from gnnloom.pipeline.sources.reading.numerals import FEED, REASONS, TOO_FEW, TOO_MANY
+from gnnloom.pipeline.sources.reading.numerals import COMMA, FEED, POINT, REASONS, TOO_FEW, TOO_MANY
 from gnnloom.pipeline.sources.reading.text_columns import RowIndex, count_rows, index_rows
 from gnnloom.pipeline.sources.reading.text_layout import Row, row_blocks
 from gnnloom.pipeline.sources.source import SourceRange
@@ -61,10 +61,12 @@ class TextCells:
     Attributes:
         text: (num_bytes,) uint8 that ends with a line feed.
         spans: (num_rows, 2) int64 first byte of each cell, and the one after its last.
+        has_commas: numbers have decimal commas.
     """
 
     text: NDArray[np.uint8]
     spans: NDArray[np.int64]
+    has_commas: bool = False
 
     @classmethod
     def of_names(cls, names: Names) -> TextCells:
@@ -76,14 +78,16 @@ class TextCells:
 
     def numbers(self, width: int, *, is_list: bool) -> tuple[NDArray[np.float64], int, str]:
         values = np.empty((len(self.spans), width))
-        row, wrong = parse_cells(self.text, self.spans, is_list, values)
+        # Points instead of commas; cells are within their spans, whatever else becomes one.
+        text = np.where(self.text == COMMA, POINT, self.text).astype(np.uint8) if self.has_commas else self.text
+        row, wrong = parse_cells(text, self.spans, is_list, values)
         if is_list and wrong:
             found = self.text[slice(*self.spans[row])].tobytes().decode("utf-8", "replace")
             return values, row, f"{_list_fault(width, wrong)}, found {found[:60]!r}"
         return values, row, REASONS.get(wrong, "")
 
     def __getitem__(self, some: slice) -> TextCells:
-        return TextCells(self.text, self.spans[some])
+        return TextCells(self.text, self.spans[some], self.has_commas)
 
     def words(self) -> Names:
         offset = np.empty(len(self.spans) + 1, np.int64)
@@ -222,6 +226,7 @@ class TextTableCells:
         sample: the first rows.
         index: where rows begin, if rows are counted.
         question: what the first lines leave open; empty if nothing.
+        has_commas: numbers have decimal commas.
     """
 
     file: SourceFile
@@ -232,6 +237,7 @@ class TextTableCells:
     sample: tuple[Row, ...] = field(repr=False)
     index: RowIndex | None = None
     question: str = ""
+    has_commas: bool = False
 
     @property
     def is_shared(self) -> bool:
@@ -272,7 +278,7 @@ class TextTableCells:
             count, at, wrong = find_cells(text, separator, self.width, wanted, spans, line_at)
             if wrong:
                 raise bad_line(self.file, offset + at, f"{REASONS[wrong]}; expected {self.width:,} as before")
-            cells = tuple(TextCells(text, spans[number, :count]) for number in range(len(columns)))
+            cells = tuple(TextCells(text, spans[number, :count], self.has_commas) for number in range(len(columns)))
             yield CellBlock(first, line_at[:count] + offset, cells)
             first += count
 

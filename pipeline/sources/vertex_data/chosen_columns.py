@@ -6,7 +6,6 @@ and sums of a range, and the ranges do not depend on the number of workers.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,18 +14,15 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.binary.parquet_table import ParquetTable
-from gnnloom.pipeline.sources.binary.stored_arrays import PackedSource, StoredArray, Unpacked, open_array
+from gnnloom.pipeline.sources.binary.stored_arrays import PackedSource, StoredArray, Unpacked
 from gnnloom.pipeline.sources.names import Names
 from gnnloom.pipeline.sources.reading.class_names import MOST_NAMES, UNKNOWN
-from gnnloom.pipeline.sources.reading.fields import PLAIN
-from gnnloom.pipeline.sources.reading.files import SourceFile, open_file
-from gnnloom.pipeline.sources.reading.text_layout import Sample, Stated, names_ids
+from gnnloom.pipeline.sources.reading.files import SourceFile
+from gnnloom.pipeline.sources.reading.text_layout import names_ids
 from gnnloom.pipeline.sources.reading.text_table import PANDAS_INDEX, numbers_rows, spelled
-from gnnloom.pipeline.sources.source import OneArray, SourceRange
+from gnnloom.pipeline.sources.source import SourceRange
 from gnnloom.pipeline.sources.understood import Understood, columns_in_words, header_in_words, of_vertices
 from gnnloom.pipeline.sources.vertex_data.cells import (
-    LOOKED_AT,
     CellBlock,
     CellTable,
     NumpyCells,
@@ -34,18 +30,13 @@ from gnnloom.pipeline.sources.vertex_data.cells import (
     TextTableCells,
     column_name,
 )
-from gnnloom.pipeline.sources.vertex_data.keyed_rows import KeyedBlock, checked_ids
-from gnnloom.pipeline.sources.vertex_data.numpy_vertices import open_one_array
 from gnnloom.pipeline.sources.vertex_data.table_columns import (
-    TRUTH,
     Column,
     choose,
     find_columns,
     ids_question,
     is_numpy,
     is_parquet,
-    is_value,
-    list_width,
     open_table,
     with_ids,
 )
@@ -53,8 +44,6 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import SPLIT, VERTEX_ARRAYS, array_in_file, split_part
 from gnnloom.storage.wording import shell_command
 
-#: A field in quotes at the beginning of a line.
-_QUOTED: Final = re.compile(r'^\s*"(?:[^"]|"")*"')
 #: What becomes of missing features.
 ERROR, ZERO, MEAN = "error", "0", "mean"
 #: Most categories of a column of features, unless the user says otherwise.
@@ -144,6 +133,7 @@ class ChosenColumns:
         by_id: bool = False,
         header: bool | None = None,
         filling: Filling | None = None,
+        decimal: str = ".",
     ) -> ChosenColumns:
         """Find the columns.
 
@@ -155,6 +145,7 @@ class ChosenColumns:
             by_id: the rows have ids; if ``ids`` is None, the first column does.
             header: whether the first line of text names the columns; None if the user did not say.
             filling: what becomes of missing features and of words.
+            decimal: the character before the decimals in text files.
 
         Raises:
             NotFoundError: the file does not exist.
@@ -162,7 +153,7 @@ class ChosenColumns:
         """
         row_ids = ids if isinstance(ids, StoredArray) else None
         named_ids = ids if isinstance(ids, str) else None
-        table = with_ids(open_table(location, columns, header, option, named_ids), row_ids)
+        table = with_ids(open_table(location, columns, header, option, named_ids, decimal), row_ids)
         named = () if is_numpy(location) and location.endswith("npz") else columns
         has_index = table.width > 1 and numbers_rows(table.names[0]) if table.names else False
         id_column: int | None = None
@@ -190,6 +181,8 @@ class ChosenColumns:
             stated["ids"] = row_ids.file.identity() if row_ids is not None else ids
         if header is not None:
             stated["header"] = header
+        if decimal != ".":
+            stated["decimal"] = decimal
         question = ids_question(table, numbers, id_column, is_stated=ids is not None)
         chosen = cls(table, array, tuple(found), id_column, filling or Filling(), None, stated, question)
         chosen._check(option, is_stated=bool(named))
@@ -265,6 +258,7 @@ class ChosenColumns:
         table, how = self.table, "Parquet"
         if isinstance(table, TextTableCells):
             how = f"text, fields between {spelled(table.separator)}; {header_in_words(bool(table.names))}"
+            how += "; decimal commas" if table.has_commas else ""
         elif isinstance(table, NumpyCells):
             how = "NumPy"
         kinds = {"list": "lists of {width:,}", "words": "words", "number": ""}
@@ -506,179 +500,3 @@ class ChosenColumns:
 
     def with_unpacked(self, unpacked: Unpacked) -> ChosenColumns:
         return replace(self, table=self.table.with_unpacked(unpacked)) if isinstance(self.table, PackedSource) else self
-
-
-@dataclass(frozen=True)
-class ColumnVertices(OneArray):
-    """One array from columns, a row per vertex; implements :class:`~gnnloom.pipeline.sources.source.VertexSource`.
-
-    Attributes:
-        chosen: the columns.
-        stated_vertices: rows of the table.
-    """
-
-    chosen: ChosenColumns
-    stated_vertices: int
-
-    @classmethod
-    def of(cls, chosen: ChosenColumns) -> ColumnVertices:
-        """Count the rows."""
-        return cls(chosen, chosen.table.num_rows())
-
-    @property
-    def array(self) -> str:  # type: ignore[override]
-        return self.chosen.array
-
-    @property
-    def random_access(self) -> bool:
-        return self.chosen.table.is_shared
-
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        """Names of the classes; none if labels are numbers."""
-        return self.chosen.class_names
-
-    @property
-    def feature_columns(self) -> list[dict[str, Any]]:
-        """What the stored features are."""
-        return self.chosen.layout if self.array == "feature" else []
-
-    def identity(self) -> dict[str, Any]:
-        return {"format": "columns", **self.chosen.identity()}
-
-    def understood(self) -> list[Understood]:
-        """How the table is read."""
-        return self.chosen.understood()
-
-    def num_vertices(self) -> int:
-        return self.stated_vertices
-
-    def num_columns(self, array: str) -> int:
-        return self.chosen.num_columns if array == self.array else 0
-
-    def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
-        spec = VERTEX_ARRAYS[array]
-        for block in self.chosen.rows(self.chosen.table.read_rows(start, stop, self.chosen.numbers)):
-            low, high = max(0, start - block.first), max(0, stop - block.first)
-            if low >= len(block.at) or not high:
-                continue
-            values, wrong = spec.convert(self.chosen.values(block))
-            if wrong is not None:
-                raise self.chosen.value_error(int(block.at[wrong[0]]), wrong[1])
-            yield values[low:high]
-
-    def surveys(self) -> Sequence[SourceRange]:
-        return self.chosen.surveys()
-
-    def survey(self, span: SourceRange) -> list[Any]:
-        return self.chosen.survey(span)
-
-    def with_surveys(self, found: Sequence[Sequence[Any]]) -> ColumnVertices:
-        return replace(self, chosen=self.chosen.with_surveys(found))
-
-    def stored_arrays(self) -> tuple[StoredArray, ...]:
-        return self.chosen.stored_arrays()
-
-    def with_unpacked(self, unpacked: Unpacked) -> ColumnVertices:
-        return replace(self, chosen=self.chosen.with_unpacked(unpacked))
-
-
-@dataclass(frozen=True)
-class KeyedColumns:
-    """Columns with the ids of their rows; implements ``KeyedRows``.
-
-    Attributes:
-        chosen: the columns.
-    """
-
-    chosen: ChosenColumns
-
-    @property
-    def file(self) -> SourceFile:
-        return self.chosen.file
-
-    @property
-    def ids(self) -> SourceFile | None:
-        arrays = self.chosen.stored_arrays()
-        return arrays[1].file if len(arrays) > 1 else None
-
-    @property
-    def num_columns(self) -> int:
-        return self.chosen.num_columns
-
-    def in_words(self) -> tuple[str, str, str]:
-        return self.chosen.in_words()
-
-    def ranges(self) -> Sequence[SourceRange]:
-        return self.chosen.table.ranges()
-
-    def error(self, at: int, reason: str) -> InputError:
-        return self.chosen.table.error(at, -1, reason)
-
-    def blocks(self, span: SourceRange) -> Iterator[KeyedBlock]:
-        for block in self.chosen.rows(self.chosen.table.read(span, self.chosen.numbers)):
-            yield checked_ids(self, KeyedBlock(block.columns[-1].words(), self.chosen.values(block), block.at))
-
-
-def ids_array(location: str, columns: Sequence[str]) -> StoredArray | None:
-    """The array of ids that a location names; None if it names something else."""
-    if not is_numpy(location):
-        return None
-    return open_array(open_file(location), columns[0] if columns and location.endswith("npz") else None)
-
-
-def only_column(location: str, option: str) -> tuple[str, ...]:
-    """The column of a Parquet file with the name of an option, if the table has it."""
-    return (option,) if option in ParquetTable.open(open_file(location)).names else ()
-
-
-def reads_cells(location: str, option: str, header: bool | None, filling: Filling | None, *, by_id: bool) -> bool:
-    """Whether a table has something that only the reader of columns knows, though no columns were chosen.
-
-    Such are lists, True and False, numbers in quotes, words of labels and splits in columns of other files than text,
-    and missing features that are filled.
-
-    Args:
-        by_id: whether the table has ids of its rows.
-    """
-    if option == "feature" and filling is not None and filling.missing != ERROR:
-        return True
-    array = VERTEX_ARRAYS[option]
-    if is_numpy(location):
-        names_classes = option == "label" and open_one_array(location, option).dtype.kind in "US"
-        return names_classes or (by_id and open_one_array(location, option).dtype.kind in "US")
-    if is_parquet(location):
-        table = ParquetTable.open(open_file(location))
-        masks = [name for name in table.names[by_id:] if name != PANDAS_INDEX]
-        if option == "split" and len(masks) > 1 and all(map(split_part, masks)):
-            return True
-        if by_id:
-            return any(not table.holds(name, "iufb") for name in table.names[1:])
-        kinds = array.kinds + ("s" if array.words else "")
-        if not VERTEX_ARRAYS[array_in_file(option, len(table.names))].dims and option not in table.names:
-            # Several columns, none of which has the name: the reader lists them.
-            return len(table.names) == 1 and not table.holds(table.names[0], kinds)
-        names = (option,) if option in table.names and not array.dims else table.names
-        return any(not table.holds(name, kinds) for name in names)
-    return _has_cells(open_file(location), option, header, by_id=by_id)
-
-
-def _has_cells(file: SourceFile, option: str, header: bool | None, *, by_id: bool) -> bool:
-    """Whether the first rows of a text have lists, True and False, or numbers in quotes."""
-    try:
-        sample = Sample.of(file, Stated(header))
-    except InputError:
-        # The reader of the rows reports it.
-        return False
-    rows = sample.rows[1:] if header is not False and len(sample.rows) > 1 else sample.rows
-    if not by_id and sample.separator not in PLAIN and rows:
-        return True
-    for row in rows[:LOOKED_AT]:
-        # An id in quotes is read anyway.
-        text = _QUOTED.sub("", row.text, count=1) if by_id else row.text
-        cells = row.fields[1:] if by_id else row.fields
-        has_quotes = '"' in text and option != "split" and all(map(is_value, cells))
-        has_lists = any(sign in text for sign in '"[(') and any(list_width(cell) is not None for cell in cells)
-        if has_quotes or has_lists or (option != "label" and any(cell.lower() in TRUTH for cell in cells)):
-            return True
-    return False

@@ -17,17 +17,10 @@ from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray, Unpacked
 from gnnloom.pipeline.sources.reading.files import open_files
 from gnnloom.pipeline.sources.source import OneArray, SourceRange, TableBlock, VertexSource
 from gnnloom.pipeline.sources.understood import Understood, of_vertices
-from gnnloom.pipeline.sources.vertex_data.chosen_columns import (
-    CATEGORIES,
-    ERROR,
-    ChosenColumns,
-    Filling,
-    KeyedColumns,
-    ids_array,
-    reads_cells,
-)
+from gnnloom.pipeline.sources.vertex_data.chosen_columns import CATEGORIES, ERROR, ChosenColumns, Filling
+from gnnloom.pipeline.sources.vertex_data.column_sources import KeyedColumns, ids_array, reads_cells
 from gnnloom.pipeline.sources.vertex_data.keyed_rows import KeyedNumpy, KeyedParquet, KeyedRows, KeyedText
-from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS, FILLING, HEADER, IDS_FILE, VertexKind
+from gnnloom.pipeline.sources.vertex_data.kind import DECIMAL, FILE_OPTIONS, FILLING, HEADER, IDS_FILE, VertexKind
 from gnnloom.pipeline.sources.vertex_data.mask_split import SPLIT_INDEX
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import open_one_array
 from gnnloom.pipeline.sources.vertex_data.table_columns import is_numpy, is_parquet, other_ids, split_location
@@ -45,6 +38,7 @@ def open_keyed_vertices(
     missing: str = ERROR,
     missing_indicator: bool = False,
     categories: int = CATEGORIES,
+    decimal: str = ".",
     **files: str | None,
 ) -> VertexSource:
     """Open tables of arrays, each in its own format.
@@ -58,6 +52,7 @@ def open_keyed_vertices(
             split is a NumPy file without ids.
         missing, missing_indicator, categories: fields of
             :class:`~gnnloom.pipeline.sources.vertex_data.chosen_columns.Filling`.
+        decimal: the character before the decimals in text files.
         files: location of each table by the option that names it, perhaps with columns; None for no table.
 
     Raises:
@@ -72,7 +67,8 @@ def open_keyed_vertices(
     if ids_file or not numpy:
         _refuse_index(split_index)
         sources = [
-            KeyedVertices.open(graph, location, array, ids_file, header, filling) for array, location in given.items()
+            KeyedVertices.open(graph, location, array, ids_file, header, filling, decimal)
+            for array, location in given.items()
         ]
         return JoinedVertices(tuple(sources))
     if numpy == given:
@@ -80,7 +76,9 @@ def open_keyed_vertices(
             f"{next(iter(numpy.values()))}: an array has no column of ids; give the ids of its rows with `--ids-file`"
         )
     tables = [
-        KeyedVertices.open(graph, given[array], array, None, header, filling) for array in given if array not in numpy
+        KeyedVertices.open(graph, given[array], array, None, header, filling, decimal)
+        for array in given
+        if array not in numpy
     ]
     by_row = open_arrays(1 if graph is None else _num_rows(graph), numpy, split_index, filling)
     return JoinedVertices((*tables, *by_row))
@@ -142,6 +140,7 @@ class KeyedVertices(OneArray):
         ids_file: str | None = None,
         header: bool | None = None,
         filling: Filling | None = None,
+        decimal: str = ".",
     ) -> KeyedVertices:
         """Find the file and its columns.
 
@@ -151,12 +150,13 @@ class KeyedVertices(OneArray):
             ids_file: ids of the rows, if the file is a NumPy array, or the column of this table with them.
             header: whether the first line of a text file names the columns; None if the user did not say.
             filling: what becomes of missing features and of words.
+            decimal: the character before the decimals in text files.
 
         Raises:
             NotFoundError: the file does not exist.
             InputError: the file has the wrong format or number of columns.
         """
-        rows = _open_rows(location, array, ids_file, header, filling)
+        rows = _open_rows(location, array, ids_file, header, filling, decimal)
         array = array_in_file(array, rows.num_columns)
         if not VERTEX_ARRAYS[array].dims and rows.num_columns != 1:
             raise InputError(f"{location}: expected one column of {array}s after the ids, found {rows.num_columns}")
@@ -251,7 +251,7 @@ class KeyedVertices(OneArray):
 
 
 def _open_rows(
-    location: str, array: str, ids_file: str | None, header: bool | None, filling: Filling | None
+    location: str, array: str, ids_file: str | None, header: bool | None, filling: Filling | None, decimal: str
 ) -> KeyedRows:
     table, columns = split_location(location)
     ids_table, id_columns = split_location(ids_file) if ids_file else ("", ())
@@ -259,10 +259,10 @@ def _open_rows(
     if ids_file and is_numpy(table) and row_ids is None:
         raise InputError(f"{ids_file}: expected a .npy file with the ids of the rows of {table}")
     ids = id_columns[0] if id_columns and ids_table == table else None
-    if columns or ids is not None or reads_cells(table, array, header, filling, by_id=True):
+    if columns or ids is not None or reads_cells(table, array, header, filling, by_id=True, decimal=decimal):
         chosen = ChosenColumns.open(
             table, columns, array, ids=row_ids if row_ids is not None else ids, by_id=True, header=header,
-            filling=filling,
+            filling=filling, decimal=decimal,
         )  # fmt: skip
         return KeyedColumns(chosen)
     if is_numpy(location) and row_ids is not None:
@@ -280,5 +280,5 @@ VERTEX_KIND = VertexKind(
     order=20,
     help="one table per array, with the id of the vertex in its first column",
     open=open_keyed_vertices,
-    options=(*FILE_OPTIONS, IDS_FILE, HEADER, SPLIT_INDEX, *FILLING),
+    options=(*FILE_OPTIONS, IDS_FILE, HEADER, SPLIT_INDEX, *FILLING, DECIMAL),
 )

@@ -29,6 +29,8 @@ IDS_FILE: Final = Option(
 HEADER: Final = Option(
     "header", bool, "Whether the first line of text names the columns; by default, if it is recognized.", deniable=True
 )
+#: The option for numbers in text files.
+DECIMAL: Final = Option("decimal", str, "Character before the decimals in text files.", ".", choices=(".", ","))
 #: The options for cells that are not numbers.
 FILLING: Final = (
     Option(

@@ -12,7 +12,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
@@ -163,7 +163,12 @@ def _listing(table: CellTable) -> str:
 
 
 def open_table(
-    location: str, columns: Sequence[str], header: bool | None, array: str, ids: str | None = None
+    location: str,
+    columns: Sequence[str],
+    header: bool | None,
+    array: str,
+    ids: str | None = None,
+    decimal: str = ".",
 ) -> CellTable:
     """Open a table whose columns are chosen.
 
@@ -172,6 +177,7 @@ def open_table(
         header: whether the first line of text names the columns; None if the user did not say.
         array: the array of an ``.npz``, if ``columns`` is empty.
         ids: name or number of the column of ids, if the user says.
+        decimal: the character before the decimals of text.
 
     Raises:
         NotFoundError: the file does not exist.
@@ -182,7 +188,7 @@ def open_table(
     file = open_file(location)
     if is_parquet(location):
         return ParquetCells(ParquetTable.open(file))
-    return open_text(file, columns, header, ids)
+    return open_text(file, columns, header, ids, decimal)
 
 
 def with_ids(table: CellTable, row_ids: StoredArray | None) -> CellTable:
@@ -190,15 +196,19 @@ def with_ids(table: CellTable, row_ids: StoredArray | None) -> CellTable:
     return NumpyCells(table.array, row_ids) if isinstance(table, NumpyCells) and row_ids is not None else table
 
 
-def open_text(file: SourceFile, columns: Sequence[str], header: bool | None, ids: str | None = None) -> TextTableCells:
+def open_text(
+    file: SourceFile, columns: Sequence[str], header: bool | None, ids: str | None = None, decimal: str = "."
+) -> TextTableCells:
     """Find the separator and the header of a text file; arguments as for :func:`open_table`.
 
     Raises:
         InputError: the file has no rows, or its first line may be a header.
     """
-    sample = Sample.of(file, Stated(header))
+    sample = Sample.of(file, Stated(header, decimal=decimal))
     if not sample.rows:
         raise InputError(f"{file.location}: the file is empty; expected a line per vertex")
+    if has_commas := decimal == ",":
+        sample = replace(sample, rows=tuple(replace(row, fields=_with_points(row.fields)) for row in sample.rows))
     first, rows = sample.rows[0], sample.rows[1:]
     names, width, question = first.fields, len(first.fields), ""
     if is_short_header(sample):
@@ -209,8 +219,15 @@ def open_text(file: SourceFile, columns: Sequence[str], header: bool | None, ids
     by_name = any(column in names for column in columns if not column.isdecimal() or int(column) > width)
     begins = header if header is not None else by_name or _begins_with_names(file, first, names, rows)
     if begins:
-        return TextTableCells(file, sample.separator, names, width, first.stop, rows, question=question)
-    return TextTableCells(file, sample.separator, (), width, first.start, sample.rows)
+        return TextTableCells(
+            file, sample.separator, names, width, first.stop, rows, question=question, has_commas=has_commas
+        )
+    return TextTableCells(file, sample.separator, (), width, first.start, sample.rows, has_commas=has_commas)
+
+
+def _with_points(fields: Sequence[str]) -> tuple[str, ...]:
+    """The fields of a line, with a point instead of a decimal comma."""
+    return tuple(field.replace(",", ".") if _DECIMAL.fullmatch(field) else field for field in fields)
 
 
 def _begins_with_names(file: SourceFile, first: Row, names: Sequence[str], rows: Sequence[Row]) -> bool:
@@ -449,7 +466,7 @@ def find_columns(table: CellTable, numbers: Sequence[int], array: VertexArray) -
             if kind == "list" and all(map(_DECIMAL.fullmatch, lists)):
                 raise InputError(
                     f"{table.file.location}, column {name}: {lists[0]!r} may be a number with a decimal comma, or a"
-                    " list of two; write a point as in 7.5, or lists in brackets as in [7, 5]"
+                    " list of two; add `--decimal ,` if it is a number, or write lists in brackets as in [7, 5]"
                 )
         # The words of a split are its own vocabulary.
         if array.words and kind == "number" and cells and len(numbers) == 1 and not split_part(name):

@@ -12,16 +12,9 @@ from gnnloom.pipeline.sources.binary.stored_arrays import PackedSource, StoredAr
 from gnnloom.pipeline.sources.reading.files import open_file
 from gnnloom.pipeline.sources.source import SeparableSource, SourceRange, Surveyed, VertexData, VertexSource
 from gnnloom.pipeline.sources.understood import Legible, Understood, joined
-from gnnloom.pipeline.sources.vertex_data.chosen_columns import (
-    CATEGORIES,
-    ERROR,
-    ChosenColumns,
-    ColumnVertices,
-    Filling,
-    only_column,
-    reads_cells,
-)
-from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS, FILLING, HEADER, VertexKind
+from gnnloom.pipeline.sources.vertex_data.chosen_columns import CATEGORIES, ERROR, ChosenColumns, Filling
+from gnnloom.pipeline.sources.vertex_data.column_sources import ColumnVertices, only_column, reads_cells
+from gnnloom.pipeline.sources.vertex_data.kind import DECIMAL, FILE_OPTIONS, FILLING, HEADER, VertexKind
 from gnnloom.pipeline.sources.vertex_data.mask_split import SPLIT_INDEX, MaskSplit
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import NumpyVertices, split_arrays
 from gnnloom.pipeline.sources.vertex_data.parquet_vertices import ParquetVertices
@@ -140,6 +133,7 @@ def open_vertex_files(
     missing: str = ERROR,
     missing_indicator: bool = False,
     categories: int = CATEGORIES,
+    decimal: str = ".",
     **files: str | None,
 ) -> VertexSource:
     """Open files whose suffixes determine their formats: NumPy, Parquet, and text for all others.
@@ -149,6 +143,7 @@ def open_vertex_files(
         split_index: number of the split, if masks in an ``.npz`` have a column for each of several.
         missing, missing_indicator, categories: fields of
             :class:`~gnnloom.pipeline.sources.vertex_data.chosen_columns.Filling`.
+        decimal: the character before the decimals in text files.
         files: location of each file by the option that names it, perhaps with columns; None for no file.
 
     Raises:
@@ -163,18 +158,21 @@ def open_vertex_files(
     if numpy == given:
         found = open_arrays(None, numpy, split_index, filling)
         return found[0] if len(found) == 1 else JoinedVertices(tuple(found))
-    sources = [_open_one(location, array, header, filling) for array, location in given.items() if array not in numpy]
+    sources = [
+        _open_one(location, array, header, filling, decimal) for array, location in given.items() if array not in numpy
+    ]
     sources += open_arrays(sources[0].num_vertices(), numpy, split_index, filling)
     return JoinedVertices(tuple(sources))
 
 
-def _open_one(location: str, array: str, header: bool | None, filling: Filling) -> VertexSource:
+def _open_one(location: str, array: str, header: bool | None, filling: Filling, decimal: str) -> VertexSource:
     """Open one file of text or Parquet."""
     table, columns = split_location(location)
-    if columns or reads_cells(table, array, header, filling, by_id=False):
+    if columns or reads_cells(table, array, header, filling, by_id=False, decimal=decimal):
         if not columns and is_parquet(table):
             columns = only_column(table, array)
-        return ColumnVertices.of(ChosenColumns.open(table, columns, array, header=header, filling=filling))
+        chosen = ChosenColumns.open(table, columns, array, header=header, filling=filling, decimal=decimal)
+        return ColumnVertices.of(chosen)
     return ParquetVertices.open(table, array) if is_parquet(table) else TextVertices.open(table, array, header)
 
 
@@ -226,6 +224,6 @@ VERTEX_KIND = VertexKind(
     order=10,
     help="one file per array, with one row per vertex",
     open=lambda _, **given: open_vertex_files(**given),
-    options=(*FILE_OPTIONS, HEADER, SPLIT_INDEX, *FILLING),
+    options=(*FILE_OPTIONS, HEADER, SPLIT_INDEX, *FILLING, DECIMAL),
     needs_graph=False,
 )

@@ -319,9 +319,14 @@ def test_tables_as_people_have_them(
 
 
 def test_a_decimal_comma_is_not_a_list(dataset: Dataset, tmp_path: Path) -> None:
-    file = write(tmp_path, "x.csv", "id;x\n0;7,494\n1;0,5\n2;12,25\n")
-    with pytest.raises(InputError, match=r"column x: '7,494' may be a number with a decimal comma"):
+    file = write(tmp_path, "x.csv", 'id;x;n\n0;7,5;"a, b"\n1;-0,5;c\n2;"12,25";c\n')
+    with pytest.raises(InputError, match=r"column x: '7,5' may be a number with a decimal comma.*`--decimal ,`"):
         store(dataset, by_id=True, feature=f"{file}:x")
+    stored = store(dataset, by_id=True, feature=f"{file}:x", label=f"{file}:n", decimal=",")
+    assert stored.feature().tolist() == [[7.5], [-0.5], [12.25]]
+    assert stored.label().tolist() == [0, 1, 1]
+    plain = write(tmp_path, "y.txt", "7,5 1\n0,5 2\n2,25 3\n")
+    assert store(dataset, feature=plain, decimal=",").feature().tolist() == [[7.5, 1], [0.5, 2], [2.25, 3]]
 
 
 def test_many_ranges_and_blocks_give_the_same_bytes(

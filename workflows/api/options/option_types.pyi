@@ -51,6 +51,7 @@ class FeaturesKeywords(ClusterKeywords, total=False):
     missing: str
     missing_indicator: bool | None
     categories: int
+    decimal: str
     dim: int
     classes: int
     seed: int
