@@ -122,8 +122,9 @@ def check_stored(rows: VertexRows, name: str) -> None:
     """
     if name not in rows:
         dataset = rows.shards.artifact.path.parent.parent.name
+        how = ", next to the same features, and `--split FILE` with train, valid, test or none per vertex"
         raise InputError(
             f"{rows.shards.artifact.path}: the shards have no {name}; add one with `gnnloom features {dataset} ...`"
-            " (or ingest a source that has it) and run `gnnloom shard` again"
+            f"{how if name == 'split' else ''} (or ingest a source that has it) and run `gnnloom shard` again"
             f"{LEARNED if name == 'feature' else ''}"
         )

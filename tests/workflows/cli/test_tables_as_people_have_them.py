@@ -20,6 +20,7 @@ from click.testing import CliRunner, Result
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import GnnloomError
 from gnnloom.workflows.cli.main import cli
+from support.journey import travel
 
 CASES = Path(__file__).parents[3].parent / "shared/cases"
 
@@ -264,6 +265,31 @@ def test_the_tables_of_the_manual_are_read_by_their_commands(tmp_path: Path, tex
     lines = [line for line in text.splitlines() if not line.startswith("# ")]
     has_header = "--no-header" not in words and not any(character.isdigit() for character in lines[0])
     assert json.loads(result.stdout)["edges_in"] == len(lines) - has_header
+
+
+@pytest.mark.long
+def test_proposed_commands_lead_from_tables_of_r_to_predictions(tmp_path: Path) -> None:
+    edges = [(f'"{k + 1}"', k % 20, (7 * k + 1) % 20, k % 3 + 0.5) for k in range(60)]
+    parts = ("train", "train", "valid", "test")
+    people = [(f'"{k + 1}"', k, 20 + k, f'"{"ab"[k % 2]}"', f'"{parts[k % 4]}"') for k in range(20)]
+    for name, head, rows in (
+        ("calls", ("from", "to", "weight"), edges),
+        ("people", ("id", "age", "y", "split"), people),
+    ):
+        lines = [" ".join(f'"{word}"' for word in head), *(" ".join(map(str, row)) for row in rows)]
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    proposed = [
+        json.loads(CliRunner().invoke(cli, ["look", str(tmp_path / name), "--json"]).stdout)["command"]
+        for name in ("calls", "people")
+    ]
+    commands = [f"{command.replace('NAME', 'r')} --workers 0" for command in proposed]
+    assert [each.rpartition(str(tmp_path))[2] for each in proposed] == [
+        "/calls --columns from,to,weight", "/people:split --by-id",
+    ]  # fmt: skip
+    commands += ["gnnloom partition r --parts 2 --method random --workers 0", "gnnloom shard r --parts 2 --workers 0"]
+    commands += ["gnnloom train r/run --ranks 2 --epochs 2 --hidden 4 --threads 1", "gnnloom predict r/run"]
+    travel(tmp_path, commands)
+    assert len(list((tmp_path / "catalog").rglob("*prediction*"))) > 0
 
 
 @pytest.mark.skipif(not CASES.exists(), reason="the files of the cases are not there")
