@@ -15,9 +15,10 @@ from typing import Any
 
 from gnnloom.pipeline.cluster.certificate import SECRET_BYTES, Certificate, make_certificate
 from gnnloom.pipeline.cluster.interfaces import usable_interfaces
-from gnnloom.pipeline.cluster.open_cluster import WORKER_ENVIRONMENT, worker_settings
+from gnnloom.pipeline.cluster.open_cluster import NOT_STARTED, WORKER_ENVIRONMENT, worker_settings
 from gnnloom.pipeline.cluster.quiet import environment, silence_dask, start_quiet_tracker
 from gnnloom.pipeline.cluster.steady_clock import use_steady_clock
+from gnnloom.storage.errors import LaunchError
 
 #: Minimum number of ranks of a cluster: scheduler, client and one worker.
 LEAST_RANKS = 3
@@ -38,6 +39,9 @@ def serve_ranks(comm: Any, ranks_here: int, interface: str, memory: int, *, dash
 
     Returns:
         True on the client's rank, at once; False on the others, after the client has closed the cluster.
+
+    Raises:
+        LaunchError: a worker process cannot be started.
     """
     address = usable_interfaces()[interface]
     certificate = bytearray(make_certificate().to_bytes() if comm.Get_rank() == 0 else SECRET_BYTES)
@@ -58,19 +62,22 @@ def serve_ranks(comm: Any, ranks_here: int, interface: str, memory: int, *, dash
     guard = Guard.of(memory, memory_per_rank(ranks_here))
     options = {"death_timeout": _DEATH_TIMEOUT, "silence_logs": logging.CRITICAL, "guard": guard}
     with environment(variables):
-        is_client: bool = dask_mpi.initialize(
-            comm=comm,
-            # The ranks go on as ranks of the trainer.
-            exit=False,
-            interface=interface,
-            protocol="tls",
-            nthreads=1,
-            worker_class="gnnloom.pipeline.cluster.processes.GuardedNanny",
-            worker_options=options,
-            dashboard=dashboard,
-            # Without a host, the scheduler's HTTP server would listen on every interface.
-            dashboard_address=f"{address}:8787",
-        )
+        try:
+            is_client: bool = dask_mpi.initialize(
+                comm=comm,
+                # The ranks go on as ranks of the trainer.
+                exit=False,
+                interface=interface,
+                protocol="tls",
+                nthreads=1,
+                worker_class="gnnloom.pipeline.cluster.processes.GuardedNanny",
+                worker_options=options,
+                dashboard=dashboard,
+                # Without a host, the scheduler's HTTP server would listen on every interface.
+                dashboard_address=f"{address}:8787",
+            )
+        except RuntimeError as error:
+            raise LaunchError(f"{NOT_STARTED}, or start fewer ranks") from error
     return is_client
 
 

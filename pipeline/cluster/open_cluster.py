@@ -36,6 +36,11 @@ from gnnloom.storage.system_errors import OF_LIMITS, OF_PERMISSION, check_is_of_
 #: Dask's setting for the environment in which a nanny starts its worker. The nanny leaves it in its own process.
 WORKER_ENVIRONMENT = "distributed.nanny.pre-spawn-environ"
 
+#: What is wrong if workers are killed as often as they are started, and first remedies.
+NOT_STARTED = (
+    "the worker processes could not be started: one was killed or failed while it started. Check the memory and the"
+    " space in /dev/shm and the temporary folder (`gnnloom doctor`)"
+)
 #: Far more than the cores of any machine.
 _MOST_WORKERS = 4096
 
@@ -176,11 +181,7 @@ def _started(workers: int, memory: int) -> Iterator[SpecCluster]:
             silence_logs=logging.CRITICAL,
         )
     except RuntimeError as error:
-        raise LaunchError(
-            "the worker processes could not be started: one was killed or failed while it started. Check the memory and"
-            " the space in /dev/shm and the temporary folder (`gnnloom doctor`), lower --workers, or run without worker"
-            " processes (--workers 0)"
-        ) from error
+        raise LaunchError(f"{NOT_STARTED}, lower --workers, or run without worker processes (--workers 0)") from error
     with local:
         try:
             yield local

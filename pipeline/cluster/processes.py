@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from distributed import Client, Nanny, Scheduler, Worker, WorkerPlugin
+from distributed.core import Status
 from distributed.system import MEMORY_LIMIT
 from tornado.ioloop import PeriodicCallback
 
@@ -37,6 +38,9 @@ _RESERVED_SHARE, _LEAST_RESERVED = 0.03, 256 * MIB
 
 #: Topic of the scheduler's events under which nannies report the workers that they end.
 _TOPIC = "gnnloom-ended"
+
+#: How often a worker is started that is killed while it starts.
+_STARTS = 3
 
 #: Most seconds to report a worker before it is ended.
 _REPORT_SECONDS = 2.0
@@ -137,9 +141,16 @@ class GuardedNanny(Nanny):
         self.periodic_callbacks["gnnloom-guard"] = PeriodicCallback(self._look, _LOOK_MILLISECONDS)
 
     async def instantiate(self) -> Any:
-        """Start the worker, and look after it while it starts, so that one that is stopped then is not waited for."""
+        """Start the worker, and look after it while it starts, so that one that is stopped then is not waited for.
+
+        A worker that is killed while it starts is started again, as Dask's nanny does only with one that has started.
+        """
         if not (guard := self.periodic_callbacks["gnnloom-guard"]).is_running():
             guard.start()
+        for _ in range(_STARTS - 1):
+            status = await super().instantiate()
+            if status == Status.running or self.status in {Status.closing, Status.closed}:
+                return status
         return await super().instantiate()
 
     def close_gracefully(self, *args: Any, **options: Any) -> None:

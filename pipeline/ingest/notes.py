@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterable
+
 from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.sources.source import EdgeSource
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.wording import counted
+
+LOGGER = logging.getLogger("gnnloom.pipeline")
+
+
+def log_notes(notes: Iterable[str]) -> None:
+    """Log notes about what was stored."""
+    for note in notes:
+        LOGGER.warning("%s", note)
 
 
 def graph_notes(graph: Graph, source: EdgeSource, options: IngestOptions) -> list[str]:

@@ -199,7 +199,7 @@ class SortedMatrix:
         )
         # Records of earlier versions do not have it.
         excess = [recorded[name].facts.get("asymmetry") for name in self.blocks]
-        is_reciprocal = None not in excess and not sum(excess) % (1 << 64)
+        is_reciprocal = None not in excess and not sum(map(int, excess)) % (1 << 64)
         reciprocal = sum(recorded[name].facts["edges"] for name in self.blocks) if is_reciprocal else 0
         facts = {
             "nnz": sum(block_nnz),

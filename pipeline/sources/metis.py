@@ -395,7 +395,7 @@ def parse_neighbors(  # noqa: PLR0912 - one step per kind of byte
                 state[LINE_AT] = offset + at + 1
         elif byte == FEED or byte == RETURN or is_blank(byte):  # noqa: PLR1714, SIM109 - faster than a tuple in numba
             if state[DIGITS] or mode:
-                value, code = np.float64(state[NUMBER]), state[NUMBER]
+                value, code = float(state[NUMBER]), state[NUMBER]
                 if mode:
                     # An exponent without digits, or a sign or point without any.
                     if state[DIGITS] == 0 or (mode == _POWER and abs(state[EXPONENT_SIGN]) != 1):

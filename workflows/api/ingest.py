@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
-from gnnloom.pipeline.ingest.notes import graph_notes, vertex_notes
+from gnnloom.pipeline.ingest.notes import graph_notes, log_notes, vertex_notes
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.ingest.vertex_options import VertexOptions
 from gnnloom.pipeline.ingest.vertex_rows import stated_vertex_phases
@@ -38,7 +37,6 @@ from gnnloom.workflows.api.options.python_messages import named_as
 if TYPE_CHECKING:
     from gnnloom.workflows.api.options.option_types import FeaturesKeywords, GenerateKeywords, IngestKeywords
 
-LOGGER = logging.getLogger("gnnloom.pipeline")
 
 _STORING: Final = VertexOptions()
 
@@ -234,12 +232,6 @@ def _temporary(arrays: Mapping[str, Any], files: Mapping[str, str]) -> dict[str,
             location = split_location(files[name])[0]
             found[location] = "the frame" if location in found else name
     return found
-
-
-def log_notes(notes: Sequence[str]) -> None:
-    """Log notes about what was stored."""
-    for note in notes:
-        LOGGER.warning("%s", note)
 
 
 def store_source(

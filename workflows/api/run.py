@@ -146,7 +146,8 @@ class Run:
         Raises:
             MissingPackageError: pandas is not installed.
         """
-        return pandas().DataFrame(self.metrics()).set_index("epoch")
+        frame: pd.DataFrame = pandas().DataFrame(self.metrics()).set_index("epoch")
+        return frame
 
     def frame(self, *, smoothed: bool = False) -> pd.DataFrame:
         """What the run predicts of each vertex, as a pandas DataFrame; ``gnnloom.predict`` makes the predictions.

@@ -125,9 +125,10 @@ def run_frame_table(dataset: Dataset, run: Run, *, smoothed: bool = False) -> Ta
     key = run.inputs().get("vertices")
     # They may have been removed since.
     with suppress(NotFoundError):
-        vertices = None if key is None else dataset.vertices(key)
-        named = () if vertices is None else vertices.names
-        arrays |= {name: vertices.array(name) for name in named if VERTEX_ARRAYS[name].export == "labels"}
+        if key is not None:
+            vertices = dataset.vertices(key)
+            labels = [name for name in vertices.names if VERTEX_ARRAYS[name].export == "labels"]
+            arrays |= {name: vertices.array(name) for name in labels}
     return vertex_table(graph_of_run(dataset, run), arrays, _class_names(dataset, key))
 
 

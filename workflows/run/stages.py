@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from gnnloom.pipeline.ingest.notes import graph_notes, vertex_notes
+from gnnloom.pipeline.ingest.notes import graph_notes, log_notes, vertex_notes
 from gnnloom.pipeline.ingest.stage import ingest_graph
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
 from gnnloom.pipeline.links.stage import draw_links
@@ -22,7 +22,6 @@ from gnnloom.storage.disk.files import written_aside
 from gnnloom.storage.disk.seal import seal_text
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.runs.run import SAVED_RECIPE, Run, sole_writer
-from gnnloom.workflows.api.ingest import log_notes
 from gnnloom.workflows.interop.export import write_predictions
 from gnnloom.workflows.recipe.request import Assignment, check_trainable
 from gnnloom.workflows.recipe.stages import Stage, read_graph

@@ -9,8 +9,9 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import dask
@@ -18,6 +19,7 @@ import numpy as np
 import psutil
 import pytest
 from distributed import Client
+from distributed.nanny import WorkerProcess
 
 from gnnloom.pipeline.cluster import processes
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster, worker_settings
@@ -174,6 +176,23 @@ def test_a_worker_that_the_scheduler_closes_need_not_wait_for_its_nanny(monkeypa
         client.loop.add_callback(client.cluster.scheduler.close_worker, nanny.worker_address)
         worker.wait(timeout=60)
         queue.put.assert_called_once_with({"op": "stop"})
+
+
+@pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.long)])
+def test_a_worker_that_is_killed_while_it_starts_is_started_again(monkeypatch: pytest.MonkeyPatch, kills: int) -> None:
+    wait, left = WorkerProcess._wait_until_connected, list(range(kills))
+
+    async def kill_and_wait(self: WorkerProcess, *given: Any) -> Any:
+        if left:
+            left.pop()
+            os.kill(self.process.pid, signal.SIGKILL)
+        return await wait(self, *given)
+
+    monkeypatch.setattr(WorkerProcess, "_wait_until_connected", kill_and_wait)
+    refused = pytest.raises(LaunchError, match="worker processes could not be started") if kills > 1 else nullcontext()
+    with refused, open_cluster(ClusterOptions(workers=1)) as cluster:
+        assert list(cluster.map(abs, [-3])) == [3]
+    assert not left
 
 
 def test_no_worker_within_its_budget_is_ended() -> None:
