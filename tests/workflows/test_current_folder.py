@@ -116,7 +116,7 @@ def test_a_worker_imports_nothing_from_the_current_folder(hostile: Hostile) -> N
 
 @pytest.mark.parametrize(
     "form",
-    [_as_package, *(pytest.param(form, marks=pytest.mark.long) for form in (_as_bytecode, _as_library, _as_namespace))],
+    [pytest.param(form, marks=pytest.mark.long) for form in (_as_package, _as_bytecode, _as_library, _as_namespace)],
 )
 def test_no_form_of_a_module_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: Form) -> None:
     hostile = Hostile(tmp_path / "folder")

@@ -20,6 +20,7 @@ def test_damaged_files_are_refused_or_do_not_matter(tmp_path: Path) -> None:
     assert re.search(r"^mapped: \d+ damages", printed, re.MULTILINE)
 
 
+@pytest.mark.long
 def test_wrong_numbers_in_a_copy_with_right_checksums_crash_nothing(tmp_path: Path) -> None:
     # Row pointers that fall, and columns that there are not, among others.
     printed = run_harness(

@@ -23,6 +23,7 @@ from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Vertices
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError, NotFoundError
+from support.covering import examples
 
 CORA = "31336\t0\t1\t1\tNeural\n1061127\t1\t0\t0\tRules\n1106406\t0\t0\t1\tNeural\n"
 NODES = (
@@ -379,7 +380,7 @@ def test_blocks_are_cut_so_that_many_categories_stay_in_memory(
     assert [store(again, by_id=True, **options).artifact.digest for options in both] == whole
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(data=strategies.data())
 def test_a_table_that_any_program_writes_reads_back(data: strategies.DataObject) -> None:
     rows = data.draw(strategies.integers(1, 12))

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from gnnloom.pipeline.sources.format import open_edges
 from gnnloom.pipeline.sources.names import NamedEdgeSource
 from gnnloom.storage.errors import InputError
+from support.covering import examples
 
 Pairs = list[tuple[Any, Any]]
 Writer = Callable[[Path, Pairs, tuple[str, str]], Path]
@@ -171,7 +172,7 @@ _ESCAPING = ("csv, never quoted", "Spark")
 
 
 @pytest.mark.parametrize("writer", WRITERS)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(pairs=st.lists(st.tuples(_NAMES, _NAMES), min_size=2, max_size=12), header=_HEADERS)
 def test_names_read_back_from_every_writer_or_are_refused(writer: str, pairs: Pairs, header: tuple[str, str]) -> None:
     if writer in _ESCAPING:

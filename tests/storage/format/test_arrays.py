@@ -35,6 +35,7 @@ from gnnloom.storage.format.arrays import (
 from gnnloom.storage.format.chunks import FileBuffer
 from gnnloom.storage.format.growing_array import GrowingArray
 from gnnloom.storage.format.manifest import digest_arrays
+from support.covering import examples
 
 ROWS = np.arange(1000, dtype=np.int64) * 3
 
@@ -187,7 +188,7 @@ def test_rows_that_were_never_written_are_found(tmp_path: Path) -> None:
         reader.verify()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(lengths=st.lists(st.integers(0, 40), max_size=12), chunk=st.integers(1, 17))
 def test_appending_gives_the_same_bytes_as_writing_whole(
     tmp_path_factory: pytest.TempPathFactory, lengths: list[int], chunk: int

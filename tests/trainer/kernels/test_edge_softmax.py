@@ -23,7 +23,7 @@ from gnnloom.trainer.kernels.dispatch import edge_softmax, head_sums
 from gnnloom.trainer.kernels.numba_attention import NumbaEdgeSoftmax
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.place.threads import Threads
-from support.covering import every_example
+from support.covering import every_example, examples
 
 SLOPE = 0.2
 #: Widths of heads around those of vectors, and of panels of several of them.
@@ -183,7 +183,7 @@ def _expected(case: Case) -> list[tuple[NDArray[np.float64], float]]:
     return [(each, float(most.max(initial=0.0))) for each, most in zip(exact, magnitudes, strict=True)]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(case=cases(), num_threads=st.integers(1, 3))
 def test_attention_and_its_gradients_are_those_of_dense_arrays(case: Case, num_threads: int) -> None:
     # A score has rounding errors of its own size, and a weight as many as the score has.
@@ -200,7 +200,7 @@ def test_attention_and_its_gradients_are_those_of_dense_arrays(case: Case, num_t
         assert all(torch.equal(*pair) for pair in zip(one, other, strict=True))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(case=cases())
 def test_the_number_of_threads_changes_no_bit(case: Case) -> None:
     for number in case.implementations:

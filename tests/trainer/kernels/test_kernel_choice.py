@@ -25,6 +25,7 @@ from gnnloom.trainer.kernels.numba_spmm import NumbaSparseProduct
 from gnnloom.trainer.kernels.sparse_rows import SparseRows, listed_rows
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.place.threads import Threads
+from support.covering import examples
 from support.sparse_products import Case, cases, random_csr
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -51,7 +52,7 @@ def test_the_library_is_built_where_there_is_a_compiler() -> None:
     assert sparse_product_kernel() == f"C with {library.all_libraries()[0].instruction_set}"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(case=cases(), threads=st.integers(1, 3))
 def test_numba_and_every_instruction_set_give_the_same_bits(case: Case, threads: int) -> None:
     found = []

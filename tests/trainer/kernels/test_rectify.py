@@ -16,6 +16,7 @@ from gnnloom.trainer.kernels.dispatch import Dropout, rectify
 from gnnloom.trainer.kernels.numba_rows import numba_rows
 from gnnloom.trainer.place.arrays import sum_dtype
 from gnnloom.trainer.place.place import Place
+from support.covering import examples
 from support.gradients import backward
 
 VERTEX = np.arange(5, 205, dtype=np.int64)
@@ -82,7 +83,7 @@ def test_bfloat16_that_is_not_finite_passes() -> None:
     assert result[0, 1:].tolist() == [torch.inf, 0.0, 0.0]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     step=st.sampled_from(RowStep),
     dtype=st.sampled_from([torch.float32, torch.float64, torch.bfloat16]),

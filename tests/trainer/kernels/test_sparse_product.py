@@ -16,6 +16,7 @@ from gnnloom.trainer.kernels.dispatch import ColumnScale, products_by_columns, s
 from gnnloom.trainer.kernels.sparse_rows import PackedRows, listed_columns, listed_rows
 from gnnloom.trainer.place.place import Place
 from support.array_memory import tracing_arrays
+from support.covering import examples
 from support.sparse_products import Case, cases, random_csr
 
 NO_SCALE = torch.empty(0)
@@ -35,7 +36,7 @@ def threads_for_the_smallest_products() -> Iterator[None]:
         yield
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(case=cases(), threads=st.integers(1, 3), kernel=st.sampled_from(["c", "numba"]))
 def test_product_equals_scipy(case: Case, threads: int, kernel: str) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -17,11 +17,12 @@ from gnnloom.storage.errors import CorruptError
 from gnnloom.trainer.kernels.dispatch import SparseProduct, sparse_product
 from gnnloom.trainer.kernels.streamed_product import StreamedProduct
 from gnnloom.trainer.place.place import Place
+from support.covering import examples
 from support.sparse_products import Case, cases, random_csr
 from support.stored_matrices import store_matrix
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     case=cases(),
     kernel=st.sampled_from(["c", "numba"]),

@@ -32,6 +32,7 @@ from gnnloom.trainer.data.adjacency_scaling import NORMALIZATIONS, scaling
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.planner.describe import SCALED_SIDES, epoch_steps
 from support import traffic
+from support.covering import examples
 
 ON_GRIDS = ("broadcast", "replicated", "summa", "split3d", "tensor3d")
 OPTIONS = {"summa_width": 0, "aggregation_blocks": 1, "gradient_product": "straight"}
@@ -105,7 +106,7 @@ def shapes(draw: st.DrawFn) -> tuple[str, Workload, tuple[int, ...], dict[str, i
     return name, given_work, grid, {"summa_width": width, "aggregation_blocks": draw(st.integers(1, 5))}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(shapes())
 def test_every_algorithm_sends_what_the_papers_state(shape: Any) -> None:
     name, given_work, grid, options = shape
