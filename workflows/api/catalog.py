@@ -20,24 +20,12 @@ if TYPE_CHECKING:
     import xarray
     from torch_geometric.data.data import Data
 
-    from gnnloom.workflows.api.run import Run
-
 
 class Dataset(StoredDataset):
     """One dataset: its graph, vertex data, partitions, shards and runs, and the same data for other libraries.
 
     Get one from a :class:`Catalog`, or from the function that makes it, such as ``gnnloom.ingest``.
     """
-
-    def run(self, name: str) -> Run:
-        """Find a run of this dataset.
-
-        Raises:
-            NotFoundError: there is no such run.
-        """
-        from gnnloom.workflows.api.run import Run
-
-        return Run.open(f"{self.name}/{name}", self.path.parent)
 
     def to_scipy(self, graph: str | None = None, max_nnz: int = MAX_NONZEROS) -> scipy.sparse.csr_array[Any]:
         """Load the adjacency as a SciPy matrix, in which A[i, j] is the edge j -> i.

@@ -161,11 +161,10 @@ def names_question(file: SourceFile, sample: Sample) -> str:
         return ""
     if counts_rows(rows) and not any(is_id(row.fields[1]) for row in rows):
         return ""
-    ids = [shell_command("--ids-file", f"{file.location}:{number}") for number in (1, 2)]
     return (
         f"line {sample.rows[0].line} names {len(names)} columns, and the next lines have {len(names) + 1}; add"
-        f" `{ids[1]}` if they begin with names of rows, as R writes them, or `{ids[0]}` if the ids come first and the"
-        " last column has no name"
+        f" `{shell_command('--ids-file', f'{file.location}:2')}` if they begin with names of rows, as R writes them, or"
+        f" `{shell_command('--ids-file', f'{file.location}:1')}` if the ids come first and the last column has no name"
     )
 
 
@@ -198,7 +197,8 @@ def _row_names_question(file: SourceFile, sample: Sample, stated: Stated) -> str
     for at in (1, 0):
         chosen = ["--columns", ",".join(str(at + number + 1) for number in range(3 if stated.valued else 2))]
         is_weight = not stated.valued and len(below.fields) > at + 2 and is_number(below.fields[at + 2])
-        weight = f" (with weights `--columns {at + 1},{at + 2},{at + 3}`)" if is_weight else ""
+        three = ",".join(str(at + number) for number in (1, 2, 3))
+        weight = f" (with weights `{shell_command('--columns', three)}`)" if is_weight else ""
         options.append(f"`{shell_command(*chosen)}`{weight}")
     return (
         f"{file.location}, line {first.line}: names {len(first.fields)} columns, and the next lines have"

@@ -301,6 +301,7 @@ def test_cora_is_stored_as_published(catalog: Catalog, shared_data: Path, monkey
 
 
 def test_formats_are_found_by_name(tmp_path: Path) -> None:
+    (tmp_path / "raw").mkdir()
     assert guess_format([str(tmp_path)]) == "ogb"
     assert guess_format(["a.npy", "b.npy"]) == "npy"
     assert guess_format(["a.npz"]) == "npz"

@@ -107,8 +107,6 @@ def write_foreign(folder: Path, kind: str, name: str) -> Path:
         path.write_text("<!DOCTYPE html>\n<html><body>404</body></html>\n")
     elif kind == "rdf":
         path.write_text('# c\n<http://x/a> <http://x/knows> <http://x/b> .\n_:c <http://x/name> "Ann Lee"@en .\n')
-    elif kind == "dimacs":
-        path.write_text("c comment\np sp 3 2\na 1 2 5\na 2 3 1\n")
     elif kind == "dot":
         path.write_text("digraph G {\n  a -> b;\n}\n")
     else:
@@ -131,7 +129,6 @@ def write_foreign(folder: Path, kind: str, name: str) -> Path:
         ("sparse6", "sparse6.*read_sparse6"),
         ("html", "an HTML page"),
         ("rdf", "RDF triples"),
-        ("dimacs", ".*DIMACS.*awk"),
         ("dot", "DOT.*read_dot"),
     ],
 )
@@ -218,9 +215,3 @@ def test_an_edge_in_one_line_of_metis_only_is_named(tmp_path: Path, text: str, r
     object.__setattr__(source, "range_bytes", range_bytes)
     with pytest.raises(InputError, match=r"e\.graph: .*\(the line of vertex \d has \d\)"):
         ingest_graph(Catalog(tmp_path / "c").create("g"), source, IngestOptions(), InProcessCluster())
-
-
-def test_decimal_weights_of_metis_are_refused_with_the_remedy(tmp_path: Path) -> None:
-    (tmp_path / "e.graph").write_text("2 1 1\n2 0.5\n1 0.5\n")
-    with pytest.raises(InputError, match=r"e\.graph, line 2: .*decimals.*`--weights`"):
-        ingest(tmp_path, tmp_path / "e.graph", IngestOptions(), weights=True)

@@ -161,7 +161,7 @@ def test_the_frame_of_a_run_joins_predictions_and_labels(dataset: Dataset) -> No
     stored = Run.open(dataset, "first")
     for vertices in ({}, {"vertices": dataset.vertices().artifact.key}):
         write_json(stored.path / "inputs.json", {**stored.inputs(), **vertices})
-        frame = gnnloom.Dataset(dataset.path).run("first").frame()
+        frame = gnnloom.Run.open("web/first", dataset.path.parent).frame()
         assert frame["vertex"].tolist() == IDS
         assert frame["class"].tolist() == [1, 0, 1, 1]
     assert list(frame) == ["vertex", "class", "label", "split"]
