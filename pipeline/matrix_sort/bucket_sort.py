@@ -87,7 +87,7 @@ def _found(plan: SortPlan, cluster: Cluster) -> SortSizes:
         num_files=sum(fact["num_files"] for fact in facts),
         spill_bytes=sum(runs.num_bytes for runs in plan.spilled.shuffle.recorded(records)),
         self_loops=sum(fact["self_loops"] for fact in facts),
-        # Records of earlier versions do not have it.
+        # Directions of undirected graphs are not compared, and earlier versions compared none.
         min_id=min((low for fact in facts if (low := fact.get("min_id")) is not None), default=0),
     )
     merged = replace(plan, sizes=sizes)
@@ -197,10 +197,11 @@ class SortedMatrix:
         joined, negative = (
             sum(recorded[name].facts.get(fact, 0) for name in self.blocks) for fact in ("joined", "negative_weights")
         )
-        # Records of earlier versions do not have it.
-        excess = [recorded[name].facts.get("asymmetry") for name in self.blocks]
-        is_reciprocal = None not in excess and not sum(map(int, excess)) % (1 << 64)
-        reciprocal = sum(recorded[name].facts["edges"] for name in self.blocks) if is_reciprocal else 0
+        # Directions of undirected graphs are not compared, and earlier versions compared none.
+        compared = [facts for name in self.blocks if "asymmetry" in (facts := recorded[name].facts)]
+        excess = sum(int(facts["asymmetry"]) for facts in compared)
+        is_reciprocal = len(compared) == len(self.blocks) and excess % (1 << 64) == 0
+        reciprocal = sum(int(facts["edges"]) for facts in compared) if is_reciprocal else 0
         facts = {
             "nnz": sum(block_nnz),
             "symmetric": symmetric,
