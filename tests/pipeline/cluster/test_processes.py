@@ -180,9 +180,10 @@ def test_a_worker_that_the_scheduler_closes_need_not_wait_for_its_nanny(monkeypa
 
 @pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.long)])
 def test_a_worker_that_is_killed_while_it_starts_is_started_again(monkeypatch: pytest.MonkeyPatch, kills: int) -> None:
-    wait, left = WorkerProcess._wait_until_connected, list(range(kills))
+    wait: Any = WorkerProcess._wait_until_connected
+    left = list(range(kills))
 
-    async def kill_and_wait(self: WorkerProcess, *given: Any) -> Any:
+    async def kill_and_wait(self: Any, *given: Any) -> Any:
         if left:
             left.pop()
             os.kill(self.process.pid, signal.SIGKILL)
