@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import uuid
@@ -110,15 +111,23 @@ def parse_json(text: bytes, where: str) -> dict[str, Any]:
         where: file and line of the text, for messages.
 
     Raises:
-        CorruptError: the text is not a JSON object.
+        CorruptError: the text is not a JSON object, or has numbers that cannot be written as JSON again.
     """
     try:
-        content = json.loads(text.decode())
+        content = json.loads(text.decode(), parse_constant=_finite, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise CorruptError(f"{where}: not valid JSON ({error})") from error
     if not isinstance(content, dict):
         raise CorruptError(f"{where}: expected a JSON object, found {type(content).__name__}")
     return content
+
+
+def _finite(text: str) -> float:
+    """A number of JSON; Python also reads NaN and Infinity, and takes numbers beyond its range for infinite."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:20]} is not a finite number")
+    return value
 
 
 @contextmanager
