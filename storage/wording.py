@@ -71,6 +71,15 @@ def _escaped(text: str) -> str:
     return "$'" + "".join(escapes.get(character, character) for character in text) + "'"
 
 
+def reason_of(error: Exception) -> str:
+    r"""What an error of another library says, in one line: it may quote what a stranger wrote.
+
+    >>> reason_of(ValueError("dtype <\n8"))
+    'ValueError: dtype <\\n8'
+    """
+    return f"{type(error).__name__}: {printable(str(error))}"
+
+
 def shortened(text: str, most: int) -> str:
     """The text, or its beginning and end with a remark between them if it has more than ``most`` characters.
 

@@ -30,6 +30,7 @@ from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.storage.disk.files import user_path
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.vertex_arrays import NO_LABEL, SPLIT
+from gnnloom.storage.wording import reason_of
 
 #: Number of validation vertices, which follow the training vertices.
 NUM_VALID = 500
@@ -92,7 +93,7 @@ class PlanetoidFiles:
         try:
             return _build(content)
         except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
-            raise InputError(f"{file.location}: not an array or matrix ({type(error).__name__}: {error})") from error
+            raise InputError(f"{file.location}: not an array or matrix ({reason_of(error)})") from error
 
     def matrix(self, name: str) -> Any:
         """Read a matrix of numbers, dense or CSR."""

@@ -17,6 +17,7 @@ from gnnloom.storage.disk.seal import is_sealed, open_object, seal_object
 from gnnloom.storage.errors import CorruptError, DamagedWorkError, GnnloomError
 from gnnloom.storage.faults import fault_point
 from gnnloom.storage.system_errors import naming
+from gnnloom.storage.wording import reason_of
 
 JsonObject = Mapping[str, Any]
 
@@ -146,7 +147,7 @@ def parsing(path: Path, what: str) -> Iterator[None]:
         raise
     # The errors that subscripting, converting and iterating raise if the content has another form than expected.
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        raise CorruptError(f"{path}: not {what} ({type(error).__name__}: {error})") from error
+        raise CorruptError(f"{path}: not {what} ({reason_of(error)})") from error
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gnnloom.storage.wording import PLURALS, counted, did_you_mean
+from gnnloom.storage.wording import PLURALS, counted, did_you_mean, reason_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -52,3 +52,7 @@ def test_no_noun_that_messages_use_gets_a_wrong_plural() -> None:
 def test_the_most_similar_name_is_named_or_else_all_of_them(name: str, known: list[str], said: str) -> None:
     assert did_you_mean(name, known, "there are") == said
     assert did_you_mean("x", known) == ""
+
+
+def test_the_reason_of_an_error_is_one_line_whatever_it_quotes() -> None:
+    assert reason_of(ValueError("dtype <\n8\x1b[31m")) == "ValueError: dtype <\\n8\\x1b[31m"

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Any, BinaryIO, Self
 
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.wording import reason_of
 
 #: Maximum size of a pickle in bytes: the formats that are read store large arrays outside of it, or are small.
 MAX_BYTES = 1 << 28
@@ -195,4 +196,4 @@ def read_pickle(
         raise
     # A damaged pickle can make the reader raise nearly any exception.
     except Exception as error:
-        raise InputError(f"{where}: not a pickle, or a damaged one ({type(error).__name__}: {error})") from error
+        raise InputError(f"{where}: not a pickle, or a damaged one ({reason_of(error)})") from error

@@ -20,6 +20,7 @@ from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray
 from gnnloom.pipeline.sources.binary.torch_file import ADMITTED, TENSOR, TorchFile
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.wording import reason_of
 
 #: Bytes of a pickle with arrays.
 MOST_BYTES: Final = 1 << 32
@@ -89,7 +90,7 @@ def _built(file: SourceFile, name: str, record: Any) -> NDArray[Any]:
     try:
         return build_array(record.state)
     except (ValueError, TypeError, LookupError, AttributeError) as error:
-        raise InputError(f"{file.location}, {name}: not an array ({type(error).__name__}: {error})") from error
+        raise InputError(f"{file.location}, {name}: not an array ({reason_of(error)})") from error
 
 
 def _described(file: SourceFile, name: str, array: NDArray[Any]) -> PickledArray:

@@ -20,6 +20,7 @@ from gnnloom.pipeline.sources.binary.restricted_pickle import MAX_BYTES, Record,
 from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.wording import reason_of
 
 TENSOR = "torch._utils._rebuild_tensor_v2"
 _DTYPES = {
@@ -168,7 +169,7 @@ class TorchFile:
             offset, num_bytes = self._extents[key]
             begin = int(first) * dtype.itemsize
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise InputError(f"{where}: a tensor that cannot be read ({type(error).__name__}: {error})") from error
+            raise InputError(f"{where}: a tensor that cannot be read ({reason_of(error)})") from error
         if dtype.kind == "V":
             raise InputError(f"{where}: NumPy has no {kind.name.removesuffix('Storage')}; save tensor.float()")
         # Elements of a view that share bytes, as after expand, could be far more than the storage has.
