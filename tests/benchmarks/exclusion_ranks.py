@@ -56,6 +56,7 @@ class GraphPairs:
             found.append(np.stack([row[upper], block.indices[upper].astype(np.int64)], 1))
         self._pair = np.concatenate(found)
         self.num_pairs = len(self._pair)
+        self.num_entries = 2 * self.num_pairs
 
     def read(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
         return self._pair[start:stop], np.ones(stop - start, np.uint8)
