@@ -187,7 +187,7 @@ def sizes_of_pairs(graph: Graph, directions: Directions) -> GraphSizes:
 def known_edges(
     dataset: Dataset, graph: Graph, found: Reciprocity | None, directions: Directions, cluster: Cluster
 ) -> Graph:
-    """The graph whose edges are no negatives, which has the reverses as well if both directions are held out together.
+    """The graph whose edges are never drawn as negatives: with the reverses, if both directions are held out together.
 
     Args:
         found: what is known of the reverses; None if directions are apart.

@@ -30,13 +30,12 @@ from gnnloom.pipeline.sources.reading.lines import (
     bad_line,
     check_ends_with_feed,
     count_data_lines,
-    line_of_edge,
-    whole_lines,
-    whole_or_ranges,
+    counts_by_file,
+    lines_below,
+    ranges_below,
 )
 from gnnloom.pipeline.sources.reading.numerals import (
     HASH,
-    REASONS,
     SPACE,
     is_blank,
     is_count,
@@ -44,17 +43,15 @@ from gnnloom.pipeline.sources.reading.numerals import (
     next_line,
     skip_blanks,
 )
-from gnnloom.pipeline.sources.reading.parse import parse_edges
+from gnnloom.pipeline.sources.reading.parse import parse_from_one
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.pipeline.sources.understood import Understood
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.wording import counted
 
-#: Length of the shortest line with an edge: a letter, a blank, two digits, a blank between them and a line feed.
-_SHORTEST_LINE: Final = 6
 #: The letter of the lines of arcs or edges, for each word after the p.
 _LETTERS: Final = {"sp": "a", "edge": "e", "edges": "e", "col": "e"}
-#: Letters of lines that are left out: in all files, and in those of edges.
+#: Letters of lines that are left out: in all files, and in files of edges.
 _COMMENTS, _OTHERS = b"c", b"ndvx"
 
 
@@ -92,7 +89,7 @@ class DimacsEdges:
     Attributes:
         weights: whether edges have weights.
         once: give each edge once, for a graph that stores both directions of all edges.
-        is_counted: whether the lines of files with several ranges are known to be as many as these state.
+        is_counted: whether the lines of files with several ranges were counted, and are as many as the files state.
         range_bytes: size of a range.
         block_bytes: number of bytes parsed at a time.
     """
@@ -113,12 +110,16 @@ class DimacsEdges:
 
         Raises:
             NotFoundError: a file does not exist.
-            InputError: a file does not state its size, or has no edges or lacks the weights.
+            InputError: a file does not state its size, has no edges or lacks the weights; or weights are wanted for a
+                directed graph, and edges have no direction.
         """
         graphs = tuple(read_header(file) for file in open_files(locations))
         for graph in graphs:
             if weights and not graph.weighted:
                 raise InputError(f"{graph.file.location}: the file has no edge weights; leave out `--weights`")
+            # An edge that is listed in both directions would get twice its weight.
+            if weights and not (graph.has_direction or undirected):
+                raise InputError(f"{graph.file.location}: the edges of this file have no direction; add `--undirected`")
         return cls(graphs, weights, undirected)
 
     def identity(self) -> dict[str, Any]:
@@ -137,11 +138,7 @@ class DimacsEdges:
         return max(graph.num_vertices for graph in self.graphs)
 
     def ranges(self) -> Sequence[SourceRange]:
-        return [
-            span
-            for number, graph in enumerate(self.graphs)
-            for span in whole_or_ranges(number, graph.file, self.range_bytes, graph.data_at)
-        ]
+        return ranges_below(self.graphs, self.range_bytes)
 
     def understood(self) -> list[Understood]:
         """How each file is read, from its first lines."""
@@ -175,63 +172,40 @@ class DimacsEdges:
         return [count_data_lines(self._blocks(span))]
 
     def with_surveys(self, found: Sequence[Sequence[int]]) -> DimacsEdges:
-        total = dict.fromkeys((span.file for span in self.surveys()), 0)
-        for span, (edges,) in zip(self.surveys(), found, strict=True):
-            total[span.file] += edges
-        for number, edges in total.items():
+        for number, edges in counts_by_file(self.surveys(), found).items():
             _check_count(self.graphs[number], edges)
         return replace(self, is_counted=True)
 
     def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
         graph, found = self.graphs[span.file], 0
         check_ends_with_feed(graph.file)
+        read = {"weights": self.weights, "ignores_weights": graph.weighted and not self.weights}
         for offset, block in self._blocks(span):
-            chunk = self._parse(graph, offset, block)
-            found += len(chunk.source)
-            yield chunk
+            source, target, weight = parse_from_one(graph.file, offset, block, graph.num_vertices, **read)
+            found += len(source)
+            yield EdgeChunk(source, target, weight)
             if self._mirrors(graph):
-                off = chunk.source != chunk.target
-                weight = None if chunk.weight is None else chunk.weight[off]
-                yield EdgeChunk(chunk.target[off], chunk.source[off], weight)
+                off = source != target
+                yield EdgeChunk(target[off], source[off], None if weight is None else weight[off])
         if span.stop < 0:
             _check_count(graph, found)
 
     def _blocks(self, span: SourceRange) -> Iterator[tuple[int, NDArray[np.uint8]]]:
         """Offsets and whole lines of a range: of edges without their letters, and of comments that begin with #."""
         graph = self.graphs[span.file]
-        # A compressed stream is read from its start, and the first lines are cut off the first blocks.
-        start = max(graph.data_at, span.start) if graph.file.is_seekable else 0
-        stop = None if span.stop < 0 else span.stop
         left_out = np.frombuffer(_COMMENTS if graph.has_direction else _COMMENTS + _OTHERS, np.uint8)
-        for offset, block in whole_lines(graph.file, start, stop, self.block_bytes):
-            skipped = min(max(0, graph.data_at - offset), len(block))
-            text = block[skipped:].copy()
+        for offset, block in lines_below(graph, span, self.block_bytes):
+            text = block.copy()
             wrong = _replace_letters(text, ord(graph.letter), left_out)
             if wrong >= 0:
                 what = "an arc, as in `a 1 2 7`" if graph.has_direction else "an edge, as in `e 1 2`"
-                raise bad_line(graph.file, offset + skipped + wrong, f"expected {what}, or a comment, as in `c text`")
-            yield offset + skipped, text
-
-    def _parse(self, graph: DimacsHeader, offset: int, block: NDArray[np.uint8]) -> EdgeChunk:
-        most = len(block) // _SHORTEST_LINE + 1
-        source, target = np.empty(most, np.int64), np.empty(most, np.int64)
-        weight = np.empty(most, np.float32) if self.weights else None
-        ignored = graph.weighted and not self.weights
-        # Ids start from 1 here, so the number of vertices is the highest valid id.
-        count, at, wrong = parse_edges(block, ignored, graph.num_vertices, False, 0, source, target, weight)
-        if wrong:
-            raise bad_line(graph.file, offset + at, REASONS[wrong])
-        source, target = source[:count], target[:count]
-        if min(source.min(initial=1), target.min(initial=1)) < 1:
-            edge = int(np.argmax((source < 1) | (target < 1)))
-            place = offset + line_of_edge(block, edge)
-            raise bad_line(graph.file, place, "the id 0; ids of this format start from 1")
-        return EdgeChunk(source - 1, target - 1, None if weight is None else weight[:count])
+                raise bad_line(graph.file, offset + wrong, f"expected {what}, or a comment, as in `c text`")
+            yield offset, text
 
 
 @njit(cache=True, nogil=True)
 def _replace_letters(text: Any, letter: int, left_out: Any) -> int:
-    """Replace the first byte of lines in place: that of edges by a blank, those of lines that are left out by #.
+    """Replace the letter that begins each line, in place: of an edge by a blank, of a line that is left out by #.
 
     Args:
         text: (num_bytes,) uint8, whole lines.

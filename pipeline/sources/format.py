@@ -126,7 +126,7 @@ class Format:
     vertices: BundledVertices | None = None
 
     def is_begun_by(self, first: bytes) -> bool:
-        """Whether a file with these first bytes, in lower case, is of this format, whatever its name."""
+        """Whether a file that begins with these bytes, in lower case, has this format, whatever its name."""
         return first.startswith(self.begins) or bool(self.pattern and re.match(self.pattern, first))
 
     @property

@@ -25,20 +25,18 @@ from gnnloom.pipeline.sources.reading.lines import (
     bad_line,
     check_ends_with_feed,
     count_data_lines,
+    counts_by_file,
     first_line,
-    line_of_edge,
-    whole_lines,
-    whole_or_ranges,
+    lines_below,
+    ranges_below,
 )
-from gnnloom.pipeline.sources.reading.numerals import REASONS, is_count
-from gnnloom.pipeline.sources.reading.parse import parse_edges
+from gnnloom.pipeline.sources.reading.numerals import is_count
+from gnnloom.pipeline.sources.reading.parse import parse_from_one
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.pipeline.sources.understood import Understood
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.wording import counted
 
-#: Length of the shortest line with an entry: two digits, a separator and a line feed.
-_SHORTEST_LINE = 4
 _FIELDS = ("pattern", "real", "integer", "unsigned-integer")
 _SYMMETRIES = ("general", "symmetric", "skew-symmetric")
 
@@ -113,11 +111,7 @@ class MatrixMarketEdges:
         return max(matrix.num_vertices for matrix in self.matrices)
 
     def ranges(self) -> Sequence[SourceRange]:
-        return [
-            span
-            for number, matrix in enumerate(self.matrices)
-            for span in whole_or_ranges(number, matrix.file, self.range_bytes, matrix.data_at)
-        ]
+        return ranges_below(self.matrices, self.range_bytes)
 
     def understood(self) -> list[Understood]:
         """How each file is read, from its header."""
@@ -147,21 +141,19 @@ class MatrixMarketEdges:
         return [] if self.is_counted else [span for span in self.ranges() if span.stop >= 0]
 
     def survey(self, span: SourceRange) -> list[int]:
-        return [count_data_lines(self._blocks(span))]
+        return [count_data_lines(lines_below(self.matrices[span.file], span, self.block_bytes))]
 
     def with_surveys(self, found: Sequence[Sequence[int]]) -> MatrixMarketEdges:
-        total = dict.fromkeys((span.file for span in self.surveys()), 0)
-        for span, (entries,) in zip(self.surveys(), found, strict=True):
-            total[span.file] += entries
-        for number, entries in total.items():
+        for number, entries in counts_by_file(self.surveys(), found).items():
             _check_entries(self.matrices[number], entries)
         return replace(self, is_counted=True)
 
     def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
         matrix, found = self.matrices[span.file], 0
         check_ends_with_feed(matrix.file)
-        for offset, block in self._blocks(span):
-            row, column, weight = self._parse(matrix, offset, block)
+        read = {"weights": self.weights, "ignores_weights": matrix.field != "pattern" and not self.weights}
+        for offset, block in lines_below(matrix, span, self.block_bytes):
+            row, column, weight = parse_from_one(matrix.file, offset, block, matrix.num_vertices, **read)
             found += len(row)
             # Entry A[i, j] is the edge j -> i: the column is the source.
             yield EdgeChunk(column, row, weight)
@@ -169,35 +161,6 @@ class MatrixMarketEdges:
                 yield _mirrored(matrix, row, column, weight)
         if span.stop < 0:
             _check_entries(matrix, found)
-
-    def _blocks(self, span: SourceRange) -> Iterator[tuple[int, NDArray[np.uint8]]]:
-        """Offsets and whole lines of a range, without the header."""
-        matrix = self.matrices[span.file]
-        # A compressed stream is read from its start, and the header is cut off the first blocks.
-        start = max(matrix.data_at, span.start) if matrix.file.is_seekable else 0
-        stop = None if span.stop < 0 else span.stop
-        for offset, block in whole_lines(matrix.file, start, stop, self.block_bytes):
-            skipped = min(max(0, matrix.data_at - offset), len(block))
-            yield offset + skipped, block[skipped:]
-
-    def _parse(
-        self, matrix: MatrixHeader, offset: int, block: NDArray[np.uint8]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32] | None]:
-        most = len(block) // _SHORTEST_LINE + 1
-        row, column = np.empty(most, np.int64), np.empty(most, np.int64)
-        weight = np.empty(most, np.float32) if self.weights else None
-        ignored = matrix.field != "pattern" and not self.weights
-        # Ids start from 1 here, so the number of vertices is the highest valid id.
-        count, at, wrong = parse_edges(block, ignored, matrix.num_vertices, False, 0, row, column, weight)
-        if wrong:
-            raise bad_line(matrix.file, offset + at, REASONS[wrong])
-        row, column = row[:count], column[:count]
-        if min(row.min(initial=1), column.min(initial=1)) < 1:
-            entry = int(np.argmax((row < 1) | (column < 1)))
-            raise bad_line(
-                matrix.file, offset + line_of_edge(block, entry), "the id 0; ids of this format start from 1"
-            )
-        return row - 1, column - 1, None if weight is None else weight[:count]
 
 
 def _check_entries(matrix: MatrixHeader, found: int) -> None:

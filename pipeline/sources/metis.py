@@ -25,7 +25,7 @@ from gnnloom.pipeline.sources.reading.lines import (
     check_ends_with_feed,
     count_uncommented,
     first_line,
-    whole_or_ranges,
+    ranges_below,
 )
 from gnnloom.pipeline.sources.reading.numerals import (
     BEYOND,
@@ -149,11 +149,7 @@ class MetisEdges:
         return self._cut() if self.is_checked else [SourceRange(number, 0, -1) for number in range(len(self.graphs))]
 
     def _cut(self) -> list[SourceRange]:
-        return [
-            span
-            for number, graph in enumerate(self.graphs)
-            for span in whole_or_ranges(number, graph.file, self.range_bytes, graph.data_at)
-        ]
+        return ranges_below(self.graphs, self.range_bytes)
 
     def understood(self) -> list[Understood]:
         """How each file is read, from its first line."""

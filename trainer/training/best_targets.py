@@ -140,10 +140,17 @@ def find_targets(
             held.enter_context(out.written())
         # No vertex has more targets.
         for some, target, score in best_targets(scorer, graph, sources, min(count, graph.num_vertices)):
-            there = target >= 0
-            counts = there.sum(1)
-            out.add(np.stack([np.repeat(some, counts), target[there]], 1), score[there], counts)
+            out.add(*found_pairs(some, target, score))
         together(comm, lambda: given.check() if comm.rank == 0 else None)
+
+
+def found_pairs(
+    sources: NDArray[np.int64], target: NDArray[np.int64], score: NDArray[Any]
+) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int64]]:
+    """The (num_pairs, 2) pairs, their scores, and how many each source has, of what :func:`best_targets` yields."""
+    there = target >= 0
+    counts = there.sum(1)
+    return np.stack([np.repeat(sources, counts), target[there]], 1), score[there], counts
 
 
 def read_targets(folder: Path, count: int, dtype: np.dtype[Any]) -> tuple[NDArray[np.int64], NDArray[Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +32,7 @@ from gnnloom.workflows.api.arrays import as_texts, in_memory, is_location, store
 from gnnloom.workflows.api.catalog import CatalogLike, Dataset, DatasetLike, as_catalog, as_dataset
 from gnnloom.workflows.api.cluster import CLUSTER, choose_cluster, once_per_job
 from gnnloom.workflows.api.options.keywords import check_known, plain_values, split_fields, with_options
-from gnnloom.workflows.api.options.python_messages import named_as
+from gnnloom.workflows.api.options.python_messages import named_as, python_text
 
 if TYPE_CHECKING:
     from gnnloom.workflows.api.options.option_types import FeaturesKeywords, GenerateKeywords, IngestKeywords
@@ -104,7 +104,7 @@ def ingest(
             found = as_catalog(catalog)
             how = graph_options, cluster
             graph, stored = store_source(found, name, edges, vertices, *how, storing=vertex_options, add=add)
-            log_notes([*([] if stored is None else vertex_notes(stored)), *graph_notes(graph, edges, graph_options)])
+            _log([*([] if stored is None else vertex_notes(stored)), *graph_notes(graph, edges, graph_options)])
         return as_dataset(name, catalog)
 
     return once_per_job(store)
@@ -213,10 +213,15 @@ def features(
             values = files | plain_values(others)
             owner, asks = found.graph(graph), by_id is not False
             stored = store_vertices(found, kind, values, cluster, owner, storing=storing, add=add, asks=asks)
-            log_notes(vertex_notes(stored))
+            _log(vertex_notes(stored))
         return found
 
     return once_per_job(store)
+
+
+def _log(notes: Iterable[str]) -> None:
+    """Log notes, which name the keywords of functions instead of flags."""
+    log_notes(python_text(note, options_of(IngestOptions)) for note in notes)
 
 
 def _source_options(owners: Mapping[str, Format] | Mapping[str, VertexKind]) -> list[str]:

@@ -328,18 +328,18 @@ class Run:
             NotFoundError: as :meth:`top`.
             MissingPackageError: pandas is not installed.
         """
+        from gnnloom.trainer.training.best_targets import best_targets, found_pairs
         from gnnloom.trainer.training.pair_scores import PairScorer
         from gnnloom.workflows.interop.given_vertices import find_vertices
-        from gnnloom.workflows.interop.scored_pairs import pair_table
+        from gnnloom.workflows.interop.scored_pairs import Wanted, pair_table
 
+        Wanted(top=k).check(self._stored)
         code = self.code(decoder=decoder)["decoder"]
         with PairScorer.open(self.dataset, self._stored, decoder=code) as scorer:
             graph = self.dataset.graph(scorer.links.graph)
             sources = find_vertices(graph, "vertices", vertices)
-            targets, scores = self.top(sources, k, decoder=decoder)
-            is_found = targets >= 0
-            pairs = np.stack([np.broadcast_to(sources[:, None], targets.shape)[is_found], targets[is_found]], axis=1)
-            with pair_table(scorer, graph, [(pairs, scores[is_found])]) as table:
+            found = best_targets(scorer, self.dataset.graph(scorer.links.message_graph), sources, k)
+            with pair_table(scorer, graph, (found_pairs(*each)[:2] for each in found)) as table:
                 return frame_of(table)
 
     def report(self, out: Path | str | None = None) -> Path:

@@ -162,7 +162,7 @@ def store_links(dataset: Dataset, graph: Graph, given: GivenLinks, cluster: Clus
     Ids are those of the source of the graph's edges. Pairs of a symmetric graph stand for both directions, as do those
     of a directed graph if every edge has its reverse. Edges that are pairs for validation or testing are held out of
     the graph; if there are none, it stays as it is. Without pairs for training, these are all edges that are left.
-    Without negatives, these are drawn from all pairs that are no edges of the graph, each equally likely. If both
+    Negatives that the files lack are drawn from all pairs without an edge, each equally likely. If both
     directions of an edge are held out together, a pair and its reverse may not be in several splits, and the reverse of
     an edge is not a negative.
 
@@ -263,7 +263,7 @@ def _draw_negatives(
     """Draw negatives for splits that have none; returns the tasks that wrote them, and facts of the manifest.
 
     Args:
-        graph: its edges are no negatives.
+        graph: its edges are never drawn.
     """
     if not given.pooled_splits:
         return [], {}

@@ -48,7 +48,7 @@ def partition(request: PartitionRequest, folder: Path) -> NDArray[np.int32]:
 
     kaminpar.reseed(request.seed)
     is_parallel = request.preset == _PARALLEL
-    context = kaminpar.context_by_name("default" if is_parallel else request.preset or "default")
+    context = kaminpar.default_context() if is_parallel else kaminpar.context_by_name(request.preset or "default")
     program = kaminpar.KaMinPar(request.threads if is_parallel else 1, context)
     metis, compress = kaminpar.GraphFileFormat.METIS, request.preset == _COMPRESSED
     graph = kaminpar.load_graph(str(folder / GRAPH), metis, compress)

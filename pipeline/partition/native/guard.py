@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.model.adjacency_graph import AdjacencyGraph
 from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
+from gnnloom.pipeline.partition.native.program import NATIVE_LIMIT
 from gnnloom.storage.errors import BudgetError, InputError, PartitionerError
 from gnnloom.storage.machine_memory import available_memory, memory_text
 
-#: Most native partitioners count weights, vertices and pins with 32 bits.
-NATIVE_LIMIT = (1 << 31) - 1
 #: What to do if a program does not fit.
 OTHER_METHODS = "use method multilevel, random or block, or more memory"
 

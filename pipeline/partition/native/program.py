@@ -15,6 +15,8 @@ GRAPH = "graph.metis"
 GIVEN = "given.npy"
 RESULT = "part.npy"
 _REQUEST = "request.json"
+#: Most native partitioners count weights, vertices and pins with 32 bits.
+NATIVE_LIMIT = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class NativeProgram:
     presets: tuple[Preset, ...]
     bytes_per_pin: int
     takes_arrays: bool = False
-    limit: int = (1 << 31) - 1
+    limit: int = NATIVE_LIMIT
 
     @property
     def install(self) -> str:

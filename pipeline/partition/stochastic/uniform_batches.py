@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
 from gnnloom.pipeline.partition.model.moves import WORD_BITS, bit_number, bit_of, lowest_bit
-from gnnloom.pipeline.partition.native.guard import NATIVE_LIMIT
+from gnnloom.pipeline.partition.native.program import NATIVE_LIMIT
 from gnnloom.storage.artifacts.graph import Graph
 
 #: Weights are whole numbers; a net and its 2-pin nets share this many units, so this is how fine their ratio is.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
-from typing import Any, BinaryIO
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 from numba import njit
@@ -36,6 +36,47 @@ def whole_or_ranges(number: int, file: SourceFile, range_bytes: int, start: int)
     """Ranges of a file from an offset on; if there is only one, it is the whole file, up to -1."""
     ranges = byte_ranges(number, file, range_bytes, start)
     return ranges if len(ranges) > 1 else [SourceRange(number, 0, -1)]
+
+
+class HeadedFile(Protocol):
+    """A file whose first lines state its size.
+
+    Attributes:
+        data_at: offset of the line after these in the decompressed contents.
+    """
+
+    @property
+    def file(self) -> SourceFile: ...
+
+    @property
+    def data_at(self) -> int: ...
+
+
+def ranges_below(headers: Sequence[HeadedFile], range_bytes: int) -> list[SourceRange]:
+    """Ranges of several files below their headers; a file of one range is the whole file, up to -1."""
+    return [
+        span
+        for number, header in enumerate(headers)
+        for span in whole_or_ranges(number, header.file, range_bytes, header.data_at)
+    ]
+
+
+def lines_below(header: HeadedFile, span: SourceRange, block_bytes: int) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    """The lines of a range without the header; as :func:`whole_lines`."""
+    # A compressed stream is read from its start, and the header is cut off the first blocks.
+    start = max(header.data_at, span.start) if header.file.is_seekable else 0
+    stop = None if span.stop < 0 else span.stop
+    for offset, block in whole_lines(header.file, start, stop, block_bytes):
+        skipped = min(max(0, header.data_at - offset), len(block))
+        yield offset + skipped, block[skipped:]
+
+
+def counts_by_file(spans: Sequence[SourceRange], found: Sequence[Sequence[int]]) -> dict[int, int]:
+    """Sums of the counts of ranges, by number of the file."""
+    total = dict.fromkeys((span.file for span in spans), 0)
+    for span, (count,) in zip(spans, found, strict=True):
+        total[span.file] += count
+    return total
 
 
 def whole_lines(

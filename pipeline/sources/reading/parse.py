@@ -10,7 +10,10 @@ from typing import Any
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
+from gnnloom.pipeline.sources.reading.files import SourceFile
+from gnnloom.pipeline.sources.reading.lines import bad_line, line_of_edge
 from gnnloom.pipeline.sources.reading.numerals import (
     BEYOND,
     COMMA,
@@ -25,6 +28,7 @@ from gnnloom.pipeline.sources.reading.numerals import (
     NOT_FINITE,
     ONE_ID,
     PERCENT,
+    REASONS,
     TOO_FEW,
     TOO_MANY,
     ZERO,
@@ -41,6 +45,8 @@ from gnnloom.pipeline.sources.reading.numerals import (
     up_to_eight_digits,
 )
 
+#: Length of the shortest line with an edge: two digits, a separator and a line feed.
+_SHORTEST_LINE = 4
 #: Number of bytes that :func:`_plain_pair` may look at: two ids of eight digits, a separator, CR, LF and slack.
 _PLAIN_BYTES = 24
 
@@ -163,6 +169,32 @@ def parse_edges(
         count += 1
         at = next_line(text, at)
     return count, size, 0
+
+
+def parse_from_one(
+    file: SourceFile, offset: int, block: NDArray[np.uint8], num_vertices: int, *, weights: bool, ignores_weights: bool
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32] | None]:
+    """The two ids of each line of a block, from 0 on, where the file counts from 1; and the weights, if wanted.
+
+    Args:
+        offset: of the block in the contents of the file.
+        ignores_weights: lines have weights that are not wanted.
+
+    Raises:
+        InputError: a line is wrong, or has an id below 1 or above ``num_vertices``.
+    """
+    most = len(block) // _SHORTEST_LINE + 1
+    first, second = np.empty(most, np.int64), np.empty(most, np.int64)
+    weight = np.empty(most, np.float32) if weights else None
+    # The number of vertices is the highest valid id.
+    count, at, wrong = parse_edges(block, ignores_weights, num_vertices, False, 0, first, second, weight)
+    if wrong:
+        raise bad_line(file, offset + at, REASONS[wrong])
+    first, second = first[:count], second[:count]
+    if min(first.min(initial=1), second.min(initial=1)) < 1:
+        edge = int(np.argmax((first < 1) | (second < 1)))
+        raise bad_line(file, offset + line_of_edge(block, edge), "the id 0; ids of this format start from 1")
+    return first - 1, second - 1, None if weight is None else weight[:count]
 
 
 @njit(cache=True, nogil=True)

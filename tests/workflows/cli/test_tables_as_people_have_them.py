@@ -216,6 +216,7 @@ REFUSED = {
     "DIMACS, cut off": Refused("p edge 3 2\ne 1 2\n", ("1 edge,", "2"), "g.col"),
     "DIMACS, two sizes": Refused("p sp 3 1\np sp 3 1\na 1 2 5\n", ("line 2",), "g.gr"),
     "DIMACS, a tree decomposition": Refused("p tw 3 1\n1 2\n", ("line 1", "`p sp VERTICES ARCS`"), "g.gr"),
+    "DIMACS, weights without a direction": Refused("p col 3 1\ne 1 2 5\n", ("`--undirected`",), "g.col", "--weights"),
     "DIMACS without weights": Refused("p col 3 1\ne 1 2\n", ("`--weights`",), "g.col", "--weights"),
     "METIS as text": Refused("4 4\n2 4\n1 3\n2 4\n1 3\n", ("--format metis",), "ring.txt"),
     "METIS, not symmetric": Refused("3 2\n2\n1 3\n\n", ("vertex 2",), "g.graph"),

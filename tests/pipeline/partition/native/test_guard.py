@@ -16,8 +16,8 @@ from gnnloom.pipeline.partition.methods.metis import METIS
 from gnnloom.pipeline.partition.model.adjacency_graph import AdjacencyGraph
 from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
 from gnnloom.pipeline.partition.native import run as native
-from gnnloom.pipeline.partition.native.guard import NATIVE_LIMIT, check_problem, native_weights
-from gnnloom.pipeline.partition.native.program import PartitionRequest
+from gnnloom.pipeline.partition.native.guard import check_problem, native_weights
+from gnnloom.pipeline.partition.native.program import NATIVE_LIMIT, PartitionRequest
 from gnnloom.storage.errors import BudgetError, InputError, PartitionerError
 from support.hypergraphs import as_graph, partition, ring
 
