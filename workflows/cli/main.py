@@ -11,6 +11,7 @@ import logging
 import signal
 import sys
 import time
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO
@@ -23,6 +24,7 @@ from gnnloom.trainer.job.stop import handling, raised_again
 from gnnloom.workflows.cli.completion import complete_names
 from gnnloom.workflows.cli.ending import ended_in_time, leave
 from gnnloom.workflows.cli.misuse import leave_if_another_answers, report_once, suggested
+from gnnloom.workflows.cli.signals import LINES, leave_at_once
 from gnnloom.workflows.cli.terminal.screen import PlainFormatter, say
 
 #: Module of each subcommand, and its line in the help of the whole command. Modules are imported only when their
@@ -51,10 +53,6 @@ _COMMANDS = {
     "check": ("check", "Train on one rank and on several, and compare the losses."),
     "completion": ("completion", "Print the script for completion in a shell."),
 }
-
-
-_INTERRUPTED = "interrupted; finished work is kept, run the command again to continue"
-_ENDED = "ended by SIGTERM; finished work is kept, run the command again to continue"
 
 
 class _Ended(SystemExit):
@@ -112,16 +110,22 @@ class LazyGroup(click.Group):
         ctx.meta["gnnloom.started"] = time.perf_counter()
         try:
             # An exception closes everything that is open, including worker processes.
-            with handling(signal.SIGTERM, _terminate), raised_again(_SIGNALS):
+            with _interruptible(), handling(signal.SIGTERM, _terminate), raised_again(_SIGNALS):
                 return super().invoke(ctx)
         except click.UsageError as error:
             report_once(suggested(error) or error, ctx.invoked_subcommand)
         except KeyboardInterrupt:
-            say(_INTERRUPTED, on_stderr=True)
+            say(LINES[signal.SIGINT], on_stderr=True)
             ctx.exit(130)
         except _Ended:
-            say(_ENDED, on_stderr=True)
+            say(LINES[signal.SIGTERM], on_stderr=True)
             raise
+
+
+def _interruptible() -> AbstractContextManager[None]:
+    """Inside, Ctrl-C raises KeyboardInterrupt, which closes what is open, rather than ending the process at once."""
+    begins = signal.getsignal(signal.SIGINT) is leave_at_once
+    return handling(signal.SIGINT, signal.default_int_handler) if begins else nullcontext()
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of a signal handler
@@ -194,7 +198,8 @@ def _is_caused_by(error: BaseException | None, kind: type[BaseException]) -> boo
 
 def main() -> None:
     """Entry point: errors that the user can fix become one line and an exit code."""
-    signals = {signal.SIGINT: (signal.default_int_handler, _INTERRUPTED), signal.SIGTERM: (_terminate, _ENDED)}
+    handlers = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: _terminate}
+    signals = {number: (handler, LINES[number]) for number, handler in handlers.items()}
     try:
         with ended_in_time(signals):
             cli()
@@ -206,7 +211,7 @@ def main() -> None:
     except Exception as error:
         # Python turns what is raised in some of its callbacks into an error of its own.
         if _is_caused_by(error, KeyboardInterrupt):
-            say(_INTERRUPTED, on_stderr=True)
+            say(LINES[signal.SIGINT], on_stderr=True)
             leave(130)
         reported = in_one_line(error)
         if reported is None:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -108,3 +109,32 @@ def test_an_interrupted_command_leaves_at_once(command: str) -> None:
     )
     assert done.returncode == 130
     assert "Traceback" not in done.stderr
+
+
+#: Runs the command, and receives a signal when it imports a module.
+_SIGNALED_WHILE_IMPORTING = """
+import os, runpy, sys
+
+class Signals:
+    def find_spec(name, path, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), {number})
+
+sys.meta_path.insert(0, Signals)
+sys.argv[1:] = ["catalog", "ls"]
+runpy.run_module("gnnloom", run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("module", ["click", "gnnloom.storage.wording", "gnnloom.workflows.cli.data.catalog"])
+@pytest.mark.parametrize(("number", "line"), [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "ended by SIGTERM")])
+def test_a_signal_during_the_imports_of_a_command_is_one_line(
+    tmp_path: Path, module: str, number: signal.Signals, line: str
+) -> None:
+    program = _SIGNALED_WHILE_IMPORTING.format(module=module, number=int(number))
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=False, capture_output=True, text=True, cwd=tmp_path, timeout=60
+    )
+    assert done.returncode == 128 + number
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith(line)
