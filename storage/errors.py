@@ -8,10 +8,10 @@ can catch what they know.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from gnnloom.storage.system_errors import address_space_limit, is_out_of_memory, system_error_in_one_line
-from gnnloom.storage.wording import printable
+from gnnloom.storage.wording import printable, shortened
 
 
 class GnnloomError(Exception):
@@ -109,6 +109,9 @@ class MissingPackageError(GnnloomError, ImportError):
 
 
 #: What numba says if it can keep a compiled function nowhere.
+#: Most characters of a message that is printed, or sent by a task. Dask cuts longer ones than 10,000
+#: (``distributed.admin.max-error-length``).
+MOST_MESSAGE: Final = 9_000
 _NO_KERNEL_CACHE = "no locator available"
 
 
@@ -119,7 +122,8 @@ def in_one_line(error: BaseException) -> tuple[str, int] | None:
     An OSError that is about neither a disk nor a path is a defect.
     """
     if isinstance(error, GnnloomError):
-        return str(error), error.exit_code
+        # A message may quote what a file contains, however long that is.
+        return shortened(str(error), MOST_MESSAGE), error.exit_code
     reported = _of_the_system(error)
     return None if reported is None else (printable(reported[0]), reported[1])
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gnnloom.storage.errors import GnnloomError
+from gnnloom.storage.errors import MOST_MESSAGE, GnnloomError
 from gnnloom.storage.wording import shortened
 
 if TYPE_CHECKING:
@@ -33,8 +33,6 @@ TRANSIENT = frozenset({
 })  # fmt: skip
 #: How often a task is tried, and the seconds before the second attempt; the third waits twice as long.
 ATTEMPTS, FIRST_PAUSE = 3, 1.0
-#: Most characters of an error's message. Dask cuts longer ones than 10,000 (``distributed.admin.max-error-length``).
-_MOST_MESSAGE = 9_000
 
 
 @dataclass(frozen=True)
@@ -139,9 +137,9 @@ def run_task(item: Any, function: Callable[[Any], Result]) -> Result:
     try:
         return attempted(function, item)
     except GnnloomError as error:
-        if len(str(error)) <= _MOST_MESSAGE:
+        if len(str(error)) <= MOST_MESSAGE:
             raise
-        raise type(error)(*(shortened(str(each), _MOST_MESSAGE // len(error.args)) for each in error.args)) from error
+        raise type(error)(*(shortened(str(each), MOST_MESSAGE // len(error.args)) for each in error.args)) from error
 
 
 def attempted(function: Callable[[Item], Result], item: Item) -> Result:

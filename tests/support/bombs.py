@@ -227,7 +227,7 @@ def parquet_bombs() -> Bombs:
         "columns": _parquet(table=wide),
         "rows": _footer(small, lambda footer: footer.replace(two, b"\x26" + b"\xfe" * 8 + b"\x7f")),
         "footer length": small[:-8] + struct.pack("<I", 0x7FFFFFFF) + b"PAR1",
-        "page header": small.replace(b"\x15\x00\x15\x20\x15\x20", b"\x15\x00\x15\xfe\xff\xff\xff\x0f\x15\x20"),
+        "page header": small.replace(b"\x15\x00\x15\x2c\x15\x2c", b"\x15\x00" + b"\x15\xfe\xff\xff\xff\x07" * 2),
     }
 
 

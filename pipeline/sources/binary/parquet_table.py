@@ -17,8 +17,12 @@ from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.system_errors import check_is_of_content
 
-#: Number of bytes of a column read at a time.
+#: Number of bytes of a column read at a time, if row groups are large.
 _BUFFER = 1 << 20
+#: Most bytes of the text of a cell: of a list with 50,000 numbers, or of a name that is too long.
+_LONGEST_CELL = 1 << 20
+#: Most bytes of a row group whose columns are read as a whole.
+_SMALL_GROUP = 16 << 20
 #: Prefixes of Arrow's type names by kind: signed, unsigned, float, bool, text.
 _PREFIXES = {
     "i": ("int",),
@@ -126,6 +130,7 @@ class ParquetTable:
         """
         first = self.first_rows[groups[0]] if groups else 0
         with _opened(self.file) as parquet:
+            self._check_text(parquet.metadata, columns, groups)
             batches = parquet.iter_batches(batch_size=rows, row_groups=list(groups), columns=list(columns))
             while (batch := _next(batches, self.file)) is not None:
                 found = tuple(batch.column(name) for name in columns)
@@ -133,6 +138,18 @@ class ParquetTable:
                     found = tuple(map(self._checked, columns, found, [first] * len(columns)))
                 yield first, found
                 first += batch.num_rows
+
+    def _check_text(self, metadata: Any, columns: Sequence[str], groups: Sequence[int]) -> None:
+        """Refuse text that Arrow would need far more memory for than the file has: cells are read as a whole."""
+        texts = {self.names.index(name): name for name in columns if name in self.names and self.holds_text(name)}
+        # Columns of lists or structs have several columns in the file.
+        if metadata.num_columns != len(self.names):
+            return
+        for group in groups:
+            for index, name in texts.items():
+                found = metadata.row_group(group).column(index)
+                if found.total_uncompressed_size > found.num_values * _LONGEST_CELL + _BUFFER:
+                    raise self.error(name, self.first_rows[group], "expected text of at most 1 MiB, found more")
 
     def _checked(self, name: str, column: Any, first: int) -> Any:
         if column.null_count:
@@ -152,12 +169,23 @@ def _opened(file: SourceFile) -> Iterator[Any]:
 
     with file.open_stored() as stored:
         try:
-            # Prebuffering would load whole row groups, whose size the writer of the file chose.
-            parquet = pq.ParquetFile(stored, buffer_size=_BUFFER, pre_buffer=False)
+            metadata = pq.read_metadata(stored)
+            # Prebuffering would load whole row groups, whose size the writer of the file chose. A buffer grows to the
+            # size of each page, which a damaged page may state as 2 GiB, so that small groups are read without one.
+            size = _BUFFER if _largest_group(metadata) > _SMALL_GROUP else 0
+            parquet = pq.ParquetFile(stored, metadata=metadata, buffer_size=size, pre_buffer=False)
         except (pa.ArrowException, OSError, ValueError) as error:
             raise _damaged(file, error) from error
         with parquet:
             yield parquet
+
+
+def _largest_group(metadata: Any) -> int:
+    """Stored bytes of the largest row group."""
+    groups = map(metadata.row_group, range(metadata.num_row_groups))
+    return max(
+        (sum(group.column(i).total_compressed_size for i in range(group.num_columns)) for group in groups), default=0
+    )
 
 
 def _next(batches: Iterator[Any], file: SourceFile) -> Any:

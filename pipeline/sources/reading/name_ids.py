@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.names import Names
+from gnnloom.pipeline.sources.names import LONGEST_NAME, Names, name_fault
 from gnnloom.pipeline.sources.reading.name_parser import LONGEST_MISSING, is_missing
 from gnnloom.pipeline.sources.reading.numerals import FEED, MISSING, NO_ID, REASONS, parse_vertex
 from gnnloom.storage.errors import InputError
@@ -93,8 +93,9 @@ def judge_column(names: Names, error: RowError) -> IdKind:
     """Decide whether the first ids of a column of text are numbers or names.
 
     Raises:
-        InputError: an id is missing, or a few are not numbers among others that are.
+        InputError: an id is missing or too long, or a few are not numbers among others that are.
     """
+    _check_lengths(names, error)
     kind = judge_ids([name.decode("utf-8", "replace") for name in names])
     if kind.fault:
         raise error(kind.at, kind.fault)
@@ -107,6 +108,7 @@ def numbers_of(names: Names, error: RowError) -> NDArray[np.int64]:
     Raises:
         InputError: one is not a number.
     """
+    _check_lengths(names, error)
     ids = np.empty(len(names), np.int64)
     row, wrong = _parse_all(names.text, names.offset, ids)
     if row >= 0:
@@ -121,6 +123,14 @@ def check_present(names: Names, error: RowError) -> None:
     row = int(_first_missing(names.text, names.offset))
     if row >= 0:
         raise error(row, f"{REASONS[MISSING]}, found {names.name(row).decode()!r}")
+
+
+def _check_lengths(names: Names, error: RowError) -> None:
+    """Raise InputError if a name is too long; messages quote others."""
+    length = np.diff(names.offset)
+    if length.max(initial=0) > LONGEST_NAME:
+        row = int(np.argmax(length > LONGEST_NAME))
+        raise error(row, name_fault(int(length[row])))
 
 
 def _is_missing(name: bytes) -> bool:
