@@ -49,15 +49,21 @@ DOUBTFUL: Final = -1
 LONGEST_MISSING: Final = 4
 
 #: Faults of names, in addition to those that :mod:`gnnloom.pipeline.sources.reading.numerals` lists.
-EMPTY_NAME, LONG_NAME, OPEN_QUOTE, AFTER_FIELD = range(101, 105)
+EMPTY_NAME, LONG_NAME, OPEN_QUOTE, AFTER_FIELD, ESCAPED = range(101, 106)
 
 REASONS = {
     EMPTY_NAME: name_fault(0),
     LONG_NAME: name_fault(LONGEST_NAME + 1),
     OPEN_QUOTE: "a double quote is opened and not closed on this line",
     AFTER_FIELD: "expected a separator or the end of the line after a field",
+    ESCAPED: (
+        "a backslash precedes a separator, and there are more fields than two names: separators within names are read in"
+        " double quotes only; write the table with quotes, or quote the name that ends with a backslash"
+    ),
     ONE_ID: "expected two vertex names, found one",
 }
+
+_BACKSLASH: Final = ord("\\")
 
 
 @njit(cache=True, nogil=True)
@@ -170,8 +176,21 @@ def _parse_pair(
 
 
 @njit(cache=True, nogil=True)
-def _parse_rest(text: Any, at: int, separator: int, weighted: bool, extra: bool, exact: bool) -> tuple[float, int]:
-    """Parse what follows the two names; returns the value and the fault (0: none)."""
+def _has_escape(text: Any, line: int, stop: int, separator: int) -> bool:
+    """Whether a line has a backslash before a separator and no double quotes."""
+    found = False
+    for at in range(line, stop):
+        if text[at] == QUOTE:
+            return False
+        found |= text[at] == _BACKSLASH and text[at + 1] == separator
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _parse_rest(
+    text: Any, line: int, at: int, separator: int, weighted: bool, extra: bool, exact: bool
+) -> tuple[float, int]:
+    """Parse what follows the two names of a line; returns the value and the fault (0: none)."""
     weight = 1.0
     after = _next_field(text, at, separator)
     if weighted:
@@ -184,9 +203,13 @@ def _parse_rest(text: Any, at: int, separator: int, weighted: bool, extra: bool,
             return weight, DECIMAL_COMMA
         after = _next_field(text, at, separator)
     if is_end(text, after):
-        return weight, 0
+        has_more = separator != SPACE and has_byte(text, at, after, separator)
+        return weight, ESCAPED if has_more and _has_escape(text, line, at, separator) else 0
     if after == at:
         return weight, AFTER_FIELD
+    # Either the separator is part of a name, as MySQL and Spark escape it, or a name ends with a backslash.
+    if _has_escape(text, line, at, separator):
+        return weight, ESCAPED
     return weight, 0 if extra else EXTRA
 
 
@@ -240,7 +263,7 @@ def parse_names(
             return count, line, wrong
         if wants_ids and (is_missing(source, first, source_stop) or is_missing(target, second, target_stop)):
             return count, line, MISSING
-        value, wrong = _parse_rest(text, at, separator, weighted, extra, weight.itemsize == 8)
+        value, wrong = _parse_rest(text, line, at, separator, weighted, extra, weight.itemsize == 8)
         if wrong:
             return count, line, wrong
         if weighted:

@@ -182,6 +182,28 @@ def test_a_decimal_comma_is_refused_or_read_as_one(tmp_path: Path, text: str, na
     assert weights_of(ingest(tmp_path, text, name, weights=True, decimal=",")) == pytest.approx([0.5, 7.494])
 
 
+@pytest.mark.parametrize(
+    ("text", "name", "extra"),
+    [
+        ("src,dst\nann,bob\nann,bob\\,\n", "e.csv", False),
+        ("src,dst\nann,bob\nx\\,y,bob\n", "e.csv", True),
+        ("src,dst,since\nann,bob,3\nann,x\\,y,4\n", "e.csv", True),
+        ("ann\tbob\t3\nx\\\ty\tbob\t4\n", "e.tsv", True),
+        ("ann bob 3\nx\\ y bob 4\n", "e.txt", True),
+    ],
+)
+def test_an_escaped_separator_is_refused(tmp_path: Path, text: str, name: str, extra: bool) -> None:
+    with pytest.raises(InputError, match=rf"{name}, line \d: a backslash precedes a separator"):
+        ingest(tmp_path, text, name, ids="names", extra_columns=extra, header=text.startswith("src"))
+
+
+def test_a_name_that_ends_with_a_backslash_is_read_where_it_can_be_nothing_else(tmp_path: Path) -> None:
+    graph = ingest(tmp_path, "C:\\,C:\\d\\\nC:\\d\\,C:\\d\\e\n", ids="names", header=False)
+    assert edges_of(graph) == {("C:\\", "C:\\d\\"), ("C:\\d\\", "C:\\d\\e")}
+    graph = ingest(tmp_path, '"C:\\",b,1\nb,"C:\\",2\n', ids="names", header=False, extra_columns=True)
+    assert edges_of(graph) == {("C:\\", "b"), ("b", "C:\\")}
+
+
 @pytest.mark.parametrize("value", ["5x", "5%", "1.5.2", "5-6", '"5"x', '"5'])
 def test_what_follows_a_number_in_its_field_is_an_error(tmp_path: Path, value: str) -> None:
     for line in (f"1,2,{value}\n2,1,5\n", f"ann,bob,{value}\nbob,ann,5\n"):
