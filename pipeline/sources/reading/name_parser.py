@@ -57,8 +57,8 @@ REASONS = {
     OPEN_QUOTE: "a double quote is opened and not closed on this line",
     AFTER_FIELD: "expected a separator or the end of the line after a field",
     ESCAPED: (
-        "a backslash precedes a separator, and there are more fields than two names: separators within names are read in"
-        " double quotes only; write the table with quotes, or quote the name that ends with a backslash"
+        "a backslash precedes a separator, and there are more fields than two names: separators within names are read"
+        " in double quotes only; write the table with quotes, or quote the name that ends with a backslash"
     ),
     ONE_ID: "expected two vertex names, found one",
 }
