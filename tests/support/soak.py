@@ -205,15 +205,17 @@ def _clean(before: set[Path], counts: Counter[str]) -> None:
         sys.stdout.write(f"{'leaked' if path in leaked else 'left, and removed by doctor --clean'}: {path}\n")
 
 
-def _processes_of(folder: str) -> list[int]:
-    """Processes whose command line names the folder."""
+def _processes_of(folder: str) -> list[str]:
+    """Processes whose command line names the folder: state, parent and command line of each."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            if folder.encode() in (process / "cmdline").read_bytes():
-                found.append(int(process.name))
+            words = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            state, parent = (process / "stat").read_text().rpartition(")")[2].split()[:2]
         except OSError:
             continue
+        if any(folder in word for word in words):
+            found.append(f"{process.name} ({state}, child of {parent}): {' '.join(words)}")
     return found
 
 
@@ -236,7 +238,9 @@ def main() -> None:
         time.sleep(QUIET_SECONDS + 5)
         counts = soak.counts
         _clean(before, counts)
-        counts["leaks"] += len(_processes_of(str(folder)))
+        running = _processes_of(str(folder))
+        counts["leaks"] += len(running)
+        say("".join(f"still running: {process}\n" for process in running))
         say("\n".join(f"{name}: {counts[name]}" for name in sorted(counts) if " " in name))
         for name in ("rounds", "commands", "failed", "killed", "damages", "asked", "leftovers", *_BAD):
             say(f"RESULT soak_{name} {counts[name]} {name}")
