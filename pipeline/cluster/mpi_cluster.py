@@ -15,7 +15,7 @@ from typing import Any
 
 from gnnloom.pipeline.cluster.certificate import SECRET_BYTES, Certificate, make_certificate
 from gnnloom.pipeline.cluster.interfaces import usable_interfaces
-from gnnloom.pipeline.cluster.open_cluster import NOT_STARTED, WORKER_ENVIRONMENT, worker_settings
+from gnnloom.pipeline.cluster.open_cluster import NOT_STARTED, WORKER_ENVIRONMENT, script_left_alone, worker_settings
 from gnnloom.pipeline.cluster.quiet import environment, silence_dask, start_quiet_tracker
 from gnnloom.pipeline.cluster.steady_clock import use_steady_clock
 from gnnloom.storage.errors import LaunchError
@@ -61,7 +61,7 @@ def serve_ranks(comm: Any, ranks_here: int, interface: str, memory: int, *, dash
         dask_mpi.Scheduler = PagelessScheduler  # type: ignore[attr-defined]
     guard = Guard.of(memory, memory_per_rank(ranks_here))
     options = {"death_timeout": _DEATH_TIMEOUT, "silence_logs": logging.CRITICAL, "guard": guard}
-    with environment(variables):
+    with environment(variables), script_left_alone():
         try:
             is_client: bool = dask_mpi.initialize(
                 comm=comm,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,19 +21,13 @@ from gnnloom.pipeline.cluster.steady_clock import steady_clock
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY, Cluster, InProcessCluster, LazyCluster, available_cores
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY, KEPT_ALLOCATION
 from gnnloom.storage.disk.files import read_json
-from gnnloom.storage.errors import CorruptError, InputError, LaunchError
+from gnnloom.storage.errors import CorruptError, InputError, LaunchError, MissingPackageError
 from gnnloom.storage.option import Group, option
 from gnnloom.storage.shared_memory import remove_abandoned
+from gnnloom.storage.system_errors import OF_LIMITS, OF_PERMISSION, check_is_of_content
 
 if TYPE_CHECKING:
     from distributed import Client, SpecCluster
-import ast
-import sys
-from importlib.util import find_spec
-from types import FrameType
-
-from gnnloom.storage.errors import MissingPackageError
-from gnnloom.storage.system_errors import OF_LIMITS, OF_PERMISSION, check_is_of_content
 
 #: Dask's setting for the environment in which a nanny starts its worker. The nanny leaves it in its own process.
 WORKER_ENVIRONMENT = "distributed.nanny.pre-spawn-environ"
@@ -139,7 +135,6 @@ def _start_local(options: ClusterOptions) -> Iterator[Cluster]:
     import dask  # noqa: PLC0415 - takes a second to import
     from distributed import Client  # noqa: PLC0415
 
-    check_main_guard()
     # Semaphores of workers that were killed together with their client.
     remove_abandoned()
     start_quiet_tracker()
@@ -148,6 +143,7 @@ def _start_local(options: ClusterOptions) -> Iterator[Cluster]:
     with (
         dask_silenced(),
         steady_clock(),
+        script_left_alone(),
         # What a script starts later must find the environment that the script had.
         environment(settings[WORKER_ENVIRONMENT]),
         # Other users of this machine could give work to workers without a certificate.
@@ -158,6 +154,22 @@ def _start_local(options: ClusterOptions) -> Iterator[Cluster]:
         _until_replaced(client, workers),
     ):
         yield DaskCluster(client, workers, options.memory, options.scratch)
+
+
+@contextmanager
+def script_left_alone() -> Iterator[None]:
+    """Inside, Python does not import the running script into the processes that it starts.
+
+    Python imports the script for functions that the script defines, which would run the whole script again in every
+    worker, unless what it does is inside ``if __name__ == "__main__":``. Dask sends such functions by value.
+    """
+    main = vars(sys.modules["__main__"])
+    before = {name: main[name] for name in ("__file__", "__spec__") if name in main}
+    main.update(dict.fromkeys(before))
+    try:
+        yield
+    finally:
+        main.update(before)
 
 
 @contextmanager
@@ -291,42 +303,6 @@ def _on_ranks(options: ClusterOptions) -> Iterator[Cluster]:
                 yield DaskCluster(client, workers, options.memory, options.scratch)
         finally:
             client.shutdown()  # otherwise the other ranks would serve forever
-
-
-def check_main_guard() -> None:
-    """Check that the script that runs may start worker processes; notebooks and ``python -c`` always may.
-
-    Raises:
-        InputError: the script reached this call outside of ``if __name__ == "__main__":``.
-    """
-    main = sys.modules.get("__main__")
-    path, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
-    # Workers do not import the file behind `python -m package`.
-    if path is None or (spec is not None and spec.name.endswith("__main__")):
-        return
-    frame = _module_frame(sys._getframe(), vars(main))  # noqa: SLF001 - the documented way to look at the stack
-    if frame is not None and not _is_guarded(Path(path), frame.f_lineno):
-        raise InputError(
-            f'{path}:{frame.f_lineno}: this starts worker processes, so it must be inside `if __name__ == "__main__":`;'
-            " or pass workers=0 to do all work in this process"
-        )
-
-
-def _module_frame(frame: FrameType | None, names: dict[str, object]) -> FrameType | None:
-    """The frame that executes the body of the module with these names; None from other threads and after its end."""
-    while frame is not None and not (frame.f_globals is names and frame.f_code.co_name == "<module>"):
-        frame = frame.f_back
-    return frame
-
-
-def _is_guarded(script: Path, line: int) -> bool:
-    """Whether a line of a script is inside an ``if`` about ``__name__``; True if the script cannot be read."""
-    try:
-        body = ast.parse(script.read_bytes()).body
-    except (OSError, SyntaxError, ValueError):
-        return True
-    holders = [each for each in body if isinstance(each, ast.If) and each.lineno <= line <= (each.end_lineno or line)]
-    return any(isinstance(name, ast.Name) and name.id == "__name__" for each in holders for name in ast.walk(each.test))
 
 
 def check_report(file: Path | None, workers: int | None) -> None:
