@@ -234,6 +234,33 @@ class Dataset:
         artifact = self.find("links", key, **parameters)
         return Links(Artifact(artifact.path, counter))
 
+    def message_graphs(self, links: str | None = None) -> list[str]:
+        """Keys of the graphs without the edges that links hold out.
+
+        Args:
+            links: key of the links, or its first digits; None for all.
+        """
+        infos = [info for info in self.artifacts("links") if info.state == "complete"]
+        return sorted({self.links(info.key).message_graph for info in infos if info.key.startswith(links or "")})
+
+    def message_graph(self, links: str | None = None) -> str:
+        """Key of the graph without the edges that links hold out.
+
+        Args:
+            links: key of the links, or its first digits; None if all links hold out the same edges.
+
+        Raises:
+            NotFoundError: there are no such links.
+            InputError: there are links of several graphs.
+        """
+        found = self.message_graphs(links)
+        if len(found) > 1:
+            raise InputError(
+                f"dataset {self.name} has links that hold out different edges; choose one of the graphs without them"
+                f" with `--graph KEY`: {', '.join(found)}"
+            )
+        return found[0] if found else self.links(links).message_graph
+
     def propagated(self, key: str | None = None, counter: ReadCounter | None = None, **parameters: Any) -> Propagated:
         """Products with powers of the adjacency, found by their parameters (``steps``, ``normalization``, ...)."""
         artifact = self.find("propagated", key, **parameters)

@@ -113,6 +113,14 @@ class LossConfig(Config):
         """The products of a step leave out the pairs that it trains on."""
         return self.on_pairs and self.exclude_targets
 
+    def message_graph(self, dataset: Dataset) -> str | None:
+        """Key of the graph without the links that the task reads; None for a task on vertices.
+
+        Also None if the links are not known before the shards are: if there are none, or those of several graphs.
+        """
+        found = dataset.message_graphs(self.links) if self.on_pairs else []
+        return found[0] if len(found) == 1 else None
+
     def own_links(self, dataset: Dataset, shards: Artifact) -> Links | None:
         """The links that the task reads, checked; None for a task on vertices.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.format.artifact import artifact_key
 from gnnloom.storage.option import Group
 from gnnloom.storage.shards.row_shards import RowShards
@@ -74,6 +75,11 @@ class PropagateConfig(Config):
     algorithm = "p2p"
     permutation = None
     streams_adjacency = False
+
+    @staticmethod
+    def message_graph(dataset: Dataset) -> str | None:  # noqa: ARG004 - as others ask for one
+        """None: the shards may be those of any graph."""
+        return None
 
     def parameters(self) -> dict[str, Any]:
         """What determines the values, except the inputs."""

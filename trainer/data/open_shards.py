@@ -18,7 +18,7 @@ from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.ranges import Span
 from gnnloom.storage.shards.row_shards import RowShard, RowShards
-from gnnloom.storage.wording import counted
+from gnnloom.storage.wording import counted, shell_command
 
 if TYPE_CHECKING:
     # It imports numba, which takes half a second that a job on row shards need not spend.
@@ -76,6 +76,10 @@ class ShardRequest(Protocol):
 
     @property
     def streams_adjacency(self) -> bool: ...
+
+    def message_graph(self, dataset: Dataset) -> str | None:
+        """Key of the graph without held-out links, of which the shards have to be; None for any graph."""
+        ...
 
 
 class OpenedShards(Protocol):
@@ -178,13 +182,16 @@ def _open_row_shard(
     dataset: Dataset, request: ShardRequest, rank: int, num_ranks: int, counter: ReadCounter
 ) -> OwnRowShard:
     # A key chooses the shards by itself; if it is for another number of ranks, the check below says so.
-    parts = None if request.shards else request.ranks
+    parts, wanted = (None, None) if request.shards else (request.ranks, request.message_graph(dataset))
     try:
-        shards = dataset.row_shards(parts=parts, key=request.shards, counter=counter, method=request.method)
+        shards = dataset.row_shards(
+            parts=parts, key=request.shards, counter=counter, method=request.method, made_from=_of_graph(wanted)
+        )
     except NotFoundError as error:
+        words = [dataset.name, "--parts", str(request.ranks), *_graph_option(dataset, wanted)]
         raise NotFoundError(
-            f"{error}; make some with `gnnloom partition {dataset.name} --parts {request.ranks}` and `gnnloom shard"
-            f" {dataset.name} --parts {request.ranks}`, or start as many ranks as there are parts (`--ranks`)"
+            f"{error}; make some with `{shell_command('gnnloom', 'partition', *words)}` and"
+            f" `{shell_command('gnnloom', 'shard', *words)}`, or start as many ranks as there are parts (`--ranks`)"
         ) from error
     # All three must agree: a launcher may start another number of ranks than the configuration says.
     if not shards.num_parts == request.ranks == num_ranks:
@@ -194,6 +201,18 @@ def _open_row_shard(
             f" `gnnloom shard {dataset.name} --parts {num_ranks}`"
         )
     return OwnRowShard(shards.shard(rank, counter, on_disk=request.streams_adjacency))
+
+
+def _of_graph(key: str | None) -> dict[str, str] | None:
+    """What shards have to be made from."""
+    return None if key is None else {"graph": key}
+
+
+def _graph_option(dataset: Dataset, key: str | None) -> list[str]:
+    """The option with which a command reads the graph of a key, which lacks held-out links; none without a key."""
+    if key is None:
+        return []
+    return ["--links"] if len(dataset.message_graphs()) == 1 else ["--graph", key]
 
 
 def _open_grid_shards(
@@ -208,16 +227,21 @@ def _open_grid_shards(
             f"the job has {counted(num_ranks, 'rank')}, but {request.ranks} are configured; start"
             f" {counted(request.ranks, 'rank')} or set --ranks {num_ranks}"
         )
+    wanted = None if request.shards else request.message_graph(dataset)
     try:
-        shards = dataset.grid_shards(request.shards, counter, permutation=request.permutation)
+        shards = dataset.grid_shards(
+            request.shards, counter, permutation=request.permutation, made_from=_of_graph(wanted)
+        )
     except InputError as error:
         raise InputError(f"{error} (--shards KEY, or another --permutation)") from error
     except NotFoundError as error:
         permutation = request.permutation or "double"
-        permutation += f" --parts {request.ranks}" if permutation == "partition" else ""
+        words = [dataset.name, "--grid", "16x16", "--permutation", permutation]
+        words += ["--parts", str(request.ranks)] if permutation == "partition" else []
+        words += _graph_option(dataset, wanted)
         raise NotFoundError(
             f"{error}; algorithm {request.algorithm} reads grid shards: make some with"
-            f" `gnnloom shard {dataset.name} --grid 16x16 --permutation {permutation}`"
+            f" `{shell_command('gnnloom', 'shard', *words)}`"
         ) from error
     return SharedGridShards(shards, counter)
 

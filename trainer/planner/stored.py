@@ -34,7 +34,7 @@ def situation_of(
     """What is known about a dataset; reads manifests, the split and the labels.
 
     Args:
-        graph_key: chooses between several graphs.
+        graph_key: chooses between several graphs; by default the one without the links that the task reads.
         num_training: labeled training vertices, if they are known already: then split and labels are not read. Not
             needed by tasks on pairs.
         given: the task and its options; None for what the vertex data suggest.
@@ -44,9 +44,9 @@ def situation_of(
         NotFoundError: the dataset has no graph or no vertex data.
         InputError: it lacks features or what the task predicts, or has several graphs.
     """
-    graph = dataset.graph(graph_key)
-    vertices = dataset.vertices(graph=graph.artifact.key)
     task = given or LossConfig()
+    graph = dataset.graph(graph_key or task.message_graph(dataset))
+    vertices = dataset.vertices(graph=graph.artifact.key)
     predicted = task.task_of(vertices.artifact, vertices, vertices.artifact.path)
     num_outputs = task.output_width(predicted, vertices)
     if not (embed or vertices.num_features) or not num_outputs:

@@ -12,6 +12,7 @@ from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
 from gnnloom.pipeline.shards.rows.row_stage import shard_rows
 from gnnloom.storage import Dataset as StoredDataset
 from gnnloom.storage import Graph, Partition, RowShards, Vertices
+from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import options_of
 from gnnloom.storage.shards.grid_shards import GridShards
@@ -22,6 +23,8 @@ from gnnloom.workflows.api.options.keywords import check_known, with_options
 if TYPE_CHECKING:
     from gnnloom.workflows.api.options.option_types import ClusterKeywords, PartitionKeywords
 
+#: Links that choose a graph: True for those of the dataset, or links, or their key.
+LinksLike = bool | str | Links | None
 #: Options of a partition besides the number of parts, which is an argument.
 _OPTIONS = {name: option for name, option in options_of(PartitionOptions).items() if name != "parts"}
 
@@ -32,6 +35,7 @@ def partition(
     parts: int,
     *,
     graph: str | None = None,
+    links: LinksLike = False,
     catalog: CatalogLike = None,
     **options: Unpack[PartitionKeywords],
 ) -> Partition:
@@ -41,6 +45,8 @@ def partition(
         dataset: the dataset or its name.
         parts: number of parts, one for each rank that trains.
         graph: key, to choose between several graphs.
+        links: partition the graph without the edges that links hold out: True, or the links or their key if several
+            hold out different edges.
         catalog: as for :func:`gnnloom.ingest`, as are the options of the workers.
         options: options of the partition, as in ``gnnloom partition --help-all``: ``quality``, ``method``, ``preset``,
             ``imbalance``, and more.
@@ -61,7 +67,7 @@ def partition(
 
     def make() -> Partition:
         with open_cluster(cluster) as opened:
-            return partition_graph(found, found.graph(graph), settings, opened)
+            return partition_graph(found, found.graph(graph_key(found, graph, links)), settings, opened)
 
     return once_per_job(make)
 
@@ -75,6 +81,7 @@ def shard(
     method: str | None = None,
     partition: str | None = None,
     graph: str | None = None,
+    links: LinksLike = False,
     vertices: str | None = None,
     permutation: str = GridOptions.permutation,
     seed: int = GridOptions.seed,
@@ -92,6 +99,7 @@ def shard(
         method: method of the partition, if there are several.
         partition: key of the partition, if there are several.
         graph: key of the graph, if there are several.
+        links: shard the graph without the edges that links hold out, as for :func:`gnnloom.partition`.
         vertices: key of the vertex data to include, if there are several.
         permutation: order of rows and columns of grid shards: ``none``, ``single``, ``double`` or ``partition``.
         seed: seed of the permutation.
@@ -112,8 +120,23 @@ def shard(
     if grid is not None and reorder != "none":
         raise InputError("shard: reorder is for row shards; grid shards have permutation")
     blocks = None if grid is None else GridOptions((grid[0], grid[1]), permutation, seed)
-    keys = {"method": method, "partition": partition, "graph": graph, "vertices": vertices}
+    chosen = graph_key(found, graph, links)
+    keys = {"method": method, "partition": partition, "graph": chosen, "vertices": vertices}
     return once_per_job(lambda: WantedShards.find(found, parts, blocks, **keys, reorder=reorder).write(cluster))
+
+
+def graph_key(dataset: StoredDataset, graph: str | None, links: LinksLike) -> str | None:
+    """Key of the graph that was asked for, or without the edges that links hold out; None if neither was.
+
+    Raises:
+        InputError: both were asked for, or there are links of several graphs.
+        NotFoundError: there are no links.
+    """
+    if links is False or links is None:
+        return graph
+    if graph is not None:
+        raise InputError("--graph and --links both choose the graph; give one of them")
+    return links.message_graph if isinstance(links, Links) else dataset.message_graph(None if links is True else links)
 
 
 def find_partition(

@@ -18,6 +18,7 @@ from gnnloom.pipeline.partition.stage import partition_graph, partition_key
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage import Dataset, Graph, Partition
 from gnnloom.storage.option import Group, Option, options_of
+from gnnloom.workflows.api.partition import graph_key
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import (
     click_option,
@@ -26,6 +27,7 @@ from gnnloom.workflows.cli.terminal.options import (
     flag_option,
     json_option,
     key_option,
+    links_option,
     object_option,
 )
 from gnnloom.workflows.cli.terminal.output import readable_bytes, readable_seconds, show, show_groups
@@ -86,6 +88,7 @@ _OPTIONS["time_limit"] = replace(_KNOWN["time_limit"], default=3600.0)
 )
 @flag_option("plan", "Show the memory, disk and time that each method would take, and stop.")
 @key_option("graph")
+@links_option
 @cluster_options
 @json_option
 def partition_command(
@@ -94,6 +97,7 @@ def partition_command(
     compare: str | None,
     plan: bool,
     graph: str | None,
+    links: bool,
     cluster: ClusterOptions,
     as_json: bool,
 ) -> None:
@@ -112,10 +116,11 @@ def partition_command(
       gnnloom partition web --parts 512 --quality fast --compare random
       gnnloom partition web --parts 64 --method multilevel --memory 4G
       gnnloom partition web --parts 8 --model stochastic --batches walk
+      gnnloom partition web --parts 4 --links
       gnnloom partition web --parts 64 --plan
     """
     dataset = current_catalog()[name]
-    stored = dataset.graph(graph)
+    stored = dataset.graph(graph_key(dataset, graph, links))
     if plan:
         options.check_graph(stored)
         wanted = (options.model, options.directions, options.batches)

@@ -15,7 +15,7 @@ from gnnloom.storage import RowShards
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.option import Group, Option, options_of
 from gnnloom.storage.shards.grid_shards import GridShards
-from gnnloom.workflows.api.partition import WantedShards
+from gnnloom.workflows.api.partition import WantedShards, graph_key
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import (
     add_options,
@@ -25,6 +25,7 @@ from gnnloom.workflows.cli.terminal.options import (
     flag_option,
     json_option,
     key_option,
+    links_option,
     method_option,
 )
 from gnnloom.workflows.cli.terminal.output import show
@@ -49,6 +50,7 @@ _GRID = options_of(GridOptions)
 @method_option(METHODS, "Method of the partition, if the dataset has several.")
 @key_option("partition")
 @key_option("graph")
+@links_option
 @key_option("vertices", "vertex data")
 @add_options([replace(_GRID["grid"], default=None), _GRID["permutation"], _GRID["seed"], REORDER])
 @flag_option("plan", "Only print what it would need: tasks, memory, disk space and time.")
@@ -60,6 +62,7 @@ def shard_command(
     method: str | None,
     partition: str | None,
     graph: str | None,
+    links: bool,
     vertices: str | None,
     grid: tuple[int, int] | None,
     permutation: str,
@@ -80,6 +83,7 @@ def shard_command(
       gnnloom shard web --parts 64 --method random --reorder degree
       gnnloom shard web --grid 16x16 --permutation double
       gnnloom shard web --grid 16x16 --permutation partition --parts 16
+      gnnloom shard web --parts 4 --links
       gnnloom shard web --parts 64 --plan
     """
     dataset = current_catalog()[name]
@@ -90,7 +94,8 @@ def shard_command(
     if grid is not None and reorder != "none":
         raise click.UsageError("--reorder is for row shards; grid shards have --permutation")
     options = None if grid is None else GridOptions(grid, permutation, seed)
-    keys = {"method": method, "partition": partition, "graph": graph, "vertices": vertices}
+    chosen = graph_key(dataset, graph, links)
+    keys = {"method": method, "partition": partition, "graph": chosen, "vertices": vertices}
     wanted = WantedShards.find(dataset, parts, options, **keys, reorder=reorder)
     if plan:
         _show_plan(wanted, cluster, as_json=as_json)

@@ -91,7 +91,7 @@ def plan_command(
       gnnloom calibrate --ranks 4
       gnnloom plan web --ranks 4 --hidden 128,128
       gnnloom plan web --ranks 64 --profile perlmutter --memory-per-rank 40G
-      gnnloom plan web --task link --graph 3f2a
+      gnnloom plan web --task link
     """
     from gnnloom.trainer.planner.candidates import make_plans
     from gnnloom.trainer.planner.profile import open_profile

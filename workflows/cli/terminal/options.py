@@ -176,6 +176,12 @@ def key_option(kind: str, what: str | None = None) -> Callable[[Command], Comman
     return click_option(Option(kind, str, text, group=Group.INPUT, metavar="KEY"))
 
 
+def links_option(command: Command) -> Command:
+    """Add ``--links``, which chooses the graph without held-out links."""
+    text = "Read the graph without the edges that the links of the dataset hold out, which `train --task link` reads."
+    return flag_option("links", text, Group.INPUT)(command)
+
+
 def method_option(methods: Iterable[str], text: str) -> Callable[[Command], Command]:
     """Add ``--method``, which chooses between several partitions."""
     return click_option(Option("method", str, text, group=Group.INPUT, choices=tuple(methods)))
