@@ -8,7 +8,7 @@ import os
 import pytest
 import torch
 
-from gnnloom.storage.errors import BudgetError, IncompleteError, in_one_line
+from gnnloom.storage.errors import MOST_MESSAGE, BudgetError, IncompleteError, InputError, in_one_line
 
 
 def _system(number: int, path: str | None = "catalog/web") -> OSError:
@@ -49,3 +49,11 @@ def test_torch_without_memory_is_one_line() -> None:
 )
 def test_defects_keep_their_traceback(error: Exception) -> None:
     assert in_one_line(error) is None
+
+
+def test_a_message_that_quotes_a_long_text_keeps_its_ends() -> None:
+    reported = in_one_line(InputError(f"edges.csv, line 7: found {'x' * 10**6}; if ids are names, add --ids names"))
+    assert reported is not None
+    assert len(reported[0]) <= MOST_MESSAGE
+    assert reported[0].startswith("edges.csv, line 7: found xxx")
+    assert reported[0].endswith("; if ids are names, add --ids names")
