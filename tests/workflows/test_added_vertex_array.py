@@ -93,6 +93,7 @@ def failed(folder: Path) -> dict[str, str]:
     return {command.replace(str(folder), "FOLDER"): said for command, said in found.items()}
 
 
+@pytest.mark.long
 def test_an_added_array_is_stored_sharded_exported_and_verified(folder: Path, failed: dict[str, str]) -> None:
     assert not [command for command in failed if " web " not in command], failed
     catalog = Catalog(folder / "catalog")

@@ -107,6 +107,7 @@ def test_a_partitioner_imports_nothing_from_the_current_folder(
     assert sorted(np.unique(part)) == [0, 1]
 
 
+@pytest.mark.long
 def test_a_worker_imports_nothing_from_the_current_folder(hostile: Hostile) -> None:
     write_edges(hostile.folder)
     (ingest,) = (command for command in JOURNEY if " ingest " in command and "--workers 1" in command)
@@ -126,6 +127,7 @@ def test_no_form_of_a_module_is_imported(tmp_path: Path, monkeypatch: pytest.Mon
     _check(_run(*TRANSPORT.python, "-m", "gnnloom.trainer.comm.mpi"), hostile)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("program", ["gnnloom", "mpi4py -m gnnloom.trainer"])
 def test_without_p_only_a_file_named_like_what_is_started_is_imported(hostile: Hostile, program: str) -> None:
     for name in ("gnnloom", "mpi4py"):

@@ -98,6 +98,7 @@ def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalog:
     return catalog
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not _can_unshare(), reason="mounts need the rights of root")
 def test_what_is_finished_is_shown_from_a_catalog_that_cannot_be_written(catalog: Catalog, tmp_path: Path) -> None:
     result = dict(json.loads((catalog["web"].run_path("first") / "result.json").read_text()))

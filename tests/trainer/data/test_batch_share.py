@@ -64,6 +64,7 @@ def test_shares_are_the_rows_of_the_induced_graph_and_lists_fit_each_other(catal
                     assert rows[other].vertex[sent].tolist() == wanted.tolist()
 
 
+@pytest.mark.long
 def test_batches_send_the_rows_that_the_stochastic_partition_forecast(catalog: Catalog) -> None:
     options = PartitionOptions(PARTS, model="stochastic", batch_rate=SIZE / N)
     _, shards = stored(catalog, symmetric=True, options=options)

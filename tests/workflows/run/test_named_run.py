@@ -76,6 +76,7 @@ def _shuffled(names: list[str], values: NDArray[Any]) -> list[list[object]]:
     return [["name", *(f"column {k}" for k in range(values.shape[1]))]] + [[names[k], *values[k]] for k in order]
 
 
+@pytest.mark.long
 def test_a_recipe_goes_from_named_tables_to_predictions_and_a_report(
     tmp_path: Path, recipe: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

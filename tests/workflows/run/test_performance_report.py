@@ -19,6 +19,7 @@ def check_report(file: Path) -> None:
     assert "bokeh" in text
 
 
+@pytest.mark.long
 def test_a_running_scheduler_reports_on_its_workers(tmp_path: Path) -> None:
     with (
         LocalCluster(n_workers=1, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0") as local,
