@@ -19,7 +19,7 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.wording import shell_command
 
 #: What columns of weights and of times are often called.
-_CALLED: Final = {
+CALLED: Final = {
     "weights": frozenset({
         "weight", "weights", "w", "value", "rating", "ratings", "score", "amount", "count", "frequency",
     }),
@@ -114,7 +114,7 @@ def suggest(table: TextTable, sample: Sample, stated: Stated) -> Suggestion:
     left = [number for number in range(len(names)) if number not in used]
     if not left or stated.columns:
         return Suggestion()
-    for kind, called in () if stated.valued else _CALLED.items():
+    for kind, called in () if stated.valued else CALLED.items():
         for number in left:
             is_called = (
                 names[number].lower() in called if number < len(table.header) else (kind, number) == ("weights", 2)

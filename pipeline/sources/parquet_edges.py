@@ -45,6 +45,7 @@ class ParquetEdges:
         block_edges: number of edges read at a time.
         time_unit: unit in which times that are dates are stored; empty if there are none, or numbers.
         forms: for each table, how times that are text are written; None for others.
+        is_stated: the user said which columns are read.
     """
 
     tables: tuple[ParquetTable, ...]
@@ -56,6 +57,7 @@ class ParquetEdges:
     block_edges: int = BLOCK_EDGES
     time_unit: str = ""
     forms: tuple[TimeForm | None, ...] = ()
+    is_stated: bool = False
 
     @classmethod
     def open(
@@ -87,7 +89,8 @@ class ParquetEdges:
         unit = _time_unit(tables, chosen, forms) if times else ""
         # Times of all files have one unit.
         forms = tuple(form and replace(form, digits=9 if unit == "ns" else form.digits) for form in forms)
-        return cls(tables, chosen, valued and not times, times, time_unit=unit, forms=forms)
+        is_stated = bool(wanted) or valued
+        return cls(tables, chosen, valued and not times, times, time_unit=unit, forms=forms, is_stated=is_stated)
 
     def identity(self) -> dict[str, Any]:
         return {
@@ -159,6 +162,7 @@ class ParquetEdges:
             tuple(names),
             tuple(rows),
             are_names,
+            is_stated=self.is_stated,
         )
 
     def _block_rows(self, table: ParquetTable, names: Sequence[str]) -> int:

@@ -9,6 +9,7 @@ that are not read may have any type. Neither torch nor PyG is needed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -229,6 +230,20 @@ def open_pyg_vertices(locations: Sequence[str], *, split_index: int | None = Non
             f"the tensors have different numbers of rows: {', '.join(f'{at}: {n:,}' for at, n in rows.items())}"
         )
     return JoinedVertices(tuple(sources))
+
+
+def unread_tensors(locations: Sequence[str]) -> list[str]:
+    """Names of the tensors that have a row per vertex, and that nothing reads; raises as :meth:`PygFile.open` does."""
+    file = PygFile.open(locations)
+    rows, known, found = file.num_vertices(), {_X, _Y, *file.masks(), "batch", "ptr"}, []
+    for name in file.tensors():
+        if name in known or name.startswith(("edge", "adj")):
+            continue
+        # Whatever cannot be read is not missed.
+        with suppress(InputError):
+            if rows and file.tensor(name).shape[:1] == (rows,):
+                found.append(name)
+    return found
 
 
 def has_vertices(locations: Sequence[str]) -> bool:

@@ -427,6 +427,7 @@ class TextEdges:
             tuple((*row, *[""] * (width - len(row))) for row in shown),
             None if kind is None else kind.are_names,
             flags,
+            bool(self.stated.columns) or self._is_valued,
         )
 
     def as_named(self) -> TextEdges:

@@ -26,6 +26,7 @@ class Understood:
         rows: the first rows, with the text of each cell.
         are_names: the ids are names; None if that is not known.
         flags: flags of `gnnloom ingest` that read the file as it is, each with its value.
+        is_stated: the user said which columns are read.
     """
 
     location: str
@@ -37,6 +38,7 @@ class Understood:
     rows: tuple[tuple[str, ...], ...] = ()
     are_names: bool | None = None
     flags: tuple[str, ...] = ()
+    is_stated: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """All attributes but the sentences, which the facts repeat."""

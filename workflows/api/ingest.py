@@ -13,13 +13,14 @@ from gnnloom.pipeline.ingest.notes import graph_notes, log_notes, vertex_notes
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.ingest.vertex_options import VertexOptions
 from gnnloom.pipeline.ingest.vertex_rows import stated_vertex_phases
+from gnnloom.pipeline.ingest.vertex_tables import Rows, check_rows, read_as_vertices, rows_notes, rows_question
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
-from gnnloom.pipeline.sources.format import Format, bundled_vertices, formats, open_edges, open_vertices
+from gnnloom.pipeline.sources.format import Format, bundled_vertices, formats, guess_format, open_edges, open_vertices
 from gnnloom.pipeline.sources.generators.generator import generators
 from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
-from gnnloom.pipeline.sources.understood import Legible, Understood
+from gnnloom.pipeline.sources.understood import Legible, Understood, understood_of
 from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS, VertexKind, vertex_kinds
-from gnnloom.pipeline.sources.vertex_data.table_columns import split_location
+from gnnloom.pipeline.sources.vertex_data.table_columns import is_parquet, split_location
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY
 from gnnloom.pipeline.tasks.phase import count, temporary_bytes, total_tasks
 from gnnloom.storage import Catalog as StoredCatalog
@@ -32,7 +33,7 @@ from gnnloom.workflows.api.arrays import as_texts, in_memory, is_location, store
 from gnnloom.workflows.api.catalog import CatalogLike, Dataset, DatasetLike, as_catalog, as_dataset
 from gnnloom.workflows.api.cluster import CLUSTER, choose_cluster, once_per_job
 from gnnloom.workflows.api.options.keywords import check_known, plain_values, split_fields, with_options
-from gnnloom.workflows.api.options.python_messages import named_as, python_text
+from gnnloom.workflows.api.options.python_messages import IN_MEMORY, named_as, python_text
 
 if TYPE_CHECKING:
     from gnnloom.workflows.api.options.option_types import FeaturesKeywords, GenerateKeywords, IngestKeywords
@@ -94,17 +95,21 @@ def ingest(
             else:
                 file = stack.enter_context(stored_edges(source))
                 locations, undirected = [file.location], file.undirected
-                stack.enter_context(named_as({file.location: "source"}))
+                stack.enter_context(named_as({file.location: IN_MEMORY}))
             if undirected and chosen.get("undirected") is False:
                 raise InputError("undirected=False: the source is an undirected graph; pass graph.to_directed()")
             graph_options = replace(given_options, undirected=given_options.undirected or undirected)
             values = plain_values(others)
-            edges = open_edges(format, locations, values, undirected=graph_options.undirected)
+            undirects = graph_options.undirected
+            edges, understood = open_source(name, locations, format, values, undirected=undirects)
+            check_rows(understood, name, values)
             vertices = bundled_vertices(format, locations, values)
             found = as_catalog(catalog)
             how = graph_options, cluster
             graph, stored = store_source(found, name, edges, vertices, *how, storing=vertex_options, add=add)
-            _log([*([] if stored is None else vertex_notes(stored)), *graph_notes(graph, edges, graph_options)])
+            notes = [*([] if stored is None else vertex_notes(stored)), *graph_notes(graph, edges, graph_options)]
+            notes += rows_notes(understood, name)
+            _log(notes if is_location(source) else [note.replace(locations[0], IN_MEMORY) for note in notes])
         return as_dataset(name, catalog)
 
     return once_per_job(store)
@@ -237,6 +242,37 @@ def _temporary(arrays: Mapping[str, Any], files: Mapping[str, str]) -> dict[str,
             location = split_location(files[name])[0]
             found[location] = "the frame" if location in found else name
     return found
+
+
+def open_source(
+    name: str,
+    locations: Sequence[str],
+    format_name: str | None,
+    values: Mapping[str, Any],
+    *,
+    undirected: bool = False,
+) -> tuple[EdgeSource, list[Understood]]:
+    """Open edges, and find out how their files are read.
+
+    Args:
+        name: name of the dataset, for a message.
+        values: options of the format.
+
+    Raises:
+        GnnloomError: as :func:`~gnnloom.pipeline.sources.format.open_edges`. A table that only can be one of vertices
+            is named as such.
+    """
+    chosen = format_name or guess_format(locations)
+    try:
+        edges = open_edges(chosen, locations, values, undirected=undirected)
+    except InputError as error:
+        # Texts are opened whatever they have.
+        is_table = len(locations) == 1 and is_parquet(locations[0]) and not values.get("columns")
+        reading = read_as_vertices(locations[0]) if is_table else None
+        if reading is None or reading.rows is not Rows.VERTEX:
+            raise
+        raise rows_question(reading, name) from error
+    return edges, understood_of(edges, locations, chosen)
 
 
 def store_source(

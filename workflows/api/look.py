@@ -2,45 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from itertools import zip_longest
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from gnnloom.pipeline.ingest.stage import IngestOptions
-from gnnloom.pipeline.sources.binary.stored_arrays import member_names, open_array
+from gnnloom.pipeline.ingest.vertex_tables import Rows, read_as_vertices
 from gnnloom.pipeline.sources.format import guess_format, open_edges
-from gnnloom.pipeline.sources.reading.class_names import is_label
-from gnnloom.pipeline.sources.reading.files import is_local, open_file
-from gnnloom.pipeline.sources.understood import SHOWN_ROWS, Understood, joined, understood_of
-from gnnloom.pipeline.sources.vertex_data.cells import CellTable, column_name
-from gnnloom.pipeline.sources.vertex_data.chosen_columns import ChosenColumns
-from gnnloom.pipeline.sources.vertex_data.table_columns import (
-    choose,
-    is_numpy,
-    is_value,
-    is_word,
-    list_width,
-    looks_like_vertices,
-    open_table,
-    propose,
-    shown_cells,
-    split_location,
-    written,
-)
-from gnnloom.storage.disk.files import user_path
-from gnnloom.storage.errors import InputError
-from gnnloom.storage.format.vertex_arrays import split_part
+from gnnloom.pipeline.sources.understood import Understood, understood_of
 from gnnloom.storage.option import options_of
 from gnnloom.storage.wording import shell_command
 from gnnloom.workflows.api.arrays import as_texts, is_location, stored_edges
 from gnnloom.workflows.api.options.keywords import plain_values
-from gnnloom.workflows.api.options.python_messages import named_as, speaking_python
+from gnnloom.workflows.api.options.python_messages import IN_MEMORY, features_call, named_as, speaking_python
 
-#: Columns of a vertex table that are shown.
-_SHOWN_COLUMNS: Final = 12
+#: When further commands are the right ones.
+_IF_VERTICES: Final = "if each row is a vertex"
+_IF_EDGES: Final = "if each row is an edge"
+_ALONG: Final = "then, for the vertex data"
 
 
 @dataclass(frozen=True)
@@ -50,20 +31,32 @@ class Look:
     Attributes:
         files: how each file is read, with its first rows.
         command: the command that stores the source; empty for edges in memory.
+        others: further commands, by when they are the right ones: ``if each row is a vertex``, or for the vertex data
+            next to edges. For data in memory, they are calls of Python.
     """
 
     files: tuple[Understood, ...]
     command: str
+    others: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         """Lines for people."""
-        return "\n".join([*(line for each in self.files for line in each.lines()), self.command]).rstrip()
+        return "\n".join([*(line for each in self.files for line in each.lines()), *self.commands()]).rstrip()
 
     __repr__ = __str__
 
+    def commands(self) -> list[str]:
+        """The command, and the others with when they are the right ones."""
+        return [*filter(None, [self.command]), *(f"{when}: {command}" for when, command in self.others.items())]
+
     def to_json(self) -> dict[str, Any]:
         """What ``gnnloom look --json`` prints."""
-        return {"files": [each.to_json() for each in self.files], "command": self.command}
+        others = [{"when": when, "command": command} for when, command in self.others.items()]
+        return {
+            "files": [each.to_json() for each in self.files],
+            "command": self.command,
+            **({"others": others} if others else {}),
+        }
 
 
 def look(
@@ -98,97 +91,57 @@ def find_reading(source: Any, format: str | None, options: dict[str, Any]) -> Lo
         in_memory = not is_location(source)
         locations = [stack.enter_context(stored_edges(source)).location] if in_memory else as_texts(source)
         if in_memory:
-            stack.enter_context(named_as({locations[0]: "source"}))
-        if format is None and options.keys() <= {"header", "decimal"} and len(locations) == 1:
-            found_vertices = _find_vertices(locations[0], **plain_values(options))
-            if found_vertices is not None:
-                understood, command = found_vertices
-                return Look((understood,), "" if in_memory else command)
-        edges = open_edges(format, locations, plain_values(options))
-        found = understood_of(edges, locations, format or guess_format(locations))
-        return Look(tuple(found), "" if in_memory else _command(locations, format, options, found))
+            stack.enter_context(named_as({locations[0]: IN_MEMORY}))
+        found = _look(locations, format, plain_values(options))
+        if not in_memory:
+            return found
+        # Commands read files; what is in memory is read by calls of Python.
+        calls = {
+            when: call
+            for when, command in found.others.items()
+            if (call := features_call(command.replace(locations[0], IN_MEMORY)))
+        }
+        files = tuple(replace(each, location=IN_MEMORY) for each in found.files)
+        return Look(files, features_call(found.command.replace(locations[0], IN_MEMORY)) or "", calls)
 
 
-def _find_vertices(
-    location: str, header: bool | None = None, decimal: str | None = None
-) -> tuple[Understood, str] | None:
-    """How a table with a row per vertex would be read, and the command that stores it; None for any other file."""
-    name, columns = split_location(location)
-    if not is_local(name) or not user_path(name.removeprefix("file://")).is_file():
-        return None
-    if is_numpy(name):
-        return _find_arrays(name)
-    try:
-        table = open_table(name, columns, header, "feature", decimal=decimal or ".")
-        if not columns and not looks_like_vertices(table):
-            return None
-        ids, chosen = propose(table)
-    except InputError:
-        # The reader of edges says what is wrong.
-        return None
-    words, sources = ["gnnloom", "features", "NAME"], list[ChosenColumns]()
-    for option, numbers in chosen.items():
-        wanted = [number for number in choose(table, columns) if number in numbers] if columns else numbers
-        if not wanted:
-            continue
-        given = written(table, wanted)
-        words += [f"--{option}", f"{name}:{given}"]
-        sources.append(ChosenColumns.of(table, wanted, option, ids))
-    words += ["--by-id"] if ids is not None else []
-    lacking = [column_name(table, number) for number in chosen.get("feature", ()) if _lacks(table, number)]
-    words += ["--missing", "mean"] if lacking else []
-    words += [] if header is None else ["--header" if header else "--no-header"]
-    words += ["--decimal", decimal] if decimal == "," else []
-    found = joined([each for source in sources for each in source.understood()])
-    if not found:
-        return None
-    cells = [shown_cells(table, number)[1][:SHOWN_ROWS] for number in range(min(table.width, _SHOWN_COLUMNS))]
-    shown = tuple(zip_longest(*cells, fillvalue=""))
-    heads = tuple(column_name(table, number) for number in range(table.width))
-    filled = (f"missing values of {', '.join(lacking)} become the mean; `--missing 0` makes them 0",) if lacking else ()
-    found[0] = replace(found[0], sentences=(*found[0].sentences, *filled))
-    return replace(
-        found[0], columns=heads[:_SHOWN_COLUMNS], rows=tuple(row[:_SHOWN_COLUMNS] for row in shown)
-    ), shell_command(*words)
+def _look(locations: Sequence[str], format_name: str | None, options: dict[str, Any]) -> Look:
+    """How files would be read: as edges, as vertex data, or both if the first rows leave it open."""
+    vertices = None
+    if format_name is None and options.keys() <= {"header", "decimal"} and len(locations) == 1:
+        vertices = read_as_vertices(locations[0], **options)
+    if vertices is None or vertices.has_edges or vertices.rows is Rows.EDGE_LIKELY:
+        understood, command = _edges(locations, format_name, options)
+        if vertices is None:
+            return Look(understood, command)
+        return Look(understood, command, {_ALONG if vertices.has_edges else _IF_VERTICES: vertices.command()})
+    others = {}
+    if vertices.rows is Rows.VERTEX_LIKELY:
+        edges, _ = _edges(locations, format_name, options)
+        others[_IF_EDGES] = _command(locations, format_name, options, edges, vertices.ends)
+    return Look((vertices.understood,), vertices.command(), others)
 
 
-def _lacks(table: CellTable, number: int) -> bool:
-    """Whether the first cells of a column of numbers lack some."""
-    cells = shown_cells(table, number)[1]
-    are_lists = any(list_width(cell) for cell in cells)
-    return not are_lists and any(cell.lower() == "nan" or not (is_word(cell) or is_value(cell)) for cell in cells)
-
-
-def _find_arrays(location: str) -> tuple[Understood, str] | None:
-    """How NumPy arrays with a row per vertex would be read; None if they seem to be edges."""
-    file = open_file(location)
-    members: list[str | None] = [*member_names(file)] if location.endswith("npz") else [None]
-    arrays = {member: open_array(file, member) for member in members}
-    if not {"edge_index", "row", "indices", "edges", "adj_indptr", "adj_data"}.isdisjoint(arrays):
-        return None
-    words, said = ["gnnloom", "features", "NAME"], list[str]()
-    masks = [member for member in members if member and split_part(member)]
-    for member, array in arrays.items():
-        is_matrix = len(array.shape) == 2 and array.shape[1] > 1
-        is_number = array.dtype.kind == "f" or (is_matrix and array.shape[1] > 2 and array.dtype.kind in "iub")
-        option = "feature" if is_matrix and is_number else "label" if member and is_label(member) else ""
-        if option and f"--{option}" not in words:
-            words += [f"--{option}", location if member is None else f"{location}:{member}"]
-            said.append(f"{option} from {array.dtype} of shape {array.shape}")
-    if masks:
-        words += ["--split", location]
-        said.append(f"split from {', '.join(masks)}")
-    if not said:
-        return None
-    kind = "npz" if location.endswith("npz") else "npy"
-    sentences = ("NumPy", *said, "row k belongs to vertex k")
-    return Understood(location, kind, {"arrays": said}, sentences), shell_command(*words)
+def _edges(
+    locations: Sequence[str], format_name: str | None, options: dict[str, Any]
+) -> tuple[tuple[Understood, ...], str]:
+    """How files of edges are read, and the command that stores them."""
+    edges = open_edges(format_name, locations, options)
+    found = understood_of(edges, locations, format_name or guess_format(locations))
+    flags = [
+        word for flag in dict.fromkeys(flag for each in found for flag in each.flags) for word in flag.split(" ", 1)
+    ]
+    return tuple(found), _command(locations, format_name, options, found, flags)
 
 
 def _command(
-    locations: Sequence[str], format_name: str | None, options: dict[str, Any], found: Sequence[Understood]
+    locations: Sequence[str],
+    format_name: str | None,
+    options: dict[str, Any],
+    found: Sequence[Understood],
+    flags: Sequence[str],
 ) -> str:
-    """The command that stores the edges of files with these options."""
+    """The command that stores the edges of files with these options, and flags that follow from the files."""
     words = ["gnnloom", "ingest", "NAME", *locations]
     words += ["--format", format_name] if format_name else []
     for name, value in options.items():
@@ -196,8 +149,6 @@ def _command(
         if value is None or value == "":
             continue
         words += [flag] if value is True else [f"--no-{flag[2:]}"] if value is False else [flag, str(value)]
-    words += [
-        word for flag in dict.fromkeys(flag for each in found for flag in each.flags) for word in flag.split(" ", 1)
-    ]
+    words += flags
     words += ["--ids", "compact"] if any(each.are_names for each in found) else []
     return shell_command(*words)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, check_report
+from gnnloom.pipeline.ingest.vertex_tables import read_as_vertices
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import MANIFEST, Artifact
@@ -121,6 +122,10 @@ def check_trainable(recipe: Recipe, key: str | None) -> None:
     """
     section = f"{recipe.source_name}: [vertices]"
     if key is None:
+        reading = read_as_vertices(recipe.source.path[0]) if len(recipe.source.path) == 1 else None
+        if reading is not None and reading.has_edges:
+            keys = ", ".join(f'{name} = "{value}"' for name, value in reading.files.items())
+            raise InputError(f'{section}: the source has vertex data; set format = "files", {keys}')
         raise InputError(f"{section}: the source comes without vertex data; set format, such as 'random' or 'files'")
     path = recipe.dataset_path / "vertices" / key
     if not (path / MANIFEST).exists():

@@ -165,7 +165,8 @@ def likely_separator(location: str, line: bytes, decimal: str = ".") -> bytes:
 
     The comma of a ``.csv`` and the tab of a ``.tsv`` do if the first line has one. Otherwise it is the first of these
     that the first line has outside of double quotes: a tab, a comma that is not part of a number in other fields, a
-    bar between fields, in a line without blanks a semicolon or two colons, or a colon between numbers; else blanks.
+    bar between fields, in a line without blanks a semicolon or two colons, or a colon between numbers; else blanks, or
+    what is usual for the suffix if the line may be one field.
 
     Args:
         line: the first line that is neither blank nor a comment.
@@ -189,7 +190,9 @@ def likely_separator(location: str, line: bytes, decimal: str = ".") -> bytes:
         b":": _NUMBERS.fullmatch(text) is not None,
     }
     found = [separator for separator in (usual, *present) if separator and present[separator]]
-    return found[0] if found else usual or b" "
+    # Numbers with blanks between them are not one field, whatever the file is called.
+    is_one = is_one or not all(is_number(each.decode("latin-1")) for each in text.split())
+    return found[0] if found else (usual if is_one else b"") or b" "
 
 
 def split_fields(line: str, separator: bytes) -> list[str]:

@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import csv
 import glob
-import io
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Final
 
 from gnnloom.pipeline.sources.binary.parquet_table import ParquetTable
 from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray
-from gnnloom.pipeline.sources.reading.class_names import UNKNOWN, is_heading, is_label
+from gnnloom.pipeline.sources.reading.class_names import UNKNOWN, is_heading
 from gnnloom.pipeline.sources.reading.coding import without_suffix
 from gnnloom.pipeline.sources.reading.files import SourceFile, is_local, open_file
-from gnnloom.pipeline.sources.reading.name_ids import is_id
-from gnnloom.pipeline.sources.reading.text_layout import Row, Sample, Stated, is_number, names_ends, names_ids
+from gnnloom.pipeline.sources.reading.text_layout import Row, Sample, Stated, is_number, names_ids
 from gnnloom.pipeline.sources.reading.text_table import (
     PANDAS_INDEX,
     is_short_header,
@@ -49,11 +46,8 @@ _RANGE: Final = re.compile(r"(\d+)-(\d*)", re.ASCII)
 _BETWEEN, _DECIMAL = re.compile(r"[\s,;]+"), re.compile(r"[-+]?\d+,\d+", re.ASCII)
 #: How programs write what is true and false, in lower case.
 TRUTH: Final = frozenset({"true", "false"})
-#: What columns with splits are called, and the most words that are proposed as classes.
-_PARTS: Final = frozenset({"split", "fold", "set", "subset", "part"})
-_FEW: Final = 64
-#: Stands for a column of a type that cannot be read.
-_OTHER: Final = "other"
+#: What columns with splits are called.
+PARTS: Final = frozenset({"split", "fold", "set", "subset", "part"})
 #: What columns of ids are called that stand anywhere in a table.
 _IDS: Final = frozenset({"id", "node_id", "nodeid", "vertex_id", "node", "vertex", "user_id"})
 #: Columns that a message lists, at most.
@@ -240,8 +234,8 @@ def _begins_with_names(file: SourceFile, first: Row, names: Sequence[str], rows:
         return bool(rows)
     below = [[row.fields[number] for row in rows if number < len(row.fields)] for number in range(len(names))]
     columns = [(name, kind_of(cells)[0], cells) for name, cells in zip(names, below, strict=True)]
-    is_name = {is_word(name) for name, kind, cells in columns if kind != "words" and any(map(_is_known, cells))}
-    is_name |= {not _is_part(name) for name, _, cells in columns if cells and all(map(_is_part, cells))}
+    is_name = {is_word(name) for name, kind, cells in columns if kind != "words" and any(map(is_known, cells))}
+    is_name |= {not is_part(name) for name, _, cells in columns if cells and all(map(is_part, cells))}
     if len(is_name) == 1 or (is_name and any(map(is_heading, names))):
         # Numbers may be names, such as years, but a word is not a number.
         return True in is_name
@@ -256,18 +250,19 @@ def _begins_with_names(file: SourceFile, first: Row, names: Sequence[str], rows:
     )
 
 
-def _is_part(cell: str) -> bool:
+def is_part(cell: str) -> bool:
     """Whether a cell is a word for a part of a split."""
     return cell.lower() in SPLIT_WORDS
 
 
-def _is_known(cell: str) -> bool:
+def is_known(cell: str) -> bool:
+    """Whether a cell is not missing."""
     return cell.lower().encode() not in UNKNOWN
 
 
 def is_word(cell: str) -> bool:
     """Whether a cell is neither missing, a number, True or False, nor a list of numbers."""
-    return _is_known(cell) and not is_value(cell) and list_width(cell) is None
+    return is_known(cell) and not is_value(cell) and list_width(cell) is None
 
 
 def is_value(cell: str) -> bool:
@@ -297,81 +292,12 @@ def kind_of(cells: Sequence[str]) -> tuple[str, int]:
     >>> kind_of(["1", "True", "NA"]), kind_of(["[1 2]", ""]), kind_of(["red", "blue"])
     (('number', 1), ('list', 2), ('words', 1))
     """
-    known = [cell for cell in cells if _is_known(cell)]
+    known = [cell for cell in cells if is_known(cell)]
     words = sum(map(is_word, known))
     if 2 * words > len(known):
         return "words", 1
     widths = [width for cell in known if (width := list_width(cell))]
     return ("list", widths[0]) if 2 * len(widths) > len(known) else ("number", 1)
-
-
-def looks_like_vertices(table: CellTable) -> bool:
-    """Whether a table has a row per vertex rather than per edge, as far as names of columns and first rows show."""
-    cells = [shown_cells(table, number)[1] for number in range(min(3, table.width))]
-    if not table.names:
-        if table.width < 4:
-            return False
-        kinds = [kind_of(shown_cells(table, number)[1])[0] for number in (table.width - 1, *range(1, table.width - 1))]
-        # As files of Planetoid: an id, numbers, and the name of a class.
-        return kinds[0] == "words" and set(kinds[1:]) == {"number"}
-    names = list(table.names)
-    if numbers_rows(names[0]):
-        names, cells = names[1:], cells[1:]
-    # A name of a vertex is no other vertex.
-    are_ids = all(map(names_ids, names[:2])) and names[1].lower() not in {"name", "label"} if len(names) > 1 else False
-    is_edge = any(names_ends(*pair) for pair in pairwise(names)) or are_ids
-    if len(names) < 2 or is_edge:
-        return False
-    if any(name.lower() in _PARTS or is_label(name) or split_part(name) for name in names[1:]):
-        return True
-    holds = shown_cells(table, table.names.index(names[1]))[0]
-    if holds == "list" or len(cells) < 2 or any(is_number(cell) and not is_id(cell) for cell in cells[1]):
-        return names_ids(names[0])
-    # Ends of edges have ids in common. A column with gaps has its ids as decimal numbers.
-    first, second = ([cell.removesuffix(".0") for cell in column] for column in cells[:2])
-    is_other = set(first).isdisjoint(second) or (len(names) > 2 and len(set(first)) == len(first))
-    return is_other and names_ids(names[0])
-
-
-def shown_cells(table: CellTable, number: int) -> tuple[str, list[str]]:
-    """As :meth:`CellTable.first_cells`, but also for a column of a type that cannot be read."""
-    try:
-        return table.first_cells(number)
-    except InputError:
-        return _OTHER, []
-
-
-def propose(table: CellTable) -> tuple[int | None, dict[str, list[int]]]:
-    """Numbers of the columns that a table seems to have for the ids and for each option; an id may be missing."""
-    start = int(bool(table.names) and numbers_rows(table.names[0]))
-    is_index = start and not names_ids(table.names[start]) and not _counts(shown_cells(table, 0)[1])
-    start = 0 if is_index else start
-    has_ids = not table.names or bool(is_index) or names_ids(table.names[start])
-    found: dict[str, list[int]] = {"feature": [], "label": [], "target": [], "split": []}
-    for number in range(start + has_ids, table.width):
-        name, (holds, cells) = column_name(table, number), shown_cells(table, number)
-        if holds == _OTHER:
-            continue
-        kind, known = holds or kind_of(cells)[0], [cell for cell in cells if _is_known(cell)]
-        is_mask = name.lower().endswith("mask") and split_part(name) is not None
-        is_split = name.lower() in _PARTS or (bool(known) and all(map(_is_part, known)))
-        if is_mask or (is_split and not found["split"]):
-            found["split"].append(number)
-        elif not known and cells:
-            continue
-        elif is_label(name) and not _are_names(kind, known) and not found["label"] and not found["target"]:
-            has_fraction = any("." in cell and float(cell) % 1 for cell in known if is_number(cell))
-            found["target" if has_fraction else "label"].append(number)
-        elif kind != "words":
-            found["feature"].append(number)
-        elif not _are_names(kind, known) and not found["label"]:
-            found["label"].append(number)
-    return start if has_ids else None, {option: numbers for option, numbers in found.items() if numbers}
-
-
-def _are_names(kind: str, known: Sequence[str]) -> bool:
-    """Whether a column of words has descriptions: few words are classes, many are not."""
-    return kind == "words" and len(set(known)) > min(_FEW, max(2, len(known) // 2))
 
 
 def ids_question(table: CellTable, numbers: Sequence[int], ids: int | None, *, is_stated: bool) -> str:
@@ -397,7 +323,7 @@ def ids_question(table: CellTable, numbers: Sequence[int], ids: int | None, *, i
     cells = table.first_cells(start)[1]
     is_index = bool(table.names) and numbers_rows(table.names[start])
     are_ids = is_index or (names_ids(table.names[start]) if table.names else len(set(cells)) == len(cells))
-    if not are_ids or (_counts(cells) if is_index else cells == [str(number) for number in range(len(cells))]):
+    if not are_ids or (counts(cells) if is_index else cells == [str(number) for number in range(len(cells))]):
         return ""
     return (
         f"column {column_name(table, start)} looks like the ids of the vertices ({cells[0] if cells else ''!r} in the"
@@ -405,7 +331,7 @@ def ids_question(table: CellTable, numbers: Sequence[int], ids: int | None, *, i
     )
 
 
-def _counts(cells: Sequence[str]) -> bool:
+def counts(cells: Sequence[str]) -> bool:
     """Whether cells are numbers of rows: from 0 as pandas writes them, or from 1 as R does."""
     return any(list(cells) == [str(number) for number in range(first, first + len(cells))] for first in (0, 1))
 
@@ -428,20 +354,6 @@ def other_ids(location: str, names: Sequence[str], ids: int) -> str:
     )
 
 
-def written(table: CellTable, numbers: Sequence[int]) -> str:
-    """Columns as the user writes them: names if there are some, or numbers and ranges of numbers from 1."""
-    if table.names and all(table.names[number] for number in numbers):
-        out = io.StringIO()
-        csv.writer(out, lineterminator="").writerow([table.names[number] for number in numbers])
-        return out.getvalue()
-    parts, first = list[str](), numbers[0]
-    for number, after in zip(numbers, [*numbers[1:], -1], strict=True):
-        if after != number + 1:
-            parts.append(f"{first + 1}" if first == number else f"{first + 1}-{number + 1}")
-            first = after
-    return ",".join(parts)
-
-
 def find_columns(table: CellTable, numbers: Sequence[int], array: VertexArray) -> list[Column]:
     """What some columns of a table hold.
 
@@ -460,7 +372,7 @@ def find_columns(table: CellTable, numbers: Sequence[int], array: VertexArray) -
         elif not kind:
             kind, width = kind_of(cells)
             # A column of text without any in its first rows does not have numbers.
-            if not isinstance(table, TextTableCells) and not any(map(_is_known, cells)):
+            if not isinstance(table, TextTableCells) and not any(map(is_known, cells)):
                 kind = "words"
             lists = [cell.strip() for cell in cells if list_width(cell) is not None]
             if kind == "list" and all(map(_DECIMAL.fullmatch, lists)):

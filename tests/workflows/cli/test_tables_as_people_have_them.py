@@ -227,7 +227,8 @@ REFUSED = {
     "an empty file": Refused("", ("empty",)),
     "a byte order mark alone": Refused(b"\xef\xbb\xbf", ("empty",)),
     "one column": Refused("1\n2\n", ("line 1", "two vertex ids"), "e.txt"),
-    "a table of vertices": Refused(",id,x\n0,8,8.5\n1,11,11.5\n", ("line 2",)),
+    "a table of vertices": Refused(",id,x\n0,8,8.5\n1,11,11.5\n", (
+        "gnnloom features g", ":x --by-id", "`--columns id,x`")),
 }  # fmt: skip
 
 

@@ -1,13 +1,15 @@
 """Messages of errors as Python code would say it: ``ids="names"`` instead of ``--ids names``.
 
 The stages and sources are written for the command line; their messages name its flags. Commands in backquotes that
-begin with ``gnnloom`` stay as they are.
+begin with ``gnnloom`` stay as they are, except ``gnnloom features``, which becomes the call of the function.
 """
 
 from __future__ import annotations
 
+import csv
 import inspect
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
@@ -21,6 +23,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 #: A command; flags in backquotes, where all that follows a flag is its value; or a flag and the next word.
 _PLACES: Final = re.compile(r"`gnnloom [^`]*`|`(--[^`]*)`|(?<![\w`-])--([a-z][a-z-]*)(?:([ =])([^\s`,;:()]+))?")
+#: What messages call data that were given in memory.
+IN_MEMORY: Final = "source"
 #: A next word that is a value: a number, or a placeholder.
 _VALUE: Final = re.compile(r"\d[\d.,]*|[A-Z][A-Z_]+")
 
@@ -82,6 +86,37 @@ def _source_options() -> dict[str, Option]:
     return {option.name: option for options in owners for option in options}
 
 
+def features_call(command: str) -> str | None:
+    """The call of ``gnnloom.features`` that does what a command does; None for other commands.
+
+    >>> features_call("gnnloom features g --feature people.csv:age --by-id")
+    'gnnloom.features("g", feature="people.csv:age", by_id=True)'
+    >>> features_call("gnnloom features g --feature source:age,sex --missing mean")
+    'gnnloom.features("g", feature=(source, ["age", "sex"]), missing="mean")'
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return None
+    if words[:2] != ["gnnloom", "features"] or len(words) < 4 or not words[3].startswith("--"):
+        return None
+    keywords = list[str]()
+    for at, word in enumerate(words[3:], 3):
+        if not word.startswith("--"):
+            continue
+        name, value = word[2:].replace("-", "_"), words[at + 1] if at + 1 < len(words) else "--"
+        table, colon, columns = value.partition(":")
+        if value.startswith("--"):
+            keywords.append(f"{name.removeprefix('no_')}={not name.startswith('no_')}")
+        elif table == IN_MEMORY:
+            given = next(csv.reader([columns]))
+            listed = ", ".join(f'"{column}"' for column in given)
+            keywords.append(f"{name}=({table}, [{listed}])" if colon else f"{name}={table}")
+        else:
+            keywords.append(f"{name}={value}" if value.isdecimal() else f'{name}="{value}"')
+    return f'gnnloom.features("{words[2]}", {", ".join(keywords)})'
+
+
 def python_text(text: str, options: Mapping[str, Option]) -> str:
     """A message with keywords instead of flags.
 
@@ -115,7 +150,8 @@ def python_text(text: str, options: Mapping[str, Option]) -> str:
             flags = [each.split(" ", 1) for each in re.split(r"(?:^| )--", quoted)[1:]]
             return f"`{', '.join(keyword(each[0], each[1] if len(each) > 1 else None) for each in flags)}`"
         if flag is None:
-            return found.group()
+            call = features_call(found.group()[1:-1])
+            return f"`{call}`" if call else found.group()
         option = by_flag.get(flag.replace("-", "_"), ("", None))[1]
         is_bool = option is not None and option.kind is bool
         is_value = (

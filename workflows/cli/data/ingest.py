@@ -13,12 +13,13 @@ from gnnloom.pipeline.ingest.notes import graph_notes, vertex_notes
 from gnnloom.pipeline.ingest.projection import IngestProjection
 from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.ingest.vertex_options import VertexOptions
-from gnnloom.pipeline.sources.format import bundled_vertices, formats, guess_format, open_edges
+from gnnloom.pipeline.ingest.vertex_tables import check_rows, rows_notes
+from gnnloom.pipeline.sources.format import bundled_vertices, formats
 from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
-from gnnloom.pipeline.sources.understood import Understood, understood_of
+from gnnloom.pipeline.sources.understood import Understood
 from gnnloom.storage import Catalog, Graph, Vertices
 from gnnloom.storage.option import Group, Option
-from gnnloom.workflows.api.ingest import store_source
+from gnnloom.workflows.api.ingest import open_source, store_source
 from gnnloom.workflows.cli.data.source_options import given_flags, option_value, options_by_flag
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import (
@@ -138,10 +139,10 @@ def ingest_command(
     """Store the edges of a source as the graph of a dataset."""
     given = given_flags(FORMAT_OPTIONS)
     values = {FORMAT_OPTIONS[flag].name: option_value(FORMAT_OPTIONS[flag], given) for flag in given}
-    edges = open_edges(format_name, source, values, undirected=options.undirected)
-    understood = understood_of(edges, source, format_name or guess_format(source))
+    edges, understood = open_source(name, source, format_name, values, undirected=options.undirected)
     if not quiet:
         say_understood(understood)
+    check_rows(understood, name, values)
     if plan:
         vertices = bundled_vertices(format_name, source, values)
         vertex_bytes = 0 if vertices is None else storing.num_bytes(vertices)
@@ -149,7 +150,7 @@ def ingest_command(
         show_plan(catalog, edges, options, cluster, as_json=as_json, vertex_bytes=vertex_bytes, understood=understood)
         return
     vertices = bundled_vertices(format_name, source, values)
-    store_graph(name, edges, vertices, options, cluster, as_json, storing=storing, add=add)
+    store_graph(name, edges, vertices, options, cluster, as_json, storing=storing, add=add, understood=understood)
 
 
 def store_graph(
@@ -162,12 +163,14 @@ def store_graph(
     *,
     storing: VertexOptions | None = None,
     add: bool = False,
+    understood: Sequence[Understood] = (),
 ) -> None:
     """Store a source's graph and vertex data as a dataset and print a summary.
 
     Args:
         storing: how the vertex data are stored.
         add: allow the dataset to have other graphs.
+        understood: how the files are read.
     """
     stores = storing or VertexOptions()
     with shown_progress():
@@ -176,6 +179,7 @@ def store_graph(
         )
     result = graph_result(name, graph) | (vertices_result(stored) if stored is not None else {})
     notes = [*([] if stored is None else vertex_notes(stored)), *graph_notes(graph, edges, options)]
+    notes += rows_notes(understood, name)
     say_notes(notes)
     if as_json and notes:
         result["notes"] = notes

@@ -50,4 +50,5 @@ def look_command(files: tuple[str, ...], format_name: str | None, as_json: bool,
             say(line)
         if each.rows:
             show_rows(each.columns, each.rows)
-    say(found.command)
+    for line in found.commands():
+        say(line)

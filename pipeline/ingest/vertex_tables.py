@@ -1,0 +1,461 @@
+"""Tells tables with a row per vertex from edges by their first rows, and proposes the command that stores the vertices.
+
+Edges repeat ids, and their two ends are of one kind. A table of vertices has an id per row, and its other columns have
+what is no id: fractions, dates, a few words. Where the first rows leave it open, both readings are shown.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from itertools import pairwise, zip_longest
+from typing import Any, Final
+
+from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray, member_names, open_array
+from gnnloom.pipeline.sources.first_lines import CALLED
+from gnnloom.pipeline.sources.format import guess_format
+from gnnloom.pipeline.sources.pyg import unread_tensors
+from gnnloom.pipeline.sources.reading.class_names import is_label
+from gnnloom.pipeline.sources.reading.files import SourceFile, is_local, open_file
+from gnnloom.pipeline.sources.reading.name_ids import is_id
+from gnnloom.pipeline.sources.reading.text_layout import is_number, names_ends, names_ids
+from gnnloom.pipeline.sources.reading.text_table import numbers_rows
+from gnnloom.pipeline.sources.reading.times import find_times
+from gnnloom.pipeline.sources.understood import SHOWN_ROWS, Understood, joined
+from gnnloom.pipeline.sources.vertex_data.cells import CellTable, column_name
+from gnnloom.pipeline.sources.vertex_data.chosen_columns import ChosenColumns
+from gnnloom.pipeline.sources.vertex_data.numpy_vertices import SPLIT_NAMES, is_target
+from gnnloom.pipeline.sources.vertex_data.table_columns import (
+    PARTS,
+    TRUTH,
+    choose,
+    counts,
+    is_known,
+    is_numpy,
+    is_part,
+    is_value,
+    is_word,
+    kind_of,
+    list_width,
+    open_table,
+    split_location,
+)
+from gnnloom.storage.disk.files import user_path
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.vertex_arrays import split_part
+from gnnloom.storage.wording import shell_command
+
+#: Columns of a vertex table that are shown.
+_SHOWN_COLUMNS: Final = 12
+#: Formats of edges whose files may be tables.
+_TABLES: Final = frozenset({"snap", "parquet", "npy", "npz"})
+#: The most words that are proposed as classes.
+_FEW: Final = 64
+#: Stands for a column of a type that cannot be read.
+_OTHER: Final = "other"
+#: Members of an ``.npz`` that only a matrix of SciPy has, or a benchmark whose vertex data `ingest` stores.
+_STORED_ALONG: Final = frozenset({"format", "indices", "edges", "adj_indptr", "adj_data"})
+#: Members that have features, even if there are as many vertices as edges.
+_FEATURES: Final = frozenset({"x", "feat", "feats", "feature", "features", "node_feat", "node_features"})
+#: What further columns of edges are called.
+_VALUES: Final = CALLED["weights"] | CALLED["times"]
+
+
+class Rows(Enum):
+    """What each row of a table is."""
+
+    EDGE = "an edge"
+    VERTEX = "a vertex"
+    #: Both readings are possible; the second word says which one is more likely.
+    EDGE_LIKELY = "likely an edge"
+    VERTEX_LIKELY = "likely a vertex"
+
+
+@dataclass(frozen=True)
+class VertexReading:
+    """How a file would be read as vertex data, and the options of ``gnnloom features`` that do it.
+
+    Attributes:
+        understood: the same, for people.
+        files: value of each option that names a file.
+        others: the other options, each as a flag with its value.
+        rows: whether each row may be an edge instead.
+        why: what the first rows show, for people; empty if nothing but names of columns decides.
+        has_edges: the file has edges as well.
+        ends: options of ``gnnloom ingest`` that read each row as an edge; none if it cannot be one.
+    """
+
+    understood: Understood
+    files: Mapping[str, str] = field(default_factory=dict)
+    others: tuple[str, ...] = ()
+    rows: Rows = Rows.VERTEX
+    why: str = ""
+    has_edges: bool = False
+    ends: tuple[str, ...] = ()
+
+    def command(self, dataset: str = "NAME") -> str:
+        """The command that stores the vertex data."""
+        given = [word for option, value in self.files.items() for word in (f"--{option}", value)]
+        others = [word for flag in self.others for word in flag.split(" ", 1)]
+        return shell_command("gnnloom", "features", dataset, *given, *others)
+
+
+def read_as_vertices(location: str, header: bool | None = None, decimal: str | None = None) -> VertexReading | None:
+    """How a file would be read as vertex data; None if it is elsewhere, cannot be read, or seems to have edges only.
+
+    Args:
+        location: the file; columns may follow it.
+        header: whether the first line of text names the columns; None if the user did not say.
+        decimal: the character before the decimals of text, if the user says.
+    """
+    name, columns = split_location(location)
+    if not is_local(name) or not user_path(name.removeprefix("file://")).is_file():
+        return None
+    try:
+        if guess_format([name]) not in _TABLES:
+            return None
+        if is_numpy(name):
+            return _arrays_reading(name)
+        table, said = _opened(name, columns, header, decimal)
+        rows, why = (Rows.VERTEX, "") if columns else judge_rows(table)
+        if rows is Rows.EDGE:
+            return None
+        return _table_reading(table, columns, rows, why, said)
+    except InputError:
+        # The reader of edges says what is wrong.
+        return None
+
+
+def check_rows(found: Sequence[Understood], dataset: str, options: Mapping[str, Any]) -> None:
+    """Refuse a table that would be read as edges if its rows seem to be vertices, unless the user chose the columns.
+
+    Args:
+        found: how the files would be read.
+        dataset: name of the dataset, for the message.
+        options: options of the format that the user gives.
+
+    Raises:
+        InputError: the message says what the first rows show, and has both commands.
+    """
+    reading = _other_reading(found, options)
+    if reading is None or reading.has_edges:
+        return
+    first = found[0]
+    # Whether a first line is a header is asked before, and ordinary edges have weights or times in their other columns.
+    is_open = bool(first.facts.get("ignored")) and not options.get("extra_columns")
+    is_refused_anyway = first.format == "snap" and first.flags == ("--extra-columns",) and not first.question
+    if reading.rows is Rows.VERTEX or (is_open and (reading.rows is Rows.VERTEX_LIKELY or is_refused_anyway)):
+        raise rows_question(reading, dataset)
+
+
+def rows_question(reading: VertexReading, dataset: str) -> InputError:
+    """What to ask about a table whose rows may be vertices."""
+    seem = "seems to be a vertex" if reading.rows is Rows.VERTEX else "may be a vertex"
+    why = f" ({reading.why})" if reading.why else ""
+    chosen = f"; if each row is an edge, add `{shell_command(*reading.ends)}`" if reading.ends else ""
+    return InputError(
+        f"{reading.understood.location}: each row {seem}{why}; `{reading.command(dataset)}` stores such a table for a"
+        f" graph whose edges come from another file{chosen}"
+    )
+
+
+def rows_notes(found: Sequence[Understood], dataset: str) -> list[str]:
+    """Sentences about vertex data in files that were read as edges: arrays next to them, or perhaps the rows."""
+    if found and found[0].format == "pyg" and (left := unread_tensors([found[0].location])):
+        have = "has" if len(left) == 1 else "have"
+        names = ", ".join(left)
+        note = (
+            f"{names} {have} a row per vertex and {'is' if len(left) == 1 else 'are'} not stored; save as x, y,"
+            " train_mask, val_mask and test_mask what should be"
+        )
+        return [note]
+    if (reading := _other_reading(found, {})) is None:
+        return []
+    if reading.has_edges:
+        arrays = ", ".join(reading.understood.facts["arrays"])
+        return [f"the file has vertex data, which are not stored ({arrays}); `{reading.command(dataset)}` stores them"]
+    note = (
+        f"the rows were read as edges, and each may be a vertex ({reading.why}); if they are vertices,"
+        f" `{reading.command(dataset)}` stores them for a graph whose edges come from another file"
+    )
+    return [note]
+
+
+def _other_reading(found: Sequence[Understood], options: Mapping[str, Any]) -> VertexReading | None:
+    """How the first file of edges would be read as vertex data; None if the user said what it is, or it has none."""
+    given = {name: value for name, value in options.items() if value or (name == "header" and value is not None)}
+    if not found or found[0].is_stated or not given.keys() <= {"header", "decimal", "extra_columns"}:
+        return None
+    return read_as_vertices(found[0].location, given.get("header"), given.get("decimal"))
+
+
+def _opened(
+    location: str, columns: Sequence[str], header: bool | None, decimal: str | None
+) -> tuple[CellTable, tuple[str, ...]]:
+    """A table, and the options that open it."""
+    said = ("--decimal ,",) if decimal == "," else ()
+    try:
+        table = open_table(location, columns, header, "feature", decimal=decimal or ".")
+    except InputError:
+        # Nothing decides whether the first line is a header; in tables of vertices, it mostly is.
+        if header is not None:
+            raise
+        header, table = True, open_table(location, columns, True, "feature", decimal=decimal or ".")
+    return table, (*(() if header is None else ("--header" if header else "--no-header",)), *said)
+
+
+def _table_reading(
+    table: CellTable, columns: Sequence[str], rows: Rows, why: str, said: tuple[str, ...]
+) -> VertexReading | None:
+    """How the columns of a table would be read; None if it has none.
+
+    Args:
+        columns: the only columns to read; none for all.
+        said: options that open the table.
+    """
+    name, (ids, chosen) = table.file.location, propose(table, has_ids=bool(why))
+    files, sources = dict[str, str](), list[ChosenColumns]()
+    for option, numbers in chosen.items():
+        wanted = [number for number in choose(table, columns) if number in numbers] if columns else numbers
+        if wanted:
+            files[option] = f"{name}:{written(table, wanted)}"
+            sources.append(ChosenColumns.of(table, wanted, option, ids))
+    found = joined([each for source in sources for each in source.understood()])
+    if not found:
+        return None
+    used = {number for numbers in chosen.values() for number in numbers} | {ids}
+    lacking = [column_name(table, number) for number in chosen.get("feature", ()) if _lacks(table, number)]
+    others = (*(("--by-id",) if ids is not None else ()), *(("--missing mean",) if lacking else ()), *said)
+    titles = [column_name(table, number) for number in range(table.width)]
+    left = [
+        titles[number]
+        for number in range(_first_column(table), table.width)
+        if number not in used and any(shown_cells(table, number)[1])
+    ]
+    filled = f"missing values of {', '.join(lacking)} become the mean; `--missing 0` makes them 0" if lacking else ""
+    unread = f"columns that are not read: {', '.join(left)}" if left and not columns else ""
+    cells = [shown_cells(table, number)[1][:SHOWN_ROWS] for number in range(min(table.width, _SHOWN_COLUMNS))]
+    understood = replace(
+        found[0],
+        sentences=(*found[0].sentences, *filter(None, (filled, unread))),
+        columns=tuple(titles[:_SHOWN_COLUMNS]),
+        rows=tuple(zip_longest(*cells, fillvalue="")),
+    )
+    return VertexReading(understood, files, others, rows, why, ends=_ends(table))
+
+
+def _ends(table: CellTable) -> tuple[str, ...]:
+    """Options that name the first two columns as the ends of edges."""
+    start = int(bool(table.names) and table.width > 2 and numbers_rows(table.names[0]))
+    names = [str(number + 1) for number in range(start, start + 2)]
+    if not table.names:
+        return ("--columns", ",".join(names))
+    called = table.names[start : start + 2]
+    if all(name and "," not in name and table.names.count(name) == 1 for name in called):
+        return ("--columns", ",".join(called))
+    return ("--columns", ",".join(names), "--header")
+
+
+def _lacks(table: CellTable, number: int) -> bool:
+    """Whether the first cells of a column of numbers lack some."""
+    cells = shown_cells(table, number)[1]
+    are_lists = any(list_width(cell) for cell in cells)
+    return not are_lists and any(cell.lower() == "nan" or not (is_word(cell) or is_value(cell)) for cell in cells)
+
+
+def _arrays_reading(location: str) -> VertexReading | None:
+    """How NumPy arrays with a row per vertex would be read; None if there are none."""
+    file = open_file(location)
+    members: list[str | None] = [*member_names(file)] if location.endswith("npz") else [None]
+    if not _STORED_ALONG.isdisjoint(members):
+        return None
+    arrays = {member: array for member in members if (array := _array(file, member)) is not None}
+    pairs = arrays.get(None)
+    if pairs is not None and pairs.dtype.kind in "iu" and len(pairs.shape) == 2 and 2 in pairs.shape:
+        return None
+    ends = [arrays[member] for member in ("edge_index", "row") if member in arrays]
+    # Arrays of edges have as many rows as there are edges.
+    num_edges = max(ends[0].shape, default=0) if ends else -1
+    files, said = dict[str, str](), list[str]()
+    masks = {member: split_part(member) for member in arrays if member and split_part(member)}
+    for member, array in arrays.items():
+        is_of_edges = bool(ends) and (
+            (member or "").startswith("edge") or member in {"row", "col"} or array.shape[:1] == (num_edges,)
+        )
+        if member in masks or (is_of_edges and not is_label(member or "") and member not in _FEATURES):
+            continue
+        is_matrix = len(array.shape) == 2 and array.shape[1] > 1
+        is_number = array.dtype.kind == "f" or (is_matrix and array.shape[1] > 2 and array.dtype.kind in "iub")
+        option = "feature" if is_matrix and is_number else "label" if member and is_label(member) else ""
+        option = "target" if option == "label" and is_target(array) else option
+        if option and option not in files:
+            files[option] = location if member is None else f"{location}:{member}"
+            said.append(f"{option} from {array.dtype} of shape {array.shape}")
+    others: tuple[str, ...] = ()
+    if set(masks.values()) == set(SPLIT_NAMES):
+        files["split"] = location
+        said.append(f"split from {', '.join(map(str, masks))}")
+        others = ("--split-index 0",) if any(len(arrays[mask].shape) > 1 for mask in masks) else ()
+    if not said:
+        return None
+    kind = "npz" if location.endswith("npz") else "npy"
+    sentences = ("NumPy", *said, "row k belongs to vertex k")
+    return VertexReading(Understood(location, kind, {"arrays": said}, sentences), files, others, has_edges=bool(ends))
+
+
+def _array(file: SourceFile, member: str | None) -> StoredArray | None:
+    """An array of numbers; None for any other one, which nothing reads."""
+    try:
+        return open_array(file, member)
+    except InputError:
+        return None
+
+
+def judge_rows(table: CellTable) -> tuple[Rows, str]:
+    """Whether each row of a table is an edge or a vertex, and what shows it, for people."""
+    start = _first_column(table)
+    names, width = list(table.names[start:]), table.width - start
+    if width < 2 or (names and _name_edges(names)):
+        return Rows.EDGE, ""
+    cells = [shown_cells(table, number)[1] for number in range(start, min(start + 3, table.width))]
+    has_no_names = not names and width > 3 and _is_planetoid(table)
+    first, others = cells[0], [set(column) for column in cells[1:]]
+    is_unique, is_named = len(set(first)) == len(first), bool(names) and names_ids(names[0])
+    titles = [f"column {column_name(table, number)}" for number in range(start, start + 2)]
+    # A matrix has the names of its rows in its first line.
+    is_matrix = bool(names) and set(first) <= set(table.names)
+    have_ids = bool(first) and not is_matrix and all(is_id(cell) or is_word(cell) for cell in first)
+    unlike = _no_ids(table, start + 1) if have_ids and not find_times(first) else ""
+    why = f"{titles[1]} has {unlike}" if unlike and (is_unique or is_named) else ""
+    # Two columns of numbers with some in common may be ends, whatever they are called.
+    may_be_ends = all(all(map(is_id, column)) for column in cells[:2]) and not others[0].isdisjoint(first)
+    is_named_so = any(name.lower() in PARTS or is_label(name) or split_part(name) for name in names[1:])
+    if why or has_no_names or (is_named_so and (is_unique or not (is_named or may_be_ends))):
+        return Rows.VERTEX, why
+    # Ends of edges mostly have ids in common, and third columns of triples have them with first ones.
+    is_edge = not have_ids or not is_unique or bool(find_times(first)) or any(each & set(first) for each in others[1:])
+    if is_edge:
+        return Rows.EDGE, ""
+    return _likely(names, width, cells, is_named=is_named), f"no id of {titles[0]} occurs twice in the first rows"
+
+
+def _likely(names: Sequence[str], width: int, cells: Sequence[Sequence[str]], *, is_named: bool) -> Rows:
+    """Which reading is more likely if the first column has each id once.
+
+    Args:
+        cells: of the first columns.
+        is_named: the first column is called as ids are.
+    """
+    first, second = ([cell.removesuffix(".0") for cell in column] for column in cells[:2])
+    is_apart, repeats = set(first).isdisjoint(second), len(set(second)) < len(second)
+    has_words = [any(not is_id(cell) for cell in column) for column in (first, second)]
+    rest = [name.lower() for name in names[2:]]
+    is_weight = not names and width == 3 and all(map(is_number, cells[2]))
+    is_valued = is_weight or (bool(rest) and set(rest) <= _VALUES)
+    has_more = width > 2 and not is_valued
+    if is_named and (is_apart or has_more):
+        return Rows.EDGE_LIKELY if is_valued else Rows.VERTEX_LIKELY
+    if has_words[0] != has_words[1] or (has_words[1] and is_apart and repeats):
+        return Rows.VERTEX_LIKELY if has_more else Rows.EDGE_LIKELY
+    is_open = has_more and (bool(names) or is_apart)
+    return Rows.EDGE_LIKELY if is_open or (bool(names) and width == 2 and is_apart and repeats) else Rows.EDGE
+
+
+def _no_ids(table: CellTable, column: int) -> str:
+    """What a column has that is no id, for people; empty if it may have ids."""
+    holds, cells = shown_cells(table, column)
+    known = [cell for cell in cells if is_known(cell)]
+    if holds == _OTHER:
+        return "neither numbers nor text"
+    if holds == "list" or (known and all(list_width(cell) for cell in known)):
+        return "lists"
+    if known and all(cell.lower() in TRUTH for cell in known):
+        return "True and False"
+    if known and find_times(known):
+        return "dates"
+    if fraction := next((cell for cell in known if is_number(cell) and float(cell) % 1), ""):
+        return f"numbers that are not ids, such as {fraction}"
+    return ""
+
+
+def _name_edges(names: Sequence[str]) -> bool:
+    """Whether names of columns are those of the two ends of an edge."""
+    # A name of a vertex is no other vertex.
+    are_ids = all(map(names_ids, names[:2])) and names[1].lower() not in {"name", "label"}
+    return are_ids or any(names_ends(*pair) for pair in pairwise(names))
+
+
+def _is_planetoid(table: CellTable) -> bool:
+    """Whether each row has an id, numbers, and the name of a class."""
+    kinds = [kind_of(shown_cells(table, number)[1])[0] for number in (table.width - 1, *range(1, table.width - 1))]
+    return kinds[0] == "words" and set(kinds[1:]) == {"number"}
+
+
+def _first_column(table: CellTable) -> int:
+    """Number of the first column that does not number the rows. A frame's index may have the ids."""
+    start = int(bool(table.names) and table.width > 1 and numbers_rows(table.names[0]))
+    is_index = start and not names_ids(table.names[start]) and not counts(shown_cells(table, 0)[1])
+    return 0 if is_index else start
+
+
+def shown_cells(table: CellTable, number: int) -> tuple[str, list[str]]:
+    """As :meth:`CellTable.first_cells`, but also for a column of a type that cannot be read."""
+    try:
+        return table.first_cells(number)
+    except InputError:
+        return _OTHER, []
+
+
+def propose(table: CellTable, *, has_ids: bool = False) -> tuple[int | None, dict[str, list[int]]]:
+    """Numbers of the columns that a table seems to have for the ids and for each option; an id may be missing.
+
+    Args:
+        has_ids: the first column has ids, whatever it is called.
+    """
+    start = _first_column(table)
+    first = shown_cells(table, start)[1]
+    are_names = bool(first) and all(map(is_word, first)) and len(set(first)) == len(first)
+    is_index = bool(table.names) and numbers_rows(table.names[start])
+    has_ids = has_ids or not table.names or is_index or are_names or names_ids(table.names[start])
+    found: dict[str, list[int]] = {"feature": [], "label": [], "target": [], "split": []}
+    for number in range(start + has_ids, table.width):
+        name, (holds, cells) = column_name(table, number), shown_cells(table, number)
+        if holds == _OTHER:
+            continue
+        kind, known = holds or kind_of(cells)[0], [cell for cell in cells if is_known(cell)]
+        is_mask = name.lower().endswith("mask") and split_part(name) is not None
+        is_split = name.lower() in PARTS or (bool(known) and all(map(is_part, known)))
+        if is_mask or (is_split and not found["split"]):
+            found["split"].append(number)
+        elif not known and cells:
+            continue
+        elif is_label(name) and not _are_names(kind, known) and not found["label"] and not found["target"]:
+            has_fraction = any("." in cell and float(cell) % 1 for cell in known if is_number(cell))
+            found["target" if has_fraction else "label"].append(number)
+        elif kind != "words":
+            found["feature"].append(number)
+        elif not _are_names(kind, known) and not found["label"]:
+            found["label"].append(number)
+    return start if has_ids else None, {option: numbers for option, numbers in found.items() if numbers}
+
+
+def _are_names(kind: str, known: Sequence[str]) -> bool:
+    """Whether a column of words has descriptions: few words are classes, many are not."""
+    return kind == "words" and len(set(known)) > min(_FEW, max(2, len(known) // 2))
+
+
+def written(table: CellTable, numbers: Sequence[int]) -> str:
+    """Columns as the user writes them: names if there are some, or numbers and ranges of numbers from 1."""
+    if table.names and all(table.names[number] for number in numbers):
+        out = io.StringIO()
+        csv.writer(out, lineterminator="").writerow([table.names[number] for number in numbers])
+        return out.getvalue()
+    parts, first = list[str](), numbers[0]
+    for number, after in zip(numbers, [*numbers[1:], -1], strict=True):
+        if after != number + 1:
+            parts.append(f"{first + 1}" if first == number else f"{first + 1}-{number + 1}")
+            first = after
+    return ",".join(parts)
