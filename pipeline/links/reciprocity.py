@@ -50,12 +50,14 @@ class Reciprocity:
         reverse: number of edges whose reverse is an edge; an estimate for a large graph, unless it is all of them.
         same_weights: every edge has its reverse, with the same weight.
         same_times: every edge has its reverse, with the same time; False if the times are not looked at.
+        is_exact: the number is not an estimate.
     """
 
     edges: int
     reverse: int
     same_weights: bool
     same_times: bool
+    is_exact: bool = False
 
     @property
     def is_full(self) -> bool:
@@ -142,21 +144,21 @@ def find_reciprocity(writer: ArtifactWriter, graph: Graph, times: Path | None, c
         sums = {name: sum(int(fact["sums"][name]) for fact in facts) % (1 << 64) for name in _SUMS}
         is_full = not sums["pattern"]
         same_times = is_full and times is not None and not sums["time"]
-        reverse = total if is_full else _reverses(plan, total)
-        write_json(path, asdict(Reciprocity(total, reverse, is_full and not sums["weight"], same_times)))
+        reverse, is_exact = (total, True) if is_full else _reverses(plan, total)
+        write_json(path, asdict(Reciprocity(total, reverse, is_full and not sums["weight"], same_times, is_exact)))
         plan.shuffle.remove(writer.work)
     with reading_work(path), parsing(path, "edges and their reverses"):
         return Reciprocity(**read_json(path))
 
 
-def _reverses(plan: ShufflePlan, total: int) -> int:
-    """The number of edges that have their reverse, if some do not, from the numbers of all edges or of some."""
+def _reverses(plan: ShufflePlan, total: int) -> tuple[int, bool]:
+    """The number of edges that have their reverse, if some do not; and whether all edges were looked at."""
     work = plan.writer.work
     with OpenFiles(work) as files:
         parts = [section.read("number") for section in plan.shuffle.rows(work, files).sections(0, 1)]
     numbers = np.concatenate([np.empty(0, np.uint64), *parts])
     found = 2 * (len(numbers) - len(np.unique(numbers)))
-    return min(round(total * found / max(1, len(numbers))), max(0, total - 1))
+    return min(round(total * found / max(1, len(numbers))), max(0, total - 1)), len(numbers) == total
 
 
 def choose_directions(found: Reciprocity | None, reciprocal: str | None, *, by_time: bool = False) -> Directions:
@@ -181,7 +183,9 @@ def choose_directions(found: Reciprocity | None, reciprocal: str | None, *, by_t
         )
         return Directions.ONE_PAIR
     which = "every edge has its reverse" if found.is_full else f"{found.share} of the edges have their reverse"
-    if by_time and found.reverse and not found.same_times:
+    if not found.reverse:
+        which = "some edges may have their reverse, as not all were looked at"
+    if by_time and not found.same_times and (found.reverse or not found.is_exact):
         text = (
             f"{which}, and the times of both may differ; `gnnloom ingest --undirected --times --merge max` stores a"
             " graph whose edges have the later one"

@@ -325,6 +325,24 @@ def test_reverses_too_few_to_be_among_the_counted_edges_are_held_out(
     assert leaks(dataset, together) == 0
 
 
+def test_by_time_reverses_that_nobody_looked_at_cannot_be_held_out_together(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both directions would be held out by their own times, whatever the option says."""
+    adjacency = half_reciprocal()
+    times = np.random.default_rng(0).integers(0, 100, adjacency.nnz).astype(float)
+    dataset = store(catalog, with_values(adjacency, times), has_times=True)
+    half = scipy.sparse.triu(with_values(adjacency, times), 1).tocsr()
+    one_way = store(catalog, half, "one-way", has_times=True)
+    # Where all edges were looked at and none has its reverse, there is nothing to hold out together.
+    assert len(draw(one_way, by="time", reciprocal="together").pair("test"))
+    monkeypatch.setattr(reciprocity, "_SAMPLED", 1)
+    for other in (dataset, store(catalog, half, "again", has_times=True)):
+        with pytest.raises(InputError, match=r"reciprocal together: by time, but .*--merge max"):
+            draw(other, by="time", reciprocal="together")
+        draw(other, by="time", reciprocal="apart")
+
+
 def test_hard_negatives_of_symmetric_data_are_edges_in_no_direction(catalog: Catalog) -> None:
     adjacency = random_adjacency(200, 900, 3, symmetric=True)
     dataset, undirected = (
@@ -368,6 +386,7 @@ def test_an_estimate_of_the_share_is_near_it_and_full_graphs_are_known_exactly(
             writer.discard()
         assert found.edges == adjacency.nnz
         assert found.is_full == (wanted == adjacency.nnz)
+        assert found.is_exact == (sampled > adjacency.nnz or found.is_full)
         assert abs(found.reverse - wanted) <= (0 if sampled > adjacency.nnz else 0.15 * adjacency.nnz)
 
 
