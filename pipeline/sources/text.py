@@ -160,7 +160,7 @@ class TextEdges:
         if wanted:
             weights, extra_columns = not times and len(wanted) == 3, True
         between = b"\t" if delimiter == "tab" else delimiter.encode()
-        stated = Stated(header, wanted, between, comment, weights or times, decimal, extra_columns)
+        stated = Stated(header, wanted, between, comment, weights or times, decimal, extra_columns, are_edges=True)
         found = [_look(file, stated, times=times) for file in files]
         tables, opened = tuple(table for table, _ in found), tuple(lines for _, lines in found)
         if times:

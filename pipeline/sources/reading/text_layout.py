@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -50,6 +50,7 @@ class Stated:
         valued: whether edges have weights or times.
         decimal: the character before the decimals of values.
         extra_columns: further columns are ignored rather than refused.
+        are_edges: each row has at least two fields.
     """
 
     header: bool | None = None
@@ -59,6 +60,7 @@ class Stated:
     valued: bool = False
     decimal: str = "."
     extra_columns: bool = False
+    are_edges: bool = False
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,24 @@ class Sample:
             if read > SAMPLE_BYTES // 2:
                 is_whole = False
                 break
+        if not stated.separator and _have_colons(rows, are_edges=stated.are_edges):
+            separator = b":"
+            rows = [replace(row, fields=fields_of(row.text, separator)) for row in rows]
         return cls(tuple(comments), tuple(rows), is_whole, separator or likely_separator(file.location, b""))
+
+
+def _have_colons(rows: Sequence[Row], *, are_edges: bool) -> bool:
+    """Whether rows that are one field each have equally many colons, which are between fields.
+
+    Names may have a prefix, as GO:0001, and addresses have slashes after the colon. So all first fields differ; edges,
+    which need two fields, have at least two.
+    """
+    if len(rows) < 2 or any(len(row.fields) != 1 or "://" in row.text for row in rows):
+        return False
+    fields = [row.text.split(":") for row in rows]
+    is_table = len({len(each) for each in fields}) == 1 and len(fields[0]) > 1 and all(each[0] for each in fields)
+    num_firsts = len({each[0] for each in fields})
+    return is_table and (num_firsts > 1 if are_edges else num_firsts == len(fields))
 
 
 def fields_of(line: str, separator: bytes) -> tuple[str, ...]:

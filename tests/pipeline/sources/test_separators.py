@@ -35,18 +35,18 @@ def edges_of(dataset: Dataset) -> list[tuple[int, int]]:
 def test_edges_are_the_same_between_any_separators(tmp_path: Path, separator: str, columns: str | None) -> None:
     options: dict[str, Any] = {"delimiter": separator.strip(" ")} if separator in GIVEN else {}
     if columns is not None:
-        options |= {"columns": columns, "header": separator != ":"}
+        options |= {"columns": columns, "header": True}
     # With a header, whose fields have numbers as well.
     wide: list[list[Any]] = [
         ["src", "dst", "b", "weight", "a"],
         *([target, source, target, 1.5, source] for source, target in EDGES),
     ]
     lines: list[list[Any]] = wide if columns else [list(edge) for edge in EDGES]
-    found = ingest(tmp_path, lines[1:] if separator == ":" and columns else lines, separator, "web", **options)
+    found = ingest(tmp_path, lines, separator, "web", **options)
     assert edges_of(found) == sorted(EDGES)
 
 
-@pytest.mark.parametrize("separator", [each for each in [*RECOGNIZED, *GIVEN] if each != ":"])
+@pytest.mark.parametrize("separator", [*RECOGNIZED, *GIVEN])
 def test_names_are_the_same_between_any_separators(tmp_path: Path, separator: str) -> None:
     options: dict[str, Any] = {"delimiter": separator.strip(" ")} if separator in GIVEN else {}
     lines = [[f"n{source}", f"n{target}"] for source, target in EDGES]
@@ -75,6 +75,33 @@ def test_vertex_tables_are_the_same_between_any_separators(tmp_path: Path, separ
     (tmp_path / "x.txt").write_text("".join(f"{k}{separator}{k / 2}{separator}{k}\n" for k in (5, 3, 2, 1)))
     found = gnnloom.features(dataset, feature=tmp_path / "x.txt", by_id=True, workers=0)
     np.testing.assert_array_equal(found.vertices().feature(), [[k / 2, k] for k in (1, 2, 3, 5)])
+
+
+@pytest.mark.parametrize("separator", RECOGNIZED)
+@pytest.mark.parametrize("header", [False, True])
+def test_vertex_tables_of_names_are_the_same_between_any_separators(
+    tmp_path: Path, separator: str, header: bool
+) -> None:
+    dataset = ingest(tmp_path, [["ann", "bo"], ["bo", "cy"], ["ann", "cy"]], separator, "web", ids="names")
+    lines = [["name", "age", "job"]] * header + [["cy", 31, "miner"], ["ann", 44, "smith"], ["bo", 27, "miner"]]
+    (tmp_path / "t.txt").write_text("".join(separator.join(map(str, line)) + "\n" for line in lines))
+    feature, label = ("age", "job") if header else ("2", "3")
+    how = {"feature": f"{tmp_path}/t.txt:{feature}", "label": f"{tmp_path}/t.txt:{label}"}
+    found = gnnloom.features(dataset, **how, by_id=True, workers=0).vertices()
+    assert found.feature().tolist() == [[44], [27], [31]]
+    assert found.label().tolist() == [1, 0, 0]
+    text = "".join(f"{line[0]}{separator}{line[1]}\n" for line in lines)
+    (tmp_path / "one.txt").write_text(text)
+    other = gnnloom.features(dataset, feature=tmp_path / "one.txt", by_id=True, workers=0, add=True)
+    assert len(other.artifacts("vertices")) == 2
+
+
+@pytest.mark.parametrize("lines", ["GO:1\nHP:1\nGO:2\n", "http://x\nhttps://y\nhttp://z\n", "a:b\nc\nd:e\n"])
+def test_colons_within_names_separate_nothing(tmp_path: Path, lines: str) -> None:
+    dataset = ingest(tmp_path, [[0, 1], [1, 2]], ",", "web")
+    (tmp_path / "y.txt").write_text(lines)
+    found = gnnloom.features(dataset, label=tmp_path / "y.txt", header=False, workers=0).vertices()
+    assert found.num_classes == len(set(lines.split()))
 
 
 @pytest.mark.parametrize(
