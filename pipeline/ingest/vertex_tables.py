@@ -9,9 +9,11 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import pairwise, zip_longest
+from pathlib import Path
 from typing import Any, Final
 
 from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray, member_names, open_array
@@ -19,13 +21,14 @@ from gnnloom.pipeline.sources.first_lines import CALLED
 from gnnloom.pipeline.sources.format import guess_format
 from gnnloom.pipeline.sources.pyg import unread_tensors
 from gnnloom.pipeline.sources.reading.class_names import is_label
-from gnnloom.pipeline.sources.reading.files import SourceFile, is_local, open_file
+from gnnloom.pipeline.sources.reading.coding import without_suffix
+from gnnloom.pipeline.sources.reading.files import SourceFile, expand, is_local, open_file
 from gnnloom.pipeline.sources.reading.name_ids import is_id
 from gnnloom.pipeline.sources.reading.text_layout import is_number, names_ends, names_ids
 from gnnloom.pipeline.sources.reading.text_table import numbers_rows
 from gnnloom.pipeline.sources.reading.times import find_times
 from gnnloom.pipeline.sources.understood import SHOWN_ROWS, Understood, joined
-from gnnloom.pipeline.sources.vertex_data.cells import CellTable, column_name
+from gnnloom.pipeline.sources.vertex_data.cells import CellTable, TextTableCells, column_name
 from gnnloom.pipeline.sources.vertex_data.chosen_columns import ChosenColumns
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import SPLIT_NAMES, is_target
 from gnnloom.pipeline.sources.vertex_data.table_columns import (
@@ -35,6 +38,7 @@ from gnnloom.pipeline.sources.vertex_data.table_columns import (
     counts,
     is_known,
     is_numpy,
+    is_parquet,
     is_part,
     is_value,
     is_word,
@@ -44,16 +48,20 @@ from gnnloom.pipeline.sources.vertex_data.table_columns import (
     split_location,
 )
 from gnnloom.storage.disk.files import user_path
-from gnnloom.storage.errors import InputError
+from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.vertex_arrays import split_part
 from gnnloom.storage.wording import shell_command
 
 #: Columns of a vertex table that are shown.
 _SHOWN_COLUMNS: Final = 12
+#: Files that a command lists by their names, at most.
+_LISTED: Final = 3
 #: Formats of edges whose files may be tables.
 _TABLES: Final = frozenset({"snap", "parquet", "npy", "npz"})
 #: The most words that are proposed as classes.
 _FEW: Final = 64
+#: How names of columns of labels end: Gephi's modularity_class.
+_ENDINGS: Final = ("_class", "_label")
 #: Stands for a column of a type that cannot be read.
 _OTHER: Final = "other"
 #: Members of an ``.npz`` that only a matrix of SciPy has, or a benchmark whose vertex data `ingest` stores.
@@ -86,6 +94,9 @@ class VertexReading:
         why: what the first rows show, for people; empty if nothing but names of columns decides.
         has_edges: the file has edges as well.
         ends: options of ``gnnloom ingest`` that read each row as an edge; none if it cannot be one.
+        before: a command that joins the parts of a table, of which ``gnnloom features`` reads the result; empty if
+            the table is one file.
+        has_header: the first line of a text names its columns.
     """
 
     understood: Understood
@@ -95,12 +106,53 @@ class VertexReading:
     why: str = ""
     has_edges: bool = False
     ends: tuple[str, ...] = ()
+    before: str = ""
+    has_header: bool = False
 
     def command(self, dataset: str = "NAME") -> str:
-        """The command that stores the vertex data."""
+        """The command line that stores the vertex data."""
         given = [word for option, value in self.files.items() for word in (f"--{option}", value)]
         others = [word for flag in self.others for word in flag.split(" ", 1)]
-        return shell_command("gnnloom", "features", dataset, *given, *others)
+        stores = shell_command("gnnloom", "features", dataset, *given, *others)
+        return f"{self.before} && {stores}" if self.before else stores
+
+
+def read_parts_as_vertices(
+    locations: Sequence[str], header: bool | None = None, decimal: str | None = None
+) -> VertexReading | None:
+    """As :func:`read_as_vertices`, for a table that may be in several files, of which the first shows what it is."""
+    if not all(map(is_local, locations)):
+        return None
+    with suppress(InputError, NotFoundError):
+        parts = locations if len(locations) > 1 or is_file(locations[0]) else expand(locations[0])
+        found = read_as_vertices(parts[0], header, decimal)
+        if found is None or len(parts) == 1:
+            return found
+        joins, joined_file = _join(parts, has_header=found.has_header)
+        files = {option: value.replace(parts[0], joined_file, 1) for option, value in found.files.items()}
+        return replace(found, files=files, before=joins) if joins else None
+    return None
+
+
+def _join(parts: Sequence[str], *, has_header: bool) -> tuple[str, str]:
+    """A command that joins the parts of a table, and the file that it makes; both empty if nothing joins them."""
+    first = Path(parts[0])
+    # A name that no other file is likely to have.
+    name = f"{first.parent.name or 'table'}-joined"
+    shown = shell_command(*parts)
+    if len(parts) > _LISTED:
+        shown = f"{shell_command(parts[0].removesuffix(first.name) + first.name.partition('0')[0])}*"
+    if is_parquet(parts[0]):
+        made = f"{name}.parquet"
+        code = f"import pyarrow.parquet as p; p.write_table(p.read_table({str(first.parent)!r}), {made!r})"
+        return shell_command("python", "-c", code), made
+    # Members of gzip follow each other in a file, but lines of headers would be rows.
+    ending = first.name[len(without_suffix(first.name)) :]
+    made = f"{name}.csv{ending}"
+    if ending and (has_header or ending == ".zip"):
+        return "", ""
+    joins = shell_command("awk", "FNR > 1 || NR == 1") if has_header else "cat"
+    return f"{joins} {shown} > {shell_command(made)}", made
 
 
 def read_as_vertices(location: str, header: bool | None = None, decimal: str | None = None) -> VertexReading | None:
@@ -112,21 +164,25 @@ def read_as_vertices(location: str, header: bool | None = None, decimal: str | N
         decimal: the character before the decimals of text, if the user says.
     """
     name, columns = split_location(location)
-    if not is_local(name) or not user_path(name.removeprefix("file://")).is_file():
+    if not is_file(name):
         return None
-    try:
-        if guess_format([name]) not in _TABLES:
-            return None
-        if is_numpy(name):
-            return _arrays_reading(name)
-        table, said = _opened(name, columns, header, decimal)
-        rows, why = (Rows.VERTEX, "") if columns else judge_rows(table)
-        if rows is Rows.EDGE:
-            return None
-        return _table_reading(table, columns, rows, why, said)
-    except InputError:
+    # Cells may be decimals with commas or lists of two: whoever looks sees which.
+    for mark in dict.fromkeys((decimal, decimal or ",")):
         # The reader of edges says what is wrong.
-        return None
+        with suppress(InputError):
+            if guess_format([name]) not in _TABLES:
+                return None
+            if is_numpy(name):
+                return _arrays_reading(name)
+            table, said = _opened(name, columns, header, mark)
+            rows, why = (Rows.VERTEX, "") if columns else judge_rows(table)
+            return None if rows is Rows.EDGE else _table_reading(table, columns, rows, why, said)
+    return None
+
+
+def is_file(location: str) -> bool:
+    """Whether a location is a local file."""
+    return is_local(location) and user_path(location.removeprefix("file://")).is_file()
 
 
 def check_rows(found: Sequence[Understood], dataset: str, options: Mapping[str, Any]) -> None:
@@ -146,7 +202,7 @@ def check_rows(found: Sequence[Understood], dataset: str, options: Mapping[str, 
     first = found[0]
     # Whether a first line is a header is asked before, and ordinary edges have weights or times in their other columns.
     is_open = bool(first.facts.get("ignored")) and not options.get("extra_columns")
-    is_refused_anyway = first.format == "snap" and first.flags == ("--extra-columns",) and not first.question
+    is_refused_anyway = first.format == "snap" and first.flags[:1] == ("--extra-columns",) and not first.question
     if reading.rows is Rows.VERTEX or (is_open and (reading.rows is Rows.VERTEX_LIKELY or is_refused_anyway)):
         raise rows_question(reading, dataset)
 
@@ -189,7 +245,8 @@ def _other_reading(found: Sequence[Understood], options: Mapping[str, Any]) -> V
     given = {name: value for name, value in options.items() if value or (name == "header" and value is not None)}
     if not found or found[0].is_stated or not given.keys() <= {"header", "decimal", "extra_columns"}:
         return None
-    return read_as_vertices(found[0].location, given.get("header"), given.get("decimal"))
+    locations = [each.location for each in found]
+    return read_parts_as_vertices(locations, given.get("header"), given.get("decimal"))
 
 
 def _opened(
@@ -244,7 +301,8 @@ def _table_reading(
         columns=tuple(titles[:_SHOWN_COLUMNS]),
         rows=tuple(zip_longest(*cells, fillvalue="")),
     )
-    return VertexReading(understood, files, others, rows, why, ends=_ends(table))
+    has_header = isinstance(table, TextTableCells) and bool(table.names)
+    return VertexReading(understood, files, others, rows, why, ends=_ends(table), has_header=has_header)
 
 
 def _ends(table: CellTable) -> tuple[str, ...]:
@@ -318,7 +376,9 @@ def judge_rows(table: CellTable) -> tuple[Rows, str]:
     """Whether each row of a table is an edge or a vertex, and what shows it, for people."""
     start = _first_column(table)
     names, width = list(table.names[start:]), table.width - start
-    if width < 2 or (names and _name_edges(names)):
+    if width == 1:
+        return (Rows.VERTEX if _is_column(shown_cells(table, start)[1]) else Rows.EDGE), ""
+    if names and _name_edges(names):
         return Rows.EDGE, ""
     cells = [shown_cells(table, number)[1] for number in range(start, min(start + 3, table.width))]
     has_no_names = not names and width > 3 and _is_planetoid(table)
@@ -388,6 +448,13 @@ def _name_edges(names: Sequence[str]) -> bool:
     return are_ids or any(names_ends(*pair) for pair in pairwise(names))
 
 
+def _is_column(cells: Sequence[str]) -> bool:
+    """Whether the cells of the only column are fractions, or repeat, as classes do."""
+    known = [cell for cell in cells if is_known(cell)]
+    has_fractions = any(is_number(cell) and float(cell) % 1 for cell in known)
+    return (has_fractions and all(map(is_value, known))) or 0 < 2 * len(set(known)) <= len(known)
+
+
 def _is_planetoid(table: CellTable) -> bool:
     """Whether each row has an id, numbers, and the name of a class."""
     kinds = [kind_of(shown_cells(table, number)[1])[0] for number in (table.width - 1, *range(1, table.width - 1))]
@@ -419,7 +486,8 @@ def propose(table: CellTable, *, has_ids: bool = False) -> tuple[int | None, dic
     first = shown_cells(table, start)[1]
     are_names = bool(first) and all(map(is_word, first)) and len(set(first)) == len(first)
     is_index = bool(table.names) and numbers_rows(table.names[start])
-    has_ids = has_ids or not table.names or is_index or are_names or names_ids(table.names[start])
+    named = bool(table.names) and names_ids(table.names[start])
+    has_ids = table.width - start > 1 and (has_ids or not table.names or is_index or are_names or named)
     found: dict[str, list[int]] = {"feature": [], "label": [], "target": [], "split": []}
     for number in range(start + has_ids, table.width):
         name, (holds, cells) = column_name(table, number), shown_cells(table, number)
@@ -432,10 +500,15 @@ def propose(table: CellTable, *, has_ids: bool = False) -> tuple[int | None, dic
             found["split"].append(number)
         elif not known and cells:
             continue
-        elif is_label(name) and not _are_names(kind, known) and not found["label"] and not found["target"]:
+        elif (
+            (is_label(name) or name.lower().endswith(_ENDINGS))
+            and not _are_names(kind, known)
+            and not found["label"]
+            and not found["target"]
+        ):
             has_fraction = any("." in cell and float(cell) % 1 for cell in known if is_number(cell))
             found["target" if has_fraction else "label"].append(number)
-        elif kind != "words":
+        elif kind != "words" and not (table.width == 1 and all(map(is_id, known))):
             found["feature"].append(number)
         elif not _are_names(kind, known) and not found["label"]:
             found["label"].append(number)

@@ -99,9 +99,11 @@ def _check_rows(graph: Graph, source: VertexData) -> None:
     if _selects(graph, source):
         last = int(graph.original_id(graph.num_vertices - 1)[0]) if graph.num_vertices else -1
         if rows <= last:
+            is_from_one = rows == last and not graph.has_names and int(graph.original_id(0, 1)[0]) == 1
+            remedy = "; if row 0 is that of vertex 1, write the ids before the rows, and add `--by-id`"
             raise InputError(
                 f"the vertex data has {counted(rows, 'row')}, but vertex ids of the graph's source go up to {last:,};"
-                " row k must belong to the vertex that the source of the edges calls k"
+                f" row k must belong to the vertex that the source of the edges calls k{remedy if is_from_one else ''}"
             )
     elif rows != graph.num_vertices:
         raise InputError(
@@ -204,7 +206,13 @@ def _check_placed(source: VertexSource, graph: Graph, of_tables: Mapping[str, Ma
         if VERTEX_ARRAYS[array].fill is None and facts["missing"] >= 0:
             first, count = facts["missing"], graph.num_vertices - facts["placed"]
             name = graph.original_name(first, first + 1) if graph.has_names else graph.original_id(first, first + 1)
-            raise InputError(f"{where}: {counted(count, 'vertex')} without {array}s; the first is {name[0]}")
+            smallest = graph.artifact.facts.get("min_id", 0)
+            do = (
+                f"; ids of edges begin at {smallest:,}, and `--ids compact` stores no others"
+                if first < smallest
+                else ""
+            )
+            raise InputError(f"{where}: {counted(count, 'vertex')} without {array}s; the first is {name[0]}{do}")
 
 
 def _table_facts(plan: ArrayPlan, recorded: Mapping[str, TaskRecord]) -> dict[str, int]:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from gnnloom.pipeline.sources.reading.files import SourceFile
-from gnnloom.pipeline.sources.reading.name_ids import IdKind
-from gnnloom.pipeline.sources.reading.text_layout import Sample, Stated, is_number
+from gnnloom.pipeline.sources.reading.name_ids import IdKind, is_id
+from gnnloom.pipeline.sources.reading.text_layout import DECIMAL_COMMA, Sample, Stated, is_number
 from gnnloom.pipeline.sources.reading.text_table import TextTable, find_ids, headings
 from gnnloom.pipeline.sources.reading.times import find_times
 from gnnloom.pipeline.sources.understood import SHOWN_ROWS
@@ -60,6 +60,7 @@ class FirstLines:
         numbers, names: the kind of the ids if the user did not say what they are, and if the user says that they are
             names; or why the lines leave it open.
         suggestion: options for the columns that nothing reads yet.
+        smallest: the smallest id; 0 if some rows were not looked at, or not all ids are numbers.
     """
 
     headings: tuple[str, ...]
@@ -67,6 +68,7 @@ class FirstLines:
     numbers: IdKind | str
     names: IdKind | str
     suggestion: Suggestion
+    smallest: int = 0
 
     @classmethod
     def of(cls, file: SourceFile, sample: Sample, stated: Stated, table: TextTable) -> FirstLines:
@@ -78,6 +80,7 @@ class FirstLines:
             _judged(file, sample, stated, table, are_names=False),
             _judged(file, sample, stated, table, are_names=True),
             suggest(table, sample, stated),
+            _smallest(sample, table),
         )
 
     def kind(self, *, are_names: bool) -> IdKind:
@@ -99,6 +102,14 @@ def _judged(file: SourceFile, sample: Sample, stated: Stated, table: TextTable, 
         return str(error)
 
 
+def _smallest(sample: Sample, table: TextTable) -> int:
+    """The smallest id, if all rows are in the sample and all ids are numbers; 0 otherwise."""
+    rows = sample.rows[1 if table.header else 0 :]
+    ids = [row.fields[end] for row in rows for end in table.ends if end < len(row.fields)]
+    is_known = sample.is_whole and ids and all(map(is_id, ids))
+    return min(int(float(each)) if "." in each else int(each) for each in ids) if is_known else 0
+
+
 def _shown(flag: str) -> str:
     return f"`{shell_command(*flag.split(' ', 1))}`"
 
@@ -106,7 +117,8 @@ def _shown(flag: str) -> str:
 def suggest(table: TextTable, sample: Sample, stated: Stated) -> Suggestion:
     """Suggest options for the columns that nothing reads yet.
 
-    A column of numbers is taken for weights or times if its name says so, or if nothing is named and it is the third.
+    A column of numbers is taken for weights or times if its name says so, if nothing is named and it is the third, or
+    if it is the only other column and has fractions.
     """
     names = headings(table, sample)
     rows = sample.rows[1 if table.header else 0 :]
@@ -120,9 +132,16 @@ def suggest(table: TextTable, sample: Sample, stated: Stated) -> Suggestion:
                 names[number].lower() in called if number < len(table.header) else (kind, number) == ("weights", 2)
             )
             cells = [row.fields[number] for row in rows if number < len(row.fields)]
-            if is_called and (all(map(is_number, cells)) or (kind == "times" and find_times(cells) is not None)):
+            has_commas = table.separator != b"," and any(map(DECIMAL_COMMA.fullmatch, cells))
+            values = [cell.replace(",", ".") if has_commas else cell for cell in cells]
+            are_numbers = all(map(is_number, values))
+            # Fractions in the only other column weigh edges, whatever they are called.
+            is_called |= (
+                kind == "weights" and len(left) == 1 and are_numbers and any(float(each) % 1 for each in values)
+            )
+            if is_called and (are_numbers or (kind == "times" and find_times(cells) is not None)):
                 flags = _flags(kind, [*table.ends, number], names, is_named=bool(table.header))
-                return Suggestion(flags, kind, names[number])
+                return Suggestion((*flags, *(("--decimal ,",) if has_commas else ())), kind, names[number])
     return Suggestion(("--extra-columns",))
 
 

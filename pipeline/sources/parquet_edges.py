@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.binary.edge_columns import checked_ids, checked_values
 from gnnloom.pipeline.sources.binary.parquet_table import ParquetTable
+from gnnloom.pipeline.sources.first_lines import CALLED
 from gnnloom.pipeline.sources.format import COLUMNS, TIMES, WEIGHTS, Format, check_values, column_names
 from gnnloom.pipeline.sources.names import NameChunk, Names
 from gnnloom.pipeline.sources.reading.files import open_files
@@ -162,8 +164,25 @@ class ParquetEdges:
             tuple(names),
             tuple(rows),
             are_names,
-            is_stated=self.is_stated,
+            () if self.is_stated else self._flags(table, names),
+            self.is_stated,
         )
+
+    def _flags(self, table: ParquetTable, names: Sequence[str]) -> tuple[str, ...]:
+        """Options that read a further column as weights or times, if its name says so, and that leave no id out."""
+        flags = list[str]()
+        for kind, called in CALLED.items():
+            found = [name for name in table.names if name not in names and name.lower() in called]
+            if not flags and found and table.holds(found[0], "iuft" if kind == "times" else "iuf"):
+                flags += [f"--{kind}"] if table.names[2] == found[0] else [f"--columns {','.join((*names, found[0]))}"]
+                flags += [f"--{kind}"] if kind == "times" and flags[0] != f"--{kind}" else []
+        if 0 < table.num_rows <= FIRST_ROWS and not any(map(table.holds_text, names)):
+            # What cannot be read is a question already.
+            with suppress(InputError):
+                blocks = [columns for _, columns in table.read_arrow(names, range(len(table.group_rows)), FIRST_ROWS)]
+                smallest = min(column.to_numpy(zero_copy_only=False).min() for columns in blocks for column in columns)
+                flags += ["--ids compact"] if smallest > 0 else []
+        return tuple(flags)
 
     def _block_rows(self, table: ParquetTable, names: Sequence[str]) -> int:
         """Rows that are read at a time: few if ids are text, whose length is unknown in advance."""

@@ -416,6 +416,8 @@ class TextEdges:
         width = max(len(titles), _widest(shown))
         further = Suggestion() if self.extra_columns else lines.suggestion
         flags = (*further.flags, *(("--undirected",) if table.is_symmetric else ()))
+        # Vertices without an edge would need features as well.
+        flags = (*flags, *(("--ids compact",) if lines.smallest and self.stated_vertices is None else ()))
         left = f"columns that are not read: {', '.join(columns['ignored'])}" if columns.get("ignored") else ""
         return Understood(
             file.location,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from gnnloom.pipeline.ingest.stage import IngestOptions
-from gnnloom.pipeline.ingest.vertex_tables import Rows, read_as_vertices
+from gnnloom.pipeline.ingest.vertex_tables import Rows, read_parts_as_vertices
 from gnnloom.pipeline.sources.format import guess_format, open_edges
 from gnnloom.pipeline.sources.understood import Understood, understood_of
 from gnnloom.storage.option import options_of
@@ -20,6 +20,7 @@ from gnnloom.workflows.api.options.python_messages import IN_MEMORY, features_ca
 
 #: When further commands are the right ones.
 _IF_VERTICES: Final = "if each row is a vertex"
+_IF_EDGE: Final = "if the first line is an edge"
 _IF_EDGES: Final = "if each row is an edge"
 _ALONG: Final = "then, for the vertex data"
 
@@ -108,13 +109,18 @@ def find_reading(source: Any, format: str | None, options: dict[str, Any]) -> Lo
 def _look(locations: Sequence[str], format_name: str | None, options: dict[str, Any]) -> Look:
     """How files would be read: as edges, as vertex data, or both if the first rows leave it open."""
     vertices = None
-    if format_name is None and options.keys() <= {"header", "decimal"} and len(locations) == 1:
-        vertices = read_as_vertices(locations[0], **options)
+    if format_name is None and options.keys() <= {"header", "decimal"}:
+        vertices = read_parts_as_vertices(locations, **options)
     if vertices is None or vertices.has_edges or vertices.rows is Rows.EDGE_LIKELY:
         understood, command = _edges(locations, format_name, options)
-        if vertices is None:
-            return Look(understood, command)
-        return Look(understood, command, {_ALONG if vertices.has_edges else _IF_VERTICES: vertices.command()})
+        others = {}
+        if any("`--header`" in each.question for each in understood) and options.get("header") is None:
+            # The header is more likely, and both are shown.
+            command = _edges(locations, format_name, options | {"header": True})[1]
+            others[_IF_EDGE] = _edges(locations, format_name, options | {"header": False})[1]
+        if vertices is not None:
+            others[_ALONG if vertices.has_edges else _IF_VERTICES] = vertices.command()
+        return Look(understood, command, others)
     others = {}
     if vertices.rows is Rows.VERTEX_LIKELY:
         edges, _ = _edges(locations, format_name, options)
@@ -150,5 +156,7 @@ def _command(
             continue
         words += [flag] if value is True else [f"--no-{flag[2:]}"] if value is False else [flag, str(value)]
     words += flags
-    words += ["--ids", "compact"] if any(each.are_names for each in found) else []
+    # Whoever names the columns leaves it open how ids are stored.
+    is_compact = any(each.are_names or "--ids compact" in each.flags for each in found)
+    words += ["--ids", "compact"] if is_compact and "--ids" not in words else []
     return shell_command(*words)

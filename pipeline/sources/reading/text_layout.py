@@ -22,7 +22,8 @@ _MARK: Final = "\ufeff"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 #: Separators of files by their suffix.
 _USUAL = {".csv": b",", ".tsv": b"\t"}
-#: A field in double quotes, and a number with a decimal comma.
+#: A number with a decimal comma; a field in double quotes, and such a number among bytes.
+DECIMAL_COMMA: Final = re.compile(r"[-+]?\d+,\d+", re.ASCII)
 _QUOTED, _DECIMAL = re.compile(rb'"(?:[^"]|"")*"'), re.compile(rb"\s*[-+]?\d+,\d+\s*")
 #: Numbers with colons between them.
 _NUMBERS = re.compile(rb"\d+(:[-+.\d]+)+")

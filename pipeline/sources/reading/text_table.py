@@ -16,6 +16,7 @@ from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.lines import bad_line
 from gnnloom.pipeline.sources.reading.name_ids import IdKind, is_id, is_missing_id, judge_ids
 from gnnloom.pipeline.sources.reading.text_layout import (
+    DECIMAL_COMMA,
     SAMPLE_BYTES,
     Row,
     Sample,
@@ -102,7 +103,8 @@ def find_table(file: SourceFile, sample: Sample, stated: Stated) -> TextTable:
     cells = ("", *first.fields) if has_row_names else first.fields
     ends = chosen[:2] or ((1, 2) if has_row_names else (0, 1))
     titles = [cells[at] if at < len(cells) else "" for at in chosen] or first.fields
-    recognized = seen and (is_index or is_header(titles, valued=stated.valued) or _is_over_numbers(titles, rows, ends))
+    is_over = _is_over_numbers(titles, rows, ends) or (not columns and _is_over_values(cells, rows, ends))
+    recognized = seen and (is_index or is_header(titles, valued=stated.valued) or is_over)
     # Columns with names imply a first line with these names; columns with numbers do not.
     names = cells if stated.header or recognized or (seen and columns and not chosen) else ()
     has_index = bool(names) and (is_index or has_row_names) and not columns
@@ -407,6 +409,20 @@ def _is_over_numbers(titles: Sequence[str], rows: Sequence[Row], ends: tuple[int
         return False
     below = [row.fields[end] if end < len(row.fields) else "" for row in rows[:_LOOKED_AT] for end in ends]
     return all(map(is_id, below))
+
+
+def _is_over_values(cells: Sequence[str], rows: Sequence[Row], ends: tuple[int, ...]) -> bool:
+    """Whether a word in the first row, none of whose ids occurs again, stands over a column of numbers or dates."""
+    words = {row.fields[end] for row in rows[:_LOOKED_AT] for end in ends if end < len(row.fields)}
+    if len(rows) < 2 or any(end >= len(cells) or cells[end] in words or is_id(cells[end]) for end in ends):
+        return False
+    for at, title in enumerate(cells):
+        below = [row.fields[at] for row in rows[:_LOOKED_AT] if at < len(row.fields)]
+        if at in ends or not _LETTERS.search(title) or is_number(title) or is_missing_id(title) or not all(below):
+            continue
+        if below and (all(is_number(cell) or DECIMAL_COMMA.fullmatch(cell) for cell in below) or find_times(below)):
+            return True
+    return False
 
 
 def _named(file: SourceFile, first: Sequence[str], columns: Sequence[str], *, named: bool) -> tuple[int, ...]:

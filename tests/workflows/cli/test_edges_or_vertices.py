@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -116,11 +117,10 @@ def test_a_table_that_may_be_either_is_shown_as_both_and_asked_about(tmp_path: P
 def test_ordinary_edges_keep_their_reading_without_a_question_or_a_note(tmp_path: Path, text: str) -> None:
     path = written(tmp_path, text)
     commands = look(tmp_path, path)
-    assert list(commands) == [""]
+    assert {VERTICES, EDGES}.isdisjoint(commands)
     assert commands[""].startswith("gnnloom ingest NAME ")
     words = commands[""].replace("T", path).replace("NAME", "g").split()[1:]
-    more = ["--header", "--ids", "names"] if "name,boss" in text else []
-    result = call(tmp_path, *words, *more, "--workers", "0", "--json")
+    result = call(tmp_path, *words, "--workers", "0", "--json")
     assert result.exit_code == 0, result.exception
     assert "vertex (" not in result.output
 
@@ -212,3 +212,36 @@ def test_tensors_of_a_graph_that_nothing_reads_are_named(tmp_path: Path, caplog:
     torch.save({**data, "num_nodes": 3}, tmp_path / "d.pt")
     result = call(tmp_path, "ingest", "h", str(tmp_path / "d.pt"), "--workers", "0", "--json")
     assert any("pos has a row per vertex" in note for note in json.loads(result.stdout)["notes"])
+
+
+def test_a_table_in_parts_is_joined_by_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "nodes").mkdir()
+    for part in range(5):
+        written(tmp_path / "nodes", f"id,age\n{part},{part + 0.5}\n", f"part-0000{part}.csv")
+    command = look(tmp_path, "nodes/part-*")[""].replace("T", "nodes/part-*")
+    joins, _, stores = command.partition(" && ")
+    assert stores == "gnnloom features NAME --feature nodes-joined.csv:age --by-id"
+    assert not subprocess.run(["bash", "-c", joins], check=True).returncode
+    assert (tmp_path / "nodes-joined.csv").read_text() == "id,age\n" + "".join(f"{k},{k + 0.5}\n" for k in range(5))
+    error = call(tmp_path, "ingest", "g", "nodes/part-*", "--workers", "0").exception
+    assert joins in str(error)
+
+
+@pytest.mark.parametrize(
+    ("text", "option"), [("a\nb\na\nb\n", "label"), ("0.5\n1.5\n2\n", "feature"), ("1\n0\n1\n0\n", "label")]
+)
+def test_a_file_of_one_column_has_a_row_per_vertex(tmp_path: Path, text: str, option: str) -> None:
+    path = written(tmp_path, text, "y.txt")
+    assert look(tmp_path, path)[""] == f"gnnloom features NAME --{option} T:1"
+    assert f"`gnnloom features g --{option} {path}:1`" in str(call(tmp_path, "ingest", "g", path).exception)
+
+
+def test_rows_that_begin_with_vertex_1_are_refused_with_the_remedy(tmp_path: Path) -> None:
+    path, table = written(tmp_path, "1 2\n2 3\n3 1\n", "e.txt"), written(tmp_path, "a\nb\na\n", "y.txt")
+    assert call(tmp_path, "ingest", "g", path, "--ids", "compact", "--workers", "0").exit_code == 0
+    assert "--by-id" in str(call(tmp_path, "features", "g", "--label", table, "--workers", "0").exception)
+    assert call(tmp_path, "ingest", "h", path, "--workers", "0").exit_code == 0
+    ids = written(tmp_path, "1,0.5\n2,1.5\n3,2\n", "x.csv")
+    error = call(tmp_path, "features", "h", "--feature", ids, "--by-id", "--workers", "0").exception
+    assert "--ids compact" in str(error)

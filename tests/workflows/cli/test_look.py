@@ -48,9 +48,37 @@ def test_a_look_names_what_was_decided_and_the_line_that_decided_it(tmp_path: Pa
 def test_an_open_question_is_shown_with_the_options_that_answer_it(tmp_path: Path) -> None:
     path = tmp_path / "e.csv"
     path.write_text("customer,supplier\nann,bob\nbob,cy\ncy,ann\n")
-    (file,) = json.loads(call(tmp_path, "look", str(path), "--json").stdout)["files"]
+    found = json.loads(call(tmp_path, "look", str(path), "--json").stdout)
+    (file,) = found["files"]
     assert "--header" in file["question"]
     assert "--no-header" in file["question"]
+    # A command for each answer, which nobody has to complete.
+    assert found["command"] == f"gnnloom ingest NAME {path} --header --ids compact"
+    (other,) = (each["command"] for each in found["others"] if "first line is an edge" in each["when"])
+    assert other == f"gnnloom ingest NAME {path} --no-header --ids compact"
+
+
+def test_a_word_over_numbers_names_the_columns_of_names(tmp_path: Path) -> None:
+    path = tmp_path / "e.csv"
+    for word, values in (("Betrag", ("1,5", "2")), ("amount", ("1.5", "2")), ("day", ("2024-01-02", "2024-01-03"))):
+        path.write_text(f"von;nach;{word}\nann;bob;{values[0]}\nbob;cy;{values[1]}\n")
+        (file,) = json.loads(call(tmp_path, "look", str(path), "--json").stdout)["files"]
+        assert (file["header"], file["source"]) == (True, "von")
+    for first in ("bob;cy;x", "ann;cy;NA", "ann;bob;3"):
+        path.write_text(f"{first}\nann;bob;1.5\nbob;cy;2\n")
+        (file,) = json.loads(call(tmp_path, "look", str(path), "--json").stdout)["files"]
+        assert not file["header"]
+
+
+def test_ids_that_do_not_begin_at_0_are_made_compact(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"u": [7, 8], "v": [8, 9], "score": [0.5, 1]})
+    frame.to_parquet(tmp_path / "e.parquet")
+    frame.to_csv(tmp_path / "e.csv", index=False)
+    for name in ("e.parquet", "e.csv"):
+        command = json.loads(call(tmp_path, "look", str(tmp_path / name), "--json").stdout)["command"]
+        assert command.endswith(f"{name} --weights --ids compact")
+    (tmp_path / "e.csv").write_text("u,v\n0,8\n8,9\n")
+    assert "--ids" not in json.loads(call(tmp_path, "look", str(tmp_path / "e.csv"), "--json").stdout)["command"]
 
 
 def test_an_ingest_says_what_it_understood_unless_it_is_quiet(tmp_path: Path, table: str) -> None:
@@ -96,14 +124,14 @@ def proposed(folder: Path, text: str, name: str = "e.csv", *words: str) -> tuple
     [
         ("0 1 0.5\n1 2 2\n", "--weights", True),
         ("# sparse\n0 1 1 1400000100\n1 2 -1 1400000200\n2 3 1 1400000300\n", "--weights --extra-columns", True),
-        ("SOURCE,TARGET,RATING,TIME\n41,12,3,160.25\n12,15,2,170.5\n", "--columns SOURCE,TARGET,RATING", True),
+        ("SRC,DST,RATING,TIME\n41,12,3,160.25\n12,15,2,170.5\n", "--columns SRC,DST,RATING --ids compact", True),
         ("Source,Target,Type,Weight\n0,1,Directed,1.0\n1,2,Directed,2.0\n", "--columns Source,Target,Weight", True),
         ("src,dst,note\n0,1,a b\n1,2,c\n", "--extra-columns", False),
         ("src,dst,score\n0,1,low\n1,2,high\n", "--extra-columns", False),
         ("src,dst,w,w\n0,1,1,2\n1,2,3,4\n", "--columns 1,2,3", True),
         ("src,dst,time\n0,1,14\n1,2,15\n", "--times", False),
         ("src,dst,who,date\n0,1,a,14\n1,2,b,15\n", "--columns src,dst,date --times", False),
-        (",source id,target id,kind,w\n0,5,6,a,1\n1,6,5,b,2\n", "--columns 'source id,target id,w'", True),
+        (",source id,target id,a,w\n0,5,6,a,1\n1,6,5,b,2\n", "--columns 'source id,target id,w' --ids compact", True),
     ],
 )  # fmt: skip
 def test_the_command_that_a_look_proposes_reads_the_file(tmp_path: Path, text: str, flags: str, weighted: bool) -> None:
@@ -123,7 +151,10 @@ def test_the_command_that_a_look_proposes_reads_the_file(tmp_path: Path, text: s
 @pytest.mark.parametrize(
     ("text", "flags"),
     [
-        (",user,friend,w\n0,5,3.0,8.2\n1,5,4.0,1.8\n2,4,5.0,1\n", "ingest NAME {} --columns user,friend,w"),
+        (
+            ",user,friend,w\n0,5,3.0,8.2\n1,5,4.0,1.8\n2,4,5.0,1\n",
+            "ingest NAME {} --columns user,friend,w --ids compact",
+        ),
         (",user,age,group\n7,5,,1\n2,3,4.5,0\n", "features NAME --feature {}:age,group --by-id --missing mean"),
         ("Id,Label,timeset,rank\n0,ann,,0.5\n1,bo,,2\n2,cy,,1\n", "features NAME --feature {}:rank --by-id"),
         (
