@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,6 @@ from torch import Tensor
 
 from gnnloom.storage import CSR
 from gnnloom.trainer.kernels.contract import RUN_COLUMNS, ColumnScale
-from support.covering import every_example
 
 _SUMS = {torch.float32: torch.float32, torch.float64: torch.float64, torch.bfloat16: torch.float32}
 
@@ -51,17 +50,6 @@ class Case:
 
     def dense(self) -> Tensor:
         return self._matrix(1, self.matrix.num_columns)
-
-    @property
-    def matrix_for_numba(self) -> CSR:
-        """The matrix with ids of one type for each dtype of sums and kind of matrix.
-
-        numba takes a second to compile a kernel for each type of ids, which any two of the other types meet so.
-        """
-        if every_example():
-            return self.matrix
-        wide = (_SUMS[self.dtype] == torch.float64) != (self.matrix.data is not None)
-        return replace(self.matrix, indices=self.matrix.indices.astype(np.int64 if wide else np.int32))
 
     def before(self) -> Tensor:
         before = self._matrix(2, self.matrix.num_rows)

@@ -1,8 +1,7 @@
 """The only entry point to the kernels: chooses the implementation of each.
 
-All of them run on the CPU today, compiled by numba, or in C where a compiler was there when gnnloom was installed. To
-attach another one, write a class with the methods of :mod:`gnnloom.trainer.kernels.contract` and choose it here; no
-caller changes.
+All of them run on the CPU today, most of them in C. To attach another one, write a class with the methods of
+:mod:`gnnloom.trainer.kernels.contract` and choose it here; no caller changes.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from torch import Tensor
 
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.trainer.kernels.c.calls import CSparseProduct
-from gnnloom.trainer.kernels.c.library import chosen_library
+from gnnloom.trainer.kernels.c.library import best_library
 from gnnloom.trainer.kernels.contract import (
     Attended,
     ColumnScale,
@@ -126,8 +125,7 @@ def sparse_product(
 ) -> SparseProduct:
     """Prepare a matrix for products with dense ones; shares its memory, or reads it from disk each time.
 
-    The kernel in C, if it was built and ``$GNNLOOM_KERNELS`` is not ``numba``; else the one compiled by numba. Weights
-    are converted once to the dtype of sums.
+    Weights are converted once to the dtype of sums.
 
     Args:
         dtype: of the dense matrices; None for that of features.
@@ -137,10 +135,9 @@ def sparse_product(
         return UnperformedProduct(rows, num_threads=place.threads.num_threads)
     if isinstance(matrix, CSR | SparseRows):
         return _product(place.threads, matrix, dtype or place.feature_dtype)
-    fuses, num_threads = chosen_library() is not None, place.threads.num_threads
     # A thread multiplies a block by itself: several would wait for each other at the end of every block.
     prepare = partial(_product, Threads())
-    return StreamedProduct(matrix, place.feature_dtype, prepare, fuses=fuses, num_threads=num_threads)
+    return StreamedProduct(matrix, place.feature_dtype, prepare, num_threads=place.threads.num_threads)
 
 
 def products_by_columns(matrix: CSR, parts: Sequence[slice], place: Place) -> list[SparseProduct]:
@@ -160,24 +157,13 @@ def products_by_columns(matrix: CSR, parts: Sequence[slice], place: Place) -> li
 
 
 def _product(threads: Threads, matrix: CSR | SparseRows, dtype: torch.dtype) -> SparseProduct:
-    rows, library = listed_rows(matrix) if isinstance(matrix, CSR) else matrix, chosen_library()
-    if library is not None:
-        return CSparseProduct(library, rows, threads, dtype)
-    # Imported here to save time and memory; see :func:`edge_softmax`.
-    from gnnloom.trainer.kernels.numba_spmm import NumbaSparseProduct  # noqa: PLC0415
-
-    return NumbaSparseProduct(rows, threads, dtype)
+    rows = listed_rows(matrix) if isinstance(matrix, CSR) else matrix
+    return CSparseProduct(best_library(), rows, threads, dtype)
 
 
 def sparse_product_kernel() -> str:
     """Name of the kernel of sparse products, as ``gnnloom doctor`` reports it."""
-    library = chosen_library()
-    return "numba" if library is None else f"C with {library.instruction_set}"
-
-
-def has_c_kernels() -> bool:
-    """Whether the kernels in C are used, rather than those compiled by numba."""
-    return chosen_library() is not None
+    return f"C with {best_library().instruction_set}"
 
 
 def edge_softmax(pattern: CSR, negative_slope: float, place: Place, *, dynamic: bool = False) -> EdgeSoftmax:
@@ -189,15 +175,10 @@ def edge_softmax(pattern: CSR, negative_slope: float, place: Place, *, dynamic: 
     """
     if place.rehearses:
         return UnperformedSoftmax(pattern, place, dynamic=dynamic)
-    library = chosen_library()
-    # Importing numba takes 0.4 s and 60 MB; transposing a pattern needs it, or a missing C library.
-    if library is not None:
-        from gnnloom.trainer.kernels.c.edge_softmax import CEdgeSoftmax  # noqa: PLC0415
+    # It transposes the pattern with numba, whose import takes 0.4 s and 60 MB.
+    from gnnloom.trainer.kernels.c.edge_softmax import CEdgeSoftmax  # noqa: PLC0415
 
-        return CEdgeSoftmax(library, pattern, negative_slope, place, dynamic=dynamic)
-    from gnnloom.trainer.kernels.numba_attention import NumbaEdgeSoftmax  # noqa: PLC0415 - likewise
-
-    return NumbaEdgeSoftmax(pattern, negative_slope, place, dynamic=dynamic)
+    return CEdgeSoftmax(best_library(), pattern, negative_slope, place, dynamic=dynamic)
 
 
 def score_block(left: Tensor, right: Tensor, place: Place) -> Tensor:

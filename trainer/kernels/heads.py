@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gnnloom.trainer.kernels.c.calls import c_heads
-from gnnloom.trainer.kernels.c.library import chosen_library
+from gnnloom.trainer.kernels.c.library import best_library
 from gnnloom.trainer.kernels.contract import HEADS_CHUNK, HeadsPass, HeadsStep
 from gnnloom.trainer.kernels.elementwise import add_in_order
 from gnnloom.trainer.place.arrays import sum_dtype
@@ -57,14 +57,7 @@ def head_sums(first: Tensor, second: Tensor, place: Place) -> Tensor:
 def _run(given: HeadsPass, place: Place) -> None:
     if place.rehearses:
         return
-    library = chosen_library()
-    if library is None:
-        # Importing numba takes 0.4 s and 60 MB, which the library in C saves.
-        from gnnloom.trainer.kernels.numba_attention import numba_heads  # noqa: PLC0415
-
-        numba_heads(given, place.threads)
-    else:
-        c_heads(library, given, place.threads)
+    c_heads(best_library(), given, place.threads)
 
 
 class _HeadScores(torch.autograd.Function):

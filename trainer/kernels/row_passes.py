@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.trainer.kernels.c.calls import c_rows
-from gnnloom.trainer.kernels.c.library import chosen_library
+from gnnloom.trainer.kernels.c.library import best_library
 from gnnloom.trainer.kernels.contract import LANES, Mask, RowPass, RowStep
 from gnnloom.trainer.kernels.elementwise import column_sums
 from gnnloom.trainer.place.arrays import sum_dtype
@@ -24,19 +24,11 @@ from gnnloom.trainer.place.place import Place
 
 
 def run_pass(given: RowPass, place: Place) -> None:
-    """Compute the result of a pass; both implementations give the same bits."""
+    """Compute the result of a pass."""
     if place.rehearses:
         return
-    library = chosen_library()
-    if library is None:
-        # Importing numba takes 0.4 s and 60 MB, which the library in C saves.
-        from gnnloom.trainer.kernels.numba_rows import numba_rows  # noqa: PLC0415
-
-        kernel = numba_rows(given)
-    else:
-        kernel = c_rows(library, given)
     # Rows of a dense matrix all take the same time, so the ranges are even.
-    place.threads.run(kernel, place.threads.even_ranges(len(given.source)))
+    place.threads.run(c_rows(best_library(), given), place.threads.even_ranges(len(given.source)))
 
 
 @dataclass(frozen=True)

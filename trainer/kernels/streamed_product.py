@@ -29,7 +29,6 @@ from gnnloom.trainer.kernels.contract import (
     RowsOnDisk,
     SparseProduct,
 )
-from gnnloom.trainer.place.arrays import sum_dtype
 from gnnloom.trainer.place.threads import num_block_buffers
 
 
@@ -42,7 +41,6 @@ class StreamedProduct:
         dtype: torch.dtype,
         prepare: Callable[[CSR, torch.dtype], SparseProduct],
         *,
-        fuses: bool,
         num_threads: int = 1,
         rows: NDArray[np.int64] | None = None,
     ) -> None:
@@ -51,13 +49,11 @@ class StreamedProduct:
         Args:
             dtype: of the dense matrices.
             prepare: prepares the rows of a block for a product with matrices of a dtype, in one thread.
-            fuses: the kernel converts and scales dense rows while it reads them. Otherwise they are converted and
-                scaled here, once and not for every block.
             num_threads: that multiply blocks.
             rows: strictly ascending; only these are computed. None for all.
         """
         self.num_rows, self.num_columns = matrix.num_rows, matrix.num_columns
-        self._matrix, self._dtype, self._prepare, self._fuses, self._rows = matrix, dtype, prepare, fuses, rows
+        self._matrix, self._dtype, self._prepare, self._rows = matrix, dtype, prepare, rows
         self.nnz = matrix.nnz if rows is None else int((matrix.indptr[rows + 1] - matrix.indptr[rows]).sum())
         self._num_threads = num_threads
         self._blocks = _Blocks(matrix, _needed_blocks(matrix, rows), num_threads)
@@ -67,9 +63,7 @@ class StreamedProduct:
         if len(rows) and (rows[0] < 0 or rows[-1] >= self.num_rows or np.any(np.diff(rows) <= 0)):
             raise ValueError(f"rows of a product must be strictly ascending, in 0..{self.num_rows - 1}")
         kept = rows if self._rows is None else np.intersect1d(rows, self._rows, assume_unique=True)
-        return StreamedProduct(
-            self._matrix, self._dtype, self._prepare, fuses=self._fuses, num_threads=self._num_threads, rows=kept
-        )
+        return StreamedProduct(self._matrix, self._dtype, self._prepare, num_threads=self._num_threads, rows=kept)
 
     def multiply(
         self,
@@ -93,19 +87,17 @@ class StreamedProduct:
             raise ValueError("sparse product: some rows of a product are written to memory only")
         if accumulate and self.nnz == 0:
             return
-        source, factors = self._scaled(dense, column_scale)
+        # No kernel has both weights and factors of columns. Here, once and not for every block.
+        if self._matrix.is_weighted and column_scale is not None:
+            dense, column_scale = (dense * column_scale.factors.unsqueeze(1)).to(dense.dtype), None
 
         def multiply(block: CSR, target: Tensor) -> None:
             span = slice(block.row_offset, block.row_offset + block.num_rows)
             rows = self._rows_in(span)
-            # Without `fuses`, sums of a type of their own are added up in a copy and rounded once.
-            total = target if self._fuses else target.to(source.dtype)
-            product = self._prepare(block, source.dtype)
+            product = self._prepare(block, self._dtype)
             product = product if rows is None else product.restricted(rows)
             scale = row_scale[span] if len(row_scale) else row_scale
-            product.multiply(source, total, scale, accumulate=accumulate, column_scale=factors)
-            if total is not target:
-                target.copy_(total)
+            product.multiply(dense, target, scale, accumulate=accumulate, column_scale=column_scale)
 
         def use(block: RowBlock) -> None:
             if isinstance(out, Tensor):
@@ -120,17 +112,6 @@ class StreamedProduct:
                 out.write(part.row_offset, target)
 
         self._blocks.give(use, progress)
-
-    def _scaled(self, dense: Tensor, column_scale: ColumnScale | None) -> tuple[Tensor, ColumnScale | None]:
-        """The dense matrix and the factors of its rows that are left for the kernel."""
-        if self._matrix.is_weighted and column_scale is not None:
-            dense, column_scale = (dense * column_scale.factors.unsqueeze(1)).to(dense.dtype), None
-        if self._fuses:
-            return dense, column_scale
-        dense = dense.to(sum_dtype(self._dtype)).contiguous()
-        if column_scale is not None:
-            dense = dense * column_scale.factors.unsqueeze(1)
-        return dense, None
 
     def _rows_in(self, span: slice) -> NDArray[np.int64] | None:
         """The rows of a range that are computed, counted from its first; None for all."""

@@ -16,7 +16,6 @@ import torch
 
 from gnnloom.storage.descriptors import code_of_named
 from gnnloom.trainer.comm.agreement import COMMAND, Alike
-from gnnloom.trainer.kernels.dispatch import has_c_kernels
 
 
 @cache
@@ -35,8 +34,7 @@ def alike_command(command: str, options: Mapping[str, Any]) -> Alike:
         COMMAND: command,
         "gnnloom": own_version(),
         "torch": torch.__version__,
-        # Either kind of kernels gives the same results, and so does every instruction set: processors may differ.
-        "kernels": "C" if has_c_kernels() else "numba",
+        # Every instruction set gives the same results: processors may differ.
     }
     for name, value in options.items():
         shown = f"--{name.replace('_', '-')}" if name.isidentifier() else name

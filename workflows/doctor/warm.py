@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -28,10 +28,6 @@ from gnnloom.storage.disk.own_folder import own_folder
 from gnnloom.workflows.doctor.finding import OK, WARNING, Verdict
 from gnnloom.workflows.doctor.tiny_example import tiny_model
 from gnnloom.workflows.doctor.warm_rare import call_rare, read_text
-
-if TYPE_CHECKING:
-    from gnnloom.storage.matrix.csr import CSR
-    from gnnloom.trainer.place.place import Place
 
 #: Bytes for a worker: compiling takes more memory than the stages themselves.
 _MEMORY = 4 << 30
@@ -267,20 +263,13 @@ def _sources(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
 
 
 def _call_trainer() -> list[str]:
-    """Call the kernels of the trainer, with and without weights, in all precisions."""
+    """Call what numba compiles of the trainer, with and without weights, in both precisions."""
     import torch
 
     from gnnloom.storage.matrix.csr import CSR
     from gnnloom.trainer.data.adjacency_scaling import scaling
     from gnnloom.trainer.data.learned_features import first_features
-    from gnnloom.trainer.kernels.dispatch import (
-        Dropout,
-        rectify,
-        score_block,
-        score_entries,
-        score_pairs,
-        sparse_product,
-    )
+    from gnnloom.trainer.kernels.dispatch import edge_softmax, score_block, score_entries, score_pairs
     from gnnloom.trainer.links.negatives import Positives, UniformNegatives
     from gnnloom.trainer.loader.hops import edge_index, scaled_entries
     from gnnloom.trainer.place.place import Place
@@ -292,54 +281,14 @@ def _call_trainer() -> list[str]:
             matrix = CSR(0, indptr, indices, data, 2)
             edge_index(matrix)
             scaled_entries(matrix, scaling("a graph", "mean", np.ones(2), place), place)
-            product = sparse_product(matrix, place)
-            product.multiply(dense, torch.zeros_like(dense), torch.ones(2, dtype=tensor_dtype))
-        dropout = Dropout(0.5, 0, place)
-        dropped = dropout.apply(dense.requires_grad_(), np.arange(2), 0, 0, 0)
-        for mask in (None, dropout.mask(np.arange(2), 0, 0, 0)):
-            dropped = rectify(dropped, torch.ones(4, dtype=tensor_dtype), mask, place)
-        dropped.sum().backward()  # type: ignore[no-untyped-call]
         first_features(np.arange(2), slice(0, 4), 4, 0, place)
-        _call_attention(CSR(0, indptr, indices, None, 2), place)
+        # It transposes the pattern.
+        edge_softmax(CSR(0, indptr, indices, None, 2), 0.2, place)
         for kernel in (score_block, score_pairs):
             kernel(dense, dense, place)
         score_entries(dense, dense, indices[:2], indices[:2], place)
-    _call_attention(CSR(0, indptr, indices, None, 2), Place(torch.bfloat16))
-    stored = torch.ones((2, 4), dtype=torch.bfloat16, requires_grad=True)
-    dropped = dropout.apply(stored, np.arange(2), 0, 0, 0)
-    for mask in (None, dropout.mask(np.arange(2), 0, 0, 0)):
-        dropped = rectify(dropped, torch.ones(4), mask, place)
-    dropped.sum().backward()  # type: ignore[no-untyped-call]
     UniformNegatives(0, 1, 2).draw(0, Positives(*np.zeros((3, 1), np.int64)))
     return []
-
-
-def _call_attention(pattern: CSR, place: Place) -> None:
-    """Call the kernels of attention, and their passes over heads, in one precision."""
-    import torch
-
-    from gnnloom.trainer.kernels.dispatch import (
-        Attended,
-        SoftmaxGradient,
-        SoftmaxState,
-        edge_softmax,
-        head_scores,
-        head_sums,
-    )
-
-    values, vector = torch.ones((2, 1, 4), dtype=place.feature_dtype), torch.ones((1, 4), dtype=place.sum_dtype)
-    shared, source, target = head_scores(values.requires_grad_(), vector, vector, 2, place)
-    (shared.sum() + source.sum() + target.sum()).backward()  # type: ignore[no-untyped-call]
-    given = Attended(values.detach(), source.detach(), target.detach())
-    output, state = torch.empty_like(given.values), torch.empty((2, 1, 4), dtype=place.sum_dtype)
-    sums = SoftmaxState.empty(state, 2, 1, place)
-    for attended in (given, Attended(given.values, vector, given.values)):
-        dynamic = attended.source is vector
-        softmax = edge_softmax(pattern, 0.2, place, dynamic=dynamic)
-        softmax.accumulate(attended, sums, output)
-        numbers = [*sums[:2], head_sums(output, given.values, place)]
-        rows = torch.stack(numbers if dynamic else [given.target, *numbers], 1)
-        softmax.gradients(attended, SoftmaxGradient(rows, output), Attended(*(tensor.clone() for tensor in attended)))
 
 
 def _cached_kernels() -> dict[tuple[str, str], Any]:

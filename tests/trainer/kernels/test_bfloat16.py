@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from gnnloom.storage import CSR
 from gnnloom.trainer.kernels import gemm
 from gnnloom.trainer.kernels.dispatch import (
     add_widened,
@@ -13,10 +14,10 @@ from gnnloom.trainer.kernels.dispatch import (
     converted,
     matmul,
     scaled_rows,
+    sparse_product,
     weight_gradient,
 )
 from gnnloom.trainer.kernels.elementwise import add_in_order, chunk_groups, in_chunks
-from gnnloom.trainer.kernels.numba_rows import narrow, widen
 from gnnloom.trainer.place.place import Place
 
 
@@ -28,13 +29,13 @@ def test_numbers_are_rounded_as_torch_rounds_them() -> None:
     # Every upper half, with lower halves below, at and above the middle of two bfloat16 numbers.
     upper = np.arange(1 << 16, dtype=np.uint32) << np.uint32(16)
     bits = np.concatenate([upper | np.uint32(lower) for lower in (0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF)])
-    wide = torch.from_numpy(bits.view(np.float32))
-    stored = np.array([narrow(value) for value in bits.view(np.float32)], np.uint16)
-    found, expected = torch.from_numpy(stored).view(torch.bfloat16), wide.bfloat16()
-    assert torch.equal(found.isnan(), expected.isnan())
-    assert torch.equal(found[~found.isnan()], expected[~found.isnan()])
-    back = torch.tensor([widen(value) for value in stored])
-    assert torch.equal(back[~found.isnan()], found.float()[~found.isnan()])
+    wide, found = torch.from_numpy(bits.view(np.float32)), torch.empty((len(bits), 1), dtype=torch.bfloat16)
+    # Each number is the factor of a row whose sum is one.
+    matrix = CSR(0, np.arange(len(bits) + 1), np.zeros(len(bits), np.int32), None, 1)
+    sparse_product(matrix, Place(torch.bfloat16)).multiply(torch.ones((1, 1), dtype=torch.bfloat16), found, wide)
+    expected = wide.bfloat16()
+    assert torch.equal(found[:, 0].isnan(), expected.isnan())
+    assert torch.equal(found[~expected.isnan(), 0], expected[~expected.isnan()])
 
 
 def test_column_sums_are_formed_in_float32() -> None:

@@ -20,16 +20,13 @@ from gnnloom.trainer.kernels.c import library
 from gnnloom.trainer.kernels.c.edge_softmax import CEdgeSoftmax
 from gnnloom.trainer.kernels.contract import Attended, EdgeSoftmax, SoftmaxGradient, SoftmaxState
 from gnnloom.trainer.kernels.dispatch import edge_softmax, head_sums
-from gnnloom.trainer.kernels.numba_attention import NumbaEdgeSoftmax
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.place.threads import Threads
-from support.covering import every_example, examples
+from support.covering import examples
 
 SLOPE = 0.2
 #: Widths of heads around those of vectors, and of panels of several of them.
 WIDTHS = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 64, 65, 130)
-#: The kinds of attention, a dtype and whether it is GATv2, that numba compiles by default: each takes five seconds.
-WITH_NUMBA = {(torch.float32, False), (torch.float32, True), (torch.bfloat16, False)}
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -61,19 +58,10 @@ class Case:
     dynamic: bool = False
 
     @property
-    def implementations(self) -> list[int]:
-        """Which of :func:`_implementations` are compared."""
-        in_c = list(range(1, 1 + len(library.all_libraries())))
-        return [0, *in_c] if every_example() or not in_c or (self.dtype, self.dynamic) in WITH_NUMBA else in_c
-
-    def patterns(self, *, for_numba: bool) -> list[tuple[CSR, slice]]:
-        """With ids of the type that is drawn, or with a single type for each kind of attention in numba.
-
-        numba would compile the kernels again for another type. The two kinds in float32 differ in it.
-        """
-        wide = (self.dtype == torch.float64) != self.dynamic if for_numba and not every_example() else self.wide
+    def patterns(self) -> list[tuple[CSR, slice]]:
+        """The two patterns and their columns."""
         parts = slice(0, self.num_own), slice(self.num_own, self.dense.shape[1])
-        return [(_csr(self.dense[:, part], wide=wide), part) for part in parts]
+        return [(_csr(self.dense[:, part], wide=self.wide), part) for part in parts]
 
     def tensors(self) -> list[Tensor]:
         """What is attended, and the gradient of the output; none begins where a vector would."""
@@ -113,10 +101,9 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 def _implementations(pattern: CSR, num_threads: int, *, dynamic: bool = False) -> list[EdgeSoftmax]:
-    """In numba, then in C for every instruction set of this processor."""
+    """One for every instruction set of this processor."""
     place = Place(num_threads=num_threads)
-    in_c = [CEdgeSoftmax(chosen, pattern, SLOPE, place, dynamic=dynamic) for chosen in library.all_libraries()]
-    return [NumbaEdgeSoftmax(pattern, SLOPE, place, dynamic=dynamic), *in_c]
+    return [CEdgeSoftmax(chosen, pattern, SLOPE, place, dynamic=dynamic) for chosen in library.all_libraries()]
 
 
 def _computed(case: Case, number: int, num_threads: int) -> list[Tensor]:
@@ -125,8 +112,7 @@ def _computed(case: Case, number: int, num_threads: int) -> list[Tensor]:
     rows, place = len(target), Place()
     shape = rows, case.heads, case.dim
     patterns = [
-        (_implementations(pattern, num_threads, dynamic=case.dynamic)[number], part)
-        for pattern, part in case.patterns(for_numba=number == 0)
+        (_implementations(pattern, num_threads, dynamic=case.dynamic)[number], part) for pattern, part in case.patterns
     ]
     state = SoftmaxState.empty(torch.full(shape, torch.nan, dtype=source.dtype), rows, case.heads, place)
     output = torch.full(shape, torch.nan, dtype=values.dtype)
@@ -189,21 +175,20 @@ def test_attention_and_its_gradients_are_those_of_dense_arrays(case: Case, num_t
     # A score has rounding errors of its own size, and a weight as many as the score has.
     width = case.scale if case.dtype != torch.bfloat16 else max(1.0, case.scale / 2**16)
     tolerance = 40 * torch.finfo(case.dtype).eps * width
-    found = {number: _computed(case, number, num_threads) for number in case.implementations}
+    found = [_computed(case, number, num_threads) for number in range(len(library.all_libraries()))]
     expected = _expected(case)
-    for implementation in found.values():
+    for implementation in found:
         for tensor, (reference, magnitude) in zip(implementation, expected, strict=True):
             allowed = tolerance * max(1.0, magnitude)
             np.testing.assert_allclose(tensor.double().numpy(), reference, rtol=0, atol=allowed)
-    in_c = [tensors for number, tensors in found.items() if number]
-    for one, other in pairwise(in_c):
+    for one, other in pairwise(found):
         assert all(torch.equal(*pair) for pair in zip(one, other, strict=True))
 
 
 @settings(max_examples=examples(20), deadline=None)
 @given(case=cases())
 def test_the_number_of_threads_changes_no_bit(case: Case) -> None:
-    for number in case.implementations:
+    for number in range(len(library.all_libraries())):
         alone, shared = _computed(case, number, 1), _computed(case, number, 3)
         assert all(torch.equal(*pair) for pair in zip(alone, shared, strict=True))
 
@@ -212,9 +197,9 @@ def test_the_number_of_threads_changes_no_bit(case: Case) -> None:
 def test_without_openmp_a_pool_of_threads_gives_the_same_bits(monkeypatch: pytest.MonkeyPatch, dynamic: bool) -> None:
     dense = np.random.default_rng(0).random((60, 90)) < 0.4
     case = Case(dense, 70, 4, 32, torch.float32, 1.0, False, 1, dynamic)
-    expected = [_computed(case, number, 3) for number in range(1, 1 + len(library.all_libraries()))]
+    expected = [_computed(case, number, 3) for number in range(len(library.all_libraries()))]
     monkeypatch.setattr(library, "_openmp_team", lambda: None)
-    for number, before in enumerate(expected, 1):
+    for number, before in enumerate(expected):
         assert all(torch.equal(*pair) for pair in zip(before, _computed(case, number, 3), strict=True))
 
 
@@ -236,7 +221,7 @@ def test_weights_are_exponentials_to_two_units_in_the_last_place(dtype: torch.dt
         assert units.max() <= 2
 
 
-@pytest.mark.parametrize("number", range(1 + len(library.all_libraries())))
+@pytest.mark.parametrize("number", range(len(library.all_libraries())))
 def test_scores_that_are_not_finite_do_not_pass_silently(number: int) -> None:
     dense = np.ones((3, 5), bool)
     softmax = _implementations(_csr(dense), 1)[number]
@@ -286,7 +271,7 @@ def test_sums_over_a_hub_in_float32_are_those_in_float64_to_5e_6(
     dense = np.ones((1, count) if shape == "row" else (count, 2), bool)
     case = NearlyEqual(dense, count // 3 if shape == "row" else 2, heads, 4, torch.float32, 1.0, False, 1, dynamic)
     expected = _expected(case)
-    for number in range(min(3, 1 + len(library.all_libraries()))):
+    for number in range(min(2, len(library.all_libraries()))):
         for tensor, (reference, magnitude) in zip(_computed(case, number, 1), expected, strict=True):
             np.testing.assert_allclose(tensor.double().numpy(), reference, rtol=0, atol=5e-6 * magnitude)
 

@@ -1,4 +1,4 @@
-"""The kernel in C gives the bits of the one in numba, with every instruction set, and is used where it was built."""
+"""The kernel in C gives the same bits with every instruction set, and nothing is computed where it was not built."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from gnnloom.storage.errors import MissingPackageError
 from gnnloom.trainer.kernels.c import library
 from gnnloom.trainer.kernels.c.calls import CSparseProduct
 from gnnloom.trainer.kernels.contract import SparseProduct
-from gnnloom.trainer.kernels.dispatch import sparse_product, sparse_product_kernel
-from gnnloom.trainer.kernels.numba_spmm import NumbaSparseProduct
+from gnnloom.trainer.kernels.dispatch import edge_softmax, head_sums, rectify, sparse_product, sparse_product_kernel
 from gnnloom.trainer.kernels.sparse_rows import SparseRows, listed_rows
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.place.threads import Threads
@@ -39,10 +39,9 @@ def threads_for_the_smallest_products() -> Iterator[None]:
 
 
 def _products(rows: SparseRows, threads: int, dtype: torch.dtype) -> list[SparseProduct]:
-    """The product in numba, then in C for every instruction set of this processor."""
+    """The product for every instruction set of this processor."""
     pool = Threads(threads)
-    in_c = [CSparseProduct(chosen, rows, pool, dtype) for chosen in library.all_libraries()]
-    return [NumbaSparseProduct(rows, pool, dtype), *in_c]
+    return [CSparseProduct(chosen, rows, pool, dtype) for chosen in library.all_libraries()]
 
 
 def test_the_library_is_built_where_there_is_a_compiler() -> None:
@@ -54,11 +53,9 @@ def test_the_library_is_built_where_there_is_a_compiler() -> None:
 
 @settings(max_examples=examples(60), deadline=None)
 @given(case=cases(), threads=st.integers(1, 3))
-def test_numba_and_every_instruction_set_give_the_same_bits(case: Case, threads: int) -> None:
+def test_every_instruction_set_gives_the_same_bits(case: Case, threads: int) -> None:
     found = []
-    products = _products(listed_rows(case.matrix), threads, case.dtype)
-    products[0] = NumbaSparseProduct(listed_rows(case.matrix_for_numba), Threads(threads), case.dtype)
-    for product in products:
+    for product in _products(listed_rows(case.matrix), threads, case.dtype):
         out = case.before()
         chosen = product if case.rows is None else product.restricted(case.rows)
         chosen.multiply(
@@ -99,11 +96,17 @@ def test_large_outputs_are_written_around_the_caches_with_the_same_bits(monkeypa
     assert all(torch.equal(found[0], other) for other in found[1:])
 
 
-def test_the_environment_chooses_numba(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(library.VARIABLE, "numba")
-    assert sparse_product_kernel() == "numba"
-    product = sparse_product(random_csr(4, 4, 0.5, weighted=False), Place())
-    assert isinstance(product, NumbaSparseProduct)
+def test_without_the_library_what_computes_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "_found_library", lambda: None)
+    matrix, row = random_csr(4, 4, 0.5, weighted=False), torch.ones((1, 4))
+    for compute in (
+        lambda: sparse_product(matrix, Place()),
+        lambda: edge_softmax(matrix, 0.2, Place()),
+        lambda: rectify(row, None, None, Place()),
+        lambda: head_sums(row.view(1, 2, 2), row.view(1, 2, 2), Place()),
+    ):
+        with pytest.raises(MissingPackageError, match="install a C compiler, and then gnnloom again"):
+            compute()
 
 
 def test_a_library_of_older_sources_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +128,7 @@ def test_without_openmp_a_pool_of_threads_gives_the_same_bits(monkeypatch: pytes
 
 @pytest.mark.long
 @pytest.mark.parametrize("compiler", ["/bin/false", "cc"])
-def test_one_wheel_serves_every_python_and_needs_no_compiler(compiler: str, tmp_path: Path) -> None:
+def test_one_wheel_serves_every_python_and_is_built_without_a_compiler_too(compiler: str, tmp_path: Path) -> None:
     _copy_of_the_sources(tmp_path)
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "."]
     subprocess.run(command, cwd=tmp_path, env=os.environ | {"CC": compiler}, check=True)
@@ -133,7 +136,6 @@ def test_one_wheel_serves_every_python_and_needs_no_compiler(compiler: str, tmp_
     names = zipfile.ZipFile(wheel).namelist()
     assert "-cp311-abi3-" in wheel.name
     assert ("gnnloom/trainer/kernels/c/_kernels.abi3.so" in names) == (compiler == "cc")
-    assert "gnnloom/trainer/kernels/numba_spmm.py" in names
 
 
 def _copy_of_the_sources(folder: Path) -> None:

@@ -22,13 +22,6 @@ from support.sparse_products import Case, cases, random_csr
 NO_SCALE = torch.empty(0)
 
 
-@pytest.fixture(params=["c", "numba"])
-def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both kernels, one after the other; without a compiler, numba twice."""
-    monkeypatch.setenv("GNNLOOM_KERNELS", request.param)
-    return str(request.param)
-
-
 @pytest.fixture(autouse=True, scope="module")
 def threads_for_the_smallest_products() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
@@ -37,12 +30,9 @@ def threads_for_the_smallest_products() -> Iterator[None]:
 
 
 @settings(max_examples=examples(80), deadline=None)
-@given(case=cases(), threads=st.integers(1, 3), kernel=st.sampled_from(["c", "numba"]))
-def test_product_equals_scipy(case: Case, threads: int, kernel: str) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GNNLOOM_KERNELS", kernel)
-        matrix = case.matrix if kernel == "c" else case.matrix_for_numba
-        product = sparse_product(matrix, Place(case.dtype, threads))
+@given(case=cases(), threads=st.integers(1, 3))
+def test_product_equals_scipy(case: Case, threads: int) -> None:
+    product = sparse_product(case.matrix, Place(case.dtype, threads))
     assert (product.num_rows, product.num_columns) == (case.matrix.num_rows, case.matrix.num_columns)
     chosen = product if case.rows is None else product.restricted(case.rows)
     dense, out = case.dense(), case.before()
@@ -59,28 +49,21 @@ def test_product_equals_scipy(case: Case, threads: int, kernel: str) -> None:
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_float32_sum_over_a_hub_is_that_in_float64_with_the_same_bits_in_c_and_numba(
-    dtype: torch.dtype, weighted: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_float32_sum_over_a_hub_is_that_in_float64(dtype: torch.dtype, weighted: bool) -> None:
     count = 50_001
     rng = np.random.default_rng(4)
     data = (1.0009 + 1e-4 * rng.standard_normal(count)).astype(np.float32) if weighted else None
     matrix = CSR(0, np.array([0, count], np.int64), np.arange(count, dtype=np.int32), data, count)
     for dim in (1, 2, 3, 16, 40):
         dense = torch.from_numpy(1.0009 + 1e-4 * rng.standard_normal((count, dim))).to(dtype)
-        found = []
-        for chosen in ("c", "numba"):
-            monkeypatch.setenv("GNNLOOM_KERNELS", chosen)
-            out = torch.empty(1, dim, dtype=dtype)
-            sparse_product(matrix, Place(dtype)).multiply(dense, out, NO_SCALE)
-            found.append(out)
-        assert torch.equal(*found)
+        out = torch.empty(1, dim, dtype=dtype)
+        sparse_product(matrix, Place(dtype)).multiply(dense, out, NO_SCALE)
         factors = np.ones(count) if data is None else data.astype(np.float64)
         tolerance = 1e-6 if dtype == torch.float32 else 2**-8
-        np.testing.assert_allclose(found[0].double()[0], factors @ dense.double().numpy(), rtol=tolerance)
+        np.testing.assert_allclose(out.double()[0], factors @ dense.double().numpy(), rtol=tolerance)
 
 
-def test_empty_matrices_are_multiplied(kernel: str) -> None:
+def test_empty_matrices_are_multiplied() -> None:
     for rows, columns, dim in ((0, 9, 3), (3, 0, 5), (3, 4, 0)):
         out = torch.ones((rows, dim))
         matrix = CSR(0, np.zeros(rows + 1, np.int64), np.empty(0, np.int32), None, columns)
@@ -88,7 +71,7 @@ def test_empty_matrices_are_multiplied(kernel: str) -> None:
         assert not out.any()
 
 
-def test_neither_repetition_nor_the_number_of_threads_changes_a_bit(kernel: str) -> None:
+def test_neither_repetition_nor_the_number_of_threads_changes_a_bit() -> None:
     matrix = random_csr(300, 300, 0.1, weighted=False)
     dense = torch.randn(300, 33, generator=torch.Generator().manual_seed(2))
     results = []
@@ -99,10 +82,10 @@ def test_neither_repetition_nor_the_number_of_threads_changes_a_bit(kernel: str)
     assert all(torch.equal(results[0], other) for other in results[1:])
 
 
-def test_a_product_copies_neither_the_matrix_nor_the_dense_operands(kernel: str) -> None:
+def test_a_product_copies_neither_the_matrix_nor_the_dense_operands() -> None:
     matrix = random_csr(2000, 2000, 0.05, weighted=False)
     dense, out = torch.ones(2000, 64), torch.zeros(2000, 64)
-    sparse_product(matrix, Place()).multiply(dense, out, NO_SCALE)  # compiles
+    sparse_product(matrix, Place()).multiply(dense, out, NO_SCALE)
     address = out.data_ptr()
     with tracing_arrays() as arrays:
         product = sparse_product(matrix, Place())
@@ -113,7 +96,7 @@ def test_a_product_copies_neither_the_matrix_nor_the_dense_operands(kernel: str)
     assert peak < matrix.indices.nbytes / 8
 
 
-def test_operands_that_do_not_match_are_refused(kernel: str) -> None:
+def test_operands_that_do_not_match_are_refused() -> None:
     product = sparse_product(random_csr(4, 5, 0.5, weighted=False), Place())
     dense, out = torch.ones((5, 2)), torch.ones((4, 2))
     with pytest.raises(ValueError, match=r"\(4, 5\) times \(4, 2\) into \(4, 2\)"):
@@ -141,7 +124,7 @@ def test_few_rows_with_entries_are_listed_and_their_pointers_are_short() -> None
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_products_by_columns_read_only_their_rows_and_copy_nothing(kernel: str, weighted: bool) -> None:
+def test_products_by_columns_read_only_their_rows_and_copy_nothing(weighted: bool) -> None:
     matrix = random_csr(200, 40, 0.1, weighted=weighted)
     parts = [slice(0, 0), slice(0, 13), slice(13, 13), slice(13, 14), slice(14, 40), slice(40, 40)]
     dense = torch.randn(40, 5, generator=torch.Generator().manual_seed(3))

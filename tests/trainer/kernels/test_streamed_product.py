@@ -25,16 +25,13 @@ from support.stored_matrices import store_matrix
 @settings(max_examples=examples(40), deadline=None)
 @given(
     case=cases(),
-    kernel=st.sampled_from(["c", "numba"]),
     chunk_rows=st.sampled_from([3, 50, 5000]),
     block_entries=st.sampled_from([1, 40, 5000]),
 )
-def test_it_has_the_bits_of_the_product_in_memory(case: Case, kernel: str, chunk_rows: int, block_entries: int) -> None:
-    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
-        patch.setenv("GNNLOOM_KERNELS", kernel)
-        whole = case.matrix if kernel == "c" else case.matrix_for_numba
-        stored = store_matrix(Path(folder), whole, chunk_rows=chunk_rows, block_entries=block_entries)
-        products = [sparse_product(matrix, Place(case.dtype, 2)) for matrix in (whole, stored)]
+def test_it_has_the_bits_of_the_product_in_memory(case: Case, chunk_rows: int, block_entries: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        stored = store_matrix(Path(folder), case.matrix, chunk_rows=chunk_rows, block_entries=block_entries)
+        products = [sparse_product(matrix, Place(case.dtype, 2)) for matrix in (case.matrix, stored)]
         if case.rows is not None:
             products = [product.restricted(case.rows) for product in products]
         assert products[0].nnz == products[1].nnz
@@ -72,7 +69,7 @@ def test_messages_advance_between_blocks(tmp_path: Path) -> None:
         multiplied.append(current_thread() is main_thread())
         return sparse_product(rows, Place(dtype))
 
-    product = StreamedProduct(stored, torch.float32, prepared, fuses=True, num_threads=2)
+    product = StreamedProduct(stored, torch.float32, prepared, num_threads=2)
     product.multiply(torch.ones((50, 2)), torch.empty((50, 2)), torch.empty(0), progress=lambda: calls.append(1))
     assert len(multiplied) == len(stored.bounds) - 1 > 5
     # Those of the thread that sends the messages.
@@ -95,7 +92,7 @@ def test_as_many_threads_multiply_as_are_asked_for(tmp_path: Path, num_threads: 
         at_work.discard(get_ident())
         return sparse_product(rows, Place(dtype))
 
-    product = StreamedProduct(stored, torch.float32, prepared, fuses=True, num_threads=num_threads)
+    product = StreamedProduct(stored, torch.float32, prepared, num_threads=num_threads)
     product.multiply(torch.ones((50, 2)), torch.empty((200, 2)), torch.empty(0))
     assert most == num_threads
 

@@ -21,14 +21,12 @@ from gnnloom.trainer import __main__ as ranks
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.arguments import Job
-from gnnloom.trainer.kernels.dispatch import has_c_kernels
 from gnnloom.trainer.training import alike
 
 WORLD = MPI.COMM_WORLD
 SOFTWARE: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "gnnloom": lambda: mock.patch.object(alike, "own_version", return_value="another"),
     "torch": lambda: mock.patch.object(torch, "__version__", "another"),
-    "kernels": lambda: mock.patch.object(alike, "has_c_kernels", return_value=not has_c_kernels()),
 }
 
 

@@ -171,15 +171,6 @@ def test_sums_over_ranks_are_float32_and_counted_as_such(
     assert wide["transform forward"] == narrow["transform forward"] > 0
 
 
-def test_numba_gives_the_losses_of_the_kernels_in_c(
-    results: Found, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("GNNLOOM_KERNELS", "numba")
-    losses = results["broadcast", "bf16", 1]["loss"]
-    config = replace(_config(catalog, "broadcast", "bf16", 1, len(losses)), run=f"numba-{len(losses)}")
-    assert train(LoneCommunicator(), config)["loss"] == losses
-
-
 @pytest.mark.parametrize("variant", ["broadcast", "replicated", "summa", "split3d", "tensor3d"])
 def test_predicted_bytes_equal_the_counted_ones(results: Found, catalog: Catalog, variant: str) -> None:
     given = planted()

@@ -52,7 +52,7 @@ def _check_refused(done: subprocess.CompletedProcess[str], *says: str) -> None:
 
 
 def test_ranks_that_differ_in_any_field_do_not_begin(tmp_path: Path) -> None:
-    software = ("gnnloom", "torch", "kernels")
+    software = ("gnnloom", "torch")
     of_training = [field.name for field in dataclasses.fields(TrainConfig)] + ["restart", *software]
     of_prediction = [field.name for field in dataclasses.fields(PredictConfig)] + list(software)
     cases = [("train", name) for name in of_training] + [("predict", name) for name in of_prediction]

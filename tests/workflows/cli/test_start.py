@@ -12,7 +12,6 @@ import pytest
 from click.testing import CliRunner
 
 from gnnloom.storage import Catalog
-from gnnloom.trainer.kernels.c.library import chosen_library
 from gnnloom.workflows.cli.main import _COMMANDS, cli
 from support.graphs import random_adjacency, store_graph
 from support.problems import problem
@@ -104,8 +103,6 @@ def test_plans_and_ranks_on_row_shards_import_and_compile_only_what_they_need(tr
     )
     # The rehearsal of an epoch takes neither numba nor MPI.
     assert not set(found["plan"].split()) & (set(HEAVY) - {"numcodecs", "torch"})
-    if chosen_library() is None:
-        pytest.skip("the kernels in C are not built")
     # numba, with the SciPy that it loads, takes half a second and 90 MB; sympy, which torch loads, as long and 40 MB.
     for name in ("rank", "measure"):
         assert not set(found[name].split()) & {"numba", "llvmlite", "scipy", "dask", "zarr", "rich", "sympy"}, name

@@ -25,7 +25,6 @@ import gnnloom.storage
 import gnnloom.trainer
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage.matrix import fingerprint
-from gnnloom.trainer.kernels.c.library import chosen_library
 from gnnloom.workflows.cli.main import cli
 from gnnloom.workflows.doctor import warm
 
@@ -115,9 +114,6 @@ def kernels() -> list[str]:
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             # Entry points of processes, the library in C, and code that starts MPI.
             if module.name.endswith(("__main__", "._kernels")) or ".comm.mpi" in module.name:
-                continue
-            # The trainer's kernels are in C here, and numba's are never called.
-            if module.name.endswith((".numba_spmm", ".numba_attention", ".numba_rows")) and chosen_library():
                 continue
             values = vars(importlib.import_module(module.name)).values()
             found += [value for value in values if isinstance(value, Dispatcher) and value.stats.cache_path]

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from functools import cache
 from pathlib import Path
 from typing import Final
 
 import torch
 
-#: ``numba`` leaves the library alone, as if it had not been built; anything else uses it.
-VARIABLE: Final = "GNNLOOM_KERNELS"
+from gnnloom.storage.errors import MissingPackageError
 
 #: Version of :class:`ProductStruct` and of the functions, as in product.h.
 _ABI: Final = 8
@@ -181,9 +179,18 @@ class Library:
         self._rows(rows, start, stop, self._number)
 
 
-def chosen_library() -> Library | None:
-    """The library, if it was built and the environment does not choose numba."""
-    return None if os.environ.get(VARIABLE) == "numba" else _found_library()
+def best_library() -> Library:
+    """The library for the best instruction set of this processor.
+
+    Raises:
+        MissingPackageError: it was not built.
+    """
+    found = _found_library()
+    if found is None:
+        raise MissingPackageError(
+            "the kernels in C were not built when gnnloom was installed: install a C compiler, and then gnnloom again"
+        )
+    return found
 
 
 def all_libraries() -> list[Library]:

@@ -7,9 +7,9 @@
  * A block is as many columns as one vector load brings. Its sums are one vector, or two for bfloat16: a 32-bit word
  * holds two elements, and the even and the odd ones are widened and summed apart, so that nothing is ever shuffled.
  *
- * The order of a sum is that of numba_spmm.py: four entries are added in pairs (two, where they have weights), then to
- * the total. It depends on the row alone, and products are not contracted to fused multiply-adds (-ffp-contract=off).
- * So every instruction set, number of threads and implementation gives the same bits. Long rows are summed in segments,
+ * Four entries are added in pairs (two, where they have weights), then to the total. The order of a sum depends on the
+ * row alone, and products are not contracted to fused multiply-adds (-ffp-contract=off). So every instruction set and
+ * number of threads gives the same bits. Long rows are summed in segments,
  * whose float32 sums are added in float64 (`long_row`).
  */
 #define NAME(name) JOIN(JOIN(TYPE(name), VECTOR_BYTES), _)

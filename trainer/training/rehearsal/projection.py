@@ -192,7 +192,7 @@ def with_drawn_options(config: TrainConfig, dataset: Dataset, shards: Artifact) 
 
 
 def process_memory(config: TrainConfig) -> int:
-    """Bytes of a rank without any data. Where the kernels in C are not built, every rank takes those of numba too."""
+    """Bytes of a rank without any data."""
     kind, work = config.model_kind, config.model_work
     # Grids are read with numba; batches, attention, pairs and the start of learned features are computed with it.
     attends = not kind.is_rowwise if work is None else work.attends
