@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage import CSR
-from gnnloom.trainer.kernels.contract import RUN_COLUMNS, ColumnScale
+from gnnloom.trainer.place.contract import RUN_COLUMNS, ColumnScale
 
 _SUMS = {torch.float32: torch.float32, torch.float64: torch.float64, torch.bfloat16: torch.float32}
 

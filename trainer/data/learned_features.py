@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.storage.matrix.random_numbers import normal_rows, stream_key
-from gnnloom.trainer.place.arrays import array_dtype
+from gnnloom.storage.matrix.random_numbers import stream_key
+from gnnloom.trainer.kernels.dispatch import normal_rows
 from gnnloom.trainer.place.place import Place
 
 
@@ -28,10 +28,5 @@ def first_features(vertices: NDArray[np.int64], columns: slice, width: int, seed
     Returns:
         (num_rows, number of columns) of the dtype of sums.
     """
-    shape = len(vertices), columns.stop - columns.start
-    if place.rehearses:
-        return place.lasting(shape, place.sum_dtype)
-    rows = normal_rows(stream_key(seed, "learned features"), vertices, width, columns.start, columns.stop)
-    rows = rows.astype(array_dtype(place.sum_dtype), copy=False)
-    rows *= 1 / math.sqrt(width)
-    return place.from_numpy(rows)
+    rows = normal_rows(stream_key(seed, "learned features"), vertices, columns, width, place)
+    return rows.to(place.sum_dtype).mul_(1 / math.sqrt(width))

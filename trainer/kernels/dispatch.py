@@ -1,34 +1,21 @@
-"""The only entry point to the kernels: chooses the implementation of each.
+"""The only entry point to the kernels: asks the table of the place for each.
 
-All of them run on the CPU today, most of them in C. To attach another one, write a class with the methods of
-:mod:`gnnloom.trainer.kernels.contract` and choose it here; no caller changes.
+To compute elsewhere, or not at all, make the place with another table: a class with the methods of
+:class:`gnnloom.trainer.place.place.Kernels`. No caller changes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
-from typing import Any
+from typing import Any, Final
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.matrix.csr import CSR
-from gnnloom.trainer.kernels.c.calls import CSparseProduct
 from gnnloom.trainer.kernels.c.library import best_library
-from gnnloom.trainer.kernels.contract import (
-    Attended,
-    ColumnScale,
-    EdgeSoftmax,
-    Progress,
-    RowSink,
-    RowsOnDisk,
-    SoftmaxGradient,
-    SoftmaxState,
-    SparseProduct,
-)
 from gnnloom.trainer.kernels.elementwise import (
     add_bias,
     add_to,
@@ -46,29 +33,24 @@ from gnnloom.trainer.kernels.elementwise import (
 from gnnloom.trainer.kernels.gemm import matmul, seconds_of_weight_gradients, weight_gradient
 from gnnloom.trainer.kernels.heads import head_mean, head_scores, head_sums
 from gnnloom.trainer.kernels.row_passes import Dropout, rectify
-from gnnloom.trainer.kernels.sparse_rows import (
-    PackedRows,
+from gnnloom.trainer.kernels.sparse_rows import PackedRows, listed_entries, listed_rows
+from gnnloom.trainer.kernels.table import kernels_of
+from gnnloom.trainer.kernels.unperformed import Unperformed, Unwritten, even_offsets, performed, with_values
+from gnnloom.trainer.kernels.without_values import UnreadRows, place_without_values
+from gnnloom.trainer.place.contract import (
+    RUN_COLUMNS,
+    Attended,
+    ColumnScale,
+    EdgeSoftmax,
+    Progress,
+    RowSink,
+    RowsOnDisk,
+    SoftmaxGradient,
+    SoftmaxState,
+    SparseProduct,
     SparseRows,
-    column_scale,
-    listed_columns,
-    listed_entries,
-    listed_rows,
 )
-from gnnloom.trainer.kernels.streamed_product import StreamedProduct
-from gnnloom.trainer.kernels.unperformed import (
-    Unperformed,
-    UnperformedProduct,
-    UnperformedSoftmax,
-    UnreadRows,
-    Unwritten,
-    even_offsets,
-    performed,
-    unperformed_by_columns,
-    with_values,
-)
-from gnnloom.trainer.place.arrays import array_dtype
 from gnnloom.trainer.place.place import Place
-from gnnloom.trainer.place.threads import Threads
 
 __all__ = [
     "Attended",
@@ -104,7 +86,9 @@ __all__ = [
     "listed_rows",
     "matmul",
     "matrix_sum",
+    "normal_rows",
     "performed",
+    "place_without_values",
     "products_by_columns",
     "rectify",
     "scaled_rows",
@@ -113,6 +97,7 @@ __all__ = [
     "score_entries",
     "score_pairs",
     "seconds_of_weight_gradients",
+    "softmax_state",
     "sparse_product",
     "sparse_product_kernel",
     "weight_gradient",
@@ -130,14 +115,8 @@ def sparse_product(
     Args:
         dtype: of the dense matrices; None for that of features.
     """
-    if place.rehearses:
-        rows = listed_rows(matrix) if isinstance(matrix, CSR) else matrix
-        return UnperformedProduct(rows, num_threads=place.threads.num_threads)
-    if isinstance(matrix, CSR | SparseRows):
-        return _product(place.threads, matrix, dtype or place.feature_dtype)
-    # A thread multiplies a block by itself: several would wait for each other at the end of every block.
-    prepare = partial(_product, Threads())
-    return StreamedProduct(matrix, place.feature_dtype, prepare, num_threads=place.threads.num_threads)
+    rows = listed_rows(matrix) if isinstance(matrix, CSR) else matrix
+    return kernels_of(place).sparse_product(rows, place, dtype or place.feature_dtype)
 
 
 def products_by_columns(matrix: CSR, parts: Sequence[slice], place: Place) -> list[SparseProduct]:
@@ -148,22 +127,30 @@ def products_by_columns(matrix: CSR, parts: Sequence[slice], place: Place) -> li
     Args:
         parts: one range after the other, from the first column to the last.
     """
-    if place.rehearses:
-        return list[SparseProduct](unperformed_by_columns(matrix, len(parts)))
-    if matrix.data is not None:
-        # Here, so that the products share what they would convert.
-        matrix = replace(matrix, data=matrix.data.astype(array_dtype(place.sum_dtype), copy=False))
-    return [_product(place.threads, rows, place.feature_dtype) for rows in listed_columns(matrix, parts)]
-
-
-def _product(threads: Threads, matrix: CSR | SparseRows, dtype: torch.dtype) -> SparseProduct:
-    rows = listed_rows(matrix) if isinstance(matrix, CSR) else matrix
-    return CSparseProduct(best_library(), rows, threads, dtype)
+    return kernels_of(place).products_by_columns(matrix, parts, place)
 
 
 def sparse_product_kernel() -> str:
     """Name of the kernel of sparse products, as ``gnnloom doctor`` reports it."""
     return f"C with {best_library().instruction_set}"
+
+
+#: Fewer factors of columns, 1 MiB of float32, stay in the caches.
+_LEAST_FOR_RUNS: Final = 1 << 18
+
+
+def column_scale(factors: Tensor, place: Place) -> ColumnScale | None:
+    """Factors of columns for sparse products, with those of runs if most runs have one factor.
+
+    Args:
+        factors: (num_columns,) contiguous, of the dtype of sums; or (0,) for ones, which gives None.
+    """
+    if len(factors) == 0:
+        return None
+    if len(factors) < _LEAST_FOR_RUNS:
+        return ColumnScale(factors)
+    runs = place.lasting((-(-len(factors) // RUN_COLUMNS),), factors.dtype)
+    return ColumnScale(factors, runs if kernels_of(place).find_runs(factors, runs) else None)
 
 
 def edge_softmax(pattern: CSR, negative_slope: float, place: Place, *, dynamic: bool = False) -> EdgeSoftmax:
@@ -173,37 +160,64 @@ def edge_softmax(pattern: CSR, negative_slope: float, place: Place, *, dynamic: 
         negative_slope: slope of the LeakyReLU below 0.
         dynamic: with the scores of GATv2.
     """
-    if place.rehearses:
-        return UnperformedSoftmax(pattern, place, dynamic=dynamic)
-    # It transposes the pattern with numba, whose import takes 0.4 s and 60 MB.
-    from gnnloom.trainer.kernels.c.edge_softmax import CEdgeSoftmax  # noqa: PLC0415
+    return kernels_of(place).edge_softmax(pattern, negative_slope, place, dynamic=dynamic)
 
-    return CEdgeSoftmax(best_library(), pattern, negative_slope, place, dynamic=dynamic)
+
+def softmax_state(weighted: Tensor, num_rows: int, heads: int, place: Place) -> SoftmaxState:
+    """The running sums of an edge softmax, without values, around the memory of the weighted sums."""
+    shape = num_rows, heads
+    return SoftmaxState(place.empty(shape, weighted.dtype), place.empty(shape, weighted.dtype), weighted)
 
 
 def score_block(left: Tensor, right: Tensor, place: Place) -> Tensor:
-    """Scalar products of all rows with all rows; see :func:`gnnloom.trainer.kernels.pair_scores.score_block`."""
-    if place.rehearses:
-        return place.empty((len(left), len(right)), left.dtype)
-    # Imported here to save time and memory; see :func:`edge_softmax`.
-    from gnnloom.trainer.kernels import pair_scores  # noqa: PLC0415
+    """Scalar products of every row of one matrix with every row of another; not differentiable.
 
-    return pair_scores.score_block(left, right, place)
+    The products of two numbers are added one after the other, from the first column on, without fused multiplications.
+    So two equal pairs of rows have equal scores wherever they are: in any block, on any number of ranks and threads.
+
+    Args:
+        left: (num_left, dim) float32 or float64.
+        right: (num_right, dim) of the same dtype.
+
+    Returns:
+        (num_left, num_right).
+    """
+    out = place.empty((len(left), len(right)), left.dtype)
+    kernels_of(place).score_block(left, right, out, place)
+    return out
 
 
 def score_entries(left: Tensor, right: Tensor, rows: NDArray[Any], columns: NDArray[Any], place: Place) -> Tensor:
-    """Scalar products of some rows with some rows; see :func:`gnnloom.trainer.kernels.pair_scores.score_entries`."""
-    if place.rehearses:
-        return place.empty((len(rows),), left.dtype)
-    from gnnloom.trainer.kernels import pair_scores  # noqa: PLC0415 - likewise
+    """(num_entries,) scalar products of rows of one matrix with rows of another, in whatever order is fastest.
 
-    return pair_scores.score_entries(left, right, rows, columns, place)
+    The bits depend on the two rows only, but are not those of :func:`score_block`.
+
+    Args:
+        left: (num_left, dim) float32 or float64.
+        right: (num_right, dim) of the same dtype.
+        rows, columns: (num_entries,) integers, the rows of each.
+    """
+    out = place.empty((len(rows),), left.dtype)
+    kernels_of(place).score_entries(left, right, (rows, columns), out, place)
+    return out
 
 
 def score_pairs(left: Tensor, right: Tensor, place: Place) -> Tensor:
-    """Scalar products of rows with rows; see :func:`gnnloom.trainer.kernels.pair_scores.score_pairs`."""
-    if place.rehearses:
-        return place.empty((len(left),), left.dtype)
-    from gnnloom.trainer.kernels import pair_scores  # noqa: PLC0415 - likewise
+    """(num_rows,) scalar products of the rows of two matrices, with the bits of :func:`score_block`.
 
-    return pair_scores.score_pairs(left, right, place)
+    Args:
+        left: (num_rows, dim) float32 or float64.
+        right: (num_rows, dim) of the same dtype.
+    """
+    out = place.empty((len(left),), left.dtype)
+    kernels_of(place).score_pairs(left, right, out, place)
+    return out
+
+
+def normal_rows(key: np.uint64, rows: NDArray[np.int64], columns: slice, width: int, place: Place) -> Tensor:
+    """Some columns of rows of standard normal numbers; see :func:`gnnloom.storage.matrix.random_numbers.normal_rows`.
+
+    Returns:
+        (num_rows, number of columns) float32, outside of the workspace.
+    """
+    return kernels_of(place).normal_rows(key, rows, columns, width, place)

@@ -1,6 +1,6 @@
 """Attention over the nonzeros of a sparse pattern, without a tensor over edges and features.
 
-:class:`gnnloom.trainer.kernels.contract.EdgeSoftmax` has the formulas. A row's columns may lie in several patterns:
+:class:`gnnloom.trainer.place.contract.EdgeSoftmax` has the formulas. A row's columns may lie in several patterns:
 each pattern adds to a running maximum, sum and weighted sum, which are scaled down whenever the maximum grows
 (Milakov, Gimelshein, "Online normalizer calculation for softmax", 2018). The adjoint computes the weights again from
 the maximum and the sum, so nothing of the size of the edges is stored. It visits every entry once, column by column:
@@ -21,7 +21,9 @@ from torch import Tensor
 
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.transpose import transposed
-from gnnloom.trainer.kernels.contract import (
+from gnnloom.trainer.kernels.elementwise import add_in_order
+from gnnloom.trainer.place.arrays import sum_dtype
+from gnnloom.trainer.place.contract import (
     HUB_ENTRIES,
     Attended,
     Progress,
@@ -31,8 +33,6 @@ from gnnloom.trainer.kernels.contract import (
     num_hub_columns,
     num_vector_ranges,
 )
-from gnnloom.trainer.kernels.elementwise import add_in_order
-from gnnloom.trainer.place.arrays import sum_dtype
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.place.threads import RowRange
 
@@ -49,7 +49,7 @@ class Sweep(IntEnum):
 
 
 class PatternSoftmax(ABC):
-    """What the implementations of :class:`gnnloom.trainer.kernels.contract.EdgeSoftmax` share."""
+    """What the implementations of :class:`gnnloom.trainer.place.contract.EdgeSoftmax` share."""
 
     def __init__(self, pattern: CSR, negative_slope: float, place: Place, *, dynamic: bool = False) -> None:
         """Prepare a pattern and its transpose; weights are ignored."""

@@ -72,8 +72,7 @@ def _summed_product(left: Tensor, right: Tensor, place: Place) -> Tensor:
         if left.dtype == torch.float64 or len(left) <= step:
             return matmul(left.T, right, place)
         whole, product = place.zeros(shape, torch.float64), place.empty(shape, left.dtype)
-        # Without values, one product stands for all of them.
-        for start in range(0, step if place.rehearses else len(left), step):
+        for start in place.steps(range(0, len(left), step)):
             whole += torch.mm(left[start : start + step].T, right[start : start + step], out=product)
         return product.copy_(whole)
     total = place.zeros(shape, sum_dtype(left.dtype))

@@ -7,11 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnnloom.trainer.kernels.c.calls import c_heads
-from gnnloom.trainer.kernels.c.library import best_library
-from gnnloom.trainer.kernels.contract import HEADS_CHUNK, HeadsPass, HeadsStep
 from gnnloom.trainer.kernels.elementwise import add_in_order
+from gnnloom.trainer.kernels.table import kernels_of
 from gnnloom.trainer.place.arrays import sum_dtype
+from gnnloom.trainer.place.contract import HEADS_CHUNK, HeadsPass, HeadsStep
 from gnnloom.trainer.place.place import Place
 
 
@@ -50,14 +49,8 @@ def head_sums(first: Tensor, second: Tensor, place: Place) -> Tensor:
         second: of the same shape and dtype, or (heads, dim) of the dtype of sums.
     """
     sums = place.empty(first.shape[:2], sum_dtype(first.dtype))
-    _run(HeadsPass(HeadsStep.DOTS, first, second, sums), place)
+    kernels_of(place).pass_heads(HeadsPass(HeadsStep.DOTS, first, second, sums), place)
     return sums
-
-
-def _run(given: HeadsPass, place: Place) -> None:
-    if place.rehearses:
-        return
-    c_heads(best_library(), given, place.threads)
 
 
 class _HeadScores(torch.autograd.Function):
@@ -72,7 +65,8 @@ class _HeadScores(torch.autograd.Function):
             place.empty((count, values.shape[1]), sum_dtype(values.dtype)) for count in (len(values), num_targets)
         )
         given = HeadsPass(HeadsStep.DOTS, plain, source.detach(), of_source)
-        _run(given if target is None else given._replace(other=target.detach(), other_sums=of_target), place)
+        both = given if target is None else given._replace(other=target.detach(), other_sums=of_target)
+        kernels_of(place).pass_heads(both, place)
         # A new tensor on the same memory: autograd treats a returned input as an identity.
         return plain, of_source, of_target
 
@@ -84,7 +78,8 @@ class _HeadScores(torch.autograd.Function):
         # Sums over a chunk of rows; those of very many rows, one by one, would lose digits in float32.
         partial = place.empty((-(-len(values) // HEADS_CHUNK), 2, *values.shape[1:]), of_source.dtype)
         given = HeadsPass(HeadsStep.SPREAD, values, source.detach(), of_source, gradient=of_values, partial=partial)
-        _run(given if target is None else given._replace(other=target.detach(), other_sums=of_target), place)
+        both = given if target is None else given._replace(other=target.detach(), other_sums=of_target)
+        kernels_of(place).pass_heads(both, place)
         total = place.zeros(partial.shape[1:], torch.float64)
         add_in_order(total, partial, place)
         vectors = total.to(of_source.dtype)

@@ -23,55 +23,28 @@ _TILE = 256
 _STEPS = 4
 
 
-def score_block(left: Tensor, right: Tensor, place: Place) -> Tensor:
-    """Scalar products of every row of one matrix with every row of another; not differentiable.
-
-    The products of two numbers are added one after the other, from the first column on, without fused multiplications.
-
-    Args:
-        left: (num_left, dim) float32 or float64.
-        right: (num_right, dim) of the same dtype.
-
-    Returns:
-        (num_left, num_right).
-    """
-    out = place.empty((len(left), len(right)), left.dtype)
+def score_block(left: Tensor, right: Tensor, out: Tensor, place: Place) -> None:
+    """See :func:`gnnloom.trainer.kernels.dispatch.score_block`."""
     arrays = _array(left, place), _array(right, place), as_array(out)
     num_tiles = -(-len(right) // _TILE)
     place.threads.run(
         lambda start, stop: _score_tiles(*arrays, start * _TILE, min(stop * _TILE, len(right))),
         place.threads.even_ranges(num_tiles),
     )
-    return out
 
 
-def score_pairs(left: Tensor, right: Tensor, place: Place) -> Tensor:
-    """(num_rows,) scalar products of the rows of two matrices, with the bits of :func:`score_block`.
-
-    Args:
-        left: (num_rows, dim) float32 or float64.
-        right: (num_rows, dim) of the same dtype.
-    """
-    out = place.empty((len(left),), left.dtype)
+def score_pairs(left: Tensor, right: Tensor, out: Tensor, place: Place) -> None:
+    """See :func:`gnnloom.trainer.kernels.dispatch.score_pairs`."""
     arrays = _array(left, place), _array(right, place), as_array(out)
     place.threads.run(lambda start, stop: _score_rows(*arrays, start, stop), place.threads.even_ranges(len(left)))
-    return out
 
 
-def score_entries(left: Tensor, right: Tensor, rows: NDArray[Any], columns: NDArray[Any], place: Place) -> Tensor:
-    """(num_entries,) scalar products of rows of one matrix with rows of another, in whatever order is fastest.
-
-    The bits depend on the two rows only, but are not those of :func:`score_block`.
-
-    Args:
-        left: (num_left, dim) float32 or float64.
-        right: (num_right, dim) of the same dtype.
-        rows, columns: (num_entries,) integers, the rows of each.
-    """
-    out = place.empty((len(rows),), left.dtype)
-    arrays = _array(left, place), _array(right, place), rows, columns, as_array(out)
-    place.threads.run(lambda start, stop: _score_entries(*arrays, start, stop), place.threads.even_ranges(len(rows)))
-    return out
+def score_entries(
+    left: Tensor, right: Tensor, entries: tuple[NDArray[Any], NDArray[Any]], out: Tensor, place: Place
+) -> None:
+    """See :func:`gnnloom.trainer.kernels.dispatch.score_entries`."""
+    arrays = _array(left, place), _array(right, place), *entries, as_array(out)
+    place.threads.run(lambda start, stop: _score_entries(*arrays, start, stop), place.threads.even_ranges(len(out)))
 
 
 def _array(matrix: Tensor, place: Place) -> NDArray[Any]:

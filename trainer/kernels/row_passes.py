@@ -15,20 +15,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.trainer.kernels.c.calls import c_rows
-from gnnloom.trainer.kernels.c.library import best_library
-from gnnloom.trainer.kernels.contract import LANES, Mask, RowPass, RowStep
 from gnnloom.trainer.kernels.elementwise import column_sums
+from gnnloom.trainer.kernels.table import kernels_of
 from gnnloom.trainer.place.arrays import sum_dtype
+from gnnloom.trainer.place.contract import LANES, Mask, RowPass, RowStep
 from gnnloom.trainer.place.place import Place
-
-
-def run_pass(given: RowPass, place: Place) -> None:
-    """Compute the result of a pass."""
-    if place.rehearses:
-        return
-    # Rows of a dense matrix all take the same time, so the ranges are even.
-    place.threads.run(c_rows(best_library(), given), place.threads.even_ranges(len(given.source)))
 
 
 @dataclass(frozen=True)
@@ -90,7 +81,8 @@ class _Drop(torch.autograd.Function):
 def _masked(features: Tensor, mask: Mask, dropout: Dropout) -> Tensor:
     source = dropout.place.contiguous(features)
     result = dropout.place.like(source)
-    run_pass(RowPass(RowStep.DROP, source, result, mask=mask, scale=mask.scale), dropout.place)
+    given = RowPass(RowStep.DROP, source, result, mask=mask, scale=mask.scale)
+    kernels_of(dropout.place).pass_rows(given, dropout.place)
     return result
 
 
@@ -140,7 +132,8 @@ class _Rectify(torch.autograd.Function):
         passed = place.empty((num_rows, -(-dim // LANES)), torch.int32)
         added = place.zeros((dim,), sum_dtype(source.dtype)) if bias is None else bias.detach().contiguous()
         scale = 1.0 if mask is None else mask.scale
-        run_pass(RowPass(RowStep.RECTIFY, source, result.detach(), added, passed, mask, scale), place)
+        given = RowPass(RowStep.RECTIFY, source, result.detach(), added, passed, mask, scale)
+        kernels_of(place).pass_rows(given, place)
         ctx.given = place, scale, bias is not None, spends_gradient
         ctx.save_for_backward(passed)
         if in_place:
@@ -153,5 +146,5 @@ class _Rectify(torch.autograd.Function):
         (passed,) = ctx.saved_tensors
         given = place.contiguous(gradient)
         result = given if spends_gradient else place.like(given)
-        run_pass(RowPass(RowStep.SELECT, given, result, passed=passed, scale=scale), place)
+        kernels_of(place).pass_rows(RowPass(RowStep.SELECT, given, result, passed=passed, scale=scale), place)
         return result, column_sums(result, place) if has_bias else None, None, None, None, None

@@ -10,8 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,78 +18,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.matrix.csr import CSR, index_dtype
-from gnnloom.trainer.kernels.contract import RUN_COLUMNS, ColumnScale, Progress, RowSink
 from gnnloom.trainer.place.arrays import as_array, sum_dtype, tensor_dtype
+from gnnloom.trainer.place.contract import ColumnScale, Progress, RowSink, SparseRows
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.place.threads import Threads
 
 #: A matrix with at most this share of non-empty rows is doubly compressed.
 _SPARSE_ROWS = 0.5
-
-
-@dataclass(frozen=True)
-class SparseRows:
-    """Some rows of a matrix of (num_rows, num_columns).
-
-    Attributes:
-        begin: (num_listed,) int64 position of each row's first entry.
-        end: (num_listed,) int64 position after its last entry.
-        target: (num_listed,) int64 the rows, ascending; None if all rows are listed.
-        indices: (nnz,) int32 or int64 columns of the entries.
-        data: (nnz,) their weights, or None for ones.
-        is_subset: rows that are not listed are not asked for; otherwise they have no entries.
-    """
-
-    begin: NDArray[np.int64]
-    end: NDArray[np.int64]
-    target: NDArray[np.int64] | None
-    indices: NDArray[Any]
-    data: NDArray[Any] | None
-    num_rows: int
-    num_columns: int
-    is_subset: bool = False
-
-    @property
-    def num_listed(self) -> int:
-        return len(self.begin)
-
-    # Kept, as every product asks for it.
-    @cached_property
-    def nnz(self) -> int:
-        return int((self.end - self.begin).sum())
-
-    def offsets(self) -> NDArray[np.int64]:
-        """(num_listed + 1,) int64 entries of the rows before each listed row."""
-        # In place: a matrix that arrives in every epoch is described in every epoch.
-        offsets = np.zeros(self.num_listed + 1, np.int64)
-        np.subtract(self.end, self.begin, out=offsets[1:])
-        return np.cumsum(offsets, out=offsets)
-
-    def restricted(self, rows: NDArray[np.int64]) -> SparseRows:
-        """Only some of the rows; shares the entries.
-
-        Args:
-            rows: (num_listed,) strictly ascending rows of the matrix.
-
-        Raises:
-            ValueError: the rows are not strictly ascending, or outside the matrix.
-        """
-        rows = np.ascontiguousarray(rows, np.int64)
-        # A row given twice would have two threads that write it.
-        if len(rows) and (rows[0] < 0 or rows[-1] >= self.num_rows or np.any(np.diff(rows) <= 0)):
-            raise ValueError(f"rows of a product must be strictly ascending, in 0..{self.num_rows - 1}")
-        begin, end = self._bounds(rows)
-        return replace(self, begin=begin, end=end, target=rows, is_subset=True)
-
-    def _bounds(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Where the entries of some rows begin and end; rows that are not listed have none."""
-        if self.target is None:
-            return self.begin[rows], self.end[rows]
-        # One row beyond the last, without entries, stands for those that are not listed.
-        begin, end = np.append(self.begin, 0), np.append(self.end, 0)
-        position = np.searchsorted(self.target, rows)
-        position[np.append(self.target, -1)[position] != rows] = len(self.target)
-        return begin[position], end[position]
 
 
 def listed_rows(matrix: CSR) -> SparseRows:
@@ -205,30 +139,6 @@ def listed_columns(matrix: CSR, parts: Sequence[slice]) -> list[SparseRows]:
     return [SparseRows(begin[each], end[each], row[each], matrix.indices, matrix.data, *shape) for each in found]
 
 
-#: Fewer factors of columns, 1 MiB of float32, stay in the caches.
-_LEAST_FOR_RUNS: Final = 1 << 18
-
-
-def column_scale(factors: Tensor, place: Place) -> ColumnScale | None:
-    """Factors of columns for sparse products, with those of runs if most runs have one factor.
-
-    Args:
-        factors: (num_columns,) contiguous, of the dtype of sums; or (0,) for ones, which gives None.
-    """
-    if len(factors) == 0:
-        return None
-    if len(factors) < _LEAST_FOR_RUNS:
-        return ColumnScale(factors)
-    runs = place.lasting((-(-len(factors) // RUN_COLUMNS),), factors.dtype)
-    if place.rehearses:
-        return ColumnScale(factors, runs)
-    whole = len(factors) // RUN_COLUMNS
-    least, most = factors[: whole * RUN_COLUMNS].view(whole, RUN_COLUMNS).aminmax(dim=1)
-    runs.fill_(torch.nan)
-    runs[:whole] = torch.where(least == most, least, torch.nan)
-    return ColumnScale(factors, runs if runs.isnan().sum() < whole / 2 else None)
-
-
 class Operands(NamedTuple):
     """Checked operands of one product.
 
@@ -246,7 +156,7 @@ class Operands(NamedTuple):
 
 
 class RowsProduct(ABC):
-    """What the implementations of :class:`gnnloom.trainer.kernels.contract.SparseProduct` share.
+    """What the implementations of :class:`gnnloom.trainer.place.contract.SparseProduct` share.
 
     Each gives the same bits.
     """

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.distinct import distinct
-from gnnloom.trainer.kernels.contract import (
+from gnnloom.trainer.place.contract import (
     ColumnScale,
     Progress,
     RowBlock,
@@ -33,7 +33,7 @@ from gnnloom.trainer.place.threads import num_block_buffers
 
 
 class StreamedProduct:
-    """See :class:`gnnloom.trainer.kernels.contract.SparseProduct`. Gives the same bits as the matrix in memory."""
+    """See :class:`gnnloom.trainer.place.contract.SparseProduct`. Gives the same bits as the matrix in memory."""
 
     def __init__(
         self,

@@ -14,7 +14,6 @@ import mmap
 import tracemalloc
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Self
 from weakref import finalize
@@ -25,19 +24,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, _get_current_dispatch_mode
 
-from gnnloom.storage.matrix.csr import CSR, index_dtype
-from gnnloom.trainer.kernels.contract import (
-    HUB_ENTRIES,
-    Attended,
-    RowReader,
-    RowsOnDisk,
-    num_column_ranges,
-    num_vector_ranges,
-)
-from gnnloom.trainer.kernels.sparse_rows import SparseRows
 from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.place.place import Place
-from gnnloom.trainer.place.threads import num_block_buffers
 from gnnloom.trainer.place.workspace import SMALL, UNLIMITED
 
 
@@ -47,7 +35,7 @@ class Unwritten:
     Counts inside a ``with`` block. Arrays that NumPy allocates there count as well, and Python's objects do not.
 
     Attributes:
-        place: one that rehearses.
+        place: one without values.
         peak: most bytes that arrays and the workspace have had at one time.
         workspace_at_peak: how many of these were the workspace's.
     """
@@ -296,83 +284,6 @@ def with_values(numbers: Tensor) -> Tensor:
 def performed() -> AbstractContextManager[object]:
     """Perform operations inside the block, also in a rehearsal."""
     return _disable_current_modes()
-
-
-@dataclass(frozen=True)
-class UnreadRows(CSR):
-    """Rows whose entries nobody reads.
-
-    Attributes:
-        memory: where their arrays are.
-        num_listed: rows with entries in each of several ranges of columns, in sum over the ranges.
-    """
-
-    memory: Unwritten
-    num_listed: int
-
-
-class UnperformedProduct:
-    """See :class:`gnnloom.trainer.kernels.contract.SparseProduct`; leaves every output as it is."""
-
-    def __init__(self, matrix: CSR | SparseRows | RowsOnDisk, *kept: object, num_threads: int = 1) -> None:
-        """Keep the memory of the matrix, as a product does, and of what else is given."""
-        self._num_threads = num_threads
-        self.num_rows, self.num_columns, self.nnz = matrix.num_rows, matrix.num_columns, matrix.nnz
-        self._matrix, self._kept = matrix, kept
-        self._reader: RowReader | None = None
-
-    def multiply(self, *_: object, **__: object) -> None:
-        """Compute nothing; of a matrix on disk, keep the buffers of its first sweep."""
-        if self._reader is None and not isinstance(self._matrix, CSR | SparseRows):
-            self._reader = self._matrix.sweep(num_block_buffers(self._num_threads))
-
-    def restricted(self, rows: NDArray[np.int64]) -> UnperformedProduct:  # noqa: ARG002
-        return self
-
-
-def _empty(matrix: CSR) -> Callable[[tuple[int], np.dtype[Any]], NDArray[Any]]:
-    """What makes arrays without values beside those of a matrix."""
-    return matrix.memory.array if isinstance(matrix, UnreadRows) else np.empty
-
-
-def unperformed_by_columns(matrix: CSR, num_parts: int) -> Sequence[UnperformedProduct]:
-    """See :func:`gnnloom.trainer.kernels.dispatch.products_by_columns`; takes the memory of its lists of rows."""
-    listed = matrix.num_listed if isinstance(matrix, UnreadRows) else min(matrix.nnz, num_parts * matrix.num_rows)
-    empty = _empty(matrix)
-    # For the moment, the owner and the row of every entry, and whether it differs from the one before.
-    momentary = [empty((matrix.nnz,), np.dtype(kind)) for kind in (np.int64, np.int64, "V3")]
-    product = UnperformedProduct(matrix, *(empty((listed,), np.dtype(np.int64)) for _ in range(3)))
-    del momentary
-    return [product] * num_parts
-
-
-class UnperformedSoftmax:
-    """See :class:`gnnloom.trainer.kernels.contract.EdgeSoftmax`; leaves every output as it is."""
-
-    def __init__(self, pattern: CSR, place: Place, *, dynamic: bool = False) -> None:
-        """Keep the memory of the pattern and of its transpose."""
-        self.nnz, self.is_dynamic = pattern.nnz, dynamic
-        self._num_parts = min(place.threads.num_threads, num_column_ranges(pattern.nnz, pattern.num_rows))
-        # At most, as nobody reads how many rows are that long.
-        self._num_hubs = min(pattern.num_rows, pattern.nnz // HUB_ENTRIES)
-        self._place, empty = place, _empty(pattern)
-        transposed = (pattern.num_columns + 1, np.int64), (pattern.nnz, index_dtype(pattern.num_rows))
-        hubs = () if dynamic else ((self._num_hubs, np.int64),)
-        self._kept = pattern, *(empty((count,), np.dtype(kind)) for count, kind in (*transposed, *hubs))
-
-    def accumulate(self, *_: object, **__: object) -> None:
-        """Compute nothing."""
-
-    def gradients(self, *given: Any) -> None:
-        """Take the memory of the sums that ranges of columns or rows form apart, and of those of hubs in float64."""
-        result: Attended = given[2]
-        if self.is_dynamic:
-            # The parts, once more as they are added up, and their total before and after.
-            self._place.empty((2 * num_vector_ranges(self.nnz) + 2, *result.source.shape), torch.float64)
-            return
-        parts = self._place.empty((self._num_parts, *result.target.shape), result.target.dtype)
-        of_hubs = self._place.empty((self._num_parts + 1, self._num_hubs, result.target.shape[1]), torch.float64)
-        del parts, of_hubs
 
 
 class Unperformed(TorchDispatchMode):  # type: ignore[no-untyped-call]

@@ -26,6 +26,7 @@ from gnnloom.trainer.kernels.dispatch import (
     SoftmaxState,
     edge_softmax,
     head_sums,
+    softmax_state,
 )
 from gnnloom.trainer.operators.halo import HaloExchange
 from gnnloom.trainer.place.arrays import as_array, tensor_dtype
@@ -153,7 +154,7 @@ class _Own(torch.autograd.Function):
         # Without halo columns, the sums of a row are complete before they leave the registers.
         output = place.empty((num_rows, heads, dim), own.values.dtype) if attention.halo.nnz == 0 else None
         weighted = place.empty((num_rows if output is None else 0, heads, dim), own.source.dtype)
-        state = SoftmaxState.empty(weighted, num_rows, heads, place)
+        state = softmax_state(weighted, num_rows, heads, place)
         with attention.traffic.timing(SPMM):
             attention.own.accumulate(own, state, output, progress=step.progress)
         step.begun = state, output

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import GEMM
-from gnnloom.trainer.kernels.contract import Mask
 from gnnloom.trainer.kernels.dispatch import backward_from, converted, matmul, rectify, weight_gradient
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.partial_parameters import ParameterPiece
+from gnnloom.trainer.place.contract import Mask
 from gnnloom.trainer.place.place import Place
 
 AXIS = "row"

@@ -1,24 +1,75 @@
-"""Where a rank's tensors are, and which numbers they hold."""
+"""Where a rank's tensors are, which numbers they hold, and what computes them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gnnloom.storage.matrix.csr import CSR
 from gnnloom.trainer.place.arrays import sum_dtype
+from gnnloom.trainer.place.contract import EdgeSoftmax, HeadsPass, RowPass, RowsOnDisk, SparseProduct, SparseRows
 from gnnloom.trainer.place.mapped_rows import FileChecks, MappedRows, UnbackedRows
 from gnnloom.trainer.place.threads import Threads
 from gnnloom.trainer.place.workspace import Workspace
 
+Step = TypeVar("Step")
+
+
+class Kernels(Protocol):
+    """The table of kernels: what is not left to torch. Everyone calls the functions of ``kernels.dispatch``."""
+
+    def sparse_product(self, matrix: SparseRows | RowsOnDisk, place: Place, dtype: torch.dtype) -> SparseProduct:
+        """Prepare a matrix for products with dense ones of a dtype; shares its memory, or reads it each time."""
+        ...
+
+    def products_by_columns(self, matrix: CSR, parts: Sequence[slice], place: Place) -> list[SparseProduct]:
+        """For every range of columns, the product of the entries there with dense matrices of features."""
+        ...
+
+    def edge_softmax(self, pattern: CSR, negative_slope: float, place: Place, *, dynamic: bool) -> EdgeSoftmax:
+        """Prepare a pattern for attention of its rows over its columns."""
+        ...
+
+    def find_runs(self, factors: Tensor, runs: Tensor) -> bool:
+        """Fill in the factors that all columns of a run have; returns whether most runs have one."""
+        ...
+
+    def pass_rows(self, given: RowPass, place: Place) -> None:
+        """Compute a pass over rows."""
+        ...
+
+    def pass_heads(self, given: HeadsPass, place: Place) -> None:
+        """Compute a pass over heads."""
+        ...
+
+    def score_block(self, left: Tensor, right: Tensor, out: Tensor, place: Place) -> None:
+        """Fill in the scalar products of all rows with all rows."""
+        ...
+
+    def score_pairs(self, left: Tensor, right: Tensor, out: Tensor, place: Place) -> None:
+        """Fill in the scalar products of rows with rows."""
+        ...
+
+    def score_entries(
+        self, left: Tensor, right: Tensor, entries: tuple[NDArray[Any], NDArray[Any]], out: Tensor, place: Place
+    ) -> None:
+        """Fill in the scalar products of some rows with some rows."""
+        ...
+
+    def normal_rows(self, key: np.uint64, rows: NDArray[np.int64], columns: slice, width: int, place: Place) -> Tensor:
+        """(num_rows, number of columns) float32 random numbers, functions of the key, the row and the column."""
+        ...
+
 
 class Place:
-    """Makes every tensor of a rank, and has the threads and the memory of its kernels.
+    """Makes every tensor of a rank, and has the threads, the memory and the table of its kernels.
 
     :meth:`empty`, :meth:`zeros`, :meth:`like` and :meth:`contiguous` take large tensors from the workspace: only the
     thread that trains calls them. Any thread may call the other methods.
@@ -29,18 +80,23 @@ class Place:
         sum_dtype: of sums, parameters, weights of edges and factors: float32 for features of bfloat16, else theirs.
         threads: run the kernels.
         workspace: memory of the tensors of an epoch.
+        kernels: what computes; None for the kernels of this processor.
         files: temporary files that are compared with what was written to them.
-        rehearses: kernels compute nothing and nobody writes to the tensors, which may exceed this machine's memory.
     """
 
     device: Final = torch.device("cpu")
+    rehearses = False
 
     def __init__(
-        self, feature_dtype: torch.dtype = torch.float32, num_threads: int = 1, *, rehearses: bool = False
+        self,
+        feature_dtype: torch.dtype = torch.float32,
+        num_threads: int = 1,
+        kernels: Kernels | None = None,
+        workspace: Workspace | None = None,
     ) -> None:
         self.feature_dtype, self.sum_dtype = feature_dtype, sum_dtype(feature_dtype)
-        self.threads, self.workspace = Threads(num_threads), Workspace(is_rehearsed=rehearses)
-        self.rehearses, self.files = rehearses, FileChecks()
+        self.threads, self.workspace = Threads(num_threads), workspace or Workspace()
+        self.kernels, self.files = kernels, FileChecks()
 
     def empty(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
         """A contiguous tensor without values."""
@@ -60,7 +116,16 @@ class Place:
         Raises:
             OSError: the disk is full.
         """
-        return UnbackedRows(shape, dtype) if self.rehearses else MappedRows(folder, what, shape, dtype)
+        return MappedRows(folder, what, shape, dtype)
+
+    def steps(self, steps: Iterable[Step], alike: int = 1) -> Iterable[Step]:  # noqa: ARG002 - for places without values
+        """The steps of a loop, all of them.
+
+        Args:
+            alike: after as many, a step takes the memory that others have taken, so that a place without values leaves
+                out the rest.
+        """
+        return steps
 
     def like(self, tensor: Tensor) -> Tensor:
         """A contiguous tensor without values, of the shape and dtype of another."""

@@ -42,13 +42,13 @@ class Workspace:
     They are ordinary tensors: views keep the memory, and so does autograd. A tensor may outlive the workspace.
     """
 
-    def __init__(self, *, is_rehearsed: bool = False) -> None:
+    def __init__(self, flags: int = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) -> None:
         """Begin without memory.
 
         Args:
-            is_rehearsed: nobody writes to the tensors, so they may be larger than this machine's memory.
+            flags: of mapped memory; :data:`UNLIMITED` if nobody writes to the tensors.
         """
-        self._flags = UNLIMITED if is_rehearsed else mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        self._flags = flags
         self._segments: list[_Segment] = []
         # A tensor may die at any point of a program, even while another one is handed out, so its memory waits here.
         self._returned: deque[tuple[_Segment, int, int]] = deque()

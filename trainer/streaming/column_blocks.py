@@ -59,7 +59,7 @@ class Storage:
 
 
 class FileRows:
-    """A block of columns in a file, for a product to write; see :class:`gnnloom.trainer.kernels.contract.RowSink`."""
+    """A block of columns in a file, for a product to write; see :class:`gnnloom.trainer.place.contract.RowSink`."""
 
     def __init__(self, store: ColumnStore, number: int, shape: tuple[int, int], dtype: torch.dtype) -> None:
         self._store, self._number, self.shape, self.dtype = store, number, shape, dtype

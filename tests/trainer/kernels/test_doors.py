@@ -12,7 +12,7 @@ TRAINER = Path(gnnloom.trainer.__file__).parent
 ARRAY_DOORS = ("place/", "comm/mpi.py")
 MPI_DOORS = {"comm/mpi.py"}
 #: Implementations; everyone else asks ``kernels.dispatch``.
-_BEHIND = "c|operands|row_pass|sparse_rows|edge_softmax|dropout|elementwise|gemm|pair_scores|rectify"
+_BEHIND = "c|table|without_values|sparse_rows|edge_softmax|dropout|elementwise|gemm|pair_scores|rectify"
 IMPLEMENTATIONS = re.compile(rf"trainer\.kernels(\.| import \(?[^)]*\b)({_BEHIND})\b")
 TO_ARRAY = re.compile(r"\.numpy\(|\.__array__\(|np\.(as)?array\(\w*tensor")
 

@@ -18,8 +18,8 @@ from torch import Tensor
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.trainer.kernels.c import library
 from gnnloom.trainer.kernels.c.edge_softmax import CEdgeSoftmax
-from gnnloom.trainer.kernels.contract import Attended, EdgeSoftmax, SoftmaxGradient, SoftmaxState
-from gnnloom.trainer.kernels.dispatch import edge_softmax, head_sums
+from gnnloom.trainer.kernels.dispatch import edge_softmax, head_sums, softmax_state
+from gnnloom.trainer.place.contract import Attended, EdgeSoftmax, SoftmaxGradient
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.place.threads import Threads
 from support.covering import examples
@@ -114,7 +114,7 @@ def _computed(case: Case, number: int, num_threads: int) -> list[Tensor]:
     patterns = [
         (_implementations(pattern, num_threads, dynamic=case.dynamic)[number], part) for pattern, part in case.patterns
     ]
-    state = SoftmaxState.empty(torch.full(shape, torch.nan, dtype=source.dtype), rows, case.heads, place)
+    state = softmax_state(torch.full(shape, torch.nan, dtype=source.dtype), rows, case.heads, place)
     output = torch.full(shape, torch.nan, dtype=values.dtype)
     for begins, (softmax, part) in zip((True, False), patterns, strict=True):
         given = Attended(values[part], source if case.dynamic else source[part], target)
@@ -228,7 +228,7 @@ def test_scores_that_are_not_finite_do_not_pass_silently(number: int) -> None:
     values, source, target = torch.ones((5, 1, 8)), torch.zeros((5, 1)), torch.zeros((3, 1))
     target[1], target[2] = torch.nan, -torch.inf
     # All columns are seen at once, so no weighted sums are kept.
-    state, output = SoftmaxState.empty(torch.empty((0, 1, 8)), 3, 1, Place()), torch.empty((3, 1, 8))
+    state, output = softmax_state(torch.empty((0, 1, 8)), 3, 1, Place()), torch.empty((3, 1, 8))
     softmax.accumulate(Attended(values, source, target), state, output)
     assert torch.equal(output[0], torch.ones((1, 8)))
     assert output[1:].isnan().all()
@@ -279,7 +279,7 @@ def test_sums_over_a_hub_in_float32_are_those_in_float64_to_5e_6(
 def test_operands_of_another_dtype_or_layout_are_refused() -> None:
     softmax = edge_softmax(_csr(np.ones((3, 3), bool)), SLOPE, Place())
     values, scores = torch.ones((3, 2, 4)), torch.ones((3, 2))
-    state = SoftmaxState.empty(torch.ones((3, 2, 4)), 3, 2, Place())
+    state = softmax_state(torch.ones((3, 2, 4)), 3, 2, Place())
     with pytest.raises(ValueError, match=r"attention: scores are .*float64, not contiguous"):
         softmax.accumulate(Attended(values, scores.double(), scores), state)
     with pytest.raises(ValueError, match="attention: values are"):

@@ -20,9 +20,9 @@ from torch import Tensor
 from gnnloom.storage.errors import MissingPackageError
 from gnnloom.trainer.kernels.c import library
 from gnnloom.trainer.kernels.c.calls import CSparseProduct
-from gnnloom.trainer.kernels.contract import SparseProduct
 from gnnloom.trainer.kernels.dispatch import edge_softmax, head_sums, rectify, sparse_product, sparse_product_kernel
 from gnnloom.trainer.kernels.sparse_rows import SparseRows, listed_rows
+from gnnloom.trainer.place.contract import SparseProduct
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.place.threads import Threads
 from support.covering import examples

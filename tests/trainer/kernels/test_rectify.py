@@ -11,9 +11,9 @@ from torch import Tensor
 
 from gnnloom.trainer.kernels.c.calls import c_rows
 from gnnloom.trainer.kernels.c.library import all_libraries
-from gnnloom.trainer.kernels.contract import LANES, RowPass, RowStep
 from gnnloom.trainer.kernels.dispatch import Dropout, rectify
 from gnnloom.trainer.place.arrays import sum_dtype
+from gnnloom.trainer.place.contract import LANES, RowPass, RowStep
 from gnnloom.trainer.place.place import Place
 from support.covering import examples
 from support.gradients import backward

@@ -11,18 +11,19 @@ import torch
 from torch.nn import functional
 
 from gnnloom.storage import CSR
-from gnnloom.trainer.kernels.contract import HUB_ENTRIES
 from gnnloom.trainer.kernels.dispatch import (
     Attended,
     SoftmaxGradient,
-    SoftmaxState,
     Unperformed,
     Unwritten,
     edge_softmax,
+    place_without_values,
     rectify,
+    softmax_state,
     sparse_product,
     with_values,
 )
+from gnnloom.trainer.place.contract import HUB_ENTRIES
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.place.workspace import SMALL
 
@@ -35,7 +36,7 @@ def _given() -> torch.Tensor:
 
 def test_large_results_have_their_shapes_and_large_operands_keep_their_values() -> None:
     given, weight = _given(), torch.ones(DIM, 5)
-    with Unperformed(Unwritten(Place(rehearses=True))):
+    with Unperformed(Unwritten(place_without_values())):
         product = given @ weight
         given.mul_(3)
         torch.add(given, given, out=given)
@@ -52,7 +53,7 @@ def test_large_results_have_their_shapes_and_large_operands_keep_their_values() 
 
 
 def test_arrays_of_numpy_count_and_objects_of_python_do_not() -> None:
-    with Unwritten(Place(rehearses=True)) as memory:
+    with Unwritten(place_without_values()) as memory:
         objects = [object() for _ in range(ROWS)]
         assert memory.held == 0
         kept = np.arange(ROWS, dtype=np.int64)
@@ -68,14 +69,14 @@ def test_arrays_of_numpy_count_and_objects_of_python_do_not() -> None:
 
 
 def test_small_operations_are_performed() -> None:
-    with Unperformed(Unwritten(Place(rehearses=True))):
+    with Unperformed(Unwritten(place_without_values())):
         assert float(torch.ones(10).sum()) == 10
 
 
 def test_operations_on_whole_numbers_with_values_are_performed() -> None:
     given, numbers = _given(), torch.arange(ROWS) % 100
     assert with_values(numbers) is numbers
-    with Unwritten(Place(rehearses=True)) as memory, Unperformed(memory):
+    with Unwritten(place_without_values()) as memory, Unperformed(memory):
         known = with_values(numbers)
         held = memory.held
         is_low = known.view(2, -1)[0] < 10
@@ -92,14 +93,14 @@ def test_operations_on_whole_numbers_with_values_are_performed() -> None:
 
 
 def test_kernels_leave_their_outputs_alone_and_gradients_have_shapes() -> None:
-    place = Place(rehearses=True)
+    place = place_without_values()
     pattern = CSR(0, np.zeros(ROWS + 1, np.int64), np.empty(0, np.int32), None, ROWS)
     given, out = _given(), _given()
     with Unperformed(Unwritten(place)):
         sparse_product(pattern, place).multiply(given, out, torch.empty(0))
         values = given.view(ROWS, 1, DIM)
         scores = values[:, :, 0].contiguous()
-        state = SoftmaxState.empty(values, ROWS, 1, place)
+        state = softmax_state(values, ROWS, 1, place)
         softmax = edge_softmax(pattern, 0.2, place)
         attended, result = (Attended(each, scores, scores) for each in (values, out.view(ROWS, 1, DIM)))
         softmax.accumulate(attended, state, result.values)
@@ -130,7 +131,7 @@ def test_the_sums_of_hubs_are_taken_in_a_rehearsal_too(dynamic: bool) -> None:
         softmax.gradients(given, SoftmaxGradient(numbers, torch.ones(rows, heads, dim)), result)
         return place.workspace.nbytes
 
-    measured, rehearsed = taken(Place()), Place(rehearses=True)
+    measured, rehearsed = taken(Place()), place_without_values()
     with Unperformed(Unwritten(rehearsed)):
         expected = taken(rehearsed)
     # Two parts of 1100 hubs with 8 heads each, of 8 bytes.
@@ -161,7 +162,7 @@ def all_known(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("all_known")
 def test_shapes_of_predicted_classes_are_known() -> None:
     given = _given()
-    with Unperformed(Unwritten(Place(rehearses=True))):
+    with Unperformed(Unwritten(place_without_values())):
         highest, lowest, best = given.amax(1), given.amin(1, keepdim=True), given.argmax(1)
     assert (highest.shape, highest.dtype) == ((ROWS,), torch.float32)
     assert lowest.shape == (ROWS, 1)
@@ -172,7 +173,7 @@ def test_shapes_of_predicted_classes_are_known() -> None:
 def test_shapes_of_losses_of_pairs_and_of_their_gradients_are_known() -> None:
     scores, few = _given().requires_grad_(), torch.ones(5, DIM, requires_grad=True)
     order = torch.arange(ROWS)
-    with Unperformed(Unwritten(Place(rehearses=True))):
+    with Unperformed(Unwritten(place_without_values())):
         loss = _losses(scores, order)
         loss.backward()  # type: ignore[no-untyped-call]
     expected = _losses(few, torch.arange(5))
@@ -187,7 +188,7 @@ def test_a_rehearsed_workspace_may_be_larger_than_the_memory() -> None:
     strict = Path("/proc/sys/vm/overcommit_memory")
     if strict.exists() and strict.read_text().strip() == "2":
         pytest.skip("the system counts address space as memory")
-    place = Place(rehearses=True)
+    place = place_without_values()
     tensor = place.empty((1 << 38,), torch.float32)
     with Unperformed(Unwritten(place)):
         tensor.add_(1)

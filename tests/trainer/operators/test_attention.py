@@ -15,9 +15,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from gnnloom.storage import CSR
 from gnnloom.storage.shards.row_shards import ShardMatrix
 from gnnloom.trainer.comm.traffic import Traffic
-from gnnloom.trainer.kernels.contract import Attended
 from gnnloom.trainer.operators.attention import Attending, Attention
 from gnnloom.trainer.operators.halo import Arrival, HaloFetch
+from gnnloom.trainer.place.contract import Attended
 from gnnloom.trainer.place.place import Place
 from support.array_memory import tracing_arrays
 

@@ -15,7 +15,7 @@ from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.unconnected import UnconnectedRank
 from gnnloom.trainer.data.open_shards import OwnRowShard, SharedGridShards
-from gnnloom.trainer.kernels.dispatch import Unperformed, Unwritten
+from gnnloom.trainer.kernels.dispatch import Unperformed, Unwritten, place_without_values
 from gnnloom.trainer.operators.exclusion import ExcludingOperator
 from gnnloom.trainer.operators.grid_adjacency import GridAdjacency
 from gnnloom.trainer.operators.operator import LayerPlan
@@ -89,7 +89,7 @@ def test_the_memory_of_a_step_that_excludes_edges_is_that_of_its_arrays(
     pairs = ListedPairs.of(given.adjacency, 2, symmetric=given.symmetric, weighted=given.weighted)
     real = build(given, algorithm, catalog, Place(), None)
     real.prepare_targets(pairs)
-    memory = Unwritten(Place(rehearses=True))
+    memory = Unwritten(place_without_values())
     with memory, Unperformed(memory):
         operator = build(given, algorithm, catalog, memory.place, memory)
         before = memory.held
@@ -112,7 +112,7 @@ def _targets(operator: Any) -> list[Any]:
 def test_attention_without_some_edges_is_rehearsed_with_the_memory_of_its_pattern(
     given: Problem, catalog: Catalog
 ) -> None:
-    memory = Unwritten(Place(rehearses=True))
+    memory = Unwritten(place_without_values())
     with memory, Unperformed(memory):
         operator = build(given, "p2p", catalog, memory.place, memory)
         operator.prepare_targets(Unreadable(1000, symmetric=given.symmetric))
@@ -126,7 +126,7 @@ def test_attention_without_some_edges_is_rehearsed_with_the_memory_of_its_patter
 
 
 def test_many_pairs_are_rehearsed_without_their_memory(given: Problem, catalog: Catalog, tmp_path: Path) -> None:
-    memory = Unwritten(Place(rehearses=True))
+    memory = Unwritten(place_without_values())
     with memory, Unperformed(memory):
         operator = build(given, "p2p", catalog, memory.place, memory)
         operator.prepare_targets(Unreadable(10**9, symmetric=given.symmetric))

@@ -16,9 +16,9 @@ import torch
 from numpy.typing import NDArray
 
 from gnnloom.trainer.kernels.c.library import DTYPES, Bounds, HeadsStruct, Library, ProductStruct, Rows
-from gnnloom.trainer.kernels.contract import HEADS_CHUNK, HeadsPass, Progress, RowPass
 from gnnloom.trainer.kernels.sparse_rows import Operands, RowsProduct, SparseRows
 from gnnloom.trainer.place.arrays import array_dtype, sum_dtype
+from gnnloom.trainer.place.contract import HEADS_CHUNK, HeadsPass, Progress, RowPass
 from gnnloom.trainer.place.threads import RowRange, Threads
 
 
@@ -99,7 +99,7 @@ _STREAMED_BYTES: Final = 32 << 20
 
 
 class CSparseProduct(RowsProduct):
-    """See :class:`gnnloom.trainer.kernels.contract.SparseProduct`."""
+    """See :class:`gnnloom.trainer.place.contract.SparseProduct`."""
 
     def __init__(self, library: Library, rows: SparseRows, threads: Threads, dtype: torch.dtype) -> None:
         super().__init__(rows, threads, dtype)

@@ -15,8 +15,8 @@ from torch import Tensor
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.trainer.kernels.c.calls import bounds_of, num_threads_for
 from gnnloom.trainer.kernels.c.library import DTYPES, AttentionStruct, Library
-from gnnloom.trainer.kernels.contract import Attended, Progress, SoftmaxGradient, SoftmaxState
 from gnnloom.trainer.kernels.edge_softmax import PatternSoftmax, Sweep
+from gnnloom.trainer.place.contract import Attended, Progress, SoftmaxGradient, SoftmaxState
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.place.threads import RowRange
 
@@ -25,7 +25,7 @@ _ATTEND, _ATTEND_DYNAMIC = 0, 2
 
 
 class CEdgeSoftmax(PatternSoftmax):
-    """See :class:`gnnloom.trainer.kernels.contract.EdgeSoftmax`."""
+    """See :class:`gnnloom.trainer.place.contract.EdgeSoftmax`."""
 
     def __init__(
         self, library: Library, pattern: CSR, negative_slope: float, place: Place, *, dynamic: bool = False

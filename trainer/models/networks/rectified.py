@@ -6,9 +6,9 @@ from abc import abstractmethod
 
 from torch import Tensor, nn
 
-from gnnloom.trainer.kernels.contract import Mask
 from gnnloom.trainer.kernels.dispatch import add_bias, add_to, matrix_sum, rectify
 from gnnloom.trainer.models.networks.model import Inputs, Model
+from gnnloom.trainer.place.contract import Mask
 
 
 class RectifiedModel(Model):

@@ -34,12 +34,11 @@ from gnnloom.trainer.config.model_config import ModelConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.stored_rows import PACKED
 from gnnloom.trainer.data.vertex_data import Labels
-from gnnloom.trainer.kernels.dispatch import Unperformed, Unwritten
+from gnnloom.trainer.kernels.dispatch import Unperformed, Unwritten, place_without_values
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.redistribute import whole_rows
 from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext
 from gnnloom.trainer.place.global_generator import seeded
-from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.streaming.evaluation import StatedBytes
 from gnnloom.trainer.tasks.objectives.objective import Objective
 from gnnloom.trainer.training.rehearsal.rank_rows import most_measured, rank_rows, row_lengths
@@ -183,7 +182,7 @@ def _without_collections() -> Iterator[None]:
 
 
 def _unwritten(config: ModelConfig) -> Unwritten:
-    return Unwritten(Place(getattr(torch, config.feature_dtype), rehearses=True))
+    return Unwritten(place_without_values(getattr(torch, config.feature_dtype)))
 
 
 def _any_loss(scores: Tensor, labels: Tensor) -> Tensor:  # noqa: ARG001 - called as a user's loss is

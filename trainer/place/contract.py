@@ -6,8 +6,10 @@ Tensors are on the device of the kernel, and contiguous where a docstring does n
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Final, NamedTuple, Protocol
+from functools import cached_property
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -15,13 +17,77 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.matrix.csr import CSR
-from gnnloom.trainer.place.place import Place
 
 #: Features of which one word of :class:`RowPass` holds the bits.
 LANES: Final = 32
 
 #: What a kernel calls now and then between rows, so that messages in flight advance; None for nothing.
 Progress = Callable[[], None] | None
+
+
+@dataclass(frozen=True)
+class SparseRows:
+    """Some rows of a matrix of (num_rows, num_columns).
+
+    Attributes:
+        begin: (num_listed,) int64 position of each row's first entry.
+        end: (num_listed,) int64 position after its last entry.
+        target: (num_listed,) int64 the rows, ascending; None if all rows are listed.
+        indices: (nnz,) int32 or int64 columns of the entries.
+        data: (nnz,) their weights, or None for ones.
+        is_subset: rows that are not listed are not asked for; otherwise they have no entries.
+    """
+
+    begin: NDArray[np.int64]
+    end: NDArray[np.int64]
+    target: NDArray[np.int64] | None
+    indices: NDArray[Any]
+    data: NDArray[Any] | None
+    num_rows: int
+    num_columns: int
+    is_subset: bool = False
+
+    @property
+    def num_listed(self) -> int:
+        return len(self.begin)
+
+    # Kept, as every product asks for it.
+    @cached_property
+    def nnz(self) -> int:
+        return int((self.end - self.begin).sum())
+
+    def offsets(self) -> NDArray[np.int64]:
+        """(num_listed + 1,) int64 entries of the rows before each listed row."""
+        # In place: a matrix that arrives in every epoch is described in every epoch.
+        offsets = np.zeros(self.num_listed + 1, np.int64)
+        np.subtract(self.end, self.begin, out=offsets[1:])
+        return np.cumsum(offsets, out=offsets)
+
+    def restricted(self, rows: NDArray[np.int64]) -> SparseRows:
+        """Only some of the rows; shares the entries.
+
+        Args:
+            rows: (num_listed,) strictly ascending rows of the matrix.
+
+        Raises:
+            ValueError: the rows are not strictly ascending, or outside the matrix.
+        """
+        rows = np.ascontiguousarray(rows, np.int64)
+        # A row given twice would have two threads that write it.
+        if len(rows) and (rows[0] < 0 or rows[-1] >= self.num_rows or np.any(np.diff(rows) <= 0)):
+            raise ValueError(f"rows of a product must be strictly ascending, in 0..{self.num_rows - 1}")
+        begin, end = self._bounds(rows)
+        return replace(self, begin=begin, end=end, target=rows, is_subset=True)
+
+    def _bounds(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where the entries of some rows begin and end; rows that are not listed have none."""
+        if self.target is None:
+            return self.begin[rows], self.end[rows]
+        # One row beyond the last, without entries, stands for those that are not listed.
+        begin, end = np.append(self.begin, 0), np.append(self.end, 0)
+        position = np.searchsorted(self.target, rows)
+        position[np.append(self.target, -1)[position] != rows] = len(self.target)
+        return begin[position], end[position]
 
 
 class RowsOnDisk(Protocol):
@@ -201,12 +267,6 @@ class SoftmaxState(NamedTuple):
     maximum: Tensor
     total: Tensor
     weighted: Tensor
-
-    @classmethod
-    def empty(cls, weighted: Tensor, num_rows: int, heads: int, place: Place) -> SoftmaxState:
-        """A state without values around the memory of the weighted sums."""
-        shape = num_rows, heads
-        return cls(place.empty(shape, weighted.dtype), place.empty(shape, weighted.dtype), weighted)
 
 
 class SoftmaxGradient(NamedTuple):
