@@ -95,9 +95,7 @@ class _Sum(torch.autograd.Function):
             for each, need in zip((rows, *parameters), needed, strict=True)
         ]
         step = max(1, _ROWS // max(1, *(math.prod(each.shape[1:]) for each in ends)))
-        # The memory of some pairs is that of others.
-        stop = min(len(ends[0]), step) if place.rehearses else len(ends[0])
-        for start in range(0, stop, step):
+        for start in place.steps(range(0, len(ends[0]), step)):
             some = slice(start, min(start + step, len(ends[0])))
             numbers = [place.from_numpy(np.ascontiguousarray(each[some])) for each in ends]
             taken = [_taken(given, each, place).requires_grad_(of_rows) for each in numbers]

@@ -112,8 +112,7 @@ class AllTargets:
         """
         ranges = self.sizes.cut(lists.offset)
         counts = self.comm.gather_numbers([len(ranges)])[:, 0].astype(np.int64).tolist()
-        # The memory of a block is that of the others.
-        for turn in range(min(1, max(counts)) if self.place.rehearses else max(counts)):
+        for turn in self.place.steps(range(max(counts))):
             start, stop = ranges[turn] if turn < len(ranges) else (0, 0)
             # All ranks at the same time; each then holds the rows of one of its blocks.
             (mine,) = self.pair_rows.ends(self.rows, sources[start:stop])
@@ -150,8 +149,7 @@ class AllTargets:
             The number of the first row, and (num_sources, num_targets) scores, which the caller may overwrite.
         """
         numbers, local = block.listed
-        stop = min(self.sizes.targets, len(self.rows)) if self.place.rehearses else len(self.rows)
-        for start in range(0, stop, self.sizes.targets):
+        for start in self.place.steps(range(0, len(self.rows), self.sizes.targets)):
             targets = self.rows[start : start + self.sizes.targets]
             found = self.decoder.scores_of_block(block.rows, targets)
             found.nan_to_num_(nan=nan, posinf=torch.inf, neginf=-torch.inf)

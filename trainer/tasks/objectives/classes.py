@@ -112,17 +112,15 @@ def predicted_class(layout: Layout, scores: Tensor, num_classes: int) -> Tensor:
         scores: (num_rows, columns held) of the layout.
     """
     group, place = layout.column_group, layout.place
-    if group.size == 1 and not place.rehearses:
+    if group.size == 1:
         # Some rows at a time: the scores may be on disk, and looking for NaN takes memory.
         found = place.lasting((len(scores),), torch.int64)
         most = max(1, _PART_NUMBERS // max(1, scores.shape[1]))
-        for part, out in zip(torch.split(scores, most), torch.split(found, most), strict=True):
-            torch.argmax(_comparable(part), 1, out=out)
+        for start in place.steps(range(0, len(scores), most)):
+            torch.argmax(_comparable(scores[start : start + most]), 1, out=found[start : start + most])
         return found
     # Not a number counts as the highest score, wherever the columns are: MPI leaves its maximum undefined.
     scores = _comparable(scores)
-    if group.size == 1:
-        return scores.argmax(1)
     highest = scores.amax(1) if scores.shape[1] else place.zeros((len(scores),), scores.dtype).fill_(-torch.inf)
     # First the ranks agree on the highest score, then on the lowest class that has it.
     overall = highest.clone()

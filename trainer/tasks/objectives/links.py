@@ -237,7 +237,7 @@ class Links(PairObjective):
             pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
         targets, parts = AllTargets(found, rows, self.attached_decoder), list[Higher]()
         most = int(comm.gather_numbers([len(pairs)]).max())
-        for start in range(0, min(most, 1) if place.rehearses else most, SOURCES_AT_ONCE):
+        for start in place.steps(range(0, most, SOURCES_AT_ONCE)):
             some = pairs[start : start + SOURCES_AT_ONCE]
             known = together(comm, partial(self._known, place, some[:, 0]))
             parts.append(filtered_ranks(targets, some, known))

@@ -50,9 +50,9 @@ from gnnloom.trainer.tasks.task import Task
 #: The splits of pairs; the last two are negatives that all pairs of a split share.
 TRAIN, VALID, TEST = "train", "valid", "test"
 POOLS: Final[Mapping[str, str]] = {VALID: "valid_pool", TEST: "test_pool"}
-#: Steps that a rehearsal takes of an epoch. They are alike, but what a step keeps is there while the next one begins,
-#: and its tensors differ a little from those before, so that they leave gaps in the workspace.
-_REHEARSED: Final = 2
+#: Steps of an epoch after which the others take no more memory. They are alike, but what a step keeps is there while
+#: the next one begins, and its tensors differ a little from those before, so that they leave gaps in the workspace.
+_ALIKE: Final = 2
 #: Pairs and negatives that each rank draws at once. Small steps draw together, because ranks may have to ask each
 #: other.
 _DRAWN_AT_ONCE: Final = 1 << 18
@@ -353,7 +353,7 @@ class PairObjective(Objective):
             return order.forward(numbers) // size
 
         excluding = _excluding(operator) if self.given.options["exclude_targets"] else None
-        steps = range(min(self.num_steps, _REHEARSED) if operator.grid.place.rehearses else self.num_steps)
+        steps = operator.grid.place.steps(range(self.num_steps), _ALIKE)
         try:
             for step, pairs in zip(steps, self._pairs_of_steps(labels, step_of, epoch), strict=False):
                 if excluding is not None:
