@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
+import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
@@ -62,6 +63,26 @@ class ShardMatrix(Generic[Block_co]):
         if isinstance(self.own, StoredCSR) or isinstance(self.halo, StoredCSR):
             raise InputError("the entries of the adjacency are on disk, but have to be in memory")
         return self.own, self.halo
+
+    def exchanged(self, vertex: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """How many rows go to each rank and come from it, with a checksum of their vertices.
+
+        Args:
+            vertex: (num_own,) int64 global ids.
+
+        Returns:
+            (num_parts, 2) int64 of the rows that are sent, and of those that are awaited.
+        """
+        sent = np.split(self.send_row, self.send_offset[1:-1])
+        awaited = np.split(self.halo_vertex, self.halo_offset[1:-1])
+        return (
+            np.array([_listed(vertex[rows]) for rows in sent], np.int64),
+            np.array([_listed(ids) for ids in awaited], np.int64),
+        )
+
+
+def _listed(ids: NDArray[np.int64]) -> tuple[int, int]:
+    return len(ids), google_crc32c.value(np.ascontiguousarray(ids).view(np.uint8))
 
 
 class RowShard:

@@ -85,12 +85,9 @@ class BlockExchange:
             kind: kind of traffic, also of the rows unless another one is given.
         """
         self._comm, self._place, self._kind = comm, place, kind
-        # A rehearsal goes on as if the other ranks sent as much.
-        self.counts = self.arriving = counts
-        if not place.rehearses:
-            announced, arriving = place.from_numpy(counts), place.empty((comm.size,), torch.int64)
-            exchange(comm, torch.split(announced, 1), torch.split(arriving, 1), kind)
-            self.arriving = as_array(arriving)
+        announced, arriving = place.from_numpy(counts), place.empty((comm.size,), torch.int64)
+        exchange(comm, torch.split(announced, 1), torch.split(arriving, 1), kind)
+        self.counts, self.arriving = counts, as_array(arriving)
 
     def forth(self, rows: Rows, kind: Kind | None = None, out: Tensor | None = None) -> Rows:
         """Send ``counts[rank]`` rows to each rank, and receive those that the ranks send. Collective.

@@ -1,8 +1,9 @@
-"""A rank without others, to find out what its epoch would take."""
+"""A rank whose messages come back to it, to find out what its epoch would take."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NoReturn
 
 import numpy as np
@@ -13,10 +14,20 @@ from gnnloom.trainer.comm.communicator import Communicator, Machine, Reduction, 
 from gnnloom.trainer.comm.traffic import Kind, Traffic
 
 
-class UnconnectedRank:
-    """One rank of a group that exchanges nothing; see :class:`gnnloom.trainer.comm.communicator.Communicator`.
+@dataclass
+class _Message:
+    """A tensor that was sent to another rank, or that waits for one; None once it is complete."""
 
-    Receiving leaves a tensor's values unchanged.
+    tensor: Tensor | None
+    other: int
+    arrives: bool
+
+
+class UnconnectedRank:
+    """One rank of a group of a stated size; see :class:`gnnloom.trainer.comm.communicator.Communicator`.
+
+    It goes on as if every other rank sent it what it sends to that rank: what is awaited together with a message to the
+    same rank gets the values of the message, if it has the shape. All else that is received keeps its values.
     """
 
     def __init__(self, rank: int, size: int, traffic: Traffic | None = None) -> None:
@@ -30,13 +41,22 @@ class UnconnectedRank:
         return Machine()
 
     def send(self, tensor: Tensor, destination: int, kind: Kind) -> list[Request]:  # noqa: ARG002
-        return []
+        return [_Message(tensor.detach(), destination, arrives=False)] if tensor.numel() else []
 
-    def receive(self, tensor: Tensor, source: int) -> list[Request]:  # noqa: ARG002
-        return []
+    def receive(self, tensor: Tensor, source: int) -> list[Request]:
+        return [_Message(tensor, source, arrives=True)] if tensor.numel() else []
 
     def wait(self, requests: Sequence[Request]) -> None:
-        """Nothing is in flight."""
+        """Let the messages come back that are waited for."""
+        messages = [each for each in requests if isinstance(each, _Message)]
+        sent = {each.other: each.tensor for each in messages if not each.arrives}
+        for each in messages:
+            found = sent.get(each.other)
+            if each.arrives and each.tensor is not None and found is not None and each.tensor.shape == found.shape:
+                each.tensor.copy_(found)
+        # Their tensors are free once they have arrived.
+        for each in messages:
+            each.tensor = None
 
     def progress(self, requests: Sequence[Request]) -> None:
         """Nothing is in flight."""

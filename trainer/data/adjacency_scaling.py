@@ -52,8 +52,7 @@ def scaling(where: str, normalization: str, degree: NDArray[np.float64], place: 
     ones = place.lasting((0,), place.sum_dtype)
     if normalization == "none":
         return Scaling(ones, ones)
-    if not place.rehearses:
-        _check_degrees(where, degree)
+    _check_degrees(where, degree)
     # 1 / infinity is 0, so a row of degree 0 needs no case of its own below.
     positive = np.where(degree > 0, degree, np.inf)
     # Computed in float64, so that a float32 factor is rounded once.

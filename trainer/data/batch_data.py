@@ -123,8 +123,8 @@ class FeatureRows:
         # Taken before they are converted, so that only these rows are.
         rows = self._taken(vertices).astype(array_dtype(self.place.sum_dtype), copy=False)
         feature = self.place.from_numpy(rows)
-        check_finite(feature, self.where, lambda: vertices)
-        return normalize_feature(feature, self.norm)
+        check_finite(feature, self.where, lambda: vertices, self.place)
+        return normalize_feature(feature, self.norm, self.place)
 
     def _taken(self, vertices: NDArray[np.int64]) -> NDArray[Any]:
         """(num_taken, num_features) rows as they are stored."""

@@ -236,7 +236,7 @@ class StoredBatches:
     def _drawn(self, stored: StoredBatch) -> Drawn:
         feature = self._place.from_numpy(stored.feature.astype(array_dtype(self._place.sum_dtype), copy=False))
         label = self._place.from_numpy(stored.label).to(self._no_label.dtype)
-        return Drawn(stored.batch, label, normalize_feature(feature, self._feature_norm))
+        return Drawn(stored.batch, label, normalize_feature(feature, self._feature_norm, self._place))
 
     def nothing(self) -> Drawn:
         feature = self._place.lasting((0, self._samples.num_features), self._place.sum_dtype)

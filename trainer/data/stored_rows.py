@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import torch
@@ -28,6 +28,24 @@ from gnnloom.trainer.place.place import Place
 PACKED: Final = np.dtype(np.float32)
 
 
+class Packed(Protocol):
+    """Some rows in a temporary file.
+
+    Attributes:
+        values: (num_rows, width) float32.
+    """
+
+    values: NDArray[np.float32]
+
+    def check(self) -> None:
+        """Compare the file with what was written.
+
+        Raises:
+            DamagedWorkError: it has changed.
+        """
+        ...
+
+
 class StoredRows:
     """Matrices side by side that have a row for each vertex of a rank: the features, and their propagated steps.
 
@@ -39,6 +57,7 @@ class StoredRows:
         folder: for temporary files.
         steps: the matrices from left to right: 0 for the features, k for the k-th power of the adjacency times these.
         num_features: columns of each.
+        stride: vertices whose rows are read at a time.
     """
 
     def __init__(
@@ -88,8 +107,7 @@ class StoredRows:
                     columns = block_columns(block, self.num_features)
                     span = slice(first + columns.start, first + columns.stop)
                     self._arrays.append((span, propagated.array(step, block)))
-        #: Vertices whose rows are read at a time.
-        self._stride = max(array.chunk_rows for _, array in self._arrays)
+        self.stride = max(array.chunk_rows for _, array in self._arrays)
 
     @property
     def num_inputs(self) -> int:
@@ -103,8 +121,8 @@ class StoredRows:
 
     def settled_norm(self, norm: str, comm: Communicator, place: Place) -> str:
         """What ``auto`` stands for: ``row`` if no feature of any vertex is negative, else ``none``. Collective."""
-        if norm != "auto" or place.rehearses:
-            return norm if norm != "auto" else "none"
+        if norm != "auto":
+            return norm
         # Ranges, whoever owns the vertices: each feature is looked at once.
         start, stop = split_range(len(self._feature), comm.size, comm.rank)
         found = place.tensor([int(self._has_negative(start, stop))], torch.int64)
@@ -114,7 +132,7 @@ class StoredRows:
     def _has_negative(self, start: int, stop: int) -> bool:
         return any((self._feature.read(*piece) < 0).any() for piece in _pieces(start, stop, self._feature.chunk_rows))
 
-    def packed(self, rows: NDArray[np.int64]) -> RecordedArray:
+    def packed(self, rows: NDArray[np.int64]) -> Packed:
         """Some rows in a temporary file.
 
         Args:
@@ -141,7 +159,7 @@ class StoredRows:
         vertices = self.vertex[rows]
         order = np.argsort(vertices)
         vertices = vertices[order]
-        starts = np.arange(0, len(self._feature), self._stride)
+        starts = np.arange(0, len(self._feature), self.stride)
         bounds = [*np.searchsorted(vertices, starts).tolist(), len(vertices)]
         for first, last in pairwise(bounds):
             if first < last:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,12 +49,11 @@ def read_feature(rows: VertexRows, place: Place) -> Tensor:
         InputError: the shards have no features, or a feature that is not a finite number.
     """
     feature = place.from_numpy(read_array(rows, "feature", array_dtype(place.sum_dtype)))
-    if not place.rehearses:
-        check_finite(feature, f"{rows.shards.artifact.path}/{rows.prefix}/feature", rows.vertex)
+    check_finite(feature, f"{rows.shards.artifact.path}/{rows.prefix}/feature", rows.vertex, place)
     return feature
 
 
-def check_finite(feature: Tensor, where: str, vertex: Callable[[], NDArray[np.int64]]) -> None:
+def check_finite(feature: Tensor, where: str, vertex: Callable[[], NDArray[np.int64]], place: Place) -> None:
     """Refuse features that are not finite numbers.
 
     Args:
@@ -65,7 +64,8 @@ def check_finite(feature: Tensor, where: str, vertex: Callable[[], NDArray[np.in
         InputError: see above; the message names a vertex.
     """
     # A few rows at a time, so the check's masks do not add to the peak memory.
-    if not all(bool(part.isfinite().all()) for part in _pieces(feature)):
+    # What is not finite is looked for, as features without values have none.
+    if any(bool(part.isfinite().logical_not_().any()) for part in _pieces(feature, place)):
         row = int((~feature.isfinite()).any(1).nonzero()[0, 0])
         raise InputError(f"{where}: vertex {int(vertex()[row])} has a feature that is not a finite number")
 
@@ -80,7 +80,7 @@ def settled_feature_norm(feature: Tensor, norm: str, comm: Communicator) -> str:
     return "none" if bool(negative) else "row"
 
 
-def normalize_feature(feature: Tensor, norm: str) -> Tensor:
+def normalize_feature(feature: Tensor, norm: str, place: Place) -> Tensor:
     """Scale the features of every vertex, in their memory. Communicates nothing.
 
     Args:
@@ -93,15 +93,15 @@ def normalize_feature(feature: Tensor, norm: str) -> Tensor:
     """
     if norm == "none":
         return feature
-    for rows in _pieces(feature):
+    for rows in _pieces(feature, place):
         # The smallest positive number instead of 0 keeps rows of zeros at zero.
         rows.div_(rows.abs().sum(1, keepdim=True).clamp_min_(torch.finfo(feature.dtype).tiny))
     return feature
 
 
-def _pieces(feature: Tensor) -> Sequence[Tensor]:
+def _pieces(feature: Tensor, place: Place) -> Iterable[Tensor]:
     """Some rows at a time. The threads share those of a piece: it must not be too short for them."""
-    return torch.split(feature, max(1, _PIECE_NUMBERS // max(1, feature.shape[1])))
+    return place.steps(torch.split(feature, max(1, _PIECE_NUMBERS // max(1, feature.shape[1]))))
 
 
 def read_array(rows: VertexRows, name: str, dtype: np.dtype[Any] | None = None) -> NDArray[Any]:

@@ -166,4 +166,4 @@ def scaled_features(rows: NDArray[Any], norm: str, place: Place) -> Tensor:
         norm: see :func:`gnnloom.trainer.data.vertex_data.normalize_feature`.
     """
     feature = place.from_numpy(rows.astype(array_dtype(place.sum_dtype), copy=False))
-    return normalize_feature(feature, norm).to(place.feature_dtype)
+    return normalize_feature(feature, norm, place).to(place.feature_dtype)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import google_crc32c
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -158,13 +157,11 @@ class ExchangedRows:
 
     def add(self, matrix: ShardMatrix[Any]) -> None:
         """Add the rows of a matrix. Communicates nothing."""
-        # A rehearsal reads no ids.
-        if self._comm.size == 1 or self._place.rehearses:
+        if self._comm.size == 1:
             return
-        sent = np.split(matrix.send_row, matrix.send_offset[1:-1])
-        awaited = np.split(matrix.halo_vertex, matrix.halo_offset[1:-1])
-        self._sent.append(np.array([_listed(self._vertex[rows]) for rows in sent], np.int64))
-        self._awaited.append(np.array([_listed(ids) for ids in awaited], np.int64))
+        sent, awaited = matrix.exchanged(self._vertex)
+        self._sent.append(sent)
+        self._awaited.append(awaited)
 
     def agree(self) -> None:
         """Check that every rank sends the rows that the others wait for. Collective: one message between two ranks.
@@ -190,10 +187,6 @@ class ExchangedRows:
                     f" sends {'other ones' if wanted == found else found}: the shards of the ranks do not belong"
                     " together; remove them and make them again"
                 )
-
-
-def _listed(ids: NDArray[np.int64]) -> tuple[int, int]:
-    return len(ids), google_crc32c.value(np.ascontiguousarray(ids).view(np.uint8))
 
 
 class HaloFetch:

@@ -56,8 +56,8 @@ class ShardFeatures:
         """
         rows = self._read(start, stop)
         where = f"{self._shard.shards.artifact.path}/{self._shard.prefix}/feature"
-        check_finite(rows, where, lambda: self._shard.vertex()[start:stop])
-        return converted(normalize_feature(rows, self.norm), self._place.feature_dtype, self._place)
+        check_finite(rows, where, lambda: self._shard.vertex()[start:stop], self._place)
+        return converted(normalize_feature(rows, self.norm, self._place), self._place.feature_dtype, self._place)
 
     def settle(self, norm: str, comm: Communicator) -> None:
         """Scale rows as ``norm`` says from now on; ``auto`` looks at the features of all ranks. Collective."""
@@ -80,7 +80,8 @@ class ShardFeatures:
             yield self._read(start, stop)
 
     def _ranges(self) -> Iterator[tuple[int, int]]:
-        yield from self._reader.ranges(_PART_BYTES // max(1, self.dim * self._reader.dtype.itemsize))
+        size = _PART_BYTES // max(1, self.dim * self._reader.dtype.itemsize)
+        yield from self._place.steps(self._reader.ranges(size))
 
     def _read(self, start: int, stop: int) -> Tensor:
         """Rows as they are stored, in the dtype of sums."""

@@ -123,7 +123,7 @@ class Session:
         layout = self.operator.layout(0)
         # Normalized first, while rows are whole: the sum over a row needs all of its columns.
         self.feature_norm = settled_feature_norm(self.feature, self.config.feature_norm, self.comm)
-        feature = self.feature if self.place.rehearses else normalize_feature(self.feature, self.feature_norm)
+        feature = normalize_feature(self.feature, self.feature_norm, self.place)
         self.feature = None
         if self.config.train_features:
             return Inputs(
@@ -168,10 +168,10 @@ class Session:
         """Open the features of this rank's vertices on disk, and settle how they are scaled. Collective.
 
         Returns:
-            None in a rehearsal, which reads no features.
+            None if they are not in a row shard.
         """
         self.feature_norm = norm = self.config.feature_norm
-        if self.place.rehearses or not isinstance(self.label_rows, RowShard):
+        if not isinstance(self.label_rows, RowShard):
             self.feature_norm = "none" if norm == "auto" else norm
             return None
         rows = ShardFeatures(self.label_rows, self.place)

@@ -88,7 +88,7 @@ class WholeInference:
             if feature is None:
                 return held.fetch(vertices)
             rows = take_rows(feature, vertices).astype(array_dtype(self._model.dtype), copy=False)
-            return normalize_feature(place.from_numpy(rows), self._feature_norm())
+            return normalize_feature(place.from_numpy(rows), self._feature_norm(), place)
 
         held = RowExchange(comm, own, inputs.value.detach(), owner, place)
         rows = self._collect(batches, own, fetch, 0 if self._reach.by_layer else None)

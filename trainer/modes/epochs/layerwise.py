@@ -145,7 +145,8 @@ class _Passes:
 
     def _features(self, batch: LayeredBatch) -> Tensor:
         rows = take_rows(self._feature, batch.vertices).astype(array_dtype(self._model.dtype), copy=False)
-        return normalize_feature(self._context.place.from_numpy(rows), self._context.feature_norm)
+        place = self._context.place
+        return normalize_feature(place.from_numpy(rows), self._context.feature_norm, place)
 
 
 def _output(model: Model, rows: Tensor, layer: int) -> Tensor:

@@ -176,15 +176,12 @@ def all_outputs(model: Model, rows: StoredRows, norm: str, *, embeddings: bool) 
     """
     dims = model.options.dims
     embeds = embeddings and model.num_layers > 1
-    if model.place.rehearses:
-        unread = [model.place.lasting((len(rows.vertex), width), model.dtype) for width in dims[-2:]]
-        return unread[-1], unread[0] if embeds else None
     made = _new_rows(model, rows, "scores", dims[-1])
     before = _new_rows(model, rows, "embeddings", dims[-2]) if embeds else None
     for part in rows.ranges():
         packed = rows.packed(part)
         values = packed.values
-        for step in _steps(model, np.arange(len(part))):
+        for step in model.place.steps(_steps(model, np.arange(len(part)))):
             given = as_input(values[step], rows, norm, model.place)
             found = _outputs(model, rows.vertex[part[step]], given)
             for each, output in zip((before, made), found, strict=True):
@@ -200,7 +197,7 @@ def all_outputs(model: Model, rows: StoredRows, norm: str, *, embeddings: bool) 
 def as_input(packed: NDArray[np.float32], rows: StoredRows, norm: str, place: Place) -> Tensor:
     """(num_rows, width) packed rows as the model's input: every vertex scaled in each of the matrices."""
     given = place.from_numpy(packed.astype(array_dtype(place.sum_dtype)))
-    normalize_feature(given.view(-1, rows.num_features), norm)
+    normalize_feature(given.view(-1, rows.num_features), norm, place)
     return given
 
 

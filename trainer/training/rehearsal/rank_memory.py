@@ -44,7 +44,8 @@ from gnnloom.trainer.tasks.objectives.objective import Objective
 from gnnloom.trainer.training.rehearsal.rank_rows import most_measured, rank_rows, row_lengths
 from gnnloom.trainer.training.rehearsal.unread import unread
 from gnnloom.trainer.training.rehearsal.unread_links import unread_pairs
-from gnnloom.trainer.training.session import build_model, predicted_rows, read_share
+from gnnloom.trainer.training.rehearsal.unread_rows import UnreadStoredRows
+from gnnloom.trainer.training.session import Session, build_model, predicted_rows, read_share
 from gnnloom.trainer.training.state.checkpoint import stored_state
 from gnnloom.trainer.training.state.optimizer import build_optimizer, clip_gradients, sum_gradients, trained_parameters
 
@@ -118,7 +119,7 @@ def rehearse_prediction(opened: OpenedRun, rank: int) -> int | None:
     def run(memory: Unwritten) -> int:
         comm = UnconnectedRank(rank, opened.config.ranks)
         unread_run = replace(opened, shards=unread(opened.shards, rank, memory), counter=ReadCounter())
-        session = read_share(comm, unread_run, memory.place)
+        session = _unread_session(read_share(comm, unread_run, memory.place))
         session.model = build_model(session.operator, opened.config, opened.config.seed, session.options)
         session.objective = session.objective.attached(session.model, session.operator)
         found = predicted_rows(session, session.take_inputs(), embeddings=False)
@@ -185,6 +186,13 @@ def _unwritten(config: ModelConfig) -> Unwritten:
     return Unwritten(place_without_values(getattr(torch, config.feature_dtype)))
 
 
+def _unread_session(session: Session) -> Session:
+    """A session whose rows on disk are not read."""
+    if session.rows is not None:
+        session.rows = UnreadStoredRows(session.rows)
+    return session
+
+
 def _any_loss(scores: Tensor, labels: Tensor) -> Tensor:  # noqa: ARG001 - called as a user's loss is
     return scores.sum(1)
 
@@ -208,9 +216,8 @@ class _Rehearsal:
         self.sampled: RehearsedBatches | None = None
         self.config, self.memory, self.comm = opened.config, memory, UnconnectedRank(rank, opened.config.ranks)
         self.shards = unread(opened.shards, rank, memory)
-        self.session = session = read_share(
-            self.comm, replace(opened, shards=self.shards, counter=ReadCounter()), memory.place
-        )
+        unread_run = replace(opened, shards=self.shards, counter=ReadCounter())
+        self.session = session = _unread_session(read_share(self.comm, unread_run, memory.place))
         self.adjacency = memory.held - (0 if session.feature is None else session.feature.nbytes)
         session.model = build_model(session.operator, self.config, self.config.seed, session.options)
         if self.config.model_kind.on_edges:
@@ -330,7 +337,10 @@ class _Rehearsal:
         shards, sizes, stored = self.shards.shards, self.sizes, self.session.rows
         n = shards.num_vertices
         if stored is not None:
-            return len(stored.vertex) * stored.width * PACKED.itemsize
+            # What is saved is in files of its own.
+            model = self.session.model
+            saved = sum(model.options.dims[-2 if model.num_layers > 1 else -1 :]) if self.config.save_embeddings else 0
+            return len(stored.vertex) * (stored.width * PACKED.itemsize + saved * model.dtype.itemsize)
         if self.config.maps_inputs and not self.config.mode_kind.is_sampled:
             inputs = self.mode.context.inputs
             # The features stay where the model reads them beside the product.

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.stored_csr import BLOCK_ENTRIES, StoredCSR, Sweep
-from gnnloom.storage.format.arrays import ArrayReader
+from gnnloom.storage.format.arrays import Array, ArrayReader
 from gnnloom.storage.matrix.csr import CSR
-from gnnloom.storage.shards.row_shards import CONVERTED_BYTES, RowShard, RowShards
+from gnnloom.storage.shards.row_shards import CONVERTED_BYTES, RowShard, RowShards, ShardMatrix
 from gnnloom.trainer.data.open_shards import OpenedShards, OwnRowShard
 from gnnloom.trainer.kernels.dispatch import UnreadRows, Unwritten, even_offsets
 
@@ -48,6 +48,13 @@ class UnreadRowShard(RowShard):
             del converted
         return found
 
+    def array(self, name: str) -> ArrayReader:
+        artifact = self.shards.artifact
+        return _UnreadArray(artifact.path, artifact.record(f"{self.prefix}/{name}"))
+
+    def operand(self, transpose: bool = False) -> ShardMatrix[CSR | StoredCSR]:
+        return _UnreadMatrix(**vars(super().operand(transpose)))
+
     def _offsets(self, name: str, total: int) -> NDArray[np.int64]:
         if name.endswith(_READ):
             return super()._offsets(name, total)
@@ -63,6 +70,22 @@ class UnreadRowShard(RowShard):
 
     def _stored(self, name: str, num_columns: int) -> StoredCSR:
         return _UnreadOnDisk(self._indptr(name), self._array(f"{name}/indices"), num_columns, self._memory)
+
+
+class _UnreadArray(ArrayReader):
+    """Leaves what it is to fill in as it is."""
+
+    def read(self, start: int = 0, stop: int | None = None, out: Array | None = None) -> Array:
+        stop = len(self) if stop is None else stop
+        return np.empty((stop - start, *self.shape[1:]), self.dtype) if out is None else out
+
+
+class _UnreadMatrix(ShardMatrix[CSR | StoredCSR]):
+    """A matrix without ids."""
+
+    def exchanged(self, vertex: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:  # noqa: ARG002
+        nothing = np.zeros((len(self.send_offset) - 1, 2), np.int64)
+        return nothing, nothing
 
 
 class _UnreadOnDisk(StoredCSR):

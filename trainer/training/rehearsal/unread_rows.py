@@ -1,0 +1,43 @@
+"""The input of models on rows before it is read; see :mod:`gnnloom.trainer.training.rehearsal.unread`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.data.stored_rows import Packed, StoredRows
+from gnnloom.trainer.place.arrays import as_array
+from gnnloom.trainer.place.mapped_rows import UnbackedRows
+from gnnloom.trainer.place.place import Place
+
+
+class UnreadStoredRows(StoredRows):
+    """Rows of the same shapes, of which nothing is read or packed."""
+
+    def __init__(self, rows: StoredRows) -> None:
+        """Open nothing."""
+        vars(self).update(vars(rows))
+
+    def settled_norm(self, norm: str, comm: Communicator, place: Place) -> str:  # noqa: ARG002
+        return "none" if norm == "auto" else norm
+
+    def packed(self, rows: NDArray[np.int64]) -> Packed:
+        return _Unpacked(len(rows), self.width)
+
+    def ranges(self) -> Iterator[NDArray[np.int64]]:
+        """The largest range that there may be; others take the memory that it has taken."""
+        yield np.arange(min(len(self.vertex), self.stride))
+
+
+class _Unpacked:
+    """Rows in no file."""
+
+    def __init__(self, num_rows: int, width: int) -> None:
+        self.values = as_array(UnbackedRows((num_rows, width), torch.float32).tensor)
+
+    def check(self) -> None:
+        """Nothing was written."""
