@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gnnloom.storage.artifacts.graph import Graph
     from gnnloom.storage.artifacts.partition import Partition
+    from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
     from gnnloom.storage.artifacts.vertices import Vertices
     from gnnloom.storage.errors import GnnloomError
     from gnnloom.storage.format.arrays import ReadCounter
@@ -35,6 +36,7 @@ __all__ = [
     "Partition",
     "ReadCounter",
     "RowShards",
+    "TypedGraph",
     "Vertices",
 ]
 
@@ -49,6 +51,7 @@ _MODULES: Mapping[str, str] = MappingProxyType(
         "Partition": "gnnloom.storage.artifacts.partition",
         "ReadCounter": "gnnloom.storage.format.arrays",
         "RowShards": "gnnloom.storage.shards.row_shards",
+        "TypedGraph": "gnnloom.storage.artifacts.typed.typed_graph",
         "Vertices": "gnnloom.storage.artifacts.vertices",
     }
 )

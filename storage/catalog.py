@@ -18,6 +18,7 @@ from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.propagated import Propagated
 from gnnloom.storage.artifacts.samples import Samples
+from gnnloom.storage.artifacts.typed.typed_graph import Relation, TypedGraph, VertexType
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.differences import differences, in_words
 from gnnloom.storage.disk.files import MAPPED, read_json, refuse_link, tree_bytes, user_path, write_json
@@ -84,6 +85,11 @@ class ArtifactInfo:
     parameters: dict[str, Any]
     path: Path
     inputs: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_typed(self) -> bool:
+        """Whether it is a graph with types."""
+        return self.kind == "graph" and "relations" in self.parameters
 
     def stored_bytes(self) -> int:
         return tree_bytes(self.path)
@@ -172,15 +178,45 @@ class Dataset:
     def graph(self, key: str | None = None) -> Graph:
         """The adjacency; ``key`` chooses between several.
 
-        Without a key, a graph without held-out links is never chosen, because it lacks some edges.
+        Without a key, a graph without held-out links is never chosen, because it lacks some edges, and a graph with
+        types only if there is no other.
+
+        Raises:
+            InputError: the graph has types, or several graphs have none.
+            NotFoundError: there is no graph.
         """
-        ingested = [info.key for info in self.ingested_graphs() if info.state == "complete"]
+        complete = [info for info in self.ingested_graphs() if info.state == "complete"]
+        ingested = [info.key for info in complete if not info.is_typed] or [info.key for info in complete]
         if key is None and not ingested and (others := [i for i in self.artifacts("graph") if i.state == "complete"]):
             raise NotFoundError(
                 f"dataset {self.name} has no graph that was made from a source; choose one without held-out links with"
                 f" `--graph KEY`: {self._listed(others)}"
             )
         return Graph(self.find("graph", ingested[0] if key is None and len(ingested) == 1 else key))
+
+    def typed_graph(self, key: str | None = None) -> TypedGraph:
+        """The graph with types; ``key`` chooses between several.
+
+        Raises:
+            InputError: there are several, or the graph with this key has no types.
+            NotFoundError: there is none.
+        """
+        typed = [info.key for info in self.ingested_graphs() if info.state == "complete" and info.is_typed]
+        if key is None and not typed:
+            raise NotFoundError(
+                f"dataset {self.name} has no graph with types; `gnnloom ingest` makes one from tables (`--relation`)"
+            )
+        return TypedGraph(self.find("graph", typed[0] if key is None and len(typed) == 1 else key))
+
+    @property
+    def types(self) -> tuple[VertexType, ...]:
+        """The types of the vertices, in the order of their numbers; raises as :meth:`typed_graph`."""
+        return self.typed_graph().types
+
+    @property
+    def relations(self) -> tuple[Relation, ...]:
+        """The relations, by name; raises as :meth:`typed_graph`."""
+        return self.typed_graph().relations
 
     def ingested_graphs(self) -> list[ArtifactInfo]:
         """The graphs that were made from sources, complete or not; the others are graphs without held-out links."""

@@ -28,7 +28,7 @@ from gnnloom.pipeline.sources.reading.line_estimate import Estimate
 from gnnloom.pipeline.sources.source import EdgeChunk, EdgeSource, SourceRange
 from gnnloom.pipeline.tasks.memory import MINIMUM_MEMORY
 from gnnloom.pipeline.tasks.phase import Needs
-from gnnloom.storage.artifacts.graph import BlockWriter, block_path
+from gnnloom.storage.artifacts.block_matrix import BlockWriter, block_path
 from gnnloom.storage.disk.files import sync_tree, tree_bytes
 from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.matrix.csr import index_dtype

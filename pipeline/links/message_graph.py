@@ -26,7 +26,8 @@ from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.memory import MIB, WRITING_BYTES, working_memory
 from gnnloom.pipeline.tasks.phase import Needs, Phase, Task
 from gnnloom.pipeline.tasks.sizes import GraphSizes
-from gnnloom.storage.artifacts.graph import BlockWriter, Graph, block_path
+from gnnloom.storage.artifacts.block_matrix import BlockWriter, block_path
+from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.format.array_metadata import DEFAULT_CODEC
 from gnnloom.storage.format.arrays import CHUNK_BYTES, ArrayReader, ArrayRecord, create_array, write_rows

@@ -26,7 +26,8 @@ from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY, MIB, working_memory
 from gnnloom.pipeline.tasks.phase import Phase, missing_tasks, records_of, repairing, run
 from gnnloom.pipeline.tasks.sizes import GraphSizes
-from gnnloom.storage.artifacts.graph import Graph, block_path
+from gnnloom.storage.artifacts.block_matrix import block_path
+from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.links import PAIR, Links
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.disk.files import parsing, read_json, reading_work, write_json

@@ -30,7 +30,7 @@ from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.memory import MIB, WRITING_BYTES, rows_that_fit
 from gnnloom.pipeline.tasks.phase import Task
 from gnnloom.pipeline.tasks.progress import Done
-from gnnloom.storage.artifacts.graph import BlockWriter, block_path
+from gnnloom.storage.artifacts.block_matrix import BlockWriter, block_path
 from gnnloom.storage.errors import BudgetError, InputError
 from gnnloom.storage.format.arrays import CHUNK_BYTES, ArrayReader, ArrayRecord, write_rows
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskOutput

@@ -24,7 +24,7 @@ from gnnloom.pipeline.sources.source import EdgeSource
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.pipeline.tasks.phase import missing_tasks, records_of, run
-from gnnloom.storage.artifacts.graph import block_path
+from gnnloom.storage.artifacts.block_matrix import block_path
 from gnnloom.storage.disk.files import JsonObject, tree_bytes
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import create_array

@@ -43,7 +43,7 @@ from gnnloom.pipeline.matrix_sort.spilled import SpillPlan
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.sources.source import SourceRange
 from gnnloom.pipeline.tasks.phase import Needs, Phase
-from gnnloom.storage.artifacts.graph import block_path
+from gnnloom.storage.artifacts.block_matrix import block_path
 from gnnloom.storage.disk.files import parsing, read_json, reading_work, write_json
 from gnnloom.storage.format.array_metadata import DEFAULT_CODEC
 from gnnloom.storage.format.artifact import ArtifactWriter

@@ -5,31 +5,19 @@ A[i, j] is the edge j -> i, so row i lists the vertices that vertex i gathers fr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import pairwise
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.storage.artifacts.csr_group import Window, write_csr_group
-from gnnloom.storage.artifacts.offsets import check_offsets, check_some_offsets, read_offsets
+from gnnloom.storage.artifacts.block_matrix import BlockMatrix
+from gnnloom.storage.artifacts.typed.source_ids import SourceIds
 from gnnloom.storage.disk.files import parsing
-from gnnloom.storage.disk.groups import write_group
-from gnnloom.storage.errors import BudgetError, CorruptError
-from gnnloom.storage.format.array_metadata import DEFAULT_CODEC
-from gnnloom.storage.format.arrays import ArrayReader, ArrayRecord, ReadCounter, write_array
+from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import MANIFEST, Artifact
-from gnnloom.storage.format.growing_array import GrowingArray
-from gnnloom.storage.matrix.csr import CSR, index_dtype
+from gnnloom.storage.format.schema import TYPED_VERSION
 from gnnloom.storage.wording import counted
 
-if TYPE_CHECKING:
-    import scipy.sparse
 
-
-class Graph:
+class Graph(BlockMatrix):
     """The adjacency of a dataset (kind ``graph``), or of its transpose (kind ``transpose``)."""
 
     def __init__(self, artifact: Artifact) -> None:
@@ -37,33 +25,21 @@ class Graph:
 
         Raises:
             CorruptError: the manifest is not that of a graph.
+            InputError: the graph has types.
         """
-        self.artifact = artifact
-        with parsing(artifact.path / MANIFEST, f"the manifest of a {artifact.kind}"):
-            self._read_facts(artifact)
-
-    def _read_facts(self, artifact: Artifact) -> None:
-        facts = artifact.facts
-        self.num_vertices: int = artifact.sizes["vertex"]
-        self.nnz: int = facts["nnz"]
-        #: Whether the matrix equals its transpose (the input was made undirected).
-        self.symmetric: bool = facts["symmetric"]
-        self.weighted: bool = facts["weighted"]
-        #: Whether edges have times. Only :meth:`times` reads them: to everything else, such edges have no weights.
-        self.has_times: bool = facts.get("has_times", False)
-        self.time_unit: str = facts.get("time_unit", "")
-        #: (num_blocks + 1) first row of each block, then the number of vertices.
-        self.block_rows: list[int] = facts["block_rows"]
-        #: (num_blocks) nonzeros of each block.
-        self.block_nnz: list[int] = facts["block_nnz"]
-        where, rows, nonzeros = f"{artifact.path}: block_rows", self.block_rows, self.block_nnz
-        check_offsets(where, np.asarray(rows, np.int64), self.num_vertices)
-        if len(rows) != len(nonzeros) + 1:
-            raise CorruptError(f"{where}: {len(rows)} for {counted(len(nonzeros), 'block')}")
-        if sum(nonzeros) != self.nnz:
-            raise CorruptError(
-                f"{artifact.path}: blocks of {counted(sum(nonzeros), 'nonzero')} in all, the manifest says {self.nnz}"
+        if artifact.version == TYPED_VERSION:
+            raise InputError(
+                f"{artifact.path}: a graph with types, which this does not read; what reads it: `gnnloom catalog show`,"
+                " `catalog verify`, `catalog export`, and in Python Dataset.typed_graph, to_scipy(relation=NAME) and"
+                " to_pyg"
             )
+        with parsing(artifact.path / MANIFEST, f"the manifest of a {artifact.kind}"):
+            n, facts = artifact.sizes["vertex"], artifact.facts
+            super().__init__(artifact, "", (n, n), facts)
+            self.num_vertices: int = n
+            #: Whether the matrix equals its transpose (the input was made undirected).
+            self.symmetric: bool = facts["symmetric"]
+        self._ids = SourceIds(artifact, "", n)
 
     def __repr__(self) -> str:
         kind = "symmetric" if self.symmetric else "directed"
@@ -73,101 +49,9 @@ class Graph:
         )
 
     @property
-    def num_blocks(self) -> int:
-        return len(self.block_nnz)
-
-    def block(self, number: int, counter: ReadCounter | None = None) -> CSR:
-        """Read one block of rows; ``counter`` counts the bytes read."""
-        weights = self.weights(number, counter)
-        return CSR(
-            row_offset=self.block_rows[number],
-            indptr=self.pointers(number, counter),
-            indices=self.columns(number, counter).read(),
-            data=None if weights is None else weights.read(),
-            num_columns=self.num_vertices,
-        )
-
-    def pointers(self, number: int, counter: ReadCounter | None = None) -> NDArray[np.int64]:
-        """(num_rows + 1,) int64 row pointers of one block.
-
-        Raises:
-            CorruptError: they do not ascend from 0 to the number of nonzeros, or there are too few or too many.
-        """
-        stored, num_rows = self.stored_pointers(number, counter), self.block_rows[number + 1] - self.block_rows[number]
-        if len(stored) != num_rows + 1:
-            raise CorruptError(f"{stored.where}: {counted(len(stored) - 1, 'row')}, the manifest says {num_rows}")
-        return read_offsets(stored, self.stored_nonzeros(number))
-
-    def stored_pointers(self, number: int, counter: ReadCounter | None = None) -> ArrayReader:
-        """Open the row pointers of one block, which nothing has checked."""
-        return self.artifact.array(f"{block_path(number)}/indptr", counter)
-
-    def stored_nonzeros(self, number: int) -> int:
-        """How many column ids are stored for one block.
-
-        Raises:
-            CorruptError: the manifest says another number.
-        """
-        path = f"{block_path(number)}/indices"
-        stored = self.artifact.record(path).shape[0]
-        if stored != self.block_nnz[number]:
-            raise CorruptError(
-                f"{self.artifact.path}/{path}: {counted(stored, 'nonzero')}, the manifest says {self.block_nnz[number]}"
-            )
-        return stored
-
-    def columns(self, number: int, counter: ReadCounter | None = None) -> ArrayReader:
-        """Open the column ids of one block; reading one that is not a vertex is an error."""
-        return self.artifact.array(f"{block_path(number)}/indices", counter, bounds=(0, self.num_vertices))
-
-    def weights(self, number: int, counter: ReadCounter | None = None) -> ArrayReader | None:
-        """Open the weights of one block; None if it has none."""
-        name = f"{block_path(number)}/data"
-        return self.artifact.array(name, counter) if name in self.artifact else None
-
-    def times(self, number: int) -> ArrayReader | None:
-        """Open the times of the nonzeros of one block; None if it has none."""
-        name = f"{block_path(number)}/time"
-        return self.artifact.array(name) if name in self.artifact else None
-
-    def blocks(self) -> Iterator[CSR]:
-        """Read the blocks in order, one in memory at a time."""
-        for number in range(self.num_blocks):
-            yield self.block(number)
-
-    def to_scipy(self, max_nnz: int = 200_000_000) -> scipy.sparse.csr_array[Any]:
-        """Read the whole matrix into memory, for graphs that fit; all values are 1 if the graph has no weights.
-
-        Raises:
-            BudgetError: the graph has more than ``max_nnz`` nonzeros.
-        """
-        from scipy.sparse import csr_array  # noqa: PLC0415 - storage works without SciPy
-
-        if self.nnz > max_nnz:
-            raise BudgetError(
-                f"{self.artifact.path}: {counted(self.nnz, 'nonzero')}, more than max_nnz={max_nnz:,}; read it by"
-                " block instead"
-            )
-        blocks = list(self.blocks())
-        # Row pointers of a block start at 0, so each block is shifted by the nonzeros before it; int64, as these may
-        # exceed 2^31.
-        offsets = np.concatenate([[0], np.cumsum(self.block_nnz)]).astype(np.int64)
-        indptr = np.concatenate(
-            [block.indptr[:-1] + offset for block, offset in zip(blocks, offsets[:-1], strict=True)] + [offsets[-1:]]
-        )
-        indices = np.concatenate([block.indices for block in blocks]) if blocks else np.empty(0, np.int32)
-        values = [block.data if block.data is not None else np.ones(block.nnz, np.float32) for block in blocks]
-        data = np.concatenate(values) if values else np.empty(0, np.float32)
-        return csr_array((data, indices, indptr), shape=(self.num_vertices, self.num_vertices))
-
-    def degree(self, start: int = 0, stop: int | None = None) -> NDArray[np.int64]:
-        """(stop - start,) int64 number of nonzeros of each row, including the self loop."""
-        return self.artifact.array("degree", bounds=(0, self.nnz + 1)).read(start, stop)
-
-    @property
     def has_names(self) -> bool:
         """Whether the source identified vertices by name."""
-        return "original_name" in self.artifact
+        return self._ids.has_names
 
     def original_name(self, start: int = 0, stop: int | None = None) -> list[str]:
         """Names of the vertices ``start`` to ``stop`` in the source.
@@ -175,79 +59,8 @@ class Graph:
         Raises:
             NotFoundError: the source identified vertices by number.
         """
-        stop = self.num_vertices if stop is None else stop
-        stored, names = self.artifact.array("original_name_offset"), self.artifact.array("original_name")
-        found = stored.read(start, stop + 1)
-        check_some_offsets(stored.where, found, len(names))
-        offset = found.tolist()
-        text = names.read(offset[0], offset[-1]).tobytes()
-        return [text[begin - offset[0] : end - offset[0]].decode() for begin, end in pairwise(offset)]
+        return self._ids.names(start, stop)
 
     def original_id(self, start: int = 0, stop: int | None = None) -> NDArray[np.int64]:
         """(stop - start,) int64 ids of vertices in the source; the vertices' own ids if none are stored."""
-        if "original_id" in self.artifact:
-            return self.artifact.array("original_id").read(start, stop)
-        return np.arange(start, self.num_vertices if stop is None else stop, dtype=np.int64)
-
-
-def block_path(number: int) -> str:
-    """Path of a row block in a graph artifact."""
-    return f"block/{number:05d}"
-
-
-class BlockWriter:
-    """Writes one row block from consecutive ranges of its nonzeros.
-
-    The bytes do not depend on how the nonzeros are cut into ranges.
-    """
-
-    def __init__(
-        self,
-        root: Path,
-        number: int,
-        num_columns: int,
-        data_dtype: np.dtype[Any] | None,
-        codec: str = DEFAULT_CODEC,
-        *,
-        has_times: bool = False,
-    ) -> None:
-        """Begin a block below ``root``, the folder of the graph artifact; its values are weights or times."""
-        self._root, self._prefix, self._num_columns, self._codec = root, block_path(number), num_columns, codec
-        # Every level gets its group, so that any Zarr tool can walk to the arrays. The attributes of the block follow
-        # in close, when its number of nonzeros is known.
-        write_group(root / "block", {})
-        write_group(root / self._prefix, {})
-        self._indices = GrowingArray(root, f"{self._prefix}/indices", index_dtype(num_columns), ("nonzero",), codec)
-        self._data: GrowingArray | None = None
-        if data_dtype is not None:
-            name = "time" if has_times else "data"
-            self._data = GrowingArray(root, f"{self._prefix}/{name}", data_dtype, ("nonzero",), codec)
-
-    def append(self, indices: NDArray[Any], data: NDArray[Any] | None) -> None:
-        """Add nonzeros.
-
-        Args:
-            indices: (count,) column ids, in :func:`gnnloom.storage.matrix.csr.index_dtype` of the number of columns.
-            data: (count,) their weights or times; ignored for a pattern.
-        """
-        self._indices.append(indices)
-        if self._data is not None and data is not None:
-            self._data.append(data)
-
-    def close(self, row_offset: int, indptr: NDArray[np.int64]) -> list[ArrayRecord]:
-        """Write the row pointers.
-
-        Args:
-            row_offset: index of the block's first row in the graph.
-            indptr: (num_rows + 1,) int64, starting at 0.
-
-        Returns:
-            The records of the block's arrays.
-        """
-        window = Window(row_offset, 0, (self._num_columns, self._num_columns))
-        write_csr_group(self._root / self._prefix, (len(indptr) - 1, self._num_columns), int(indptr[-1]), window)
-        pointers = write_array(self._root, f"{self._prefix}/indptr", indptr, ("row+1",), codec=self._codec)
-        records = [pointers, self._indices.close()]
-        if self._data is not None:
-            records.append(self._data.close())
-        return records
+        return self._ids.ids(start, stop)

@@ -6,17 +6,18 @@ partition of it, and shards of that partition. They read everything once, in chu
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 
-from gnnloom.storage.artifacts.graph import Graph, block_path
+from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition
+from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Dataset
-from gnnloom.storage.checks.csr_invariants import MatrixPrint, check_csr
+from gnnloom.storage.checks.csr_invariants import MatrixPrint
+from gnnloom.storage.checks.graph_invariants import check_names, check_typed_graph, scan_matrix
 from gnnloom.storage.checks.link_invariants import check_links
 from gnnloom.storage.checks.propagated_invariants import check_propagated
 from gnnloom.storage.checks.sample_invariants import check_samples
@@ -24,6 +25,7 @@ from gnnloom.storage.checks.shard_invariants import check_grid_shards, check_row
 from gnnloom.storage.disk.files import parsing
 from gnnloom.storage.errors import CorruptError, GnnloomError
 from gnnloom.storage.format.artifact import MANIFEST, Artifact
+from gnnloom.storage.format.schema import TYPED_VERSION
 from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS
 from gnnloom.storage.wording import counted
 
@@ -48,32 +50,20 @@ def _input_graph(dataset: Dataset, artifact: Artifact) -> Graph | None:
 
 def _check_graph(dataset: Dataset, artifact: Artifact) -> None:
     del dataset
+    if artifact.version == TYPED_VERSION:
+        check_typed_graph(TypedGraph(artifact))
+        return
     graph = Graph(artifact)
-    found = _scan_graph(graph, "time" if graph.has_times else "data")
+    found = scan_matrix(graph, "time" if graph.has_times else "data")
     if graph.has_names:
-        _check_names(graph)
+        check_names(artifact, "")
     # Equal up to a probability of 2^-64, without holding the matrix or its transpose in memory.
     if graph.symmetric and found.forward != found.backward:
         raise CorruptError(f"{artifact.path}: recorded as symmetric, but differs from its transpose")
 
 
-def _check_names(graph: Graph) -> None:
-    """Check that every vertex has a name, and that the names fill their text."""
-    offset, total = graph.artifact.array("original_name_offset"), len(graph.artifact.array("original_name"))
-    bounds = (int(offset.read(0, 1)[0]), int(offset.read(len(offset) - 1)[0]))
-    if bounds != (0, total):
-        raise CorruptError(
-            f"{graph.artifact.path}/original_name_offset: from {bounds[0]} to {bounds[1]}, not 0..{total}"
-        )
-    # Each step reads one offset more than a chunk, so that the difference across the chunk boundary is checked, too.
-    for start in range(0, len(offset) - 1, offset.chunk_rows):
-        wrong = np.flatnonzero(np.diff(offset.read(start, min(start + offset.chunk_rows + 1, len(offset)))) < 1)
-        if len(wrong):
-            raise CorruptError(f"{graph.artifact.path}/original_name_offset: vertex {start + wrong[0]} has no name")
-
-
 def _check_transpose(dataset: Dataset, artifact: Artifact) -> None:
-    found = _scan_graph(Graph(artifact))
+    found = scan_matrix(Graph(artifact))
     origin = _scan_origin(dataset, artifact)
     if artifact.parameters:
         # It has the edges of the graph as well, once where an edge has its reverse.
@@ -91,28 +81,9 @@ def _scan_origin(dataset: Dataset, artifact: Artifact) -> MatrixPrint | None:
     """Fingerprints of the graph that an artifact was made from; None if it is gone or damaged."""
     graph = _input_graph(dataset, artifact)
     try:
-        return None if graph is None else _scan_graph(graph)
+        return None if graph is None else scan_matrix(graph)
     except GnnloomError:
         return None
-
-
-def _scan_graph(graph: Graph, values: str = "data") -> MatrixPrint:
-    # Only the graph itself has times: its transpose, its shards, and graphs without held-out edges do not.
-    where, rows = graph.artifact.path, graph.block_rows
-    found = MatrixPrint()
-    for number, (start, stop) in enumerate(itertools.pairwise(rows)):
-        path = block_path(number)
-        indptr, block = check_csr(graph.artifact, path, start, graph.num_vertices, values)
-        if (len(indptr) - 1, block.nnz) != (stop - start, graph.block_nnz[number]):
-            raise CorruptError(
-                f"{where}/{path}: {counted(len(indptr) - 1, 'row')} with {counted(block.nnz, 'nonzero')}, the manifest"
-                f" says {stop - start} with {graph.block_nnz[number]}"
-            )
-        differs = np.flatnonzero(graph.degree(start, stop) != np.diff(indptr))
-        if len(differs):
-            raise CorruptError(f"{where}/degree: vertex {start + differs[0]} has another number of entries in its row")
-        found += block
-    return found
 
 
 def _check_vertices(dataset: Dataset, artifact: Artifact) -> None:

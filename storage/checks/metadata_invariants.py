@@ -20,7 +20,7 @@ from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.arrays import ArrayRecord
 from gnnloom.storage.format.artifact import MANIFEST, Artifact, artifact_key
 from gnnloom.storage.format.listing import listed_nodes, wanted_lists
-from gnnloom.storage.format.schema import FORMAT_VERSION, SCHEMAS
+from gnnloom.storage.format.schema import SCHEMAS
 from gnnloom.storage.format.sections import section_name
 
 
@@ -47,7 +47,7 @@ def check_metadata(artifact: Artifact) -> None:
 def _check_key(artifact: Artifact) -> None:
     """Check that the artifact has the name that follows from what it was made from."""
     manifest = artifact.manifest
-    wanted = artifact_key(artifact.kind, artifact.parameters, artifact.inputs)
+    wanted = artifact_key(artifact.kind, artifact.parameters, artifact.inputs, artifact.version)
     if (manifest["kind"], manifest["key"], wanted) != (artifact.kind, artifact.key, artifact.key):
         raise CorruptError(
             f"{artifact.path / MANIFEST}: the manifest of {manifest['kind']}/{manifest['key']}, whose parameters and"
@@ -130,7 +130,7 @@ def _check_group(artifact: Artifact, folder: str) -> None:
 def _expected_attributes(artifact: Artifact, folder: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Values of a group's attributes that follow from the manifest."""
     if folder == ".":
-        return {"encoding-type": f"gnnloom-{artifact.kind}", "encoding-version": str(FORMAT_VERSION)}
+        return {"encoding-type": f"gnnloom-{artifact.kind}", "encoding-version": str(artifact.version)}
     pointers, indices = (artifact.records.get(f"{folder}/{name}") for name in ("indptr", "indices"))
     # Only groups of CSR matrices have attributes that follow from the manifest.
     if pointers is None or indices is None or "encoding-type" not in attributes:

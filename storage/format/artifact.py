@@ -60,9 +60,9 @@ from gnnloom.storage.wording import counted
 __all__ = ["MANIFEST", "WORK", "Artifact", "ArtifactWriter", "TaskOutput", "TaskRecord", "artifact_key"]
 
 
-def artifact_key(kind: str, parameters: JsonObject, inputs: JsonObject) -> str:
+def artifact_key(kind: str, parameters: JsonObject, inputs: JsonObject, version: int = FORMAT_VERSION) -> str:
     """16 hex digits that name what a stage makes of these parameters and inputs, in this version of the format."""
-    content = {"format": FORMAT_VERSION, "kind": kind, "parameters": parameters, "inputs": inputs}
+    content = {"format": version, "kind": kind, "parameters": parameters, "inputs": inputs}
     # Sorted keys and no spaces: equal parameters must give equal text. NaN is refused, since it is not JSON.
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     # 64 bits: a dataset holds far too few artifacts for two keys to collide.
@@ -96,6 +96,8 @@ class Artifact:
                 f"{path / MANIFEST}: the manifest of {'/'.join(found)}, not of {self.kind}/{self.key}; restore the"
                 " folder, or remove it and run the command again that made it"
             )
+        #: Version of the artifact's format.
+        self.version: int = self.manifest[VERSION_ENTRY]
         self.parameters: dict[str, Any] = self.manifest["parameters"]
         self.inputs: dict[str, str] = self.manifest["inputs"]
         self.facts: dict[str, Any] = self.manifest["facts"]
@@ -121,7 +123,7 @@ class Artifact:
     def _root_arrays(self) -> dict[str, ArrayRecord]:
         """The arrays that the manifest itself lists."""
         records = self._checked(parse_arrays(self.path / MANIFEST, self.manifest["arrays"]))
-        check_required(str(self.path), self.kind, records)
+        check_required(str(self.path), self.kind, records, self.version)
         return records
 
     def _section_arrays(self, section: str) -> dict[str, ArrayRecord]:
@@ -203,6 +205,7 @@ class ArtifactWriter:
     path: Path
     kind: str
     key: str
+    version: int = FORMAT_VERSION
 
     @property
     def work(self) -> Path:
@@ -228,7 +231,13 @@ class ArtifactWriter:
     @classmethod
     @contextmanager
     def begin(
-        cls, dataset: Path, kind: str, parameters: JsonObject, inputs: JsonObject, scratch: Path | None = None
+        cls,
+        dataset: Path,
+        kind: str,
+        parameters: JsonObject,
+        inputs: JsonObject,
+        scratch: Path | None = None,
+        version: int = FORMAT_VERSION,
     ) -> Iterator[ArtifactWriter]:
         """Lock the artifact for writing; if another process is making the same one, log that and wait for it.
 
@@ -240,10 +249,11 @@ class ArtifactWriter:
             parameters: everything that determines the artifact's bytes, except its inputs.
             inputs: name of each input to its key (an artifact) or its fingerprint (a source).
             scratch: folder for temporary files, which all tasks must see; by default they are in the artifact's.
+            version: of the artifact's format.
         """
-        key = artifact_key(kind, parameters, inputs)
+        key = artifact_key(kind, parameters, inputs, version)
         path = refuse_link(dataset / kind / key)
-        writer = cls(path, kind, key)
+        writer = cls(path, kind, key, version)
         if writer.is_complete:
             writer._clean_up()
             yield writer
@@ -279,7 +289,7 @@ class ArtifactWriter:
         # Written once: the group of a kind lists the artifacts that are complete.
         if not (self.path.parent / METADATA).exists():
             write_group(self.path.parent, {})
-        write_group(self.path, {"encoding-type": f"gnnloom-{self.kind}", "encoding-version": str(FORMAT_VERSION)})
+        write_group(self.path, {"encoding-type": f"gnnloom-{self.kind}", "encoding-version": str(self.version)})
         write_json(plan_path, {"parameters": parameters, "inputs": inputs, **this_boot()})
 
     def _drop_unsound_records(self) -> None:
@@ -338,9 +348,9 @@ class ArtifactWriter:
         """The records, with what this process has read of them."""
         return RecordFolder(self.work / "records")
 
-    def __reduce__(self) -> tuple[type[ArtifactWriter], tuple[Path, str, str]]:
+    def __reduce__(self) -> tuple[type[ArtifactWriter], tuple[Path, str, str, int]]:
         # Tasks hold the writer: they are sent without the records that the client has read.
-        return ArtifactWriter, (self.path, self.kind, self.key)
+        return ArtifactWriter, (self.path, self.kind, self.key, self.version)
 
     def has_records(self) -> bool:
         """Whether any task has finished."""
@@ -395,13 +405,13 @@ class ArtifactWriter:
         # Only the named tasks: intermediate phases leave records whose arrays are not part of the artifact.
         records = merge_pieces(record for task in tasks for record in recorded[task].arrays)
         check_records(str(self.path), self.kind, records, sizes)
-        check_required(str(self.path), self.kind, {record.path for record in records})
+        check_required(str(self.path), self.kind, {record.path for record in records}, self.version)
         complete_groups(self.path, (record.path for record in records))
         lists = split_sections(self.kind, records)
         root_arrays = lists.pop("", [])
         sections = {section: write_section(self.path, section, found) for section, found in lists.items()}
         manifest = {
-            VERSION_ENTRY: FORMAT_VERSION,
+            VERSION_ENTRY: self.version,
             "kind": self.kind,
             "key": self.key,
             "parameters": plan["parameters"],

@@ -19,6 +19,8 @@ from gnnloom.storage.format.vertex_arrays import LABELS, VERTEX_ARRAYS
 
 #: Version of the on-disk format.
 FORMAT_VERSION = 1
+#: Version of graphs with types and of nothing else, so that earlier versions of gnnloom refuse them.
+TYPED_VERSION = 2
 #: Entry with the version of the format, in the attributes of a dataset, in manifests and in other indexes.
 VERSION_ENTRY = "format_version"
 
@@ -52,12 +54,24 @@ _CSR_BLOCK = {
     "block/*/time": ArraySpec(("nonzero",), ("float64", "int64"), required=False),
 }
 
+
+def _source_ids(dim: str) -> dict[str, ArraySpec]:
+    """How the source of a graph calls vertices."""
+    return {
+        "original_id": ArraySpec((dim,), ("int64",), required=False),
+        "original_name_offset": ArraySpec((f"{dim}+1",), ("int64",), required=False),
+        "original_name": ArraySpec(("byte",), ("uint8",), required=False),
+    }
+
+
+_TRANSPOSE = {**_CSR_BLOCK, "degree": ArraySpec(("vertex",), ("int64",)), **_source_ids("vertex")}
+
+# A graph has either the arrays of a transpose or, if it has types, those below ``relation`` and ``type``.
 _GRAPH = {
-    **_CSR_BLOCK,
-    "degree": ArraySpec(("vertex",), ("int64",)),
-    "original_id": ArraySpec(("vertex",), ("int64",), required=False),
-    "original_name_offset": ArraySpec(("vertex+1",), ("int64",), required=False),
-    "original_name": ArraySpec(("byte",), ("uint8",), required=False),
+    **_TRANSPOSE,
+    **{f"relation/*/{path}": spec for path, spec in _CSR_BLOCK.items()},
+    "relation/*/degree": ArraySpec(("row",), ("int64",)),
+    **{f"type/*/{path}": spec for path, spec in _source_ids("member").items()},
 }
 
 
@@ -155,7 +169,7 @@ _PROPAGATED = {"step/*/columns/*/value": ArraySpec(("vertex", "column"), ("float
 
 SCHEMAS: Mapping[str, Mapping[str, ArraySpec]] = {
     "graph": _GRAPH,
-    "transpose": _GRAPH,
+    "transpose": _TRANSPOSE,
     "vertices": _vertex_arrays("", "vertex"),
     "partition": _PARTITION,
     "shards": {**_ROW_SHARDS, **_GRID_SHARDS},
@@ -184,8 +198,8 @@ def check_version(where: Path, content: Mapping[str, object]) -> None:
         )
     if not isinstance(version, int) or version < 1:
         raise FormatError(f"{where}: {version!r} is not a version of gnnloom's format")
-    if version > FORMAT_VERSION:
-        raise FormatError(f"{where}: format {version} is newer than {FORMAT_VERSION}, the newest this gnnloom reads")
+    if version > TYPED_VERSION:
+        raise FormatError(f"{where}: format {version} is newer than {TYPED_VERSION}, the newest this gnnloom reads")
 
 
 def check_records(where: str, kind: str, records: Iterable[ArrayRecord], sizes: Mapping[str, int]) -> None:
@@ -217,16 +231,19 @@ def check_records(where: str, kind: str, records: Iterable[ArrayRecord], sizes: 
             _check_size(where, record.path, dim, size, sizes, local)
 
 
-def check_required(where: str, kind: str, names: Collection[str]) -> None:
+def check_required(where: str, kind: str, names: Collection[str], version: int = FORMAT_VERSION) -> None:
     """Check that an artifact has the arrays that all of its kind have.
 
     Args:
         where: the artifact, for messages.
         names: paths of the arrays that it has at its root, or of more.
+        version: of the artifact's format. A graph with types has no arrays at its root.
 
     Raises:
         FormatError: a required array is missing.
     """
+    if version == TYPED_VERSION:
+        return
     # The number of blocks, shards or cells is not known here, so a pattern with ``*`` may match no array at all.
     needed = sorted(name for name, spec in SCHEMAS[kind].items() if spec.required and "*" not in name)
     missing = [name for name in needed if name not in names]

@@ -52,7 +52,11 @@ def section_name(section: str) -> str:
 def section_of(kind: str, path: str) -> str:
     """The folder whose section lists an array of an artifact of this kind; empty if the manifest lists it itself."""
     names = path.split("/")
-    return "/".join(names[: _depths(kind).get(names[0], 0)])
+    depth = _depths(kind).get(names[0], 0)
+    # A relation has as many row blocks as a graph: each is a section, apart from the relation.
+    if depth and names[depth : depth + 1] == ["block"] and len(names) > depth + 1:
+        depth += 2
+    return "/".join(names[:depth])
 
 
 @cache

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse
 
 from gnnloom.storage import CSR, Dataset, Graph, Vertices
-from gnnloom.storage.artifacts.graph import BlockWriter
+from gnnloom.storage.artifacts.block_matrix import BlockWriter
 from gnnloom.storage.format.arrays import ArrayRecord, write_array
 from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.matrix.csr import cast_ids

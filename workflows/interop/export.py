@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.storage import Dataset, Graph
-from gnnloom.storage.artifacts.graph import block_path
+from gnnloom.storage.artifacts.block_matrix import block_path
 from gnnloom.storage.disk.own_folder import own_folder
 from gnnloom.storage.errors import GnnloomError, InputError, NotFoundError
 from gnnloom.storage.format.arrays import ArrayReader

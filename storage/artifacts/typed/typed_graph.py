@@ -1,0 +1,230 @@
+"""A stored graph with types: one numbering of all vertices in which each type is a range, and a matrix per relation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.storage.artifacts.block_matrix import BlockMatrix
+from gnnloom.storage.artifacts.typed.source_ids import SourceIds
+from gnnloom.storage.artifacts.typed.typed_names import check_relation_names, check_type_name, reverse_name
+from gnnloom.storage.disk.files import parsing
+from gnnloom.storage.errors import CorruptError, InputError, NotFoundError
+from gnnloom.storage.format.artifact import MANIFEST, Artifact
+from gnnloom.storage.format.schema import TYPED_VERSION
+from gnnloom.storage.wording import counted, did_you_mean
+
+if TYPE_CHECKING:
+    import scipy.sparse
+
+
+@dataclass(frozen=True)
+class VertexType:
+    """The vertices of one type: ``first`` to ``first + count`` in the numbering of all vertices.
+
+    Within its type, a vertex is called by its number from 0.
+    """
+
+    name: str
+    first: int
+    count: int
+
+
+def type_folder(name: str) -> str:
+    """What the paths of a type's arrays begin with."""
+    return f"type/{name}/"
+
+
+def relation_folder(name: str) -> str:
+    """What the paths of a relation's arrays begin with."""
+    return f"relation/{name}/"
+
+
+class Relation(BlockMatrix):
+    """The edges of one relation: row i of the matrix lists the vertices of the source type with edges to vertex i.
+
+    Rows are numbered within the target type, and columns within the source type.
+
+    Attributes:
+        name: name of the relation.
+        source, target: types of the vertices.
+    """
+
+    def __init__(self, artifact: Artifact, types: Mapping[str, VertexType], facts: Mapping[str, Any]) -> None:
+        self.name: str = facts["name"]
+        self.source, self.target = types[facts["source"]], types[facts["target"]]
+        #: What was found in the tables: edges, self loops, duplicates, edges that were left out.
+        self.facts = facts
+        shape = self.target.count, self.source.count
+        super().__init__(artifact, relation_folder(self.name), shape, facts)
+
+    def __repr__(self) -> str:
+        values = " with weights" if self.weighted else " with times" if self.has_times else ""
+        return f"Relation({' '.join(self.edge_type)}: {counted(self.nnz, 'edge')}{values})"
+
+    @property
+    def edge_type(self) -> tuple[str, str, str]:
+        """Source type, name and target type."""
+        return self.source.name, self.name, self.target.name
+
+    def edge_blocks(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any] | None]]:
+        """Sources, targets, and weights or times, of the edges of each row block, in the order in which it is stored.
+
+        Yields:
+            (num_edges,) int64 twice, numbered within their types; (num_edges,) values, or None.
+        """
+        for number in range(self.num_blocks):
+            pointers = self.pointers(number)
+            target = np.repeat(np.arange(len(pointers) - 1, dtype=np.int64), np.diff(pointers))
+            values = self.times(number) if self.has_times else self.weights(number)
+            yield (
+                self.columns(number).read().astype(np.int64),
+                target + self.block_rows[number],
+                None if values is None else values.read(),
+            )
+
+
+class ReverseRelation:
+    """The edges of a relation in the other direction, which are derived from it.
+
+    Attributes:
+        relation: the stored relation.
+        name: ``rev_`` and the name of the relation.
+        source, target: types of the vertices.
+        nnz: number of edges.
+    """
+
+    def __init__(self, relation: Relation) -> None:
+        self.relation, self.name = relation, reverse_name(relation.name)
+        self.source, self.target, self.nnz = relation.target, relation.source, relation.nnz
+
+    def __repr__(self) -> str:
+        return f"ReverseRelation({' '.join(self.edge_type)}: {counted(self.nnz, 'edge')})"
+
+    @property
+    def edge_type(self) -> tuple[str, str, str]:
+        """Source type, name and target type."""
+        return self.source.name, self.name, self.target.name
+
+    def to_scipy(self, max_nnz: int = 200_000_000) -> scipy.sparse.csr_array[Any]:
+        """Read the transposed matrix of the relation into memory; raises as :meth:`Relation.to_scipy`."""
+        # Its types have the result of tocsr as a union with other formats.
+        transposed: scipy.sparse.csr_array[Any] = self.relation.to_scipy(max_nnz).T.tocsr()
+        return transposed
+
+
+class TypedGraph:
+    """A graph whose vertices have types and whose edges belong to relations between two types."""
+
+    def __init__(self, artifact: Artifact) -> None:
+        """Read the graph's facts from the manifest.
+
+        Raises:
+            InputError: the graph has no types.
+            CorruptError: the manifest is not that of a graph with types.
+        """
+        self.artifact = artifact
+        if artifact.version != TYPED_VERSION:
+            raise InputError(f"{artifact.path}: a graph without types; Dataset.graph reads it")
+        with parsing(artifact.path / MANIFEST, "the manifest of a graph with types"):
+            self.num_vertices: int = artifact.sizes["vertex"]
+            #: The types, in the order of their vertices.
+            self.types = tuple(
+                VertexType(each["name"], each["first"], each["count"]) for each in artifact.facts["types"]
+            )
+            self._check_types()
+            by_name = {each.name: each for each in self.types}
+            #: The relations, by name.
+            self.relations = tuple(Relation(artifact, by_name, each) for each in artifact.facts["relations"])
+            self._check_relations()
+
+    def _check_types(self) -> None:
+        """Refuse names that lead out of the artifact, and types that are not consecutive ranges of all vertices."""
+        ends = list(accumulate((each.count for each in self.types), initial=0))
+        for each, first in zip(self.types, ends, strict=False):
+            check_type_name(each.name, "type")
+            if each.first != first or each.count < 0:
+                raise CorruptError(f"{self.artifact.path}: type {each.name} begins at {each.first}, expected {first}")
+        if ends[-1] != self.num_vertices or len({each.name for each in self.types}) != len(self.types):
+            raise CorruptError(f"{self.artifact.path}: the types do not cover {counted(self.num_vertices, 'vertex')}")
+
+    def _check_relations(self) -> None:
+        names = [check_type_name(each.name, "relation") for each in self.relations]
+        check_relation_names(names)
+        if sum(each.nnz for each in self.relations) != self.artifact.facts["nnz"]:
+            raise CorruptError(f"{self.artifact.path}: the relations do not add up to the edges in the manifest")
+
+    def __repr__(self) -> str:
+        types = ", ".join(f"{each.name} {each.count:,}" for each in self.types)
+        relations = ", ".join(f"{' '.join(each.edge_type)} {each.nnz:,}" for each in self.relations)
+        return f"TypedGraph({types}; {relations})"
+
+    @property
+    def nnz(self) -> int:
+        """Edges of all relations."""
+        return sum(each.nnz for each in self.relations)
+
+    def type(self, name: str) -> VertexType:
+        """A type by its name.
+
+        Raises:
+            NotFoundError: the graph has no such type.
+        """
+        found = next((each for each in self.types if each.name == name), None)
+        if found is None:
+            raise NotFoundError(f"{self.artifact.path}: no type {name!r}; {_known(name, [t.name for t in self.types])}")
+        return found
+
+    def relation(self, name: str) -> Relation:
+        """A stored relation by its name; see :meth:`reverse` for the derived ones.
+
+        Raises:
+            NotFoundError: the graph has no such relation.
+        """
+        found = next((each for each in self.relations if each.name == name), None)
+        if found is None:
+            known = _known(name, [each.name for each in self.relations])
+            raise NotFoundError(f"{self.artifact.path}: no relation {name!r}; {known}")
+        return found
+
+    def reverse(self, name: str) -> ReverseRelation:
+        """The reverse of a relation, by the name of the relation or of its reverse.
+
+        Raises:
+            NotFoundError: the graph has no such relation.
+        """
+        names = {each.name for each in self.relations}
+        return ReverseRelation(self.relation(name if name in names else reverse_name(name)))
+
+    def ids(self, name: str) -> SourceIds:
+        """The ids or names of a type's vertices in the source, by the numbers of the vertices within the type.
+
+        Raises:
+            NotFoundError: the graph has no such type.
+        """
+        return SourceIds(self.artifact, type_folder(name), self.type(name).count)
+
+    def original_id(self, name: str, start: int = 0, stop: int | None = None) -> NDArray[np.int64]:
+        """(stop - start,) int64 ids of vertices of a type in the source.
+
+        Raises:
+            NotFoundError: the graph has no such type.
+        """
+        return self.ids(name).ids(start, stop)
+
+    def original_name(self, name: str, start: int = 0, stop: int | None = None) -> list[str]:
+        """Names of vertices of a type in the source.
+
+        Raises:
+            NotFoundError: the graph has no such type, or its vertices have numbers.
+        """
+        return self.ids(name).names(start, stop)
+
+
+def _known(name: str, names: Sequence[str]) -> str:
+    return did_you_mean(name, names, "there are")

@@ -1,0 +1,100 @@
+"""Names of types and relations: what they may consist of, and which are refused next to each other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+from typing import Final
+
+from gnnloom.storage.errors import InputError
+
+#: What the names of reverse relations begin with.
+REVERSE: Final = "rev_"
+#: Names of folders and of keys in other libraries, which allow neither dots nor slashes. Without hyphens, a path whose
+#: slashes became hyphens can be read in one way only.
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_]*")
+_LONGEST: Final = 100
+#: Letters of names, at least, that look alike if they differ in one.
+_SHORTEST: Final = 4
+
+
+def check_type_name(name: str, what: str) -> str:
+    """Return the name of a type or relation, if it is valid.
+
+    Args:
+        what: ``type`` or ``relation``, for the message.
+
+    Raises:
+        InputError: it has other characters than letters, digits and ``_``, begins with ``_``, or is too long.
+    """
+    if not _NAME.fullmatch(name) or len(name) > _LONGEST:
+        proposed = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_")[:_LONGEST]
+        meant = f"; did you mean {proposed}?" if proposed else ""
+        raise InputError(f"{what} {name!r}: use ASCII letters, digits and '_', and start with a letter or digit{meant}")
+    return name
+
+
+def reverse_name(relation: str) -> str:
+    """Name of the reverse of a relation; the reverse of a reverse relation is the relation."""
+    return relation.removeprefix(REVERSE) if relation.startswith(REVERSE) else REVERSE + relation
+
+
+def check_distinct(names: Sequence[str], what: str) -> None:
+    """Check that no two names are meant to be one: ``movie``, ``Movie``, ``movies`` and ``moive``.
+
+    Args:
+        names: distinct names, in the order in which they were given.
+
+    Raises:
+        InputError: two names look alike.
+    """
+    for one, other in combinations(names, 2):
+        if _is_alike(one, other):
+            raise InputError(f"{what} {other!r}: there is {what} {one!r} too; did you mean {one}?")
+
+
+def _is_alike(one: str, other: str) -> bool:
+    one, other = one.lower(), other.lower()
+    if one == other or _singular(one) == _singular(other):
+        return True
+    # Numbers, and letters at the end, tell names apart: venue1 and venue2, group_a and group_b, part and party.
+    if min(len(one), len(other)) < _SHORTEST or re.findall(r"\d+", one) != re.findall(r"\d+", other):
+        return False
+    return one[-1] == other[-1] and _is_one_slip(*sorted((one, other), key=len))
+
+
+def _is_one_slip(one: str, other: str) -> bool:
+    """Whether one letter was mistyped, left out of the shorter name, or exchanged with the next one."""
+    same = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(one))
+    rest, other_rest = one[same:], other[same:]
+    if len(one) != len(other):
+        return rest == other_rest[1:]
+    return rest[1:] == other_rest[1:] or (rest[:2] == other_rest[1::-1] and rest[2:] == other_rest[2:])
+
+
+def _singular(name: str) -> str:
+    for ending, without in (("ies", "y"), ("ches", "ch"), ("sses", "ss"), ("xes", "x"), ("s", "")):
+        if name.endswith(ending) and len(name) > len(ending) + 1:
+            return name.removesuffix(ending) + without
+    return name
+
+
+def check_relation_names(names: Iterable[str]) -> None:
+    """Check that relations have names of their own, also apart from those of the reverse relations.
+
+    Raises:
+        InputError: two relations have one name, or one has the name of the reverse of another.
+    """
+    seen: dict[str, str] = {}
+    for name in names:
+        if (same := seen.get(name.lower())) is not None:
+            also = "" if same == name else f" {same!r}, apart from case"
+            raise InputError(f"relation {name!r}: two relations have this name{also}; rename one of them")
+        seen[name.lower()] = name
+    for name in seen.values():
+        if name.startswith(REVERSE) and name.removeprefix(REVERSE) in seen.values():
+            raise InputError(
+                f"relation {name!r}: gnnloom derives the reverse of {name.removeprefix(REVERSE)!r} under this name;"
+                " leave the relation out, or rename it"
+            )

@@ -1,0 +1,109 @@
+"""Invariants of matrices in blocks, of the names of vertices, and of graphs with types."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from gnnloom.storage.artifacts.block_matrix import BlockMatrix
+from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph, relation_folder, type_folder
+from gnnloom.storage.checks.csr_invariants import MatrixPrint, check_csr
+from gnnloom.storage.errors import CorruptError
+from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.wording import counted
+
+
+def scan_matrix(matrix: BlockMatrix, values: str = "data") -> MatrixPrint:
+    """Check all blocks of a matrix and its degrees; returns the fingerprints.
+
+    Args:
+        values: name of the array whose values count in the fingerprints, if there is one. Only graphs have times:
+            their transposes, shards, and graphs without held-out edges do not.
+
+    Raises:
+        CorruptError: an invariant is broken.
+    """
+    artifact, rows = matrix.artifact, matrix.block_rows
+    found = MatrixPrint()
+    for number, (start, stop) in enumerate(itertools.pairwise(rows)):
+        path = matrix.block_path(number)
+        indptr, block = check_csr(artifact, path, start, matrix.num_columns, values)
+        if (len(indptr) - 1, block.nnz) != (stop - start, matrix.block_nnz[number]):
+            raise CorruptError(
+                f"{artifact.path}/{path}: {counted(len(indptr) - 1, 'row')} with {counted(block.nnz, 'nonzero')}, the"
+                f" manifest says {stop - start} with {matrix.block_nnz[number]}"
+            )
+        differs = np.flatnonzero(matrix.degree(start, stop) != np.diff(indptr))
+        if len(differs):
+            raise CorruptError(
+                f"{matrix.where}/degree: vertex {start + differs[0]} has another number of entries in its row"
+            )
+        found += block
+    return found
+
+
+def check_names(artifact: Artifact, prefix: str) -> None:
+    """Check that every vertex has a name, and that the names fill their text.
+
+    Args:
+        prefix: what the paths of the arrays begin with.
+
+    Raises:
+        CorruptError: an invariant is broken.
+    """
+    path = f"{prefix}original_name_offset"
+    offset, total = artifact.array(path), len(artifact.array(f"{prefix}original_name"))
+    bounds = (int(offset.read(0, 1)[0]), int(offset.read(len(offset) - 1)[0]))
+    if bounds != (0, total):
+        raise CorruptError(f"{artifact.path}/{path}: from {bounds[0]} to {bounds[1]}, not 0..{total}")
+    # Each step reads one offset more than a chunk, so that the difference across the chunk boundary is checked, too.
+    for start in range(0, len(offset) - 1, offset.chunk_rows):
+        wrong = np.flatnonzero(np.diff(offset.read(start, min(start + offset.chunk_rows + 1, len(offset)))) < 1)
+        if len(wrong):
+            raise CorruptError(f"{artifact.path}/{path}: vertex {start + wrong[0]} has no name")
+
+
+def check_typed_graph(graph: TypedGraph) -> None:
+    """Check the ids of all types, the matrices of all relations, and that there are no other arrays.
+
+    Raises:
+        CorruptError: an invariant is broken.
+    """
+    artifact = graph.artifact
+    folders = [type_folder(each.name) for each in graph.types] + [
+        relation_folder(each.name) for each in graph.relations
+    ]
+    for name in artifact.records:
+        if not any(name.startswith(folder) for folder in folders):
+            raise CorruptError(f"{artifact.path}/{name}: belongs to no type and no relation of the manifest")
+    for each in graph.types:
+        _check_ids(graph, each.name, each.count)
+    for relation in graph.relations:
+        if (found := artifact.record(f"{relation.prefix}degree").shape[0]) != relation.num_rows:
+            raise CorruptError(f"{relation.where}/degree: {counted(found, 'row')}, the type has {relation.num_rows}")
+        has = [name for name in ("data", "time") if f"{relation.block_path(0)}/{name}" in artifact]
+        wanted = ["data"] if relation.weighted else ["time"] if relation.has_times else []
+        if relation.num_blocks and has != wanted:
+            raise CorruptError(f"{relation.where}: has {has or 'no values'}, the manifest says {wanted or 'none'}")
+        scan_matrix(relation, "time" if relation.has_times else "data")
+
+
+def _check_ids(graph: TypedGraph, name: str, count: int) -> None:
+    """Check that each vertex of a type has an id or a name of its own."""
+    artifact, prefix = graph.artifact, type_folder(name)
+    if graph.ids(name).has_names:
+        stored = artifact.record(f"{prefix}original_name_offset").shape[0] - 1
+        check_names(artifact, prefix)
+    else:
+        path = f"{prefix}original_id"
+        ids = artifact.array(path)
+        stored = len(ids)
+        for start in range(0, stored, ids.chunk_rows):
+            found = ids.read(start, min(start + ids.chunk_rows + 1, stored))
+            wrong = np.flatnonzero(np.diff(found) < 1)
+            if len(wrong) or found[0] < 0:
+                at = start + (int(wrong[0]) if len(wrong) else 0)
+                raise CorruptError(f"{artifact.path}/{path}: the id of vertex {at} is negative, or not below the next")
+    if stored != count:
+        raise CorruptError(f"{artifact.path}/{prefix}: ids of {counted(stored, 'vertex')}, the manifest says {count}")
