@@ -48,9 +48,9 @@ def value_dtype(num_bytes: int) -> np.dtype[Any]:
     return np.dtype(f"f{num_bytes}" if num_bytes else np.float32)
 
 
-def unit_shift(max_id: int) -> int:
-    """log2 of the rows of a bucket, for row numbers up to ``max_id``."""
-    return max(MIN_SHIFT, max_id.bit_length() - BUCKET_BITS)
+def unit_shift(max_id: int, least: int = MIN_SHIFT) -> int:
+    """log2 of the rows of a bucket, for row numbers up to ``max_id``; at least ``least``."""
+    return max(least, max_id.bit_length() - BUCKET_BITS)
 
 
 def _high_dtype(bits: int) -> np.dtype[Any] | None:
@@ -62,22 +62,30 @@ class KeyForm:
     """How the entries of a matrix become keys.
 
     Attributes:
-        num_vertices: rows and columns.
+        num_rows: rows of the matrix, at least one.
         marked: whether the lowest bit of a key says that its entry is the reverse of an edge of the source.
+        other_columns: columns of the matrix; None for as many as rows.
     """
 
-    num_vertices: int
+    num_rows: int
     marked: bool = False
+    other_columns: int | None = None
+
+    @property
+    def num_columns(self) -> int:
+        """Columns of the matrix, at least one."""
+        return self.num_rows if self.other_columns is None else self.other_columns
 
     @property
     def shift(self) -> int:
         """log2 of the rows of a unit."""
-        return unit_shift(self.num_vertices - 1)
+        # All edges of a relation may end in a few vertices, such as countries: its blocks are cut between any rows.
+        return unit_shift(self.num_rows - 1, MIN_SHIFT if self.other_columns is None else 0)
 
     @property
     def column_bits(self) -> int:
         """Number of bits of the column, with its mark."""
-        return (self.num_vertices - 1).bit_length() + self.marked
+        return (self.num_columns - 1).bit_length() + self.marked
 
     @property
     def entry_bytes(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -67,14 +67,9 @@ class MatrixForm:
     compares_directions: bool = False
 
     @property
-    def num_vertices(self) -> int:
-        """Rows and columns."""
-        return self.keys.num_vertices
-
-    @property
     def entry_bytes(self) -> int:
         """Bytes of an entry as it is stored, uncompressed."""
-        return int(index_dtype(self.num_vertices).itemsize) + self.value_bytes
+        return int(index_dtype(self.keys.num_columns).itemsize) + self.value_bytes
 
     @property
     def sort_bytes(self) -> int:
@@ -83,7 +78,7 @@ class MatrixForm:
 
     def rows_of(self, units: Span) -> Span:
         """First and last (exclusive) row of some units."""
-        first, last = (min(unit << self.keys.shift, self.num_vertices) for unit in units)
+        first, last = (min(unit << self.keys.shift, self.keys.num_rows) for unit in units)
         return first, last
 
 
@@ -127,6 +122,7 @@ class BlockTask(Task):
         units: first and last (exclusive) unit of rows.
         entries: of the block in the spill files.
         memory: bytes that the worker may use.
+        folder: what the paths of the matrix's arrays begin with.
     """
 
     number: int
@@ -135,6 +131,7 @@ class BlockTask(Task):
     units: Span
     entries: int
     memory: int
+    folder: str = ""
 
 
 def make_block(task: BlockTask) -> Done:
@@ -166,7 +163,7 @@ def block_aside(writer: ArtifactWriter, path: str) -> Iterator[Path]:
     """
     aside, final = writer.new_aside(), writer.path / path
     yield aside
-    final.parent.mkdir(exist_ok=True)
+    final.parent.mkdir(parents=True, exist_ok=True)
     try:
         (aside / path).rename(final)
     except OSError:
@@ -181,7 +178,7 @@ def _write_matrix(task: BlockTask, rows: Span, root: Path, output: TaskOutput) -
     form, first_row, num_rows = task.form, rows[0], rows[1] - rows[0]
     # Entries to sort at a time: as many as the memory allows, but no more than the block has.
     capacity = min(block_capacity(num_rows, task.memory, form), max(1, task.entries))
-    room, dtype = capacity + (num_rows if form.add_loops else 0), index_dtype(form.num_vertices)
+    room, dtype = capacity + (num_rows if form.add_loops else 0), index_dtype(form.keys.num_columns)
     sorter = KeySorter(
         task.writer.work / "split",
         capacity,
@@ -199,10 +196,19 @@ def _write_matrix(task: BlockTask, rows: Span, root: Path, output: TaskOutput) -
     values = None if not form.merge else np.dtype(np.int64) if has_ticks else data.dtype
     # A loop that is added weighs 1, as in PyG's ``gcn_norm``. Its time is 0.
     loop_value = 1.0 if not has_times else float(floats_of_ticks(np.zeros(1, np.int64))[0]) if has_ticks else 0.0
-    block = BlockWriter(root, task.number, form.num_vertices, values, form.codec, has_times=has_times)
+    block = BlockWriter(
+        root,
+        task.number,
+        form.keys.num_columns,
+        values,
+        form.codec,
+        has_times=has_times,
+        num_rows=form.keys.num_rows,
+        prefix=task.folder,
+    )
     nnz = duplicates = joined = negative = edges = excess = 0
     # The sorter drops the marks.
-    column_bits = KeyForm(form.num_vertices).column_bits
+    column_bits = replace(form.keys, marked=False).column_bits
     # Ranges ascend, so the block is written from front to back and never held in memory as a whole.
     with OpenFiles(task.writer.work) as files:
         for merged in _sorted(sorter, _ranges(task, num_rows, capacity, files), first_row, column_bits):
@@ -326,10 +332,12 @@ class DegreeTask(Task):
     Attributes:
         vertices: first and last (exclusive) vertex.
         blocks: number, first row and last (exclusive) row of the blocks that have these vertices.
+        folder: what the paths of the matrix's arrays begin with.
     """
 
     vertices: Span
     blocks: Sequence[tuple[int, int, int]]
+    folder: str = ""
 
 
 def write_degrees(task: DegreeTask) -> Done:
@@ -339,9 +347,10 @@ def write_degrees(task: DegreeTask) -> Done:
     for number, first_row, stop_row in task.blocks:
         first, last = max(start, first_row), min(stop, stop_row)
         # The task knows the shape of the pointers, so no metadata has to be read per block.
-        record = ArrayRecord(f"{block_path(number)}/indptr", (stop_row - first_row + 1,), "int64", ("row+1",), ())
+        path = f"{task.folder}{block_path(number)}/indptr"
+        record = ArrayRecord(path, (stop_row - first_row + 1,), "int64", ("row+1",), ())
         indptr = ArrayReader(task.writer.path, record).read(first - first_row, last - first_row + 1)
         np.subtract(indptr[1:], indptr[:-1], out=degrees[first - start : last - start])
     with task.writer.task(task.name) as output:
-        output.add(write_rows(task.writer.path, "degree", start, degrees))
+        output.add(write_rows(task.writer.path, f"{task.folder}degree", start, degrees))
     return Done(stop - start)

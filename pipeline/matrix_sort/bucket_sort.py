@@ -10,6 +10,7 @@ import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +35,14 @@ from gnnloom.storage.matrix.ranges import split_range
 from gnnloom.storage.wording import counted
 
 
-def sort_edges(writer: ArtifactWriter, source: EdgeSource, options: SortOptions, cluster: Cluster) -> SortedMatrix:
+def sort_edges(
+    writer: ArtifactWriter,
+    source: EdgeSource,
+    options: SortOptions,
+    cluster: Cluster,
+    shape: tuple[int, int] | None = None,
+    folder: str = "",
+) -> SortedMatrix:
     """Sort the edges of a source into the row blocks of an artifact; runs the tasks that have not finished.
 
     Args:
@@ -42,6 +50,8 @@ def sort_edges(writer: ArtifactWriter, source: EdgeSource, options: SortOptions,
         source: edges of the matrix.
         options: how they become a matrix.
         cluster: where the tasks run.
+        shape: rows and columns of the matrix, if these are numbered apart; the ids of the source are below them.
+        folder: what the paths of the matrix's arrays begin with: empty, or ending in a slash.
 
     Raises:
         InputError: the source cannot be read, has no edges or ids out of range, or has far fewer edges than ids.
@@ -49,20 +59,23 @@ def sort_edges(writer: ArtifactWriter, source: EdgeSource, options: SortOptions,
         IncompleteError: temporary files disappeared while they were in use.
     """
     working_memory(cluster.memory)
-    started, path = time.perf_counter(), writer.work / "sort.json"
+    started, path = time.perf_counter(), writer.work / folder / "sort.json"
     if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
         # What is not known before pass 1 is only counted.
-        unknown = SortSizes(1, 0, 0, options.undirected, value_bytes=0)
-        _found(SortPlan(unknown, options, cluster.memory, writer=writer, source=source), cluster).save(path)
+        rows, columns = shape or (1, None)
+        unknown = SortSizes(rows, 0, 0, options.undirected, value_bytes=0, other_columns=columns)
+        _found(SortPlan(unknown, options, cluster.memory, (), writer, source, folder), cluster).save(path)
     # Saved after all spill files exist: after a kill from here on, they are made again only if they are needed.
     sizes = SortSizes.load(path)
-    phases = SortPlan(sizes, options, cluster.memory, writer=writer, source=source).phases()
-    create_array(writer.path, "degree", (sizes.num_vertices,), "int64", ("vertex",), CHUNK_VERTICES, options.codec)
+    phases = SortPlan(sizes, options, cluster.memory, (), writer, source, folder).phases()
+    dim = "vertex" if shape is None else "row"
+    create_array(writer.path, f"{folder}degree", (sizes.num_vertices,), "int64", (dim,), CHUNK_VERTICES, options.codec)
     # A block without a record may be complete, or damaged by a crash of the machine: it is made again.
     for task in missing_tasks(phases[-2], writer):
         shutil.rmtree(writer.path / task.name, ignore_errors=True)
     run(phases, cluster, writer)
-    blocks = [block_path(number) for number in range(sizes.num_blocks)]
+    blocks = [f"{folder}{block_path(number)}" for number in range(sizes.num_blocks)]
     return SortedMatrix(writer, sizes, blocks, [task.name for task in phases[-1].tasks], started)
 
 
@@ -77,7 +90,9 @@ def _found(plan: SortPlan, cluster: Cluster) -> SortSizes:
     if len(value_bytes) > 1:
         raise InputError("some edges of the source have a weight and some have none")
     edges = sum(fact["edges"] for fact in facts)
-    num_vertices = _count_vertices(plan.source, max((fact["max_id"] for fact in facts), default=-1), edges)
+    num_vertices = plan.sizes.num_vertices
+    if plan.sizes.other_columns is None:
+        num_vertices = _count_vertices(plan.source, max((fact["max_id"] for fact in facts), default=-1), edges)
     sizes = replace(
         plan.sizes,
         num_vertices=num_vertices,
@@ -94,7 +109,7 @@ def _found(plan: SortPlan, cluster: Cluster) -> SortSizes:
     # The merges do not depend on the blocks, which this process cuts by what few merged files say, not all files.
     run([merged.scatter, *merged.spilled.merges("merge")], cluster, plan.writer)
     add_loops = plan.options.self_loops == "add"
-    units, block_entries = cut_blocks(_unit_entries(merged), num_vertices, add_loops=add_loops)
+    units, block_entries = cut_blocks(_unit_entries(merged), sizes.shift, add_loops=add_loops)
     return replace(sizes, block_units=units, block_entries=block_entries)
 
 
@@ -190,7 +205,28 @@ class SortedMatrix:
             IncompleteError: a task has no record.
             FormatError: the arrays break the schema of the artifact.
         """
-        outcome, sizes = outcome or self.outcome(), self.sizes
+        outcome, facts = outcome or self.outcome(), self.facts(symmetric=symmetric, time_unit=time_unit)
+        of_sort = {
+            "spill_bytes": outcome["spill_bytes"],
+            "bytes_written": outcome["output_bytes"],
+            "seconds": outcome["seconds"],
+        }
+        names = [*self.tasks, *more_tasks]
+        return self.writer.commit(names, {"vertex": self.sizes.num_vertices}, facts, of_sort | dict(measured or {}))
+
+    @property
+    def tasks(self) -> list[str]:
+        """Names of all tasks that wrote arrays."""
+        return [*self.blocks, *self.degrees]
+
+    def facts(self, *, symmetric: bool, time_unit: str = "") -> dict[str, Any]:
+        """What was found, for the manifest.
+
+        Args:
+            symmetric: whether the matrix equals its transpose.
+            time_unit: unit of times that are whole numbers; empty for others.
+        """
+        sizes = self.sizes
         recorded = self.writer.recorded_of(self.blocks)
         block_nnz = [recorded[name].facts["nnz"] for name in self.blocks]
         # Only if there are any: other graphs have the manifests that they had before these were counted.
@@ -202,7 +238,7 @@ class SortedMatrix:
         excess = sum(int(facts["asymmetry"]) for facts in compared)
         is_reciprocal = len(compared) == len(self.blocks) and excess % (1 << 64) == 0
         reciprocal = sum(int(facts["edges"]) for facts in compared) if is_reciprocal else 0
-        facts = {
+        return {
             "nnz": sum(block_nnz),
             "symmetric": symmetric,
             "weighted": sizes.value_bytes == WEIGHT_BYTES,
@@ -219,10 +255,3 @@ class SortedMatrix:
             **({"min_id": sizes.min_id} if sizes.min_id else {}),
             **({"reciprocal_edges": reciprocal} if reciprocal else {}),
         }
-        of_sort = {
-            "spill_bytes": outcome["spill_bytes"],
-            "bytes_written": outcome["output_bytes"],
-            "seconds": outcome["seconds"],
-        }
-        names = [*self.blocks, *self.degrees, *more_tasks]
-        return self.writer.commit(names, {"vertex": sizes.num_vertices}, facts, of_sort | dict(measured or {}))

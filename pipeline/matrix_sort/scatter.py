@@ -38,6 +38,7 @@ class ScatterRangeTask(Task):
         memory: bytes that the worker may use.
         spill: name of the shuffle of the spill files, which ends with a digest of all ranges.
         lane: where they go, relative to the work folder.
+        is_square: whether rows and columns are numbered alike.
     """
 
     source: EdgeSource
@@ -48,6 +49,7 @@ class ScatterRangeTask(Task):
     memory: int
     spill: str
     lane: Lane
+    is_square: bool = True
 
 
 def range_name(number: int, source_range: SourceRange) -> str:
@@ -153,13 +155,16 @@ def _write_spill(
     task: ScatterRangeTask, lane: LaneWriter, chunks: list[EdgeChunk], totals: _Totals, start: int
 ) -> SpillFile:
     """Write the entries of some chunks, in the order of their buckets, as a spill file that begins at a byte."""
-    min_id, max_id = _checked_bounds(chunks)
+    value_bytes, min_id, max_row = chunks[0].value_bytes, *_checked_bounds(chunks)
     totals.min_id = min_id if totals.min_id is None else min(totals.min_id, min_id)
-    totals.max_id = max(totals.max_id, max_id)
-    value_bytes = chunks[0].value_bytes
-    form = KeyForm(max_id + 1, task.marks and value_bytes > 0)
+    totals.max_id = max(totals.max_id, max_row)
+    if task.is_square:
+        form = KeyForm(max_row + 1, task.marks and value_bytes > 0)
+    else:
+        max_row = max(int(chunk.target.max()) for chunk in chunks)
+        form = KeyForm(max_row + 1, other_columns=max(int(chunk.source.max()) for chunk in chunks) + 1)
     shift = form.shift
-    counts = np.zeros((max_id >> shift) + 1, dtype=np.int64)
+    counts = np.zeros((max_row >> shift) + 1, dtype=np.int64)
     for chunk in chunks:
         totals.self_loops += _count_rows(chunk.source, chunk.target, shift, task.undirected, task.drop_loops, counts)
     offsets = np.zeros(len(counts) + 1, dtype=np.int64)

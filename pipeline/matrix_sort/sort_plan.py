@@ -21,7 +21,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.key_sorter import grouped
-from gnnloom.pipeline.external_sort.spill import KeyForm, unit_shift
+from gnnloom.pipeline.external_sort.spill import KeyForm
 from gnnloom.pipeline.matrix_sort.blocks import (
     ROW_MEMORY,
     TASK_VERTICES,
@@ -89,7 +89,7 @@ class SortSizes:
     """The edges that are sorted, and the row blocks that they become.
 
     Attributes:
-        num_vertices: rows and columns of the matrix.
+        num_vertices: rows of the matrix, and columns unless it has other ones.
         edges: edges of the source.
         num_ranges: tasks that read it.
         undirected: whether every edge is stored in both directions.
@@ -100,6 +100,7 @@ class SortSizes:
         spill_bytes: bytes of the spill files.
         self_loops: edges of the source from a vertex to itself.
         min_id: lowest id of the source.
+        other_columns: columns of the matrix; None for as many as rows.
     """
 
     num_vertices: int
@@ -113,6 +114,7 @@ class SortSizes:
     spill_bytes: int = 0
     self_loops: int = 0
     min_id: int = 0
+    other_columns: int | None = None
 
     @classmethod
     def even(
@@ -125,32 +127,35 @@ class SortSizes:
         undirected: bool,
         value_bytes: int = 0,
         marked: bool = False,
+        other_columns: int | None = None,
     ) -> Self:
         """The sizes of edges that are spread evenly over the rows and over the ranges of the source.
 
         Args:
             memory: bytes that a worker may use.
             marked: whether entries are marked with their direction.
+            other_columns: columns of the matrix; None for as many as rows.
 
         Raises:
             BudgetError: the memory leaves no room for buffers.
         """
-        shift, entries = unit_shift(num_vertices - 1), edges * (2 if undirected else 1)
+        form = KeyForm(num_vertices, marked, other_columns)
+        shift, entries = form.shift, edges * (2 if undirected else 1)
         num_units = ((num_vertices - 1) >> shift) + 1
         ends = [entries * min(unit << shift, num_vertices) // num_vertices for unit in range(num_units + 1)]
         unit_entries = np.array([stop - start for start, stop in pairwise(ends)], np.int64)
-        units, block_entries = cut_blocks(unit_entries, num_vertices, add_loops=True)
+        units, block_entries = cut_blocks(unit_entries, shift, add_loops=True)
         in_range = -(-edges // max(1, num_ranges))
         num_files = num_ranges * -(-in_range // spill_edges(memory, undirected, value_bytes))
-        width = KeyForm(num_vertices, marked).entry_bytes + value_bytes
+        width = form.entry_bytes + value_bytes
         spill_bytes = entries * width + num_files * 8 * (num_units + 1)
         of_source = (num_vertices, edges, num_ranges, undirected, value_bytes)
-        return cls(*of_source, num_files, units, block_entries, spill_bytes)
+        return cls(*of_source, num_files, units, block_entries, spill_bytes, other_columns=other_columns)
 
     @property
     def shift(self) -> int:
         """log2 of the rows of a unit."""
-        return unit_shift(self.num_vertices - 1)
+        return KeyForm(self.num_vertices, other_columns=self.other_columns).shift
 
     @property
     def num_units(self) -> int:
@@ -188,18 +193,18 @@ class SortSizes:
             return cls(**read_json(path))
 
 
-def cut_blocks(unit_entries: NDArray[np.int64], num_vertices: int, *, add_loops: bool) -> tuple[list[int], list[int]]:
+def cut_blocks(unit_entries: NDArray[np.int64], shift: int, *, add_loops: bool) -> tuple[list[int], list[int]]:
     """Cut the rows into blocks of about ``BLOCK_ENTRIES`` entries and at most ``BLOCK_ROWS`` rows.
 
     By the entries alone, never by ranges, workers or memory, so that the same edges give the same blocks.
 
     Args:
         unit_entries: (num_units,) entries of each unit.
+        shift: log2 of the rows of a unit.
 
     Returns:
         (num_blocks + 1) first unit of each block, and the number of units; (num_blocks) entries of each block.
     """
-    shift = unit_shift(num_vertices - 1)
     load = unit_entries + (1 << shift if add_loops else 0)
     units = [0]
     for first, last in grouped(load, BLOCK_ENTRIES):
@@ -220,6 +225,7 @@ class SortPlan:
         reading: what it takes to read each range of the source; by default, two int64 ids for each edge.
         writer: the artifact to write.
         source: an :class:`~gnnloom.pipeline.sources.source.EdgeSource`; None for plans that are counted and not run.
+        folder: what the paths of the matrix's arrays begin with, and so the names of its tasks and temporary files.
     """
 
     sizes: SortSizes
@@ -228,6 +234,7 @@ class SortPlan:
     reading: Sequence[Needs] = ()
     writer: ArtifactWriter = field(default_factory=lambda: ArtifactWriter(Path(), "graph", ""))
     source: Any = None
+    folder: str = ""
 
     def phases(self) -> list[Phase]:
         """All phases."""
@@ -247,14 +254,15 @@ class SortPlan:
         sizes = self.sizes
         # Another division into ranges must not find the merged files of this one.
         digest = xxhash.xxh3_64_hexdigest(" ".join(starmap(range_name, enumerate(self.ranges))).encode())
-        shuffle = Shuffle(f"spill/{digest}", sizes.num_units, (), sizes.num_blocks)
+        shuffle = Shuffle(f"{self.folder}spill/{digest}", sizes.num_units, (), sizes.num_blocks)
         num_tasks = len(self.ranges)
         return SpillPlan(self.writer, shuffle, num_tasks, sizes.spill_bytes, 0, sizes.num_files, self.keys)
 
     @cached_property
     def keys(self) -> KeyForm:
         """The form of the keys of the matrix."""
-        return KeyForm(self.sizes.num_vertices, self.options.marks(self.sizes.value_bytes))
+        sizes = self.sizes
+        return KeyForm(sizes.num_vertices, self.options.marks(sizes.value_bytes), sizes.other_columns)
 
     @cached_property
     def scatter(self) -> Phase:
@@ -268,10 +276,10 @@ class SortPlan:
         tasks = []
         for number, (source_range, each) in enumerate(zip(self.ranges, reading, strict=False)):
             # With the digest of all ranges: a record of another range is not about this task.
-            name = f"scatter/{number:05d}-{Path(spill).name}"
+            name = f"{self.folder}scatter/{number:05d}-{Path(spill).name}"
             needs = replace(each, writes=written, memory=each.memory + memory)
-            what = (self.source, source_range, *how, self.memory)
-            tasks.append(ScatterRangeTask(self.writer, name, needs, *what, spill, self.spilled.lane(number)))
+            what = (self.source, source_range, *how, self.memory, spill, self.spilled.lane(number))
+            tasks.append(ScatterRangeTask(self.writer, name, needs, *what, sizes.other_columns is None))
         # Keys with their edges, numbers, and their index.
         arrays = 3 if self.reading else 1
         return Phase("scatter", scatter_range, tasks, files=(self.spilled.files,), arrays=arrays)
@@ -305,19 +313,20 @@ class SortPlan:
             opens=self.spilled.opens(units),
             memory=min(entries, block_capacity(num_rows, self.memory, form)) * form.sort_bytes + ROW_MEMORY * num_rows,
         )
-        name, spilled = block_path(number), self.spilled.shuffle
-        return BlockTask(self.writer, name, needs, number, spilled, form, units, entries, self.memory)
+        name, spilled = f"{self.folder}{block_path(number)}", self.spilled.shuffle
+        return BlockTask(self.writer, name, needs, number, spilled, form, units, entries, self.memory, self.folder)
 
     @cached_property
     def _vertices(self) -> Phase:
-        return degree_phase(self.writer, self.sizes.block_rows)
+        return degree_phase(self.writer, self.sizes.block_rows, self.folder)
 
 
-def degree_phase(writer: ArtifactWriter, block_rows: Sequence[int]) -> Phase:
+def degree_phase(writer: ArtifactWriter, block_rows: Sequence[int], folder: str = "") -> Phase:
     """The phase that writes the array ``degree``, which exists, from the row pointers of the stored blocks.
 
     Args:
         block_rows: (num_blocks + 1) first row of each block, and the number of vertices.
+        folder: what the paths of the matrix's arrays begin with.
     """
     n, tasks = block_rows[-1], []
     for number, start in enumerate(range(0, n, TASK_VERTICES)):
@@ -325,5 +334,5 @@ def degree_phase(writer: ArtifactWriter, block_rows: Sequence[int]) -> Phase:
         blocks = range(bisect_right(block_rows, start) - 1, bisect_left(block_rows, stop))
         own = tuple((block, block_rows[block], block_rows[block + 1]) for block in blocks)
         needs = Needs(8 * (stop - start), 8 * (stop - start), memory=24 * (stop - start))
-        tasks.append(DegreeTask(writer, f"vertex/{number:05d}", needs, (start, stop), own))
+        tasks.append(DegreeTask(writer, f"{folder}vertex/{number:05d}", needs, (start, stop), own, folder))
     return Phase("vertices", write_degrees, tasks, "vertices", makes_arrays=True)

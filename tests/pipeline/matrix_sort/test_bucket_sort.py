@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.sparse import coo_array
 
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.external_sort.spill import KeyForm
@@ -20,8 +21,9 @@ from gnnloom.pipeline.shuffle.run_list import LaneRuns
 from gnnloom.pipeline.sources.source import EdgeSource
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY, InProcessCluster
 from gnnloom.pipeline.tasks.phase import count, temporary_bytes
-from gnnloom.storage import Catalog, Graph
+from gnnloom.storage import Catalog, Graph, TypedGraph
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
+from gnnloom.storage.format.schema import TYPED_VERSION
 from gnnloom.storage.matrix.ranges import Span
 from support.edge_files import write_edges
 
@@ -157,3 +159,40 @@ def test_the_counted_bytes_are_those_on_disk_at_their_peak(
     assert [phase.bytes_written for phase in count(phases)][:-2] == pytest.approx(written, rel=0.03)
     assert len(written) == {3: 1, 9: 2, 12: 3}[ranges]
     assert temporary_bytes(phases) == pytest.approx(sum(written[-2:]), rel=0.03)
+
+
+@pytest.mark.usefixtures("small_lanes")
+@pytest.mark.parametrize("shape", [(3, 70_000), (70_000, 3), (5000, 5000)])
+def test_a_rectangular_matrix_is_that_of_scipy_however_it_is_sorted(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int]
+) -> None:
+    rng = np.random.default_rng(6)
+    monkeypatch.setattr(sort_plan, "BLOCK_ENTRIES", 4000)
+    target, source = (rng.integers(0, size, 20_000) for size in shape)
+    # The highest ids do not occur in all ranges, and some not at all.
+    target[:9000] //= 2
+    weight = rng.integers(1, 100, 20_000).astype(np.float64)
+    written = {
+        "plain": write_edges(tmp_path / "edges", source, target, weight),
+        "cut": write_edges(tmp_path / "edges", source, target, weight, range_edges=2300, chunk_edges=700),
+    }
+    digests = set()
+    for name, edges in written.items():
+        with ArtifactWriter.begin(catalog.create(name).path, "graph", {}, {}, version=TYPED_VERSION) as writer:
+            options = SortOptions(self_loops="keep")
+            matrix = sort_edges(writer, edges, options, InProcessCluster(), shape, "relation/a/")
+            facts = {"name": "a", "source": "s", "target": "t", **matrix.facts(symmetric=False)}
+            types = [{"name": "s", "first": 0, "count": shape[1]}, {"name": "t", "first": shape[1], "count": shape[0]}]
+            whole = {"types": types, "relations": [facts], "nnz": facts["nnz"]}
+            artifact = writer.commit(matrix.tasks, {"vertex": sum(shape)}, whole)
+        digests.add(artifact.digest)
+        monkeypatch.setattr(spilled, "FAN_IN", 3)
+        monkeypatch.setattr(row_blocks, "block_capacity", lambda *_: 700)
+    relation = TypedGraph(artifact).relation("a")
+    wanted = coo_array((weight, (target, source)), shape).tocsr()
+    found = relation.to_scipy()
+    assert (found != wanted).nnz == 0
+    assert found.shape == shape
+    assert relation.degree().tolist() == np.diff(wanted.indptr).tolist()
+    assert relation.num_blocks > 2
+    assert len(digests) == 1
