@@ -6,11 +6,11 @@ The position of a key is the number of its vertex.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -156,14 +156,26 @@ class KeyArray:
         return found if start else np.concatenate([[0], found])
 
 
-#: The arrays by the type of the keys.
-KEY_ARRAYS = {
+#: The arrays of a graph by the type of the keys.
+_KEY_ARRAYS: Final[Mapping[str, tuple[KeyArray, ...]]] = {
     "compact": (KeyArray("original_id", "int64", "vertex", 0),),
     "names": (
         KeyArray("original_name_offset", "int64", "vertex+1", 0, before=True),
         KeyArray("original_name", "uint8", "byte", 1),
     ),
 }
+
+
+def key_arrays(ids: str, folder: str = "") -> list[KeyArray]:
+    """The arrays by the type of the keys.
+
+    Args:
+        folder: what the paths of the arrays begin with: empty, or the folder of a type of vertices.
+    """
+    arrays = _KEY_ARRAYS[ids]
+    if not folder:
+        return list(arrays)
+    return [replace(each, name=folder + each.name, dim=each.dim.replace("vertex", "member")) for each in arrays]
 
 
 @dataclass(frozen=True)
@@ -180,7 +192,9 @@ class KeyArrayTask(Task):
     stop: int
 
 
-def write_key_arrays(writer: ArtifactWriter, table_path: Path, codec: str, cluster: Cluster) -> list[str]:
+def write_key_arrays(
+    writer: ArtifactWriter, table_path: Path, codec: str, cluster: Cluster, folder: str = ""
+) -> list[str]:
     """Write the elements that are not recorded; returns the names of all tasks.
 
     Args:
@@ -188,21 +202,23 @@ def write_key_arrays(writer: ArtifactWriter, table_path: Path, codec: str, clust
         table_path: file of the table of the keys.
         codec: compression of the arrays.
         cluster: where the tasks run.
+        folder: what the paths of the arrays begin with.
     """
     table = KeyTable.load(table_path)
-    for array in KEY_ARRAYS[table.ids]:
+    for array in key_arrays(table.ids, folder):
         create_array(writer.path, array.name, (array.size(table),), array.dtype, (array.dim,), array.chunk, codec)
-    return run(array_phases(writer, table, table_path), cluster, writer)
+    return run(array_phases(writer, table, table_path, folder), cluster, writer)
 
 
-def array_phases(writer: ArtifactWriter, table: KeyTable, table_path: Path) -> list[Phase]:
+def array_phases(writer: ArtifactWriter, table: KeyTable, table_path: Path, folder: str = "") -> list[Phase]:
     """The phases that write the arrays.
 
     Args:
         table_path: file of the table.
+        folder: what the paths of the arrays begin with.
     """
     phases = []
-    for array in KEY_ARRAYS[table.ids]:
+    for array in key_arrays(table.ids, folder):
         size, step, tasks = array.size(table), array.task_elements, []
         firsts = table.firsts(array.stored)
         for start in range(0, size, step):

@@ -91,6 +91,9 @@ class OpenBlock:
 class KeyFile:
     """The distinct keys of some consecutive edges, followed by these edges.
 
+    If the ends of edges have keys of their own, the keys of the sources come first and those of the targets after them,
+    and two objects share the edges.
+
         source    (num_edges,) int32      positions of the edges' ends among the keys
         target    (num_edges,) int32
         value     (num_edges,)            float32 weights, or float64 times, or none
@@ -99,16 +102,23 @@ class KeyFile:
         keys: the block of the keys.
         num_edges: number of edges, at least one.
         value_bytes: bytes of the weight or time of an edge; 0 if there are none.
+        edges_at: byte of the lane at which the edges begin.
     """
 
     keys: KeyBlock
     num_edges: int
     value_bytes: int
+    edges_at: int
+
+    @property
+    def edge_bytes(self) -> int:
+        """Bytes of the edges."""
+        return (8 + self.value_bytes) * self.num_edges
 
     @property
     def stop(self) -> int:
         """Byte of the lane after the last one."""
-        return self.keys.stop + (8 + self.value_bytes) * self.num_edges
+        return self.edges_at + self.edge_bytes
 
     @property
     def has_times(self) -> bool:
@@ -117,12 +127,14 @@ class KeyFile:
 
     def to_json(self) -> list[Any]:
         """All but the lane, which the files of a task share."""
-        return [self.keys.start, list(self.keys.counts), self.num_edges, self.value_bytes]
+        apart = [] if self.edges_at == self.keys.stop else [self.edges_at]
+        return [self.keys.start, list(self.keys.counts), self.num_edges, self.value_bytes, *apart]
 
     @classmethod
     def from_json(cls, content: Sequence[Any], lane: Lane, widths: tuple[int, ...]) -> KeyFile:
-        start, counts, num_edges, value_bytes = content
-        return cls(KeyBlock(lane, start, tuple(counts), widths), num_edges, value_bytes)
+        start, counts, num_edges, value_bytes, *apart = content
+        keys = KeyBlock(lane, start, tuple(counts), widths)
+        return cls(keys, num_edges, value_bytes, apart[0] if apart else keys.stop)
 
     def read_ends(self, files: OpenFiles, start: int, stop: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """(num_edges,) int32 positions of the sources and of the targets of edges ``start`` to ``stop``."""
@@ -140,4 +152,4 @@ class KeyFile:
         return values
 
     def _edge_at(self, column: int, edge: int) -> int:
-        return self.keys.stop + 4 * (column * self.num_edges + edge)
+        return self.edges_at + 4 * (column * self.num_edges + edge)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane, LaneWriter, writable
 from gnnloom.pipeline.ingest.keys.blocks import KeyBlock, KeyFile
-from gnnloom.pipeline.ingest.keys.key_types import KEY_TYPES, KeyType, sort_memory
+from gnnloom.pipeline.ingest.keys.key_types import KEY_TYPES, KeyType, read_chunks, sort_memory
 from gnnloom.pipeline.sources.source import EdgeSource, SourceRange
 from gnnloom.pipeline.tasks.memory import gathered_memory
 from gnnloom.pipeline.tasks.phase import Task
@@ -44,16 +44,24 @@ class CollectKeysTask(Task):
     """Collects the keys of one range of the source.
 
     Attributes:
-        ids: type of the keys, in :data:`~gnnloom.pipeline.ingest.keys.key_types.KEY_TYPES`.
+        ids: types of the keys, in :data:`~gnnloom.pipeline.ingest.keys.key_types.KEY_TYPES`: one if both ends of an
+            edge are called by the same keys, otherwise those of the sources and those of the targets.
         memory: bytes that the worker may use.
         lane: where the files go, relative to the work folder.
+        is_list: the source is a list of vertices, each of which is both ends of its edge: only keys are kept.
     """
 
     source: EdgeSource
     range: SourceRange
-    ids: str
+    ids: tuple[str, ...]
     memory: int
     lane: Lane
+    is_list: bool = False
+
+
+def fact_names(table: int) -> tuple[str, str]:
+    """Names of the facts with the files of a table of keys, and with its samples: the only table, or the second."""
+    return ("target_files", "target_samples") if table else ("files", "samples")
 
 
 def check_values(value_bytes: Sequence[int]) -> None:
@@ -68,77 +76,119 @@ def collect_range(task: CollectKeysTask) -> Done:
     Raises:
         InputError: the source cannot be read, or an id is negative.
     """
-    keys = KEY_TYPES[task.ids]
+    tables = [KEY_TYPES[ids] for ids in task.ids]
+    edges = 0
     with task.writer.task(task.name) as output, writable(task.writer.work, task.lane) as lane:
-        files: list[KeyFile] = []
-        samples: list[Any] = []
-        for growing in _filled(task, keys):
-            distinct, positions = keys.distinct(growing.parts)
-            file = growing.write(lane, task.lane, files[-1].stop if files else 0, keys.arrays(distinct), positions)
-            step = max(1, file.keys.num_keys // SAMPLES)
-            samples += [keys.to_json(distinct, number) for number in range(0, file.keys.num_keys, step)]
-            files.append(file)
-        output.facts = {
-            "lane": task.lane.to_json(),
-            "bytes": files[-1].stop if files else 0,
-            "files": [file.to_json() for file in files],
-            "samples": samples,
-        }
-    return Done(sum(file.num_edges for file in files))
+        facts: dict[str, Any] = {"lane": task.lane.to_json(), "bytes": 0}
+        for name in (name for table in range(len(tables)) for name in fact_names(table)):
+            facts[name] = []
+        for growing in _filled(task, tables):
+            edges += growing.num_edges
+            distinct = [keys.distinct(parts) for keys, parts in zip(tables, growing.parts, strict=True)]
+            arrays = [keys.arrays(found) for keys, (found, _) in zip(tables, distinct, strict=True)]
+            files = growing.write(lane, task.lane, facts["bytes"], arrays, [positions for _, positions in distinct])
+            for table, (keys, file, (found, _)) in enumerate(zip(tables, files, distinct, strict=True)):
+                step = max(1, file.keys.num_keys // SAMPLES)
+                of_files, of_samples = fact_names(table)
+                facts[of_files].append(file.to_json())
+                facts[of_samples] += [keys.to_json(found, number) for number in range(0, file.keys.num_keys, step)]
+            facts["bytes"] = files[-1].stop
+        # How often a list names its vertices.
+        output.facts = facts | ({"rows": edges} if task.is_list else {})
+    return Done(edges)
 
 
-def _filled(task: CollectKeysTask, keys: KeyType[Any]) -> Iterator[_GrowingFile]:
+def _filled(task: CollectKeysTask, tables: Sequence[KeyType[Any]]) -> Iterator[_GrowingFile]:
     """The keys and edges of the range, as many at a time as fit in memory."""
     limit = gathered_memory(task.memory)
-    step = max(1, limit // (EDGE_MEMORY + 2 * keys.memory[0]))
-    growing = _GrowingFile()
-    for whole in keys.chunks(task.source, task.range):
+    step = max(1, limit // (EDGE_MEMORY + tables[0].memory[0] + tables[-1].memory[0]))
+    growing = _GrowingFile.empty(len(tables), is_list=task.is_list)
+    for whole in read_chunks(task.source, task.range, task.ids):
         for start in range(0, len(whole.source), step):
             chunk = whole[start : start + step]
-            part, ends = keys.gathered(chunk)
-            memory = sort_memory(keys, tuple(map(len, keys.arrays(part)))) + EDGE_MEMORY * len(chunk.source)
-            if growing.parts and growing.memory + memory > limit:
+            ends = [chunk.source] if task.is_list else [chunk.source, chunk.target]
+            sides = [ends] if len(tables) == 1 else [[end] for end in ends]
+            found = [keys.gathered(side) for keys, side in zip(tables, sides, strict=True)]
+            memory = EDGE_MEMORY * len(chunk.source) + sum(
+                sort_memory(keys, tuple(map(len, keys.arrays(part))))
+                for keys, (part, _) in zip(tables, found, strict=True)
+            )
+            if growing.num_edges and growing.memory + memory > limit:
                 yield growing
-                growing = _GrowingFile()
-            growing.add(part, ends, chunk.weight, chunk.time, memory)
-    if growing.parts:
+                growing = _GrowingFile.empty(len(tables), is_list=task.is_list)
+            growing.add(found, len(chunk.source), chunk.weight, chunk.time, memory)
+    if growing.num_edges:
         yield growing
 
 
 @dataclass
 class _GrowingFile:
-    """What the next file will hold: the keys of each piece, and the ends of its edges as positions among them."""
+    """What the next file will hold: of each table, the keys of each piece, and ends of its edges as positions in them.
 
-    parts: list[Any] = field(default_factory=list)
-    ends: list[NDArray[np.int32]] = field(default_factory=list)
+    Attributes:
+        parts: for each table, the keys of each piece.
+        ends: for each table, (num_ends, num_edges) positions of each piece.
+        values: weights or times of each piece.
+        is_list: only keys are kept.
+    """
+
+    parts: list[list[Any]]
+    ends: list[list[NDArray[np.int32]]]
     values: list[NDArray[Any] | None] = field(default_factory=list)
+    num_edges: int = 0
     memory: int = 0
+    is_list: bool = False
+
+    @classmethod
+    def empty(cls, tables: int, *, is_list: bool) -> _GrowingFile:
+        return cls([[] for _ in range(tables)], [[] for _ in range(tables)], is_list=is_list)
 
     def add(
         self,
-        part: Any,
-        ends: NDArray[np.int32],
+        found: Sequence[tuple[Any, NDArray[np.int32]]],
+        num_edges: int,
         weight: NDArray[np.float32] | None,
         time: NDArray[np.float64] | None,
         memory: int,
     ) -> None:
-        self.parts.append(part)
-        self.ends.append(ends)
+        """Add a piece; ``found`` has the keys of each table, and the ends of the edges as positions among them."""
+        for table, (part, ends) in enumerate(found):
+            self.parts[table].append(part)
+            self.ends[table].append(ends)
         # A copy, because the values may be a view of a longer buffer, which would stay in memory.
         given, dtype = (weight, np.float32) if time is None else (time, np.float64)
-        self.values.append(None if given is None else np.array(given, dtype))
+        self.values.append(None if given is None or self.is_list else np.array(given, dtype))
+        self.num_edges += num_edges
         self.memory += memory
 
     def write(
-        self, opened: LaneWriter, lane: Lane, start: int, arrays: Sequence[NDArray[Any]], positions: NDArray[np.int32]
-    ) -> KeyFile:
-        """Write the file, given the stored arrays of its distinct keys and the position of every key among them."""
+        self,
+        opened: LaneWriter,
+        lane: Lane,
+        start: int,
+        arrays: Sequence[Sequence[NDArray[Any]]],
+        positions: Sequence[NDArray[np.int32]],
+    ) -> list[KeyFile]:
+        """Write the file from a byte of the lane on; returns it as it looks to each table.
+
+        Args:
+            arrays: of each table, the arrays of its distinct keys.
+            positions: of each table, the position of every key among the distinct ones.
+        """
         values = [value for value in self.values if value is not None]
         check_values([0 if value is None else value.itemsize for value in self.values])
-        block = KeyBlock.write(opened, lane, start, arrays)
-        first = np.cumsum([0, *map(len, self.parts)])
-        ends = [positions[begin:][pair] for begin, pair in zip(first, self.ends, strict=False)]
-        end = block.stop
-        for column in (*(pair[0] for pair in ends), *(pair[1] for pair in ends), *values):
+        blocks: list[KeyBlock] = []
+        for each in arrays:
+            blocks.append(KeyBlock.write(opened, lane, blocks[-1].stop if blocks else start, each))
+        end = blocks[-1].stop
+        if self.is_list:
+            return [KeyFile(block, 0, 0, end) for block in blocks]
+        ends: list[NDArray[np.int32]] = []
+        for table, places in enumerate(positions):
+            first = np.cumsum([0, *map(len, self.parts[table])])
+            pieces = [places[begin:][pair] for begin, pair in zip(first, self.ends[table], strict=False)]
+            ends += [piece[column] for column in range(len(pieces[0])) for piece in pieces]
+        for column in (*ends, *values):
             end = opened.write(end, column)
-        return KeyFile(block, sum(pair.shape[1] for pair in ends), values[0].itemsize if values else 0)
+        value_bytes = values[0].itemsize if values else 0
+        return [KeyFile(block, self.num_edges, value_bytes, blocks[-1].stop) for block in blocks]

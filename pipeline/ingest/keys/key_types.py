@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.radix import sort_few, sort_keys
-from gnnloom.pipeline.sources.names import NameChunk, NamedEdgeSource, Names
+from gnnloom.pipeline.ingest.tables.id_numbers import first_fault, read_numbers
+from gnnloom.pipeline.sources.names import HINT, NameChunk, NamedEdgeSource, Names
+from gnnloom.pipeline.sources.reading.numerals import NO_ID, REASONS
 from gnnloom.pipeline.sources.source import EdgeChunk, EdgeSource, SourceRange
 from gnnloom.storage.errors import InputError
 
@@ -38,12 +40,26 @@ class KeyType(Protocol[Keys]):
         """Read a range of a source."""
         ...
 
-    def gathered(self, chunk: Any, /) -> tuple[Keys, Ends]:
-        """The keys of a chunk, in any order, and (2, num_edges) int32 positions of the edges' ends among them."""
+    def gathered(self, ends: Sequence[Any], /) -> tuple[Keys, Ends]:
+        """The keys of some ends of edges, in any order, and where each is.
+
+        Args:
+            ends: the keys of each end of some edges, as a chunk of the source has them.
+
+        Returns:
+            The keys; (num_ends, num_edges) int32 position of each end among them.
+
+        Raises:
+            InputError: a name is not an id.
+        """
         ...
 
     def distinct(self, parts: Sequence[Keys], /) -> tuple[Keys, Ends]:
         """The distinct keys of all parts, ascending, and (num_keys,) int32 position of every key among them."""
+        ...
+
+    def chosen(self, keys: Keys, some: NDArray[np.bool_], /) -> Keys:
+        """Some of the keys, given by a mask, in their order."""
         ...
 
     def arrays(self, keys: Keys, /) -> tuple[NDArray[Any], ...]:
@@ -84,9 +100,9 @@ class IdKeys:
     def chunks(self, source: EdgeSource, span: SourceRange) -> Iterator[EdgeChunk]:
         return source.read(span)
 
-    def gathered(self, chunk: EdgeChunk) -> tuple[Ids, Ends]:
-        ids = np.concatenate([chunk.source, chunk.target]).astype(np.int64, copy=False)
-        return ids, np.arange(len(ids), dtype=np.int32).reshape(2, -1)
+    def gathered(self, ends: Sequence[Ids | Names]) -> tuple[Ids, Ends]:
+        ids = np.concatenate([_ids_of(end) if isinstance(end, Names) else end for end in ends])
+        return ids.astype(np.int64, copy=False), np.arange(len(ids), dtype=np.int32).reshape(len(ends), -1)
 
     def distinct(self, parts: Sequence[Ids]) -> tuple[Ids, Ends]:
         # A negative id becomes one above 2^63.
@@ -105,6 +121,9 @@ class IdKeys:
         positions = np.empty(len(ids), np.int32)
         positions[place] = np.cumsum(is_first, dtype=np.int32) - 1
         return ids[is_first].view(np.int64), positions
+
+    def chosen(self, keys: Ids, some: NDArray[np.bool_]) -> Ids:
+        return keys[some]
 
     def arrays(self, keys: Ids) -> tuple[NDArray[Any], ...]:
         return (keys,)
@@ -139,12 +158,12 @@ class NameKeys:
     def chunks(self, source: EdgeSource, span: SourceRange) -> Iterator[NameChunk]:
         return cast("NamedEdgeSource", source).read_names(span)
 
-    def gathered(self, chunk: NameChunk) -> tuple[Names, Ends]:
+    def gathered(self, ends: Sequence[Names]) -> tuple[Names, Ends]:
         import pyarrow as pa  # noqa: PLC0415 - only names need it
 
         # Few of the names of a chunk are distinct, and hashing is much faster than sorting.
-        encoded = pa.concat_arrays([chunk.source.to_arrow(), chunk.target.to_arrow()]).dictionary_encode()
-        return Names.from_arrow(encoded.dictionary), encoded.indices.to_numpy().reshape(2, -1)
+        encoded = pa.concat_arrays([end.to_arrow() for end in ends]).dictionary_encode()
+        return Names.from_arrow(encoded.dictionary), encoded.indices.to_numpy().reshape(len(ends), -1)
 
     def distinct(self, parts: Sequence[Names]) -> tuple[Names, Ends]:
         import pyarrow as pa  # noqa: PLC0415
@@ -157,6 +176,9 @@ class NameKeys:
         rank = np.empty(len(order), np.int32)
         rank[order.to_numpy()] = np.arange(len(order), dtype=np.int32)
         return Names.from_arrow(encoded.dictionary.take(order)), rank[encoded.indices.to_numpy()]
+
+    def chosen(self, keys: Names, some: NDArray[np.bool_]) -> Names:
+        return Names.from_arrow(keys.to_arrow().take(np.flatnonzero(some)))
 
     def arrays(self, keys: Names) -> tuple[NDArray[Any], ...]:
         return keys.offset[1:], keys.text
@@ -183,6 +205,33 @@ class NameKeys:
 
 #: The type of keys by the choice of ``--ids``.
 KEY_TYPES: Final[Mapping[str, KeyType[Any]]] = {"compact": IdKeys(), "names": NameKeys()}
+
+
+def read_chunks(source: EdgeSource, span: SourceRange, ids: Sequence[str]) -> Iterator[EdgeChunk | NameChunk]:
+    """Read a range of a source, whose ends have keys of some types.
+
+    Args:
+        ids: type of the keys of both ends, or of each.
+    """
+    # Ends that are numbers are read as text too if the others are names.
+    return KEY_TYPES["names" if "names" in ids else "compact"].chunks(source, span)
+
+
+def _ids_of(names: Names) -> Ids:
+    """Names that are ids.
+
+    Raises:
+        InputError: one of them is not.
+    """
+    numbers = np.empty(len(names), np.int64)
+    read_numbers(names.offset, names.text, numbers)
+    at, fault = first_fault(names.offset, names.text)
+    if at < 0 and (numbers < 0).any():
+        at, fault = int(np.argmax(numbers < 0)), NO_ID
+    if at >= 0:
+        found = names.name(at).decode(errors="backslashreplace")
+        raise InputError(f"{found!r}: {REASONS[fault]}{HINT}")
+    return numbers
 
 
 def sort_memory(keys: KeyType[Any], counts: Sequence[int]) -> int:

@@ -17,10 +17,11 @@ from typing import Any, Final
 
 import numpy as np
 import xxhash
+from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane, LaneSet, OpenFiles, writable
 from gnnloom.pipeline.ingest.keys.blocks import KeyBlock, KeyFile, OpenBlock
-from gnnloom.pipeline.ingest.keys.collect import check_values
+from gnnloom.pipeline.ingest.keys.collect import fact_names
 from gnnloom.pipeline.ingest.keys.key_types import KEY_TYPES, KeyType, sort_memory
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.runs import Index
@@ -68,26 +69,41 @@ class KeyRanges:
         ids: type of the keys.
         collected: (num_source_ranges) lane, as JSON, and files of each range of the source.
         bounds: (num_ranges - 1) first key of each range of keys but the first, as in a sample.
+        listed: how many of the source ranges are of lists of vertices. They come first; 0 if there are no lists, and
+            every key is known.
+        adds: keys that no list has get numbers too.
     """
 
     ids: str
     collected: list[list[Any]]
     bounds: list[Any]
+    listed: int = 0
+    adds: bool = True
 
     @classmethod
-    def of(cls, records: Sequence[TaskRecord], ids: str) -> KeyRanges:
+    def of(
+        cls, records: Sequence[tuple[TaskRecord, int]], ids: str, listed: int = 0, *, adds: bool = True
+    ) -> KeyRanges:
         """Cut the keys of these records by their samples.
 
+        Args:
+            records: of all ranges, each with the number of the table of keys.
+            listed, adds: attributes.
+
         Raises:
-            InputError: there are none, or only some of the edges have a weight.
+            InputError: there are no keys.
         """
-        uncut = cls(ids, [[record.facts["lane"], record.facts["files"]] for record in records], [])
+        names = [fact_names(table) for _, table in records]
+        collected = [
+            [record.facts["lane"], record.facts[files]] for (record, _), (files, _) in zip(records, names, strict=True)
+        ]
+        uncut = cls(ids, collected, [], listed, adds)
         files, keys = list(chain.from_iterable(uncut.files())), uncut.keys
         if not files:
             raise InputError("the source has no edges")
-        check_values([file.value_bytes for file in files])
         sizes = [file.keys.num_bytes for file in files]
-        samples = sorted((sample for record in records for sample in record.facts["samples"]), key=keys.from_json)
+        found = (sample for (record, _), (_, name) in zip(records, names, strict=True) for sample in record.facts[name])
+        samples = sorted(found, key=keys.from_json)
         ranges = num_key_ranges(sum(sizes), len(sizes))
         cuts = {samples[number * len(samples) // ranges] for number in range(1, ranges)} - {samples[0]}
         return replace(uncut, bounds=sorted(cuts, key=keys.from_json))
@@ -115,12 +131,21 @@ class KeyRanges:
     @property
     def digest(self) -> str:
         """Changes when a range of the source is collected again, so that an earlier merge is not used for it."""
-        return xxhash.xxh3_64_hexdigest(json.dumps(self.__dict__).encode())
+        return xxhash.xxh3_64_hexdigest(json.dumps(self._to_json()).encode())
+
+    def _to_json(self) -> dict[str, Any]:
+        """Without what says that there are no lists of vertices."""
+        return {name: value for name, value in self.__dict__.items() if self.listed or name not in {"listed", "adds"}}
+
+    @property
+    def num_listed(self) -> int:
+        """How many of the files are of lists of vertices."""
+        return sum(len(files) for _, files in self.collected[: self.listed])
 
     def save(self, work: Path) -> Path:
         """Write a file and return its path. Its content never changes, so that late tasks may still read it."""
         path = work / "keys" / f"ranges-{self.digest}.json"
-        write_json(path, self.__dict__)
+        write_json(path, self._to_json())
         return path
 
     @classmethod
@@ -177,8 +202,12 @@ class KeyLanes(WorkFiles):
 
 
 def merge_range(task: MergeKeysTask) -> Done:
-    """Write the distinct keys of a range, and their numbers for every file; returns how many were collected in it."""
+    """Write the distinct keys of a range, and their numbers for every file; returns how many were collected in it.
+
+    The number of a key that gets none is -1.
+    """
     ranges, work = KeyRanges.load(task.ranges), task.writer.work
+    unknown = _Unknown(ranges)
     with OpenFiles(work) as opened, task.writer.task(task.name) as output:
         segments = list(ranges.segments(task.number, opened))
         blocks: list[KeyBlock] = []
@@ -187,14 +216,62 @@ def merge_range(task: MergeKeysTask) -> Done:
             for pieces in _fitting(segments, working_memory(task.memory)):
                 # Pieces ascend and do not share a key, so their results follow each other without another merge.
                 keys, positions = ranges.keys.distinct([piece.read() for piece in pieces])
-                stop = blocks[-1].stop if blocks else 0
+                stop, places = blocks[-1].stop if blocks else 0, positions + np.int64(first)
+                if ranges.listed:
+                    keys, places = unknown.treat(keys, positions, pieces, first)
                 blocks.append(KeyBlock.write(lane, task.keys, stop, ranges.keys.arrays(keys)))
-                numbers.add(_index(pieces), {"number": positions + np.int64(first)})
+                numbers.add(_index(pieces), {"number": places})
                 first += blocks[-1].num_keys
         output.facts["lane"] = task.keys.to_json()
         output.facts["blocks"] = [[block.start, list(block.counts)] for block in blocks]
         output.facts["bytes"] = blocks[-1].stop if blocks else 0
+        if ranges.listed:
+            output.facts |= {"unknown": unknown.count, "first_unknown": unknown.first}
     return Done(sum(map(len, segments)))
+
+
+class _Unknown:
+    """Keys that are in none of the lists of vertices.
+
+    Attributes:
+        count: distinct keys so far.
+        first: number of a file with one of them, and the key as text; None if there are none.
+    """
+
+    def __init__(self, ranges: KeyRanges) -> None:
+        self._ranges, self._listed = ranges, ranges.num_listed
+        self.count = 0
+        self.first: tuple[int, str] | None = None
+
+    def treat(
+        self, keys: Any, positions: NDArray[np.int32], pieces: Sequence[_Segment], first: int
+    ) -> tuple[Any, NDArray[np.int64]]:
+        """Count the unknown keys of some pieces, and drop them unless they are added.
+
+        Args:
+            keys: the distinct keys.
+            positions: (num_keys,) int32 position of the key of each piece among them.
+            first: number of the first key.
+
+        Returns:
+            The keys that get numbers, and (num_keys,) int64 number of the key of each piece.
+        """
+        of_file = np.repeat([piece.file for piece in pieces], list(map(len, pieces)))
+        is_known = np.zeros(int(positions.max(initial=-1)) + 1, np.bool_)
+        is_known[positions[of_file < self._listed]] = True
+        places: NDArray[np.int64] = positions + np.int64(first)
+        if is_known.all():
+            return keys, places
+        self.count += int(np.count_nonzero(~is_known))
+        if self.first is None:
+            at = int(np.argmin(is_known))
+            key = self._ranges.keys.key(keys, at)
+            text = key.decode(errors="backslashreplace") if isinstance(key, bytes) else str(key)
+            self.first = int(of_file[np.argmax(positions == at)]), text
+        if self._ranges.adds:
+            return keys, places
+        number = np.where(is_known, np.cumsum(is_known) - 1 + first, -1)
+        return self._ranges.keys.chosen(keys, is_known), number[positions]
 
 
 @dataclass(frozen=True)

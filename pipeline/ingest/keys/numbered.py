@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import LaneSet, OpenFiles, num_shared_files
 from gnnloom.pipeline.ingest.keys.arrays import KeyTable
-from gnnloom.pipeline.ingest.keys.collect import CollectKeysTask, collect_range, file_edges
+from gnnloom.pipeline.ingest.keys.blocks import KeyFile
+from gnnloom.pipeline.ingest.keys.collect import CollectKeysTask, check_values, collect_range, file_edges
 from gnnloom.pipeline.ingest.keys.key_types import KEY_TYPES
 from gnnloom.pipeline.ingest.keys.merge import (
     PLACE_BITS,
@@ -32,7 +33,7 @@ from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, EdgeSource, 
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.memory import gathered_memory, working_memory
 from gnnloom.pipeline.tasks.phase import Needs, Phase, records_of, run
-from gnnloom.storage.format.artifact import ArtifactWriter
+from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
 from gnnloom.storage.matrix.ranges import split_range
 
 
@@ -71,7 +72,7 @@ class KeySizes:
         keys, num_bytes = (
             sum(each) for each in zip(*((f.keys.num_keys, f.keys.num_bytes) for f in files), strict=True)
         )
-        edges = sum(file.stop - file.keys.stop for file in files)
+        edges = sum(file.edge_bytes for file in files)
         ranges, count = len(found.collected), len(files)
         return cls(found.ids, ranges, 0, count, keys, num_bytes, edges, num_bytes, found.num_ranges, found.digest)
 
@@ -121,7 +122,7 @@ class KeyPlan:
         memory = min(gathered_memory(self.memory) + 20 * CHUNK_EDGES, -(-sizes.source_bytes // count) * 12)
         needs = Needs(-(-sizes.source_bytes // count), -(-(sizes.num_bytes + sizes.edge_bytes) // count), 0, memory)
         tasks = [
-            CollectKeysTask(self.writer, name, needs, self.source, span, sizes.ids, self.memory, lanes.lane(number))
+            CollectKeysTask(self.writer, name, needs, self.source, span, (sizes.ids,), self.memory, lanes.lane(number))
             for number, span in enumerate(ranges)
             for name in [f"collect/{range_name(number, span)}"]
         ]
@@ -176,13 +177,67 @@ def number_keys(writer: ArtifactWriter, source: EdgeSource, ids: str, cluster: C
     """
     collect = KeyPlan(KeySizes(ids), cluster.memory, writer, source).collect
     run([collect], cluster, writer)
-    ranges = KeyRanges.of(records_of(collect, writer), ids)
+    ranges = KeyRanges.of([(record, 0) for record in records_of(collect, writer)], ids)
+    check_values([file.value_bytes for files in ranges.files() for file in files])
+    return NumberedEdges(writer.work, (merge_keys(writer, ranges, cluster)[0],))
+
+
+def merge_keys(writer: ArtifactWriter, ranges: KeyRanges, cluster: Cluster) -> tuple[NumberedKeys, list[TaskRecord]]:
+    """Merge collected keys, except for what an earlier run has done; returns their numbers, and what tasks recorded."""
     path = ranges.save(writer.work)
-    phases = KeyPlan(KeySizes.of(ranges), cluster.memory, writer, source, path).merges
+    phases = KeyPlan(KeySizes.of(ranges), cluster.memory, writer, None, path).merges
     run(phases, cluster, writer)
-    numbered = NumberedEdges(writer.work, path)
-    KeyTable.of(records_of(phases[0], writer), ids).save(numbered.table_path)
-    return numbered
+    numbered, records = NumberedKeys(path, len(ranges.collected)), records_of(phases[0], writer)
+    KeyTable.of(records, ranges.ids).save(numbered.table_path)
+    return numbered, records
+
+
+@dataclass(frozen=True)
+class NumberedKeys:
+    """The numbers of the keys of an end of edges, or of both.
+
+    Attributes:
+        ranges_path: file of the ranges of keys.
+        num_ranges: ranges of the source that collected the keys of these edges.
+        first_range: the first of these ranges, among all that collected keys of the same table.
+    """
+
+    ranges_path: Path
+    num_ranges: int
+    first_range: int = 0
+
+    @property
+    def table_path(self) -> Path:
+        """File of the table of the keys."""
+        return self.ranges_path.with_suffix(".table.json")
+
+    def num_keys(self) -> int:
+        """Number of distinct keys."""
+        return KeyTable.load(self.table_path).firsts(0)[-1]
+
+    def files(self) -> list[list[KeyFile]]:
+        """The files of each range of the source."""
+        found = KeyRanges.load(self.ranges_path).files()
+        return found[self.first_range : self.first_range + self.num_ranges]
+
+    def read(self, work: Path, number: int, opened: OpenFiles) -> Iterator[tuple[KeyFile, NDArray[np.int64]]]:
+        """Each file of a range of the source, and the (num_keys,) int64 numbers of its keys; -1 for keys without one.
+
+        Args:
+            number: of the range, among those of these edges.
+        """
+        ranges, firsts = KeyRanges.load(self.ranges_path), KeyTable.load(self.table_path).range_firsts
+        files, at = ranges.files(), self.first_range + number
+        rows = ranges.shuffle.rows(work, opened)
+        for place, file in enumerate(files[at], start=sum(map(len, files[:at]))):
+            # Ranges and keys ascend, so the numbers come in the order of the file's keys.
+            routed = rows.read(place, place + 1).column("number")
+            # Numbers start anew in each range; the keys of earlier ranges come first.
+            numbers: NDArray[np.int64] = firsts[routed >> PLACE_BITS]
+            numbers += routed & ((1 << PLACE_BITS) - 1)
+            if not ranges.adds:
+                numbers[routed < 0] = -1
+            yield file, numbers
 
 
 @dataclass(frozen=True)
@@ -191,25 +246,25 @@ class NumberedEdges:
 
     Attributes:
         work: work folder of the artifact that is being made.
-        ranges_path: file of the ranges of keys.
+        ends: the numbers of the keys of both ends, or those of the sources and those of the targets.
     """
 
     work: Path
-    ranges_path: Path
+    ends: tuple[NumberedKeys, ...]
 
     @property
     def table_path(self) -> Path:
-        """File of the table of the keys."""
-        return self.ranges_path.with_suffix(".table.json")
+        """File of the table of the keys of sources."""
+        return self.ends[0].table_path
 
     def identity(self) -> dict[str, Any]:
         return {"format": "numbered"}
 
     def num_vertices(self) -> int | None:
-        return KeyTable.load(self.table_path).firsts(0)[-1]
+        return self.ends[0].num_keys()
 
     def ranges(self) -> Sequence[SourceRange]:
-        groups = enumerate(KeyRanges.load(self.ranges_path).files())
+        groups = enumerate(self.ends[0].files())
         return [SourceRange(number, 0, sum(file.num_edges for file in files)) for number, files in groups]
 
     def key(self, number: int) -> str:
@@ -221,24 +276,33 @@ class NumberedEdges:
 
     def spill_bytes(self) -> int:
         """Bytes of the temporary files of keys, numbers and edges."""
-        files = chain.from_iterable(KeyRanges.load(self.ranges_path).files())
-        collected = sum(file.stop - file.keys.start + 8 * file.keys.num_keys for file in files)
-        return collected + KeyTable.load(self.table_path).num_bytes
+        files = [file for end in self.ends for file in chain.from_iterable(end.files())]
+        edges = sum(file.edge_bytes for file in files) // len(self.ends)
+        collected = sum(file.keys.num_bytes + 8 * file.keys.num_keys for file in files)
+        return edges + collected + sum(KeyTable.load(end.table_path).num_bytes for end in self.ends)
 
     def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
-        ranges, firsts = KeyRanges.load(self.ranges_path), KeyTable.load(self.table_path).range_firsts
-        files = ranges.files()
-        first = sum(map(len, files[: span.file]))
         with OpenFiles(self.work) as opened:
-            rows = ranges.shuffle.rows(self.work, opened)
-            for number, file in enumerate(files[span.file], start=first):
-                # Ranges and keys ascend, so the numbers come in the order of the file's keys.
-                routed = rows.read(number, number + 1).column("number")
-                # Numbers start anew in each range; the keys of earlier ranges come first.
-                numbers: NDArray[np.int64] = firsts[routed >> PLACE_BITS]
-                numbers += routed & ((1 << PLACE_BITS) - 1)
+            # Both ends of an edge are in the same file of the same range.
+            for found in zip(*(end.read(self.work, span.file, opened) for end in self.ends), strict=True):
+                (file, of_sources), of_targets = found[0], found[-1][1]
                 for start in range(0, file.num_edges, CHUNK_EDGES):
                     stop = min(start + CHUNK_EDGES, file.num_edges)
                     source, target = file.read_ends(opened, start, stop)
-                    ends, values = (numbers[source], numbers[target]), file.read_values(opened, start, stop)
+                    ends, values = (of_sources[source], of_targets[target]), file.read_values(opened, start, stop)
                     yield EdgeChunk.valued(*ends, values, times=file.has_times)
+
+
+@dataclass(frozen=True)
+class KnownEdges(NumberedEdges):
+    """Numbered edges without those that have an end without a number."""
+
+    def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
+        for chunk in super().read(span):
+            is_known = (chunk.source >= 0) & (chunk.target >= 0)
+            if is_known.all():
+                yield chunk
+            elif is_known.any():
+                values = None if chunk.values is None else chunk.values[is_known]
+                ends = chunk.source[is_known], chunk.target[is_known]
+                yield EdgeChunk.valued(*ends, values, times=chunk.time is not None)

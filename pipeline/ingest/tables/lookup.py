@@ -17,11 +17,11 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.ingest.tables.id_numbers import first_fault, read_numbers
 from gnnloom.pipeline.shuffle.columns import Column, row_bytes
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.sources.names import Names
-from gnnloom.pipeline.sources.reading.name_parser import is_missing
-from gnnloom.pipeline.sources.reading.numerals import MISSING, PADDED, POINT, REASONS, ZERO
+from gnnloom.pipeline.sources.reading.numerals import PADDED, REASONS
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.disk.files import read_json, write_json
 from gnnloom.storage.matrix.ranges import Span
@@ -101,7 +101,6 @@ class VertexBuckets:
 #: What to do about ids that differ in leading zeros only, and about missing ones.
 _NAMES_HINT = "; write it as the edges do, or ingest these with `--ids names`"
 _MISSING = "the id of the vertex is missing; remove the row"
-_HIGHEST = np.iinfo(np.int64).max
 
 
 def id_bytes(graph: Graph) -> int:
@@ -163,7 +162,7 @@ class BucketBounds:
         """
         if isinstance(self.first, Names):
             return -1, ""
-        row, wrong = _first_fault(ids.offset, ids.text)
+        row, wrong = first_fault(ids.offset, ids.text)
         return row, REASONS[PADDED] + _NAMES_HINT if wrong == PADDED else _MISSING
 
     def find(self, ids: Names) -> NDArray[np.int64]:
@@ -172,7 +171,7 @@ class BucketBounds:
         if isinstance(self.first, Names):
             _count_names(ids.offset, ids.text, self.first.offset, self.first.text, found)
             return found - 1
-        _read_numbers(ids.offset, ids.text, found)
+        read_numbers(ids.offset, ids.text, found)
         return np.searchsorted(self.first, found, side="right") - 1
 
 
@@ -194,45 +193,12 @@ class VertexLookup:
         if self._names is not None:
             _find_names(ids.offset, ids.text, self._names.offset, self._names.text, found)
             return found
-        _read_numbers(ids.offset, ids.text, found)
+        read_numbers(ids.offset, ids.text, found)
         if self._numbers is None:
             return np.where((found >= self._start) & (found < self._stop), found - self._start, -1)
         # An id above all known ones would be placed after the last; the comparison then refuses it.
         position = np.minimum(np.searchsorted(self._numbers, found), len(self._numbers) - 1)
         return np.where(self._numbers[position] == found, position, -1)
-
-
-@njit(cache=True, nogil=True)
-def _read_numbers(offset: NDArray[np.int64], text: NDArray[np.uint8], numbers: NDArray[np.int64]) -> None:
-    """Parse decimal numbers below 2^63, or below 2^53 with a point and zeros; -1 for names that are not numbers."""
-    for k in range(numbers.size):
-        value: Any = 0
-        stop = offset[k + 1]
-        # Programs write a column of ids with gaps as decimal numbers.
-        while stop > offset[k] + 1 and text[stop - 1] == ZERO:
-            stop -= 1
-        is_decimal = stop > offset[k] + 1 and text[stop - 1] == POINT
-        stop = stop - 1 if is_decimal else offset[k + 1]
-        for at in range(offset[k], stop):
-            digit = np.int64(text[at]) - ZERO
-            # The division keeps the test for the limit itself from overflowing.
-            if not 0 <= digit <= 9 or value > (_HIGHEST - digit) // 10:
-                value = -1
-                break
-            value = value * 10 + digit
-        numbers[k] = -1 if is_decimal and value > 1 << 53 else value
-
-
-@njit(cache=True, nogil=True)
-def _first_fault(offset: NDArray[np.int64], text: NDArray[np.uint8]) -> tuple[int, int]:
-    """The first id that is missing or has leading zeros, and its fault; -1 if there is none."""
-    for k in range(offset.size - 1):
-        first, stop = offset[k], offset[k + 1]
-        if stop > first and is_missing(text, first, stop):
-            return k, MISSING
-        if stop > first + 1 and text[first] == ZERO and ZERO <= text[first + 1] <= ZERO + 9:
-            return k, PADDED
-    return -1, 0
 
 
 @njit(cache=True, nogil=True)
