@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.artifacts.graph import Graph, refuse_types
 from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.propagated import Propagated
@@ -157,6 +157,9 @@ class Dataset:
         ]
         asked = _asked(key, {**wanted, **(made_from or {})})
         if not fitting:
+            graphs = [info for info in self.ingested_graphs() if info.state == "complete"]
+            if kind != "graph" and not infos and graphs and all(info.is_typed for info in graphs):
+                raise refuse_types(graphs[0].path)
             there = f"; there are: {self._listed(infos)}" if infos else ""
             incomplete = [info.key for info in self.artifacts(kind) if info.state != "complete"]
             begun = f"; begun and not finished: {', '.join(incomplete)}" if incomplete else ""

@@ -35,16 +35,19 @@ _ROUNDS: Final = 2
 _NOWHERE: Final = ArtifactWriter(Path(), "", "")
 
 
-def prepared_source(writer: ArtifactWriter, source: Source, cluster: Cluster) -> Source:
+def prepared_source(writer: ArtifactWriter, source: Source, cluster: Cluster, folder: str = "") -> Source:
     """The same source, which tasks can share: archives are checked or unpacked, and ranges are surveyed.
+
+    Args:
+        folder: what the names of the tasks begin with, if the artifact is made from several sources.
 
     Raises:
         InputError: an archive is damaged, or a file does not hold what it states.
     """
-    run(_archive_phases(source, writer), cluster, writer)
-    source, number = as_unpacked(source, writer), 0
+    run(_archive_phases(source, writer, folder), cluster, writer)
+    source, number = as_unpacked(source, writer, folder), 0
     while isinstance(source, Surveyed) and source.surveys():
-        survey = _survey_phase(source, writer, number)
+        survey = _survey_phase(source, writer, number, folder)
         run([survey], cluster, writer)
         source = source.with_surveys([record.facts["found"] for record in records_of(survey, writer)])
         number += 1
@@ -114,16 +117,18 @@ class _Checksums(WorkFiles):
                 )
 
 
-def _archive_phases(source: object, writer: ArtifactWriter = _NOWHERE) -> list[Phase]:
+def _archive_phases(source: object, writer: ArtifactWriter = _NOWHERE, folder: str = "") -> list[Phase]:
     """The phases that check the members of large archives that are mapped, and unpack those that are compressed."""
     members = [(array, array.stored) for array in _members(source) if array.stored is not None]
     checks = [
-        CheckTask(writer, f"check/{number:04d}/{start}", Needs(stop - start), array.file.path, number, start, stop)
+        CheckTask(
+            writer, f"{folder}check/{number:04d}/{start}", Needs(stop - start), array.file.path, number, start, stop
+        )
         for number, (array, stored) in enumerate(members)
         for start in range(stored.start, stored.start + stored.size, CHECK_BYTES)
         for stop in [min(start + CHECK_BYTES, stored.start + stored.size)]
     ]
-    packed = _unpack_tasks(source, writer)
+    packed = _unpack_tasks(source, writer, folder)
     check = Phase("check archives", _checksum, checks, "bytes", files=(_Checksums(members, checks),))
     unpack = Phase("unpack", _unpack, packed, "bytes", files=(_Unpacked({task.name: task.path for task in packed}),))
     return [phase for phase in (check, unpack) if phase.tasks]
@@ -141,17 +146,17 @@ def packed_arrays(source: object) -> list[StoredArray]:
     return [array for array in _members(source) if array.is_packed]
 
 
-def _unpack_tasks(source: object, writer: ArtifactWriter) -> list[UnpackTask]:
+def _unpack_tasks(source: object, writer: ArtifactWriter, folder: str) -> list[UnpackTask]:
     return [
-        UnpackTask(writer, f"unpack/{number:04d}", Needs(size, size, memory=array.unpack_memory), array)
+        UnpackTask(writer, f"{folder}unpack/{number:04d}", Needs(size, size, memory=array.unpack_memory), array)
         for number, array in enumerate(packed_arrays(source))
         for size in [array.data_end]
     ]
 
 
-def as_unpacked(source: Source, writer: ArtifactWriter = _NOWHERE) -> Source:
+def as_unpacked(source: Source, writer: ArtifactWriter = _NOWHERE, folder: str = "") -> Source:
     """The source as it is when its large compressed arrays are unpacked."""
-    tasks = _unpack_tasks(source, writer)
+    tasks = _unpack_tasks(source, writer, folder)
     if not tasks or not isinstance(source, PackedSource):
         return source
     return source.with_unpacked({(task.array.file.location, task.array.member or ""): task.path for task in tasks})
@@ -194,12 +199,12 @@ class SurveyTask(Task):
     range: SourceRange
 
 
-def _survey_phase(source: object, writer: ArtifactWriter = _NOWHERE, number: int = 0) -> Phase:
+def _survey_phase(source: object, writer: ArtifactWriter = _NOWHERE, number: int = 0, folder: str = "") -> Phase:
     """The phase that surveys the ranges of a source after ``number`` rounds; without tasks if it can be read."""
     tasks = []
     if isinstance(source, Surveyed):
         for at, span in enumerate(source.surveys()):
-            name, needs = f"survey/{number}/{range_name(at, span)}", Needs(max(0, span.stop - span.start))
+            name, needs = f"{folder}survey/{number}/{range_name(at, span)}", Needs(max(0, span.stop - span.start))
             tasks.append(SurveyTask(writer, name, needs, source, span))
     return Phase("survey", _survey, tasks, "ranges", files=(WorkFiles(),), repeats=_ROUNDS)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -188,11 +189,11 @@ def ingest_graph(
         BudgetError: the memory per worker or the disk is too small; raised before the work begins.
     """
     parameters = options.parameters(source)
-    _check_others(dataset, artifact_key("graph", parameters, {}), parameters, allowed=allow_others)
+    check_others(dataset, artifact_key("graph", parameters, {}), parameters, allowed=allow_others)
     with ArtifactWriter.begin(dataset.path, "graph", parameters, {}, cluster.scratch) as writer:
         if writer.is_complete:
             return Graph(Artifact(writer.path))
-        try:
+        with discarding(writer):
             source = prepared_source(writer, source, cluster)
             if options.ids == "names" and isinstance(source, NamedEdgeSource):
                 source = source.as_named()
@@ -227,18 +228,25 @@ def ingest_graph(
                     time_unit=unit,
                 )
             )
-        except UnreachableError:
-            # The server may answer later, and what was read is kept.
-            raise
-        except InputError:
-            # These files with these options never make a graph, so nothing is left to finish.
+
+
+@contextmanager
+def discarding(writer: ArtifactWriter) -> Iterator[None]:
+    """Remove what was begun if the block fails and the same command would fail again."""
+    try:
+        yield
+    except UnreachableError:
+        # The server may answer later, and what was read is kept.
+        raise
+    except InputError:
+        # These files with these options never make a graph, so nothing is left to finish.
+        writer.discard()
+        raise
+    except BudgetError:
+        # Refused before the work began, unless an earlier run left some.
+        if not writer.has_records():
             writer.discard()
-            raise
-        except BudgetError:
-            # Refused before the work began, unless an earlier run left some.
-            if not writer.has_records():
-                writer.discard()
-            raise
+        raise
 
 
 def graph_key(source: EdgeSource, options: IngestOptions) -> str:
@@ -246,7 +254,7 @@ def graph_key(source: EdgeSource, options: IngestOptions) -> str:
     return artifact_key("graph", options.parameters(source), {})
 
 
-def _check_others(dataset: Dataset, key: str, parameters: Mapping[str, Any], *, allowed: bool) -> None:
+def check_others(dataset: Dataset, key: str, parameters: Mapping[str, Any], *, allowed: bool) -> None:
     """Refuse to add a graph to others, or say so: a changed option makes another graph and never replaces one."""
     infos = {info.key: info for info in dataset.ingested_graphs()}
     others = [info for info in infos.values() if info.key != key and (info.state == "complete" or not allowed)]

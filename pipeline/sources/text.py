@@ -299,6 +299,25 @@ class TextEdges:
         if not found and span.start == 0 and span.stop in {-1, file.size}:
             raise _no_edges(file)
 
+    def id_error(self, span: SourceRange, name: str, ends: Sequence[int], reason: str) -> InputError | None:
+        """The error for the first line of a range with an id; None if no line has the id.
+
+        Args:
+            name: the id, as a name or as digits.
+            ends: columns of ids to look at: 0 for sources, 1 for targets.
+            reason: what is wrong with the id.
+        """
+        between = self.tables[span.file].separator if self._is_plain(span.file) else b"\t"
+        for block in self._blocks(span, comments=self._comments, refused=b"\t"):
+            at = 0
+            for line in block.text.tobytes().split(b"\n"):
+                fields = line.split(between) if between in {b"\t", b","} else line.split()
+                found = [fields[end].strip(b' "\r').decode("utf-8", "replace") for end in ends if end < len(fields)]
+                if name in found or (name.isdigit() and name in [each.rstrip("0").rstrip(".") for each in found]):
+                    return bad_line(self.files[span.file], block.place(at), reason)
+                at += len(line) + 1
+        return None
+
     def count_lines(self, span: SourceRange) -> int:
         """Number of lines of a range that should be edges."""
         return count_data_lines((block.offset, block.text) for block in self._blocks(span))

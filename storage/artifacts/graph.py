@@ -5,6 +5,8 @@ A[i, j] is the edge j -> i, so row i lists the vertices that vertex i gathers fr
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,6 +17,15 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import MANIFEST, Artifact
 from gnnloom.storage.format.schema import TYPED_VERSION
 from gnnloom.storage.wording import counted
+
+
+def refuse_types(path: Path) -> InputError:
+    """The error of whoever needs a graph without types and finds one with types."""
+    return InputError(
+        f"{path}: a graph with types, which only these read so far: `gnnloom catalog`, and in Python"
+        " Dataset.typed_graph(), to_scipy(relation=NAME) and to_pyg(); the edges of one relation alone can be stored as"
+        " a graph without types"
+    )
 
 
 class Graph(BlockMatrix):
@@ -28,11 +39,7 @@ class Graph(BlockMatrix):
             InputError: the graph has types.
         """
         if artifact.version == TYPED_VERSION:
-            raise InputError(
-                f"{artifact.path}: a graph with types, which this does not read; what reads it: `gnnloom catalog show`,"
-                " `catalog verify`, `catalog export`, and in Python Dataset.typed_graph, to_scipy(relation=NAME) and"
-                " to_pyg"
-            )
+            raise refuse_types(artifact.path)
         with parsing(artifact.path / MANIFEST, f"the manifest of a {artifact.kind}"):
             n, facts = artifact.sizes["vertex"], artifact.facts
             super().__init__(artifact, "", (n, n), facts)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import gnnloom.workflows.api.options
 from gnnloom.pipeline.ingest.stage import IngestOptions
+from gnnloom.pipeline.ingest.typed.options import TypedOptions
 from gnnloom.pipeline.ingest.vertex_options import VertexOptions
 from gnnloom.pipeline.links.options import DrawOptions, FileOptions, HardOptions
 from gnnloom.pipeline.partition.options import PartitionOptions
@@ -41,7 +42,12 @@ def option_types() -> str:
     features = {name: option for name, option in _of(vertex_kinds().values()).items() if name not in in_signatures}
     partition = {name: option for name, option in options_of(PartitionOptions).items() if name != "parts"}
     classes = {
-        "IngestKeywords": {**options_of(IngestOptions), **options_of(VertexOptions), **_of(formats().values())},
+        "IngestKeywords": {
+            **options_of(IngestOptions),
+            **options_of(TypedOptions),
+            **options_of(VertexOptions),
+            **_of(formats().values()),
+        },
         "GenerateKeywords": _of(generators().values()),
         "FeaturesKeywords": {**options_of(VertexOptions), **features},
         "PartitionKeywords": partition,

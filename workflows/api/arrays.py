@@ -8,8 +8,8 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeGuard
 
@@ -17,6 +17,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.ingest.typed.table import Ends, Table
 from gnnloom.storage.disk.own_folder import own_folder
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import SPLIT, split_part
@@ -89,6 +90,56 @@ def _is(value: Any, package: str, *names: str) -> bool:
 def _type_name(value: Any) -> str:
     kind = type(value)
     return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__.partition('.')[0]}.{kind.__name__}"
+
+
+@contextmanager
+def stored_tables(
+    relations: Mapping[Ends, Any], vertices: Mapping[str, Any]
+) -> Iterator[tuple[dict[Ends, Table], dict[str, list[Table]]]]:
+    """Write tables that are in memory to temporary files for the time of the ``with`` block.
+
+    Args:
+        relations: table by source type, name and target type: the name of a file, perhaps with columns; edges, as for
+            :func:`stored_edges`; or a tuple of a file or a frame and its columns.
+        vertices: tables by type: the name of a file or several, perhaps with the column of ids; a frame; a tuple of a
+            file or a frame and its column; or an array of ids.
+
+    Raises:
+        InputError: this is none of them.
+    """
+    with ExitStack() as stack:
+        found: dict[Ends, Table] = {}
+        for ends, value in relations.items():
+            if not (isinstance(ends, tuple) and len(ends) == 3 and all(isinstance(each, str) for each in ends)):
+                raise InputError(f"relations: expected keys (source type, name, target type), found {ends!r}")
+            found[ends] = _stored_table(stack, value, f"relation {ends[1]}")
+        listed: dict[str, list[Table]] = {}
+        for name, value in vertices.items():
+            given = value if isinstance(value, list) and is_location(value) else [value]
+            listed[name] = [_stored_table(stack, _as_ids(each, name), f"vertices {name}") for each in given]
+        yield found, listed
+
+
+def _as_ids(value: Any, name: str) -> Any:
+    """The table of an array of ids; all else as it is."""
+    if isinstance(value, str | Path | tuple) or _is_frame(value):
+        return value
+    from pyarrow import ArrowException, array, table
+
+    ids = np.asarray(value)
+    try:
+        return table({"id": array(ids)})
+    except (ArrowException, ValueError) as error:
+        raise InputError(f"vertices {name}: expected a table or ids, found {_type_name(value)} ({error})") from error
+
+
+def _stored_table(stack: ExitStack, value: Any, what: str) -> Table:
+    table, columns = _chosen(value)
+    names = [str(column) for column in columns]
+    if isinstance(table, str | Path):
+        return Table.of_columns(str(table), names, what) if names else Table.parse(str(table), what)
+    file = stack.enter_context(stored_edges(table))
+    return replace(Table.of_columns(file.location, names, what), shown=what)
 
 
 def _write_edges(folder: Path, edges: Any) -> tuple[Path, bool]:

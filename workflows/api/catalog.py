@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gnnloom.storage import Catalog as StoredCatalog
 from gnnloom.storage import Dataset as StoredDataset
+from gnnloom.storage.artifacts.typed.typed_names import REVERSE
 from gnnloom.storage.errors import InputError, MissingPackageError
 from gnnloom.workflows.api.html import fact_table, row_table
 from gnnloom.workflows.formatting import readable_bytes
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     import scipy.sparse
     import xarray
     from torch_geometric.data.data import Data
+    from torch_geometric.data.hetero_data import HeteroData
 
 
 class Dataset(StoredDataset):
@@ -27,21 +29,31 @@ class Dataset(StoredDataset):
     Get one from a :class:`Catalog`, or from the function that makes it, such as ``gnnloom.ingest``.
     """
 
-    def to_scipy(self, graph: str | None = None, max_nnz: int = MAX_NONZEROS) -> scipy.sparse.csr_array[Any]:
+    def to_scipy(
+        self, graph: str | None = None, max_nnz: int = MAX_NONZEROS, relation: str | None = None
+    ) -> scipy.sparse.csr_array[Any]:
         """Load the adjacency as a SciPy matrix, in which A[i, j] is the edge j -> i.
 
         Args:
             graph: key, to choose between several graphs.
             max_nnz: largest number of nonzeros to load.
+            relation: of a graph with types, the relation to load, or ``rev_`` and its name for the reverse.
 
         Raises:
             NotFoundError: the dataset has no graph.
             BudgetError: the graph has more than ``max_nnz`` nonzeros.
         """
-        return self.graph(graph).to_scipy(max_nnz)
+        if relation is None:
+            return self.graph(graph).to_scipy(max_nnz)
+        typed = self.typed_graph(graph)
+        is_stored = relation in {each.name for each in typed.relations}
+        matrix = typed.reverse(relation) if relation.startswith(REVERSE) and not is_stored else typed.relation(relation)
+        return matrix.to_scipy(max_nnz)
 
-    def to_pyg(self, graph: str | None = None, max_nnz: int = MAX_NONZEROS) -> Data:
-        """Load the dataset as PyTorch Geometric's ``Data``; see ``interop/graph_libraries.py``.
+    def to_pyg(self, graph: str | None = None, max_nnz: int = MAX_NONZEROS) -> Data | HeteroData:
+        """Load the dataset as PyTorch Geometric's ``Data``, or ``HeteroData`` if its graph has types.
+
+        See ``interop/graph_libraries.py``.
 
         Raises:
             MissingPackageError: PyTorch Geometric is not installed.

@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, Unpack
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.ingest.notes import graph_notes, log_notes, vertex_notes
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
+from gnnloom.pipeline.ingest.typed.notes import typed_notes
+from gnnloom.pipeline.ingest.typed.options import TypedOptions
+from gnnloom.pipeline.ingest.typed.stage import ingest_typed_graph
+from gnnloom.pipeline.ingest.typed.tables import TypedTables
 from gnnloom.pipeline.ingest.vertex_options import VertexOptions
 from gnnloom.pipeline.ingest.vertex_rows import stated_vertex_phases
 from gnnloom.pipeline.ingest.vertex_tables import Rows, check_rows, read_as_vertices, rows_notes, rows_question
@@ -25,11 +29,18 @@ from gnnloom.pipeline.tasks.memory import BASE_MEMORY
 from gnnloom.pipeline.tasks.phase import count, temporary_bytes, total_tasks
 from gnnloom.storage import Catalog as StoredCatalog
 from gnnloom.storage import Dataset as StoredDataset
-from gnnloom.storage import Graph, Vertices
+from gnnloom.storage import Graph, TypedGraph, Vertices
 from gnnloom.storage.errors import GnnloomError, InputError
 from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS
 from gnnloom.storage.option import options_of
-from gnnloom.workflows.api.arrays import as_texts, in_memory, is_location, stored_edges, stored_vertices
+from gnnloom.workflows.api.arrays import (
+    as_texts,
+    in_memory,
+    is_location,
+    stored_edges,
+    stored_tables,
+    stored_vertices,
+)
 from gnnloom.workflows.api.catalog import CatalogLike, Dataset, DatasetLike, as_catalog, as_dataset
 from gnnloom.workflows.api.cluster import CLUSTER, choose_cluster, once_per_job
 from gnnloom.workflows.api.options.keywords import check_known, plain_values, split_fields, with_options
@@ -42,11 +53,13 @@ if TYPE_CHECKING:
 _STORING: Final = VertexOptions()
 
 
-@with_options({**options_of(IngestOptions), **options_of(VertexOptions), **CLUSTER})
+@with_options({**options_of(IngestOptions), **options_of(TypedOptions), **options_of(VertexOptions), **CLUSTER})
 def ingest(
     name: str,
-    source: str | Path | Sequence[str | Path] | Any,
+    source: str | Path | Sequence[str | Path] | Any = None,
     *,
+    relations: Mapping[tuple[str, str, str], Any] | None = None,
+    vertices: Mapping[str, Any] | None = None,
     format: str | None = None,  # noqa: A002 - the name of the option of the command
     add: bool = False,
     catalog: CatalogLike = None,
@@ -63,6 +76,12 @@ def ingest(
             matrix of SciPy or torch, whose entry (u, v) is the edge u -> v; a ``Data`` of PyG, or a dataset with one,
             with its features, labels and masks; or a graph of networkx or igraph, with the attribute ``weight`` as
             weights; an undirected one implies ``undirected``. Edges in memory are written to a temporary file first.
+        relations: instead of a source, the tables of a graph with types, by source type, name of the relation and
+            target type, such as ``{("user", "buys", "item"): "clicks.csv:user_id,item_id"}``: the name of a file,
+            perhaps with its columns, of which the third may be followed by ``as weight`` or ``as time``; a frame, or a
+            tuple of a frame and its columns; or edges in memory.
+        vertices: tables of the vertices of some types, by type: the name of a file or several, perhaps with the column
+            of ids, ``"users.csv:id"``; a frame, or a tuple of a frame and its column; or an array of ids.
         format: format of the files; by default guessed from their names.
         add: store another graph in a dataset that has one; other functions then choose with ``graph``.
         catalog: the catalog or its directory; by default ``$GNNLOOM_CATALOG``, or else ``./catalog``.
@@ -82,10 +101,24 @@ def ingest(
     """
     cluster, others = choose_cluster(options)
     chosen, others = split_fields(IngestOptions, others)
+    typed, others = split_fields(TypedOptions, others)
     stored, others = split_fields(VertexOptions, others)
-    own = [*options_of(IngestOptions), *options_of(VertexOptions), *CLUSTER]
+    own = [*options_of(IngestOptions), *options_of(TypedOptions), *options_of(VertexOptions), *CLUSTER]
     check_known("ingest", others, [*own, *_source_options(formats())])
     given_options, vertex_options = IngestOptions(**chosen), VertexOptions(**stored)
+    check_typed(source, relations, [*(["vertices"] if vertices else []), *typed], stored)
+
+    def store_tables() -> Dataset:
+        with stored_tables(relations or {}, vertices or {}) as (of_relations, of_vertices):
+            shown = [table for each in ([*of_relations.values()], *of_vertices.values()) for table in each]
+            with named_as({table.location: table.shown for table in shown if table.shown}):
+                any_name = given_options.ids == "names"
+                tables = TypedTables.open(of_relations, of_vertices, plain_values(others), format, any_name=any_name)
+                graph = store_typed(
+                    as_catalog(catalog), name, tables, given_options, TypedOptions(**typed), cluster, add=add
+                )
+        _log(typed_notes(graph))
+        return as_dataset(name, catalog)
 
     def store() -> Dataset:
         with ExitStack() as stack:
@@ -112,7 +145,29 @@ def ingest(
             _log(notes if is_location(source) else [note.replace(locations[0], IN_MEMORY) for note in notes])
         return as_dataset(name, catalog)
 
-    return once_per_job(store)
+    return once_per_job(store if relations is None else store_tables)
+
+
+def check_typed(source: Any, relations: Any, of_types: Iterable[str], stored: Iterable[str]) -> None:
+    """Check that a graph with types is given by relations, and any other by a source.
+
+    Args:
+        of_types: names of the options of graphs with types that are given.
+        stored: names of the options of vertex data that are given.
+
+    Raises:
+        InputError: both are given, or neither.
+    """
+    if relations is None:
+        if source is None:
+            raise InputError("ingest: pass a source of edges, or the tables of relations (`--relation`)")
+        if given := next(iter(of_types), None):
+            raise InputError(f"{given}: only graphs with types have it; give their relations (`--relation`)")
+        return
+    if source is not None:
+        raise InputError("relations: a graph has either a source of edges or relations; leave one of them out")
+    if given := next(iter(stored), None):
+        raise InputError(f"{given}: no vertex data come along with relations")
 
 
 @with_options(CLUSTER)
@@ -303,6 +358,25 @@ def store_source(
         if vertices is None:
             return graph, None
         return graph, ingest_vertices(dataset, vertices, opened, owner, options=storing)
+
+
+def store_typed(
+    catalog: StoredCatalog,
+    name: str,
+    tables: TypedTables,
+    options: IngestOptions,
+    typed: TypedOptions,
+    cluster: ClusterOptions,
+    *,
+    add: bool = False,
+) -> TypedGraph:
+    """Store tables as a graph with types; a new dataset that stays empty is removed again.
+
+    Raises:
+        GnnloomError: as :func:`~gnnloom.pipeline.ingest.typed.stage.ingest_typed_graph`.
+    """
+    with _made_or_found(catalog, name) as dataset, open_cluster(cluster) as opened:
+        return ingest_typed_graph(dataset, tables, options, typed, opened, allow_others=add)
 
 
 @contextmanager

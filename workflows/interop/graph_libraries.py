@@ -7,26 +7,28 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.storage import Dataset, Graph
+from gnnloom.storage import Dataset, Graph, TypedGraph
+from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.format.vertex_arrays import LABELS, SPLIT, as_trained, widened
 
 if TYPE_CHECKING:
     from torch_geometric.data.data import Data
+    from torch_geometric.data.hetero_data import HeteroData
 
 #: Nonzeros above which a graph is not loaded into memory for another library, unless asked for: 200 million edges take
 #: 3.2 GB as pairs of int64 ids.
 MAX_NONZEROS = 200_000_000
 
 
-def to_pyg(dataset: Dataset, graph: str | None = None, max_nnz: int = MAX_NONZEROS) -> Data:
-    """Load a whole dataset into memory as one ``Data``.
+def to_pyg(dataset: Dataset, graph: str | None = None, max_nnz: int = MAX_NONZEROS) -> Data | HeteroData:
+    """Load a whole dataset into memory as one ``Data``, or as ``HeteroData`` if its graph has types.
 
     Args:
         graph: key, to choose between several graphs.
 
     Returns:
-        ``edge_index`` (2, edge) int64, sources first; ``edge_weight`` (edge,) if the graph is weighted; and the arrays
-        of :func:`vertex_arrays`.
+        Of a graph with types, what :func:`to_hetero_data` returns. Otherwise ``edge_index`` (2, edge) int64, sources
+        first; ``edge_weight`` (edge,) if the graph is weighted; and the arrays of :func:`vertex_arrays`.
 
     Raises:
         BudgetError: the graph has more than ``max_nnz`` nonzeros.
@@ -34,6 +36,8 @@ def to_pyg(dataset: Dataset, graph: str | None = None, max_nnz: int = MAX_NONZER
     import torch
     from torch_geometric.data.data import Data
 
+    if typed := typed_graph(dataset, graph):
+        return to_hetero_data(typed, max_nnz)
     stored = dataset.graph(graph)
     sources, targets, weight = edge_arrays(stored, max_nnz)
     tensors = {name: torch.from_numpy(array) for name, array in vertex_arrays(dataset).items()}
@@ -41,6 +45,45 @@ def to_pyg(dataset: Dataset, graph: str | None = None, max_nnz: int = MAX_NONZER
         tensors["edge_weight"] = torch.from_numpy(weight)
     edge_index = torch.from_numpy(np.stack([sources, targets]))
     return Data(edge_index=edge_index, num_nodes=stored.num_vertices, **tensors)
+
+
+def typed_graph(dataset: Dataset, key: str | None = None) -> TypedGraph | None:
+    """The graph with types that a key chooses, or that is all that a dataset has; None if it is another graph."""
+    complete = [info for info in dataset.ingested_graphs() if info.state == "complete"]
+    chosen = [info for info in complete if info.key.startswith(key or "")]
+    if not chosen or (key is None and not all(info.is_typed for info in chosen)) or not chosen[0].is_typed:
+        return None
+    return dataset.typed_graph(key)
+
+
+def to_hetero_data(graph: TypedGraph, max_nnz: int = MAX_NONZEROS) -> HeteroData:
+    """Load a graph with types into memory.
+
+    Returns:
+        For each type, ``num_nodes``; for each relation, ``edge_index`` (2, edge) int64 with the numbers of vertices
+        within their types, sources first, ordered by target; ``edge_weight`` (edge,) float32 if it has weights;
+        ``time`` (edge,) int64 or float64 if it has times.
+
+    Raises:
+        BudgetError: the relations have more than ``max_nnz`` edges.
+    """
+    import torch
+    from torch_geometric.data.hetero_data import HeteroData
+
+    if graph.nnz > max_nnz:
+        raise BudgetError(f"{graph.artifact.path}: {graph.nnz:,} edges, more than max_nnz={max_nnz:,}")
+    data = HeteroData()
+    for each in graph.types:
+        data[each.name].num_nodes = each.count
+    for relation in graph.relations:
+        blocks = list(relation.edge_blocks())
+        ends = [np.concatenate([block[end] for block in blocks]) for end in (0, 1)]
+        data[relation.edge_type].edge_index = torch.from_numpy(np.stack(ends))
+        values = [block[2] for block in blocks if block[2] is not None]
+        if values:
+            name = "time" if relation.has_times else "edge_weight"
+            data[relation.edge_type][name] = torch.from_numpy(np.concatenate(values))
+    return data
 
 
 def edge_arrays(graph: Graph, max_nnz: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any] | None]:

@@ -56,7 +56,7 @@ def check_distinct(names: Sequence[str], what: str) -> None:
 
 def _is_alike(one: str, other: str) -> bool:
     one, other = one.lower(), other.lower()
-    if one == other or _singular(one) == _singular(other):
+    if one == other or one in _plurals(other) or other in _plurals(one):
         return True
     # Numbers, and letters at the end, tell names apart: venue1 and venue2, group_a and group_b, part and party.
     if min(len(one), len(other)) < _SHORTEST or re.findall(r"\d+", one) != re.findall(r"\d+", other):
@@ -73,11 +73,9 @@ def _is_one_slip(one: str, other: str) -> bool:
     return rest[1:] == other_rest[1:] or (rest[:2] == other_rest[1::-1] and rest[2:] == other_rest[2:])
 
 
-def _singular(name: str) -> str:
-    for ending, without in (("ies", "y"), ("ches", "ch"), ("sses", "ss"), ("xes", "x"), ("s", "")):
-        if name.endswith(ending) and len(name) > len(ending) + 1:
-            return name.removesuffix(ending) + without
-    return name
+def _plurals(name: str) -> set[str]:
+    """What the plural of a name may be."""
+    return {f"{name}s", f"{name}es", *([f"{name[:-1]}ies"] if name.endswith("y") else [])}
 
 
 def check_relation_names(names: Iterable[str]) -> None:

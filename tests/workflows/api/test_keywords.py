@@ -39,7 +39,7 @@ _CALLED = {
     "generate": {option.flag: option.name for each in generators().values() for option in each.options},
     "export": {"name": "dataset"},
     "features": {"name": "dataset"},
-    "ingest": {"format_name": "format"},
+    "ingest": {"format_name": "format", "relation": "relations"},
     "look": {"format_name": "format", "files": "source"},
     "partition": {"name": "dataset"},
     "predict": {"name": "run"},

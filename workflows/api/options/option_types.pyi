@@ -17,6 +17,7 @@ class IngestKeywords(ClusterKeywords, total=False):
     ids: str
     merge: str | None
     codec: str
+    unknown: str
     store: str
     weights: bool | None
     times: bool | None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gnnloom.storage import Catalog, Dataset, Graph
+from gnnloom.storage import Catalog, Dataset, Graph, TypedGraph
 from gnnloom.storage.catalog import ArtifactInfo
 from gnnloom.storage.differences import in_words
 from gnnloom.storage.errors import CorruptError, GnnloomError, IncompleteError, InputError
@@ -21,6 +21,7 @@ from gnnloom.storage.wording import counted
 from gnnloom.trainer.tasks.registry import AUTO, TASKS
 from gnnloom.workflows.cli.data.catalog_files import export_command, gc_command, import_command, part_command
 from gnnloom.workflows.cli.data.catalog_tree import du_command, lineage_command, tree_command
+from gnnloom.workflows.cli.data.typed_ingest import show_types, types_json
 from gnnloom.workflows.cli.terminal.options import current_catalog, existing_catalog, json_option, split_run
 from gnnloom.workflows.cli.terminal.output import readable, readable_bytes, show, show_rows
 from gnnloom.workflows.cli.terminal.scores import scores_by_figure
@@ -88,7 +89,7 @@ def _dataset_row(catalog: Catalog, name: str) -> dict[str, Any]:
         row["changed"] = _last_change(dataset)
         for info in dataset.ingested_graphs():
             if info.state == "complete":
-                graph = Graph(Artifact(info.path))
+                graph = (TypedGraph if info.is_typed else Graph)(Artifact(info.path))
                 return row | {"vertices": graph.num_vertices, "nnz": graph.nnz}
     # A damaged dataset must not hide the others.
     except (GnnloomError, OSError) as error:
@@ -115,6 +116,7 @@ def show_command(name: str, as_json: bool) -> None:
     dataset = current_catalog()[name]
     artifacts = [_artifact_row(info) for info in dataset.artifacts()]
     runs = [_run_row(Run.open(dataset, run)) for run in dataset.runs()]
+    problems = {row["key"]: row["problem"] for row in artifacts}
     if as_json:
         content = {"dataset": name, "path": str(dataset.path), "artifacts": artifacts, "runs": runs}
         show(content, as_json=True, title="")
@@ -127,6 +129,9 @@ def show_command(name: str, as_json: bool) -> None:
         ],
         title=f"dataset {name}",
     )
+    for info in dataset.artifacts("graph"):
+        if info.state == "complete" and info.is_typed and not problems.get(info.key):
+            show_types(TypedGraph(Artifact(info.path)))
     for problem in (row["problem"] for row in [*artifacts, *runs] if row["problem"]):
         say(problem)
     if runs:
@@ -197,6 +202,8 @@ def _artifact_row(info: ArtifactInfo) -> dict[str, Any]:
     if info.state == "complete":
         try:
             artifact = Artifact(info.path)
+            if info.is_typed:
+                row |= types_json(TypedGraph(artifact))
         except GnnloomError as error:
             return row | {"problem": str(error)}
         names = ("digest", "inputs", "sizes", "facts", "measured")

@@ -12,6 +12,9 @@ from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.pipeline.ingest.notes import graph_notes, vertex_notes
 from gnnloom.pipeline.ingest.projection import IngestProjection
 from gnnloom.pipeline.ingest.stage import IngestOptions
+from gnnloom.pipeline.ingest.typed.options import TypedOptions
+from gnnloom.pipeline.ingest.typed.table import parse_relations, parse_vertices
+from gnnloom.pipeline.ingest.typed.tables import TypedTables
 from gnnloom.pipeline.ingest.vertex_options import VertexOptions
 from gnnloom.pipeline.ingest.vertex_tables import check_rows, rows_notes
 from gnnloom.pipeline.sources.format import bundled_vertices, formats
@@ -19,8 +22,9 @@ from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
 from gnnloom.pipeline.sources.understood import Understood
 from gnnloom.storage import Catalog, Graph, Vertices
 from gnnloom.storage.option import Group, Option
-from gnnloom.workflows.api.ingest import open_source, store_source
+from gnnloom.workflows.api.ingest import check_typed, open_source, store_source
 from gnnloom.workflows.cli.data.source_options import given_flags, option_value, options_by_flag
+from gnnloom.workflows.cli.data.typed_ingest import RELATION, VERTICES, projected_tables, store_typed_tables
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import (
     QUIET,
@@ -65,6 +69,11 @@ Example:
   gnnloom ingest arxiv dataset/ogbn_arxiv --format ogb --undirected
   gnnloom ingest calls calls-*.parquet --columns caller,callee --ids compact
   gnnloom ingest web edges-*.txt --undirected --plan
+
+A graph with types of vertices is made from a table per relation, and tables of vertices, instead of SOURCE:
+
+\b
+  gnnloom ingest shop --relation user,buys,item=clicks.csv:user_id,item_id --vertices user=users.csv:id
 """
 
 
@@ -102,7 +111,7 @@ _BRIEF = (
 
 @click.command("ingest", cls=GroupedCommand, help=_ingest_help())
 @click.argument("name")
-@click.argument("source", nargs=-1, required=True)
+@click.argument("source", nargs=-1)
 @click_option(
     Option(
         "format",
@@ -115,6 +124,9 @@ _BRIEF = (
     ),
     "format_name",
 )
+@click_option(RELATION, "relations", multiple=True)
+@click_option(VERTICES, "vertices", multiple=True)
+@object_option("typed", TypedOptions)
 @object_option("options", IngestOptions)
 @object_option("storing", VertexOptions)
 @add_options(FORMAT_OPTIONS.values())
@@ -127,6 +139,9 @@ def ingest_command(
     name: str,
     source: tuple[str, ...],
     format_name: str | None,
+    relations: tuple[str, ...],
+    vertices: tuple[str, ...],
+    typed: TypedOptions,
     options: IngestOptions,
     storing: VertexOptions,
     add: bool,
@@ -139,18 +154,34 @@ def ingest_command(
     """Store the edges of a source as the graph of a dataset."""
     given = given_flags(FORMAT_OPTIONS)
     values = {FORMAT_OPTIONS[flag].name: option_value(FORMAT_OPTIONS[flag], given) for flag in given}
+    if relations or not source:
+        if not relations and not vertices:
+            raise click.MissingParameter(param_hint="'SOURCE...'", param_type="argument")
+        check_typed(source or None, relations or None, ["vertices"], ())
+        any_name, given_tables = options.ids == "names", (parse_relations(relations), parse_vertices(vertices))
+        tables = TypedTables.open(*given_tables, values, format_name, any_name=any_name)
+        if not quiet:
+            say_understood(tables.understood())
+        how = tables, options, cluster
+        if plan:
+            projection = projected_tables(*how)
+            content = projection.to_json() if as_json else _for_people(projection, compact=True)
+            show(content, as_json=as_json, title="plan")
+        else:
+            store_typed_tables(name, *how, typed, add=add, as_json=as_json)
+        return
+    check_typed(source, None, ["vertices"] if vertices else [], ())
     edges, understood = open_source(name, source, format_name, values, undirected=options.undirected)
     if not quiet:
         say_understood(understood)
     check_rows(understood, name, values)
+    bundled = bundled_vertices(format_name, source, values)
     if plan:
-        vertices = bundled_vertices(format_name, source, values)
-        vertex_bytes = 0 if vertices is None else storing.num_bytes(vertices)
+        vertex_bytes = 0 if bundled is None else storing.num_bytes(bundled)
         catalog = current_catalog()
         show_plan(catalog, edges, options, cluster, as_json=as_json, vertex_bytes=vertex_bytes, understood=understood)
         return
-    vertices = bundled_vertices(format_name, source, values)
-    store_graph(name, edges, vertices, options, cluster, as_json, storing=storing, add=add, understood=understood)
+    store_graph(name, edges, bundled, options, cluster, as_json, storing=storing, add=add, understood=understood)
 
 
 def store_graph(

@@ -1,0 +1,27 @@
+"""Notes for people about a stored graph with types: what is seldom meant, or was left out."""
+
+from __future__ import annotations
+
+from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
+from gnnloom.storage.wording import counted
+
+
+def typed_notes(graph: TypedGraph) -> list[str]:
+    """Sentences about the vertices and relations of a graph."""
+    notes = []
+    for each in graph.artifact.facts["types"]:
+        if count := each.get("added"):
+            notes.append(f"type {each['name']}: {counted(count, 'vertex')} that no table lists, added")
+        if count := each.get("repeated"):
+            notes.append(f"type {each['name']}: {counted(count, 'row')} with an id that an earlier row has")
+    for relation in graph.relations:
+        if count := relation.facts.get("left_out"):
+            edges = counted(count, "edge")
+            notes.append(f"relation {relation.name}: {edges} left out, with ends that no table of vertices lists")
+        if relation.weighted and graph.artifact.parameters["merge"] == "sum" and relation.facts["duplicates"]:
+            repeat = counted(relation.facts["duplicates"], "entry")
+            notes.append(
+                f"relation {relation.name}: {repeat} repeat others, and the weights were added up; --merge max, min or"
+                " first keeps one weight"
+            )
+    return notes

@@ -1,0 +1,26 @@
+"""Options of graphs with types alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from gnnloom.storage.option import Group, check_options, option
+
+#: What becomes of edges whose ends are in no table of vertices of their types.
+UNKNOWN: Final = ("error", "add", "drop")
+
+
+@dataclass(frozen=True)
+class TypedOptions:
+    """How tables of vertices and relations become a graph with types."""
+
+    unknown: str = option(
+        "error",
+        "Edges with ends that --vertices does not list: an error, add these vertices, or drop these edges.",
+        group=Group.GRAPH,
+        choices=UNKNOWN,
+    )
+
+    def __post_init__(self) -> None:
+        check_options(self)

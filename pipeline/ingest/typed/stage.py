@@ -1,0 +1,274 @@
+"""The ingest stage of graphs with types: tables of vertices and relations become one graph artifact."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from gnnloom.pipeline.ingest.calibration import calibrate
+from gnnloom.pipeline.ingest.keys.arrays import write_key_arrays
+from gnnloom.pipeline.ingest.keys.numbered import KnownEdges, NumberedEdges
+from gnnloom.pipeline.ingest.preparation import as_unpacked, prepared_source
+from gnnloom.pipeline.ingest.projection import IngestProjection, Resources, extrapolate
+from gnnloom.pipeline.ingest.stage import IngestOptions, check_others, discarding
+from gnnloom.pipeline.ingest.typed.numbering import NumberedType, collect_keys, inputs_of, number_types
+from gnnloom.pipeline.ingest.typed.options import TypedOptions
+from gnnloom.pipeline.ingest.typed.tables import RelationTable, TypedTables
+from gnnloom.pipeline.matrix_sort.bucket_sort import SortedMatrix, sort_edges
+from gnnloom.pipeline.matrix_sort.sort_plan import SortOptions
+from gnnloom.pipeline.sources.source import EdgeSource
+from gnnloom.pipeline.tasks.cluster import Cluster, ThreadedCluster, for_work
+from gnnloom.pipeline.tasks.phase import repairing
+from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph, relation_folder, type_folder
+from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.disk.files import tree_bytes
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
+from gnnloom.storage.format.schema import TYPED_VERSION
+
+#: Figures of a projection that are those of the largest table; the others are added up.
+_LARGEST: Final = ("workers", "processes", "peak_memory", "memory_limit_bytes", "disk_free_bytes", "compressed_bytes")
+
+
+def project_typed_ingest(
+    tables: TypedTables, options: IngestOptions, folder: Path, workers: int, memory: int
+) -> IngestProjection:
+    """Project an ingest from short calibrations, without running it.
+
+    Args:
+        tables: what would be ingested.
+        options: how the tables would become a graph.
+        folder: where the files would go; the calibrations write some here and remove them.
+        workers: tasks at a time.
+        memory: bytes that one worker may use.
+
+    Raises:
+        InputError: a sample cannot be read, or an option does not apply.
+        BudgetError: the memory per worker is too small, or the ingest needs more memory or disk than there is.
+    """
+    _check_options(tables, options)
+    return _project(tables, tables.ids, options, Resources.at(folder, workers, memory), folder)
+
+
+def _check_options(tables: TypedTables, options: IngestOptions) -> None:
+    """Refuse what relations cannot have.
+
+    Raises:
+        InputError: an option does not apply, or times would be added up.
+    """
+    if options.undirected:
+        raise InputError("undirected: relations have a direction; their reverses are derived, under the name rev_NAME")
+    for relation in tables.relations:
+        if getattr(relation.edges, "times", False) and options.merge in {None, "sum"}:
+            raise InputError(
+                f"{relation.location}, relation {relation.name}: times of equal edges are not added up; give --merge"
+                " max for the last of them, min for the earliest, or first for the first one in the file"
+            )
+
+
+def _project(
+    tables: TypedTables, ids: Mapping[str, str], options: IngestOptions, resources: Resources, folder: Path
+) -> IngestProjection:
+    """Add up what the tables need, each on its own."""
+    vertices = dict.fromkeys(ids, 0)
+    found: list[IngestProjection] = []
+    for table in inputs_of(tables):
+        kind = "names" if "names" in (ids[each] for each in table.types) else "compact"
+        calibrated = calibrate(as_unpacked(table.source), False, kind, options.codec, folder)
+        projection = extrapolate(calibrated, False, resources, options.merge)
+        if table.is_list:
+            # Only its keys are sorted, and nothing but them is stored.
+            projection = replace(projection, edges=0, edges_low=0, edges_high=0, entries=0, blocks=0, output_bytes=0)
+        found.append(projection)
+        for each in table.types:
+            vertices[each] = max(vertices[each], projection.vertices // len(table.types))
+    summed = {
+        name: (max if name in _LARGEST else sum)(getattr(each, name) for each in found)
+        for name, value in found[0].to_json().items()
+        if not isinstance(value, bool)
+    }
+    whole = replace(
+        found[0],
+        **{name: type(value)(summed[name]) for name, value in found[0].to_json().items() if name in summed},
+    )
+    name_bytes = max(each.name_bytes for each in found)
+    whole = replace(whole, vertices=sum(vertices.values()), name_bytes=name_bytes, seconds=round(whole.seconds, 2))
+    whole.check()
+    return whole
+
+
+def typed_graph_key(tables: TypedTables, options: IngestOptions, typed: TypedOptions) -> str:
+    """The key of the artifact that :func:`ingest_typed_graph` makes or finds."""
+    return artifact_key("graph", tables.parameters(options, typed), {}, TYPED_VERSION)
+
+
+@repairing
+def ingest_typed_graph(
+    dataset: Dataset,
+    tables: TypedTables,
+    options: IngestOptions,
+    typed: TypedOptions,
+    cluster: Cluster,
+    *,
+    allow_others: bool = False,
+) -> TypedGraph:
+    """Store tables as a graph with types, finish one that was begun, or find one that is complete.
+
+    The entry A[i, j] of a relation is the edge from vertex j of the source type to vertex i of the target type. Rows
+    are sorted and duplicates merged. Vertices of each type are numbered in ascending order of their ids.
+
+    Args:
+        dataset: dataset that gets the graph.
+        tables: tables of relations and vertices.
+        options: how they become a graph; ``undirected`` must not be set, and no self loops are added.
+        typed: further options.
+        cluster: where the tasks run.
+        allow_others: allow the dataset to have other graphs.
+
+    Raises:
+        ExistsError: the dataset has another graph, and others are not allowed.
+        InputError: a table has no rows or something that is not an id, or an edge has an end that no table lists.
+        BudgetError: the memory per worker or the disk is too small; raised before the work begins.
+    """
+    _check_options(tables, options)
+    parameters = tables.parameters(options, typed)
+    check_others(dataset, typed_graph_key(tables, options, typed), parameters, allowed=allow_others)
+    with ArtifactWriter.begin(dataset.path, "graph", parameters, {}, cluster.scratch, TYPED_VERSION) as writer:
+        if writer.is_complete:
+            return TypedGraph(Artifact(writer.path))
+        with discarding(writer):
+            ids = tables.ids
+            tables = _prepared(writer, tables, cluster)
+            resources = Resources.at(writer.work, cluster.workers, cluster.memory)
+            projection = _project(tables, ids, options, resources, writer.work)
+            # Threads, if that is faster than starting workers.
+            cluster = for_work(cluster, projection.work)
+            if isinstance(cluster, ThreadedCluster):
+                projection = projection.in_one_process()
+            started = time.perf_counter()
+            collected = collect_keys(writer, tables, ids, cluster)
+            types = number_types(writer, collected, ids, typed.unknown, cluster)
+            by_name = {each.name: each for each in types}
+            matrices = [_sort(writer, each, by_name, options.sort, cluster) for each in tables.relations]
+            stored = [
+                name
+                for each in types
+                for table in [next(iter(each.keys.values())).table_path]
+                for name in write_key_arrays(writer, table, options.codec, cluster, type_folder(each.name))
+            ]
+            return _commit(writer, tables, types, matrices, stored, projection, started)
+
+
+def _prepared(writer: ArtifactWriter, tables: TypedTables, cluster: Cluster) -> TypedTables:
+    """The same tables, which tasks can share."""
+    names = [each.name for each in inputs_of(tables)]
+    sources = [each.source for each in inputs_of(tables)]
+    ready: list[EdgeSource] = [
+        prepared_source(writer, source, cluster, f"{name}/") for name, source in zip(names, sources, strict=True)
+    ]
+    lists = len(tables.vertices)
+    vertices = [replace(each, rows=rows) for each, rows in zip(tables.vertices, ready[:lists], strict=True)]
+    relations = [replace(each, edges=edges) for each, edges in zip(tables.relations, ready[lists:], strict=True)]
+    return TypedTables(tuple(relations), tuple(vertices))
+
+
+def _edges(writer: ArtifactWriter, relation: RelationTable, types: Mapping[str, NumberedType]) -> NumberedEdges:
+    """The edges of a relation, by the numbers of their ends within their types."""
+    ends = tuple(types[each].keys[f"relation/{relation.name}"] for each in relation.types)
+    drops = any(types[each].dropped for each in relation.types)
+    return (KnownEdges if drops else NumberedEdges)(writer.work, ends)
+
+
+def _sort(
+    writer: ArtifactWriter,
+    relation: RelationTable,
+    types: Mapping[str, NumberedType],
+    options: SortOptions,
+    cluster: Cluster,
+) -> SortedMatrix:
+    """Sort the edges of a relation into its row blocks."""
+    edges, shape = _edges(writer, relation, types), (types[relation.target].count, types[relation.source].count)
+    # Numbers of different types may be equal by chance.
+    drops_loops = options.self_loops == "remove" and len(relation.types) == 1
+    has_ticks = bool(getattr(relation.edges, "time_unit", ""))
+    sorting = replace(
+        options,
+        self_loops="remove" if drops_loops else "keep",
+        merge=options.merge or "sum",
+        compares_directions=False,
+        has_ticks=has_ticks,
+    )
+    return sort_edges(writer, edges, sorting, cluster, shape, relation_folder(relation.name))
+
+
+def _commit(
+    writer: ArtifactWriter,
+    tables: TypedTables,
+    types: Sequence[NumberedType],
+    matrices: Sequence[SortedMatrix],
+    stored: Sequence[str],
+    projection: IngestProjection,
+    started: float,
+) -> TypedGraph:
+    """Publish the graph.
+
+    Args:
+        matrices: of the relations.
+        stored: names of the tasks that wrote the ids of vertices.
+        started: when the work began (``time.perf_counter``).
+    """
+    by_name = {each.name: each for each in types}
+    relations, spill_bytes = [], 0
+    for relation, matrix in zip(tables.relations, matrices, strict=True):
+        edges = _edges(writer, relation, by_name)
+        read = sum(span.stop for span in edges.ranges())
+        relations.append(_relation_facts(relation, matrix, read))
+        spill_bytes += matrix.sizes.spill_bytes + edges.spill_bytes()
+    vertices, type_facts = 0, []
+    for each in types:
+        type_facts.append(each.to_facts(vertices))
+        vertices += each.count
+    outcome = {
+        "edges": sum(each["edges_in"] for each in relations),
+        "vertices": vertices,
+        "entries": sum(matrix.sizes.entries for matrix in matrices),
+        "ranges": sum(matrix.sizes.num_ranges for matrix in matrices),
+        "blocks": sum(matrix.sizes.num_blocks for matrix in matrices),
+        "peak_memory": max(record.peak_memory for record in writer.recorded().values()),
+        "spill_bytes": spill_bytes,
+        "output_bytes": tree_bytes(writer.path) - tree_bytes(writer.work),
+        "seconds": round(time.perf_counter() - started, 4),
+    }
+    facts = {
+        "types": type_facts,
+        "relations": relations,
+        **{name: sum(each[name] for each in relations) for name in ("nnz", "edges_in", "self_loops", "duplicates")},
+    }
+    measured = {
+        "spill_bytes": outcome["spill_bytes"],
+        "bytes_written": outcome["output_bytes"],
+        "seconds": outcome["seconds"],
+        "plan": projection.against(outcome),
+    }
+    names = [name for matrix in matrices for name in matrix.tasks]
+    return TypedGraph(writer.commit([*names, *stored], {"vertex": vertices}, facts, measured))
+
+
+def _relation_facts(relation: RelationTable, matrix: SortedMatrix, read: int) -> dict[str, Any]:
+    """What the manifest says about a relation.
+
+    Args:
+        read: edges of the table.
+    """
+    facts = matrix.facts(symmetric=False, time_unit=getattr(relation.edges, "time_unit", ""))
+    # Of a matrix whose rows and columns are the same vertices.
+    for name in ("symmetric", "min_id"):
+        facts.pop(name, None)
+    if relation.source != relation.target:
+        facts["self_loops"] = 0
+    left_out = read - facts["edges_in"]
+    ends = {"name": relation.name, "source": relation.source, "target": relation.target}
+    return {**ends, **facts, "edges_in": read, **({"left_out": left_out} if left_out else {})}

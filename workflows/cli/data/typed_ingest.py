@@ -1,0 +1,117 @@
+"""`gnnloom ingest --relation ...`: from tables to a stored graph with types."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
+from gnnloom.pipeline.ingest.projection import IngestProjection
+from gnnloom.pipeline.ingest.stage import IngestOptions
+from gnnloom.pipeline.ingest.typed.notes import typed_notes
+from gnnloom.pipeline.ingest.typed.options import TypedOptions
+from gnnloom.pipeline.ingest.typed.stage import project_typed_ingest
+from gnnloom.pipeline.ingest.typed.tables import TypedTables
+from gnnloom.storage import TypedGraph
+from gnnloom.storage.option import Group, Option
+from gnnloom.workflows.api.ingest import store_typed
+from gnnloom.workflows.cli.terminal.options import current_catalog
+from gnnloom.workflows.cli.terminal.output import show, show_rows
+from gnnloom.workflows.cli.terminal.progress import shown_progress
+from gnnloom.workflows.cli.terminal.screen import say
+
+RELATION: Final = Option(
+    "relation",
+    str,
+    "Table of the edges of a relation, instead of SOURCE; a third column is followed by ' as weight' or ' as time'. May"
+    " be given several times.",
+    group=Group.INPUT,
+    metavar="TYPE,NAME,TYPE=FILE[:COLUMN,COLUMN[,COLUMN]]",
+)
+VERTICES: Final = Option(
+    "vertices",
+    str,
+    "Table of the vertices of a type, to be sure of them and to have those without edges. May be given several times.",
+    group=Group.INPUT,
+    metavar="TYPE=FILE[:COLUMN]",
+)
+#: Figures of a graph that `ingest` prints, of its facts and of its measurements.
+_COUNTED: Final = ("edges_in", "nnz", "self_loops", "duplicates")
+_MEASURED: Final = ("seconds", "peak_memory", "spill_bytes", "bytes_written")
+
+
+def projected_tables(tables: TypedTables, options: IngestOptions, cluster: ClusterOptions) -> IngestProjection:
+    """What an ingest is projected to need.
+
+    Raises:
+        BudgetError: it does not fit.
+    """
+    root = current_catalog().root.absolute()
+    existing = next(path for path in (root, *root.parents) if path.is_dir())
+    return project_typed_ingest(tables, options, existing, cluster.tasks_at_once, cluster.memory)
+
+
+def store_typed_tables(
+    name: str,
+    tables: TypedTables,
+    options: IngestOptions,
+    cluster: ClusterOptions,
+    typed: TypedOptions,
+    *,
+    add: bool,
+    as_json: bool,
+) -> None:
+    """Store tables as a dataset and print a summary."""
+    with shown_progress():
+        graph = store_typed(current_catalog(), name, tables, options, typed, cluster, add=add)
+    notes = typed_notes(graph)
+    for note in notes:
+        say(f"note: {note}", on_stderr=True)
+    result = typed_result(name, graph)
+    if as_json:
+        show(result | ({"notes": notes} if notes else {}), as_json=True, title="")
+        return
+    show_types(graph)
+    brief = {name: result[name] for name in ("vertices", *_COUNTED, *_MEASURED)}
+    show(brief, as_json=False, title=f"graph of {name}")
+
+
+def typed_result(name: str, graph: TypedGraph) -> dict[str, Any]:
+    """Return what `ingest --json` prints about a graph with types."""
+    artifact = graph.artifact
+    return {
+        "dataset": name,
+        "key": artifact.key,
+        "digest": artifact.digest,
+        "vertices": graph.num_vertices,
+        **types_json(graph),
+        **{name: artifact.facts[name] for name in _COUNTED},
+        **{name: artifact.measured[name] for name in _MEASURED},
+        "plan": artifact.measured.get("plan", {}),
+    }
+
+
+def types_json(graph: TypedGraph) -> dict[str, Any]:
+    """The types and relations of a graph, without what only readers of its blocks need."""
+    types = [
+        {**facts, "names": graph.ids(each.name).has_names}
+        for each, facts in zip(graph.types, graph.artifact.facts["types"], strict=True)
+    ]
+    relations = [
+        {name: value for name, value in each.facts.items() if name not in {"block_rows", "block_nnz"}}
+        for each in graph.relations
+    ]
+    return {"types": types, "relations": relations}
+
+
+def show_types(graph: TypedGraph) -> None:
+    """Print the types and relations of a graph."""
+    kinds = {each.name: "names" if graph.ids(each.name).has_names else "numbers" for each in graph.types}
+    show_rows(("type", "vertices", "ids"), [(each.name, f"{each.count:,}", kinds[each.name]) for each in graph.types])
+    show_rows(
+        ("relation", "from", "to", "edges", "values"),
+        [
+            (each.name, each.source.name, each.target.name, f"{each.nnz:,}", values)
+            for each in graph.relations
+            for values in ["weights" if each.weighted else f"times {each.time_unit}".strip() if each.has_times else ""]
+        ],
+    )
