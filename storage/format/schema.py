@@ -179,12 +179,13 @@ SCHEMAS: Mapping[str, Mapping[str, ArraySpec]] = {
 }
 
 
-def check_version(where: Path, content: Mapping[str, object]) -> None:
+def check_version(where: Path, content: Mapping[str, object], newest: int = FORMAT_VERSION) -> None:
     """Check that this version of gnnloom reads a dataset, an artifact or another thing with an index.
 
     Args:
         where: what is read, for messages.
         content: entries of its index, or its attributes.
+        newest: the newest version of such a thing that is read.
 
     Raises:
         FormatError: the format is newer, or what is read was made before the first release, in a format without this
@@ -198,8 +199,8 @@ def check_version(where: Path, content: Mapping[str, object]) -> None:
         )
     if not isinstance(version, int) or version < 1:
         raise FormatError(f"{where}: {version!r} is not a version of gnnloom's format")
-    if version > TYPED_VERSION:
-        raise FormatError(f"{where}: format {version} is newer than {TYPED_VERSION}, the newest this gnnloom reads")
+    if version > newest:
+        raise FormatError(f"{where}: format {version} is newer than {newest}, the newest this gnnloom reads")
 
 
 def check_records(where: str, kind: str, records: Iterable[ArrayRecord], sizes: Mapping[str, int]) -> None:

@@ -160,7 +160,7 @@ def check_typed(source: Any, relations: Any, of_types: Iterable[str], stored: It
     """
     if relations is None:
         if source is None:
-            raise InputError("ingest: pass a source of edges, or the tables of relations (`--relation`)")
+            raise InputError("source: expected edges, found NoneType; pass edges, or the tables of relations")
         if given := next(iter(of_types), None):
             raise InputError(f"{given}: only graphs with types have it; give their relations (`--relation`)")
         return

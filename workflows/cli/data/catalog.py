@@ -21,7 +21,7 @@ from gnnloom.storage.wording import counted
 from gnnloom.trainer.tasks.registry import AUTO, TASKS
 from gnnloom.workflows.cli.data.catalog_files import export_command, gc_command, import_command, part_command
 from gnnloom.workflows.cli.data.catalog_tree import du_command, lineage_command, tree_command
-from gnnloom.workflows.cli.data.typed_ingest import show_types, types_json
+from gnnloom.workflows.cli.data.shown_types import show_types, types_json
 from gnnloom.workflows.cli.terminal.options import current_catalog, existing_catalog, json_option, split_run
 from gnnloom.workflows.cli.terminal.output import readable, readable_bytes, show, show_rows
 from gnnloom.workflows.cli.terminal.scores import scores_by_figure
