@@ -1,5 +1,5 @@
 """Recipes: one TOML file that describes everything from raw data to a trained model, and the stages it implies.
 
 Nothing here runs a stage. May import `interop` and the packages below `workflows`. To add a key, add a field to its
-dataclass in `sections.py` or `sources.py`; to add a stage, see `stages.py`.
+dataclass in `sections.py` or `sources.py`; to add a stage, see `stages`.
 """

@@ -6,31 +6,36 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, check_report
-from gnnloom.pipeline.ingest.vertex_tables import read_as_vertices
-from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.format.artifact import MANIFEST, Artifact
 from gnnloom.storage.wording import counted
 from gnnloom.trainer.comm.transports.registry import chosen_transport
-from gnnloom.trainer.config.loss_config import LossConfig
 from gnnloom.trainer.job.ranks import Ranks
 from gnnloom.workflows.recipe.recipe import Recipe
-from gnnloom.workflows.recipe.stages import RecipeStages, find_workload
+from gnnloom.workflows.recipe.stages.all_stages import RecipeStages, find_workload
+from gnnloom.workflows.recipe.stages.stage import Projection
+from gnnloom.workflows.recipe.stages.vertices import check_trainable
 from gnnloom.workflows.recipe.trained_run import refuse_other_run
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """A checked recipe, the stages to run, and the cluster that runs those before training.
-
-    Attributes:
-        restart: the training starts over instead of continuing its run.
-    """
+    """A checked recipe, the stages to run, and the cluster that runs those before training."""
 
     recipe: Recipe
     workload: RecipeStages
     cluster: ClusterOptions
-    restart: bool = False
+
+    def project(self) -> list[Projection]:
+        """What each stage that was asked for and is not done will need.
+
+        Raises:
+            InputError: the source cannot be read.
+            BudgetError: the ingest does not fit the memory or the disk.
+        """
+        # Imported here, because it loads the planning code of every stage.
+        from gnnloom.workflows.recipe.plan.stage_inputs import StageInputs
+
+        return self.workload.project(StageInputs(self.workload.found, self.cluster))
 
 
 @dataclass(frozen=True)
@@ -107,42 +112,4 @@ class RecipeRequest:
                     f" {counted(wanted, 'rank')}, or use --set {section}.{key}={comm.size}, or prepare only with"
                     " --until shards"
                 )
-        return Assignment(recipe, asked, options, self.restart)
-
-
-def check_trainable(recipe: Recipe, key: str | None) -> None:
-    """Check a recipe's vertex data if they are stored already.
-
-    Args:
-        key: key of the vertex data; None if the recipe has none.
-
-    Raises:
-        InputError: features or what the task predicts are missing, the weights of the classes do not fit them, no
-            vertex is in the training split, or there are more classes than the recipe says.
-    """
-    section = f"{recipe.source_name}: [vertices]"
-    if key is None:
-        reading = read_as_vertices(recipe.source.path[0]) if len(recipe.source.path) == 1 else None
-        if reading is not None and reading.has_edges:
-            keys = ", ".join(f'{name} = "{value}"' for name, value in reading.files.items())
-            raise InputError(f'{section}: the source has vertex data; set format = "files", {keys}')
-        raise InputError(f"{section}: the source comes without vertex data; set format, such as 'random' or 'files'")
-    path = recipe.dataset_path / "vertices" / key
-    if not (path / MANIFEST).exists():
-        return
-    vertices = Vertices(Artifact(path))
-    task = (recipe.train or LossConfig()).task_of(vertices.artifact, vertices, path)
-    learns = recipe.train is not None and recipe.train.embed > 0
-    needed = [*([] if learns else ["feature"]), *task.arrays]
-    missing = [name for name in needed if name not in vertices.artifact]
-    if missing:
-        instead = "; embed in [train] learns features instead" if missing == ["feature"] else ""
-        raise InputError(f"{section}: {', '.join(missing)} missing; training needs {', '.join(needed)}{instead}")
-    if not task.on_pairs and (not vertices.artifact.facts["train"] or not task.width(vertices)):
-        raise InputError(f"{section}: no vertex to train on; some need both a label and the split 'train'")
-    most = recipe.vertices.most_classes
-    if most is not None and vertices.num_classes > most:
-        raise InputError(
-            f"{section} classes = {most}, but the labels go up to {vertices.num_classes - 1}; set classes to"
-            f" {vertices.num_classes}, or fix the labels"
-        )
+        return Assignment(recipe, asked, options)

@@ -13,14 +13,11 @@ from typing import Any
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.storage.runs.run import Run
-from gnnloom.trainer.config.continuation import run_of
-from gnnloom.trainer.config.predict_config import PredictConfig
-from gnnloom.trainer.config.propagate_config import PropagateConfig
 from gnnloom.trainer.job.ranks import Ranks
 from gnnloom.workflows.recipe.request import Assignment, RecipeRequest
-from gnnloom.workflows.recipe.sections import PredictSection
+from gnnloom.workflows.recipe.stages.stage import OnRanks, Settings
 from gnnloom.workflows.run.cluster_of_ranks import cluster_of_ranks
-from gnnloom.workflows.run.stages import prepare, save_recipe, undone, write_output
+from gnnloom.workflows.run.stages import prepare, undone, write_output
 
 
 @dataclass(frozen=True)
@@ -61,29 +58,12 @@ def run_recipe(request: RecipeRequest, ranks: Ranks, display: Display) -> Assign
         with cluster_of_ranks(ranks, assignment) as options:
             # The ranks that have served sleep until the client is done, whose failure is everyone's.
             ranks.agree(lambda: None if options is None else work(options))
-    propagation = _propagation(assignment)
+    settings = Settings(assignment.cluster.scratch, display.epochs)
     for stage in undone(workload.on_ranks):
-        if stage.name == "propagated" and propagation is not None:
-            ranks.propagate(propagation)
-        elif stage.name == "train":
-            # Before the training, which holds the run's lock until it ends.
-            ranks.on_first(lambda: save_recipe(assignment))
-            with display.epochs(run_of(workload.config), workload.config.epochs) if ranks.is_first else nullcontext():
-                ranks.train(workload.config, restart=assignment.restart)
-        else:
-            ranks.predict(prediction(assignment))
+        if isinstance(stage.kind, OnRanks):
+            stage.kind.run(workload.found, ranks, settings)
     ranks.on_first(lambda: write_output(assignment))
     return assignment
-
-
-def _propagation(assignment: Assignment) -> PropagateConfig | None:
-    """The propagation of a recipe on its shards; None if it has none."""
-    found, scratch = assignment.recipe.propagation, assignment.cluster.scratch
-    if found is None:
-        return None
-    return replace(
-        found, shards=assignment.workload.all_keys["shards"], scratch=None if scratch is None else str(scratch)
-    )
 
 
 def _options(request: RecipeRequest, assignment: Assignment) -> dict[str, Any]:
@@ -97,16 +77,3 @@ def _options(request: RecipeRequest, assignment: Assignment) -> dict[str, Any]:
         else:
             sections[section.name] = content
     return {**asked, **sections, **{f"key of the {kind}": key for kind, key in assignment.workload.all_keys.items()}}
-
-
-def prediction(assignment: Assignment) -> PredictConfig:
-    """The prediction of a recipe, with all that chooses the shards of the training."""
-    section, config = assignment.recipe.predict, assignment.workload.config
-    given = PredictSection() if section is None else section
-    return PredictConfig.of_training(
-        config,
-        shards=config.shards,
-        embeddings=given.embeddings,
-        threads=config.threads,
-        **given.smoothing.to_json(),
-    )

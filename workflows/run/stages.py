@@ -8,23 +8,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from gnnloom.pipeline.ingest.notes import graph_notes, log_notes, vertex_notes
-from gnnloom.pipeline.ingest.stage import ingest_graph
-from gnnloom.pipeline.ingest.vertices import ingest_vertices
-from gnnloom.pipeline.links.stage import draw_links
-from gnnloom.pipeline.partition.stage import partition_graph
-from gnnloom.pipeline.samples.stage import write_samples
-from gnnloom.pipeline.shards.grid.grid_stage import shard_grid
-from gnnloom.pipeline.shards.rows.row_stage import shard_rows
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage import Catalog
-from gnnloom.storage.disk.files import written_aside
-from gnnloom.storage.disk.seal import seal_text
 from gnnloom.storage.format.artifact import Artifact
-from gnnloom.storage.runs.run import SAVED_RECIPE, Run, sole_writer
+from gnnloom.storage.runs.run import Run
 from gnnloom.workflows.interop.export import write_predictions
-from gnnloom.workflows.recipe.request import Assignment, check_trainable
-from gnnloom.workflows.recipe.stages import Stage, read_graph
+from gnnloom.workflows.recipe.request import Assignment
+from gnnloom.workflows.recipe.stages.stage import Prepares, Stage
 
 logger = logging.getLogger(__name__)
 
@@ -42,68 +32,14 @@ def undone(stages: Sequence[Stage]) -> Iterator[Stage]:
 
 
 def prepare(assignment: Assignment, cluster: Cluster) -> None:
-    """Run the stages before training that are not done.
+    """Run the stages before those of the ranks that are not done.
 
     Raises:
         GnnloomError: a stage failed, or the vertex data do not fit the training.
     """
-    recipe, keys = assignment.recipe, assignment.workload.all_keys
-    dataset = Catalog(recipe.catalog).create(recipe.dataset.name)
-
-    # Earlier stages may only just have stored what a stage opens.
     for stage in undone(assignment.workload.preparation):
-        if stage.name == "graph":
-            edges = recipe.source.open(undirected=recipe.dataset.undirected)
-            # Another recipe may keep another graph in this dataset: later stages name the graph that they read by key.
-            options = recipe.dataset.options()
-            found = ingest_graph(dataset, edges, options, cluster, allow_others=True)
-            log_notes(graph_notes(found, edges, options))
-            continue
-        if stage.name == "vertices":
-            graph = dataset.graph(keys["graph"])
-            source = recipe.vertices.open(recipe.source, graph)
-            if source is not None:
-                stored = ingest_vertices(dataset, source, cluster, graph, options=recipe.vertices.storing())
-                log_notes(vertex_notes(stored))
-            # Fail now rather than after hours of partitioning.
-            check_trainable(recipe, keys["vertices"])
-            continue
-        if stage.name == "links":
-            if recipe.links is not None:
-                draw_links(dataset, dataset.graph(keys["graph"]), recipe.links, cluster)
-            continue
-        graph, key = dataset.graph(read_graph(keys)), keys.get("partition")
-        if stage.name == "partition" and recipe.partition is not None:
-            partition_graph(dataset, graph, recipe.partition, cluster)
-        elif stage.name == "shards":
-            partition = dataset.partition(key=key) if key is not None else None
-            vertices = dataset.vertices(keys["vertices"])
-            if recipe.grid is not None:
-                shard_grid(dataset, graph, recipe.grid, cluster, vertices.artifact, partition)
-            elif partition is not None:
-                shard_rows(dataset, partition, cluster, vertices, recipe.shards.reorder)
-        elif stage.name == "samples" and recipe.sampled is not None:
-            partition = dataset.partition(key=key) if recipe.sampled.ranks > 1 else None
-            write_samples(dataset, graph, partition, recipe.sampled, cluster)
-
-
-def save_recipe(assignment: Assignment) -> None:
-    """Write the resolved recipe into the run's folder.
-
-    Raises:
-        ExistsError: another process is writing the run.
-    """
-    recipe = assignment.recipe
-    run = Run(Catalog(recipe.catalog)[recipe.dataset.name].run_path(assignment.workload.config.run_name))
-    content, saved = seal_text(recipe.anywhere().to_toml()), run.path / SAVED_RECIPE
-    # A finished run may be in a catalog that cannot be written.
-    if saved.is_file() and saved.read_bytes() == content.encode():
-        return
-    # Under the lock, or this could replace the recipe of a training that is in progress.
-    with sole_writer(run):
-        run.path.mkdir(parents=True, exist_ok=True)
-        with written_aside(saved, durable=True) as aside:
-            aside.write_text(content, encoding="utf-8")
+        if isinstance(stage.kind, Prepares):
+            stage.kind.prepare(assignment.workload.found, cluster)
 
 
 def write_output(assignment: Assignment) -> None:

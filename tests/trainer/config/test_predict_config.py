@@ -10,9 +10,9 @@ import pytest
 from gnnloom.storage.errors import InputError
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.workflows.recipe.request import Assignment
+from gnnloom.workflows.recipe.found import Found
 from gnnloom.workflows.recipe.sections import PredictSection
-from gnnloom.workflows.run.run_recipe import prediction
+from gnnloom.workflows.recipe.stages.predict import prediction
 
 
 def trained(**options: Any) -> TrainConfig:
@@ -23,7 +23,7 @@ def trained(**options: Any) -> TrainConfig:
 def test_an_mpi_job_predicts_with_all_that_chooses_the_shards() -> None:
     config = trained(algorithm="summa", grid=(4, 1), threads=3)
     recipe = SimpleNamespace(predict=PredictSection(embeddings=True, smooth="correct", correct_scale=3.0))
-    assignment = cast("Assignment", SimpleNamespace(recipe=recipe, workload=SimpleNamespace(config=config)))
+    found = cast("Found", SimpleNamespace(recipe=recipe, config=config))
     expected = PredictConfig(
         catalog="c",
         dataset="cora",
@@ -39,7 +39,7 @@ def test_an_mpi_job_predicts_with_all_that_chooses_the_shards() -> None:
         smooth_alpha=0.8,
         correct_scale=3.0,
     )
-    assert prediction(assignment) == expected
+    assert prediction(found) == expected
 
 
 def test_on_other_ranks_grid_shards_are_the_same_and_row_shards_are_looked_for() -> None:

@@ -16,7 +16,7 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.workflows.cli.main import cli
 from gnnloom.workflows.recipe.recipe import Recipe
-from gnnloom.workflows.recipe.stages import find_workload
+from gnnloom.workflows.recipe.stages.all_stages import find_workload
 
 RECIPE = """
 [dataset]

@@ -16,7 +16,7 @@ from gnnloom.trainer.job.launch import prepare_propagation
 from gnnloom.workflows.api.recipe import run
 from gnnloom.workflows.cli.main import cli
 from gnnloom.workflows.recipe.recipe import Recipe
-from gnnloom.workflows.recipe.stages import find_workload
+from gnnloom.workflows.recipe.stages.all_stages import find_workload
 from support.lone_training import install
 
 RECIPE = """

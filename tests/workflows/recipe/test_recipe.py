@@ -11,7 +11,7 @@ import pytest
 from gnnloom.storage.errors import GnnloomError, InputError, NotFoundError
 from gnnloom.workflows.recipe.recipe import RECIPES, Recipe
 from gnnloom.workflows.recipe.request import RecipeRequest
-from gnnloom.workflows.recipe.stages import STAGES, artifact_keys, find_workload
+from gnnloom.workflows.recipe.stages.all_stages import STAGES, artifact_keys, find_workload
 from gnnloom.workflows.run.slurm import write_jobs
 
 GOOD = """\

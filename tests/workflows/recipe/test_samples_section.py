@@ -10,7 +10,7 @@ from gnnloom.storage import Catalog
 from gnnloom.storage.errors import InputError
 from gnnloom.workflows.api.recipe import run
 from gnnloom.workflows.recipe.recipe import Recipe
-from gnnloom.workflows.recipe.stages import find_workload
+from gnnloom.workflows.recipe.stages.all_stages import find_workload
 from support.lone_training import install
 
 RECIPE = """

@@ -20,9 +20,10 @@ from gnnloom.trainer.job.launch import launch
 from gnnloom.trainer.job.ranks import NewRanks
 from gnnloom.workflows.recipe.request import Assignment, RecipeRequest
 from gnnloom.workflows.recipe.sections import PredictSection
-from gnnloom.workflows.recipe.stages import find_workload
+from gnnloom.workflows.recipe.stages.all_stages import find_workload
+from gnnloom.workflows.recipe.stages.train import save_recipe
 from gnnloom.workflows.run.run_recipe import Display, run_recipe
-from gnnloom.workflows.run.stages import prepare, save_recipe
+from gnnloom.workflows.run.stages import prepare
 from support.mpi import rank_command
 from support.ogb_folders import write_ogb_binary_folder
 from support.recipes import RECIPE
@@ -139,7 +140,7 @@ def test_a_training_that_is_done_or_another_one_is_started_over_on_request(tmp_p
         )
         assignment = request.check()
         done = {stage.name: stage.is_done for stage in assignment.workload.stages}
-        assert (assignment.restart, done["train"]) == (True, False)
+        assert (assignment.workload.found.restart, done["train"]) == (True, False)
         assert not assignment.workload.needs_preparation
         with pytest.raises(InputError, match=r"but the stages to run are graph, vertices$"):
             replace(request, last="vertices").check()
@@ -213,7 +214,7 @@ def test_the_saved_recipe_runs_from_any_folder(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "recipe.toml").write_text(text + '[train]\n[predict]\nout = "classes.npy"\n')
     assignment = RecipeRequest(Path("recipe.toml"), Path("catalog")).check()
     Catalog(assignment.recipe.catalog).create("tiny")
-    save_recipe(assignment)
+    save_recipe(assignment.workload.found)
     saved = RecipeRequest(run_of(assignment).path / SAVED_RECIPE, Path("other"))
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
@@ -225,7 +226,7 @@ def test_a_run_that_another_process_is_writing_is_left_alone(tmp_path: Path) -> 
     assignment = check_recipe(tmp_path)
     run(assignment)
     with sole_writer(run_of(assignment)):
-        for begin in (lambda: save_recipe(assignment), lambda: launch(assignment.workload.config)):
+        for begin in (lambda: save_recipe(assignment.workload.found), lambda: launch(assignment.workload.config)):
             with pytest.raises(ExistsError, match="another process is training it"):
                 begin()
     assert not run_of(assignment).path.exists()

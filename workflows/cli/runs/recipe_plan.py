@@ -13,9 +13,9 @@ from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.wording import counted
 from gnnloom.workflows.cli.terminal.output import readable, show, show_groups, show_rows
 from gnnloom.workflows.cli.terminal.screen import say
-from gnnloom.workflows.recipe.plan.projection import Projection, RankCount, project_recipe
 from gnnloom.workflows.recipe.recipe import Recipe
 from gnnloom.workflows.recipe.request import Assignment
+from gnnloom.workflows.recipe.stages.stage import Projection, RankCount, StageNeeds
 
 
 def show_recipe_plan(assignment: Assignment, *, as_json: bool) -> None:
@@ -25,18 +25,19 @@ def show_recipe_plan(assignment: Assignment, *, as_json: bool) -> None:
         InputError: the source cannot be read.
         BudgetError: the ingest does not fit the memory or the disk.
     """
-    projections = project_recipe(assignment)
+    projections = assignment.project()
     others = other_graphs(assignment.recipe, assignment.workload.all_keys["graph"])
     if as_json:
         stages = [projection.to_json() for projection in projections]
         show({"stages": stages, "warnings": others}, as_json=True, title="")
         return
     columns = ("stage", "state", "memory", "disk", "scratch", "processor time")
-    show_rows(columns, [_needs(each) for each in projections])
+    show_rows(columns, [_row(each) for each in projections])
     for each in projections:
-        if each.note or each.phases:
-            say(f"{each.stage}: {'; '.join(_notes(each))}")
-    groups = {each.stage: [_work(phase) for phase in each.phases] for each in projections if each.phases}
+        if notes := list(_notes(each.needs)):
+            say(f"{each.stage.name}: {'; '.join(notes)}")
+    planned = [each for each in projections if each.needs.phases]
+    groups = {each.stage.name: [_work(phase) for phase in each.needs.phases] for each in planned}
     if groups:
         say()
         show_groups(
@@ -45,29 +46,30 @@ def show_recipe_plan(assignment: Assignment, *, as_json: bool) -> None:
             "files opened, bytes read and written in each phase, and the most by one task",
         )
     for each in projections:
-        if each.rank is not None:
-            _show_rank(each.rank)
+        if each.needs.rank is not None:
+            _show_rank(each.needs.rank)
     for sentence in others:
         say(f"note: {sentence}", on_stderr=True)
 
 
-def _needs(stage: Projection) -> Sequence[str]:
+def _row(projection: Projection) -> Sequence[str]:
+    stage, needs = projection.stage, projection.needs
     return (
-        stage.stage,
+        stage.name,
         "done" if stage.is_done else "would run",
-        readable("memory_bytes", stage.memory),
-        readable("disk_bytes", stage.disk),
-        readable("scratch_bytes", stage.scratch),
-        readable("seconds", stage.seconds),
+        readable("memory_bytes", needs.memory),
+        readable("disk_bytes", needs.disk),
+        readable("scratch_bytes", needs.scratch),
+        readable("seconds", needs.seconds),
     )
 
 
-def _notes(stage: Projection) -> Iterator[str]:
+def _notes(needs: StageNeeds) -> Iterator[str]:
     """What the figures assume, and the memory outside the workers."""
-    if stage.note:
-        yield stage.note
-    if stage.phases:
-        yield f"the client holds {readable('bytes', client_bytes(stage.phases))} for the tasks"
+    if needs.note:
+        yield needs.note
+    if needs.phases:
+        yield f"the client holds {readable('bytes', client_bytes(needs.phases))} for the tasks"
 
 
 def _work(phase: PhaseCount) -> Sequence[str]:

@@ -37,11 +37,11 @@ from gnnloom.storage.shards.grid_shards import GridShards
 from gnnloom.storage.shards.grid_variants import stored_variants
 from gnnloom.storage.shards.row_shards import RowShards
 from gnnloom.trainer.config.propagation_plan import Planned, of_this_machine, plan_for, plan_of, propagation_of
+from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.propagation.memory import RankSizes, rank_sizes
 from gnnloom.trainer.training.rehearsal.shard_sizes import GridSizes, RowShardSizes, RowSizes, ShardSizes, sizes_of
+from gnnloom.workflows.recipe.found import Found
 from gnnloom.workflows.recipe.recipe import Recipe
-from gnnloom.workflows.recipe.request import Assignment
-from gnnloom.workflows.recipe.stages import read_graph
 
 #: Classes where neither the recipe nor stored labels say how many there are.
 _ASSUMED_CLASSES = 64
@@ -71,11 +71,17 @@ def projected_ingest(
 class StageInputs:
     """What every stage reads. An artifact that does not exist is estimated from those before it."""
 
-    assignment: Assignment
+    found: Found
+    cluster: ClusterOptions
 
     @property
     def recipe(self) -> Recipe:
-        return self.assignment.recipe
+        return self.found.recipe
+
+    @property
+    def config(self) -> TrainConfig:
+        """The training of a recipe that trains."""
+        return self.found.config
 
     @cached_property
     def ingest(self) -> IngestProjection:
@@ -86,7 +92,7 @@ class StageInputs:
             BudgetError: it does not fit the memory or the disk.
         """
         recipe = self.recipe
-        return projected_ingest(self._edges, recipe.dataset.options(), recipe.dataset_path, self.assignment.cluster)
+        return projected_ingest(self._edges, recipe.dataset.options(), recipe.dataset_path, self.cluster)
 
     @cached_property
     def _edges(self) -> EdgeSource:
@@ -123,7 +129,7 @@ class StageInputs:
     def graph_phases(self) -> list[PhaseCount]:
         """What the tasks of the ingest will do, if the edges are spread evenly."""
         found, options = self.ingest, self.recipe.dataset.options()
-        memory, sort = self.assignment.cluster.memory, options.sort
+        memory, sort = self.cluster.memory, options.sort
         value_bytes = WEIGHT_BYTES if found.weighted else TIME_BYTES if found.has_times else 0
         sizes = SortSizes.even(
             found.vertices,
@@ -140,7 +146,7 @@ class StageInputs:
 
     @cached_property
     def _link_plan(self) -> list[Phase]:
-        links, memory = self.recipe.links, self.assignment.cluster.memory
+        links, memory = self.recipe.links, self.cluster.memory
         if links is None:
             return []
         has_times = self.ingested.has_times or links.times is not None
@@ -163,7 +169,7 @@ class StageInputs:
             InputError: a split gets no pair.
         """
         links = self.recipe.links
-        if links is None or not self.assignment.workload.config.on_pairs:
+        if links is None or not self.config.on_pairs:
             return None
         total = num_edges(self.ingested)
         held_out, *further = links.ranks(total)[1:]
@@ -180,7 +186,7 @@ class StageInputs:
         """What the tasks that store the vertex data will do."""
         by_id, types = self.recipe.vertices.format == "keyed", self.vertices.types
         known = {array: kind for array, kind in types.items() if 0 not in kind[1]}
-        return count(stated_vertex_phases(self.graph.num_vertices, known, self.assignment.cluster.memory, by_id=by_id))
+        return count(stated_vertex_phases(self.graph.num_vertices, known, self.cluster.memory, by_id=by_id))
 
     @property
     def partition_phases(self) -> list[PhaseCount]:
@@ -193,8 +199,8 @@ class StageInputs:
             self.graph,
             self._transpose or self.graph,
             self.recipe.partition,
-            self.assignment.cluster.tasks_at_once,
-            self.assignment.cluster.memory,
+            self.cluster.tasks_at_once,
+            self.cluster.memory,
         )
 
     @property
@@ -202,7 +208,7 @@ class StageInputs:
         """What the tasks that make the shards will do."""
         if self.recipe.grid is None:
             return count(row_phases(self._shard_source, self.parts, RowPlaces(), self.recipe.shards.reorder))
-        memory = self.assignment.cluster.memory
+        memory = self.cluster.memory
         return count(GridPlan(self._shard_source, self.recipe.grid, memory, GridPlaces()).phases())
 
     @cached_property
@@ -228,7 +234,7 @@ class StageInputs:
         Raises:
             InputError: the recipe has none, or more parts than vertices.
         """
-        options, memory = self.recipe.partition, self.assignment.cluster.memory
+        options, memory = self.recipe.partition, self.cluster.memory
         if options is None:
             raise InputError(f"{self.recipe.source_name}: the recipe has no partition")
         if self._stored_graph is not None:
@@ -266,6 +272,11 @@ class StageInputs:
         """Whether the rows that ranks exchange are those of random parts, since the partition does not exist yet."""
         return self.recipe.grid is None and self.stored_partition is None
 
+    @property
+    def assumed_parts(self) -> str:
+        """What the figures assume of a partition that does not exist yet, for people; empty if it does."""
+        return "exchange as for random parts, an upper bound" if self.expects_random_parts else ""
+
     @cached_property
     def _shard_source(self) -> ShardSource:
         return ShardSource(self.graph, self.vertices, self._transpose)
@@ -280,7 +291,7 @@ class StageInputs:
     def shard_needs(self) -> ShardNeeds:
         """What making the shards takes."""
         source = self._shard_source
-        grid, memory = self.recipe.grid, self.assignment.cluster.memory
+        grid, memory = self.recipe.grid, self.cluster.memory
         if grid is not None:
             return grid_needs(source, grid, memory)
         return row_needs(source, self.parts, self.recipe.shards.reorder)
@@ -296,7 +307,7 @@ class StageInputs:
     @cached_property
     def has_inputs_of_training(self) -> bool:
         """Whether everything that the training reads is there."""
-        keys = self.assignment.workload.all_keys
+        keys = self.found.keys
         return all(self._stored(kind) is not None for kind in ("shards", "samples", "propagated") if kind in keys)
 
     @property
@@ -347,14 +358,14 @@ class StageInputs:
         stored = self._stored("shards")
         if stored is not None:
             shards = RowShards(stored) if self.recipe.grid is None else GridShards(stored)
-            config = self.assignment.workload.config
+            config = self.config
             return sizes_of(shards, config, reads_features=not config.embed)
         return self._row_shards() if self.recipe.grid is None else self._grid_shards()
 
     @property
     def _num_outputs(self) -> int:
         """Width of the model's output; before there are vertex data, that of one class per vertex."""
-        stored, config = self._stored_vertices, self.assignment.workload.config
+        stored, config = self._stored_vertices, self.config
         if config.on_pairs:
             return config.output_dim
         if stored is None:
@@ -403,14 +414,14 @@ class StageInputs:
         return Catalog(self.recipe.catalog).dataset(self.recipe.dataset.name)
 
     def _stored(self, kind: str) -> Artifact | None:
-        key = self.assignment.workload.all_keys.get(kind)
+        key = self.found.keys.get(kind)
         path = self.recipe.dataset_path / kind / (key or "")
         return Artifact(path) if key is not None and (path / MANIFEST).exists() else None
 
     @cached_property
     def _stored_graph(self) -> Graph | None:
         """The graph that the stages after the links read."""
-        path = self.recipe.dataset_path / "graph" / read_graph(self.assignment.workload.all_keys)
+        path = self.recipe.dataset_path / "graph" / self.found.read_graph
         return Graph(Artifact(path)) if (path / MANIFEST).exists() else None
 
     @cached_property

@@ -1,0 +1,97 @@
+"""The training of a recipe as the planner sees it, before anything runs."""
+
+from __future__ import annotations
+
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.schema import SCHEMAS
+from gnnloom.storage.format.sections import planned_metadata
+from gnnloom.storage.shards.grid_variants import stored_variants
+from gnnloom.trainer.algorithms.steps import Volume
+from gnnloom.trainer.algorithms.workload import Exchange
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.planner.candidates import steps_of
+from gnnloom.trainer.planner.describe import GraphFacts, exchanges_of, workload
+from gnnloom.trainer.planner.law import ExchangeLaw
+from gnnloom.trainer.planner.memory import project_new_training
+from gnnloom.trainer.planner.pair_steps import PairFacts
+from gnnloom.trainer.training.rehearsal.projection import TrainProjection, project_training
+from gnnloom.workflows.recipe.plan.stage_inputs import StageInputs
+from gnnloom.workflows.recipe.stages.stage import RankCount
+
+
+def project_config(inputs: StageInputs) -> TrainProjection:
+    """What the training of a recipe will need; from stated sizes where its inputs do not exist yet."""
+    config = inputs.config
+    if inputs.has_inputs_of_training:
+        return project_training(config)
+    return project_new_training(config, inputs.shards, inputs.num_inputs, _pairs(inputs))
+
+
+def _pairs(inputs: StageInputs) -> PairFacts | None:
+    """The training pairs of a recipe; None for a task on vertices."""
+    count = inputs.num_training_pairs
+    return None if count is None else PairFacts.of(inputs.config, count)
+
+
+def count_rank(inputs: StageInputs, plan: TrainProjection) -> RankCount:
+    """Count for the training of a recipe.
+
+    Args:
+        plan: the projected training.
+    """
+    config = inputs.config
+    messages, sent = _traffic(inputs, config)
+    return RankCount(plan.ranks, plan.read_bytes, max(plan.peak_memory), _metadata(inputs, plan), messages, sent)
+
+
+def _traffic(inputs: StageInputs, config: TrainConfig) -> tuple[float | None, float | None]:
+    """Messages and bytes that a rank sends in an epoch, on average."""
+    graph, shards = inputs.graph, inputs.shards
+    pairs = _pairs(inputs)
+    facts = GraphFacts(
+        num_vertices=graph.num_vertices,
+        nnz=graph.nnz,
+        num_features=shards.num_features,
+        num_outputs=shards.num_outputs,
+        # Which vertices are trained on changes no message.
+        num_training=graph.num_vertices,
+        symmetric=graph.symmetric,
+        weighted=graph.weighted,
+        one_class=pairs is None,
+        pairs=pairs,
+    )
+    try:
+        once, each, count = steps_of(config, workload(config, facts, _exchanges(inputs, config.ranks)), pairs)
+        volume = Volume.of(once).and_times(Volume.of(each), count)
+    except InputError:
+        return None, None
+    return sum(volume.messages.values()) / config.ranks, sum(volume.bytes.values()) / config.ranks
+
+
+def _exchanges(inputs: StageInputs, ranks: int) -> tuple[Exchange, Exchange] | None:
+    """What the parts exchange: measured, or expected of random parts."""
+    if inputs.recipe.grid is not None:
+        return None
+    if inputs.stored_partition is not None:
+        return exchanges_of(inputs.stored_partition)
+    expected = ExchangeLaw.fitted(inputs.graph.num_vertices, inputs.graph.nnz, []).at(ranks)
+    return None if expected is None else (expected, expected)
+
+
+def _metadata(inputs: StageInputs, plan: TrainProjection) -> int:
+    """Bytes of manifests that a rank parses, at most."""
+    grid, ranks = inputs.recipe.grid, plan.ranks
+    if grid is None:
+        return planned_metadata(ranks, _arrays_of("row"), plan.read_bytes)
+    rows, columns = grid.grid
+    stored = stored_variants(symmetric=inputs.graph.symmetric, double=grid.permutation == "double")
+    variants = len(set(stored.values()))
+    # A window of 1/P of all blocks overlaps as many cells, and those that it cuts at its borders.
+    cells = min(rows * columns, rows * columns // ranks + rows + columns + 1)
+    arrays = variants * cells * _arrays_of("grid") + (rows + columns) * _arrays_of("order")
+    return planned_metadata(variants * rows * columns + 2 * (rows + columns), arrays, plan.read_bytes)
+
+
+def _arrays_of(place: str) -> int:
+    """Arrays, at most, of one shard, one cell, or one range of an order."""
+    return sum(name.startswith(f"{place}/") for name in SCHEMAS["shards"])

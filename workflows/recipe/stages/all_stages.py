@@ -1,0 +1,152 @@
+"""All stages in order, and the stages of a recipe: what each makes, named by its key before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from gnnloom.storage.errors import IncompleteError, InputError
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.workflows.recipe.found import Found
+from gnnloom.workflows.recipe.recipe import Recipe
+from gnnloom.workflows.recipe.stages.graph import GraphStage
+from gnnloom.workflows.recipe.stages.links import LinksStage
+from gnnloom.workflows.recipe.stages.partition import PartitionStage
+from gnnloom.workflows.recipe.stages.predict import PredictStage
+from gnnloom.workflows.recipe.stages.propagated import PropagatedStage
+from gnnloom.workflows.recipe.stages.samples import SamplesStage
+from gnnloom.workflows.recipe.stages.shards import ShardsStage
+from gnnloom.workflows.recipe.stages.stage import OnRanks, Prepares, Projection, RecipeStage, Stage
+from gnnloom.workflows.recipe.stages.train import TrainStage
+from gnnloom.workflows.recipe.stages.vertices import VerticesStage
+
+if TYPE_CHECKING:
+    from gnnloom.workflows.recipe.plan.stage_inputs import StageInputs
+
+#: In order; a recipe may have no vertex data, links, partition, samples, propagated values, training or prediction.
+_ALL: Final[tuple[RecipeStage, ...]] = (
+    GraphStage(), VerticesStage(), LinksStage(), PartitionStage(), ShardsStage(), SamplesStage(), PropagatedStage(),
+    TrainStage(), PredictStage(),
+)  # fmt: skip
+#: Names of all stages in order, artifacts by their kind.
+STAGES: Final = tuple(kind.name for kind in _ALL)
+
+
+@dataclass(frozen=True)
+class RecipeStages:
+    """The stages that were asked for, and which of them are done.
+
+    Attributes:
+        found: the recipe, and the keys of all its stages, including those that were not asked for.
+    """
+
+    stages: tuple[Stage, ...]
+    found: Found
+
+    @property
+    def all_keys(self) -> Mapping[str, str]:
+        """Key of every artifact of the recipe, including stages that were not asked for."""
+        return self.found.keys
+
+    @property
+    def planned(self) -> TrainConfig | None:
+        """The training, with the key of its shards and the name of its run; None if the recipe has none."""
+        return None if self.found.recipe.train is None else self.found.config
+
+    def __contains__(self, name: object) -> bool:
+        return any(stage.name == name for stage in self.stages)
+
+    @property
+    def config(self) -> TrainConfig:
+        """The training of a recipe that trains.
+
+        Raises:
+            InputError: it has none.
+        """
+        if self.planned is None:
+            raise InputError("the recipe has no section [train], so nothing is trained; add one")
+        return self.planned
+
+    @property
+    def preparation(self) -> tuple[Stage, ...]:
+        """The stages before those of the ranks."""
+        return tuple(stage for stage in self.stages if isinstance(stage.kind, Prepares))
+
+    @property
+    def on_ranks(self) -> tuple[Stage, ...]:
+        """Propagation, training and prediction."""
+        return tuple(stage for stage in self.stages if isinstance(stage.kind, OnRanks))
+
+    @property
+    def artifacts(self) -> tuple[Stage, ...]:
+        """The stages that make an artifact."""
+        return tuple(stage for stage in self.stages if stage.kind.makes_artifact)
+
+    @property
+    def needs_preparation(self) -> bool:
+        return any(not stage.is_done for stage in self.preparation)
+
+    @property
+    def needs_ranks(self) -> bool:
+        return any(not stage.is_done for stage in self.on_ranks)
+
+    def within(self, first: str | None, last: str | None) -> RecipeStages:
+        """Keep the stages from ``first`` to ``last``.
+
+        Raises:
+            InputError: the recipe has no such stage, or ``last`` comes before ``first``.
+            IncompleteError: a stage before ``first`` is not done.
+        """
+        names = [stage.name for stage in self.stages]
+        for option, name in (("--from", first), ("--until", last)):
+            if name is not None and name not in names:
+                raise InputError(f"{option} {name}: the stages of this recipe are {', '.join(names)}")
+        begin = names.index(first) if first else 0
+        end = names.index(last) + 1 if last else len(names)
+        if end <= begin:
+            raise InputError(f"--from {first} --until {last}: {last} comes before {first}; the order is {names}")
+        undone = [stage.name for stage in self.stages[:begin] if not stage.is_done]
+        if undone:
+            raise IncompleteError(f"--from {first}: {', '.join(undone)} not done yet; run once without --from")
+        return replace(self, stages=self.stages[begin:end])
+
+    def project(self, inputs: StageInputs) -> list[Projection]:
+        """What each stage that is not done will need; see :meth:`Assignment.project`."""
+        return [
+            Projection(stage) if stage.is_done else Projection(stage, stage.kind.needs(inputs)) for stage in self.stages
+        ]
+
+
+def find_workload(recipe: Recipe, memory: int, *, restart: bool = False) -> RecipeStages:
+    """Find what every stage of a recipe makes, and whether it is done. Runs nothing.
+
+    Args:
+        memory: bytes per worker, which decides how deep the multilevel partitioner coarsens.
+        restart: the training is to start over, so it is not done, whatever its run has.
+
+    Raises:
+        InputError, NotFoundError: the file of a source does not exist, or is not what it should be.
+    """
+    found, stages = Found(recipe, memory, {}, restart), list[Stage]()
+    for kind in _ALL:
+        if (key := kind.key(found)) is not None:
+            stages.append(Stage(kind, key, kind.is_done(found, key)))
+            found = found.with_key(kind.name, key) if kind.makes_artifact else found
+    return RecipeStages(tuple(stages), found)
+
+
+def artifact_keys(recipe: Recipe, memory: int) -> dict[str, str]:
+    """Compute the key of every artifact that a recipe makes, by stage, in the order of the stages.
+
+    Args:
+        memory: bytes per worker, which is part of the multilevel partitioner's key.
+
+    Raises:
+        InputError, NotFoundError: the file of a source does not exist, or is not what it should be.
+    """
+    found = Found(recipe, memory, {})
+    for kind in _ALL:
+        if kind.makes_artifact and (key := kind.key(found)) is not None:
+            found = found.with_key(kind.name, key)
+    return dict(found.keys)

@@ -1,0 +1,37 @@
+"""Samples: batches that are drawn ahead of training."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gnnloom.pipeline.samples.stage import samples_key, write_samples
+from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.workflows.recipe.found import Found
+from gnnloom.workflows.recipe.stages.stage import Prepares, StageNeeds
+
+if TYPE_CHECKING:
+    from gnnloom.workflows.recipe.plan.stage_inputs import StageInputs
+
+
+class SamplesStage(Prepares):
+    """Draws batches, if the recipe has a number of epochs for them."""
+
+    name = "samples"
+
+    def key(self, found: Found) -> str | None:
+        sampled, inputs = found.recipe.sampled, found.inputs
+        if sampled is None:
+            return None
+        # One rank owns all vertices, so its samples do not depend on a partition.
+        read = ("graph", "vertices", *(("partition",) if sampled.ranks > 1 else ()))
+        return samples_key({kind: inputs[kind] for kind in read if kind in inputs}, sampled)
+
+    def prepare(self, found: Found, cluster: Cluster) -> None:
+        sampled, dataset = found.recipe.sampled, found.dataset
+        if sampled is not None:
+            partition = dataset.partition(key=found.keys["partition"]) if sampled.ranks > 1 else None
+            write_samples(dataset, dataset.graph(found.read_graph), partition, sampled, cluster)
+
+    def needs(self, inputs: StageInputs) -> StageNeeds:
+        note = "disk and memory: `gnnloom sample --plan`, once the graph exists"
+        return StageNeeds(memory=inputs.cluster.memory, note=note)

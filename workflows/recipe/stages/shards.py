@@ -1,0 +1,52 @@
+"""The shards: what each rank reads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gnnloom.pipeline.shards.grid.grid_stage import grid_shards_key, shard_grid
+from gnnloom.pipeline.shards.rows.row_stage import row_shards_key, shard_rows
+from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.storage.errors import InputError
+from gnnloom.workflows.recipe.found import Found
+from gnnloom.workflows.recipe.stages.stage import Prepares, StageNeeds
+
+if TYPE_CHECKING:
+    from gnnloom.workflows.recipe.plan.stage_inputs import StageInputs
+
+
+class ShardsStage(Prepares):
+    """Writes row shards, or grid shards."""
+
+    name = "shards"
+
+    def key(self, found: Found) -> str:
+        recipe, partition = found.recipe, found.recipe.partition
+        # A recipe with grid shards has a partition only if their permutation follows it.
+        if recipe.grid is not None:
+            ordering = (partition.parts, partition.method) if partition else ()
+            return grid_shards_key(recipe.grid, found.inputs, *ordering)
+        if partition is None:
+            raise InputError(f"{recipe.source_name}: row shards need a partition")
+        return row_shards_key(partition.parts, partition.method, found.inputs, recipe.shards.reorder)
+
+    def prepare(self, found: Found, cluster: Cluster) -> None:
+        recipe, dataset, key = found.recipe, found.dataset, found.keys.get("partition")
+        partition = dataset.partition(key=key) if key is not None else None
+        vertices = dataset.vertices(found.keys["vertices"])
+        if recipe.grid is not None:
+            graph = dataset.graph(found.read_graph)
+            shard_grid(dataset, graph, recipe.grid, cluster, vertices.artifact, partition)
+        elif partition is not None:
+            shard_rows(dataset, partition, cluster, vertices, recipe.shards.reorder)
+
+    def needs(self, inputs: StageInputs) -> StageNeeds:
+        needs = inputs.shard_needs
+        return StageNeeds(
+            memory=needs.peak_memory,
+            disk=needs.output_bytes,
+            scratch=needs.spill_bytes,
+            seconds=inputs.shard_seconds,
+            note=inputs.assumed_parts,
+            phases=tuple(inputs.shard_phases),
+        )

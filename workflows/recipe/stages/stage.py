@@ -1,0 +1,151 @@
+"""A stage of a recipe: what it is asked, and what it answers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.tasks.phase import PhaseCount
+from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.job.ranks import Ranks
+from gnnloom.workflows.recipe.found import Found
+
+if TYPE_CHECKING:
+    from gnnloom.workflows.recipe.plan.stage_inputs import StageInputs
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage that a recipe has; ``key`` names the artifact, or the run, that it makes."""
+
+    kind: RecipeStage
+    key: str
+    is_done: bool
+
+    @property
+    def name(self) -> str:
+        return self.kind.name
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How the stages of the ranks run.
+
+    Attributes:
+        scratch: folder for temporary files; None for one in the dataset.
+        shown_epochs: shows the progress of a run of some epochs.
+    """
+
+    scratch: Path | None = None
+    shown_epochs: Callable[[Run, int], AbstractContextManager[None]] = lambda run, epochs: nullcontext()  # noqa: ARG005
+
+
+@dataclass(frozen=True)
+class RankCount:
+    """The rank with most bytes; for messages, the average rank.
+
+    Attributes:
+        bytes_read: of shards, before the first epoch.
+        bytes_held: at the peak.
+        metadata: bytes of manifests that it parses.
+        messages, bytes_sent: in an epoch; None for what the planner does not know, as for modes that sample.
+    """
+
+    ranks: int
+    bytes_read: int
+    bytes_held: int
+    metadata: int
+    messages: float | None
+    bytes_sent: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageNeeds:
+    """What a stage will need; None where it is not known before an earlier stage is done.
+
+    Attributes:
+        memory: bytes of the largest process.
+        disk: bytes of the artifact or run.
+        scratch: bytes of temporary files.
+        seconds: processor seconds of all processes.
+        note: what the figures assume.
+        phases: what the tasks of each phase will do, as far as the stage counts that.
+        rank: what a rank will do, if the stage trains.
+    """
+
+    memory: int | None = None
+    disk: int | None = None
+    scratch: int | None = None
+    seconds: float | None = None
+    note: str = ""
+    phases: tuple[PhaseCount, ...] = ()
+    rank: RankCount | None = None
+
+
+@dataclass(frozen=True)
+class Projection:
+    """A stage, and what it will need."""
+
+    stage: Stage
+    needs: StageNeeds = StageNeeds()
+
+    def to_json(self) -> dict[str, Any]:
+        stage = self.stage
+        return {"stage": stage.name, "key": stage.key, "done": stage.is_done, **asdict(self.needs)}
+
+
+class RecipeStage(ABC):
+    """A stage that a recipe may have.
+
+    Attributes:
+        name: of the stage, and the kind of the artifact that it makes.
+        makes_artifact: it makes one, rather than something in a run.
+    """
+
+    name: ClassVar[str]
+    makes_artifact: ClassVar[bool] = True
+
+    @abstractmethod
+    def key(self, found: Found) -> str | None:
+        """Key of the artifact, or name of the run, that a recipe's stage makes; None if the recipe has no such stage.
+
+        Raises:
+            InputError, NotFoundError: the file of a source does not exist, or is not what it should be.
+        """
+
+    def is_done(self, found: Found, key: str) -> bool:
+        """Whether the stage has made it."""
+        return found.has(self.name, key)
+
+    @abstractmethod
+    def needs(self, inputs: StageInputs) -> StageNeeds:
+        """What the stage will need."""
+
+
+class Prepares(RecipeStage):
+    """A stage whose tasks run on a cluster, before the ranks begin."""
+
+    @abstractmethod
+    def prepare(self, found: Found, cluster: Cluster) -> None:
+        """Run the stage; earlier stages may only just have stored what it opens.
+
+        Args:
+            found: with the keys of all stages.
+        """
+
+
+class OnRanks(RecipeStage):
+    """A stage that the ranks run."""
+
+    @abstractmethod
+    def run(self, found: Found, ranks: Ranks, settings: Settings) -> None:
+        """Run the stage. Collective.
+
+        Args:
+            found: with the keys of all stages.
+        """

@@ -1,0 +1,92 @@
+"""Features, labels and the split."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gnnloom.pipeline.ingest.notes import log_notes, vertex_notes
+from gnnloom.pipeline.ingest.vertex_tables import read_as_vertices
+from gnnloom.pipeline.ingest.vertices import ingest_vertices, vertices_key
+from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.storage.artifacts.vertices import Vertices
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.artifact import MANIFEST, Artifact
+from gnnloom.storage.wording import counted
+from gnnloom.trainer.config.loss_config import LossConfig
+from gnnloom.workflows.recipe.found import Found
+from gnnloom.workflows.recipe.recipe import Recipe
+from gnnloom.workflows.recipe.stages.stage import Prepares, StageNeeds
+
+if TYPE_CHECKING:
+    from gnnloom.workflows.recipe.plan.stage_inputs import StageInputs
+
+
+class VerticesStage(Prepares):
+    """Stores the vertex data, if the recipe or its source has some."""
+
+    name = "vertices"
+
+    def key(self, found: Found) -> str | None:
+        recipe = found.recipe
+        with found.named_section("vertices"):
+            identity = recipe.vertices.identity(recipe.source)
+        return None if identity is None else vertices_key(identity, found.keys["graph"], recipe.vertices.storing())
+
+    def prepare(self, found: Found, cluster: Cluster) -> None:
+        recipe, dataset = found.recipe, found.dataset
+        graph = dataset.graph(found.keys["graph"])
+        source = recipe.vertices.open(recipe.source, graph)
+        if source is not None:
+            stored = ingest_vertices(dataset, source, cluster, graph, options=recipe.vertices.storing())
+            log_notes(vertex_notes(stored))
+        # Fail now rather than after hours of partitioning.
+        check_trainable(recipe, found.keys["vertices"])
+
+    def needs(self, inputs: StageInputs) -> StageNeeds:
+        vertices = inputs.vertices
+        features = counted(vertices.num_features, "feature") if vertices.num_features else "features not read yet"
+        return StageNeeds(
+            memory=inputs.cluster.memory,
+            disk=vertices.stored_bytes,
+            scratch=0,
+            note=f"{features}; disk space before compression",
+            phases=tuple(inputs.vertex_phases),
+        )
+
+
+def check_trainable(recipe: Recipe, key: str | None) -> None:
+    """Check a recipe's vertex data if they are stored already.
+
+    Args:
+        key: key of the vertex data; None if the recipe has none.
+
+    Raises:
+        InputError: features or what the task predicts are missing, the weights of the classes do not fit them, no
+            vertex is in the training split, or there are more classes than the recipe says.
+    """
+    section = f"{recipe.source_name}: [vertices]"
+    if key is None:
+        reading = read_as_vertices(recipe.source.path[0]) if len(recipe.source.path) == 1 else None
+        if reading is not None and reading.has_edges:
+            keys = ", ".join(f'{name} = "{value}"' for name, value in reading.files.items())
+            raise InputError(f'{section}: the source has vertex data; set format = "files", {keys}')
+        raise InputError(f"{section}: the source comes without vertex data; set format, such as 'random' or 'files'")
+    path = recipe.dataset_path / "vertices" / key
+    if not (path / MANIFEST).exists():
+        return
+    vertices = Vertices(Artifact(path))
+    task = (recipe.train or LossConfig()).task_of(vertices.artifact, vertices, path)
+    learns = recipe.train is not None and recipe.train.embed > 0
+    needed = [*([] if learns else ["feature"]), *task.arrays]
+    missing = [name for name in needed if name not in vertices.artifact]
+    if missing:
+        instead = "; embed in [train] learns features instead" if missing == ["feature"] else ""
+        raise InputError(f"{section}: {', '.join(missing)} missing; training needs {', '.join(needed)}{instead}")
+    if not task.on_pairs and (not vertices.artifact.facts["train"] or not task.width(vertices)):
+        raise InputError(f"{section}: no vertex to train on; some need both a label and the split 'train'")
+    most = recipe.vertices.most_classes
+    if most is not None and vertices.num_classes > most:
+        raise InputError(
+            f"{section} classes = {most}, but the labels go up to {vertices.num_classes - 1}; set classes to"
+            f" {vertices.num_classes}, or fix the labels"
+        )
