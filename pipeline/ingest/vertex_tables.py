@@ -54,6 +54,8 @@ from gnnloom.storage.wording import shell_command
 
 #: Columns of a vertex table that are shown.
 _SHOWN_COLUMNS: Final = 12
+#: Options of formats with which edges may still be vertices, or have vertex data next to them.
+_KNOWN: Final = frozenset({"header", "decimal", "extra_columns", "weights", "times"})
 #: Files that a command lists by their names, at most.
 _LISTED: Final = 3
 #: Formats of edges whose files may be tables.
@@ -123,15 +125,17 @@ def read_parts_as_vertices(
     """As :func:`read_as_vertices`, for a table that may be in several files, of which the first shows what it is."""
     if not all(map(is_local, locations)):
         return None
-    with suppress(InputError, NotFoundError):
-        parts = locations if len(locations) > 1 or is_file(locations[0]) else expand(locations[0])
-        found = read_as_vertices(parts[0], header, decimal)
-        if found is None or len(parts) == 1:
-            return found
-        joins, joined_file = _join(parts, has_header=found.has_header)
-        files = {option: value.replace(parts[0], joined_file, 1) for option, value in found.files.items()}
-        return replace(found, files=files, before=joins) if joins else None
-    return None
+    parts = locations
+    if len(locations) == 1 and not is_file(locations[0]):
+        # The reader of edges says that there is no such file.
+        with suppress(NotFoundError):
+            parts = expand(locations[0])
+    found = read_as_vertices(parts[0], header, decimal)
+    if found is None or len(parts) == 1:
+        return found
+    joins, joined_file = _join(parts, has_header=found.has_header)
+    files = {option: value.replace(parts[0], joined_file, 1) for option, value in found.files.items()}
+    return replace(found, files=files, before=joins) if joins else None
 
 
 def _join(parts: Sequence[str], *, has_header: bool) -> tuple[str, str]:
@@ -162,21 +166,32 @@ def read_as_vertices(location: str, header: bool | None = None, decimal: str | N
         location: the file; columns may follow it.
         header: whether the first line of text names the columns; None if the user did not say.
         decimal: the character before the decimals of text, if the user says.
+
+    Raises:
+        InputError: the rows are vertices, and a column cannot be read.
     """
     name, columns = split_location(location)
     if not is_file(name):
         return None
+    error: InputError | None = None
     # Cells may be decimals with commas or lists of two: whoever looks sees which.
     for mark in dict.fromkeys((decimal, decimal or ",")):
-        # The reader of edges says what is wrong.
-        with suppress(InputError):
+        rows = Rows.EDGE
+        try:
             if guess_format([name]) not in _TABLES:
                 return None
             if is_numpy(name):
                 return _arrays_reading(name)
             table, said = _opened(name, columns, header, mark)
+            if mark != decimal and isinstance(table, TextTableCells) and table.separator == b",":
+                break
             rows, why = (Rows.VERTEX, "") if columns else judge_rows(table)
             return None if rows is Rows.EDGE else _table_reading(table, columns, rows, why, said)
+        except InputError as found:
+            # Of other tables, the reader of edges says what is wrong.
+            error = error or (found if rows is Rows.VERTEX else None)
+    if error is not None:
+        raise error
     return None
 
 
@@ -218,7 +233,7 @@ def rows_question(reading: VertexReading, dataset: str) -> InputError:
     )
 
 
-def rows_notes(found: Sequence[Understood], dataset: str) -> list[str]:
+def rows_notes(found: Sequence[Understood], dataset: str, options: Mapping[str, Any]) -> list[str]:
     """Sentences about vertex data in files that were read as edges: arrays next to them, or perhaps the rows."""
     if found and found[0].format == "pyg" and (left := unread_tensors([found[0].location])):
         have = "has" if len(left) == 1 else "have"
@@ -228,7 +243,7 @@ def rows_notes(found: Sequence[Understood], dataset: str) -> list[str]:
             " train_mask, val_mask and test_mask what should be"
         )
         return [note]
-    if (reading := _other_reading(found, {})) is None:
+    if (reading := _other_reading(found, options)) is None:
         return []
     if reading.has_edges:
         arrays = ", ".join(reading.understood.facts["arrays"])
@@ -243,7 +258,7 @@ def rows_notes(found: Sequence[Understood], dataset: str) -> list[str]:
 def _other_reading(found: Sequence[Understood], options: Mapping[str, Any]) -> VertexReading | None:
     """How the first file of edges would be read as vertex data; None if the user said what it is, or it has none."""
     given = {name: value for name, value in options.items() if value or (name == "header" and value is not None)}
-    if not found or found[0].is_stated or not given.keys() <= {"header", "decimal", "extra_columns"}:
+    if not found or found[0].is_stated or not given.keys() <= _KNOWN:
         return None
     locations = [each.location for each in found]
     return read_parts_as_vertices(locations, given.get("header"), given.get("decimal"))

@@ -66,6 +66,10 @@ def column_names(columns: str | Sequence[str], *, weights: bool, times: bool = F
     wanted = tuple(name.strip() for name in named)
     if not columns:
         return ()
+    if repeated := [name for name in wanted if wanted.count(name) > 1]:
+        raise InputError(
+            f"columns {','.join(wanted)}: {repeated[0]} is there twice; sources and targets are two columns"
+        )
     if len(wanted) not in ({3} if weights or times else {2, 3}):
         expected = "src,dst,time" if times else "src,dst,weight" if weights else "src,dst[,weight]"
         raise InputError(f"columns {','.join(wanted)!r}: expected {expected}")

@@ -89,7 +89,10 @@ class Names:
                 try:
                     self.name(number).decode()
                 except UnicodeDecodeError:
-                    return number, "expected a name in UTF-8, found other bytes"
+                    return number, (
+                        "expected a name in UTF-8, found other bytes; convert the file, for example with iconv -f"
+                        " WINDOWS-1252 -t UTF-8"
+                    )
         if limit == len(self):
             return -1, ""
         return limit, name_fault(int(length[limit]))

@@ -53,6 +53,7 @@ from gnnloom.pipeline.sources.reading.parse import parse_edges
 from gnnloom.pipeline.sources.reading.text_layout import Sample, Stated, likely_separator, row_blocks, split_fields
 from gnnloom.pipeline.sources.reading.text_table import (
     TextTable,
+    check_first_rows,
     describe_columns,
     find_table,
     spelled,
@@ -251,7 +252,11 @@ class TextEdges:
             return bad_line(file, offset, REASONS[MISSING])
         if wrong == NO_ID and hint and is_first and not self.stated.header and not self._is_valued:
             hint = _HEADER_HINT + hint
-        return bad_line(file, offset, REASONS[wrong] + hint)
+        error = bad_line(file, offset, REASONS[wrong] + hint)
+        # Where most ids are numbers, the first lines say more about one that is not.
+        judged = self.opened[number].numbers if self.opened and wrong == NO_ID else ""
+        same_line = str(error).partition(": ")[0]
+        return InputError(judged) if isinstance(judged, str) and judged.startswith(f"{same_line}: ") else error
 
     def _hint(self, number: int, wrong: int) -> str:
         """What the user can do about a fault of a line."""
@@ -350,6 +355,7 @@ class TextEdges:
             times=table.times,
             extra_columns=self.extra_columns,
             refused=refused,
+            valued=self._is_valued and table.times is None,
         )
 
     def _is_plain(self, number: int) -> bool:
@@ -502,6 +508,8 @@ def _look(file: SourceFile, stated: Stated, *, times: bool = False) -> tuple[Tex
         table = TextTable(stated.separator or likely_separator(file.location, b""))
         return table, FirstLines((), (), str(error), str(error), Suggestion())
     table = find_table(file, sample, stated)
+    if not times:
+        check_first_rows(file, sample, stated, table)
     table = with_times(file, sample, table) if times else table
     return table, FirstLines.of(file, sample, stated, table)
 

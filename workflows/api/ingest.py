@@ -136,12 +136,13 @@ def ingest(
             undirects = graph_options.undirected
             edges, understood = open_source(name, locations, format, values, undirected=undirects)
             check_rows(understood, name, values)
+            of_rows = rows_notes(understood, name, values)
             vertices = bundled_vertices(format, locations, values)
             found = as_catalog(catalog)
             how = graph_options, cluster
             graph, stored = store_source(found, name, edges, vertices, *how, storing=vertex_options, add=add)
             notes = [*([] if stored is None else vertex_notes(stored)), *graph_notes(graph, edges, graph_options)]
-            notes += rows_notes(understood, name)
+            notes += of_rows
             _log(notes if is_location(source) else [note.replace(locations[0], IN_MEMORY) for note in notes])
         return as_dataset(name, catalog)
 

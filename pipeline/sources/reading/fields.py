@@ -18,6 +18,7 @@ from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.lines import bad_line
 from gnnloom.pipeline.sources.reading.name_parser import is_missing
 from gnnloom.pipeline.sources.reading.numerals import (
+    BLANK_WITHIN,
     COMMA,
     EXTRA,
     FEED,
@@ -93,6 +94,7 @@ def chosen_fields(
     times: TimeForm | None = None,
     extra_columns: bool = True,
     refused: bytes = b"",
+    valued: bool = False,
 ) -> Iterator[TextBlock]:
     """Copy some fields of each line.
 
@@ -105,10 +107,11 @@ def chosen_fields(
         times: how the times in the third field are written, if they are dates; they are parsed rather than copied.
         extra_columns: with times, whether lines may have more fields than three.
         refused: bytes that parsers of lines take for separators, and that ids without quotes must not have.
+        valued: the third field is a number, which has no blanks.
 
     Raises:
-        InputError: a line has too few fields or too many, a time that is written in another way, or an id with one of
-            the bytes that it must not have.
+        InputError: a line has too few fields or too many, a time that is written in another way, a number with a blank,
+            or an id with one of the bytes that it must not have.
     """
     between, begins, within = (np.frombuffer(each, np.uint8) for each in (separator, comments, refused))
     for offset, block in blocks:
@@ -121,12 +124,12 @@ def chosen_fields(
         wanted = np.array(fields, np.int64)
         ticks = None if times is None else np.empty(most, np.int64)
         form = (0, False) if times is None else (times.digits, times.has_zone)
-        copied = between, wanted, begins, within, decimal == ",", *form, extra_columns, spans, out, lines, ticks
+        copied = between, wanted, begins, within, decimal == ",", valued, *form, extra_columns, spans, out, lines, ticks
         count, size, at, wrong = _copy_fields(block, *copied)
         if wrong == NO_ID:
             byte = "a tab" if TAB in block[slice(*spans[-1])] else "a comma or a blank"
             raise bad_line(file, offset + at, f"{byte} within an id, between fields that something else separates")
-        if wrong in {TOO_FEW, EXTRA}:
+        if wrong in {TOO_FEW, EXTRA, BLANK_WITHIN}:
             raise bad_line(file, offset + at, REASONS[wrong])
         if wrong and times is not None:
             cell = block[slice(*spans[wanted[2]])].tobytes().decode("utf-8", "replace").strip('"')
@@ -197,6 +200,7 @@ def _copy_fields(
     comments: Any,
     refused: Any,
     decimal: bool,
+    valued: bool,
     digits: int,
     has_zone: bool,
     extra: bool,
@@ -210,6 +214,7 @@ def _copy_fields(
     Args:
         refused: bytes that ids without quotes must not have.
         decimal: whether commas in the third field become points.
+        valued: whether blanks in the third field are a fault.
         digits, has_zone: of :func:`parse_time`.
         extra: whether lines with times may have further fields.
         ticks: (max_lines,) int64, gets the times in the third field, which is not copied; None to copy it.
@@ -247,6 +252,8 @@ def _copy_fields(
                     spans[-1] = spans[chosen]
                     return count, size, line, NO_ID
                 for k in range(spans[chosen, 0], spans[chosen, 1]):
+                    if valued and number == 2 and is_blank(text[k]):
+                        return count, size, line, BLANK_WITHIN
                     out[size] = POINT if decimal and number == 2 and text[k] == COMMA else text[k]
                     size += 1
             out[size] = FEED

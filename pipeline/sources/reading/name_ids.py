@@ -19,6 +19,15 @@ from gnnloom.storage.errors import InputError
 #: An id that is a number as it is written, perhaps as a decimal number with zeros after the point; and padded ones.
 _NUMBER: Final = re.compile(r"(0|[1-9]\d{0,18})(\.0*)?", re.ASCII)
 _PADDED: Final = re.compile(r"0\d+(\.0*)?", re.ASCII)
+#: How spreadsheets show numbers, and what to do about such ids.
+_SHOWN: Final = {
+    re.compile(r"\d(\.\d+)?[eE]\+\d+", re.ASCII): (
+        "a number in scientific notation, whose last digits may be lost; write all digits of ids"
+    ),
+    re.compile(r"\d{1,3}([,.'\u2019\u00a0\u202f ]\d{3})+"): (
+        "a number with separators of thousands; write ids without them"
+    ),
+}
 _MOST_ID: Final = (1 << 63) - 1
 #: Rows at the beginning of a column that decide whether its ids are numbers.
 FIRST_ROWS: Final = 4096
@@ -52,18 +61,24 @@ def judge_ids(cells: Sequence[str]) -> IdKind:
 
     >>> judge_ids(["1", "2.0", "3"]).are_names, judge_ids(["007", "7"]).are_names, judge_ids(["ann", "7"]).are_names
     (False, True, True)
-    >>> judge_ids(["1", "2", "3", "x"]).fault
-    "expected a number as most ids of this column are, found 'x'; correct it, or add `--ids names` if all are names"
+    >>> judge_ids(["1", "2", "3", "x"]).fault.partition("; ")[0]
+    "expected a number as most ids of this column are, found 'x'"
     """
     others = [at for at, cell in enumerate(cells) if not is_id(cell)]
     for at in others:
         if is_missing_id(cells[at]):
             return IdKind(True, at, cells[at], REASONS[MISSING])
+    # Numbers as spreadsheets show them would be other vertices than the numbers that they stand for.
+    for pattern, fault in _SHOWN.items():
+        if others and all(pattern.fullmatch(cells[at]) for at in others):
+            at = others[0]
+            return IdKind(True, at, cells[at], f"{fault}, found {cells[at]!r}; or add `--ids names` if all are names")
     words = [at for at in others if not _PADDED.fullmatch(cells[at])]
     if words and len(others) < len(cells) / 2:
         at = words[0]
         fault = (
-            f"expected a number as most ids of this column are, found {cells[at]!r}; correct it, or add `--ids names`"
+            f"expected a number as most ids of this column are, found {cells[at]!r}; correct it, remove the line, or"
+            " add `--ids names`"
             " if all are names"
         )
         return IdKind(True, at, cells[at], fault)

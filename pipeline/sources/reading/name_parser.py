@@ -60,7 +60,7 @@ REASONS = {
         "a backslash precedes a separator, and there are more fields than two names: separators within names are read"
         " in double quotes only; write the table with quotes, or quote the name that ends with a backslash"
     ),
-    ONE_ID: "expected two vertex names, found one",
+    ONE_ID: "expected two vertex names, found one; remove the line if it is not an edge",
 }
 
 _BACKSLASH: Final = ord("\\")

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 # Faults of a line; 0 means none.
 NO_ID, NEGATIVE, TOO_LARGE, ONE_ID, EXTRA, NO_NUMBER, NOT_FINITE, BEYOND, TOO_FEW, TOO_MANY, EMPTY = range(1, 12)
-INEXACT, PADDED, ROUNDED, DECIMAL_COMMA, OPEN_COMMENT, MISSING, QUOTED, FRACTION = range(12, 20)
+INEXACT, PADDED, ROUNDED, DECIMAL_COMMA, OPEN_COMMENT, MISSING, QUOTED, FRACTION, BLANK_WITHIN = range(12, 21)
 
 #: What a time is expected to be, of text and of other files.
 INEXACT_TIME = "expected a time that float64 holds with all its digits; count larger units, or subtract the first time"
@@ -26,7 +26,7 @@ REASONS = {
     NO_ID: "expected a vertex id (digits only)",
     NEGATIVE: "expected a vertex id, found a negative number",
     TOO_LARGE: "expected a vertex id below 2^63, found a larger one",
-    ONE_ID: "expected two vertex ids, found one",
+    ONE_ID: "expected two vertex ids, found one; remove the line if it is not an edge",
     EXTRA: "found more columns than expected",
     NO_NUMBER: "expected a number",
     NOT_FINITE: "expected a finite float32, found NaN, infinity or a number too large",
@@ -37,7 +37,10 @@ REASONS = {
     INEXACT: INEXACT_TIME,
     PADDED: "a vertex id with leading zeros would be the same vertex as the number without them",
     ROUNDED: "expected a vertex id, found a decimal number beyond 2^53, whose last digits are rounded",
-    DECIMAL_COMMA: "a comma follows the number; if it is a decimal comma, add `--decimal ,`",
+    DECIMAL_COMMA: (
+        "a comma follows the number; if it precedes decimals, add `--decimal ,`; if it separates thousands, remove it"
+    ),
+    BLANK_WITHIN: "a blank within a number; if it separates thousands, remove it",
     OPEN_COMMENT: (
         "the line begins as comments do, after the first edge; add `--comment '#'` (or %) to skip such lines, or"
         " `--comment none` to read them"

@@ -27,6 +27,9 @@ DECIMAL_COMMA: Final = re.compile(r"[-+]?\d+,\d+", re.ASCII)
 _QUOTED, _DECIMAL = re.compile(rb'"(?:[^"]|"")*"'), re.compile(rb"\s*[-+]?\d+,\d+\s*")
 #: Numbers with colons between them.
 _NUMBERS = re.compile(rb"\d+(:[-+.\d]+)+")
+#: A first line that names the separator; and a number with a sign between each three digits, perhaps with decimals.
+_EXCEL = re.compile(r'"?sep=(.)"?', re.IGNORECASE | re.ASCII)
+_GROUPED = re.compile(r"[-+]?\d{1,3}([ ,.'\u2019\u00a0\u202f])\d{3}(\1\d{3})*((?!\1)[.,]\d+)?", re.ASCII)
 #: The separator of ASCII that no text has.
 _UNIT = "\x1f"
 #: Pairs of words that name the two ends of an edge, without what follows them in a column's name.
@@ -121,6 +124,10 @@ class Sample:
                 # A sign after the first row begins a comment only if the user says so.
                 if plain[0] in signs and (stated.comment or not rows):
                     comments.append(plain)
+                    continue
+                # Excel reads such a line, and other programs write it for Excel.
+                if not rows and (mark := _EXCEL.fullmatch(plain)):
+                    separator = separator or mark[1].encode()
                     continue
                 separator = separator or likely_separator(file.location, plain.encode(), stated.decimal)
                 rows.append(Row(number, begin, offset, plain, fields_of(text, separator)))
@@ -241,6 +248,15 @@ def is_number(field: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def is_grouped(field: str) -> bool:
+    """Whether a field is a number with separators of thousands, or may be one.
+
+    >>> [is_grouped(field) for field in ("1,234", "1.234,50", "1 234", "1.234", "12,5")]
+    [True, True, True, False, False]
+    """
+    return _GROUPED.fullmatch(field) is not None and not is_number(field)
 
 
 def has_names(cells: Sequence[str], array: VertexArray) -> bool:

@@ -22,6 +22,7 @@ from gnnloom.pipeline.sources.reading.text_layout import (
     Sample,
     Stated,
     fields_of,
+    is_grouped,
     is_number,
     names_ends,
     names_ids,
@@ -44,6 +45,8 @@ PANDAS_INDEX: Final = "__index_level_0__"
 _INDEXES: Final = frozenset({"", "unnamed: 0", PANDAS_INDEX})
 #: A field in quotes at the beginning of a line.
 _FIRST_QUOTED: Final = re.compile(r'"(?:[^"]|"")*"')
+#: A line below the names of columns in a table that is drawn.
+_LINE: Final = re.compile(r"[-+=|: ]*(--|==)[-+=|: ]*")
 _LETTERS, _DIGITS = re.compile(r"[^\W\d]+"), re.compile(r"\d+")
 
 
@@ -91,6 +94,7 @@ def find_table(file: SourceFile, sample: Sample, stated: Stated) -> TextTable:
     """
     if not sample.rows:
         return TextTable(sample.separator, comments=len(sample.comments))
+    refuse_drawn(file, sample)
     first, rows = sample.rows[0], sample.rows[1:]
     is_index = len(first.fields) > 2 and numbers_rows(first.fields[0])
     columns, seen = stated.columns, stated.header is None
@@ -128,6 +132,52 @@ def find_table(file: SourceFile, sample: Sample, stated: Stated) -> TextTable:
         not columns and _says_undirected(file, sample, names),
         question=question if names else "",
     )
+
+
+def check_first_rows(file: SourceFile, sample: Sample, stated: Stated, table: TextTable) -> None:
+    """Refuse first rows whose values have separators of thousands, or whose names may have the separator of fields.
+
+    Raises:
+        InputError: a row is such; the message says what to write.
+    """
+    rows = sample.rows[1 if table.header else 0 :]
+    fields = table.fields or (0, 1, 2)
+    for row in rows if stated.valued else ():
+        value = row.fields[fields[2]] if len(row.fields) > fields[2] else ""
+        # Whoever says what the decimals follow says what one comma is.
+        if is_grouped(value) and not (stated.decimal == "," and is_number(value.replace(",", "."))):
+            comma = (
+                "; if the comma precedes decimals, add `--decimal ,`" if stated.decimal == "." and "," in value else ""
+            )
+            raise bad_line(file, row.start, f"{value!r} has separators of thousands; remove them{comma}")
+    width = len(table.header)
+    if not width or table.separator == b" " or not (stated.columns or stated.extra_columns):
+        return
+    are_names = any(not is_id(row.fields[end]) for row in rows for end in table.ends if end < len(row.fields))
+    longer = next((row for row in rows if len(row.fields) > width + (not row.fields[-1])), None)
+    if are_names and longer is not None:
+        raise bad_line(
+            file,
+            longer.start,
+            f"{len(longer.fields)} fields, and the first line names {width}; put double quotes around a name that has"
+            " the separator",
+        )
+
+
+def refuse_drawn(file: SourceFile, sample: Sample) -> None:
+    """Refuse a table that is drawn with lines for people.
+
+    Raises:
+        InputError: one of the first rows is a line.
+    """
+    line = next((row for row in sample.rows[:3] if _LINE.fullmatch(row.text)), None)
+    if line is not None:
+        raise bad_line(
+            file,
+            line.start,
+            "a table drawn for people, as psql, MySQL and Markdown have; write one with commas, for example with"
+            " psql --csv, COPY ... TO ... CSV HEADER, or mysql --batch",
+        )
 
 
 def is_short_header(sample: Sample) -> bool:
@@ -372,7 +422,8 @@ def describe_columns(table: TextTable, names: Sequence[str], value: str) -> dict
     read = [names[number] if number < len(names) else f"column {number + 1}" for number in chosen]
     source, target, *values = [*read, "", ""][: max(2, len(read))]
     known = {*chosen, 0} if table.has_index else set(chosen)
-    others = [name for number, name in enumerate(names) if number not in known]
+    # A separator that ends each line is followed by no column.
+    others = [name for number, name in enumerate(names) if number not in known and name]
     return {
         "source": source,
         "target": target,
@@ -432,6 +483,11 @@ def _named(file: SourceFile, first: Sequence[str], columns: Sequence[str], *, na
         if column not in known:
             hint = "; if it does not name the columns, give their numbers from 1 and `--no-header`" if named else ""
             raise InputError(f"{file.location}: no column {column}; the first line has {', '.join(known)}{hint}")
+        if known.count(column) > 1:
+            raise InputError(
+                f"{file.location}: {known.count(column)} columns are called {column}; give their numbers from 1 and"
+                " `--header`"
+            )
     return tuple(map(known.index, columns))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from gnnloom.pipeline.sources.reading.class_names import NamedLabels
 from gnnloom.pipeline.sources.reading.fields import PLAIN, TextBlock, chosen_fields
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.lines import bad_line
-from gnnloom.pipeline.sources.reading.numerals import REASONS, TAB, word_numbers
+from gnnloom.pipeline.sources.reading.numerals import OPEN_COMMENT, REASONS, TAB, word_numbers
 from gnnloom.pipeline.sources.reading.text_layout import Sample, Stated, has_names, names_ids, row_blocks
 from gnnloom.pipeline.sources.reading.text_table import (
     PANDAS_INDEX,
@@ -30,6 +30,7 @@ from gnnloom.pipeline.sources.reading.text_table import (
     lacks_first_name,
     names_question,
     numbers_rows,
+    refuse_drawn,
     spelled,
 )
 from gnnloom.pipeline.sources.source import SourceRange, even_ranges
@@ -39,6 +40,8 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS
 from gnnloom.storage.wording import counted
 
+#: What to do about a line that may be a comment: names of vertices may begin with the sign.
+_COMMENT: Final = "the line begins as comments do, after the first row; remove it, or put the id in double quotes"
 #: Number of bytes of text, and of Parquet values, read at a time.
 _BLOCK_BYTES, _BLOCK_VALUES = 4 << 20, 1 << 18
 #: A table is cut into about this many ranges, which tasks read, of at least and at most so many bytes.
@@ -132,6 +135,7 @@ class KeyedText:
             InputError: the first line has no second column, or may be a header.
         """
         sample, question = Sample.of(file, Stated(header)), ""
+        refuse_drawn(file, sample)
         first = list(sample.rows[0].fields) if sample.rows else []
         # A separator may end each line.
         is_ended = len(first) > 2 and not first[-1]
@@ -204,7 +208,8 @@ class KeyedText:
             separator = self.separator[0] if is_plain else TAB
             count, at, wrong = name_parser.parse_keyed(text, separator, *cells, names, ends, values, line_at)
             if wrong:
-                raise bad_line(self.file, block.place(at), name_parser.REASONS.get(wrong) or REASONS[wrong])
+                reason = _COMMENT if wrong == OPEN_COMMENT else name_parser.REASONS.get(wrong) or REASONS[wrong]
+                raise bad_line(self.file, block.place(at), reason)
             places = block.places(line_at[:count])
             yield checked_ids(self, KeyedBlock(Names(ends[: count + 1], names), values[:count], places))
 

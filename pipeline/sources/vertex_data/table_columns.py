@@ -19,13 +19,14 @@ from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray
 from gnnloom.pipeline.sources.reading.class_names import UNKNOWN, is_heading
 from gnnloom.pipeline.sources.reading.coding import without_suffix
 from gnnloom.pipeline.sources.reading.files import SourceFile, is_local, open_file
-from gnnloom.pipeline.sources.reading.text_layout import Row, Sample, Stated, is_number, names_ids
+from gnnloom.pipeline.sources.reading.text_layout import Row, Sample, Stated, is_grouped, is_number, names_ids
 from gnnloom.pipeline.sources.reading.text_table import (
     PANDAS_INDEX,
     is_short_header,
     lacks_first_name,
     names_question,
     numbers_rows,
+    refuse_drawn,
 )
 from gnnloom.pipeline.sources.vertex_data.cells import (
     CellTable,
@@ -44,6 +45,8 @@ from gnnloom.storage.wording import shell_command
 _RANGE: Final = re.compile(r"(\d+)-(\d*)", re.ASCII)
 #: What is between the numbers of a list, and a number with a decimal comma.
 _BETWEEN, _DECIMAL = re.compile(r"[\s,;]+"), re.compile(r"[-+]?\d+,\d+", re.ASCII)
+#: A number with a sign of a currency or of percents.
+_SIGNED: Final = re.compile(r"[-+]?[$€£¥]?\s?[-+]?\d[\d ,.'\u2019\u00a0\u202f]*\s?[%$€£¥]?")
 #: How programs write what is true and false, in lower case.
 TRUTH: Final = frozenset({"true", "false"})
 #: What columns with splits are called.
@@ -201,6 +204,7 @@ def open_text(
     sample = Sample.of(file, Stated(header, decimal=decimal))
     if not sample.rows:
         raise InputError(f"{file.location}: the file is empty; expected a line per vertex")
+    refuse_drawn(file, sample)
     if has_commas := decimal == ",":
         sample = replace(sample, rows=tuple(replace(row, fields=_with_points(row.fields)) for row in sample.rows))
     first, rows = sample.rows[0], sample.rows[1:]
@@ -354,6 +358,10 @@ def other_ids(location: str, names: Sequence[str], ids: int) -> str:
     )
 
 
+def _may_be_number(cell: str) -> bool:
+    return is_value(cell) or is_grouped(cell) or _DECIMAL.fullmatch(cell) is not None
+
+
 def find_columns(table: CellTable, numbers: Sequence[int], array: VertexArray) -> list[Column]:
     """What some columns of a table hold.
 
@@ -375,10 +383,23 @@ def find_columns(table: CellTable, numbers: Sequence[int], array: VertexArray) -
             if not isinstance(table, TextTableCells) and not any(map(is_known, cells)):
                 kind = "words"
             lists = [cell.strip() for cell in cells if list_width(cell) is not None]
+            known = [cell.strip() for cell in cells if is_known(cell)]
+            grouped = [cell for cell in known if is_grouped(cell)]
+            is_number_array = array.name in {"feature", "target"}
+            if grouped and is_number_array and all(map(_may_be_number, known)):
+                raise InputError(
+                    f"{table.file.location}, column {name}: {grouped[0]!r} may be a number with separators of"
+                    " thousands; remove them, add `--decimal ,` if a comma precedes decimals, or write lists in"
+                    " brackets as in [7, 5]"
+                )
             if kind == "list" and all(map(_DECIMAL.fullmatch, lists)):
                 raise InputError(
                     f"{table.file.location}, column {name}: {lists[0]!r} may be a number with a decimal comma, or a"
                     " list of two; add `--decimal ,` if it is a number, or write lists in brackets as in [7, 5]"
+                )
+            if is_number_array and kind == "words" and known and all(map(_SIGNED.fullmatch, known)):
+                raise InputError(
+                    f"{table.file.location}, column {name}: {known[0]!r} is a number with signs; write the number alone"
                 )
         # The words of a split are its own vocabulary.
         if array.words and kind == "number" and cells and len(numbers) == 1 and not split_part(name):

@@ -90,3 +90,61 @@ def test_ids_that_begin_like_comments_keep_their_rows(tmp_path: Path) -> None:
     assert store(found, "id,label\n#gnn,#a\n#mpi,b\nann,#a\n", "label").label(0, 3).tolist() == [0, 1, 0]
     with pytest.raises(InputError, match=r"feature\.csv, line 3: .*comment"):
         store(found, "id,x\n#gnn,0.5\n# note\n", "feature")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('id,x\n0,"1,234"\n1,"2,500"\n2,"12"\n3,"7"\n', "thousands"),
+        ("id;x\n0;1 234\n1;2 500\n2;3 012\n3;4 001\n", "thousands"),
+        ("id;x\n0;1.234,50\n1;2.500,00\n2;12,5\n3;7,5\n", "thousands"),
+        ("id;x\n0;1'234\n1;2'500\n2;3'012\n3;12\n", "thousands"),
+        ("id,x\n0,$1234\n1,$2500\n2,$12\n3,$7\n", "with signs"),
+        ("id,x\n0,12%\n1,5%\n2,7%\n3,9 %\n", "with signs"),
+        ("id,x\n0,5\n1,6,9\n2,7\n3,8\n", "line 3.*too many columns"),
+        ("id,x\n(no),(m)\n0,5\n1,6\n2,7\n3,8\n", "line 2.*expected a number"),
+        (" id | x \n----+---\n  0 | 5\n  1 | 6\n  2 | 7\n  3 | 8\n", "line 2.*psql --csv"),
+        ("id,x,x\n0,5,1\n1,6,2\n2,7,3\n3,8,3\n", "two columns are called x"),
+        ("id,x\n0,5\n1,6\n2,7\n3,8\n# by hand\n", "line 6.*too few columns"),
+        ("id,x\n0,5\n1,6\n2,7\n3,8\n(4 rows)\n", "line 6.*too few columns"),
+    ],
+)
+def test_numbers_as_spreadsheets_show_them_and_odd_lines_are_refused(dataset: Dataset, text: str, says: str) -> None:
+    path = dataset.path.parents[1] / "t.csv"
+    path.write_text(text)
+    with pytest.raises(InputError, match=says):
+        _chosen(dataset, path)
+
+
+def _chosen(dataset: Dataset, path: Path) -> Vertices:
+    source = open_vertices("keyed", (), {"feature": f"{path}:x"}, dataset.graph())
+    return ingest_vertices(dataset, source, InProcessCluster(), dataset.graph(), allow_others=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("id,x\n0,5\n1,6\n2,7\n3,8\n# by hand\n", "line 6.*remove it"),
+        ("id | x\n---+---\n 0 | 5\n", "line 2.*psql --csv"),
+        ("id,x\n0,5\n0,6\n1,7\n2,7\n", "line 3.*already has a row"),
+    ],
+)
+def test_odd_lines_of_whole_tables_are_refused(dataset: Dataset, text: str, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        store(dataset, text, "feature")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sep=;\nid;x\n0;2\n2;4\n1;3\n3;5\n",
+        "id,x,\n0,2,\n2,4,\n1,3,\n3,5,\n",
+        "id,x\n0,2\n2,4\n1,3\n3,5\nTotal,14\n",
+        '"id";"x"\n"0";"2"\n"2";4\n1;"3"\n3;5\n',
+    ],
+)
+def test_tables_of_spreadsheets_are_read_right(dataset: Dataset, text: str) -> None:
+    path = dataset.path.parents[1] / "t.csv"
+    path.write_text(text)
+    for found in (_chosen(dataset, path), store(dataset, text, "feature")):
+        assert found.feature().reshape(-1).tolist() == [2, 3, 4, 5]

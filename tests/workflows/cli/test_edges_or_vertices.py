@@ -157,7 +157,7 @@ def test_frames_and_parquet_files_of_vertices_are_not_stored_as_edges(tmp_path: 
 def archive(folder: Path) -> str:
     parts = {f"{part}_mask": np.arange(3) == at for at, part in enumerate(("train", "val", "test"))}
     edge_index, rows = np.array([[0, 1, 2, 0], [1, 2, 0, 2]]), np.eye(3, dtype=np.float32)
-    arrays: dict[str, Any] = {"edge_index": edge_index, "edge_attr": np.ones((4, 3)), "x": rows, "y": np.arange(3)}
+    arrays: dict[str, Any] = {"edge_index": edge_index, "weight": np.ones(4), "x": rows, "y": np.arange(3)}
     np.savez(folder / "a.npz", **arrays, **parts)
     return str(folder / "a.npz")
 
@@ -166,7 +166,7 @@ def test_vertex_data_next_to_edges_in_an_archive_is_pointed_out_with_the_command
     path = archive(tmp_path)
     command = "gnnloom features NAME --feature T:x --label T:y --split T"
     assert look(tmp_path, path) == {"": "gnnloom ingest NAME T", "then, for the vertex data": command}
-    result = call(tmp_path, "ingest", "g", path, "--workers", "0", "--json")
+    result = call(tmp_path, "ingest", "g", path, "--weights", "--workers", "0", "--json")
     (note,) = (each for each in json.loads(result.stdout)["notes"] if "vertex data" in each)
     named = command.replace("T", path).replace("NAME", "g")
     assert f"`{named}`" in note

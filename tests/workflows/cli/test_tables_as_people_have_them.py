@@ -136,6 +136,18 @@ READ = {
     "DIMACS, both directions": Read("g.col", "p col 3 4\ne 1 2\ne 2 1\ne 2 3\ne 3 2\n", "", "0-1 1-0 1-2 2-1"),
     "METIS, decimal weights": Read("g.graph", "2 1 1\n2 0.5\n1 5e-1\n", "--undirected --weights", "0-1 1-0",
                                    (0.5, 0.5)),
+    "a line for Excel": Read("e.csv", "\ufeffsep=;\r\nvon;nach\r\n1;2\r\n2;3\r\n", "", "1-2 2-3"),
+    "a quoted line for Excel": Read("e.txt", '"sep=|"\nann|bo\nbo|cy\n', "--ids compact", "ann-bo bo-cy"),
+    "dates as ids": Read("e.csv", "day,next\n2024-01-01,2024-01-02\n2024-01-02,2024-01-03\n", "--header --ids compact",
+                         "2024-01-01-2024-01-02 2024-01-02-2024-01-03"),
+    "short hashes": Read("e.txt", "1e5 a3f\na3f 3e21\n", "--ids compact", "1e5-a3f a3f-3e21"),
+    "three decimals": Read("e.csv", "u;v;w\n1;2;1.234\n2;3;12.000\n", "--weights", "1-2 2-3", (1.234, 12)),
+    "blanks in a column that is not read": Read("e.csv", "u;v;note\n1;2;hello world\n2;3;1 234\n", "--extra-columns",
+                                                "1-2 2-3"),
+    "a separator within a note": Read("e.csv", "u,v,note\n1,2,x\n2,3,hello, world\n", "--extra-columns", "1-2 2-3"),
+    "numbers between blanks in a .csv": Read("e.csv", "1 2 0.5\n2 3 1\n", "--weights", "1-2 2-3", (0.5, 1)),
+    "numbers for columns called alike": Read("e.csv", "id,id,w\n1,2,5\n2,3,6\n", "--columns 1,2,3 --header", "1-2 2-3",
+                                            (5, 6)),
     "a METIS graph": Read("g.graph", "% by hand\n3 2\n2\n1 3\n2\n", "--undirected", "0-1 1-0 1-2 2-1"),
 }  # fmt: skip
 
@@ -176,6 +188,35 @@ class Refused:
 
 _RING = "".join(f"{number},{number + 1}\n" for number in range(12))
 REFUSED = {
+    "thousands": Refused('u,v,w\n1,2,"1,234"\n2,3,"12"\n', ("line 2", "thousands", "`--decimal ,`"), words="--weights"),
+    "thousands, in the only column that is there": Refused("u;v;w\n1;2;1 234\n", ("line 2", "thousands"),
+                                                           words="--weights --extra-columns"),
+    "thousands between apostrophes": Refused("u;v;w\n1;2;1'234\n", ("line 2", "thousands"), words="--weights"),
+    "thousands and decimals": Refused("u;v;w\n1;2;1.234,50\n", ("line 2", "thousands"), words="--weights --decimal ,"),
+    "thousands beyond the first lines": Refused("u;v;w\n" + "1;2;1234\n" * 9999 + "3;1;1 2\n", ("line 10,001", "blank"),
+                                                words="--weights --extra-columns"),
+    "thousands in ids": Refused('src,dst\n"1,234","2,500"\n"2,500","1,234"\n', ("line 2", "thousands", "--ids names"),
+                                words="--ids compact"),
+    "ids as spreadsheets shorten them": Refused("src,dst\n1.23457E+12,2.5E+12\n2.5E+12,17\n", (
+        "line 2", "scientific", "--ids names"), words="--ids compact"),
+    "columns that are called alike": Refused("u,v,u\n1,2,5\n", ("called u", "numbers", "`--header`"),
+                                             words="--columns u,v"),
+    "a separator within a name": Refused("u,v,w\nann,bo,1\nSmith, John,cy,2\n", ("line 3", "double quotes"),
+                                         words="--columns u,v --ids names"),
+    "a line of totals": Refused("u,v,w\n1,2,5\n2,3,6\n3,1,6\nTotal,,17\n", ("line 5", "remove the line"),
+                                words="--weights --ids compact"),
+    "a line of totals below names": Refused("u,v,w\nann,bo,5\nbo,ann,6\nTotal,,11\n", ("line 4", "remove the line"),
+                                            words="--weights --ids compact --header"),
+    "a title": Refused("Report of May,,\nu,v,w\n1,2,5\n2,3,6\n3,1,6\n", ("line 1", "remove the line"),
+                       words="--extra-columns"),
+    "a header of two lines": Refused("Source,Target\n(id),(id)\n1,2\n2,3\n3,1\n", ("line 2", "remove the line")),
+    "a count of rows": Refused("src,dst\nann,bo\nbo,ann\n(2 rows)\n", ("line 4", "remove the line"),
+                               words="--ids names"),
+    "a table of psql": Refused(" u | v \n---+---\n 1 | 2\n(1 row)\n", ("line 2", "psql --csv"), "e.txt"),
+    "a table of MySQL": Refused("+---+---+\n| u | v |\n+---+---+\n| 1 | 2 |\n", ("line 1", "mysql --batch"), "e.txt"),
+    "a table of Markdown": Refused("| u | v |\n|---|---|\n| 1 | 2 |\n", ("line 2", "Markdown"), "e.md"),
+    "Windows-1252": Refused("von;nach\nMüller;Jäger\nJäger;Müller\n".encode("cp1252"), ("line 2", "UTF-8", "iconv"),
+                            words="--header --ids names"),
     "a missing id": Refused("src,dst\n0,1\n1,\n2,0\n", ("line 3", "missing")),
     "NULL among numbers": Refused(f"src,dst\n{_RING}NULL,3\n", ("line 14", "missing"), words="--ids compact"),
     "one negative id": Refused(f"src,dst\n{_RING}-1,3\n", ("line 14", "--ids names"), words="--ids compact"),
@@ -243,6 +284,11 @@ def test_a_table_is_refused_with_the_remedy_and_nothing_is_left(tmp_path: Path, 
     assert "\n" not in message
     assert [word for word in want.says if word not in message] == []
     assert not [each for each in (tmp_path / "catalog").rglob("*") if each.is_file()]
+
+
+def test_a_column_is_one_end(tmp_path: Path) -> None:
+    result = ingest_content(tmp_path, "e.csv", "u,v\n1,2\n", "--columns v,v")
+    assert "v is there twice" in str(result.exception)
 
 
 def pictures() -> list[tuple[str, str]]:

@@ -181,7 +181,8 @@ def ingest_command(
         catalog = current_catalog()
         show_plan(catalog, edges, options, cluster, as_json=as_json, vertex_bytes=vertex_bytes, understood=understood)
         return
-    store_graph(name, edges, bundled, options, cluster, as_json, storing=storing, add=add, understood=understood)
+    notes = rows_notes(understood, name, values)
+    store_graph(name, edges, bundled, options, cluster, as_json, storing=storing, add=add, notes=notes)
 
 
 def store_graph(
@@ -194,14 +195,14 @@ def store_graph(
     *,
     storing: VertexOptions | None = None,
     add: bool = False,
-    understood: Sequence[Understood] = (),
+    notes: Sequence[str] = (),
 ) -> None:
     """Store a source's graph and vertex data as a dataset and print a summary.
 
     Args:
         storing: how the vertex data are stored.
         add: allow the dataset to have other graphs.
-        understood: how the files are read.
+        notes: what to say about the source when its graph is stored.
     """
     stores = storing or VertexOptions()
     with shown_progress():
@@ -209,11 +210,10 @@ def store_graph(
             current_catalog(), name, edges, vertices, options, cluster, storing=stores, add=add
         )
     result = graph_result(name, graph) | (vertices_result(stored) if stored is not None else {})
-    notes = [*([] if stored is None else vertex_notes(stored)), *graph_notes(graph, edges, options)]
-    notes += rows_notes(understood, name)
-    say_notes(notes)
-    if as_json and notes:
-        result["notes"] = notes
+    said = [*([] if stored is None else vertex_notes(stored)), *graph_notes(graph, edges, options), *notes]
+    say_notes(said)
+    if as_json and said:
+        result["notes"] = said
     if headers := getattr(edges, "recognized_headers", ()):
         result["recognized_headers"] = list(headers)
     show(result, as_json=as_json, title=f"graph of {name}", brief=_BRIEF)
