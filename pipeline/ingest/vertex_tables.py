@@ -402,7 +402,7 @@ def judge_rows(table: CellTable) -> tuple[Rows, str]:
     titles = [f"column {column_name(table, number)}" for number in range(start, start + 2)]
     # A matrix has the names of its rows in its first line.
     is_matrix = bool(names) and set(first) <= set(table.names)
-    have_ids = bool(first) and not is_matrix and all(is_id(cell) or is_word(cell) for cell in first)
+    have_ids = bool(first) and not is_matrix and all(cell.isdigit() or is_id(cell) or is_word(cell) for cell in first)
     unlike = _no_ids(table, start + 1) if have_ids and not find_times(first) else ""
     why = f"{titles[1]} has {unlike}" if unlike and (is_unique or is_named) else ""
     # Two columns of numbers with some in common may be ends, whatever they are called.
@@ -411,8 +411,8 @@ def judge_rows(table: CellTable) -> tuple[Rows, str]:
     if why or has_no_names or (is_named_so and (is_unique or not (is_named or may_be_ends))):
         return Rows.VERTEX, why
     # Ends of edges mostly have ids in common, and third columns of triples have them with first ones.
-    is_edge = not have_ids or not is_unique or bool(find_times(first)) or any(each & set(first) for each in others[1:])
-    if is_edge:
+    is_triple = any(not is_id(cell) and cell in first for column in others[1:] for cell in column)
+    if not have_ids or not is_unique or find_times(first) or is_triple:
         return Rows.EDGE, ""
     return _likely(names, width, cells, is_named=is_named), f"no id of {titles[0]} occurs twice in the first rows"
 

@@ -27,6 +27,7 @@ _SHOWN: Final = {
     re.compile(r"\d{1,3}([,.'\u2019\u00a0\u202f ]\d{3})+"): (
         "a number with separators of thousands; write ids without them"
     ),
+    re.compile(r"\d+(\s*[,;|]\s*\d+)+", re.ASCII): "a list of ids; write a line for each edge",
 }
 _MOST_ID: Final = (1 << 63) - 1
 #: Rows at the beginning of a column that decide whether its ids are numbers.

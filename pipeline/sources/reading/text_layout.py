@@ -136,10 +136,19 @@ class Sample:
             if read > SAMPLE_BYTES // 2:
                 is_whole = False
                 break
-        if not stated.separator and _have_colons(rows, are_edges=stated.are_edges):
-            separator = b":"
-            rows = [replace(row, fields=fields_of(row.text, separator)) for row in rows]
+        found = b"" if stated.separator else _other_separator(rows, are_edges=stated.are_edges)
+        if found:
+            separator, rows = found, [replace(row, fields=fields_of(row.text, found)) for row in rows]
         return cls(tuple(comments), tuple(rows), is_whole, separator or likely_separator(file.location, b""))
+
+
+def _other_separator(rows: Sequence[Row], *, are_edges: bool) -> bytes:
+    """What separates the fields of rows that are one field each, as edges cannot be; empty if nothing does."""
+    if _have_colons(rows, are_edges=are_edges):
+        return b":"
+    widths = {len(row.text.split()) if len(row.fields) == 1 else 0 for row in rows}
+    has_blanks = len(widths) == 1 and min(widths) > 1 and not any('"' in row.text for row in rows)
+    return b" " if are_edges and has_blanks else b""
 
 
 def _have_colons(rows: Sequence[Row], *, are_edges: bool) -> bool:

@@ -45,6 +45,8 @@ PANDAS_INDEX: Final = "__index_level_0__"
 _INDEXES: Final = frozenset({"", "unnamed: 0", PANDAS_INDEX})
 #: A field in quotes at the beginning of a line.
 _FIRST_QUOTED: Final = re.compile(r'"(?:[^"]|"")*"')
+#: What may be between two ids, a longer one first.
+_ARROWS: Final = ("-->", "->", "=>", "<-", "--", "~")
 #: A line below the names of columns in a table that is drawn.
 _LINE: Final = re.compile(r"[-+=|: ]*(--|==)[-+=|: ]*")
 _LETTERS, _DIGITS = re.compile(r"[^\W\d]+"), re.compile(r"\d+")
@@ -327,10 +329,13 @@ def _refuse_others(file: SourceFile, sample: Sample, *, has_header: bool, is_val
             f"{file.location}: a matrix with a row and a column per vertex, not a list of edges; convert it, for"
             " example with pandas.read_csv(file, index_col=0).stack().to_csv('edges.csv')"
         )
-    if rows and all(row.text[:1] == "(" and row.text[-1:] == ")" for row in rows):
+    if rows and all(row.text[:1] + row.text[-1:] in {"()", "[]"} for row in rows):
         raise bad_line(
-            file, rows[0].start, "tuples in parentheses; write the ids without them, with one separator between two ids"
+            file,
+            rows[0].start,
+            "tuples in parentheses or lists in brackets; write the ids without them, and one separator between two ids",
         )
+    _refuse_one_field(file, rows)
     if rows and all("{" in row.text and row.text[-1:] == "}" for row in rows):
         raise bad_line(
             file,
@@ -345,6 +350,9 @@ def _refuse_others(file: SourceFile, sample: Sample, *, has_header: bool, is_val
             " `--columns _start,_end`"
         )
     widths = {len(row.fields) for row in rows}
+    middles = {row.fields[1] for row in rows if len(row.fields) > 2}
+    if widths == {_TRIPLE} and len(middles) == 1 and not any(map(str.isalnum, next(iter(middles)) or "0")):
+        raise bad_line(file, rows[0].start, f"{next(iter(middles))!r} between the ids; `--columns 1,3` reads the ids")
     if not is_valued and len(widths) > 2 and all(is_id(field) for row in rows for field in row.fields):
         raise bad_line(
             file,
@@ -363,6 +371,22 @@ def _refuse_others(file: SourceFile, sample: Sample, *, has_header: bool, is_val
                 rows[0].start,
                 "triples of head, relation and tail; `--columns 1,3` reads their ends and leaves the relation out",
             )
+
+
+def _refuse_one_field(file: SourceFile, rows: Sequence[Row]) -> None:
+    """Refuse rows of one field that has both ids: in double quotes, or with an arrow between them.
+
+    Raises:
+        InputError: all rows are such.
+    """
+    if not rows or any(len(row.fields) != 1 for row in rows):
+        return
+    if all(row.text[:1] == '"' and any(sign in row.fields[0] for sign in ",;\t|") for row in rows):
+        raise bad_line(file, rows[0].start, "the whole line is in double quotes, and is one field; remove them")
+    for arrow in _ARROWS:
+        if all(row.text.count(arrow) == 1 for row in rows):
+            remedy = f"`{shell_command('--delimiter', arrow)}`"
+            raise bad_line(file, rows[0].start, f"expected two fields, found one; add {remedy} if it separates two ids")
 
 
 def refuse_counts(file: SourceFile, begin: bytes) -> None:

@@ -72,6 +72,8 @@ OPEN = {
     "an id with another name": ("uid,age,city\n5,31,Rome\n2,44,Oslo\n9,27,Rome\n7,31,Rome\n", "features", "uid,age"),
     "ids in common with the ages": ("who,age,city\n1,3,Rome\n2,4,Oslo\n3,2,Rome\n4,3,Rome\n", "ingest", "who,age"),
     "names and numbers": ("ann,31,Rome\nbo,44,Oslo\ncy,27,Rome\ndee,5,Rome\n", "features", "1,2"),
+    "ids with leading zeros": ("Zip,City,Pop\n01234,Rome,5\n01235,Oslo,6\n01236,Bern,5\n", "ingest", "Zip,City"),
+    "a tree": ("id,parent,depth\n1,0,1\n2,1,2\n3,1,2\n4,2,3\n", "features", "id,parent"),
     "few words": ("Kunde;Land;Alter\nann;DE;3\nbo;FR;4\ncy;DE;3\n", "features", "Kunde,Land"),
 }  # fmt: skip
 
