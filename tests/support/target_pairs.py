@@ -25,6 +25,9 @@ class ListedPairs:
     def num_entries(self) -> int:
         return int(np.count_nonzero(self.weight)) * (1 + self.symmetric)
 
+    def targets(self, read: Any, state: object) -> Any:
+        return read()
+
     def read(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
         return self.pair[start:stop], self.weight[start:stop]
 

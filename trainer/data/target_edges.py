@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.matrix.csr import cast_ids, index_dtype
+from gnnloom.storage.matrix.csr import CSR, cast_ids, index_dtype
 from gnnloom.storage.matrix.ranges import split_range
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.exchange import BlockExchange
 from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.kernels.dispatch import SparseRows, listed_entries
 from gnnloom.trainer.place.place import Place
 
 #: Says of (k,) int64 numbers of pairs which ones a step excludes, as (k,) bool. All ranks say the same of a number.
@@ -71,6 +72,17 @@ class PairSource(Protocol):
 
     @property
     def num_entries(self) -> int: ...
+
+    def targets(
+        self, read: Callable[[], Sequence[Targets]], state: Callable[[StateTargets], Sequence[Targets]]
+    ) -> Sequence[Targets]:
+        """The entries of the pairs in the blocks of some matrices. Collective.
+
+        Args:
+            read: reads the pairs, and sends their entries where they are needed.
+            state: makes them of the share of all entries in every block, for pairs of which only the number is known.
+        """
+        ...
 
     def read(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
         """Pairs ``start`` to ``stop``: (k, 2) int64 source and target, and (k,) the weights of their edges.
@@ -198,7 +210,6 @@ class ExcludedEntries:
         row, column: (k,) int32 or int64.
         weight: (k,) float64; None for ones.
         num_rows, num_columns: of the block.
-        is_read: False where nothing is read, and the arrays have no values.
     """
 
     row: NDArray[Any]
@@ -206,13 +217,36 @@ class ExcludedEntries:
     weight: NDArray[np.float64] | None
     num_rows: int
     num_columns: int
-    is_read: bool = True
 
     def row_sums(self) -> NDArray[np.float64]:
         """(num_rows,) float64."""
-        if not self.is_read:
-            return np.zeros(self.num_rows)
         return np.bincount(self.row, self.weight, self.num_rows).astype(np.float64, copy=False)
+
+    def listed(self) -> SparseRows:
+        """The matrix of these entries, as products read it."""
+        return listed_entries(self.row, self.column, self.weight, self.num_rows, self.num_columns)
+
+    def removed_from(self, block: CSR) -> CSR:
+        """The pattern of a block without these entries."""
+        # It imports numba, which only attention should load.
+        from gnnloom.storage.matrix.removal import without_entries  # noqa: PLC0415
+
+        return without_entries(block, self.row, self.column)
+
+
+class StateTargets(Protocol):
+    """Makes the entries of pairs in some blocks from how many they are."""
+
+    def __call__(
+        self, shares: Sequence[float], shapes: Sequence[tuple[int, int]], place: Place, *, weighted: bool
+    ) -> Targets:
+        """Take the memory of the entries.
+
+        Args:
+            shares: of all entries of the pairs, the share in each block.
+            shapes: rows and columns of every block.
+        """
+        ...
 
 
 class Targets(Protocol):

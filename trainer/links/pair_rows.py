@@ -20,6 +20,8 @@ from gnnloom.trainer.place.place import Place
 
 #: Moves a matrix of some width from one layout to another, as operators do; differentiable and collective.
 Align = Callable[[Tensor, Layout, Layout, int], Tensor]
+#: From ids of vertices of this rank, of any shape, the numbers of their rows.
+Numbering = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 
 
 class PairRows:
@@ -35,7 +37,13 @@ class PairRows:
     """
 
     def __init__(
-        self, source: Layout, dim: int, num_vertices: int, owners: Owners | None, align: Align | None = None
+        self,
+        source: Layout,
+        dim: int,
+        num_vertices: int,
+        owners: Owners | None,
+        align: Align | None = None,
+        local_numbers: Callable[[NDArray[np.int64]], Numbering] = LocalNumbers.of,
     ) -> None:
         """Prepare for matrices of a layout. Communicates nothing.
 
@@ -45,12 +53,12 @@ class PairRows:
             owners: rank of every vertex: on row shards the array of the partition, on grids :class:`GridOwners`; None
                 for one rank.
             align: the operator's; not needed if every rank of ``source`` has rows of its own.
+            local_numbers: from the vertices of this rank's rows, what finds the rows of vertices.
         """
         self._source, self._align, self._owners = source, align, owners
         self.layout, self.dim = own_rows(source, num_vertices), dim
         self.vertex = self.layout.vertex
-        place = self.layout.place
-        self.local = AnyNumbers(len(self.vertex)) if place.rehearses else LocalNumbers.of(self.vertex)
+        self.local = local_numbers(self.vertex)
         self._comm, self._place = self.layout.grid.comm, self.layout.place
 
     def owner(self, vertices: NDArray[np.int64]) -> NDArray[np.int32]:
@@ -143,20 +151,6 @@ class GridOwners:
 
 
 @dataclass(frozen=True)
-class EvenOwners:
-    """Ranks that own vertices, as a rehearsal has them: equally many each.
-
-    Attributes:
-        num_ranks: of all.
-    """
-
-    num_ranks: int
-
-    def __getitem__(self, vertices: NDArray[np.int64], /) -> NDArray[np.int32]:
-        return (vertices % self.num_ranks).astype(np.int32)
-
-
-@dataclass(frozen=True)
 class RangeOwners:
     """Ranks that own even ranges of numbers, of vertices or of pairs; see :func:`split_range`.
 
@@ -170,16 +164,6 @@ class RangeOwners:
 
     def __getitem__(self, numbers: NDArray[np.int64], /) -> NDArray[np.int32]:
         return range_of(self.size, self.num_ranks, numbers).astype(np.int32)
-
-
-@dataclass(frozen=True)
-class AnyNumbers:
-    """Local numbers of any vertices, as a rehearsal has them; see :class:`LocalNumbers`."""
-
-    num_own: int
-
-    def __call__(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
-        return ids % max(1, self.num_own)
 
 
 def own_rows(source: Layout, num_vertices: int) -> Layout:
@@ -222,8 +206,8 @@ def taken_ends(
 ) -> tuple[Tensor, Tensor]:
     """The rows of both ends of pairs; differentiable, with the bits of two calls of :func:`taken_rows`.
 
-    The gradient is added up in the memory of the first end's, as autograd does where it can. A rehearsal cannot tell
-    where, so it is not left to autograd.
+    The gradient is added up in the memory of the first end's, as autograd does where it can. The forecast of memory
+    cannot tell where, so it is not left to autograd.
 
     Args:
         rows: (num_rows, dim).

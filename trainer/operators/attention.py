@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.shards.row_shards import ShardMatrix
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import SPMM, Traffic
@@ -29,7 +28,6 @@ from gnnloom.trainer.kernels.dispatch import (
     softmax_state,
 )
 from gnnloom.trainer.operators.halo import HaloExchange
-from gnnloom.trainer.place.arrays import as_array, tensor_dtype
 from gnnloom.trainer.place.place import Place
 
 
@@ -83,20 +81,9 @@ class NeighborRows:
         if self._excluded is None:
             return self.matrix
         own, halo = (
-            self._without_entries(block, entries)
-            for block, entries in zip(self.matrix.in_memory(), self._excluded, strict=True)
+            entries.removed_from(block) for block, entries in zip(self.matrix.in_memory(), self._excluded, strict=True)
         )
         return replace(self.matrix, own=own, halo=halo)
-
-    def _without_entries(self, block: CSR, entries: ExcludedEntries) -> CSR:
-        if not entries.is_read:
-            place = self._grid.place
-            indices = place.lasting((block.nnz,), tensor_dtype(block.indices.dtype))
-            return replace(block, indptr=block.indptr.copy(), indices=as_array(indices), data=None)
-        # It imports numba, which only attention should load.
-        from gnnloom.storage.matrix.removal import without_entries  # noqa: PLC0415
-
-        return without_entries(block, entries.row, entries.column)
 
 
 class Attending:

@@ -10,7 +10,6 @@ from collections.abc import Collection
 from functools import cached_property
 from typing import Protocol, runtime_checkable
 
-import torch
 from torch import Tensor
 
 from gnnloom.trainer.data.target_edges import Chosen, ExcludedEntries, PairSource
@@ -18,12 +17,9 @@ from gnnloom.trainer.kernels.dispatch import (
     ColumnScale,
     Progress,
     SparseProduct,
-    SparseRows,
-    listed_entries,
     sparse_product,
 )
 from gnnloom.trainer.operators.operator import Operator
-from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.place.place import Place
 
 
@@ -76,16 +72,7 @@ class ExcludedBlock:
 
     @cached_property
     def _product(self) -> SparseProduct:
-        each = self.entries
-        if not each.is_read:
-            # Most rows have few of the entries.
-            count = min(len(each.row), each.num_rows)
-            begin, end, target = (as_array(self._place.lasting((count,), torch.int64)) for _ in range(3))
-            rows = SparseRows(begin, end, target, each.column, each.weight, each.num_rows, each.num_columns)
-            return sparse_product(rows, self._place)
-        return sparse_product(
-            listed_entries(each.row, each.column, each.weight, each.num_rows, each.num_columns), self._place
-        )
+        return sparse_product(self.entries.listed(), self._place)
 
     def subtract(
         self,

@@ -11,8 +11,15 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.matrix.ranges import Span, split_range
 from gnnloom.trainer.comm.communicator import Communicator
-from gnnloom.trainer.data.target_edges import Entries, PairSource, TargetEntries, Targets, read_entries, routed
-from gnnloom.trainer.data.unread_targets import UnreadTargets
+from gnnloom.trainer.data.target_edges import (
+    Entries,
+    PairSource,
+    StateTargets,
+    TargetEntries,
+    Targets,
+    read_entries,
+    routed,
+)
 from gnnloom.trainer.data.vertex_directory import VertexDirectory
 from gnnloom.trainer.operators.grid_adjacency import GridAdjacency
 from gnnloom.trainer.place.place import Place
@@ -89,9 +96,15 @@ def grid_targets(
     Raises:
         CollectiveError: a pair has no vertex of the graph, or could not be read.
     """
+    return source.targets(
+        lambda: _read(comm, source, adjacency, windows, place), lambda state: _stated(state, adjacency, windows, place)
+    )
+
+
+def _read(
+    comm: Communicator, source: PairSource, adjacency: GridAdjacency, windows: Sequence[Window], place: Place
+) -> Sequence[Targets]:
     weighted = adjacency.shards.weighted
-    if place.rehearses:
-        return _unread(source, adjacency, windows, place)
     announced = np.array(comm.gather_numbers([fact for window in windows for fact in window.facts()]), np.int64)
     announced = announced.reshape(comm.size, len(windows), -1)
     # Equal on all ranks, so that all of them send for the same windows.
@@ -116,14 +129,16 @@ def grid_targets(
     return [numbered[first] for first in firsts]
 
 
-def _unread(source: PairSource, adjacency: GridAdjacency, windows: Sequence[Window], place: Place) -> Sequence[Targets]:
+def _stated(
+    state: StateTargets, adjacency: GridAdjacency, windows: Sequence[Window], place: Place
+) -> Sequence[Targets]:
     """As many entries in every window as if those of the matrix were spread evenly."""
     found: dict[Window, Targets] = {}
     for window in windows:
         if window not in found:
             shapes, n = window.shapes, max(1, adjacency.num_vertices)
             shares = [rows * columns / n**2 for rows, columns in shapes]
-            found[window] = UnreadTargets(source, shares, shapes, place, weighted=adjacency.shards.weighted)
+            found[window] = state(shares, shapes, place, weighted=adjacency.shards.weighted)
     return [found[window] for window in windows]
 
 

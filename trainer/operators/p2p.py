@@ -21,11 +21,11 @@ from gnnloom.trainer.data.row_targets import row_targets
 from gnnloom.trainer.data.target_edges import (
     Chosen,
     PairSource,
+    StateTargets,
     Targets,
     check_directions,
     remaining_degree,
 )
-from gnnloom.trainer.data.unread_targets import UnreadTargets
 from gnnloom.trainer.operators.attention import NeighborRows
 from gnnloom.trainer.operators.exclusion import check_excludes
 from gnnloom.trainer.operators.halo import ExchangedRows, HaloExchange
@@ -97,7 +97,7 @@ class PointToPoint(WholeRows):
 
     def prepare_targets(self, source: PairSource) -> None:
         check_directions(source, symmetric=self._shard.shards.symmetric)
-        self._targets = self._unread_targets(source) if self.place.rehearses else self._read_targets(source)
+        self._targets = source.targets(lambda: self._read_targets(source), self._stated_targets)
         self._degree = self._degrees(self.matrix)
 
     def _read_targets(self, source: PairSource) -> Sequence[Targets]:
@@ -108,7 +108,7 @@ class PointToPoint(WholeRows):
         comm, vertex = self.grid.comm, self.layout(0).vertex
         return row_targets(comm, source, shards.num_vertices, vertex, halos, self.place, weighted=shards.weighted)
 
-    def _unread_targets(self, source: PairSource) -> Sequence[Targets]:
+    def _stated_targets(self, state: StateTargets) -> Sequence[Targets]:
         """As many entries as this rank's share of the nonzeros."""
         shards, matrix = self._shard.shards, self.matrix
         # The partition was measured on the whole graph.
@@ -116,7 +116,7 @@ class PointToPoint(WholeRows):
         shares = [block.nnz / max(1, total) for block in (matrix.own, matrix.halo)]
         shapes = [(block.num_rows, block.num_columns) for block in (matrix.own, matrix.halo)]
         matrices = 2 if self._has_own_transpose else 1
-        return [UnreadTargets(source, shares, shapes, self.place, weighted=shards.weighted) for _ in range(matrices)]
+        return [state(shares, shapes, self.place, weighted=shards.weighted) for _ in range(matrices)]
 
     @property
     def _has_own_transpose(self) -> bool:

@@ -85,7 +85,6 @@ class Place:
     """
 
     device: Final = torch.device("cpu")
-    rehearses = False
 
     def __init__(
         self,

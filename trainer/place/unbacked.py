@@ -16,8 +16,6 @@ from gnnloom.trainer.place.workspace import UNLIMITED, Workspace
 class UnbackedPlace(Place):
     """Nobody writes to its large tensors, which may be larger than this machine's memory."""
 
-    rehearses = True
-
     def __init__(self, kernels: Kernels, feature_dtype: torch.dtype = torch.float32, num_threads: int = 1) -> None:
         """Begin without tensors.
 

@@ -23,6 +23,7 @@ from gnnloom.trainer.operators.p2p import PointToPoint
 from gnnloom.trainer.operators.summa import Summa
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.training.rehearsal.unread import unread
+from gnnloom.trainer.training.rehearsal.unread_targets import StatedPairs
 from support.gradients import backward
 from support.lone import LoneCommunicator
 from support.problems import Problem, problem
@@ -36,7 +37,7 @@ def a_tenth(numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
     return np.equal(numbers % 10, 3)
 
 
-class Unreadable:
+class Unreadable(StatedPairs):
     """Pairs that nobody may read."""
 
     def __init__(self, num_pairs: int, *, symmetric: bool) -> None:

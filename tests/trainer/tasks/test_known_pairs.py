@@ -20,13 +20,13 @@ from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.runs.run import Run
 from gnnloom.storage.shards import known_pairs
 from gnnloom.trainer.config.predict_config import PredictConfig
-from gnnloom.trainer.data.unread_targets import UnreadTargets
 from gnnloom.trainer.links.choices import NEGATIVE_SAMPLERS
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.tasks.objectives import links as objectives
 from gnnloom.trainer.tasks.objectives.pairs import TrainingPairs
 from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.predict import predict
+from gnnloom.trainer.training.rehearsal.unread_targets import UnreadTargets
 from support.graphs import store_graph, store_vertices
 from support.links import pairs_of, store_links
 from support.lone import LoneCommunicator
@@ -244,7 +244,9 @@ def test_the_forecast_counts_the_reverses_that_steps_exclude(tmp_path: Path) -> 
         options = DrawOptions(reciprocal="together" if way == "both" else "apart")
         source = TrainingPairs(links := draw_links(dataset, graph, options, CLUSTER), ReadCounter())
         excluded = np.count_nonzero(source.read(0, source.num_pairs)[1]) * (2 if links.symmetric else 1)
-        targets = UnreadTargets(source, [0.25, 0.75], [(N, N)] * 2, Place(), weighted=False)
+        targets = UnreadTargets(
+            source.num_pairs, source.num_entries, [0.25, 0.75], [(N, N)] * 2, Place(), weighted=False
+        )
         assert len(targets) == pytest.approx(excluded, abs=0.05 * excluded)
         counts.append(excluded / links.num_pairs["train"])
     assert counts[0] < 1.2 < counts[2] < counts[1]

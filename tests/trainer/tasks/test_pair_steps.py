@@ -23,6 +23,7 @@ from gnnloom.trainer.links.decoder import Decoder
 from gnnloom.trainer.links.negatives import Positives, UniformNegatives
 from gnnloom.trainer.links.scoring import score_all
 from gnnloom.trainer.modes.epochs import pair_batches
+from gnnloom.trainer.place.unbacked import UnbackedPlace
 from gnnloom.trainer.tasks.objectives import links, pairs
 from gnnloom.trainer.tasks.objectives.pairs import PairSet
 from gnnloom.trainer.training.evaluation import Evaluation
@@ -271,7 +272,7 @@ def test_the_last_evaluation_scores_every_pair_once(one_stored: Stored, monkeypa
 
     def counting(rows: Any, vectors: Tensor, decoder: Decoder, pairs: NDArray[np.int64]) -> Tensor:
         # Memory is forecast by evaluating shapes alone.
-        if not rows.layout.place.rehearses:
+        if not isinstance(rows.layout.place, UnbackedPlace):
             scored.append(len(pairs))
         return score_all(rows, vectors, decoder, pairs)
 
@@ -309,7 +310,7 @@ def test_ends_of_training_pairs_are_prepared_once_and_asked_for_once_an_epoch(
 
     class Counting(ends):  # type: ignore[misc, valid-type]
         def __init__(self, labels: Any, num_pairs: int) -> None:
-            self._is_counted = not labels.placed_rows.layout.place.rehearses
+            self._is_counted = not isinstance(labels.placed_rows.layout.place, UnbackedPlace)
             if self._is_counted:
                 made.append(num_pairs)
             super().__init__(labels, num_pairs)

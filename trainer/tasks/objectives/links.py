@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.matrix.local_numbers import LocalNumbers
-from gnnloom.storage.shards.known_pairs import SOURCES_AT_ONCE, KnownInTraining, known_targets
+from gnnloom.storage.shards.known_pairs import SOURCES_AT_ONCE, KnownInTraining
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.data.row_exchange import RowExchange
 from gnnloom.trainer.data.vertex_data import Labels
@@ -31,10 +31,9 @@ from gnnloom.trainer.links.negatives import (
 from gnnloom.trainer.links.pair_rows import RangeOwners
 from gnnloom.trainer.links.pair_sums import pair_loss
 from gnnloom.trainer.links.ranking import Higher, ListRanks, PoolRanks
-from gnnloom.trainer.links.scoring import AllTargets, BlockSizes, Lists, score_all
+from gnnloom.trainer.links.scoring import AllTargets, score_all
 from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.place.arrays import as_array
-from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.tasks.objectives.objective import Metrics, StepLoss, TaskContext
 from gnnloom.trainer.tasks.objectives.pairs import (
     POOLS,
@@ -239,19 +238,10 @@ class Links(PairObjective):
         most = int(comm.gather_numbers([len(pairs)]).max())
         for start in place.steps(range(0, most, SOURCES_AT_ONCE)):
             some = pairs[start : start + SOURCES_AT_ONCE]
-            known = together(comm, partial(self._known, place, some[:, 0]))
+            known = together(comm, partial(self.access.known_targets, self.message_graph, self.pairs, some[:, 0]))
             parts.append(filtered_ranks(targets, some, known))
         ranks = ListRanks.of(comm, place, Higher.joined(parts))
         return {"mrr": ranks.mean_reciprocal_rank()} | {f"hits_{count}": ranks.hits(count) for count in _FILTERED_HITS}
-
-    def _known(self, place: Place, sources: NDArray[np.int64]) -> Lists:
-        """The known targets of some sources. Communicates nothing."""
-        if not place.rehearses:
-            return Lists(*known_targets(self.message_graph, self.pairs, sources))
-        # The pairs that are ranked are often those of vertices with many: as many as a block has at most.
-        sizes, start = BlockSizes(), np.zeros(len(sources), np.int64)
-        listed = np.zeros(sizes.listed // sizes.sources, np.int64)
-        return Lists(start, start + len(listed), listed)
 
     def _drawn_pool(self, pairs: PairSet, split: str) -> PairSet:
         """A negative of each pair, for links that came without. Communicates nothing."""

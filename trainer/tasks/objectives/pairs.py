@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any, ClassVar, Final, Self
@@ -17,26 +17,31 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.artifacts.part_members import map_part_members
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import ReadCounter
+from gnnloom.storage.matrix.local_numbers import LocalNumbers
 from gnnloom.storage.matrix.permutation import KeyedPermutation
 from gnnloom.storage.matrix.random_numbers import stream_key
 from gnnloom.storage.matrix.ranges import split_range
+from gnnloom.storage.shards.known_pairs import known_targets
 from gnnloom.storage.shards.row_shards import RowShards
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.exchange import BlockExchange, by_rank
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.open_shards import VertexRows
-from gnnloom.trainer.data.target_edges import PairsOfStep
+from gnnloom.trainer.data.row_exchange import Owners
+from gnnloom.trainer.data.target_edges import PairsOfStep, PairSource, Targets
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.links.decoder import Decoder
 from gnnloom.trainer.links.decoders.registry import decoder_kind
 from gnnloom.trainer.links.negatives import ReadEnds, own_negatives
-from gnnloom.trainer.links.pair_rows import EvenOwners, GridOwners, PairRows
+from gnnloom.trainer.links.pair_rows import GridOwners, Numbering, PairRows
+from gnnloom.trainer.links.scoring import Lists
 from gnnloom.trainer.operators.exclusion import ExcludingOperator
 from gnnloom.trainer.operators.grid_targets import AllPositions
 from gnnloom.trainer.operators.operator import Operator
@@ -190,6 +195,37 @@ def of_pairs(labels: Labels) -> PairLabels:
     return labels
 
 
+class PairAccess:
+    """What an objective on pairs reads, or asks other ranks for, apart from the pairs; the forecast has its own."""
+
+    def owners(self, given: TaskContext, operator: Operator, layout: Layout) -> Owners | None:
+        """The rank of every vertex; None for one rank. Collective."""
+        if layout.grid.comm.size == 1:
+            return None
+        if isinstance(given.shards, RowShards):
+            key = given.shards.artifact.inputs["partition"]
+            part: Owners = map_part_members(given.dataset.partition(key=key)).part
+            return part
+        adjacency = getattr(operator, "adjacency")  # noqa: B009 - all operators on grids have it
+        return GridOwners(layout, AllPositions(layout.grid.comm, adjacency, layout.place))
+
+    def local_numbers(self, vertex: NDArray[np.int64]) -> Numbering:
+        """What finds the rows of this rank's vertices."""
+        return LocalNumbers.of(vertex)
+
+    def exchange(self, comm: Communicator, counts: NDArray[np.int64], place: Place) -> BlockExchange:
+        """What moves pairs to the ranks that own their sources. Collective."""
+        return BlockExchange(comm, counts, place, Kind.SETUP)
+
+    def training_pairs(self, links: Links, counter: ReadCounter) -> PairSource:
+        """The training pairs as operators read them, to leave them out."""
+        return TrainingPairs(links, counter)
+
+    def known_targets(self, graph: Graph, links: Links, sources: NDArray[np.int64]) -> Lists:
+        """The targets of some sources in the graph and among the pairs. Communicates nothing."""
+        return Lists(*known_targets(graph, links, sources))
+
+
 @dataclass(frozen=True)
 class TrainingPairs:
     """The training pairs as operators read them, to leave them out; see :class:`PairSource`."""
@@ -209,6 +245,10 @@ class TrainingPairs:
     def num_entries(self) -> int:
         return round(self.num_pairs * (1 + (1 if self.symmetric else self.links.reverse_share)))
 
+    def targets(self, read: Callable[[], Sequence[Targets]], state: object) -> Sequence[Targets]:  # noqa: ARG002
+        """See :meth:`PairSource.targets`: they are read."""
+        return read()
+
     def read(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
         """See :meth:`PairSource.read`."""
         pairs, weight = self.links.pair(TRAIN, start, stop, self.counter), self.links.weight(start, stop, self.counter)
@@ -227,12 +267,14 @@ class PairObjective(Objective):
         links: the pairs.
         decoder: makes scores; None until the task is attached to a model.
         num_layers: of that model.
+        access: what it reads apart from the pairs.
     """
 
     context: TaskContext | None = None
     links: Links | None = None
     decoder: Decoder | None = None
     num_layers: int = 0
+    access: PairAccess = field(default_factory=PairAccess)
 
     #: Decoder that ``auto`` stands for.
     usual_decoder: ClassVar[str] = "dot"
@@ -312,25 +354,21 @@ class PairObjective(Objective):
         """See :meth:`Objective.placed`: every pair goes to the rank that owns its source."""
         layout, n = operator.layout(self.num_layers), self.pairs.num_vertices
         comm, place = layout.grid.comm, layout.place
-        owners = self._owners(operator, layout)
-        rows = PairRows(layout, self.num_outputs, n, owners, operator.align)
+        owners = self.access.owners(self.given, operator, layout)
+        rows = PairRows(layout, self.num_outputs, n, owners, operator.align, self.access.local_numbers)
         read = of_pairs(labels)
-        sets = {name: routed_pairs(comm, each, rows.owner(each.source), place) for name, each in read.sets.items()}
+        sets = {name: self._routed(comm, each, rows.owner(each.source), place) for name, each in read.sets.items()}
         if self.given.options["exclude_targets"] and self.given.steps_on_graph:
-            _excluding(operator).prepare_targets(TrainingPairs(self.pairs, self.given.counter))
+            _excluding(operator).prepare_targets(self.access.training_pairs(self.pairs, self.given.counter))
         return replace(read, sets=sets, rows=rows, read=read.sets)
 
-    def _owners(self, operator: Operator, layout: Layout) -> Any:
-        """The rank of every vertex; None for one rank. Collective."""
-        if layout.grid.comm.size == 1:
-            return None
-        if layout.place.rehearses:
-            return EvenOwners(layout.grid.comm.size)
-        shards = self.given.shards
-        if isinstance(shards, RowShards):
-            return map_part_members(self.given.dataset.partition(key=shards.artifact.inputs["partition"])).part
-        adjacency = getattr(operator, "adjacency")  # noqa: B009 - all operators on grids have it
-        return GridOwners(layout, AllPositions(layout.grid.comm, adjacency, layout.place))
+    def _routed(self, comm: Communicator, pairs: PairSet, owner: NDArray[np.int32], place: Place) -> PairSet:
+        """The pairs whose sources this rank owns, by source and number. Collective."""
+        order, counts = by_rank(owner, comm.size)
+        blocks = self.access.exchange(comm, counts, place)
+        found = pairs.changed(lambda array: blocks.forth(np.ascontiguousarray(array[order])).copy())
+        # Pairs of a source follow each other, so its vector stays in the caches.
+        return found.take(np.lexsort((found.number, found.source)))
 
     # Steps
 
@@ -476,20 +514,6 @@ class PairStepLoss:
         """The same loss of vectors that are changed first. Communicates nothing."""
         before = self._contribute
         return PairStepLoss(self.labels, self.num_examples, self.num_terms, lambda scores: before(change(scores)))
-
-
-def routed_pairs(comm: Communicator, pairs: PairSet, owner: NDArray[np.int32], place: Place) -> PairSet:
-    """The pairs whose sources this rank owns, by source and number. Collective."""
-    order, counts = by_rank(owner, comm.size)
-    blocks = BlockExchange(comm, counts, place, Kind.SETUP)
-
-    def exchanged(array: NDArray[Any]) -> Any:
-        arrived = blocks.forth(ours := np.ascontiguousarray(array[order]))
-        return (ours if place.rehearses else arrived).copy()
-
-    found = pairs.changed(exchanged)
-    # Pairs of a source follow each other, so its vector stays in the caches.
-    return found.take(np.lexsort((found.number, found.source)))
 
 
 def _excluding(operator: Operator) -> ExcludingOperator:

@@ -43,7 +43,6 @@ from gnnloom.trainer.streaming.evaluation import StatedBytes
 from gnnloom.trainer.tasks.objectives.objective import Objective
 from gnnloom.trainer.training.rehearsal.rank_rows import most_measured, rank_rows, row_lengths
 from gnnloom.trainer.training.rehearsal.unread import unread
-from gnnloom.trainer.training.rehearsal.unread_links import unread_pairs
 from gnnloom.trainer.training.rehearsal.unread_rows import UnreadStoredRows
 from gnnloom.trainer.training.session import Session, build_model, predicted_rows, read_share
 from gnnloom.trainer.training.state.checkpoint import stored_state
@@ -282,6 +281,9 @@ class _Rehearsal:
 
     def _weighted(self, objective: Objective) -> Objective:
         if objective.task.on_pairs:
+            # It imports numba, which a task on vertices need not load.
+            from gnnloom.trainer.training.rehearsal.unread_links import unread_pairs  # noqa: PLC0415
+
             return unread_pairs(objective)
         # What a function of the user's takes is not known, whatever it computes.
         own = _any_loss if self.config.is_own_loss else None

@@ -2,18 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from gnnloom.storage.matrix.csr import index_dtype
-from gnnloom.trainer.data.target_edges import Chosen, ExcludedEntries, PairsOfStep, PairSource, step_dtype
+from gnnloom.storage.matrix.csr import CSR, index_dtype
+from gnnloom.trainer.data.target_edges import Chosen, ExcludedEntries, PairsOfStep, StateTargets, Targets, step_dtype
+from gnnloom.trainer.kernels.dispatch import SparseRows
 from gnnloom.trainer.place.arrays import as_array, tensor_dtype
 from gnnloom.trainer.place.place import Place
 
 #: Pairs that a choice is asked about to find out its share of all.
 _ASKED = 1 << 12
+
+
+@dataclass(frozen=True)
+class UnreadEntries(ExcludedEntries):
+    """Excluded entries whose arrays have no values."""
+
+    place: Place
+
+    def row_sums(self) -> NDArray[np.float64]:
+        return np.zeros(self.num_rows)
+
+    def listed(self) -> SparseRows:
+        # Most rows have few of the entries.
+        count = min(len(self.row), self.num_rows)
+        begin, end, target = (as_array(self.place.lasting((count,), torch.int64)) for _ in range(3))
+        return SparseRows(begin, end, target, self.column, self.weight, self.num_rows, self.num_columns)
+
+    def removed_from(self, block: CSR) -> CSR:
+        indices = self.place.lasting((block.nnz,), tensor_dtype(block.indices.dtype))
+        return replace(block, indptr=block.indptr.copy(), indices=as_array(indices), data=None)
+
+
+class StatedPairs:
+    """Pairs of which only the number is known; see :class:`gnnloom.trainer.data.target_edges.PairSource`."""
+
+    num_pairs: int
+    num_entries: int
+
+    def targets(self, read: object, state: Callable[[StateTargets], Sequence[Targets]]) -> Sequence[Targets]:  # noqa: ARG002
+        return state(partial(UnreadTargets, self.num_pairs, self.num_entries))
 
 
 class UnreadTargets:
@@ -24,7 +58,8 @@ class UnreadTargets:
 
     def __init__(
         self,
-        source: PairSource,
+        num_pairs: int,
+        num_entries: int,
         shares: Sequence[float],
         shapes: Sequence[tuple[int, int]],
         place: Place,
@@ -34,25 +69,27 @@ class UnreadTargets:
         """Take the memory of the entries, and for the moment what sorting them takes.
 
         Args:
+            num_pairs: of all ranks.
+            num_entries: of the adjacency that the pairs are about.
             shares: of all entries of the pairs, the share in each block.
             shapes: rows and columns of every block.
         """
         self._place, self._shapes, self._weighted = place, shapes, weighted
-        self._counts = [round(share * source.num_entries) for share in shares]
-        self._num_pairs, count = source.num_pairs, sum(self._counts)
+        self._counts = [round(share * num_entries) for share in shares]
+        self._num_pairs, count = num_pairs, sum(self._counts)
         self._steps = self._ids(0)
         widths = [max((shape[side] for shape in shapes), default=0) for side in (0, 1)]
         # They are joined, and sorted by block, by an order; their pairs are numbered.
         momentary = [
-            *(self._ids(count, each) for each in (max(widths), max(widths), source.num_pairs, count)),
+            *(self._ids(count, each) for each in (max(widths), max(widths), num_pairs, count)),
             *(self._ids(count) for _ in range(1 + weighted)),
             self._ids(count // 8),
-            self._ids(min(count, source.num_pairs), source.num_pairs),
+            self._ids(min(count, num_pairs), num_pairs),
         ]
         self._kept = [
             *(self._ids(count, width) for width in widths),
             self._ids(count, count),
-            self._ids(min(count, source.num_pairs)),
+            self._ids(min(count, num_pairs)),
             self._ids(count if weighted else 0),
         ]
         del momentary
@@ -71,12 +108,12 @@ class UnreadTargets:
             self._steps = self._ids(count * step_dtype(choose.num_steps).itemsize // 8)
         momentary = [self._ids(count // 8), self._ids(count // 8), self._ids(round(share * count))]
         found = [
-            ExcludedEntries(
+            UnreadEntries(
                 self._ids(round(share * each), shape[0]),
                 self._ids(round(share * each), shape[1]),
                 self._ids(round(share * each)).view(np.float64) if self._weighted else None,
                 *shape,
-                is_read=False,
+                self._place,
             )
             for each, shape in zip(self._counts, self._shapes, strict=True)
         ]
