@@ -29,13 +29,12 @@ PACKED: Final = np.dtype(np.float32)
 
 
 class Packed(Protocol):
-    """Some rows in a temporary file.
+    """Some rows in a temporary file."""
 
-    Attributes:
-        values: (num_rows, width) float32.
-    """
-
-    values: NDArray[np.float32]
+    @property
+    def values(self) -> NDArray[np.float32]:
+        """(num_rows, width)."""
+        ...
 
     def check(self) -> None:
         """Compare the file with what was written.

@@ -1,4 +1,4 @@
-"""The rows of a sparse matrix as the kernels read them, and what their products with dense matrices share.
+"""The rows of a sparse matrix as the kernels read them.
 
 One description, a list of rows with their ranges of entries, covers a whole matrix (CSR), one of whose rows most are
 empty (doubly compressed rows: Buluc, Gilbert, "On the Representation and Multiplication of Hypersparse Matrices", IPDPS
@@ -7,21 +7,18 @@ empty (doubly compressed rows: Buluc, Gilbert, "On the Representation and Multip
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.matrix.csr import CSR, index_dtype
-from gnnloom.trainer.place.arrays import as_array, sum_dtype, tensor_dtype
-from gnnloom.trainer.place.contract import ColumnScale, Progress, RowSink, SparseRows
+from gnnloom.trainer.place.arrays import as_array, tensor_dtype
+from gnnloom.trainer.place.contract import SparseRows
 from gnnloom.trainer.place.place import Place
-from gnnloom.trainer.place.threads import Threads
 
 #: A matrix with at most this share of non-empty rows is doubly compressed.
 _SPARSE_ROWS = 0.5
@@ -137,88 +134,3 @@ def listed_columns(matrix: CSR, parts: Sequence[slice]) -> list[SparseRows]:
     found = np.split(order, np.searchsorted(owner[order], np.arange(1, len(parts))))
     shape = matrix.num_rows, matrix.num_columns
     return [SparseRows(begin[each], end[each], row[each], matrix.indices, matrix.data, *shape) for each in found]
-
-
-class Operands(NamedTuple):
-    """Checked operands of one product.
-
-    Attributes:
-        dense: (num_columns, dim); its columns are contiguous.
-        out: (num_rows, dim); its columns are contiguous.
-        row_scale: (num_rows,) of the dtype of the sums, or (0,) for ones.
-        column_scale: of the columns, or None for ones.
-    """
-
-    dense: Tensor
-    out: Tensor
-    row_scale: Tensor
-    column_scale: ColumnScale | None
-
-
-class RowsProduct(ABC):
-    """What the implementations of :class:`gnnloom.trainer.place.contract.SparseProduct` share.
-
-    Each gives the same bits.
-    """
-
-    def __init__(self, rows: SparseRows, threads: Threads, dtype: torch.dtype) -> None:
-        """Prepare the rows for products with dense matrices of a dtype."""
-        self.num_rows, self.num_columns, self.nnz = rows.num_rows, rows.num_columns, rows.nnz
-        self._rows, self._threads, self._dtype = rows, threads, dtype
-        # The time of a range is proportional to its nonzeros, not its rows.
-        offsets = rows.offsets()
-        self._ranges = threads.balanced_ranges(offsets)
-        self._slices = threads.slices(self._ranges, offsets)
-
-    @abstractmethod
-    def restricted(self, rows: NDArray[np.int64]) -> RowsProduct: ...
-
-    @abstractmethod
-    def _multiply(self, operands: Operands, progress: Progress, *, accumulate: bool) -> None:
-        """Compute the listed rows."""
-
-    def multiply(
-        self,
-        dense: Tensor,
-        out: Tensor | RowSink,
-        row_scale: Tensor,
-        *,
-        accumulate: bool = False,
-        column_scale: ColumnScale | None = None,
-        progress: Progress = None,
-    ) -> None:
-        if not isinstance(out, Tensor):
-            raise TypeError("sparse product: a matrix in memory is multiplied into memory only")
-        rows = self._rows
-        _check(rows, self._dtype, Operands(dense, out, row_scale, column_scale))
-        # Nothing to add. Without `accumulate` the kernel must still write zeros.
-        if accumulate and rows.nnz == 0:
-            return
-        # No normalization has both weights and factors of columns, so no kernel has both.
-        if rows.data is not None and column_scale is not None:
-            dense, column_scale = (dense * column_scale.factors.unsqueeze(1)).to(self._dtype), None
-        # Rows that are not listed have no entries.
-        if not accumulate and not rows.is_subset and rows.target is not None:
-            out.zero_()
-        self._multiply(Operands(dense, out, row_scale, column_scale), progress, accumulate=accumulate)
-
-
-def _check(rows: SparseRows, dtype: torch.dtype, operands: Operands) -> None:
-    """Raise ValueError if a shape, dtype or layout does not match."""
-    dense, out, row_scale, column_scale = operands
-    if dense.dim() != 2 or dense.shape[0] != rows.num_columns or out.shape != (rows.num_rows, dense.shape[1]):
-        shapes = f"{tuple(dense.shape)} into {tuple(out.shape)}"
-        raise ValueError(f"sparse product: ({rows.num_rows}, {rows.num_columns}) times {shapes}")
-    sums = sum_dtype(dtype)
-    for name, tensor, allowed in (("dense", dense, (dtype,)), ("out", out, (dtype, sums))):
-        if tensor.dtype not in allowed:
-            raise ValueError(f"sparse product: {name} is {tensor.dtype}, not {dtype}")
-        if tensor.numel() and tensor.shape[1] > 1 and tensor.stride(1) != 1:
-            raise ValueError(f"sparse product: the rows of {name} are not contiguous")
-    scales = [("row", row_scale, rows.num_rows)] if len(row_scale) else []
-    if column_scale is not None:
-        scales.append(("column", column_scale.factors, rows.num_columns))
-    for name, scale, length in scales:
-        if scale.shape != (length,) or scale.dtype != sums or not scale.is_contiguous():
-            found = f"{tuple(scale.shape)} {scale.dtype}"
-            raise ValueError(f"sparse product: {name} factors are {found}, not ({length},) {sums}")

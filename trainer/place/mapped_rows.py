@@ -6,6 +6,7 @@ import math
 import mmap
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Protocol
 from weakref import WeakSet
 
 import numpy as np
@@ -47,7 +48,7 @@ class MappedRows:
 
 
 class UnbackedRows:
-    """Rows of any size that nobody writes, for a rehearsal; see :class:`MappedRows`."""
+    """Rows of any size that nobody writes, for the forecast of memory; see :class:`MappedRows`."""
 
     def __init__(self, shape: Sequence[int], dtype: torch.dtype) -> None:
         kind = array_dtype(dtype)
@@ -61,14 +62,22 @@ class UnbackedRows:
         """Nothing has been written."""
 
 
+class Checkable(Protocol):
+    """A temporary file, or what stands for one."""
+
+    def check(self) -> None:
+        """Compare the file with what was written."""
+        ...
+
+
 class FileChecks:
     """Temporary files to compare with what was written to them, before anything that follows from them is kept."""
 
     def __init__(self) -> None:
-        self._used = WeakSet[RecordedArray]()
+        self._used = WeakSet[Checkable]()
         self._read = list[Callable[[], None]]()
 
-    def while_used(self, rows: RecordedArray) -> None:
+    def while_used(self, rows: Checkable) -> None:
         """Compare the file of some rows every time, for as long as anything refers to them."""
         self._used.add(rows)
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+import torch
 
+from gnnloom.trainer.comm.exchange import BlockExchange
 from gnnloom.trainer.comm.traffic import SPMM, Kind, Ring, Traffic, TrafficCounts
+from gnnloom.trainer.comm.unconnected import UnconnectedRank
+from gnnloom.trainer.place.place import Place
 
 BLOCKS = {2: [24, 8], 3: [24, 0, 40], 5: [8, 8, 16, 0, 48]}
 
@@ -80,3 +85,15 @@ def test_ranks_meet_and_times_are_taken_only_if_profiled() -> None:
     assert meeting.times == 1
     # Without a profile, ranks wait for the late one in the transfer, which counts as exposed.
     assert traffic.counts.exposed == traffic.counts.seconds["waiting"] > 0
+
+
+def test_a_rank_of_a_stated_size_gets_what_it_sends() -> None:
+    comm, place = UnconnectedRank(1, 3), Place()
+    counts = np.array([2, 0, 1], np.int64)
+    blocks = BlockExchange(comm, counts, place, Kind.SETUP)
+    np.testing.assert_array_equal(blocks.arriving, counts)
+    np.testing.assert_array_equal(blocks.forth(np.arange(3)), np.arange(3))
+    # Nothing was sent to the rank from which this one waits for a tensor.
+    kept = torch.ones(2)
+    comm.wait([*comm.send(torch.zeros(2), 0, Kind.SETUP), *comm.receive(kept, 2)])
+    assert kept.tolist() == [1, 1]

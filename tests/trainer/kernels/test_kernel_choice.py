@@ -10,7 +10,9 @@ import tarfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -20,9 +22,17 @@ from torch import Tensor
 from gnnloom.storage.errors import MissingPackageError
 from gnnloom.trainer.kernels.c import library
 from gnnloom.trainer.kernels.c.calls import CSparseProduct
-from gnnloom.trainer.kernels.dispatch import edge_softmax, head_sums, rectify, sparse_product, sparse_product_kernel
+from gnnloom.trainer.kernels.dispatch import (
+    Dropout,
+    edge_softmax,
+    head_sums,
+    rectify,
+    sparse_product,
+    sparse_product_kernel,
+)
 from gnnloom.trainer.kernels.sparse_rows import SparseRows, listed_rows
-from gnnloom.trainer.place.contract import SparseProduct
+from gnnloom.trainer.kernels.without_values import WithoutValues
+from gnnloom.trainer.place.contract import RowPass, SparseProduct
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.place.threads import Threads
 from support.covering import examples
@@ -107,6 +117,29 @@ def test_without_the_library_what_computes_says_what_is_missing(monkeypatch: pyt
     ):
         with pytest.raises(MissingPackageError, match="install a C compiler, and then gnnloom again"):
             compute()
+
+
+class Noting(WithoutValues):
+    """Notes which kernels are asked for, and computes nothing."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def pass_rows(self, given: RowPass, place: Place) -> None:
+        self.asked.append(given.step.name)
+
+    def sparse_product(self, matrix: Any, place: Place, dtype: torch.dtype) -> Any:
+        self.asked.append(str(dtype))
+        return super().sparse_product(matrix, place, dtype)
+
+
+def test_the_kernels_of_a_place_are_those_that_it_was_made_with() -> None:
+    kernels = Noting()
+    place, row = Place(kernels=kernels), torch.ones((1, 4))
+    sparse_product(random_csr(4, 4, 0.5, weighted=False), place, torch.float64)
+    rectify(row, None, None, place)
+    Dropout(0.5, 0, place).apply(row, np.zeros(1, np.int64), 0, 0, 0)
+    assert kernels.asked == ["torch.float64", "RECTIFY", "DROP"]
 
 
 def test_a_library_of_older_sources_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,16 +9,24 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from gnnloom.trainer.kernels.c.library import DTYPES, Bounds, HeadsStruct, Library, ProductStruct, Rows
-from gnnloom.trainer.kernels.sparse_rows import Operands, RowsProduct, SparseRows
 from gnnloom.trainer.place.arrays import array_dtype, sum_dtype
-from gnnloom.trainer.place.contract import HEADS_CHUNK, HeadsPass, Progress, RowPass
+from gnnloom.trainer.place.contract import (
+    HEADS_CHUNK,
+    ColumnScale,
+    HeadsPass,
+    Progress,
+    RowPass,
+    RowSink,
+    SparseRows,
+)
 from gnnloom.trainer.place.threads import RowRange, Threads
 
 
@@ -98,12 +106,33 @@ def run_ranges(
 _STREAMED_BYTES: Final = 32 << 20
 
 
-class CSparseProduct(RowsProduct):
+class Operands(NamedTuple):
+    """Checked operands of one product.
+
+    Attributes:
+        dense: (num_columns, dim); its columns are contiguous.
+        out: (num_rows, dim); its columns are contiguous.
+        row_scale: (num_rows,) of the dtype of the sums, or (0,) for ones.
+        column_scale: of the columns, or None for ones.
+    """
+
+    dense: Tensor
+    out: Tensor
+    row_scale: Tensor
+    column_scale: ColumnScale | None
+
+
+class CSparseProduct:
     """See :class:`gnnloom.trainer.place.contract.SparseProduct`."""
 
     def __init__(self, library: Library, rows: SparseRows, threads: Threads, dtype: torch.dtype) -> None:
-        super().__init__(rows, threads, dtype)
-        self._library = library
+        """Prepare the rows for products with dense matrices of a dtype."""
+        self.num_rows, self.num_columns, self.nnz = rows.num_rows, rows.num_columns, rows.nnz
+        self._library, self._rows, self._threads, self._dtype = library, rows, threads, dtype
+        # The time of a range is proportional to its nonzeros, not its rows.
+        offsets = rows.offsets()
+        self._ranges = threads.balanced_ranges(offsets)
+        self._slices = threads.slices(self._ranges, offsets)
         sums = array_dtype(sum_dtype(dtype))
         self._indices = np.ascontiguousarray(rows.indices)
         self._data = None if rows.data is None else np.ascontiguousarray(rows.data, sums)
@@ -114,7 +143,30 @@ class CSparseProduct(RowsProduct):
     def restricted(self, rows: NDArray[np.int64]) -> CSparseProduct:
         return CSparseProduct(self._library, self._rows.restricted(rows), self._threads, self._dtype)
 
-    def _multiply(self, operands: Operands, progress: Progress, *, accumulate: bool) -> None:
+    def multiply(
+        self,
+        dense: Tensor,
+        out: Tensor | RowSink,
+        row_scale: Tensor,
+        *,
+        accumulate: bool = False,
+        column_scale: ColumnScale | None = None,
+        progress: Progress = None,
+    ) -> None:
+        if not isinstance(out, Tensor):
+            raise TypeError("sparse product: a matrix in memory is multiplied into memory only")
+        rows = self._rows
+        _check(rows, self._dtype, Operands(dense, out, row_scale, column_scale))
+        # Nothing to add. Without `accumulate` the kernel must still write zeros.
+        if accumulate and rows.nnz == 0:
+            return
+        # No normalization has both weights and factors of columns, so no kernel has both.
+        if rows.data is not None and column_scale is not None:
+            dense, column_scale = (dense * column_scale.factors.unsqueeze(1)).to(self._dtype), None
+        # Rows that are not listed have no entries.
+        if not accumulate and not rows.is_subset and rows.target is not None:
+            out.zero_()
+        operands = Operands(dense, out, row_scale, column_scale)
         product = self._described(operands, accumulate=accumulate)
         work = self.nnz * operands.out.shape[1]
         num_threads = num_threads_for(work, self._threads)
@@ -168,3 +220,24 @@ def bounds_of(ranges: list[RowRange]) -> Bounds:
     """Positions at which consecutive ranges begin and end."""
     positions = [ranges[0][0], *(stop for _, stop in ranges)] if ranges else [0]
     return (ctypes.c_int64 * len(positions))(*positions)
+
+
+def _check(rows: SparseRows, dtype: torch.dtype, operands: Operands) -> None:
+    """Raise ValueError if a shape, dtype or layout does not match."""
+    dense, out, row_scale, column_scale = operands
+    if dense.dim() != 2 or dense.shape[0] != rows.num_columns or out.shape != (rows.num_rows, dense.shape[1]):
+        shapes = f"{tuple(dense.shape)} into {tuple(out.shape)}"
+        raise ValueError(f"sparse product: ({rows.num_rows}, {rows.num_columns}) times {shapes}")
+    sums = sum_dtype(dtype)
+    for name, tensor, allowed in (("dense", dense, (dtype,)), ("out", out, (dtype, sums))):
+        if tensor.dtype not in allowed:
+            raise ValueError(f"sparse product: {name} is {tensor.dtype}, not {dtype}")
+        if tensor.numel() and tensor.shape[1] > 1 and tensor.stride(1) != 1:
+            raise ValueError(f"sparse product: the rows of {name} are not contiguous")
+    scales = [("row", row_scale, rows.num_rows)] if len(row_scale) else []
+    if column_scale is not None:
+        scales.append(("column", column_scale.factors, rows.num_columns))
+    for name, scale, length in scales:
+        if scale.shape != (length,) or scale.dtype != sums or not scale.is_contiguous():
+            found = f"{tuple(scale.shape)} {scale.dtype}"
+            raise ValueError(f"sparse product: {name} factors are {found}, not ({length},) {sums}")

@@ -1,22 +1,44 @@
-"""The kernels in C for attention over the nonzeros of a pattern (attention_kernel.h).
+"""Attention over the nonzeros of a sparse pattern, without a tensor over edges and features, in C (attention_kernel.h).
 
-Scores and weights are computed for a few entries at a time, with vectors of all heads; the sums of a row or column stay
-in registers, and the rows that its entries need are fetched ahead.
+:class:`gnnloom.trainer.place.contract.EdgeSoftmax` has the formulas. A row's columns may lie in several patterns:
+each pattern adds to a running maximum, sum and weighted sum, which are scaled down whenever the maximum grows
+(Milakov, Gimelshein, "Online normalizer calculation for softmax", 2018). The adjoint computes the weights again from
+the maximum and the sum, so nothing of the size of the edges is stored. It visits every entry once, column by column:
+one row of the output's gradient is fetched for the gradients of the column and for that of the row's target score.
+In dynamic attention, a row's gradient is as wide as a column's, so the adjoint also visits every entry row by row.
+
+The kernels compute scores and weights for a few entries at a time, with vectors of all heads; the sums of a row or
+column stay in registers, and the rows that its entries need are fetched ahead.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.matrix.csr import CSR
+from gnnloom.storage.matrix.transpose import transposed
 from gnnloom.trainer.kernels.c.calls import bounds_of, num_threads_for
 from gnnloom.trainer.kernels.c.library import DTYPES, AttentionStruct, Library
-from gnnloom.trainer.kernels.edge_softmax import PatternSoftmax, Sweep
-from gnnloom.trainer.place.contract import Attended, Progress, SoftmaxGradient, SoftmaxState
+from gnnloom.trainer.kernels.elementwise import add_in_order
+from gnnloom.trainer.place.arrays import sum_dtype
+from gnnloom.trainer.place.contract import (
+    HUB_ENTRIES,
+    Attended,
+    Progress,
+    SoftmaxGradient,
+    SoftmaxState,
+    num_column_ranges,
+    num_hub_columns,
+    num_vector_ranges,
+)
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.place.threads import RowRange
 
@@ -24,16 +46,115 @@ from gnnloom.trainer.place.threads import RowRange
 _ATTEND, _ATTEND_DYNAMIC = 0, 2
 
 
-class CEdgeSoftmax(PatternSoftmax):
+class Sweep(IntEnum):
+    """A pass over all entries of the adjoint; the numbers are those of attention.h."""
+
+    #: Column by column, for the gradients of its value and score, and the parts of those of all target scores.
+    COLUMNS = 1
+    #: Dynamic attention: column by column, for the gradients of its value.
+    DYNAMIC_COLUMNS = 3
+    #: Dynamic attention: row by row, for the gradients of its value.
+    DYNAMIC_ROWS = 4
+
+
+class CEdgeSoftmax:
     """See :class:`gnnloom.trainer.place.contract.EdgeSoftmax`."""
 
     def __init__(
         self, library: Library, pattern: CSR, negative_slope: float, place: Place, *, dynamic: bool = False
     ) -> None:
-        super().__init__(pattern, negative_slope, place, dynamic=dynamic)
+        """Prepare a pattern and its transpose; weights are ignored."""
+        threads = place.threads
+        self.nnz, self._place, self._slope, self.is_dynamic = pattern.nnz, place, negative_slope, dynamic
         self._library = library
-        self._indices, self._rows = np.ascontiguousarray(self._indices), np.ascontiguousarray(self._rows)
-        self._indptr = np.ascontiguousarray(self._indptr)
+        self._indptr, self._indices = np.ascontiguousarray(pattern.indptr), np.ascontiguousarray(pattern.indices)
+        # The gradient of a column sums over its rows. With the transpose, one thread sums a whole column, in one order.
+        by_column = transposed(replace(pattern, data=None))
+        self._column_indptr, self._rows = by_column.indptr, np.ascontiguousarray(by_column.indices)
+        self._row_ranges = threads.balanced_ranges(self._indptr)
+        self._row_slices = threads.slices(self._row_ranges, self._indptr)
+        if dynamic:
+            num_ranges = num_vector_ranges(pattern.nnz)
+            self._sweeps = {
+                Sweep.DYNAMIC_COLUMNS: threads.balanced_ranges(self._column_indptr, num_ranges),
+                Sweep.DYNAMIC_ROWS: threads.balanced_ranges(self._indptr, num_ranges),
+            }
+        else:
+            num_ranges = num_column_ranges(pattern.nnz, pattern.num_rows)
+            self._sweeps = {Sweep.COLUMNS: threads.balanced_ranges(self._column_indptr, num_ranges)}
+            self._hubs = np.flatnonzero(np.diff(self._indptr) > HUB_ENTRIES)
+            self._hub_columns = num_hub_columns(pattern.nnz, pattern.num_columns, len(self._hubs))
+
+    def accumulate(
+        self,
+        given: Attended,
+        state: SoftmaxState,
+        output: Tensor | None = None,
+        *,
+        begins: bool = True,
+        progress: Progress = None,
+    ) -> None:
+        self._check(given, state[:2], () if output is None else (output,))
+        slices = self._row_slices if progress else [self._row_ranges]
+        self._attend(given, state, output, begins=begins, slices=slices, progress=progress)
+
+    def gradients(
+        self, given: Attended, gradient: SoftmaxGradient, result: Attended, progress: Progress = None
+    ) -> None:
+        sums, values = [gradient.rows, result.source], [gradient.output, result.values]
+        (values if self.is_dynamic else sums).append(result.target)
+        self._check(given, sums, values)
+        if self.is_dynamic:
+            self._dynamic_gradients(given, gradient, result, progress)
+        else:
+            self._static_gradients(given, gradient, result, progress)
+
+    def _static_gradients(
+        self, given: Attended, gradient: SoftmaxGradient, result: Attended, progress: Progress
+    ) -> None:
+        # Several columns add to the same row: threads have parts of their own, which are summed in one order.
+        ranges, step, of_target = self._sweeps[Sweep.COLUMNS], self._place.threads.num_threads, result.target
+        num_parts, shape = min(step, len(ranges)), (len(self._hubs), of_target.shape[1])
+        parts = self._place.empty((num_parts, *of_target.shape), of_target.dtype)
+        of_hubs, total = (self._place.zeros(size, torch.float64) for size in ((num_parts, *shape), shape))
+        of_target.zero_()
+        for start in range(0, len(ranges), step):
+            some = ranges[start : start + step]
+            self._sweep(Sweep.COLUMNS, given, gradient, result._replace(target=parts[: len(some)]), some, of_hubs)
+            for part, of_hub in zip(parts[: len(some)], of_hubs, strict=False):
+                of_target += part
+                total += of_hub
+            if progress is not None:
+                progress()
+        of_target[torch.from_numpy(self._hubs)] = total.to(of_target.dtype)
+
+    def _dynamic_gradients(
+        self, given: Attended, gradient: SoftmaxGradient, result: Attended, progress: Progress
+    ) -> None:
+        total = self._place.zeros(result.source.shape, torch.float64)
+        for sweep, ranges in self._sweeps.items():
+            parts = self._place.empty((len(ranges), *total.shape), total.dtype)
+            step = len(ranges) if progress is None else self._place.threads.num_threads
+            for start in range(0, len(ranges), max(1, step)):
+                some = slice(start, start + step)
+                self._sweep(sweep, given, gradient, result._replace(source=parts[some]), ranges[some])
+                if progress is not None:
+                    progress()
+            add_in_order(total, parts, self._place)
+        result.source.copy_(total)
+
+    def _check(self, given: Attended, sums: Sequence[Tensor], values: Sequence[Tensor]) -> None:
+        """Raise ValueError if tensors are of another dtype, or not contiguous."""
+        dtype = given.values.dtype
+        scores = (given.source,) if self.is_dynamic else given[1:]
+        stored = (given.values, given.target) if self.is_dynamic else given[:1]
+        for name, expected, tensors in (
+            ("scores", sum_dtype(dtype), (*scores, *sums)),
+            ("values", dtype, (*stored, *values)),
+        ):
+            for tensor in tensors:
+                if tensor.dtype != expected or not tensor.is_contiguous():
+                    raise ValueError(f"attention: {name} are {tensor.dtype}, not contiguous {expected}")
 
     def _attend(
         self,
@@ -63,6 +184,14 @@ class CEdgeSoftmax(PatternSoftmax):
         ranges: list[RowRange],
         of_hubs: Tensor | None = None,
     ) -> None:
+        """Compute ranges of columns or rows.
+
+        Args:
+            result: one of its tensors gets the sums over each range, so it has a dimension more: ``target`` is
+                (len(ranges), num_rows, heads), or in dynamic attention ``source`` (len(ranges), heads, dim) float64.
+            of_hubs: (len(ranges), number of hubs, heads) float64, the sums over each range of target scores of hubs,
+                in place of those in ``result``; None in dynamic attention.
+        """
         by_row = self._indptr, self._indices
         entries = by_row if sweep is Sweep.DYNAMIC_ROWS else (self._column_indptr, self._rows)
         # Static scores of the rows are among the other numbers of the rows.

@@ -180,7 +180,7 @@ class EdgeModel(Model):
         with suppress(Exception):
             fresh = copy.deepcopy(self.module)
         try:
-            # With values, also in a rehearsal.
+            # With values, also in a forecast of memory.
             with torch.no_grad(), performed():
                 self._try_ring()
                 if fresh is not None:

@@ -168,7 +168,7 @@ class FullMode(Mode):
         if len(contributions) == 1:
             return contributions[0]
         whole = sum(each * number for each, number in zip(contributions, terms, strict=True))
-        # A rehearsal knows no terms.
+        # Where classes have no weight, and in a forecast of memory, there are no terms.
         return whole / sum(terms) if any(terms) else 0.0
 
 

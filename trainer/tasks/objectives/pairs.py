@@ -34,7 +34,7 @@ from gnnloom.trainer.comm.exchange import BlockExchange, by_rank
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.open_shards import VertexRows
 from gnnloom.trainer.data.row_exchange import Owners
-from gnnloom.trainer.data.target_edges import PairsOfStep, PairSource, Targets
+from gnnloom.trainer.data.target_edges import PairsOfStep, PairSource, StateTargets, Targets
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.links.decoder import Decoder
@@ -245,7 +245,11 @@ class TrainingPairs:
     def num_entries(self) -> int:
         return round(self.num_pairs * (1 + (1 if self.symmetric else self.links.reverse_share)))
 
-    def targets(self, read: Callable[[], Sequence[Targets]], state: object) -> Sequence[Targets]:  # noqa: ARG002
+    def targets(
+        self,
+        read: Callable[[], Sequence[Targets]],
+        state: Callable[[StateTargets], Sequence[Targets]],  # noqa: ARG002
+    ) -> Sequence[Targets]:
         """See :meth:`PairSource.targets`: they are read."""
         return read()
 

@@ -107,7 +107,7 @@ class UnreadTargets:
             # The step of each entry is kept.
             self._steps = self._ids(count * step_dtype(choose.num_steps).itemsize // 8)
         momentary = [self._ids(count // 8), self._ids(count // 8), self._ids(round(share * count))]
-        found = [
+        found: list[ExcludedEntries] = [
             UnreadEntries(
                 self._ids(round(share * each), shape[0]),
                 self._ids(round(share * each), shape[1]),
