@@ -30,9 +30,9 @@ from gnnloom.trainer.kernels.dispatch import (
     sparse_product,
     sparse_product_kernel,
 )
-from gnnloom.trainer.kernels.sparse_rows import SparseRows, listed_rows
+from gnnloom.trainer.kernels.sparse_rows import listed_rows
 from gnnloom.trainer.kernels.without_values import WithoutValues
-from gnnloom.trainer.place.contract import RowPass, SparseProduct
+from gnnloom.trainer.place.contract import RowPass, SparseProduct, SparseRows
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.place.threads import Threads
 from support.covering import examples
