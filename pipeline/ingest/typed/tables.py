@@ -10,9 +10,11 @@ from typing import Any, Final
 from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.ingest.typed.options import TypedOptions
 from gnnloom.pipeline.ingest.typed.table import ROLES, Ends, Table
+from gnnloom.pipeline.sources.binary.parquet_table import ParquetTable
 from gnnloom.pipeline.sources.format import COLUMNS, Format, formats, guess_format, open_edges
 from gnnloom.pipeline.sources.names import NamedEdgeSource
 from gnnloom.pipeline.sources.parquet_edges import ParquetEdges
+from gnnloom.pipeline.sources.reading.files import open_files
 from gnnloom.pipeline.sources.source import EdgeSource
 from gnnloom.pipeline.sources.text import TextEdges
 from gnnloom.pipeline.sources.understood import Understood, understood_of
@@ -296,9 +298,9 @@ def _open_column(
     """One column of a table, as edges from each id to itself."""
     column = table.columns[end] if table.columns else ""
     if not column:
-        # The first columns; those of text have numbers, and those of Parquet have names.
-        whole = None if _format_of(table, format_name).is_fallback else open_edges(format_name, [table.location], {})
-        column = whole.columns[0][end] if isinstance(whole, ParquetEdges) else str(end + 1)
+        # The first columns: those of text have numbers, and those of Parquet have names.
+        is_text = _format_of(table, format_name).is_fallback
+        column = str(end + 1) if is_text else ParquetTable.open(open_files([table.location])[0]).names[end]
     return _open(replace(table, role=""), (column, column), options, format_name, any_name)
 
 

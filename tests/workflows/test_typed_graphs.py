@@ -1,0 +1,194 @@
+"""Graphs with types from the command line and from Python, compared with joins of their tables."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+import gnnloom
+from gnnloom.storage.errors import InputError
+from gnnloom.workflows.cli.main import cli
+
+
+def run(*words: str, expected: int = 0) -> Any:
+    """Run a command; returns its result."""
+    done = CliRunner().invoke(cli, [*words])
+    assert done.exit_code == expected, done.output
+    return done
+
+
+@pytest.fixture
+def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of some tables, which is the current one."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GNNLOOM_CATALOG", str(tmp_path / "catalog"))
+    rng = np.random.default_rng(1)
+    users, items = rng.integers(0, 40, 200), rng.integers(0, 30, 200)
+    clicks = pd.DataFrame({"user": users * 10, "item": [f"sku-{each}" for each in items], "when": users + items})
+    clicks = clicks.drop_duplicates(["user", "item"])
+    clicks.to_csv("clicks.csv", index=False)
+    clicks.to_parquet("clicks.parquet")
+    pd.DataFrame({"id": np.arange(45) * 10, "age": 3}).to_csv("users.csv", index=False)
+    return tmp_path
+
+
+_CLICKS = ("--relation", "user,buys,item=clicks.csv:user,item,when as time", "--merge", "max")
+
+
+def test_commands_show_types_and_relations(tables: Path) -> None:
+    done = json.loads(run("ingest", "shop", *_CLICKS, "--vertices", "user=users.csv:id", "--json").stdout)
+    assert [(each["name"], each["count"], each["names"]) for each in done["types"]] == [
+        ("item", 30, True),
+        ("user", 45, False),
+    ]
+    (relation,) = done["relations"]
+    edges = len(pd.read_csv(tables / "clicks.csv"))
+    ends = [relation[name] for name in ("name", "source", "target")]
+    assert (*ends, relation["nnz"], relation["has_times"]) == ("buys", "user", "item", edges, True)
+    assert done["nnz"] == done["edges_in"] == edges
+    (artifact,) = json.loads(run("catalog", "show", "shop", "--json").stdout)["artifacts"]
+    assert artifact["types"] == done["types"]
+    assert artifact["relations"] == done["relations"]
+    assert "buys" in run("catalog", "show", "shop").output
+    (row,) = json.loads(run("catalog", "ls", "--json").stdout)["datasets"]
+    assert (row["vertices"], row["nnz"], row["problem"]) == (75, edges, None)
+    plan = json.loads(run("ingest", "more", *_CLICKS, "--plan", "--json").stdout)
+    assert plan["edges"] == edges
+    run("catalog", "verify", "shop")
+    run("catalog", "export", "shop", "shop.tar.zst")
+    run("catalog", "import", "shop.tar.zst", "--as", "copy")
+    for command in ("partition shop --parts 2", "train shop", "features shop random", "sample shop --fanout 3,3"):
+        assert "a graph with types" in str(run(*command.split(), expected=1).exception), command
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("clicks.csv", *_CLICKS), "relation"),
+        (("clicks.csv", "--vertices", "user=users.csv"), "relation"),
+        ((*_CLICKS, "--undirected"), "rev_NAME"),
+        ((*_CLICKS, "--columns", "user,item"), "columns"),
+        ((*_CLICKS, "--weights"), "weights"),
+        ((), "SOURCE"),
+    ],
+)
+@pytest.mark.usefixtures("tables")
+def test_options_that_do_not_go_together_are_refused(words: tuple[str, ...], named: str) -> None:
+    done = CliRunner().invoke(cli, ["ingest", "shop", *words])
+    assert done.exit_code
+    assert named in f"{done.exception}{done.output}"
+
+
+def _edges(data: Any, clicks: pd.DataFrame) -> pd.DataFrame:
+    """The edges of ``HeteroData``, called as the table calls them."""
+    sources, targets = data["user", "buys", "item"].edge_index.numpy()
+    users, items = np.arange(45) * 10, np.unique(clicks["item"])
+    found = pd.DataFrame({"user": users[sources], "item": items[targets]})
+    for name in ("time", "edge_weight"):
+        if name in data["user", "buys", "item"]:
+            found["when"] = data["user", "buys", "item"][name].numpy().astype(np.int64)
+    return found.sort_values(["user", "item"], ignore_index=True)
+
+
+@pytest.mark.parametrize("role", ["weight", "time"])
+def test_pyg_gets_the_edges_of_the_table_however_it_is_given(tables: Path, role: str) -> None:
+    pytest.importorskip("torch_geometric")
+    clicks = pd.read_csv("clicks.csv")
+    # Frames have any index.
+    frame = clicks.sample(frac=1, random_state=2)
+    columns, ends = ["user", "item", f"when as {role}"], ("user", "buys", "item")
+    given = {
+        "csv": f"clicks.csv:user,item,when as {role}",
+        "parquet": (tables / "clicks.parquet", columns),
+        "frame": (frame, columns),
+    }
+    digests = set()
+    for name, table in given.items():
+        users = {
+            "csv": "users.csv:id",
+            "parquet": pd.DataFrame({"id": np.arange(45) * 10}),
+            "frame": np.arange(45) * 10,
+        }
+        shop = gnnloom.ingest(
+            name, relations={ends: table}, vertices={"user": users[name]}, merge="max", workers=0, catalog=tables / "c"
+        )
+        data = shop.to_pyg()
+        assert data.edge_types == [ends]
+        assert (data["user"].num_nodes, data["item"].num_nodes) == (45, clicks["item"].nunique())
+        pd.testing.assert_frame_equal(
+            _edges(data, clicks), clicks[["user", "item", "when"]].sort_values(["user", "item"], ignore_index=True)
+        )
+        digests.add(shop.typed_graph().artifact.digest)
+        matrix = shop.to_scipy(relation="buys")
+        assert (shop.to_scipy(relation="rev_buys") != matrix.T).nnz == 0
+        assert "user buys item" in repr(shop.typed_graph())
+        with pytest.raises(InputError):
+            shop.to_scipy()
+    assert len(digests) == 1
+
+
+def test_a_dataset_may_have_graphs_of_both_kinds(tables: Path) -> None:
+    both = gnnloom.ingest("both", "clicks.csv", columns="user,item", ids="names", extra_columns=True, workers=0)
+    buys = {("user", "buys", "item"): "clicks.csv:user,item"}
+    gnnloom.ingest("both", relations=buys, workers=0, add=True)
+    assert both.graph().num_vertices == 70
+    assert [each.name for each in both.types] == ["item", "user"]
+    assert [each.nnz for each in both.relations] == [both.graph().artifact.facts["edges_in"]]
+
+
+def test_python_says_what_is_wrong_with_tables(tables: Path) -> None:
+    buys: dict[Any, Any] = {("user", "buys", "item"): "clicks.csv:user,item"}
+    for wrong, named in (
+        ({"relations": {"buys": "clicks.csv"}}, "source type, name, target type"),
+        ({"relations": buys, "vertices": {"user": np.arange(3)}}, "vertices user|relation buys|clicks.csv"),
+        ({"vertices": {"user": "users.csv"}}, "relation|source"),
+        ({"relations": buys, "source": "clicks.csv"}, "leave one of them out"),
+        ({"relations": buys, "store": "float16"}, "store"),
+        ({"source": "clicks.csv", "unknown": "add"}, "unknown"),
+    ):
+        with pytest.raises(InputError, match=named):
+            gnnloom.ingest("wrong", **wrong, workers=0)
+
+
+def _triples(file: Path) -> pd.DataFrame:
+    with gzip.open(file, "rt") as text:
+        return pd.read_csv(text, sep="\t", names=["head", "relation", "tail"])
+
+
+def test_triples_of_freebase_by_relation(tmp_path: Path, shared_data: Path) -> None:
+    """The five largest relations of FB15k-237, each a table of its own, of entities that another table lists."""
+    pytest.importorskip("torch_geometric")
+    folder = shared_data / "fb15k-237"
+    if not folder.is_dir():
+        pytest.skip(f"no triples at {folder}")
+    triples = _triples(folder / "train.txt.gz")
+    entities = np.unique(np.concatenate([triples["head"], triples["tail"]]))
+    pd.DataFrame({"id": entities}).to_csv(tmp_path / "entities.csv", index=False)
+    largest = triples["relation"].value_counts().index[:5]
+    relations = {}
+    for number, name in enumerate(largest):
+        of_relation = triples[triples["relation"] == name]
+        of_relation.to_csv(tmp_path / f"{number}.tsv", sep="\t", index=False)
+        relations["entity", f"relation_{number}", "entity"] = f"{tmp_path / f'{number}.tsv'}:head,tail"
+    graph = gnnloom.ingest(
+        "freebase",
+        relations=relations,
+        vertices={"entity": f"{tmp_path / 'entities.csv'}:id"},
+        workers=0,
+        catalog=tmp_path / "catalog",
+    )
+    data = graph.to_pyg()
+    assert data["entity"].num_nodes == len(entities) == 14_505
+    for number, name in enumerate(largest):
+        of_relation = triples[triples["relation"] == name]
+        ends = [np.searchsorted(entities, of_relation[end]) for end in ("head", "tail")]
+        wanted = np.unique(np.stack(ends), axis=1)
+        found = data["entity", f"relation_{number}", "entity"].edge_index.numpy()
+        np.testing.assert_array_equal(found[:, np.lexsort(found[::-1])], wanted)
