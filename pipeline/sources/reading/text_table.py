@@ -33,6 +33,8 @@ from gnnloom.storage.wording import shell_command
 
 #: Rows at the beginning of a file that show whether it is something else than a list of edges.
 _LOOKED_AT: Final = 1000
+#: A name of a column of ids: user_id, itemId, "Customer ID".
+_CALLED_ID: Final = re.compile(r"(?:[a-z]|[\W_])I[dD]$|[\W_]id$")
 #: Fields of a triple.
 _TRIPLE: Final = 3
 #: Separators in words.
@@ -110,6 +112,7 @@ def find_table(file: SourceFile, sample: Sample, stated: Stated) -> TextTable:
     ends = chosen[:2] or ((1, 2) if has_row_names else (0, 1))
     titles = [cells[at] if at < len(cells) else "" for at in chosen] or first.fields
     is_over = _is_over_numbers(titles, rows, ends) or (not columns and _is_over_values(cells, rows, ends))
+    is_over |= _are_called_ids(cells, rows, ends)
     recognized = seen and (is_index or is_header(titles, valued=stated.valued) or is_over)
     # Columns with names imply a first line with these names; columns with numbers do not.
     names = cells if stated.header or recognized or (seen and columns and not chosen) else ()
@@ -484,6 +487,13 @@ def _is_over_numbers(titles: Sequence[str], rows: Sequence[Row], ends: tuple[int
         return False
     below = [row.fields[end] if end < len(row.fields) else "" for row in rows[:_LOOKED_AT] for end in ends]
     return all(map(is_id, below))
+
+
+def _are_called_ids(cells: Sequence[str], rows: Sequence[Row], ends: tuple[int, ...]) -> bool:
+    """Whether the first row says of both ends that they are ids, as ``user_id,item_id`` does, and has none below."""
+    called = {cells[end] for end in ends if end < len(cells) and _CALLED_ID.search(cells[end])}
+    below = {row.fields[end] for row in rows[:_LOOKED_AT] for end in ends if end < len(row.fields)}
+    return bool(rows) and len(called) == len(ends) and not any(map(_CALLED_ID.search, below))
 
 
 def _is_over_values(cells: Sequence[str], rows: Sequence[Row], ends: tuple[int, ...]) -> bool:

@@ -313,3 +313,18 @@ def test_a_key_of_columns_by_number_says_whether_the_first_line_was_an_edge(tmp_
     found = open_edges(None, [str(tmp_path / "e.csv")], {"columns": "1,3"}).identity()
     assert found["header"] is False
     assert open_edges(None, [str(tmp_path / "e.csv")], {"columns": "1,3", "header": True}).identity()["header"] is True
+
+
+@pytest.mark.parametrize("titles", [("user_id", "item_id"), ("userId", "movieId"), ("Customer ID", "Product-id")])
+def test_columns_that_are_called_ids_are_a_header_over_names(tmp_path: Path, titles: tuple[str, str]) -> None:
+    edges = {("ann", "x"), ("bob", "y"), ("ann", "y")}
+    lines = "".join(f"{source},{target}\n" for source, target in edges)
+    assert edges_of(ingest(tmp_path, f"{','.join(titles)}\n{lines}")) == edges
+
+
+def test_names_that_end_as_ids_do_are_edges_or_a_question(tmp_path: Path) -> None:
+    lines = "ann_id,bob_id\ncid_id,dan_id\neve_id,fay_id\n"
+    with pytest.raises(InputError, match="no id of this line occurs again"):
+        ingest(tmp_path, lines)
+    lines += "ann_id,cid_id\n"
+    assert ("ann_id", "bob_id") in edges_of(ingest(tmp_path, lines))
