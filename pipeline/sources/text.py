@@ -254,7 +254,7 @@ class TextEdges:
             hint = _HEADER_HINT + hint
         error = bad_line(file, offset, REASONS[wrong] + hint)
         # Where most ids are numbers, the first lines say more about one that is not.
-        judged = self.opened[number].numbers if self.opened and wrong == NO_ID else ""
+        judged = self.opened[number].numbers if self.opened and wrong == NO_ID and not is_first else ""
         same_line = str(error).partition(": ")[0]
         return InputError(judged) if isinstance(judged, str) and judged.startswith(f"{same_line}: ") else error
 

@@ -86,7 +86,7 @@ def test_vertex_tables_of_names_are_the_same_between_any_separators(
     lines = [["name", "age", "job"]] * header + [["cy", 31, "miner"], ["ann", 44, "smith"], ["bo", 27, "miner"]]
     (tmp_path / "t.txt").write_text("".join(separator.join(map(str, line)) + "\n" for line in lines))
     feature, label = ("age", "job") if header else ("2", "3")
-    how = {"feature": f"{tmp_path}/t.txt:{feature}", "label": f"{tmp_path}/t.txt:{label}"}
+    how: dict[str, Any] = {"feature": f"{tmp_path}/t.txt:{feature}", "label": f"{tmp_path}/t.txt:{label}"}
     found = gnnloom.features(dataset, **how, by_id=True, workers=0).vertices()
     assert found.feature().tolist() == [[44], [27], [31]]
     assert found.label().tolist() == [1, 0, 0]

@@ -157,7 +157,7 @@ def test_frames_and_parquet_files_of_vertices_are_not_stored_as_edges(tmp_path: 
 
 
 def archive(folder: Path) -> str:
-    parts = {f"{part}_mask": np.arange(3) == at for at, part in enumerate(("train", "val", "test"))}
+    parts: dict[str, Any] = {f"{part}_mask": np.arange(3) == at for at, part in enumerate(("train", "val", "test"))}
     edge_index, rows = np.array([[0, 1, 2, 0], [1, 2, 0, 2]]), np.eye(3, dtype=np.float32)
     arrays: dict[str, Any] = {"edge_index": edge_index, "weight": np.ones(4), "x": rows, "y": np.arange(3)}
     np.savez(folder / "a.npz", **arrays, **parts)
@@ -178,7 +178,9 @@ def test_vertex_data_next_to_edges_in_an_archive_is_pointed_out_with_the_command
 
 
 def test_an_archive_of_several_splits_names_one(tmp_path: Path) -> None:
-    masks = {f"{part}_mask": np.eye(3, dtype=bool)[:, [at, at]] for at, part in enumerate(("train", "valid", "test"))}
+    masks: dict[str, Any] = {
+        f"{part}_mask": np.eye(3, dtype=bool)[:, [at, at]] for at, part in enumerate(("train", "valid", "test"))
+    }
     np.savez(tmp_path / "b.npz", row=np.arange(3), col=np.array([1, 2, 0]), labels=np.arange(3), **masks)
     command = look(tmp_path, str(tmp_path / "b.npz"))["then, for the vertex data"]
     assert command == "gnnloom features NAME --label T:labels --split T --split-index 0"

@@ -85,9 +85,10 @@ def gephi(folder: Path) -> tuple[str, str]:
 
 
 def networkx(folder: Path) -> tuple[str, str]:
-    graph: Any = nx.DiGraph()
+    library: Any = nx
+    graph = library.DiGraph()
     graph.add_weighted_edges_from(NAMED_EDGES)
-    nx.write_weighted_edgelist(graph, folder / "g.edgelist")
+    library.write_weighted_edgelist(graph, folder / "g.edgelist")
     write(folder / "nodes.tsv", [("node", "age", "children", "group", "split"), *PEOPLE], "\t")
     return "g.edgelist", "nodes.tsv"
 
