@@ -252,11 +252,9 @@ class TextEdges:
             return bad_line(file, offset, REASONS[MISSING])
         if wrong == NO_ID and hint and is_first and not self.stated.header and not self._is_valued:
             hint = _HEADER_HINT + hint
-        error = bad_line(file, offset, REASONS[wrong] + hint)
-        # Where most ids are numbers, the first lines say more about one that is not.
-        judged = self.opened[number].numbers if self.opened and wrong == NO_ID and not is_first else ""
-        same_line = str(error).partition(": ")[0]
-        return InputError(judged) if isinstance(judged, str) and judged.startswith(f"{same_line}: ") else error
+        if wrong == NO_ID and hint and not is_first:
+            hint += "; if the line is not an edge, remove the line"
+        return bad_line(file, offset, REASONS[wrong] + hint)
 
     def _hint(self, number: int, wrong: int) -> str:
         """What the user can do about a fault of a line."""
