@@ -113,10 +113,19 @@ class VertexReading:
 
     def command(self, dataset: str = "NAME") -> str:
         """The command line that stores the vertex data."""
+        stores = shell_command(*self.words(dataset))
+        return f"{self.before} && {stores}" if self.before else stores
+
+    def words(self, dataset: str) -> list[str]:
+        """The words of the command that stores the vertex data, when the parts of the table are joined."""
         given = [word for option, value in self.files.items() for word in (f"--{option}", value)]
         others = [word for flag in self.others for word in flag.split(" ", 1)]
-        stores = shell_command("gnnloom", "features", dataset, *given, *others)
-        return f"{self.before} && {stores}" if self.before else stores
+        return ["gnnloom", "features", dataset, *given, *others]
+
+    def stores(self, dataset: str) -> str:
+        """The command, and what joins the parts of the table before it, as a part of a sentence."""
+        joins = f"{self.before} joins the parts, and " if self.before else ""
+        return f"{joins}`{shell_command(*self.words(dataset))}` stores"
 
 
 def read_parts_as_vertices(
@@ -228,8 +237,8 @@ def rows_question(reading: VertexReading, dataset: str) -> InputError:
     why = f" ({reading.why})" if reading.why else ""
     chosen = f"; if each row is an edge, add `{shell_command(*reading.ends)}`" if reading.ends else ""
     return InputError(
-        f"{reading.understood.location}: each row {seem}{why}; `{reading.command(dataset)}` stores such a table for a"
-        f" graph whose edges come from another file{chosen}"
+        f"{reading.understood.location}: each row {seem}{why}; {reading.stores(dataset)} such a table for a graph whose"
+        f" edges come from another file{chosen}"
     )
 
 
@@ -247,10 +256,10 @@ def rows_notes(found: Sequence[Understood], dataset: str, options: Mapping[str, 
         return []
     if reading.has_edges:
         arrays = ", ".join(reading.understood.facts["arrays"])
-        return [f"the file has vertex data, which are not stored ({arrays}); `{reading.command(dataset)}` stores them"]
+        return [f"the file has vertex data, which are not stored ({arrays}); {reading.stores(dataset)} them"]
     note = (
         f"the rows were read as edges, and each may be a vertex ({reading.why}); if they are vertices,"
-        f" `{reading.command(dataset)}` stores them for a graph whose edges come from another file"
+        f" {reading.stores(dataset)} them for a graph whose edges come from another file"
     )
     return [note]
 

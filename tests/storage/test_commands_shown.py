@@ -33,6 +33,7 @@ _PLAIN = {
     "logger.install", "method.install", "num_ranks", "option", "package", "permutation", "request.ranks",
     "run.path.parents[1].name", "self.name", "max(steps, default=3)", "step.arguments", "values['size']",
     # Python code.
+    "call",
     "', '.join((keyword(each[0], each[1] if len(each) > 1 else None) for each in flags))",
 }  # fmt: skip
 

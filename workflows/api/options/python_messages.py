@@ -95,7 +95,8 @@ def features_call(command: str) -> str | None:
     'gnnloom.features("g", feature=(source, ["age", "sex"]), missing="mean")'
     """
     try:
-        words = shlex.split(command)
+        # What bash has for names with control characters is shown as it is.
+        words = [] if "$'" in command else shlex.split(command)
     except ValueError:
         return None
     if words[:2] != ["gnnloom", "features"] or len(words) < 4 or not words[3].startswith("--"):
