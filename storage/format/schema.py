@@ -1,8 +1,8 @@
 """The registry of arrays: the arrays of each kind of artifact, with named dimensions and dtypes.
 
-A pattern is the path of an array, with ``*`` for the number of a block, row shard or grid cell. The sizes of the
-dimensions in ``GLOBAL_DIMS`` are those of the artifact (``sizes`` in its manifest). Other dimensions must agree among
-the arrays of one folder. ``"row+1"`` is one more than ``row``.
+A pattern is the path of an array, with ``*`` for the number of a block, row shard or grid cell, or for the name of a
+relation or type. The sizes of the dimensions in ``GLOBAL_DIMS`` are those of the artifact (``sizes`` in its manifest).
+Other dimensions must agree among the arrays of one folder. ``"row+1"`` is one more than ``row``.
 """
 
 from __future__ import annotations
@@ -268,8 +268,9 @@ def _pattern_of(path: str, schema: Mapping[str, ArraySpec]) -> str | None:
 
 @cache
 def _expression(pattern: str) -> re.Pattern[str]:
-    # ``*`` stands for one component of a path, so it matches no slash; a leading dot is refused because of "..".
-    return re.compile(re.escape(pattern).replace(r"\*", r"(?!\.)[^/]+"))
+    # ``*`` stands for one component of a path: a number, or the name of a relation or a type. No slashes or dots, and
+    # no hyphens, because the file of a section has its path with hyphens.
+    return re.compile(re.escape(pattern).replace(r"\*", r"[A-Za-z0-9][A-Za-z0-9_]*"))
 
 
 def _check_size(

@@ -11,6 +11,8 @@ from typing import Any, Final, cast
 import numpy as np
 
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
+from gnnloom.pipeline.ingest.typed.options import TypedOptions
+from gnnloom.pipeline.ingest.typed.stage import ingest_typed_graph
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
 from gnnloom.pipeline.links.hard_stage import draw_hard_negatives
 from gnnloom.pipeline.links.options import DrawOptions, HardOptions
@@ -31,6 +33,7 @@ from support.graphs import random_adjacency, store_graph, store_vertices
 from support.partitions import random_parts, store_partition
 from support.problems import problem
 from support.sampled import store_for_sampling
+from support.typed_tables import TypedProblem, random_problem
 
 _HERE: Final = InProcessCluster()
 _NAME: Final = "g"
@@ -121,6 +124,21 @@ def _write_names(_: Dataset, folder: Path) -> None:
 def _ingest_names(dataset: Dataset, folder: Path, cluster: InProcessCluster) -> Artifact:
     source = cast("Any", open_edges(None, [str(folder / "names.txt")]))
     return ingest_graph(dataset, replace(source, range_bytes=12_000), IngestOptions(ids="compact"), cluster).artifact
+
+
+def _typed_problem() -> TypedProblem:
+    return random_problem(5, edges=1500, unknown="drop")
+
+
+def _write_typed_tables(_: Dataset, folder: Path) -> None:
+    _typed_problem().write(folder)
+
+
+def _ingest_typed(dataset: Dataset, folder: Path, cluster: InProcessCluster) -> Artifact:
+    tables = _typed_problem().write(folder)
+    relations = [replace(each, edges=replace(cast("Any", each.edges), range_bytes=6000)) for each in tables.relations]
+    how = IngestOptions(), TypedOptions("drop"), cluster
+    return ingest_typed_graph(dataset, replace(tables, relations=tuple(relations)), *how).artifact
 
 
 def _store_numbers(dataset: Dataset, folder: Path) -> None:
@@ -221,6 +239,7 @@ STAGES: Final[Mapping[str, Stage]] = {
     "ingest of numbers": Stage(_write_numbers, _ingest_numbers),
     "ingest of compact ids": Stage(_write_numbers, _ingest_compact),
     "ingest of names": Stage(_write_names, _ingest_names),
+    "ingest of tables with types": Stage(_write_typed_tables, _ingest_typed),
     "transpose": Stage(_store_numbers, _transpose),
     "table": Stage(_write_table, _ingest_table),
     "multilevel": Stage(_store_graph, _partition_multilevel),

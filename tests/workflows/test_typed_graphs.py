@@ -76,6 +76,8 @@ def test_commands_show_types_and_relations(tables: Path) -> None:
         ((*_CLICKS, "--undirected"), "rev_NAME"),
         ((*_CLICKS, "--columns", "user,item"), "columns"),
         ((*_CLICKS, "--weights"), "weights"),
+        ((*_CLICKS, "--store", "float16"), "store"),
+        (("clicks.csv", "--columns", "user,item", "--unknown", "add"), "unknown"),
         ((), "SOURCE"),
     ],
 )

@@ -116,12 +116,16 @@ class KeyRanges:
     def num_ranges(self) -> int:
         return len(self.bounds) + 1
 
-    def files(self) -> list[list[KeyFile]]:
-        """The files of each range of the source. They are numbered in this order."""
+    def files(self, first: int = 0, stop: int | None = None) -> list[list[KeyFile]]:
+        """The files of some ranges of the source, by default of all. They are numbered in this order."""
         return [
             [KeyFile.from_json(content, Lane.from_json(lane), self.keys.widths) for content in files]
-            for lane, files in self.collected
+            for lane, files in self.collected[first:stop]
         ]
+
+    def num_files(self, stop: int) -> int:
+        """How many files the first ranges of the source have."""
+        return sum(len(files) for _, files in self.collected[:stop])
 
     @property
     def shuffle(self) -> Shuffle:
@@ -136,11 +140,6 @@ class KeyRanges:
     def _to_json(self) -> dict[str, Any]:
         """Without what says that there are no lists of vertices."""
         return {name: value for name, value in self.__dict__.items() if self.listed or name not in {"listed", "adds"}}
-
-    @property
-    def num_listed(self) -> int:
-        """How many of the files are of lists of vertices."""
-        return sum(len(files) for _, files in self.collected[: self.listed])
 
     def save(self, work: Path) -> Path:
         """Write a file and return its path. Its content never changes, so that late tasks may still read it."""
@@ -239,7 +238,7 @@ class _Unknown:
     """
 
     def __init__(self, ranges: KeyRanges) -> None:
-        self._ranges, self._listed = ranges, ranges.num_listed
+        self._ranges, self._listed = ranges, ranges.num_files(ranges.listed)
         self.count = 0
         self.first: tuple[int, str] | None = None
 

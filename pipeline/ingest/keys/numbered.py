@@ -217,8 +217,7 @@ class NumberedKeys:
 
     def files(self) -> list[list[KeyFile]]:
         """The files of each range of the source."""
-        found = KeyRanges.load(self.ranges_path).files()
-        return found[self.first_range : self.first_range + self.num_ranges]
+        return KeyRanges.load(self.ranges_path).files(self.first_range, self.first_range + self.num_ranges)
 
     def read(self, work: Path, number: int, opened: OpenFiles) -> Iterator[tuple[KeyFile, NDArray[np.int64]]]:
         """Each file of a range of the source, and the (num_keys,) int64 numbers of its keys; -1 for keys without one.
@@ -227,9 +226,8 @@ class NumberedKeys:
             number: of the range, among those of these edges.
         """
         ranges, firsts = KeyRanges.load(self.ranges_path), KeyTable.load(self.table_path).range_firsts
-        files, at = ranges.files(), self.first_range + number
-        rows = ranges.shuffle.rows(work, opened)
-        for place, file in enumerate(files[at], start=sum(map(len, files[:at]))):
+        at, rows = self.first_range + number, ranges.shuffle.rows(work, opened)
+        for place, file in enumerate(ranges.files(at, at + 1)[0], start=ranges.num_files(at)):
             # Ranges and keys ascend, so the numbers come in the order of the file's keys.
             routed = rows.read(place, place + 1).column("number")
             # Numbers start anew in each range; the keys of earlier ranges come first.

@@ -186,10 +186,9 @@ def _range_of(
     at = 0
     for table, _ in tables:
         for span in table.source.ranges():
-            file -= len(ranges.files()[at])
-            if file < 0:
-                return table, span
             at += 1
+            if file < ranges.num_files(at):
+                return table, span
     raise ValueError(f"no range has file {file}")
 
 

@@ -23,6 +23,7 @@ from gnnloom.storage import Catalog, TypedGraph
 from gnnloom.storage.disk.files import write_json
 from gnnloom.storage.errors import ExistsError, FormatError, GnnloomError, InputError
 from gnnloom.storage.format.artifact import MANIFEST, Artifact
+from gnnloom.storage.format.schema import array_files
 from support.covering import examples
 from support.lanes import flip_bit
 from support.stopping import run_in_steps
@@ -153,6 +154,13 @@ def test_manifests_that_lie_are_found(
     graph = random_problem(5, edges=60).ingest(catalog.create("shop"), tmp_path / "tables")
     _resealed(graph, change)
     assert any(finding.is_damaged for finding in catalog["shop"].verify())
+
+
+@pytest.mark.parametrize("name", ["a-block-00000", "..", ".", "a.b", "é", "a b", "_a", ""])
+def test_paths_with_other_names_are_part_of_no_graph(name: str) -> None:
+    assert array_files("graph").fullmatch("relation/a_1/block/00000/indptr/zarr.json")
+    for path in (f"relation/{name}/degree/zarr.json", f"type/{name}/original_id/c/0"):
+        assert not array_files("graph").fullmatch(path)
 
 
 def test_graphs_with_types_go_through_archives(catalog: Catalog, tmp_path: Path) -> None:

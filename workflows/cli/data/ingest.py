@@ -157,7 +157,7 @@ def ingest_command(
     if relations or not source:
         if not relations and not vertices:
             raise click.MissingParameter(param_hint="'SOURCE...'", param_type="argument")
-        check_typed(source or None, relations or None, ["vertices"], ())
+        check_typed(source or None, relations or None, ["vertices"], _changed(storing))
         any_name, given_tables = options.ids == "names", (parse_relations(relations), parse_vertices(vertices))
         tables = TypedTables.open(*given_tables, values, format_name, any_name=any_name)
         if not quiet:
@@ -170,7 +170,7 @@ def ingest_command(
         else:
             store_typed_tables(name, *how, typed, add=add, as_json=as_json)
         return
-    check_typed(source, None, ["vertices"] if vertices else [], ())
+    check_typed(source, None, [*(["vertices"] if vertices else []), *_changed(typed)], ())
     edges, understood = open_source(name, source, format_name, values, undirected=options.undirected)
     if not quiet:
         say_understood(understood)
@@ -183,6 +183,12 @@ def ingest_command(
         return
     notes = rows_notes(understood, name, values)
     store_graph(name, edges, bundled, options, cluster, as_json, storing=storing, add=add, notes=notes)
+
+
+def _changed(options: TypedOptions | VertexOptions) -> list[str]:
+    """Names of the options that differ from their defaults."""
+    default = type(options)()
+    return [name for name, value in vars(options).items() if value != getattr(default, name)]
 
 
 def store_graph(
