@@ -115,7 +115,8 @@ def stored_tables(
             found[ends] = _stored_table(stack, value, f"relation {ends[1]}")
         listed: dict[str, list[Table]] = {}
         for name, value in vertices.items():
-            given: list[Any] = list(value) if isinstance(value, list) and is_location(value) else [value]
+            are_files = is_location(value)
+            given: list[Any] = value if isinstance(value, list) and are_files else [value]
             listed[name] = [_stored_table(stack, _as_ids(each, name), f"vertices {name}") for each in given]
         yield found, listed
 

@@ -262,7 +262,7 @@ def test_an_option_that_relations_cannot_have_is_refused(catalog: Catalog, tmp_p
 def test_the_order_of_tables_does_not_change_the_graph_and_other_tables_do(catalog: Catalog, tmp_path: Path) -> None:
     problem = random_problem(9, edges=40)
     first = problem.ingest(catalog.create("g"), tmp_path / "t")
-    backwards = TypedProblem(dict(reversed(problem.relations.items())), dict(reversed(problem.vertices.items())))
+    backwards = TypedProblem(dict(list(problem.relations.items())[::-1]), dict(list(problem.vertices.items())[::-1]))
     assert backwards.ingest(catalog["g"], tmp_path / "t").artifact.key == first.artifact.key
     fewer = TypedProblem({ends: rows for ends, rows in problem.relations.items() if ends[1] != "like"}, {})
     with pytest.raises(ExistsError, match="--add"):
