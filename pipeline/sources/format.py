@@ -51,11 +51,23 @@ def check_values(*, weights: bool, times: bool) -> None:
         )
 
 
+class OneColumn(tuple[str, ...]):
+    """A column of ids, twice: a list of vertices is read as an edge from each vertex to itself."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, name: str) -> OneColumn:
+        """Name the column."""
+        return cls((name, name))
+
+
 def column_names(columns: str | Sequence[str], *, weights: bool, times: bool = False) -> tuple[str, ...]:
     """The names of the columns that were chosen; none if none were.
 
     Args:
-        columns: names of the source, target and optionally weight columns, which a text separates by commas.
+        columns: names of the source, target and optionally weight columns, which a text separates by commas; or the
+            column of a list of vertices.
         weights: whether a third column is needed. Without it, naming three columns implies weights.
         times: whether the third column has times.
 
@@ -66,7 +78,8 @@ def column_names(columns: str | Sequence[str], *, weights: bool, times: bool = F
     wanted = tuple(name.strip() for name in named)
     if not columns:
         return ()
-    if repeated := [name for name in wanted if wanted.count(name) > 1]:
+    repeated = [name for name in wanted if wanted.count(name) > 1]
+    if repeated and not isinstance(columns, OneColumn):
         raise InputError(
             f"columns {','.join(wanted)}: {repeated[0]} is there twice; sources and targets are two columns"
         )

@@ -11,7 +11,7 @@ from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.ingest.typed.options import TypedOptions
 from gnnloom.pipeline.ingest.typed.table import ROLES, Ends, Table
 from gnnloom.pipeline.sources.binary.parquet_table import ParquetTable
-from gnnloom.pipeline.sources.format import COLUMNS, Format, formats, guess_format, open_edges
+from gnnloom.pipeline.sources.format import COLUMNS, Format, OneColumn, formats, guess_format, open_edges
 from gnnloom.pipeline.sources.names import NamedEdgeSource
 from gnnloom.pipeline.sources.parquet_edges import ParquetEdges
 from gnnloom.pipeline.sources.reading.files import open_files
@@ -243,7 +243,7 @@ def _open(
 ) -> EdgeSource:
     chosen = dict(options)
     if columns:
-        chosen["columns"] = ",".join(columns) if not any("," in each for each in columns) else tuple(columns)
+        chosen["columns"] = columns if isinstance(columns, OneColumn) else tuple(columns)
     if table.role:
         chosen[ROLES[table.role]] = True
     found = open_edges(format_name, [table.location], chosen)
@@ -301,7 +301,7 @@ def _open_column(
         # The first columns: those of text have numbers, and those of Parquet have names.
         is_text = _format_of(table, format_name).is_fallback
         column = str(end + 1) if is_text else ParquetTable.open(open_files([table.location])[0]).names[end]
-    return _open(replace(table, role=""), (column, column), options, format_name, any_name)
+    return _open(replace(table, role=""), OneColumn.of(column), options, format_name, any_name)
 
 
 def _are_names(
