@@ -253,7 +253,7 @@ class TextEdges:
         if wrong == NO_ID and hint and is_first and not self.stated.header and not self._is_valued:
             hint = _HEADER_HINT + hint
         if wrong == NO_ID and hint and not is_first:
-            hint += "; if the line is not an edge, remove the line"
+            hint = f"; remove the line if it is not an edge{hint}"
         return bad_line(file, offset, REASONS[wrong] + hint)
 
     def _hint(self, number: int, wrong: int) -> str:
