@@ -121,9 +121,10 @@ def rehearse_prediction(opened: OpenedRun, rank: int) -> int | None:
         session = _unread_session(read_share(comm, unread_run, memory.place))
         session.model = build_model(session.operator, opened.config, opened.config.seed, session.options)
         session.objective = session.objective.attached(session.model, session.operator)
+        written = _written(session, memory, embeddings=False)
         found = predicted_rows(session, session.take_inputs(), embeddings=False)
         memory.observe()
-        del found
+        del found, written
         return memory.peak + _OBJECTS
 
     return None if why_unknown(opened.config) is not None else _rehearsed(opened.config, run)
@@ -190,6 +191,15 @@ def _unread_session(session: Session) -> Session:
     if session.rows is not None:
         session.rows = UnreadStoredRows(session.rows)
     return session
+
+
+def _written(session: Session, memory: Unwritten, *, embeddings: bool) -> Tensor | None:
+    """What a rank with rows on disk predicts: it is in temporary files, whose pages count as memory."""
+    if session.rows is None:
+        return None
+    model = session.model
+    width = sum(model.options.dims[-2 if embeddings and model.num_layers > 1 else -1 :])
+    return memory.tensor((len(session.rows.vertex), width), model.dtype)
 
 
 def _any_loss(scores: Tensor, labels: Tensor) -> Tensor:  # noqa: ARG001 - called as a user's loss is
@@ -307,11 +317,13 @@ class _Rehearsal:
             checkpoint = self._checkpoint()
         model.eval()
         if self.config.save_embeddings:
+            written = _written(self.session, self.memory, embeddings=True)
             predicted = predicted_rows(self.session, self.mode.context.inputs, embeddings=True)
             # Of one array after the other, some chunks that are sent to the ranks that write them, and that arrive.
             for rows in predicted.values():
                 moving = self._bytes(min(rows.nbytes, _MOVING_CHUNKS * CHUNK_BYTES))
                 del moving
+            del written
         self.memory.observe()
         memory = self.memory
         others = memory.peak - memory.workspace_at_peak - self.adjacency - self.batches + _OBJECTS
@@ -339,10 +351,7 @@ class _Rehearsal:
         shards, sizes, stored = self.shards.shards, self.sizes, self.session.rows
         n = shards.num_vertices
         if stored is not None:
-            # What is saved is in files of its own.
-            model = self.session.model
-            saved = sum(model.options.dims[-2 if model.num_layers > 1 else -1 :]) if self.config.save_embeddings else 0
-            return len(stored.vertex) * (stored.width * PACKED.itemsize + saved * model.dtype.itemsize)
+            return len(stored.vertex) * stored.width * PACKED.itemsize
         if self.config.maps_inputs and not self.config.mode_kind.is_sampled:
             inputs = self.mode.context.inputs
             # The features stay where the model reads them beside the product.
