@@ -164,7 +164,7 @@ def script_left_alone() -> Iterator[None]:
     worker, unless what it does is inside ``if __name__ == "__main__":``. Dask sends such functions by value.
     """
     main = vars(sys.modules["__main__"])
-    before = {name: main[name] for name in ("__file__", "__spec__") if name in main}
+    before: dict[str, Any] = {name: main[name] for name in ("__file__", "__spec__") if name in main}
     main.update(dict.fromkeys(before))
     try:
         yield
