@@ -63,9 +63,9 @@ def check_finite(feature: Tensor, where: str, vertex: Callable[[], NDArray[np.in
     Raises:
         InputError: see above; the message names a vertex.
     """
-    # A few rows at a time, so the check's masks do not add to the peak memory.
-    # What is not finite is looked for, as features without values have none.
-    if any(bool(part.isfinite().logical_not_().any()) for part in _pieces(feature, place)):
+    # A few rows at a time, so the check's masks do not add to the peak memory. What is not finite is looked for, rather
+    # than what is: masks that a forecast does not compute are zeros.
+    if any(bool((part.isnan() | part.isinf()).any()) for part in _pieces(feature, place)):
         row = int((~feature.isfinite()).any(1).nonzero()[0, 0])
         raise InputError(f"{where}: vertex {int(vertex()[row])} has a feature that is not a finite number")
 

@@ -60,6 +60,7 @@ def build(comm: Communicator, case: dict[str, Any]) -> Any:
         method=None,
         permutation=case["permutation"],
         streams_adjacency=case["on_disk"],
+        message_graph=lambda dataset: None,
     )
     options = {name: option.default for name, option in algorithm.options.items()} | case["options"]
     context = OperatorContext(
