@@ -477,9 +477,10 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
 )
 def test_its_memory_is_planned_with_that_of_its_batches(web: Catalog, model: str) -> None:
     needs_pyg(model)
-    few, many = (
+    # The first forecast of a process also counts what libraries allocate once.
+    _, few, many = (
         project_training(edge_config(web, "web", "planned", model, batch_size=size, fanout=(5, 5, 5), pool=2))
-        for size in (50, 500)
+        for size in (50, 50, 500)
     )
     for each in (few, many):
         assert each.peak_memory == [each.process_memory + sum(parts_of(each))]
