@@ -53,8 +53,7 @@ def test_the_message_graph_is_partitioned_and_sharded_beside_the_whole_graph(roo
         shards = succeed(root, "shard", "web", "--parts", "1", *(flags or ("--partition", parts["key"])), *HERE)
         assert graph_of(root, "partition", parts["key"]) == graph_of(root, "shards", shards["key"])
         assert (graph_of(root, "shards", shards["key"]) == links.message_graph) == bool(flags)
-    config = {"task": "link", "epochs": 1, "hidden": (4,), "link_batch": 0}
-    run = gnnloom.train("web", ranks=1, catalog=root, **config)
+    run = gnnloom.train("web", ranks=1, catalog=root, task="link", epochs=1, hidden=(4,), link_batch=0)
     inputs = Run.open(Catalog(root)["web"], run.name).inputs()
     assert (inputs["graph"], inputs["shards"]) == (links.message_graph, shards["key"])
 
