@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import shutil
+import signal
 import sys
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from gnnloom.storage.errors import LaunchError
 from gnnloom.trainer.comm.transports.mpich_output import is_of_launcher, why_ended
@@ -15,12 +18,33 @@ from gnnloom.trainer.comm.transports.transport import Transport
 if TYPE_CHECKING:
     from gnnloom.trainer.comm.communicator import Communicator
 
+#: Of linux/prctl.h.
+_PR_SET_PDEATHSIG: Final = 1
+
 
 def join() -> Communicator:
     """Start MPI, unless this process has done so."""
-    from gnnloom.trainer.comm.mpi import world  # noqa: PLC0415 - starts MPI
+    with _ending_with_parent():
+        from gnnloom.trainer.comm.mpi import world  # noqa: PLC0415 - starts MPI
 
-    return world()
+        return world()
+
+
+@contextmanager
+def _ending_with_parent() -> Iterator[None]:
+    """Inside, the system kills this rank if the process that started it ends.
+
+    While MPI starts, a rank waits for all others in compiled code. If the process that started it is killed meanwhile,
+    some have ended with it, and MPICH would wait forever, and its launcher for this rank.
+    """
+    prctl = ctypes.CDLL(None).prctl
+    prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    try:
+        yield
+    finally:
+        # Later, Python's own threads look after the job. Some launchers start ranks from threads that end early, which
+        # the system takes for the end of the parent.
+        prctl(_PR_SET_PDEATHSIG, 0)
 
 
 def lend() -> AbstractContextManager[Any]:
