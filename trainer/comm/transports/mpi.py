@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from gnnloom.storage.errors import LaunchError
 from gnnloom.trainer.comm.transports.mpich_output import is_of_launcher, why_ended
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gnnloom.trainer.comm.communicator import Communicator
 
 #: Of linux/prctl.h.
-_PR_SET_PDEATHSIG: Final = 1
+_PR_SET_PDEATHSIG, _PR_GET_PDEATHSIG = 1, 2
 
 
 def join() -> Communicator:
@@ -37,14 +37,15 @@ def _ending_with_parent() -> Iterator[None]:
     While MPI starts, a rank waits for all others in compiled code. If the process that started it is killed meanwhile,
     some have ended with it, and MPICH would wait forever, and its launcher for this rank.
     """
-    prctl = ctypes.CDLL(None).prctl
+    prctl, before = ctypes.CDLL(None).prctl, ctypes.c_int(0)
+    prctl(_PR_GET_PDEATHSIG, ctypes.byref(before))
     prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     try:
         yield
     finally:
         # Later, Python's own threads look after the job. Some launchers start ranks from threads that end early, which
         # the system takes for the end of the parent.
-        prctl(_PR_SET_PDEATHSIG, 0)
+        prctl(_PR_SET_PDEATHSIG, before.value)
 
 
 def lend() -> AbstractContextManager[Any]:
