@@ -33,7 +33,7 @@ from gnnloom.pipeline.tasks.phase import repairing, temporary_bytes
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.differences import differences, in_words, is_of_content
-from gnnloom.storage.errors import BudgetError, ExistsError, InputError
+from gnnloom.storage.errors import BudgetError, ExistsError, InputError, NotFoundError
 from gnnloom.storage.format.array_metadata import CODECS, DEFAULT_CODEC
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
 from gnnloom.storage.option import Group, check_options, option
@@ -232,17 +232,17 @@ def ingest_graph(
 
 @contextmanager
 def discarding(writer: ArtifactWriter) -> Iterator[None]:
-    """Remove what was begun if the block fails and the same command would fail again."""
+    """Leave nothing of an artifact if an error says that there is nothing to finish."""
     try:
         yield
     except UnreachableError:
         # The server may answer later, and what was read is kept.
         raise
     except InputError:
-        # These files with these options never make a graph, so nothing is left to finish.
+        # These files with these options never make the artifact.
         writer.discard()
         raise
-    except BudgetError:
+    except (BudgetError, NotFoundError):
         # Refused before the work began, unless an earlier run left some.
         if not writer.has_records():
             writer.discard()

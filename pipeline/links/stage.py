@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from gnnloom.pipeline.ingest.stage import discarding
 from gnnloom.pipeline.links.baselines import BaselinePlan
 from gnnloom.pipeline.links.drawn_pairs import KEY_ORDER, split_phase, split_plans
 from gnnloom.pipeline.links.edge_keys import Directions, EdgeKeys
@@ -21,7 +21,6 @@ from gnnloom.pipeline.links.reciprocity import Reciprocity, choose_directions, f
 from gnnloom.pipeline.links.thresholds import find_thresholds
 from gnnloom.pipeline.matrix_sort.transpose import both_directions, transpose_graph
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
-from gnnloom.pipeline.sources.reading.files import UnreachableError
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY, MIB, working_memory
 from gnnloom.pipeline.tasks.phase import Phase, missing_tasks, records_of, repairing, run
@@ -31,7 +30,7 @@ from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.links import PAIR, Links
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.disk.files import parsing, read_json, reading_work, write_json
-from gnnloom.storage.errors import BudgetError, InputError, NotFoundError
+from gnnloom.storage.errors import BudgetError, InputError
 from gnnloom.storage.format.arrays import ArrayRecord
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
 from gnnloom.storage.format.schema import LINK_SPLITS
@@ -83,28 +82,9 @@ def draw_links(dataset: Dataset, graph: Graph, options: DrawOptions, cluster: Cl
             links = Links(Artifact(writer.path))
             check_reciprocal(dataset, graph, links, options.reciprocal, cluster)
             return with_message_graph(dataset, graph, links, cluster)
-        with discarded_if_useless(writer):
+        with discarding(writer):
             written = _draw(dataset, writer, graph, times_of(dataset, graph, options), options, cluster)
         return publish(dataset, graph, writer, written, cluster)
-
-
-@contextmanager
-def discarded_if_useless(writer: ArtifactWriter) -> Iterator[None]:
-    """Leave nothing of an artifact if an error says that there is nothing to finish."""
-    try:
-        yield
-    except UnreachableError:
-        # The server may answer later, and what was read is kept.
-        raise
-    except InputError:
-        # This input never gives the artifact.
-        writer.discard()
-        raise
-    except (BudgetError, NotFoundError):
-        # Refused before the work began, unless an earlier run left some.
-        if not writer.has_records():
-            writer.discard()
-        raise
 
 
 def links_key(graph_key: str, options: DrawOptions) -> str:
@@ -405,7 +385,7 @@ def make_message_graph(
         where = graph.artifact.path, sizes, copied_arrays(graph), cluster.memory
         plan = MessagePlan(writer, links, pairs, *where, both=sizes.symmetric or directions is Directions.TOGETHER)
         phases = plan.phases()
-        with discarded_if_useless(writer):
+        with discarding(writer):
             check_memory(phases, cluster)
         plan.create_arrays(graph)
         blocks = next(phase for phase in phases if phase.name == "message graph")

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gnnloom.pipeline.ingest.stage import discarding
 from gnnloom.pipeline.links.drawn_pairs import split_phase, split_plans
 from gnnloom.pipeline.links.edge_keys import Directions, EdgeKeys
 from gnnloom.pipeline.links.edge_lookup import LookedUp, LookupPlan, held_out_edges
@@ -23,7 +24,6 @@ from gnnloom.pipeline.links.stage import (
     commit_links,
     count_all_loops,
     counted_pairs,
-    discarded_if_useless,
     held_out_splits,
     known_edges,
     make_message_graph,
@@ -179,7 +179,7 @@ def store_links(dataset: Dataset, graph: Graph, given: GivenLinks, cluster: Clus
             links = Links(Artifact(writer.path))
             check_reciprocal(dataset, graph, links, given.reciprocal, cluster)
             return with_message_graph(dataset, graph, links, cluster)
-        with discarded_if_useless(writer):
+        with discarding(writer):
             return _store(dataset, graph, writer, given, cluster)
 
 
