@@ -209,8 +209,11 @@ def is_file(location: str) -> bool:
     return is_local(location) and user_path(location.removeprefix("file://")).is_file()
 
 
-def check_rows(found: Sequence[Understood], dataset: str, options: Mapping[str, Any]) -> None:
+def check_rows(found: Sequence[Understood], dataset: str, options: Mapping[str, Any]) -> list[str]:
     """Refuse a table that would be read as edges if its rows seem to be vertices, unless the user chose the columns.
+
+    Returns:
+        Sentences about vertex data in what is read as edges: arrays next to the edges, or perhaps the rows.
 
     Args:
         found: how the files would be read.
@@ -220,15 +223,30 @@ def check_rows(found: Sequence[Understood], dataset: str, options: Mapping[str, 
     Raises:
         InputError: the message says what the first rows show, and has both commands.
     """
+    if found and found[0].format == "pyg" and (left := unread_tensors([found[0].location])):
+        have, are = ("has", "is") if len(left) == 1 else ("have", "are")
+        note = (
+            f"{', '.join(left)} {have} a row per vertex and {are} not stored; save as x, y, train_mask, val_mask and"
+            " test_mask what should be"
+        )
+        return [note]
     reading = _other_reading(found, options)
-    if reading is None or reading.has_edges:
-        return
+    if reading is None:
+        return []
+    if reading.has_edges:
+        arrays = ", ".join(reading.understood.facts["arrays"])
+        return [f"the file has vertex data, which are not stored ({arrays}); {reading.stores(dataset)} them"]
     first = found[0]
     # Whether a first line is a header is asked before, and ordinary edges have weights or times in their other columns.
     is_open = bool(first.facts.get("ignored")) and not options.get("extra_columns")
     is_refused_anyway = first.format == "snap" and first.flags[:1] == ("--extra-columns",) and not first.question
     if reading.rows is Rows.VERTEX or (is_open and (reading.rows is Rows.VERTEX_LIKELY or is_refused_anyway)):
         raise rows_question(reading, dataset)
+    note = (
+        f"the rows were read as edges, and each may be a vertex ({reading.why}); if they are vertices,"
+        f" {reading.stores(dataset)} them for a graph whose edges come from another file"
+    )
+    return [note]
 
 
 def rows_question(reading: VertexReading, dataset: str) -> InputError:
@@ -240,28 +258,6 @@ def rows_question(reading: VertexReading, dataset: str) -> InputError:
         f"{reading.understood.location}: each row {seem}{why}; {reading.stores(dataset)} such a table for a graph whose"
         f" edges come from another file{chosen}"
     )
-
-
-def rows_notes(found: Sequence[Understood], dataset: str, options: Mapping[str, Any]) -> list[str]:
-    """Sentences about vertex data in files that were read as edges: arrays next to them, or perhaps the rows."""
-    if found and found[0].format == "pyg" and (left := unread_tensors([found[0].location])):
-        have = "has" if len(left) == 1 else "have"
-        names = ", ".join(left)
-        note = (
-            f"{names} {have} a row per vertex and {'is' if len(left) == 1 else 'are'} not stored; save as x, y,"
-            " train_mask, val_mask and test_mask what should be"
-        )
-        return [note]
-    if (reading := _other_reading(found, options)) is None:
-        return []
-    if reading.has_edges:
-        arrays = ", ".join(reading.understood.facts["arrays"])
-        return [f"the file has vertex data, which are not stored ({arrays}); {reading.stores(dataset)} them"]
-    note = (
-        f"the rows were read as edges, and each may be a vertex ({reading.why}); if they are vertices,"
-        f" {reading.stores(dataset)} them for a graph whose edges come from another file"
-    )
-    return [note]
 
 
 def _other_reading(found: Sequence[Understood], options: Mapping[str, Any]) -> VertexReading | None:

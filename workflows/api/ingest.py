@@ -17,7 +17,7 @@ from gnnloom.pipeline.ingest.typed.stage import ingest_typed_graph
 from gnnloom.pipeline.ingest.typed.tables import TypedTables
 from gnnloom.pipeline.ingest.vertex_options import VertexOptions
 from gnnloom.pipeline.ingest.vertex_rows import stated_vertex_phases
-from gnnloom.pipeline.ingest.vertex_tables import Rows, check_rows, read_as_vertices, rows_notes, rows_question
+from gnnloom.pipeline.ingest.vertex_tables import Rows, check_rows, read_as_vertices, rows_question
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
 from gnnloom.pipeline.sources.format import Format, bundled_vertices, formats, guess_format, open_edges, open_vertices
 from gnnloom.pipeline.sources.generators.generator import generators
@@ -135,8 +135,7 @@ def ingest(
             values = plain_values(others)
             undirects = graph_options.undirected
             edges, understood = open_source(name, locations, format, values, undirected=undirects)
-            check_rows(understood, name, values)
-            of_rows = rows_notes(understood, name, values)
+            of_rows = check_rows(understood, name, values)
             vertices = bundled_vertices(format, locations, values)
             found = as_catalog(catalog)
             how = graph_options, cluster

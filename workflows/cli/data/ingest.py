@@ -16,7 +16,7 @@ from gnnloom.pipeline.ingest.typed.options import TypedOptions
 from gnnloom.pipeline.ingest.typed.table import parse_relations, parse_vertices
 from gnnloom.pipeline.ingest.typed.tables import TypedTables
 from gnnloom.pipeline.ingest.vertex_options import VertexOptions
-from gnnloom.pipeline.ingest.vertex_tables import check_rows, rows_notes
+from gnnloom.pipeline.ingest.vertex_tables import check_rows
 from gnnloom.pipeline.sources.format import bundled_vertices, formats
 from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
 from gnnloom.pipeline.sources.understood import Understood
@@ -174,14 +174,13 @@ def ingest_command(
     edges, understood = open_source(name, source, format_name, values, undirected=options.undirected)
     if not quiet:
         say_understood(understood)
-    check_rows(understood, name, values)
+    notes = check_rows(understood, name, values)
     bundled = bundled_vertices(format_name, source, values)
     if plan:
         vertex_bytes = 0 if bundled is None else storing.num_bytes(bundled)
         catalog = current_catalog()
         show_plan(catalog, edges, options, cluster, as_json=as_json, vertex_bytes=vertex_bytes, understood=understood)
         return
-    notes = rows_notes(understood, name, values)
     store_graph(name, edges, bundled, options, cluster, as_json, storing=storing, add=add, notes=notes)
 
 
