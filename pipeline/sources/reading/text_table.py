@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from gnnloom.pipeline.sources.reading.files import SourceFile
+from gnnloom.pipeline.sources.reading.foreign import refuse_drawn, refuse_marked, refuse_others
 from gnnloom.pipeline.sources.reading.lines import bad_line
 from gnnloom.pipeline.sources.reading.name_ids import IdKind, is_id, is_missing_id, judge_ids
 from gnnloom.pipeline.sources.reading.text_layout import (
     DECIMAL_COMMA,
-    SAMPLE_BYTES,
     Row,
     Sample,
     Stated,
@@ -31,7 +31,7 @@ from gnnloom.pipeline.sources.reading.times import TimeForm, find_times
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.wording import shell_command
 
-#: Rows at the beginning of a file that show whether it is something else than a list of edges.
+#: Rows at the beginning of a file whose cells show what their columns have.
 _LOOKED_AT: Final = 1000
 #: A name of a column of ids: user_id, itemId, "Customer ID".
 _CALLED_ID: Final = re.compile(r"(?:[a-z]|[\W_])I[dD]$|[\W_]id$")
@@ -47,10 +47,6 @@ PANDAS_INDEX: Final = "__index_level_0__"
 _INDEXES: Final = frozenset({"", "unnamed: 0", PANDAS_INDEX})
 #: A field in quotes at the beginning of a line.
 _FIRST_QUOTED: Final = re.compile(r'"(?:[^"]|"")*"')
-#: What may be between two ids, a longer one first.
-_ARROWS: Final = ("-->", "->", "=>", "<-", "--", "~")
-#: A line below the names of columns in a table that is drawn.
-_LINE: Final = re.compile(r"[-+=|: ]*(--|==)[-+=|: ]*")
 _LETTERS, _DIGITS = re.compile(r"[^\W\d]+"), re.compile(r"\d+")
 
 
@@ -123,9 +119,9 @@ def find_table(file: SourceFile, sample: Sample, stated: Stated) -> TextTable:
         if not stated.extra_columns and all(len(row.fields) > fields[-1] + 1 for row in rows[:1]):
             # The parser refuses it as a further column.
             fields += (fields[-1] + 1,)
-    _refuse_marked(file, sample)
+    refuse_marked(file, sample)
     if not columns:
-        _refuse_others(file, sample, has_header=bool(names), is_valued=stated.valued)
+        refuse_others(file, sample, has_header=bool(names), is_valued=stated.valued)
     return TextTable(
         sample.separator,
         names,
@@ -166,22 +162,6 @@ def check_first_rows(file: SourceFile, sample: Sample, stated: Stated, table: Te
             longer.start,
             f"{len(longer.fields)} fields, and the first line names {width}; put double quotes around a name that has"
             " the separator",
-        )
-
-
-def refuse_drawn(file: SourceFile, sample: Sample) -> None:
-    """Refuse a table that is drawn with lines for people.
-
-    Raises:
-        InputError: one of the first rows is a line.
-    """
-    line = next((row for row in sample.rows[:3] if _LINE.fullmatch(row.text)), None)
-    if line is not None:
-        raise bad_line(
-            file,
-            line.start,
-            "a table drawn for people, as psql, MySQL and Markdown have; write one with commas, for example with"
-            " psql --csv, COPY ... TO ... CSV HEADER, or mysql --batch",
         )
 
 
@@ -300,131 +280,6 @@ def with_times(file: SourceFile, sample: Sample, table: TextTable) -> TextTable:
             file, rows[0].start, f"a date and a time of day between blanks; write {first[0]}T{first[1]}, or use commas"
         )
     return replace(table, fields=fields, times=found)
-
-
-def _refuse_marked(file: SourceFile, sample: Sample) -> None:
-    """Refuse a file whose first comment says that its lines are not edges between vertices of one kind.
-
-    Raises:
-        InputError: the file is in the format of MatrixMarket, or a bipartite graph of KONECT.
-    """
-    first = sample.comments[0] if sample.comments else ""
-    if first.lstrip("%").lower().startswith("matrixmarket"):
-        raise InputError(f"{file.location}: begins as files of MatrixMarket do; give `--format mtx`")
-    if first.startswith("%") and first[1:].split()[:1] == ["bip"]:
-        raise InputError(
-            f"{file.location}: a bipartite graph of KONECT (`% bip`), which numbers both kinds of vertices from 1; give"
-            ' them different names, for example with awk \'!/^%/ {print "u" $1, "i" $2}\', and add `--ids names`'
-        )
-
-
-def _refuse_others(file: SourceFile, sample: Sample, *, has_header: bool, is_valued: bool) -> None:
-    """Refuse a file that is not a list of edges, though its lines could be read as edges.
-
-    Raises:
-        InputError: the file is an adjacency matrix, or has tuples in parentheses, dictionaries or triples.
-    """
-    first, rows = sample.rows[0], sample.rows[1 if has_header else 0 :][:_LOOKED_AT]
-    firsts = [row.fields[0] for row in rows]
-    is_square = len(firsts) == len(first.fields) - 1 > 1 and list(first.fields[1:]) == firsts
-    if is_square and all(len(row.fields) == len(first.fields) for row in rows):
-        raise InputError(
-            f"{file.location}: a matrix with a row and a column per vertex, not a list of edges; convert it, for"
-            " example with pandas.read_csv(file, index_col=0).stack().to_csv('edges.csv')"
-        )
-    if rows and all(row.text[:1] + row.text[-1:] in {"()", "[]"} for row in rows):
-        raise bad_line(
-            file,
-            rows[0].start,
-            "tuples in parentheses or lists in brackets; write the ids without them, and one separator between two ids",
-        )
-    _refuse_one_field(file, rows)
-    if rows and all("{" in row.text and row.text[-1:] == "}" for row in rows):
-        raise bad_line(
-            file,
-            rows[0].start,
-            "dictionaries after the ids, as networkx.write_edgelist writes them; write the edges with"
-            " networkx.write_weighted_edgelist, or with data=False",
-        )
-    if {"_start", "_end"} <= set(first.fields):
-        raise InputError(
-            f"{file.location}: vertices and edges in one table, as APOC exports them from Neo4j; write the edges alone,"
-            " for example with pandas.read_csv(file).dropna(subset='_start').to_csv('edges.csv'), and add"
-            " `--columns _start,_end`"
-        )
-    widths = {len(row.fields) for row in rows}
-    middles = {row.fields[1] for row in rows if len(row.fields) > 2}
-    if widths == {_TRIPLE} and len(middles) == 1 and not any(map(str.isalnum, next(iter(middles)) or "0")):
-        raise bad_line(file, rows[0].start, f"{next(iter(middles))!r} between the ids; `--columns 1,3` reads the ids")
-    if not is_valued and len(widths) > 2 and all(is_id(field) for row in rows for field in row.fields):
-        raise bad_line(
-            file,
-            rows[0].start,
-            f"the lines have {min(widths)} to {max(widths)} numbers, as lines of a vertex and its neighbors have, which"
-            " networkx.read_adjlist reads in Python; `--columns 1,2` takes the first two of each line for an edge",
-        )
-    if widths == {_TRIPLE}:
-        heads, relations, tails = ({row.fields[number] for row in rows} for number in range(_TRIPLE))
-        # A relation is not a vertex, and a third column of vertices does not have weights.
-        are_words = not any(is_id(word) or is_number(word) or find_times([word]) for word in (*relations, *tails))
-        is_smaller = bool(heads & tails) or len(relations) < len(tails)
-        if are_words and is_smaller and not relations & (heads | tails) and len(relations) < len(rows):
-            raise bad_line(
-                file,
-                rows[0].start,
-                "triples of head, relation and tail; `--columns 1,3` reads their ends and leaves the relation out",
-            )
-
-
-def _refuse_one_field(file: SourceFile, rows: Sequence[Row]) -> None:
-    """Refuse rows of one field that has both ids: in double quotes, or with an arrow between them.
-
-    Raises:
-        InputError: all rows are such.
-    """
-    if not rows or any(len(row.fields) != 1 for row in rows):
-        return
-    if all(row.text[:1] == '"' and any(sign in row.fields[0] for sign in ",;\t|") for row in rows):
-        raise bad_line(file, rows[0].start, "the whole line is in double quotes, and is one field; remove them")
-    for arrow in _ARROWS:
-        if all(row.text.count(arrow) == 1 for row in rows):
-            remedy = f"`{shell_command('--delimiter', arrow)}`"
-            raise bad_line(file, rows[0].start, f"expected two fields, found one; add {remedy} if it separates two ids")
-
-
-def refuse_counts(file: SourceFile, begin: bytes) -> None:
-    """Refuse a short file whose first line counts what follows it, unless the user says what it is.
-
-    Args:
-        begin: first bytes of the file.
-
-    Raises:
-        InputError: the file may be in the format of METIS, or begin with the numbers of vertices and edges.
-    """
-    is_long = file.is_seekable and (file.size or 0) > SAMPLE_BYTES
-    if is_long or not begin.startswith((b"#", b"%", *map(str.encode, "0123456789"))):
-        return
-    try:
-        sample = Sample.of(file, Stated())
-    except InputError:
-        # The reader of the rows reports it.
-        return
-    if not sample.is_whole or len(sample.rows) < _TRIPLE or not all(map(str.isdigit, sample.rows[0].fields)):
-        return
-    (first, *rows), counts = sample.rows, [int(field) for field in sample.rows[0].fields]
-    if len(counts) < 2:
-        return
-    if len(rows) == counts[0] and sum(len(row.fields) for row in rows) == 2 * counts[1]:
-        raise InputError(
-            f"{file.location}: perhaps in the format of METIS, as line {first.line} states {counts[0]:,} vertices and"
-            f" {counts[1]:,} edges; give `--format metis`, or `--format snap` if each line is an edge"
-        )
-    ids = {field for row in rows for field in row.fields[:2]}
-    if len(counts) == 2 and len(rows) == counts[1] and str(counts[0]) not in ids:
-        raise InputError(
-            f"{file.location}: line {first.line} may state {counts[0]:,} vertices and {counts[1]:,} edges; add"
-            " `--format snap --header` to skip it, or `--format snap` if it is an edge"
-        )
 
 
 def spelled(separator: bytes) -> str:

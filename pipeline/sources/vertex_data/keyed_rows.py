@@ -21,6 +21,7 @@ from gnnloom.pipeline.sources.reading import name_parser
 from gnnloom.pipeline.sources.reading.class_names import NamedLabels
 from gnnloom.pipeline.sources.reading.fields import PLAIN, TextBlock, chosen_fields
 from gnnloom.pipeline.sources.reading.files import SourceFile
+from gnnloom.pipeline.sources.reading.foreign import refuse_drawn
 from gnnloom.pipeline.sources.reading.lines import bad_line
 from gnnloom.pipeline.sources.reading.numerals import OPEN_COMMENT, REASONS, TAB, word_numbers
 from gnnloom.pipeline.sources.reading.text_layout import Sample, Stated, has_names, names_ids, row_blocks
@@ -30,7 +31,6 @@ from gnnloom.pipeline.sources.reading.text_table import (
     lacks_first_name,
     names_question,
     numbers_rows,
-    refuse_drawn,
     spelled,
 )
 from gnnloom.pipeline.sources.source import SourceRange, even_ranges

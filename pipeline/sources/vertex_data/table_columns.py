@@ -19,6 +19,7 @@ from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray
 from gnnloom.pipeline.sources.reading.class_names import UNKNOWN, is_heading
 from gnnloom.pipeline.sources.reading.coding import without_suffix
 from gnnloom.pipeline.sources.reading.files import SourceFile, is_local, open_file
+from gnnloom.pipeline.sources.reading.foreign import refuse_drawn
 from gnnloom.pipeline.sources.reading.text_layout import Row, Sample, Stated, is_grouped, is_number, names_ids
 from gnnloom.pipeline.sources.reading.text_table import (
     PANDAS_INDEX,
@@ -26,7 +27,6 @@ from gnnloom.pipeline.sources.reading.text_table import (
     lacks_first_name,
     names_question,
     numbers_rows,
-    refuse_drawn,
 )
 from gnnloom.pipeline.sources.vertex_data.cells import (
     CellTable,
