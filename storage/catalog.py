@@ -298,6 +298,7 @@ class Dataset:
                 f"dataset {self.name} has links that hold out different edges; choose one of the graphs without them"
                 f" with `--graph KEY`: {', '.join(found)}"
             )
+        # If there are none, the search for them says so.
         return found[0] if found else self.links(links).message_graph
 
     def propagated(self, key: str | None = None, counter: ReadCounter | None = None, **parameters: Any) -> Propagated:

@@ -8,14 +8,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from gnnloom.pipeline.links.stage import message_key
-from gnnloom.storage.catalog import Catalog, Dataset
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.artifact import MANIFEST
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.workflows.recipe.recipe import Recipe
 from gnnloom.workflows.recipe.sections import PropagateSection, SamplesSection
-from gnnloom.workflows.recipe.trained_run import name_run, run_of
+from gnnloom.workflows.recipe.trained_run import is_trained, name_run, run_of
 
 
 @dataclass(frozen=True)
@@ -64,10 +63,10 @@ class Found:
         """The run of the training, which may not exist yet."""
         return run_of(self.recipe, self.config)
 
-    @property
-    def dataset(self) -> Dataset:
-        """The dataset of the recipe; made if there is none."""
-        return Catalog(self.recipe.catalog).create(self.recipe.dataset.name)
+    @cached_property
+    def is_trained(self) -> bool:
+        """Whether the run has finished the training of the recipe, which is not to start over."""
+        return not self.restart and is_trained(self.run, self.config)
 
     def has(self, kind: str, key: str) -> bool:
         """Whether the dataset has an artifact; the manifest is written last, so one that has it is complete."""

@@ -15,7 +15,7 @@ from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.job.ranks import Ranks
 from gnnloom.workflows.recipe.request import Assignment, RecipeRequest
-from gnnloom.workflows.recipe.stages.stage import OnRanks, Settings
+from gnnloom.workflows.recipe.stages.stage import OnRanks, RankSettings
 from gnnloom.workflows.run.cluster_of_ranks import cluster_of_ranks
 from gnnloom.workflows.run.stages import prepare, undone, write_output
 
@@ -58,7 +58,7 @@ def run_recipe(request: RecipeRequest, ranks: Ranks, display: Display) -> Assign
         with cluster_of_ranks(ranks, assignment) as options:
             # The ranks that have served sleep until the client is done, whose failure is everyone's.
             ranks.agree(lambda: None if options is None else work(options))
-    settings = Settings(assignment.cluster.scratch, display.epochs)
+    settings = RankSettings(assignment.cluster.scratch, display.epochs)
     for stage in undone(workload.on_ranks):
         if isinstance(stage.kind, OnRanks):
             stage.kind.run(workload.found, ranks, settings)

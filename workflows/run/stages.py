@@ -37,9 +37,10 @@ def prepare(assignment: Assignment, cluster: Cluster) -> None:
     Raises:
         GnnloomError: a stage failed, or the vertex data do not fit the training.
     """
+    dataset = Catalog(assignment.recipe.catalog).create(assignment.recipe.dataset.name)
     for stage in undone(assignment.workload.preparation):
         if isinstance(stage.kind, Prepares):
-            stage.kind.prepare(assignment.workload.found, cluster)
+            stage.kind.prepare(assignment.workload.found, dataset, cluster)
 
 
 def write_output(assignment: Assignment) -> None:

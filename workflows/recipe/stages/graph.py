@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from gnnloom.pipeline.ingest.notes import graph_notes, log_notes
 from gnnloom.pipeline.ingest.stage import graph_key, ingest_graph
 from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.storage.catalog import Dataset
 from gnnloom.workflows.formatting import readable_estimate
 from gnnloom.workflows.recipe.found import Found
 from gnnloom.workflows.recipe.stages.stage import Prepares, StageNeeds
@@ -25,11 +26,11 @@ class GraphStage(Prepares):
         with found.named_section("source"):
             return graph_key(recipe.source.open(undirected=recipe.dataset.undirected), recipe.dataset.options())
 
-    def prepare(self, found: Found, cluster: Cluster) -> None:
-        dataset = found.recipe.dataset
-        edges, options = found.recipe.source.open(undirected=dataset.undirected), dataset.options()
+    def prepare(self, found: Found, dataset: Dataset, cluster: Cluster) -> None:
+        section = found.recipe.dataset
+        edges, options = found.recipe.source.open(undirected=section.undirected), section.options()
         # Another recipe may keep another graph in this dataset: later stages name the graph that they read by key.
-        graph = ingest_graph(found.dataset, edges, options, cluster, allow_others=True)
+        graph = ingest_graph(dataset, edges, options, cluster, allow_others=True)
         log_notes(graph_notes(graph, edges, options))
 
     def needs(self, inputs: StageInputs) -> StageNeeds:

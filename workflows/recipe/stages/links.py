@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from gnnloom.pipeline.links.stage import draw_links, links_key
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY
+from gnnloom.storage.catalog import Dataset
 from gnnloom.workflows.formatting import readable_estimate
 from gnnloom.workflows.recipe.found import Found
 from gnnloom.workflows.recipe.stages.stage import Prepares, StageNeeds
@@ -28,9 +29,9 @@ class LinksStage(Prepares):
         # Links are done once the graph without them exists, too.
         return found.has(self.name, key) and found.has("graph", found.with_key(self.name, key).read_graph)
 
-    def prepare(self, found: Found, cluster: Cluster) -> None:
+    def prepare(self, found: Found, dataset: Dataset, cluster: Cluster) -> None:
         if found.recipe.links is not None:
-            draw_links(found.dataset, found.dataset.graph(found.keys["graph"]), found.recipe.links, cluster)
+            draw_links(dataset, dataset.graph(found.keys["graph"]), found.recipe.links, cluster)
 
     def needs(self, inputs: StageInputs) -> StageNeeds:
         phases = tuple(inputs.link_phases)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from gnnloom.pipeline.partition.stage import partition_graph, partition_key
 from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.storage.catalog import Dataset
 from gnnloom.workflows.recipe.found import Found
 from gnnloom.workflows.recipe.stages.stage import Prepares, StageNeeds
 
@@ -22,9 +23,9 @@ class PartitionStage(Prepares):
         partition = found.recipe.partition
         return None if partition is None else partition_key(found.read_graph, partition, found.memory)
 
-    def prepare(self, found: Found, cluster: Cluster) -> None:
+    def prepare(self, found: Found, dataset: Dataset, cluster: Cluster) -> None:
         if found.recipe.partition is not None:
-            partition_graph(found.dataset, found.dataset.graph(found.read_graph), found.recipe.partition, cluster)
+            partition_graph(dataset, dataset.graph(found.read_graph), found.recipe.partition, cluster)
 
     def needs(self, inputs: StageInputs) -> StageNeeds:
         cost = inputs.partitioning

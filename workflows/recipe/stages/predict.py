@@ -8,8 +8,8 @@ from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.job.ranks import Ranks
 from gnnloom.workflows.recipe.found import Found
 from gnnloom.workflows.recipe.sections import PredictSection
-from gnnloom.workflows.recipe.stages.stage import OnRanks, Settings, StageNeeds
-from gnnloom.workflows.recipe.trained_run import is_predicted, is_trained
+from gnnloom.workflows.recipe.stages.stage import OnRanks, RankSettings, StageNeeds
+from gnnloom.workflows.recipe.trained_run import is_predicted
 
 if TYPE_CHECKING:
     from gnnloom.workflows.recipe.plan.stage_inputs import StageInputs
@@ -26,10 +26,9 @@ class PredictStage(OnRanks):
 
     def is_done(self, found: Found, key: str) -> bool:  # noqa: ARG002 - the run's name
         # Predictions of an earlier training are stale until the training is done.
-        is_current = not found.restart and is_trained(found.run, found.config)
-        return is_current and is_predicted(found.run, found.recipe)
+        return found.is_trained and is_predicted(found.run, found.recipe)
 
-    def run(self, found: Found, ranks: Ranks, settings: Settings) -> None:  # noqa: ARG002 - shows nothing
+    def run(self, found: Found, ranks: Ranks, settings: RankSettings) -> None:  # noqa: ARG002 - shows nothing
         ranks.predict(prediction(found))
 
     def needs(self, inputs: StageInputs) -> StageNeeds:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gnnloom.storage.wording import counted
 from gnnloom.trainer.job.ranks import Ranks
 from gnnloom.workflows.recipe.found import Found
-from gnnloom.workflows.recipe.stages.stage import OnRanks, Settings, StageNeeds
+from gnnloom.workflows.recipe.stages.stage import OnRanks, RankSettings, StageNeeds
 
 if TYPE_CHECKING:
     from gnnloom.workflows.recipe.plan.stage_inputs import StageInputs
@@ -26,7 +26,7 @@ class PropagatedStage(OnRanks):
         propagation = found.recipe.propagation
         return None if propagation is None else propagation.key(found.keys["shards"], found.inputs)
 
-    def run(self, found: Found, ranks: Ranks, settings: Settings) -> None:
+    def run(self, found: Found, ranks: Ranks, settings: RankSettings) -> None:
         scratch = None if settings.scratch is None else str(settings.scratch)
         if found.recipe.propagation is not None:
             ranks.propagate(replace(found.recipe.propagation, shards=found.keys["shards"], scratch=scratch))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from gnnloom.pipeline.samples.stage import samples_key, write_samples
 from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.storage.catalog import Dataset
 from gnnloom.workflows.recipe.found import Found
 from gnnloom.workflows.recipe.stages.stage import Prepares, StageNeeds
 
@@ -26,8 +27,8 @@ class SamplesStage(Prepares):
         read = ("graph", "vertices", *(("partition",) if sampled.ranks > 1 else ()))
         return samples_key({kind: inputs[kind] for kind in read if kind in inputs}, sampled)
 
-    def prepare(self, found: Found, cluster: Cluster) -> None:
-        sampled, dataset = found.recipe.sampled, found.dataset
+    def prepare(self, found: Found, dataset: Dataset, cluster: Cluster) -> None:
+        sampled = found.recipe.sampled
         if sampled is not None:
             partition = dataset.partition(key=found.keys["partition"]) if sampled.ranks > 1 else None
             write_samples(dataset, dataset.graph(found.read_graph), partition, sampled, cluster)

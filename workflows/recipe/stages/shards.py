@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from gnnloom.pipeline.shards.grid.grid_stage import grid_shards_key, shard_grid
 from gnnloom.pipeline.shards.rows.row_stage import row_shards_key, shard_rows
 from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
 from gnnloom.workflows.recipe.found import Found
 from gnnloom.workflows.recipe.stages.stage import Prepares, StageNeeds
@@ -30,8 +31,8 @@ class ShardsStage(Prepares):
             raise InputError(f"{recipe.source_name}: row shards need a partition")
         return row_shards_key(partition.parts, partition.method, found.inputs, recipe.shards.reorder)
 
-    def prepare(self, found: Found, cluster: Cluster) -> None:
-        recipe, dataset, key = found.recipe, found.dataset, found.keys.get("partition")
+    def prepare(self, found: Found, dataset: Dataset, cluster: Cluster) -> None:
+        recipe, key = found.recipe, found.keys.get("partition")
         partition = dataset.partition(key=key) if key is not None else None
         vertices = dataset.vertices(found.keys["vertices"])
         if recipe.grid is not None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import PhaseCount
+from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.job.ranks import Ranks
 from gnnloom.workflows.recipe.found import Found
@@ -33,7 +34,7 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Settings:
+class RankSettings:
     """How the stages of the ranks run.
 
     Attributes:
@@ -131,7 +132,7 @@ class Prepares(RecipeStage):
     """A stage whose tasks run on a cluster, before the ranks begin."""
 
     @abstractmethod
-    def prepare(self, found: Found, cluster: Cluster) -> None:
+    def prepare(self, found: Found, dataset: Dataset, cluster: Cluster) -> None:
         """Run the stage; earlier stages may only just have stored what it opens.
 
         Args:
@@ -143,7 +144,7 @@ class OnRanks(RecipeStage):
     """A stage that the ranks run."""
 
     @abstractmethod
-    def run(self, found: Found, ranks: Ranks, settings: Settings) -> None:
+    def run(self, found: Found, ranks: Ranks, settings: RankSettings) -> None:
         """Run the stage. Collective.
 
         Args:

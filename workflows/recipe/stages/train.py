@@ -11,8 +11,7 @@ from gnnloom.storage.runs.run import SAVED_RECIPE, sole_writer
 from gnnloom.storage.wording import counted
 from gnnloom.trainer.job.ranks import Ranks
 from gnnloom.workflows.recipe.found import Found
-from gnnloom.workflows.recipe.stages.stage import OnRanks, Settings, StageNeeds
-from gnnloom.workflows.recipe.trained_run import is_trained
+from gnnloom.workflows.recipe.stages.stage import OnRanks, RankSettings, StageNeeds
 
 if TYPE_CHECKING:
     from gnnloom.workflows.recipe.plan.stage_inputs import StageInputs
@@ -28,9 +27,9 @@ class TrainStage(OnRanks):
         return None if found.recipe.train is None else found.run.name
 
     def is_done(self, found: Found, key: str) -> bool:  # noqa: ARG002 - the run's name
-        return not found.restart and is_trained(found.run, found.config)
+        return found.is_trained
 
-    def run(self, found: Found, ranks: Ranks, settings: Settings) -> None:
+    def run(self, found: Found, ranks: Ranks, settings: RankSettings) -> None:
         # Before the training, which holds the run's lock until it ends.
         ranks.on_first(lambda: save_recipe(found))
         with settings.shown_epochs(found.run, found.config.epochs) if ranks.is_first else nullcontext():

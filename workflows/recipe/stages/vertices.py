@@ -9,6 +9,7 @@ from gnnloom.pipeline.ingest.vertex_tables import read_as_vertices
 from gnnloom.pipeline.ingest.vertices import ingest_vertices, vertices_key
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage.artifacts.vertices import Vertices
+from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import MANIFEST, Artifact
 from gnnloom.storage.wording import counted
@@ -32,8 +33,8 @@ class VerticesStage(Prepares):
             identity = recipe.vertices.identity(recipe.source)
         return None if identity is None else vertices_key(identity, found.keys["graph"], recipe.vertices.storing())
 
-    def prepare(self, found: Found, cluster: Cluster) -> None:
-        recipe, dataset = found.recipe, found.dataset
+    def prepare(self, found: Found, dataset: Dataset, cluster: Cluster) -> None:
+        recipe = found.recipe
         graph = dataset.graph(found.keys["graph"])
         source = recipe.vertices.open(recipe.source, graph)
         if source is not None:
