@@ -64,7 +64,7 @@ class KeyForm:
     Attributes:
         num_rows: rows of the matrix, at least one.
         marked: whether the lowest bit of a key says that its entry is the reverse of an edge of the source.
-        other_columns: columns of the matrix; None for as many as rows.
+        other_columns: number of columns; None for a square matrix.
     """
 
     num_rows: int

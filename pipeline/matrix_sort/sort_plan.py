@@ -100,7 +100,7 @@ class SortSizes:
         spill_bytes: bytes of the spill files.
         self_loops: edges of the source from a vertex to itself.
         min_id: lowest id of the source.
-        other_columns: columns of the matrix; None for as many as rows.
+        other_columns: number of columns; None for a square matrix.
     """
 
     num_vertices: int
@@ -134,7 +134,7 @@ class SortSizes:
         Args:
             memory: bytes that a worker may use.
             marked: whether entries are marked with their direction.
-            other_columns: columns of the matrix; None for as many as rows.
+            other_columns: number of columns; None for a square matrix.
 
         Raises:
             BudgetError: the memory leaves no room for buffers.

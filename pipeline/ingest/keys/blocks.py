@@ -91,7 +91,7 @@ class OpenBlock:
 class KeyFile:
     """The distinct keys of some consecutive edges, followed by these edges.
 
-    If the ends of edges have keys of their own, the keys of the sources come first and those of the targets after them,
+    If the ends of edges have keys of their own, the keys of the sources come first, then the keys of the targets,
     and two objects share the edges.
 
         source    (num_edges,) int32      positions of the edges' ends among the keys

@@ -45,10 +45,10 @@ class CollectKeysTask(Task):
 
     Attributes:
         ids: types of the keys, in :data:`~gnnloom.pipeline.ingest.keys.key_types.KEY_TYPES`: one if both ends of an
-            edge are called by the same keys, otherwise those of the sources and those of the targets.
+            edge have keys of one type, otherwise the type of the sources' keys and of the targets' keys.
         memory: bytes that the worker may use.
         lane: where the files go, relative to the work folder.
-        is_list: the source is a list of vertices, each of which is both ends of its edge: only keys are kept.
+        is_list: the source is a list of vertices, read as edges from each vertex to itself; only the keys are kept.
     """
 
     source: EdgeSource

@@ -69,7 +69,7 @@ class KeyRanges:
         ids: type of the keys.
         collected: (num_source_ranges) lane, as JSON, and files of each range of the source.
         bounds: (num_ranges - 1) first key of each range of keys but the first, as in a sample.
-        listed: how many of the source ranges are of lists of vertices. They come first; 0 if there are no lists, and
+        listed: number of source ranges that read lists of vertices. They come first; 0 if there are no lists, and
             every key is known.
         adds: keys that no list has get numbers too.
     """
@@ -138,7 +138,7 @@ class KeyRanges:
         return xxhash.xxh3_64_hexdigest(json.dumps(self._to_json()).encode())
 
     def _to_json(self) -> dict[str, Any]:
-        """Without what says that there are no lists of vertices."""
+        """The attributes as JSON; graphs without lists have the file that they had before there were lists."""
         return {name: value for name, value in self.__dict__.items() if self.listed or name not in {"listed", "adds"}}
 
     def save(self, work: Path) -> Path:

@@ -223,7 +223,7 @@ class NumberedKeys:
         """Each file of a range of the source, and the (num_keys,) int64 numbers of its keys; -1 for keys without one.
 
         Args:
-            number: of the range, among those of these edges.
+            number: number of the range among the ranges of these edges.
         """
         ranges, firsts = KeyRanges.load(self.ranges_path), KeyTable.load(self.table_path).range_firsts
         at, rows = self.first_range + number, ranges.shuffle.rows(work, opened)
@@ -244,7 +244,7 @@ class NumberedEdges:
 
     Attributes:
         work: work folder of the artifact that is being made.
-        ends: the numbers of the keys of both ends, or those of the sources and those of the targets.
+        ends: numbers of the keys of both ends, or of the sources' keys and of the targets' keys.
     """
 
     work: Path

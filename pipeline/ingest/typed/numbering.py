@@ -28,7 +28,7 @@ class KeyInput:
     Attributes:
         name: what the names of its tasks begin with.
         source: the table.
-        types: type of both ends, or those of the sources and of the targets.
+        types: type of both ends, or type of the sources and type of the targets.
         location: the table, for messages.
         is_list: the table lists vertices.
     """
@@ -91,7 +91,7 @@ class Collected:
 
 
 def collect_phase(writer: ArtifactWriter, inputs: Sequence[KeyInput], ids: Mapping[str, str], memory: int) -> Phase:
-    """The phase that sorts the keys of all tables, some edges at a time.
+    """The phase that sorts the keys of all tables, each in pieces.
 
     Args:
         ids: type of the keys, by type of vertices.
