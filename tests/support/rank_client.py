@@ -18,7 +18,13 @@ _STANDARD_FILES = (0, 1, 2)
 def become_rank(path: str, arguments: list[str]) -> None:
     """Have the server start the rank, wait for its end and end in the same way."""
     files = [*_STANDARD_FILES, *([int(os.environ["PMI_FD"])] if "PMI_FD" in os.environ else [])]
-    request = {"arguments": arguments, "environment": dict(os.environ), "folder": os.getcwd(), "files": files}  # noqa: PTH109
+    request = {
+        "arguments": arguments,
+        "environment": dict(os.environ),
+        "folder": os.getcwd(),  # noqa: PTH109
+        "files": files,
+        "parent": os.getppid(),
+    }
     content = marshal.dumps(request)
     server = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     server.connect(path)

@@ -25,6 +25,7 @@ import sys
 import tempfile
 import threading
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 _LIBC = ctypes.CDLL(None)
@@ -71,6 +72,8 @@ def serve(path: str, what: str) -> None:
                 if request is not None:
                     _take_over(*request)
                     return
+            elif callable(key.data):
+                key.data()
             else:
                 _answer(selector, key)
 
@@ -138,18 +141,75 @@ def _fork(selector: selectors.BaseSelector, connection: socket.socket) -> tuple[
     request = marshal.loads(content)
     if any(_WITH_COMMANDS.search(argument) for argument in request["arguments"]):
         _load_commands()
+    starts, started = os.pipe()
     process = os.fork()
     if process == 0:
         connection.close()
+        os.close(starts)
         _close_all(selector)
+        _while_mpi_starts(started)
         return request, files
+    os.close(started)
     for file in files:
         os.close(file)
     handle = os.pidfd_open(process)
+    _end_with_parent(selector, handle, request["parent"], starts)
     selector.register(handle, selectors.EVENT_READ, (process, connection, handle))
     # Readable when the other side passes on a signal or is gone: killed by MPI's launcher, as its rank must be then.
     selector.register(connection, selectors.EVENT_READ, (process, connection, handle))
     return None
+
+
+def _while_mpi_starts(started: int) -> None:
+    """In a rank: tell the server that MPI has started, by the end of the file ``started``."""
+    mpi = sys.modules.get("gnnloom.trainer.comm.transports.mpi")
+    # The numbers of the other files are for files of the rank.
+    kept = os.fdopen(fcntl.fcntl(started, fcntl.F_DUPFD_CLOEXEC, _ASIDE), "wb", 0)
+    os.close(started)
+    if mpi is None:
+        kept.close()  # a process that partitions
+        return
+
+    @contextlib.contextmanager
+    def starting() -> Iterator[None]:
+        yield
+        kept.close()
+
+    vars(mpi)["_ending_with_parent"] = starting
+
+
+def _end_with_parent(selector: selectors.BaseSelector, rank: int, parent: int, starts: int) -> None:
+    """Until MPI has started, kill a rank if the process ends that would be its parent if it were not forked.
+
+    As `gnnloom.trainer.comm.transports.mpi.join` asks the system to do, for which this server is the parent.
+
+    Args:
+        rank: a handle of its process; ``starts``: a file that ends when MPI has started or the rank has ended.
+    """
+    own = os.dup(rank)
+    watched = [starts]
+
+    def stop() -> None:
+        if watched:
+            for file in watched:
+                selector.unregister(file)
+                os.close(file)
+            os.close(own)
+            watched.clear()
+
+    def end() -> None:
+        if watched:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(own, signal.SIGKILL)
+            stop()
+
+    selector.register(starts, selectors.EVENT_READ, stop)
+    try:
+        watched.append(os.pidfd_open(parent))
+    except ProcessLookupError:
+        end()
+    else:
+        selector.register(watched[-1], selectors.EVENT_READ, end)
 
 
 def _answer(selector: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
