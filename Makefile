@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SCALE ?= full
 
-.PHONY: install demo test test-long lint typecheck fuzz soak kills changes flips sanitize docs wheel bench-ingest bench-partition \
+.PHONY: install demo test test-slow test-long lint typecheck fuzz soak kills changes flips sanitize docs wheel bench-ingest bench-partition \
 	bench-algorithms bench-spmm bench-epoch bench-sampling bench-loader bench-links bench-propagate bench-modes bench-minibatch bench-startup \
 	bench-plan bench-exclusion bench-evaluation papers-shape clean
 
@@ -46,12 +46,17 @@ demo: .venv/installed
 # 4 GiB free (IN_MEMORY= keeps them on disk). They need much less, as what a test wrote is deleted when it passes.
 ROOMS ?=
 IN_MEMORY = $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -ge 4194304 ] 2>/dev/null && echo /dev/shm)
+IN_PARALLEL = PYTHONDONTWRITEBYTECODE= PYTEST_DEBUG_TEMPROOT=$(IN_MEMORY) $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 test: .venv/installed-for-tests
-	PYTHONDONTWRITEBYTECODE= PYTEST_DEBUG_TEMPROOT=$(IN_MEMORY) $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder --rooms '$(ROOMS)'
+	$(IN_PARALLEL) --rooms '$(ROOMS)'
+
+# Tests that take more than a second each: ranks, clusters, kills, whole journeys. CI runs them too.
+test-slow: .venv/installed-for-tests
+	$(IN_PARALLEL) --rooms '$(ROOMS)' -m 'slow and not long'
 
 # Properties draw all their examples here, and a third of them in `make test`.
 test-long: .venv/installed-for-tests
-	EVERY_EXAMPLE=1 $(BIN)/python -m pytest -m 'long or hypothesis'
+	EVERY_EXAMPLE=1 $(BIN)/python -m pytest -m 'slow or long or hypothesis'
 
 lint: .venv/installed-for-tests
 	$(BIN)/ruff check .

@@ -48,6 +48,7 @@ def workers(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         yield cluster
 
 
+@pytest.mark.slow
 def test_an_ingest(catalog: Catalog, tmp_path: Path, workers: Cluster) -> None:
     rng = np.random.default_rng(5)
     u, v = rng.integers(0, 9_000_000, (2, 30_000))
@@ -60,6 +61,7 @@ def test_an_ingest(catalog: Catalog, tmp_path: Path, workers: Cluster) -> None:
     assert len(digests) == 1
 
 
+@pytest.mark.slow
 def test_an_ingest_of_names_whatever_the_ranges_of_the_file(catalog: Catalog, tmp_path: Path, workers: Cluster) -> None:
     ends = np.random.default_rng(6).integers(0, 160, (800, 2)).tolist()
     lines = [f"v{a * 7919 % 160}\t{f'v{b}é'[: 3 + b % 5]}\t{c / 8}\n" for c, (a, b) in enumerate(ends)]
@@ -87,6 +89,7 @@ def test_an_ingest_of_vertex_data(catalog: Catalog, workers: Cluster, monkeypatc
     assert len(digests) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("few", [0, pytest.param(1 << 23, marks=pytest.mark.long)])
 def test_a_multilevel_partition(catalog: Catalog, workers: Cluster, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # Planned in the client only, so the workers need not know.
@@ -120,6 +123,7 @@ def test_a_stochastic_partition(catalog: Catalog, workers: Cluster, monkeypatch:
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 def test_row_shards_and_the_figures_of_their_partition(catalog: Catalog, workers: Cluster) -> None:
     found = []
     for number, cluster in enumerate((HERE, workers)):
@@ -133,6 +137,7 @@ def test_row_shards_and_the_figures_of_their_partition(catalog: Catalog, workers
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 def test_grid_shards_and_little_memory(catalog: Catalog, workers: Cluster) -> None:
     adjacency = random_adjacency(3000, 40_000, 5, symmetric=False)
     digests = set()
@@ -181,6 +186,7 @@ def _work(item: tuple[Path, bool]) -> int:
     return 0
 
 
+@pytest.mark.slow
 def test_a_failure_is_raised_after_running_tasks_have_ended(tmp_path: Path, workers: Cluster) -> None:
     with pytest.raises(CorruptError, match="damaged"):
         list(workers.map(_work, [(tmp_path, False), (tmp_path, True)]))

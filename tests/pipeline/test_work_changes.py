@@ -12,6 +12,7 @@ from support.small_stages import STAGES, make_small
 from support.work_changes import REFUSED, RIGHT, UNTOUCHED, WorkChanges, changed_cases
 
 
+@pytest.mark.slow
 def test_eight_changes_of_work_files_give_the_right_bytes_or_one_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

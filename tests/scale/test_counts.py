@@ -158,6 +158,7 @@ def test_many_edges_are_merged_before_they_are_sorted(graph: Described) -> None:
     assert phases["sort"].opens <= phases["sort"].tasks * MOST_OPENS
 
 
+@pytest.mark.slow
 @cases
 def test_a_table_with_ids_opens_few_files_and_moves_the_rows_a_few_times(graph: Described) -> None:
     phases, data = table_phases(graph), graph.num_vertices * 4 * graph.width
@@ -168,6 +169,7 @@ def test_a_table_with_ids_opens_few_files_and_moves_the_rows_a_few_times(graph: 
     assert len(phases) <= 6
 
 
+@pytest.mark.slow
 @cases_on_layouts
 def test_shards_move_the_data_a_few_times(graph: Described, ranks: int, layout: str) -> None:
     # Halos are sent in addition: with random parts, a graph's own share of them.

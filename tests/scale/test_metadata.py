@@ -74,6 +74,7 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(artifact_file, "sync_paths", lambda _: None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [1, 25, *(pytest.param(ranks, marks=pytest.mark.long) for ranks in (64, 1024))])
 def test_a_rank_of_row_shards_parses_its_own_list(
     tmp_path: Path, fast: None, ranks: int, monkeypatch: pytest.MonkeyPatch

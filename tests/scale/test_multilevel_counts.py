@@ -97,6 +97,7 @@ def test_rounds_open_few_files_and_share_their_work(
         assert moved <= MOST_BYTES * data, phase
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("graph", "preset"),
     [

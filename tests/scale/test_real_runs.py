@@ -91,6 +91,7 @@ def test_an_ingest_runs_the_counted_tasks_and_opens_the_counted_files(
         assert max(opened) == planned[phase].most_opens
 
 
+@pytest.mark.slow
 def test_renumbering_opens_the_counted_files(catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """40 ranges of the source, each with two files of ids, none of which occurs twice; 64 ranges of ids."""
     num_ids, ranges, edges_of_file = 1 << 18, 40, 1 << 11
@@ -203,6 +204,7 @@ def source_of(dataset: Dataset, graph: Graph) -> ShardSource:
     return ShardSource(GraphSizes.of(graph), VertexSizes.of(dataset.vertices()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_merged", [pytest.param(False, marks=pytest.mark.long), True])
 def test_row_shards_of_many_parts_open_the_counted_files(
     dataset: Dataset, is_merged: bool, monkeypatch: pytest.MonkeyPatch
@@ -232,6 +234,7 @@ def test_row_shards_of_many_parts_open_the_counted_files(
         assert counted == sum(each.opens for each in planned), (phase, opened[:1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_merged", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_grid_shards_of_four_by_four_cells_open_the_counted_files(
     dataset: Dataset, is_merged: bool, monkeypatch: pytest.MonkeyPatch

@@ -73,6 +73,7 @@ def phases_of(phases: list[PhaseCount], name: str) -> list[PhaseCount]:
     return [phase for phase in phases if phase.phase == name]
 
 
+@pytest.mark.slow
 @cases_of_rates
 def test_drawing_and_merging_open_few_files_and_read_the_graph_once_for_each_group(
     graph: Described, rate: float
@@ -124,6 +125,7 @@ def test_groups_of_batches_waste_at_most_a_quarter() -> None:
     assert len(groups) <= 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_a_stochastic_partition_runs_the_counted_tasks_and_opens_the_counted_files(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, symmetric: bool
@@ -199,6 +201,7 @@ def test_drawing_and_measuring_batches_writes_the_counted_bytes(catalog: Catalog
     assert 0 <= written_bytes(drawn.writer, phases[1]) - measuring.bytes_written <= 64 * measuring.tasks
 
 
+@pytest.mark.slow
 def test_tasks_open_few_files_of_many_pieces_groups_and_ranges_of_hashes(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

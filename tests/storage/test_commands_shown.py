@@ -58,6 +58,7 @@ def _inserted(text: ast.JoinedStr) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_every_message_quotes_the_words_of_its_commands() -> None:
     found = [
         (f"{path}:{node.lineno}", each)

@@ -132,6 +132,7 @@ _SETTINGS = settings(
 )
 
 
+@pytest.mark.slow
 @settings(_SETTINGS, max_examples=examples(5), derandomize=True)
 @given(programs=_PROGRAMS)
 def test_processes_that_crash_together_leave_a_catalog_intact(programs: list[list[Operation]]) -> None:

@@ -118,6 +118,7 @@ def test_numba_takes_no_cache_from_a_file_of_the_current_folder(tmp_path: Path) 
     assert {path.name for path in tmp_path.iterdir()} == {".numba_config.yaml", "evil.py"}
 
 
+@pytest.mark.slow
 def test_no_folder_at_all_is_reported_in_one_line() -> None:
     program = """
 import numba.core.caching as caching

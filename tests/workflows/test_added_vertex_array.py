@@ -119,6 +119,7 @@ def test_an_added_array_is_stored_sharded_exported_and_verified(folder: Path, fa
         np.testing.assert_array_equal(exported[name], values)
 
 
+@pytest.mark.slow
 def test_values_of_an_added_array_are_checked(failed: dict[str, str]) -> None:
     refused = {f"features web {option} --workers 0": reason for option, reason in REFUSED.items()}
     refused[VERIFY] = f"timestamp: vertex {N - 1} has -1, expected 0.."

@@ -94,6 +94,7 @@ def _check(done: subprocess.CompletedProcess[str], hostile: Hostile) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_a_rank_imports_nothing_from_the_current_folder(hostile: Hostile) -> None:
     _check(_run(*TRANSPORT.python, "-m", "gnnloom.trainer", "--help"), hostile)
 

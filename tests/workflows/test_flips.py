@@ -10,6 +10,7 @@ import pytest
 from support.mpi import run_harness
 
 
+@pytest.mark.slow
 def test_damaged_files_are_refused_or_do_not_matter(tmp_path: Path) -> None:
     # This draw has the damage that checksums within a file do not find: a chunk that was exchanged with another one,
     # which trains to another loss unless it is compared with the manifest, and a bit of an uncompressed copy, with

@@ -58,6 +58,7 @@ def run(root: Path, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_a_run_on_links_is_shown_next_to_scores_that_need_no_training(
     root: Path, tmp_path: Path, launcher: LoneLauncher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,6 +129,7 @@ def test_hits_on_cora_are_the_published_ones(tmp_path: Path, shared_data: Path, 
     assert abs(np.mean(found) - published) < 2 * np.std(found, ddof=1)
 
 
+@pytest.mark.slow
 def test_hard_negatives_of_both_ends_are_in_the_figures(root: Path, launcher: LoneLauncher) -> None:
     made = json.loads(run(root, "links", "web", "hard", "--negatives", "30", "--workers", "0", "--json"))
     assert made["negatives_of_each"] == 30

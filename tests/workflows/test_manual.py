@@ -71,6 +71,7 @@ def _write(step: Step, folder: Path) -> None:
         (folder / step.file).write_text(step.text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", RUNNABLE, ids=_ids(RUNNABLE))
 def test_commands_of_the_manual_that_start_no_ranks_work_in_order(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -141,6 +141,7 @@ def exact_results(
     return dict(zip(request.param, results[1:], strict=True))
 
 
+@pytest.mark.slow
 def test_cora_has_the_loss_curve_of_a_dense_reference_on_any_number_of_ranks(
     cora: Dataset, exact_results: dict[int, dict[str, Any]]
 ) -> None:

@@ -25,6 +25,7 @@ def machine_steps(folder: Path, *options: str, timeout: float) -> int:
     return int(found[1])
 
 
+@pytest.mark.slow
 def test_operations_on_a_dataset_in_any_order_leave_what_the_model_says(tmp_path: Path) -> None:
     # This draw has every kind of operation.
     assert machine_steps(tmp_path, "--examples", "2", "--seed", "7", timeout=600) >= STEPS

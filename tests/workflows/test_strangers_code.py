@@ -169,6 +169,7 @@ def test_a_result_is_shown_without_the_code_that_made_it(place: Place, run: str)
             assert not place.ran(), words
 
 
+@pytest.mark.slow
 def test_no_function_imports_what_only_a_stored_configuration_names(place: Place) -> None:
     for run, options in NAMED.items():
         name_code(place.run(run).path, dict.fromkeys(options, FORMS[0]))
@@ -199,6 +200,7 @@ def test_no_function_imports_what_only_a_stored_configuration_names(place: Place
             assert not place.ran(), f"function {number} of {opened.name}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", [FORMS[2], pytest.param(FORMS[0], marks=pytest.mark.long)])
 def test_no_text_of_any_stored_file_is_imported(place: Place, form: str) -> None:
     """Every text of every file of JSON, one at a time: configurations, metrics, provenance, manifests, checkpoints."""
@@ -279,6 +281,7 @@ def read_as_commands_do(place: Place, path: Path) -> None:
         opened.get(kind, lambda: Artifact(path.parent).records)()
 
 
+@pytest.mark.slow
 def test_a_command_that_names_the_code_of_a_run_uses_it(place: Place) -> None:
     config = str(place.run("own").config_path)
     for words in ("train web/own --epochs 3", "predict web/own --embeddings"):
@@ -311,6 +314,7 @@ def test_ranks_import_what_the_command_names(place: Place, monkeypatch: pytest.M
         launch._launch([], stored.to_json(), 1, 1)
 
 
+@pytest.mark.slow
 def test_a_run_that_a_call_trained_predicts_with_the_code_that_the_call_named(place: Place) -> None:
     web = gnnloom.Catalog(place.catalog)["web"]
     options: Mapping[str, Any] = {"model": OWN, "hidden": 4, "epochs": 1, "threads": 1, "ranks": 1}
@@ -324,6 +328,7 @@ def test_a_run_that_a_call_trained_predicts_with_the_code_that_the_call_named(pl
     assert len(gnnloom.predict(opened, model=OWN).predictions()) == 40
 
 
+@pytest.mark.slow
 def test_a_decoder_and_functions_of_the_users_own_are_named_again(place: Place) -> None:
     decoder, train = "support.own_decoder:Between", "--hidden 4 --threads 1 --epochs 1 --ranks 1"
     place.must(f"train web/between --task link --output-dim 4 --decoder {decoder} {train}")

@@ -99,6 +99,7 @@ def _edges(data: Any, clicks: pd.DataFrame) -> pd.DataFrame:
     return found.sort_values(["user", "item"], ignore_index=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("role", ["weight", "time"])
 def test_pyg_gets_the_edges_of_the_table_however_it_is_given(tables: Path, role: str) -> None:
     pytest.importorskip("torch_geometric")
@@ -164,6 +165,7 @@ def _triples(file: Path) -> pd.DataFrame:
         return pd.read_csv(text, sep="\t", names=["head", "relation", "tail"])
 
 
+@pytest.mark.slow
 def test_triples_of_freebase_by_relation(tmp_path: Path, shared_data: Path) -> None:
     """The five largest relations of FB15k-237, each a table of its own, of entities that another table lists."""
     pytest.importorskip("torch_geometric")

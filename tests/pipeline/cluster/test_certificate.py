@@ -25,6 +25,7 @@ from support.web_pages import listening, web_servers
 PROGRAM = Path(__file__).parent / "programs" / "intruders.py"
 
 
+@pytest.mark.slow
 def test_only_the_ranks_of_an_mpi_cluster_give_it_work(tmp_path: Path) -> None:
     out, temporary = tmp_path / "outcomes.json", tmp_path / "temporary"
     temporary.mkdir()
@@ -44,6 +45,7 @@ def test_only_the_ranks_of_an_mpi_cluster_give_it_work(tmp_path: Path) -> None:
     assert left == []
 
 
+@pytest.mark.slow
 def test_workers_on_this_machine_refuse_other_users_and_serve_no_pages() -> None:
     # Other tests in this process may have started servers that stay.
     before = listening(psutil.Process())

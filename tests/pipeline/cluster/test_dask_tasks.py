@@ -69,6 +69,7 @@ def fail_at_length(length: int) -> None:
     raise InputError(f"file: {'x' * length}; do this")
 
 
+@pytest.mark.slow
 def test_workers_complete_the_tasks_that_they_get() -> None:
     source = tuple(f"file-{number}" for number in range(4000))
     with open_cluster(ClusterOptions(workers=1)) as cluster:
@@ -128,6 +129,7 @@ def test_threads_of_a_worker_share_its_memory() -> None:
     assert 4 * memory_per_thread(4 << 30, 4) - 3 * BASE_MEMORY == 4 << 30
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="makes a certificate with openssl")
 def test_a_scheduler_with_threads_and_tls_serves(tmp_path: Path) -> None:
     import dask

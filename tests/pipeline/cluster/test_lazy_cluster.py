@@ -49,6 +49,7 @@ def test_a_failure_in_a_thread_cancels_items_that_have_not_started() -> None:
     assert len(started) < 1000
 
 
+@pytest.mark.slow
 def test_long_work_starts_the_workers_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gnnloom.pipeline.cluster.open_cluster.available_cores", lambda: 1)
     with open_cluster(ClusterOptions()) as cluster:

@@ -118,6 +118,7 @@ def guarded(request: pytest.FixtureRequest) -> Iterator[Cluster]:
             yield cluster
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_memory_left")
 def test_a_worker_far_beyond_its_budget_is_ended_with_one_error_that_names_the_option(guarded: Cluster) -> None:
     with pytest.raises(LaunchError, match=r"a task took \d+ MiB, far more than .*\(--memory, 1 MiB\)"):
@@ -150,6 +151,7 @@ def test_a_worker_is_ended_beyond_its_share_of_a_job_even_if_the_machine_has_mor
     assert not Guard.of(BUDGET).ends(1 << 50)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_memory_left")
 def test_mapped_files_and_what_fits_the_budget_are_no_reason_to_end_a_worker(tmp_path: Path, guarded: Cluster) -> None:
     path = tmp_path / "mapped"
@@ -159,6 +161,7 @@ def test_mapped_files_and_what_fits_the_budget_are_no_reason_to_end_a_worker(tmp
     assert list(guarded.map(hold, [WITHIN])) == [1]
 
 
+@pytest.mark.slow
 def test_a_task_that_needs_more_than_the_budget_runs_where_the_machine_has_the_memory(
     monkeypatch: pytest.MonkeyPatch, guarded: Cluster
 ) -> None:
@@ -166,6 +169,7 @@ def test_a_task_that_needs_more_than_the_budget_runs_where_the_machine_has_the_m
     assert list(guarded.map(hold, [FAR_BEYOND])) == [1]
 
 
+@pytest.mark.slow
 def test_a_worker_that_the_scheduler_closes_need_not_wait_for_its_nanny(monkeypatch: pytest.MonkeyPatch) -> None:
     with open_cluster(ClusterOptions(workers=1)) as cluster:
         (number,) = cluster.map(process_of, [0])
@@ -178,6 +182,7 @@ def test_a_worker_that_the_scheduler_closes_need_not_wait_for_its_nanny(monkeypa
         queue.put.assert_called_once_with({"op": "stop"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.long)])
 def test_a_worker_that_is_killed_while_it_starts_is_started_again(monkeypatch: pytest.MonkeyPatch, kills: int) -> None:
     wait: Any = WorkerProcess._wait_until_connected
@@ -210,6 +215,7 @@ def test_memory_in_swap_counts_and_that_of_mapped_files_does_not(tmp_path: Path)
     assert own_memory(8, tmp_path) == 0
 
 
+@pytest.mark.slow
 def test_an_interrupted_cluster_kills_its_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """No worker closes in an orderly way, which would wait for its task."""
     killed: list[int] = []

@@ -80,6 +80,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Guard, "of", lambda *sizes: replace(of(*sizes), stopped=3.0))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("impatient")
 def test_a_worker_that_is_stopped_while_it_starts_is_not_waited_for() -> None:
     def stop_first() -> None:
@@ -96,6 +97,7 @@ def test_a_worker_that_is_stopped_while_it_starts_is_not_waited_for() -> None:
         thread.join()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_tasks_of_a_stopped_worker_run_elsewhere(

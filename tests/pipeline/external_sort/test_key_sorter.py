@@ -82,6 +82,7 @@ def test_a_small_buffer_gives_what_a_large_one_gives(
     assert not list((folder / "split").glob("*"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("capacity", [7, 1000])
 def test_copies_of_a_single_key_need_no_more_memory_than_others(tmp_path: Path, capacity: int) -> None:
     keys = np.full(5000, 123, dtype=np.uint64)

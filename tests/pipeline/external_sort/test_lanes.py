@@ -129,6 +129,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch, small_pages: None) -> None:
 writes = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 40)), max_size=8)
 
 
+@pytest.mark.slow
 @given(writes, st.lists(st.tuples(st.integers(0, 100), st.integers(0, 100)), max_size=5), st.integers(1, 9))
 def test_bytes_written_in_any_order_are_read_in_any_pieces(
     parts: list[tuple[int, int]], wanted: list[tuple[int, int]], block: int

@@ -152,6 +152,7 @@ def line_lists(draw: st.DrawFn) -> list[Line]:
     return draw(st.permutations(lines))
 
 
+@pytest.mark.slow
 @given(
     line_lists(),
     st.sampled_from([None, None, "sum", "min", "max"]),

@@ -297,6 +297,7 @@ print(json.dumps({"digest": graph.artifact.digest, "peak": graph.artifact.measur
 """
 
 
+@pytest.mark.slow
 def test_memory_stays_within_the_budget_whatever_the_skew(tmp_path: Path) -> None:
     """All edges are in one unit of rows, half of them at one vertex: far more than the smaller budget sorts at once."""
     rng = np.random.default_rng(8)

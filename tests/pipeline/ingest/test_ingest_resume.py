@@ -63,6 +63,7 @@ def _kill_after(process: subprocess.Popen[bytes], folder: Path, tasks: int) -> b
     return process.wait() != 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kills", [(12,), pytest.param((5, 20, 22), marks=pytest.mark.long)])
 def test_resume_after_kill_gives_the_same_bytes(tmp_path: Path, kills: tuple[int, ...]) -> None:
     rng = np.random.default_rng(4)

@@ -102,6 +102,7 @@ def opened_files(kind: str) -> list[tuple[str, list[str]]]:
     return cluster.opened
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_task_opens_more_than_16_files_of_ids_or_one_of_them_twice(kind: str) -> None:
     for function, opened in opened_files(kind):
@@ -149,6 +150,7 @@ CASES = [("numbers", LANES[0], MERGING), ("numbers", LANES[1], SCATTERING), ("na
 LONG_CASES = [case for case in itertools.product(KINDS, LANES, (MERGING, SCATTERING)) if case not in CASES]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "lost", "damaged"), [*CASES, *(pytest.param(*case, marks=pytest.mark.long) for case in LONG_CASES)]
 )

@@ -63,6 +63,7 @@ def small_pieces(patch: pytest.MonkeyPatch) -> None:
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n\0"), min_size=1, max_size=12)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(NAMES | st.sampled_from("abc"), NAMES | st.sampled_from("bcd")), min_size=1, max_size=40))
 @settings(max_examples=examples(40), deadline=None)
 def test_the_vertices_of_the_graph_are_the_ranks_of_the_names(
@@ -96,6 +97,7 @@ def write_lines(path: Path, edges: list[tuple[str, str, float]]) -> str:
     return str(path)
 
 
+@pytest.mark.slow
 def test_bytes_are_the_same_for_any_number_of_files(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -272,6 +274,7 @@ def test_the_projection_counts_names(tmp_path: Path) -> None:
     assert projection.spill_bytes > graph.artifact.measured["spill_bytes"] / 3
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_lanes")
 def test_an_ingest_stopped_before_every_task_leaves_the_same_bytes(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

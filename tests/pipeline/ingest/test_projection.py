@@ -50,6 +50,7 @@ def _times(found: Calibration, factor: int) -> Calibration:
     return replace(found, edges=found.edges * factor, ranges=found.ranges * factor, vertices=found.vertices * factor)
 
 
+@pytest.mark.slow
 def test_memory_stays_flat_while_disk_and_time_grow_with_the_edges() -> None:
     projections = [extrapolate(_times(FOUND, factor), True, RESOURCES) for factor in (1, 10, 100)]
     assert max(each.peak_memory for each in projections) < min(
@@ -220,6 +221,7 @@ def _capped(memory: int, scale: int, folder: Path) -> int:
 
 
 # With little memory and many edges, an ingest holds what it holds in any case and what it plans.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("memory", "scale"),
     [(448 * MIB, 18), *(pytest.param(*case, marks=pytest.mark.long) for case in ((448 * MIB, 12), (GIB, 18)))],

@@ -151,6 +151,7 @@ def test_rows_reach_their_vertices_through_levels_of_files(
     assert by_levels.artifact.facts == at_once.artifact.facts
 
 
+@pytest.mark.slow
 def test_stopped_before_every_task_each_runs_once_and_the_bytes_are_the_same(
     catalog: Catalog, tmp_path: Path, small: None, undisturbed: Undisturbed
 ) -> None:
@@ -162,6 +163,7 @@ def test_stopped_before_every_task_each_runs_once_and_the_bytes_are_the_same(
     assert stopped.artifact.digest == undisturbed.digest
 
 
+@pytest.mark.slow
 def test_tasks_that_run_twice_give_the_same_bytes(
     catalog: Catalog, tmp_path: Path, small: None, undisturbed: Undisturbed
 ) -> None:

@@ -206,6 +206,7 @@ def test_a_double_that_was_written_with_all_its_digits_is_a_time(value: float, w
 
 
 #: Renumbered edges are scattered and sorted as those that keep their ids.
+@pytest.mark.slow
 @workers_and_tasks
 @pytest.mark.parametrize("ids", [pytest.param("keep", marks=pytest.mark.long), "compact"])
 def test_the_bytes_are_the_same_for_any_number_of_workers_and_after_kills(

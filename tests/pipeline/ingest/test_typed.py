@@ -54,6 +54,7 @@ def test_a_graph_is_what_numpy_makes_of_its_tables(catalog: Catalog, tmp_path: P
     assert [finding.problem for finding in catalog["shop"].verify()] == [None]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("many_files", "small_lanes")
 @pytest.mark.parametrize("unknown", ["add", "drop"])
 def test_bytes_do_not_depend_on_memory_or_interruptions(catalog: Catalog, tmp_path: Path, unknown: str) -> None:
@@ -74,6 +75,7 @@ def test_bytes_do_not_depend_on_memory_or_interruptions(catalog: Catalog, tmp_pa
     assert len([name for _, name in ran if name]) == len({name for _, name in ran if name})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [2, *(pytest.param(each, marks=pytest.mark.long) for each in (1, 3))])
 def test_bytes_do_not_depend_on_workers(catalog: Catalog, tmp_path: Path, workers: int) -> None:
     problem = random_problem(3)
@@ -105,6 +107,7 @@ def problems(draw: st.DrawFn) -> TypedProblem:
     return TypedProblem(relations, vertices, draw(st.sampled_from(["add", "drop"])))
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60), deadline=None)
 @given(problem=problems())
 def test_random_tables(tmp_path_factory: pytest.TempPathFactory, problem: TypedProblem) -> None:
@@ -114,6 +117,7 @@ def test_random_tables(tmp_path_factory: pytest.TempPathFactory, problem: TypedP
     assert [finding.problem for finding in Catalog(folder / "catalog")["g"].verify()] == [None]
 
 
+@pytest.mark.slow
 def test_every_flipped_bit_is_found(catalog: Catalog, tmp_path: Path) -> None:
     graph = random_problem(4, edges=60).ingest(catalog.create("shop"), tmp_path / "tables")
     files = [path for path in sorted(graph.artifact.path.rglob("*")) if path.is_file()]

@@ -238,6 +238,7 @@ ingest_vertices(Catalog(sys.argv[1])["killed"], model.vertices(), InProcessClust
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kills", [(4,), pytest.param((1, 4), marks=pytest.mark.long)])
 def test_killed_at_any_point_the_next_run_gives_the_same_bytes(catalog: Catalog, kills: tuple[int, ...]) -> None:
     model = StochasticBlockModel(4001, 10, num_features=9)
@@ -287,6 +288,7 @@ def test_synthetic_rows_follow_the_stored_graph_even_if_compacted(catalog: Catal
     assert found.feature().shape == (3, 128)
 
 
+@pytest.mark.slow
 def test_cora_is_stored_as_published(catalog: Catalog, shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stored_arrays, "CHUNK_BYTES", 1 << 20)
     dataset = make_graph(catalog, 2708, "cora")

@@ -134,6 +134,7 @@ def test_links_with_values_are_not_scored(catalog: Catalog, tmp_path: Path) -> N
     assert not links.has_baselines("test")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("symmetric", [False, pytest.param(True, marks=pytest.mark.long)])
 @workers_and_tasks
 def test_the_bytes_are_the_same_for_any_number_of_workers_and_after_kills(

@@ -241,6 +241,7 @@ def test_a_graph_with_too_few_edges_is_named_as_the_cause(
     assert dataset.artifacts("links") == []
 
 
+@pytest.mark.slow
 @workers_and_tasks
 def test_the_bytes_are_the_same_for_any_number_of_workers_and_after_kills(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int, tasks: int
@@ -286,6 +287,7 @@ def test_memory_that_one_vertex_exceeds_is_refused(catalog: Catalog, monkeypatch
     assert len(dataset.artifacts("links")) == 1
 
 
+@pytest.mark.slow
 def test_links_never_exist_without_their_graph_whatever_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def graph_of(name: str) -> Dataset:
         return store(Catalog(tmp_path / name), symmetric=True)[0]

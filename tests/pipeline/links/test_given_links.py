@@ -134,6 +134,7 @@ def test_pairs_are_those_of_the_files_and_held_out_edges_leave_the_graph(
         check_artifact(dataset, Artifact(info.path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("values", "symmetric"), few_of(["class", "number"], [False, True], together=1))
 def test_pairs_for_training_have_the_entries_of_the_message_graph_and_values(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: str, symmetric: bool
@@ -326,6 +327,7 @@ def test_rows_that_are_planned_with_are_stated_counted_or_estimated(tmp_path: Pa
     assert TargetMatrix.open("test/negative", str(tmp_path / "targets.npy")).expected_rows(names=False) == 5000
 
 
+@pytest.mark.slow
 @workers_and_tasks
 def test_the_bytes_are_the_same_for_any_number_of_workers_and_after_kills(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int, tasks: int

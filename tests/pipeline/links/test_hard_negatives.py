@@ -115,6 +115,7 @@ def reference(
     return [candidates[k] for k in order[:count]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("symmetric", "features"), few_of([False, True], [True, False], together=1))
 def test_negatives_are_those_that_python_ranks_first(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, symmetric: bool, features: bool
@@ -144,6 +145,7 @@ def test_negatives_are_those_that_python_ranks_first(
         check_artifact(dataset, dataset.find(info.kind, info.key))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("symmetric", "features"), few_of([False, True], [False, True], together=1))
 def test_the_planned_tasks_are_those_that_run(catalog: Catalog, symmetric: bool, features: bool) -> None:
     dataset, cluster = store(catalog, symmetric=symmetric), StoppingCluster()
@@ -198,6 +200,7 @@ def test_ranks_of_equal_scores_are_equal() -> None:
     assert ranks_of(np.empty(0)).tolist() == []
 
 
+@pytest.mark.slow
 @workers_and_tasks
 def test_the_bytes_are_the_same_for_any_number_of_workers_and_after_kills(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int, tasks: int

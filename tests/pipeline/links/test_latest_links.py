@@ -159,6 +159,7 @@ def test_edges_without_times_or_of_one_time_are_refused_and_leave_nothing(tmp_pa
         assert len(dataset.artifacts("graph")) == 1
 
 
+@pytest.mark.slow
 @workers_and_tasks
 def test_the_bytes_are_the_same_for_any_number_of_workers_and_after_kills(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int, tasks: int

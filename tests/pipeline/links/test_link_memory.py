@@ -58,6 +58,7 @@ def _capped(memory: int, scale: int, folder: Path) -> int:
     return int(peak)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "scale", [pytest.param(12, marks=pytest.mark.long), 16, pytest.param(17, marks=pytest.mark.long)]
 )

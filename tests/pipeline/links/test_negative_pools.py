@@ -198,6 +198,7 @@ def test_pools_beyond_the_limits_are_refused(change: dict[str, int]) -> None:
         PoolPlan.of(*where, {"valid": 5, "test": 6}, change.get("negatives", 1), 0)
 
 
+@pytest.mark.slow
 @workers_and_tasks
 def test_the_bytes_are_the_same_for_any_number_of_workers_and_after_kills(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int, tasks: int
@@ -220,6 +221,7 @@ def test_the_bytes_are_the_same_for_any_number_of_workers_and_after_kills(
     assert len(ran) == len(set(ran))
 
 
+@pytest.mark.slow
 @workers_and_tasks
 @pytest.mark.parametrize("symmetric", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_pairs_from_files_get_pools_where_they_have_no_negatives(

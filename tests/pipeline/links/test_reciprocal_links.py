@@ -135,6 +135,7 @@ def half_reciprocal() -> Any:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("graph", "share"), [(one_missing, "99.9 %"), (half_reciprocal, None)])
 def test_partly_reciprocal_graphs_warn_with_their_share_and_take_the_option(
     catalog: Catalog, caplog: pytest.LogCaptureFixture, graph: Any, share: str | None
@@ -177,6 +178,7 @@ def test_a_graph_without_reverses_says_nothing(catalog: Catalog, caplog: pytest.
     assert not links.symmetric
 
 
+@pytest.mark.slow
 def test_directions_with_different_weights_are_pairs_of_their_own_held_out_together(catalog: Catalog) -> None:
     adjacency = random_adjacency(200, 900, 3, symmetric=True)
     values = np.random.default_rng(0).uniform(0.5, 2, adjacency.nnz).astype(np.float32)
@@ -222,6 +224,7 @@ def given(dataset: Dataset, folder: Any, **options: Any) -> Links:
     return store_links(dataset, dataset.graph(info.key), how, InProcessCluster())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", [1, -1])
 def test_pairs_from_files_hold_both_directions_out(catalog: Catalog, tmp_path: Any, order: int) -> None:
     adjacency = random_adjacency(200, 900, 3, symmetric=True)
@@ -247,6 +250,7 @@ def test_pairs_from_files_hold_both_directions_out(catalog: Catalog, tmp_path: A
     assert message.nnz == adjacency.nnz
 
 
+@pytest.mark.slow
 def test_pairs_from_files_of_partly_reciprocal_graphs_take_the_option(catalog: Catalog, tmp_path: Any) -> None:
     adjacency = half_reciprocal()
     dataset = store(catalog, adjacency)
@@ -282,6 +286,7 @@ def test_pairs_from_files_of_partly_reciprocal_graphs_take_the_option(catalog: C
         FileOptions(valid="v", test="t", keep_edges=True, reciprocal="together")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_reverse_of_an_edge_is_not_a_negative_if_both_are_held_out_together(
     catalog: Catalog, tmp_path: Any, seed: int
@@ -325,6 +330,7 @@ def test_reverses_too_few_to_be_among_the_counted_edges_are_held_out(
     assert leaks(dataset, together) == 0
 
 
+@pytest.mark.slow
 def test_by_time_reverses_that_nobody_looked_at_cannot_be_held_out_together(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -343,6 +349,7 @@ def test_by_time_reverses_that_nobody_looked_at_cannot_be_held_out_together(
         draw(other, by="time", reciprocal="apart")
 
 
+@pytest.mark.slow
 def test_hard_negatives_of_symmetric_data_are_edges_in_no_direction(catalog: Catalog) -> None:
     adjacency = random_adjacency(200, 900, 3, symmetric=True)
     dataset, undirected = (
@@ -390,6 +397,7 @@ def test_an_estimate_of_the_share_is_near_it_and_full_graphs_are_known_exactly(
         assert abs(found.reverse - wanted) <= (0 if sampled > adjacency.nnz else 0.15 * adjacency.nnz)
 
 
+@pytest.mark.slow
 def test_links_are_the_same_for_any_number_of_workers(catalog: Catalog) -> None:
     digests = set()
     for name, cluster in (("a", InProcessCluster()), ("b", ThreadedCluster(3, 1 << 30))):

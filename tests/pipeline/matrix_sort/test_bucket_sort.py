@@ -34,6 +34,7 @@ def sort(catalog: Catalog, name: str, source: EdgeSource, options: SortOptions) 
         return Graph(matrix.commit(symmetric=options.undirected))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_lanes")
 @pytest.mark.parametrize("weighted", [pytest.param(False, marks=pytest.mark.long), True])
 def test_bytes_do_not_depend_on_the_buffer(

@@ -236,6 +236,7 @@ BY_ONE_PROCESS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weighted", [pytest.param(False, marks=pytest.mark.long), True])
 def test_tasks_of_any_number_and_order_make_the_parts_of_one_process(
     tmp_path: Path, weighted: bool, monkeypatch: pytest.MonkeyPatch

@@ -97,6 +97,7 @@ def stored(catalog: Catalog, name: str = "g") -> tuple[Dataset, Graph]:
     return dataset, store_graph(dataset, random_adjacency(300, 4000, 0, symmetric=True), symmetric=True)
 
 
+@pytest.mark.slow
 def test_the_same_graph_gets_the_same_parts_with_any_number_of_threads(catalog: Catalog) -> None:
     """On a mesh, because only the V-cycle runs on several threads."""
     found = []
@@ -112,6 +113,7 @@ def test_the_same_graph_gets_the_same_parts_with_any_number_of_threads(catalog: 
     assert quality["imbalance"] <= 0.01 + 1e-9
 
 
+@pytest.mark.slow
 def test_repeating_the_default_gives_the_same_parts_and_best_sends_no_more_rows(catalog: Catalog) -> None:
     found = []
     for name, level in (("one", "balanced"), ("again", "balanced"), ("best", "best")):

@@ -69,6 +69,7 @@ def check(hypergraph: DiskHypergraph, found: Clusters, limit: int) -> None:
     assert (found.total_weight, found.heaviest) == (weight.sum(), weight.max())
 
 
+@pytest.mark.slow
 @EXAMPLES
 @given(n=st.integers(1, 60), nnz=st.integers(0, 200), seed=st.integers(0, 10**6), limit=st.integers(1, 60))
 def test_clusters_are_numbered_and_within_the_limit(
@@ -79,6 +80,7 @@ def test_clusters_are_numbered_and_within_the_limit(
     check(hypergraph, cluster_in_rounds(hypergraph, limit, 2, folder / "clusters", HERE), limit)
 
 
+@pytest.mark.slow
 def test_tasks_of_any_size_make_the_same_hypergraph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pieces, "_TASK_VERTICES", 50)
     monkeypatch.setattr(cluster_rounds, "ROUNDS", 4)
@@ -134,6 +136,7 @@ def test_a_hub_joins_no_cluster_and_takes_no_table(num_nets: int, proposed: int)
     assert size >= 2 * 4 * num_nets if proposed else size <= 16
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "adjacency",
     [

@@ -115,6 +115,7 @@ def test_a_last_round_that_sends_more_rows_is_undone(
     assert not list((tmp_path / "masks").glob("best*"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_skewed", [pytest.param(False, marks=pytest.mark.long), True])
 def test_rounds_send_about_as_few_rows_as_one_vertex_after_the_other(
     tmp_path: Path, is_skewed: bool, monkeypatch: pytest.MonkeyPatch
@@ -134,6 +135,7 @@ def test_rounds_send_about_as_few_rows_as_one_vertex_after_the_other(
     assert load.max() <= refine_module._limit(hypergraph, Refinement(PARTS, 0.03, 0, 16, MEMORY, 0.0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parts", [pytest.param(PARTS, marks=pytest.mark.long), 150])
 def test_tasks_of_any_size_make_the_same_moves(tmp_path: Path, parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """150 parts are refined in three windows."""

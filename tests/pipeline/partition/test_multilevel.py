@@ -125,6 +125,7 @@ def test_lists_are_transposed_whatever_the_memory(
     np.testing.assert_array_equal(block.ids, expected.indices)
 
 
+@pytest.mark.slow
 def test_a_long_list_is_transposed_in_little_memory(tmp_path: Path) -> None:
     num_ids, memory = 200_000, 200_000
     lists = {}
@@ -177,6 +178,7 @@ def test_many_pins_make_transposing_tasks_larger_up_to_the_memory(num_ids: int, 
     assert sizes.num_ranges == num_tasks
 
 
+@pytest.mark.slow
 @EXAMPLES
 @given(n=st.integers(1, 30), nnz=st.integers(0, 120), seed=st.integers(0, 10**6), symmetric=st.booleans())
 def test_the_hypergraph_on_disk_is_the_one_in_memory(
@@ -316,6 +318,7 @@ def coarsen_to(monkeypatch: pytest.MonkeyPatch, pins: int) -> None:
     monkeypatch.setattr(multilevel, "fits_natively", lambda size, *_: size <= pins)
 
 
+@pytest.mark.slow
 def test_a_lattice_is_coarsened_partitioned_and_refined(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = catalog.create("g")
     adjacency = lattice(60)
@@ -346,6 +349,7 @@ def test_a_graph_that_does_not_shrink_starts_from_heavy_first_parts(
     assert quality["km1"] < random["km1"]
 
 
+@pytest.mark.slow
 def test_streaming_coarsens_even_what_fits_and_starts_no_native_partitioner(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,6 +41,7 @@ def partition(catalog: Catalog, name: str, cluster: InProcessCluster) -> tuple[s
     return found.artifact.digest, found.quality
 
 
+@pytest.mark.slow
 def test_nothing_that_a_killed_run_left_is_read_but_the_stored_parts(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -153,6 +153,7 @@ def test_the_key_has_every_option_that_changes_parts() -> None:
     assert PartitionOptions(4, "multilevel").parameters(77)["memory"] == 77
 
 
+@pytest.mark.slow
 def test_unit_weights_balance_vertices_and_nonzeros_balance_work(catalog: Catalog) -> None:
     dataset = catalog.create("g")
     adjacency = random_adjacency(400, 600, 0, symmetric=True).tolil()

@@ -71,6 +71,7 @@ def test_the_rows_of_a_batch_equal_a_count_by_hand(
     assert sent.tolist() == [[rows_sent(each, part, 4).sum() for part in parts] for each in induced]
 
 
+@pytest.mark.slow
 @EXAMPLES
 @GRAPHS
 def test_the_cut_of_merged_batches_is_the_sum_of_what_they_send(
@@ -212,6 +213,7 @@ def test_weights_of_batches_stay_below_the_native_limit(catalog: Catalog, monkey
     assert weighted.net_weight.min() >= 1
 
 
+@pytest.mark.slow
 def test_the_full_batch_partition_is_kept_if_both_are_equal(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch of one vertex sends nothing."""
     monkeypatch.setattr(batch_partition, "fit_apart", fit_here)
@@ -272,6 +274,7 @@ def test_annealed_parts_send_no_more_and_stay_balanced(
     assert (after <= np.maximum(load, heaviest_allowed(weight, 3, 0.5))).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     # Of the kinds that know the graph and of those that do not, one is quick.
     "batches",

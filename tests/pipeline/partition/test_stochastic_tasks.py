@@ -81,6 +81,7 @@ PHASES = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fast_fit")
 @pytest.mark.parametrize("often", [len(PHASES), pytest.param(1, marks=pytest.mark.long)])
 def test_a_run_that_was_stopped_in_any_phase_goes_on_and_gives_the_same_bytes(catalog: Catalog, often: int) -> None:
@@ -101,6 +102,7 @@ def test_a_run_that_was_stopped_in_any_phase_goes_on_and_gives_the_same_bytes(ca
         assert ran + last.ran == whole.ran
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fast_fit")
 @pytest.mark.parametrize("every", [2, pytest.param(1, marks=pytest.mark.long)])
 def test_what_was_damaged_or_lost_between_two_runs_is_made_again(catalog: Catalog, every: int) -> None:
@@ -134,6 +136,7 @@ def _flip_a_byte(path: Path) -> None:
         path.write_bytes(content)
 
 
+@pytest.mark.slow
 def test_a_task_that_is_killed_within_a_group_is_repeated(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_partition, "fit_apart", fit_by_hash)
     expected = partition(catalog, "whole", InProcessCluster())
@@ -178,6 +181,7 @@ def fit_at_random(problem: NativeProblem, _: MergedNets | None, folder: Path) ->
 
 
 #: Batches of vertices are drawn without the graph, and all that follows is the same.
+@pytest.mark.slow
 @pytest.mark.parametrize("batches", ["walk", pytest.param("vertex", marks=pytest.mark.long)])
 def test_the_client_holds_nothing_of_the_size_of_the_pins(
     catalog: Catalog, batches: str, monkeypatch: pytest.MonkeyPatch
@@ -217,6 +221,7 @@ def graph(catalog: Catalog) -> Graph:
     return store_graph(catalog.create("g"), random_adjacency(200, 900, 0, symmetric=True), symmetric=True)
 
 
+@pytest.mark.slow
 def test_errors_of_the_process_that_fits_are_raised_here(graph: Graph, tmp_path: Path) -> None:
     with pytest.raises(PartitionerError, match="no_such_package is not installed"):
         fit_apart(problem_of(graph, tmp_path, program()), None, tmp_path / "fit")
@@ -232,6 +237,7 @@ def test_a_process_that_ends_without_an_answer_is_an_error(
         fit_apart(problem_of(graph, tmp_path, program()), None, tmp_path / "fit")
 
 
+@pytest.mark.slow
 def test_parts_that_an_earlier_process_found_are_kept_and_what_it_says_is_logged(
     graph: Graph, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -118,6 +118,7 @@ def test_features_in_many_chunks_are_read_one_chunk_at_a_time(
     assert max(asked) == array.chunk_rows
 
 
+@pytest.mark.slow
 def test_the_bytes_are_the_same_for_any_number_of_workers_and_after_a_kill(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,6 +141,7 @@ def test_the_bytes_are_the_same_for_any_number_of_workers_and_after_a_kill(
     assert content(sample(third, ranks=3).artifact.path) == expected
 
 
+@pytest.mark.slow
 def test_the_counted_tasks_are_those_that_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gnnloom.pipeline.samples.stage.SEGMENT_BYTES", 1)
     dataset, cluster, options = store(tmp_path), StoppingCluster(), SampleOptions(**OPTIONS, ranks=3)

@@ -13,6 +13,7 @@ from support.small_stages import STAGES, make_small
 from support.stopping import StoppedError, StoppingCluster
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("vector", "place"),
     few_of(

@@ -66,6 +66,7 @@ def held_bytes(
     return {name: (max(held[name]), planned[phase].most_memory) for name, phase in functions.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reorder", [pytest.param("none", marks=pytest.mark.long), "degree"])
 def test_tasks_of_a_rank_of_many_ranges_hold_what_is_planned(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, reorder: str

@@ -132,6 +132,7 @@ def test_a_stage_killed_half_way_resumes_to_the_same_bytes(catalog: Catalog) -> 
     assert resumed.artifact.digest == cut(straight, grid=(4, 4)).artifact.digest
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_lanes")
 @pytest.mark.parametrize("weighted", [pytest.param(False, marks=pytest.mark.long), True])
 def test_merging_runs_and_stopping_on_the_way_change_no_byte(
@@ -155,6 +156,7 @@ def test_merging_runs_and_stopping_on_the_way_change_no_byte(
     }
 
 
+@pytest.mark.slow
 def test_reading_a_window_reads_its_share_of_the_bytes_and_counts_them(catalog: Catalog) -> None:
     dataset = catalog.create("web")
     store_graph(dataset, random_adjacency(2000, 60_000, 5, symmetric=True), symmetric=True)
@@ -173,6 +175,7 @@ def lattice(side: int) -> Any:
     return (scipy.sparse.kron(path, eye) + scipy.sparse.kron(eye, path) + scipy.sparse.eye_array(side**2)).tocsr()
 
 
+@pytest.mark.slow
 def test_the_double_permutation_balances_a_lattice_and_the_single_one_does_not(catalog: Catalog) -> None:
     dataset = catalog.create("roads")
     store_graph(dataset, lattice(160), symmetric=True)

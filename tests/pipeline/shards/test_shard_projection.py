@@ -43,6 +43,7 @@ def drop_transposes(dataset: Dataset) -> None:
         dataset.remove_artifact("transpose", info.key)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_tasks_and_keys_are_those_of_the_stage(catalog: Catalog, symmetric: bool) -> None:
     dataset = store(catalog, symmetric=symmetric)

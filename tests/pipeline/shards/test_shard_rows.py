@@ -238,6 +238,7 @@ def stored_bytes(shards: RowShards) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sizes", "reorder"), few_of(list(SMALL_SIZES), ["none", "degree"], together=1))
 @pytest.mark.parametrize(
     ("symmetric", "parts", "weighted"),
@@ -286,6 +287,7 @@ def test_ranges_batches_and_segments_of_any_size_change_no_byte(
 CONSECUTIVE = {"whole": [(0, 60)], "ascending": [(0, 15), (1, 30), (3, 15)], "descending": [(3, 1), (2, 44), (0, 15)]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parts", ["whole", pytest.param("ascending", marks=pytest.mark.long), "descending"])
 def test_columns_of_parts_of_consecutive_ids_are_not_looked_up(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, parts: str
@@ -413,6 +415,7 @@ def test_a_stage_stopped_anywhere_resumes_to_the_same_bytes(catalog: Catalog, ta
     assert digests[0] == digests[1]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_lanes")
 @pytest.mark.parametrize("reorder", [pytest.param("none", marks=pytest.mark.long), "degree"])
 def test_merging_routed_files_and_stopping_on_the_way_change_no_byte(
@@ -467,6 +470,7 @@ def test_a_rank_of_many_ranges_stopped_after_every_task_resumes_to_the_same_byte
     assert stored_bytes(stopped) == stored_bytes(whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("function", "both"),
     [
@@ -516,6 +520,7 @@ def test_only_what_is_lost_of_a_rank_of_many_ranges_is_made_again(
     assert number > 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reorder", [pytest.param("none", marks=pytest.mark.long), "degree"])
 def test_ranges_have_about_equal_shares_and_batches_their_limit(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, reorder: str

@@ -184,6 +184,7 @@ WRITE = {"row": "shard_rank", "grid": "write_cell"}
 FOLDERS = {"row": "shuffle/forward", "grid": "shuffle/cells/even"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("layout", "fan_in"), few_of(list(STAGES), [NUM_BLOCKS, 4], together=1))
 def test_lanes_of_many_pages_give_the_same_bytes(
     whole: dict[str, str], dataset: Dataset, monkeypatch: pytest.MonkeyPatch, layout: str, fan_in: int
@@ -213,6 +214,7 @@ def test_only_tasks_whose_file_is_damaged_run_again(
     assert artifact.digest == whole[layout]
 
 
+@pytest.mark.slow
 @on_stages
 def test_rows_that_were_merged_are_routed_again_only_if_merged_files_are_lost(
     whole: dict[str, str], dataset: Dataset, monkeypatch: pytest.MonkeyPatch, layout: str

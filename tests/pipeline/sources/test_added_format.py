@@ -33,6 +33,7 @@ def gnnloom(program: InstalledProgram, catalog: Catalog, *arguments: str) -> sub
     return program.run("--catalog", str(catalog.root), *arguments)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("workers", "guessed"), [("0", True), ("1", False)])
 def test_added_format_is_ingested_with_its_own_option(
     program: InstalledProgram, catalog: Catalog, source: Path, workers: str, guessed: bool

@@ -17,6 +17,7 @@ QUICK = ("npy",)
 SLOW = ("torch", "npz", "gzip", "zstd", "parquet", "matrix market", "metis", "archive")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=pytest.mark.long) for name in SLOW)])
 def test_ten_bombs_take_less_than_64_mib_and_four_times_the_file(tmp_path: Path, name: str) -> None:
     program = [sys.executable, bombs.__file__, str(tmp_path), name]

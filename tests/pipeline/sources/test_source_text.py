@@ -291,6 +291,7 @@ class PlainHandler(SimpleHTTPRequestHandler):
         pass
 
 
+@pytest.mark.slow
 def test_web_servers_without_range_requests_are_read(tmp_path: Path) -> None:
     note = "# " + "".join(map(str, np.random.default_rng(5).integers(0, 10**9, 100_000))) + "\n"
     text = "1 2\n" + note * 8 + "3 4\n"

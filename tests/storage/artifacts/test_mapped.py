@@ -71,6 +71,7 @@ def test_tiny_graphs_are_mapped(catalog: Catalog, n: int) -> None:
     assert read_whole_graph(graph).matrix.nnz == adjacency.nnz
 
 
+@pytest.mark.slow
 def test_a_copy_is_made_once_by_whoever_comes_first(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     graph, adjacency = stored(catalog)
     made = []
@@ -273,6 +274,7 @@ def test_a_copy_with_wrong_values_and_right_checksums_is_made_anew(
         assert "made anew" in warnings[0]
 
 
+@pytest.mark.slow
 def test_copies_of_parts_pairs_and_labels_are_checked_likewise(catalog: Catalog) -> None:
     dataset = store_small_dataset(catalog)
     partition, n = dataset.partition(2), dataset.graph().num_vertices

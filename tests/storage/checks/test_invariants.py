@@ -67,6 +67,7 @@ def check_all(dataset: Dataset) -> None:
         check_artifact(dataset, artifact)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("symmetric", [False, True])
 def test_sound_artifacts_pass(store_everything: Callable[..., Dataset], symmetric: bool, weighted: bool) -> None:

@@ -86,6 +86,7 @@ def damaged(dataset: Dataset) -> list[str]:
     return [str(finding.problem) for finding in verify_dataset(dataset, quick=True) if finding.is_damaged]
 
 
+@pytest.mark.slow
 def test_verification_reports_every_file_that_gnnloom_did_not_write(original: Dataset) -> None:
     assert not damaged(original)
     for place in FOREIGN:
@@ -124,6 +125,7 @@ def with_member(archive: Path, out: Path, name: str) -> None:
             tar.addfile(member, io.BytesIO(data))
 
 
+@pytest.mark.slow
 def test_an_import_refuses_every_file_that_gnnloom_did_not_write(
     original: Dataset, tmp_path: Path, catalog: Catalog
 ) -> None:

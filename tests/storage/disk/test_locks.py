@@ -53,6 +53,7 @@ def test_a_second_writer_waits_and_logs_it(catalog: Catalog, caplog: pytest.LogC
         assert caplog.text == ""
 
 
+@pytest.mark.slow
 def test_a_rank_waits_for_another_that_makes_a_copy_without_a_warning(
     catalog: Catalog, caplog: pytest.LogCaptureFixture
 ) -> None:

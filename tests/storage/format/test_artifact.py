@@ -262,6 +262,7 @@ def _hold_then_commit(dataset: Path, holding: Any) -> None:
         writer.commit(["part/0"], {"vertex": 100}, {"quality": {}})
 
 
+@pytest.mark.slow
 def test_the_second_of_two_writers_finds_the_artifact_complete(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     holding = context.Event()
@@ -288,6 +289,7 @@ def _make_group_often(path: Path) -> None:
         write_group(path, {"row_offset": 5})
 
 
+@pytest.mark.slow
 def test_a_group_made_by_many_tasks_at_once_is_whole_at_any_time(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     task = context.Process(target=_make_group_often, args=(tmp_path / "order",))

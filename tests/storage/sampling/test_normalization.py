@@ -41,6 +41,7 @@ def fresh_samples(sampler: SubgraphSampler, count: int) -> Iterator[Sample]:
         yield sampler.sample(number // sampler.num_batches, number % sampler.num_batches)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["frontier", "vertex", "edge", "walk", "cluster"])
 def test_weighted_losses_and_sums_of_fresh_batches_are_unbiased(kind: str) -> None:
     n = 40
@@ -177,6 +178,7 @@ def test_weights_of_cluster_batches_are_exact() -> None:
 LARGE, SIZE, BATCHES = 20_000, 400, 1500
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["vertex", "edge"])
 def test_batches_of_a_fiftieth_of_the_graph_are_unbiased(kind: str) -> None:
     adjacency = random_adjacency(LARGE, 200_000, 0, symmetric=True)
@@ -202,6 +204,7 @@ def test_batches_of_a_fiftieth_of_the_graph_are_unbiased(kind: str) -> None:
     assert error < 0.02 * whole.mean()
 
 
+@pytest.mark.slow
 def test_sufficient_counts_are_all_but_unbiased_at_this_size() -> None:
     adjacency = random_adjacency(LARGE, 200_000, 0, symmetric=True)
     sampler = subgraph_sampler("walk", in_memory(adjacency), SIZE)

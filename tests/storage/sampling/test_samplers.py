@@ -57,6 +57,7 @@ def test_any_number_of_threads_draws_the_same_batches(kind: str) -> None:
     assert digests(kind, 4) == one
 
 
+@pytest.mark.slow
 def test_another_process_draws_the_same_batches() -> None:
     program = "\n".join(
         [

@@ -43,6 +43,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory, added_packages: dict[str
     installed.program.close()
 
 
+@pytest.mark.slow
 def test_an_added_algorithm_trains_from_the_command_line(installed: Installed) -> None:
     # Without the package, which only processes of their own find.
     expected = json.loads(

@@ -37,6 +37,7 @@ def config(catalog: Catalog, run: str, **options: Any) -> TrainConfig:
     return TrainConfig(catalog=str(catalog.root), dataset="graph", run=run, **{**fixed, **options})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "grid"), [pytest.param("p2p", None, marks=pytest.mark.long), ("tensor3d", (1, 1, 2))]
 )

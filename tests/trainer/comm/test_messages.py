@@ -16,6 +16,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return results
 
 
+@pytest.mark.slow
 def test_messages_beyond_the_largest_count_are_sent_in_segments(found: dict[str, Any]) -> None:
     assert found["segments"]["received"]
     assert found["segments"]["total"] == [3.0 * number for number in range(10)]

@@ -65,6 +65,7 @@ def check_product(operator: Operator, given: Problem) -> None:
     torch.testing.assert_close(features.grad, block.T @ gradient, rtol=0, atol=tolerance)
 
 
+@pytest.mark.slow
 def test_a_product_over_row_shards_runs_without_mpi(given: Problem, tmp_path: Path) -> None:
     shard = given.store(Catalog(tmp_path), 1).row_shards(parts=1).shard(0)
     check_product(PointToPoint(LoneCommunicator(), shard, "symmetric", Place(torch.float64)), given)
@@ -78,6 +79,7 @@ def test_a_product_over_grid_shards_runs_without_mpi(kind: type[GridOperator], g
     check_product(kind(grid, adjacency, PLAN), given)  # type: ignore[call-arg]
 
 
+@pytest.mark.slow
 def test_operators_layouts_and_models_load_without_mpi() -> None:
     rooms = ("operators.p2p", "operators.summa", "operators.tensor3d", "layout.vertex_arrays", "models.gat")
     imports = "; ".join(f"import gnnloom.trainer.{room}" for room in rooms)

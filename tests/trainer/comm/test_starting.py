@@ -25,6 +25,7 @@ join()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("forked", [False, True])
 def test_a_rank_that_waits_for_others_in_the_start_of_mpi_ends_with_its_parent(tmp_path: Path, forked: bool) -> None:
     program, written = tmp_path / "waits.py", tmp_path / "pid"

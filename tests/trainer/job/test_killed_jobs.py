@@ -78,6 +78,7 @@ def test_a_killed_rank_is_one_sentence(catalog: Catalog, monkeypatch: pytest.Mon
     assert len(train(LoneCommunicator(), replace(_config(catalog, "rank", 6), ranks=1))["loss"]) == 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["run.finished:SIGKILL", "run.finished:raise"])
 def test_a_result_that_is_stored_counts_however_the_ranks_end(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fault: str
@@ -92,6 +93,7 @@ def test_a_result_that_is_stored_counts_however_the_ranks_end(
         launch(config, restart=True)
 
 
+@pytest.mark.slow
 def test_a_result_counts_if_the_launcher_is_killed_after_it(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -111,6 +113,7 @@ def test_a_result_counts_if_the_launcher_is_killed_after_it(
     assert "the result was complete" in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "killed", ["client", *(pytest.param(each, marks=pytest.mark.long) for each in ("launcher", "all"))]
 )
@@ -136,6 +139,7 @@ def test_the_next_command_removes_what_killed_jobs_left(catalog: Catalog, killed
     assert [path for path in shared if path.exists()] == []
 
 
+@pytest.mark.slow
 def test_ranks_of_a_batch_system_remove_it_too(catalog: Catalog) -> None:
     left = SHARED_MEMORY / f"{SEGMENTS[0]}of-a-killed-job-{os.getpid()}"
     left.touch()

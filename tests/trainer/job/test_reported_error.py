@@ -25,6 +25,7 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(TESTS / "trainer" / "programs"), prepend=os.pathsep)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "kind", "says"),
     [
@@ -39,6 +40,7 @@ def test_an_error_is_whole_while_another_rank_prints_much(how: str, kind: type[E
     assert str(raised.value) == says
 
 
+@pytest.mark.slow
 def test_a_killed_rank_reports_nothing_and_is_named_by_its_signal() -> None:
     with pytest.raises(LaunchError, match=r"^a rank .* was killed \(signal 9, SIGKILL\)"):
         launch_program("failing", ["killed"], 2, 1)

@@ -85,6 +85,7 @@ def test_conversion_goes_back_with_the_gradient() -> None:
     assert converted(leaf, torch.float32, Place()) is leaf
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fast", [True, False])
 def test_products_are_rounded_once_and_gradients_of_weights_are_float32(
     monkeypatch: pytest.MonkeyPatch, fast: bool

@@ -82,6 +82,7 @@ def counts_of_integers() -> np.ndarray:
 RANKS = (1, 2, 3, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "ranks", [pytest.param(ranks, marks=[pytest.mark.long] if ranks in {2, 3} else []) for ranks in RANKS]
 )

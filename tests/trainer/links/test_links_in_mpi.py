@@ -18,6 +18,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [pytest.param(2, marks=pytest.mark.long), 3, pytest.param(4, marks=pytest.mark.long)])
 def test_several_ranks_find_what_one_finds(alone: dict[str, Any], tmp_path: Path, ranks: int) -> None:
     found = run_program(ranks, "links", tmp_path, ranks)

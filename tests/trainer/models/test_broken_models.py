@@ -55,6 +55,7 @@ def config(catalog: Catalog, fault: str, ranks: int, **options: Any) -> TrainCon
     return TrainConfig(catalog=str(catalog.root), dataset="graph", ranks=ranks, **fixed)
 
 
+@pytest.mark.slow
 def test_ranks_with_other_parameters_are_named_and_so_is_the_parameter(catalog: Catalog, tmp_path: Path) -> None:
     found = train_all(tmp_path, [config(catalog, fault, RANKS) for fault in (*DIFFERENT, "none")])
     for (fault, said), result in zip(DIFFERENT.items(), found, strict=False):
@@ -89,6 +90,7 @@ def test_a_model_that_branches_by_rank_is_told_to_make_the_same_calls(catalog: C
     assert any(text in found for text in said), found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "said"),
     [

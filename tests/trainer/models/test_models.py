@@ -208,6 +208,7 @@ def _train(
     return dense.train(given.feature, given.label, given.training, epochs, lr, optimizer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize("model", MODELS)
 def test_every_model_equals_the_dense_one_on_any_number_of_ranks(results: Results, name: str, model: str) -> None:

@@ -163,6 +163,7 @@ def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return Results(catalog, folder, every=request.param)
 
 
+@pytest.mark.slow
 def test_losses_and_parameters_equal_those_of_torch_on_any_number_of_ranks(results: Results) -> None:
     for ranks in results.ranks:
         _check(results, ranks)

@@ -122,6 +122,7 @@ def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return Results(catalog, folder, CASES if request.param else FEW)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_losses_and_parameters_equal_those_of_autograd(results: Results, kind: str) -> None:
     for _, title, way in (case for case in results.cases if case[0] == kind):

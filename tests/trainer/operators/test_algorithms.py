@@ -247,6 +247,7 @@ def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return Results(tmp_path_factory.mktemp("algorithms"), [case for cases in chosen for case in cases])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ON_GRIDS)
 def test_every_grid_gives_the_dense_loss_curve_and_parameters(results: Results, algorithm: str) -> None:
     for case in results.having(*EVERY_GRID):

@@ -202,6 +202,7 @@ def _check(catalog: Catalog, folder: Path, ranks: int, cases: Sequence[Case]) ->
         case.check(result)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", FEW_OR_EVERY)
 @pytest.mark.parametrize(
     ("cases", "ranks"),
@@ -225,6 +226,7 @@ def test_products_and_adjoints_equal_those_with_a_rebuilt_graph(
     _check(catalog, tmp_path, ranks, [case for case in chosen if case.ranks == ranks])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_steps_exclude_the_reverses_of_their_pairs_where_there_are_some(
     catalog: Catalog, tmp_path: Path, ranks: int
@@ -283,6 +285,7 @@ def _training(catalog: Catalog, name: str, model: str, algorithm: str, grid: tup
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", FEW_OR_EVERY)
 def test_training_without_some_edges_has_the_losses_of_a_rebuilt_graph(
     catalog: Catalog, tmp_path: Path, every: bool
@@ -313,6 +316,7 @@ def test_training_without_some_edges_has_the_losses_of_a_rebuilt_graph(
         assert not np.allclose(expected[0], expected[1], rtol=1e-3), case
 
 
+@pytest.mark.slow
 def test_pairs_of_another_graph_fail_all_ranks_with_one_error(catalog: Catalog, tmp_path: Path) -> None:
     given = Case("directed", "p2p", (3,))
     adjacency = PROBLEMS["directed"].adjacency

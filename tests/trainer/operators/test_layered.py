@@ -93,6 +93,7 @@ def test_products_of_weighted_rows_are_those_of_the_whole_graph(normalization: s
         assert_close(hidden, expected[operator.layout(layer + 1).vertex], steps=3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("normalization", "replace"), [("symmetric", False), ("mean", True), ("none", False)])
 def test_products_of_sampled_rows_are_unbiased(normalization: str, replace: bool) -> None:
     adjacency = random_adjacency(60, 1500, 3, symmetric=False)

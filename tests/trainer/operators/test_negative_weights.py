@@ -50,6 +50,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], d
     return {(algorithm, kind): result for (algorithm, _, kind), result in zip(chosen, results, strict=True)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", [algorithm for algorithm, _ in GRIDS])
 def test_a_negative_sum_fails_all_ranks_with_one_error_unless_nothing_is_normalized(
     results: dict[tuple[str, str], dict[str, Any]], algorithm: str

@@ -105,6 +105,7 @@ def config(catalog: Catalog, **options: Any) -> TrainConfig:
     return TrainConfig(catalog=str(catalog.root), dataset="graph", **{**fixed, **options})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "model"),
     [*(("p2p", model) for model in MODELS), *few_of([name for name in GRIDS if name != "p2p"], MODELS[:2], together=1)],

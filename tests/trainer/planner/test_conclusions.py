@@ -108,6 +108,7 @@ def test_plexus_3d_grids_are_faster_than_2d_and_1d_grids_on_64_gpus() -> None:
         assert summary(by_axes[3]) < summary(by_axes[2]) < summary(by_axes[1])
 
 
+@pytest.mark.slow
 def test_plexus_scales_to_2048_gpus_with_falling_efficiency() -> None:
     # Plexus, abstract: scaling results on up to 2048 GPUs of Perlmutter. The shape is compared, on ogbn-papers100M.
     seconds = {ranks: plexus(PAPERS, ranks)[0].cost for ranks in (64, 128, 256, 512, 1024, 2048)}
@@ -146,6 +147,7 @@ def _plexus_seconds(grid: tuple[int, ...], num_vertices: int, dims: tuple[int, .
     return total
 
 
+@pytest.mark.slow
 def test_communication_agrees_with_the_performance_model_of_plexus() -> None:
     # Takes a second to import, which processes that only collect the tests need not spend.
     from scipy.stats import spearmanr

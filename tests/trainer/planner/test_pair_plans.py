@@ -34,6 +34,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ranks", "options"),
     [
@@ -72,6 +73,7 @@ def test_a_run_sends_the_planned_messages_and_about_the_planned_bytes(
     assert {plan["estimated"] for plan in of_vertices if plan["algorithm"] == "p2p"} == {""}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "grid"),
     # SUMMA gathers columns as tensor3d gathers planes.

@@ -88,6 +88,7 @@ def test_steps_equal_those_of_scipy(
         assert error.max() < 2 * step * FLOAT32 * np.sqrt(most)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("teleport", [None, 0.2])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_bytes_do_not_depend_on_memory_threads_or_the_place_of_the_adjacency(

@@ -67,6 +67,7 @@ def _steps_of_pyg(given: Problem, way: str) -> Iterator[tuple[int, Tensor]]:
 
 
 # SIGN makes a sparse matrix of torch, which warns that it does not check itself.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Sparse")
 def test_steps_equal_those_of_pyg(tmp_path: Path) -> None:
     catalog = Catalog(tmp_path / "catalog")

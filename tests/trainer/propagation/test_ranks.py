@@ -87,6 +87,7 @@ FEW: dict[str, tuple[int, ...]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", FEW_OR_EVERY)
 def test_any_number_of_ranks_stores_the_steps_of_scipy(tmp_path: Path, every: bool) -> None:
     catalog = Catalog(tmp_path / "catalog")
@@ -139,6 +140,7 @@ KILLS = (*itertools.product(POINTS[:-1], (1, 2, 4)), (POINTS[-1], 1))
 FEW_KILLS = tuple(zip(POINTS, (4, 2, 1, 1), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ranks", "kills"),
     [
@@ -203,6 +205,7 @@ def test_steps_that_are_stored_are_found_and_other_bytes_are_never_mixed_in(tmp_
     assert manifest["inputs"]["shards"] == dataset.row_shards(1).artifact.key
 
 
+@pytest.mark.slow
 def test_errors_are_the_same_on_all_ranks_and_name_what_is_wrong(tmp_path: Path) -> None:
     catalog = Catalog(tmp_path / "catalog")
     dataset = PROBLEMS[0].store(catalog, 2)
@@ -228,6 +231,7 @@ def test_errors_are_the_same_on_all_ranks_and_name_what_is_wrong(tmp_path: Path)
     assert "has a value that is not a finite number: the values grow from step to step" in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_the_features_are_not_in_memory_if_it_does_not_suffice(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     num_vertices, width = 20_000, 512
@@ -252,6 +256,7 @@ def test_the_features_are_not_in_memory_if_it_does_not_suffice(tmp_path: Path) -
     assert peaks[0] - peaks[1] > feature.nbytes
 
 
+@pytest.mark.slow
 def test_a_command_that_is_asked_to_stop_keeps_what_is_done(tmp_path: Path) -> None:
     given = PROBLEMS[1]
     given = replace(given, feature=np.tile(given.feature, (1, 6)))
@@ -282,6 +287,7 @@ def test_a_command_that_is_asked_to_stop_keeps_what_is_done(tmp_path: Path) -> N
     check(dataset, given, result)
 
 
+@pytest.mark.slow
 def test_two_commands_at_the_same_time_make_the_steps_once(tmp_path: Path) -> None:
     given = PROBLEMS[0]
     dataset = given.store(Catalog(tmp_path / "catalog"), 1)

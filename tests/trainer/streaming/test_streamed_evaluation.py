@@ -91,6 +91,7 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     return catalog
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", FEW_OR_EVERY)
 def test_outputs_from_disk_are_those_of_the_whole_graph_in_memory(
     tmp_path: Path, catalog: Catalog, every: bool

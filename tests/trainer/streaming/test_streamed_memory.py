@@ -103,6 +103,7 @@ def _row_bytes(model: Model, num_rows: int) -> tuple[float, int]:
         return most / num_rows, program.range_row_bytes
 
 
+@pytest.mark.slow
 def test_a_range_of_rows_takes_no_more_than_is_stated(tmp_path: Path) -> None:
     catalog = Catalog(tmp_path)
     problem("web", 60, 240, symmetric=True).store(catalog, 1)

@@ -74,6 +74,7 @@ def _on_disk(patch: pytest.MonkeyPatch, width: int = 3) -> None:
     patch.setattr("gnnloom.trainer.training.predict.fits_whole", lambda *_: False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["gcn", "sage", "gin"])
 def test_a_prediction_is_made_in_memory_if_its_forecast_fits(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, model: str
@@ -162,6 +163,7 @@ def test_a_run_on_samples_reports_how_it_was_evaluated(catalog: Catalog, monkeyp
     assert not _left(catalog)
 
 
+@pytest.mark.slow
 def test_evaluations_form_no_groups_of_their_own(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = catalog["web"]
     options = SampleOptions(fanout=(3, 2), batch_size=40, epochs=1)

@@ -96,6 +96,7 @@ def run_python(environment: dict[str, str], *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_an_added_task_trains_resumes_predicts_exports_and_is_reported(
     data: Data, added_packages: dict[str, str], tmp_path: Path, ranks: int

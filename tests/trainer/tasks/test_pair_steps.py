@@ -101,6 +101,7 @@ def without_pairs(given: Problem, pairs: NDArray[np.int64]) -> NDArray[np.float6
     return dense
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exclude", [True, False])
 def test_a_step_has_the_loss_and_the_gradients_of_a_dense_model(stored: Stored, exclude: bool) -> None:
     given, pairs = stored.given, stored.links.pair("train")
@@ -169,6 +170,7 @@ FEW_RANKS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", FEW_OR_EVERY)
 def test_a_step_with_all_neighbors_of_all_pairs_is_the_step_on_the_whole_graph(
     stored: Stored, tmp_path: Path, every: bool
@@ -194,6 +196,7 @@ def test_a_step_with_all_neighbors_of_all_pairs_is_the_step_on_the_whole_graph(
             np.testing.assert_allclose(found, expected, rtol=SAME, err_msg=f"{run} on {ranks} ranks")
 
 
+@pytest.mark.slow
 def test_sampled_runs_on_pairs_repeat_exactly(one_stored: Stored, tmp_path: Path) -> None:
     name = one_stored.given.name
     drawn: dict[str, Any] = {
@@ -225,6 +228,7 @@ INTERRUPTED: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", INTERRUPTED)
 def test_a_run_that_goes_on_from_a_checkpoint_has_the_losses_of_one_that_did_not_stop(
     one_stored: Stored, how: str
@@ -331,6 +335,7 @@ def test_ends_of_training_pairs_are_prepared_once_and_asked_for_once_an_epoch(
     assert len(made) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["uniform", "joint", "degree"])
 def test_losses_do_not_depend_on_how_many_steps_draw_at_once(
     one_stored: Stored, sampler: str, monkeypatch: pytest.MonkeyPatch

@@ -151,6 +151,7 @@ def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return Results(Catalog(folder / "catalog"), chosen, folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trained", TRAINED)
 def test_losses_and_figures_are_the_same_on_any_layout(results: Results, trained: str) -> None:
     found = results.of(trained)

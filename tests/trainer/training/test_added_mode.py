@@ -51,6 +51,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory, added_packages: dict[str
     installed.program.close()
 
 
+@pytest.mark.slow
 def test_an_added_sampler_is_projected_trains_and_is_reported(installed: Installed, tmp_path: Path) -> None:
     chosen = ("--mode", "subgraph", "--sampler", "stretch", "--stretch-step", "2")
     planned = installed.train(*chosen, "--plan")

@@ -71,6 +71,7 @@ def _config(catalog: Catalog, dataset: str, ranks: int, adjacency: str, **option
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "cases", [pytest.param(FEW, id="few"), pytest.param(CASES, id="every", marks=pytest.mark.long)]
 )

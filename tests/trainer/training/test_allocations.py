@@ -146,6 +146,7 @@ def _check(case: str, watched: Watched) -> None:
     assert watched.sizes[0] > NUM_VERTICES * 4 * np.dtype(np.float32).itemsize
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case", [*FEW_OF_ONE, *(pytest.param(case, marks=pytest.mark.long) for case in ONE_RANK if case not in FEW_OF_ONE)]
 )
@@ -160,6 +161,7 @@ def test_an_epoch_allocates_nothing_large_after_the_first_and_no_more_than_plann
     assert planned == watched.sizes[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", FEW_OR_EVERY)
 def test_two_ranks_allocate_nothing_large_after_the_first_epoch_and_no_more_than_planned(
     catalog: Catalog, tmp_path: Path, every: bool

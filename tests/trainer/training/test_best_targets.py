@@ -76,6 +76,7 @@ def _scorer(links: Links, rows: NDArray[Any], comm: Communicator, folder: Path) 
     return PairScorer(TASKS["link"], True, links, made(Dot), vectors, comm, copy, copy.values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 @pytest.mark.parametrize(("listed", "count"), [(False, 5), (True, 295)])
 def test_the_best_targets_are_those_of_a_sort(

@@ -121,6 +121,7 @@ def _trained(catalog: Catalog, folder: Path, variants: Iterable[str], others: Ma
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", ALGORITHMS)
 def test_losses_of_every_algorithm_follow_float32(results: Found, variant: str) -> None:
     _check_losses(results, variant)

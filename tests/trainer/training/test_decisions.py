@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from gnnloom.storage import Catalog
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.train_config import TrainConfig
@@ -15,6 +17,7 @@ from support.problems import problem
 from support.warnings_logged import warnings_logged
 
 
+@pytest.mark.slow
 def test_ranks_whose_metrics_differ_in_the_last_bits_stop_together(tmp_path: Path) -> None:
     catalog = Catalog(tmp_path / "catalog")
     problem("web", 60, 240, symmetric=True).store(catalog, 2)

@@ -153,6 +153,7 @@ def whole_loss(module: nn.Module, given: Problem, weight: Tensor | None) -> Tens
     return nn.functional.cross_entropy(scores[mask], torch.tensor(given.label)[mask])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unrehearsed")
 @pytest.mark.parametrize(("kind", "name"), few_of(WHOLE, GRAPHS, together=1))
 def test_with_all_neighbors_loss_and_gradients_are_those_of_the_module_on_the_whole_graph(
@@ -179,6 +180,7 @@ def test_with_all_neighbors_loss_and_gradients_are_those_of_the_module_on_the_wh
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "name", "carried"), few_of(WHOLE, GRAPHS, (1, 2000), together=2))
 def test_scores_of_an_evaluation_are_those_of_the_module_on_the_whole_graph(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, kind: str, name: str, carried: int
@@ -231,6 +233,7 @@ def test_a_graph_with_weights_is_refused_if_the_module_takes_none(catalog: Catal
 
 
 # Its pooling multiplies sparse tensors of torch.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Sparse")
 @pytest.mark.parametrize(("model", "options"), [(f"{OWN}:Centered", ()), (f"{PYG}:GraphUNet", ("depth=2",))])
 def test_a_module_that_sees_all_vertices_at_once_is_not_evaluated_exactly_and_the_result_says_so(
@@ -302,6 +305,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     return Results(catalog, folder)
 
 
+@pytest.mark.slow
 def test_losses_and_metrics_are_the_same_on_any_number_of_ranks(results: Results) -> None:
     runs = [f"every-{ranks}" for ranks in RANKS]
     for run in runs[1:]:
@@ -348,6 +352,7 @@ def test_batch_normalizations_lazy_parameters_learned_features_and_bf16_train(re
         assert results.by_run[run]["inference_exact"], run
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unrehearsed")
 def test_batches_from_disk_are_those_that_are_drawn(catalog: Catalog) -> None:
     dataset = catalog["no-loops"]
@@ -386,6 +391,7 @@ def test_subgraphs_with_weights_give_them_to_the_edges(catalog: Catalog) -> None
     assert np.isfinite(weighted["loss"]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unrehearsed")
 def test_a_resumed_run_has_the_losses_of_an_uninterrupted_one(catalog: Catalog) -> None:
     options: dict[str, Any] = {"fanout": (3, 2, 2), "batch_size": 5, "dropout": 0.3}
@@ -409,6 +415,7 @@ def test_the_first_layer_alone_may_decay(catalog: Catalog) -> None:
     assert losses[0]["loss"] != losses[1]["loss"]
 
 
+@pytest.mark.slow
 def test_the_example_trains(catalog: Catalog) -> None:
     pytest.importorskip("torch_geometric")
     example = "gnnloom.workflows.examples.gated:GatedNet"
@@ -419,6 +426,7 @@ def test_the_example_trains(catalog: Catalog) -> None:
     assert (result["inference"], result["inference_exact"]) == ("all neighbors, hop by hop", True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [f"{OWN}:Sums", f"{PYG}:GraphSAGE"])
 def test_a_module_makes_the_vectors_of_pairs(tmp_path: Path, model: str) -> None:
     needs_pyg(model)
@@ -466,6 +474,7 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     return catalog
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "model",
     [
@@ -488,6 +497,7 @@ def test_its_memory_is_planned_with_that_of_its_batches(web: Catalog, model: str
     assert few.batch_memory < many.batch_memory
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["neighbor", "subgraph"])
 def test_a_module_is_planned_with_the_loops_that_it_replaces(tmp_path: Path, mode: str) -> None:
     catalog, cluster = Catalog(tmp_path), InProcessCluster()

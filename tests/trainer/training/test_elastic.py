@@ -38,6 +38,7 @@ def _config(catalog: Catalog, run: str, layout: Layout, epochs: int, *, trained:
     return TrainConfig(catalog=str(catalog.root), dataset="graph", run=run, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("moves", "trained"),
     [

@@ -47,6 +47,7 @@ def _check_one_line(done: subprocess.CompletedProcess[str], code: int, says: str
     assert done.returncode == code
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "says"),
     [
@@ -67,6 +68,7 @@ def test_a_failing_disk_is_one_line(
     assert len(Run.open(catalog["graph"], name).metrics()) == 6
 
 
+@pytest.mark.slow
 def test_a_disk_that_fails_under_a_checkpoint_of_one_rank_is_one_line(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -79,6 +81,7 @@ def test_a_disk_that_fails_under_a_checkpoint_of_one_rank_is_one_line(
     assert checkpoint_epochs(Run.open(catalog["graph"], "spread").checkpoints) == [4, 6]
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_in_a_prediction_is_one_line(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     _train_alone(catalog, "predicted")
     predict = ("predict", "--catalog", str(catalog.root), "graph", "--ranks", "3", "--run", "predicted")
@@ -88,6 +91,7 @@ def test_a_disk_that_fills_up_in_a_prediction_is_one_line(catalog: Catalog, monk
     assert run_ranks(3, "-m", "gnnloom.trainer", *predict).returncode == 0
 
 
+@pytest.mark.slow
 def test_damaged_metrics_of_a_run_that_continues_are_one_line(catalog: Catalog) -> None:
     _train_alone(catalog, "damaged")
     path = Path(Run.open(catalog["graph"], "damaged").metrics_path)

@@ -123,6 +123,7 @@ def evaluate(catalog: Catalog, patch: pytest.MonkeyPatch, name: str, *model_opti
     return Evaluated(session.model.inference_facts, found, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Sparse")
 @pytest.mark.parametrize(
     ("kind", "name"),
@@ -166,6 +167,7 @@ def test_as_many_hops_are_read_as_layers_of_triangles_and_reversed_edges_need(
         assert_close(found, evaluated.expected, steps=3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "name"),
     [

@@ -51,6 +51,7 @@ CASES = list(itertools.product(GIVEN, range(len(OPTIONS)), (1, 3)))
 FEW = [case for case in CASES if (list(GIVEN).index(case[0]) + case[1] + case[2] // 2) % 2 == 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", FEW_OR_EVERY)
 def test_losses_have_the_same_bits_as_from_memory(tmp_path: Path, every: bool) -> None:
     catalog = Catalog(tmp_path)
@@ -101,6 +102,7 @@ def test_neither_features_nor_rows_of_the_adjacency_are_in_memory(tmp_path: Path
     assert session.feature_norm == "none"
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_from_the_other_place(tmp_path: Path) -> None:
     catalog = Catalog(tmp_path)
     store_for_sampling(catalog, GIVEN["signed"], 1)

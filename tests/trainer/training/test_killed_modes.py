@@ -60,6 +60,7 @@ def kill(config: TrainConfig, folder: Path, steps: int) -> None:
     assert done.returncode, done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "cases",
     [

@@ -67,6 +67,7 @@ def first_model(catalog: Catalog, name: str = "bare") -> DenseGCN:
     return DenseGCN(operator, **arrays)
 
 
+@pytest.mark.slow
 def test_the_losses_are_those_of_dense_training_on_every_layout(tmp_path: Path) -> None:
     catalog = Catalog(tmp_path / "catalog")
     BARE.store_grid(catalog, "double", grid=(3, 2))

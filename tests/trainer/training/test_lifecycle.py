@@ -71,6 +71,7 @@ def test_ten_epochs_equal_five_and_five_resumed(catalog: Catalog, tmp_path: Path
     assert kept == ["00000008", "00000010"]
 
 
+@pytest.mark.slow
 def test_errors_that_all_ranks_know_of_are_reported_once(catalog: Catalog, tmp_path: Path) -> None:
     empty = problem("no-training", 20, 40, symmetric=True)
     Problem(**{**vars(empty), "split": np.full(20, 3)}).store(catalog, 2)
@@ -120,6 +121,7 @@ def _begin(catalog: Catalog, run: str, *options: str) -> subprocess.Popen[str]:
     return start_command(*arguments, stderr=subprocess.PIPE)
 
 
+@pytest.mark.slow
 def test_sigterm_writes_a_checkpoint_and_the_run_can_be_resumed(catalog: Catalog) -> None:
     endless = _config(catalog, "preempted", epochs=1_000_000, eval_every=0)
     options = ["--hidden", "9", "--epochs", "1000000", "--precision", "float64", "--dropout", "0.3", "--threads", "1"]
@@ -141,6 +143,7 @@ def test_sigterm_writes_a_checkpoint_and_the_run_can_be_resumed(catalog: Catalog
     assert run.predictions().embedding().shape == (60, 9)
 
 
+@pytest.mark.slow
 def test_sigterm_ends_ranks_that_have_not_begun_within_seconds(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,6 +175,7 @@ def test_a_training_that_cannot_fit_the_memory_is_refused_before_it_reads(catalo
     assert not Run(catalog["graph"].run_path("huge")).exists
 
 
+@pytest.mark.slow
 def test_ranks_do_not_touch_a_run_that_another_process_writes(
     catalog: Catalog, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -48,6 +48,7 @@ def _config(catalog: Catalog, ranks: int, inputs: str, name: str = "run", **opti
 SOME_RANKS = {"kept-product": RANKS} | dict.fromkeys(("transform-first", "scaled-rows", "kept-features"), (1,))
 
 
+@pytest.mark.slow
 def test_losses_have_the_bits_of_features_in_memory(catalog: Catalog, tmp_path: Path) -> None:
     cases = [(name, ranks) for name in CASES for ranks in SOME_RANKS.get(name, (2,))]
     configs = [

@@ -68,6 +68,7 @@ def check_is_far_above(run: OpenedRun) -> None:
         assert bound > FAR * found.total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 def test_no_model_takes_near_the_bound(catalog: Catalog, model: str) -> None:
     check_is_far_above(opened(catalog, model=model, **MODELS[model]))

@@ -71,6 +71,7 @@ def available(patch: pytest.MonkeyPatch, memory: int) -> None:
     patch.setattr(start, "available_memory", lambda: memory)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["cluster", "samples"])
 def test_what_was_drawn_decides_whether_a_training_fits(
     catalog: Catalog, case: str, monkeypatch: pytest.MonkeyPatch

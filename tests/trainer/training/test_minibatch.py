@@ -91,6 +91,7 @@ def results(request: pytest.FixtureRequest, catalog: Catalog, tmp_path_factory: 
     return Results({given.run_name: result for given, result in zip(configs, found, strict=True)}, several)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_losses_are_equal_on_any_number_of_ranks(results: Results, case: str) -> None:
     one = results[f"{case}-1"]

@@ -83,6 +83,7 @@ def run(catalog: Catalog, **options: Any) -> dict[str, Any]:
     return train(LoneCommunicator(), config, restart=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", TRAININGS.values(), ids=TRAININGS)
 def test_losses_and_metrics_have_the_same_bits(catalogs: dict[str, Catalog], options: dict[str, Any]) -> None:
     half, whole = (run(catalogs[store], **options) for store in ("float16", "float32"))

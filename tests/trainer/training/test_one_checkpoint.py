@@ -367,6 +367,7 @@ def unrehearsed() -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unrehearsed")
 @pytest.mark.parametrize(
     ("name", "mode"), [pytest.param(*case, marks=() if case in FEW else pytest.mark.long) for case in CASES]
@@ -480,6 +481,7 @@ def test_a_best_checkpoint_of_an_epoch_that_is_trained_again_is_written_again(ca
     check(catalog, stopped, result)
 
 
+@pytest.mark.slow
 def test_on_two_ranks_too(catalog: Catalog, tmp_path: Path) -> None:
     cases = [
         (name, config_of(catalog, name, "full", f"two-{kept}", ranks=2, **KEEPING[kept]))

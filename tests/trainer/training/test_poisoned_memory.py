@@ -185,6 +185,7 @@ def poisoned_losses(config: TrainConfig) -> list[float]:
     return losses
 
 
+@pytest.mark.slow
 def test_a_large_training_in_poisoned_memory_has_the_losses_of_plain_torch(large: tuple[Catalog, Problem]) -> None:
     catalog, given = large
     options: dict[str, Any] = {

@@ -51,6 +51,7 @@ def _check_refused(done: subprocess.CompletedProcess[str], *says: str) -> None:
         assert text in line
 
 
+@pytest.mark.slow
 def test_ranks_that_differ_in_any_field_do_not_begin(tmp_path: Path) -> None:
     software = ("gnnloom", "torch")
     of_training = [field.name for field in dataclasses.fields(TrainConfig)] + ["restart", *software]
@@ -81,6 +82,7 @@ def test_ranks_with_other_options_are_one_error(catalog: Catalog) -> None:
     assert catalog["web"].runs() == []
 
 
+@pytest.mark.slow
 def test_ranks_with_other_code_of_a_users_model_or_loss_are_one_error(catalog: Catalog, tmp_path: Path) -> None:
     """As on machines on which a file of the same name was changed on one only."""
     program = "import os, sys; os.chdir(sys.argv.pop(1));"
@@ -116,6 +118,7 @@ def test_a_training_beside_a_prediction_is_one_error(catalog: Catalog) -> None:
     _check_refused(done, "command: gnnloom train (rank 0), train (rank 1)")
 
 
+@pytest.mark.slow
 def test_catalogs_of_the_same_path_with_other_data_are_one_error(catalog: Catalog, tmp_path: Path) -> None:
     """As on machines whose local disks have copies of a catalog that are not the same."""
     other = Catalog(tmp_path / "other" / "catalog")
@@ -183,6 +186,7 @@ def test_shards_that_do_not_belong_together_train_nothing(catalog: Catalog, tmp_
     assert "mixed" not in damaged["web"].runs()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["minibatch", "gat", "propagate", "predict", "predict from disk"])
 def test_all_that_exchanges_rows_refuses_shards_that_do_not_belong_together(
     catalog: Catalog, tmp_path: Path, command: str

@@ -61,6 +61,7 @@ def _config(catalog: Catalog, ranks: int, name: str, *, recompute: bool, **optio
     return TrainConfig(catalog=str(catalog.root), threads=1, **given)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", FEW_OR_EVERY)
 def test_losses_are_those_of_layers_that_are_kept(catalog: Catalog, tmp_path: Path, every: bool) -> None:
     cases = [(name, ranks) for name in CASES for ranks in (RANKS if every else FEW[name])]

@@ -68,6 +68,7 @@ def _config(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", FEW_OR_EVERY)
 def test_losses_predictions_and_embeddings_are_those_without_reordering(
     catalog: Catalog, tmp_path: Path, every: bool
@@ -93,6 +94,7 @@ SAMPLED: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", FEW_OR_EVERY)
 def test_sampled_modes_have_the_losses_and_scores_without_reordering(
     catalog: Catalog, tmp_path: Path, every: bool
@@ -114,6 +116,7 @@ def test_sampled_modes_have_the_losses_and_scores_without_reordering(
         np.testing.assert_array_equal(found, expected, where)
 
 
+@pytest.mark.slow
 def test_samples_on_disk_train_and_evaluate_with_reordered_shards(catalog: Catalog, tmp_path: Path) -> None:
     dataset, ranks = catalog["rows"], 2
     options = SampleOptions(fanout=(3, 3, 2), batch_size=5, epochs=EPOCHS, ranks=ranks)

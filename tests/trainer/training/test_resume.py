@@ -43,6 +43,7 @@ def catalog(tmp_path: Path) -> Catalog:
     return catalog
 
 
+@pytest.mark.slow
 def test_a_run_is_not_resumed_on_other_data(catalog: Catalog, tmp_path: Path) -> None:
     train_all(tmp_path, [config(catalog, "first")])
     for name in OTHERS:
@@ -61,6 +62,7 @@ def test_a_run_is_not_resumed_on_other_data(catalog: Catalog, tmp_path: Path) ->
     assert "inputs.json: No such file or directory" in result["error"]
 
 
+@pytest.mark.slow
 def test_a_finished_run_that_is_resumed_keeps_its_result_and_predictions(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -176,6 +176,7 @@ def job(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     return Job(tmp_path_factory.mktemp("rows"), EVERY if request.param else FEW)
 
 
+@pytest.mark.slow
 def test_losses_equal_those_of_plain_pytorch_on_any_ranks(job: Job) -> None:
     for (name, case, ranks), result in job.results.items():
         reference = Reference(PROBLEMS[name], case, job.arrays(name, f"{case}-start"))
@@ -210,6 +211,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 FEW_INTERRUPTED = ("batch", "steps")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", FEW_OR_EVERY)
 def test_losses_and_checkpoints_are_the_same_on_any_ranks_and_after_an_interruption(
     catalog: Catalog, tmp_path: Path, every: bool

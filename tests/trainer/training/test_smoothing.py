@@ -124,6 +124,7 @@ def _reference(given: Problem, scores: np.ndarray, method: str) -> np.ndarray:
     return np.asarray(model(soft, label[mask], mask, edges, weight))
 
 
+@pytest.mark.slow
 def test_smoothed_scores_equal_those_of_pyg(job: Job) -> None:
     for name, method, layout in job:
         found = job.predictions(name, method, layout)

@@ -222,6 +222,7 @@ def test_clusters_are_parts_of_a_partition(catalog: Catalog) -> None:
         lone(config(catalog, "none", cluster_parts=7, **options))
 
 
+@pytest.mark.slow
 def test_ranks_train_on_the_same_subgraphs_and_a_step_is_the_mean_over_them(catalog: Catalog, tmp_path: Path) -> None:
     still: dict[str, Any] = {"lr": 0.0, "dropout": 0.3, "eval_every": 1}
     ranks = [config(catalog, f"ranks-{size}", ranks=size, **still) for size in (1, 2, 3)]

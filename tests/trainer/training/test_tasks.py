@@ -300,6 +300,7 @@ def f1(label: np.ndarray, predicted: np.ndarray) -> float:
     return float(2 * precision * recall / (precision + recall))
 
 
+@pytest.mark.slow
 def test_losses_parameters_and_figures_equal_the_dense_reference(task: Task) -> None:
     for layout in task.layouts["multilabel"]:
         _check_multilabel(task, layout)

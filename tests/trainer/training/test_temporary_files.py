@@ -20,6 +20,7 @@ from support.streamed_flips import CASES
 FEW = {"sage predicts": 24, "rows predict": 8, "both in files": 8, "half precision": 4, "rows": 8, "layer by layer": 6}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "flips"), [*FEW.items(), *(pytest.param(name, 100, marks=pytest.mark.long) for name in CASES)]
 )
@@ -31,6 +32,7 @@ def test_a_bit_that_flips_in_a_temporary_file_changes_no_result(tmp_path: Path, 
     assert REFUSED in {answer for answer, _ in answers}
 
 
+@pytest.mark.slow
 def test_a_changed_file_of_one_rank_is_an_error_on_all(tmp_path: Path) -> None:
     catalog = Catalog(tmp_path / "catalog")
     store_for_sampling(catalog, problem("web", 60, 240, symmetric=True), 2)

@@ -292,6 +292,7 @@ def paired(tmp_path_factory: pytest.TempPathFactory) -> Paired:
     return Paired(catalog, {"pair": links.artifact.key, **of_kinds})
 
 
+@pytest.mark.slow
 def test_more_pairs_in_a_step_and_their_exclusion_need_more(paired: Paired) -> None:
     catalog = paired.catalog
     fixed: dict[str, Any] = {"task": "link", "links": paired.links["pair"], "link_batch": 20_000, "negatives": 4}
@@ -310,6 +311,7 @@ def test_more_pairs_in_a_step_and_their_exclusion_need_more(paired: Paired) -> N
     assert usual < others[0]
 
 
+@pytest.mark.slow
 def test_ranks_among_all_vertices_decoders_of_users_and_exclusion_on_grids_are_in_the_plan(paired: Paired) -> None:
     fixed: dict[str, Any] = {"task": "link", "links": paired.links["pair"], "link_batch": 1000}
     own, among_all = {"decoder": OWN_DECODER}, {"filtered_ranks": True}
@@ -351,6 +353,7 @@ def test_ranks_that_hold_more_are_projected_to_take_more(small: Catalog) -> None
     assert found.peak_memory[0] > found.peak_memory[1] > found.process_memory
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "model"), few_of([name for name in ALGORITHMS if name != "p2p"], ("gcn", "sage"), together=1)
 )
@@ -386,6 +389,7 @@ def test_wider_layers_and_trained_features_need_more(small: Catalog, model: str)
         assert project(small, model=model, precision="bf16").workspace_memory < usual.workspace_memory
 
 
+@pytest.mark.slow
 def test_larger_batches_and_more_of_them_need_more(small: Catalog) -> None:
     changes: dict[str, list[dict[str, Any]]] = {
         "subgraph": [{"batch_size": 1900}, {"pool": 40}, {"sampler_threads": 9}],

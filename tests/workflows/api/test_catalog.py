@@ -20,6 +20,7 @@ def web(tmp_path: Path) -> gnnloom.Dataset:
     return catalog["web"]
 
 
+@pytest.mark.slow
 def test_other_libraries_get_the_dataset(web: gnnloom.Dataset) -> None:
     dense = web.to_scipy().toarray()
     pytest.importorskip("torch_geometric")

@@ -286,6 +286,7 @@ def test_workers_of_torch_give_the_batches_of_the_loader_alone(
     assert loader.epoch == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_workers", [1, 2])
 def test_workers_of_torch_have_the_next_epoch_also_if_torch_is_seeded_alike(catalog: Catalog, num_workers: int) -> None:
     loader = load("directed", catalog=catalog, **SAMPLED)
@@ -634,6 +635,7 @@ def scored(loader: Loader, module: nn.Module) -> tuple[np.ndarray, list[np.ndarr
     return np.concatenate(positive), negative
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["pool", "drawn", "lists", "hard", "kept"])
 def test_figures_of_a_module_from_the_loader_are_those_of_its_run(catalog: Catalog, kind: str) -> None:
     given, dataset = PROBLEMS["undirected"], catalog.dataset("undirected")

@@ -37,6 +37,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> gnnloom.Run:
     )
 
 
+@pytest.mark.slow
 def test_the_weights_predict_what_the_run_predicted(run: gnnloom.Run) -> None:
     weights, graph, vertices = run.state_dict(), run.dataset.graph(), run.dataset.vertices()
     shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}

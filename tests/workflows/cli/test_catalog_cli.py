@@ -220,6 +220,7 @@ def test_an_unusable_path_is_reported_in_one_line(
     assert done.stderr.startswith("error: ")
 
 
+@pytest.mark.slow
 def test_two_simultaneous_ingests_of_one_graph_leave_one_intact_artifact(tmp_path: Path) -> None:
     root, source = tmp_path / "catalog", tmp_path / "edges.txt"
     source.write_text("".join(f"{v} {(v * 7 + 1) % 50}\n" for v in range(50)))

@@ -80,6 +80,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, d
     return root, results
 
 
+@pytest.mark.slow
 def test_ingest_reports_what_it_found(trained: tuple[Path, dict[str, dict[str, Any]]]) -> None:
     result = trained[1]["generate"]
     fields = ("vertices", "edges_in", "nnz", "self_loops", "duplicates", "seconds", "peak_memory", "bytes_written")
@@ -169,6 +170,7 @@ def test_wrong_usage_exits_with_2(tmp_path: Path) -> None:
         assert fail(tmp_path / "catalog", *arguments)[0] == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "code", "message"),
     [

@@ -131,6 +131,7 @@ PEOPLE = {"uid": [5, 2, 9, 7], "age": [31, 44, 27, 31], "sex": ["m", "f", "f", "
 FRAMES = [pd.DataFrame(PEOPLE), pa.table(PEOPLE), pa.table({**PEOPLE, "age": [0.5, 2, 3, 4]})]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(FRAMES)))
 def test_frames_and_parquet_files_of_vertices_are_not_stored_as_edges(tmp_path: Path, number: int) -> None:
     frame: Any = FRAMES[number]

@@ -26,6 +26,7 @@ _COMPUTE = "import hashlib; hashlib.pbkdf2_hmac('sha256', b'', b'', 10**9)"
 _CLOSES_SLOWLY = "\n    try: signal.pause()\n    finally: __import__('time').sleep(60)"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("handled", "before", "work", "code", "says"),
     [
@@ -68,6 +69,7 @@ print("left")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "answers",
     [

@@ -66,6 +66,7 @@ CHOICES = [
 ]
 
 
+@pytest.mark.slow
 def test_help_of_every_choice_of_a_training_fits_a_page_and_names_its_options() -> None:
     options = [each for each in command("train").params if isinstance(each, DerivedOption) and not each.hidden]
     defaults = {"mode": "full", "algorithm": "p2p", "model": "gcn", "sampler": "frontier", "schedule": "constant"}

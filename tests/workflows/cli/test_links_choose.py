@@ -46,6 +46,7 @@ def graph_of(root: Path, kind: str, key: str) -> str:
 HERE = ("--workers", "0")
 
 
+@pytest.mark.slow
 def test_the_message_graph_is_partitioned_and_sharded_beside_the_whole_graph(root: Path) -> None:
     links = gnnloom.draw_links("web", catalog=root, workers=0)
     for flags in ((), ("--links",)):
@@ -58,6 +59,7 @@ def test_the_message_graph_is_partitioned_and_sharded_beside_the_whole_graph(roo
     assert (inputs["graph"], inputs["shards"]) == (links.message_graph, shards["key"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", [True, "links", "key"])
 def test_python_takes_links_or_their_key(root: Path, given: object) -> None:
     links = gnnloom.draw_links("web", catalog=root, workers=0)
@@ -72,6 +74,7 @@ def test_python_takes_links_or_their_key(root: Path, given: object) -> None:
     assert grid.artifact.inputs["graph"] == links.message_graph
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("several", [False, True])
 @pytest.mark.parametrize("algorithm", ["p2p", "summa"])
 def test_a_training_without_shards_names_the_commands_that_make_them(root: Path, several: bool, algorithm: str) -> None:

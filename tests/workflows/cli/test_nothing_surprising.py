@@ -271,6 +271,7 @@ def test_rows_without_a_vertex_are_reported(catalog: Catalog, edges: str, tmp_pa
     assert by_id["left_out"] == 40
 
 
+@pytest.mark.slow
 def test_a_failing_task_of_a_worker_process_prints_one_line(
     catalog: Catalog, edges: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -141,6 +141,7 @@ def test_notebooks_and_arrays_have_all_figures(root: Path) -> None:
     assert "mrr" not in run._repr_html_()
 
 
+@pytest.mark.slow
 def test_the_report_shows_the_scores_of_pairs_and_all_figures(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

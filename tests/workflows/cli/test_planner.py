@@ -54,6 +54,7 @@ def test_calibrate_refuses_numbers_of_ranks_that_it_could_not_start(folder: Path
     assert not folder.exists() or not any(folder.rglob("never*"))
 
 
+@pytest.mark.slow
 def test_calibrate_stores_a_profile_that_plan_uses(folder: Path) -> None:
     found = answer(folder, "calibrate", "--ranks", "2", "--scale", "0.01", "--name", "tiny")
     profile = open_profile(folder, "tiny")
@@ -176,6 +177,7 @@ def test_a_missing_profile_and_an_unknown_model_are_refused(folder: Path) -> Non
         invoke(folder, "plan", "web", "--profile", "summit", "--model", "gnnloom.workflows.examples.gcnii:GCNII")
 
 
+@pytest.mark.slow
 def test_simulate_reaches_thousands_of_ranks_and_writes_all_figures(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,6 +201,7 @@ def test_simulate_reaches_thousands_of_ranks_and_writes_all_figures(
     assert any("random partition" in note for note in found["notes"])
 
 
+@pytest.mark.slow
 def test_in_weak_scaling_the_graph_grows_with_the_ranks(folder: Path) -> None:
     strong, weak = (
         answer(folder, "simulate", *SIZES, "--ranks", "64,256", *more)["plans"] for more in ((), ("--weak",))
@@ -299,6 +302,7 @@ def test_auto_considers_what_can_train_as_asked(planned: Path) -> None:
         invoke(planned, "train", "web", "--ranks", "4", "--algorithm", "auto", "--mode", "minibatch", "--plan")
 
 
+@pytest.mark.slow
 def test_auto_is_an_algorithm_in_python_too(changeable: Path) -> None:
     run = gnnloom.train("web", ranks=2, hidden=8, epochs=1, algorithm="auto", catalog=changeable)
     best = answer(changeable, "plan", "web", "--ranks", "2", "--hidden", "8", "--precision", "float32")["plans"]

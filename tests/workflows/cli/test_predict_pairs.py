@@ -136,6 +136,7 @@ def best_of(scores: NDArray[Any], adjacency: Any, source: int, count: int) -> li
     return candidates[np.lexsort((candidates, -scores[source, candidates]))][:count].tolist()  # type: ignore[no-any-return]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "count"), [("named/run", 4), ("named/bpr", 3), ("rated/run", 5)])
 def test_the_best_targets_are_those_of_a_sort_and_not_linked(root: Path, tmp_path: Path, name: str, count: int) -> None:
     run, dataset = opened(root, name), Catalog(root)[name.partition("/")[0]]
@@ -325,6 +326,7 @@ def test_a_decoder_of_the_user_tells_pairs_from_their_reverses(
     assert target.tolist() == [best_of(scores, adjacency, vertex, 3) for vertex in (4, 50)]
 
 
+@pytest.mark.slow
 def test_vectors_whose_checkpoint_is_gone_are_not_scored_with_another(root: Path) -> None:
     call(root, "train", "named/longer", "--task", "link", "--decoder", "distmult", *TRAIN)
     run = opened(root, "named/longer")
@@ -348,6 +350,7 @@ def test_vectors_are_exported_with_the_ids(root: Path, tmp_path: Path) -> None:
         call(root, "export", "named/run", "scores", "--out", str(tmp_path / "scores.npy"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [*(pytest.param(ranks, marks=pytest.mark.long) for ranks in (2, 3)), 4])
 def test_ranks_find_what_one_process_finds(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranks: int

@@ -12,6 +12,7 @@ from support.lone_training import install
 from support.pair_runs import call
 
 
+@pytest.mark.slow
 def test_files_have_the_smoothed_classes_and_the_run_has_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch)
     root, out = tmp_path / "catalog", tmp_path / "classes.npy"

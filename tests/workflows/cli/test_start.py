@@ -82,6 +82,7 @@ def test_a_listing_reads_metadata_and_imports_nothing_that_computes(catalog: Pat
     assert not imported("--catalog", str(catalog), "catalog", "ls") & set(HEAVY)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [
@@ -94,6 +95,7 @@ def test_a_plan_reads_manifests_and_imports_nothing_that_trains(trainable: Path,
     assert not imported("--catalog", str(trainable), *command) & (set(HEAVY) - {"numcodecs"})
 
 
+@pytest.mark.slow
 def test_plans_and_ranks_on_row_shards_import_and_compile_only_what_they_need(trainable: Path) -> None:
     # A hidden layer that is recomputed, and a measured one, go back from a gradient that is given.
     options = ("rows", "--epochs", "1", "--threads", "1", "--recompute", "--catalog", str(trainable))

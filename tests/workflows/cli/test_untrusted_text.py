@@ -89,6 +89,7 @@ def invoke(root: Path, *arguments: str) -> Result:
     return CliRunner().invoke(cli, ["--catalog", str(root), *arguments])
 
 
+@pytest.mark.slow
 def test_targets_are_shown_by_their_whole_names(root: Path) -> None:
     result = invoke(root, "predict", "web/run", "--pairs", write_csv(root / "p.csv", [[n, "v1"] for n in HOSTILE[:10]]))
     assert result.exit_code == 0, result.output
@@ -231,6 +232,7 @@ def test_notebooks_show_names_as_text(root: Path, tmp_path: Path) -> None:
         assert is_plain(html)
 
 
+@pytest.mark.slow
 def test_reports_show_what_a_stranger_wrote_as_text(tmp_path: Path) -> None:
     dataset = store_reported(Catalog(tmp_path / "catalog"))
     run = store_run(dataset, "run", 3, 2)

@@ -18,6 +18,7 @@ from gnnloom.workflows.doctor import installation, machine, partitioners, softwa
 from gnnloom.workflows.doctor.finding import FAILED, OK, WARNING, Verdict
 
 
+@pytest.mark.slow
 def test_the_doctor_passes_on_this_machine_and_leaves_nothing_behind(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, ["--catalog", str(tmp_path / "catalog"), "doctor", "--json"])
     content = json.loads(done.output)
@@ -66,6 +67,7 @@ def test_missing_broken_and_hanging_mpi_is_reported(monkeypatch: pytest.MonkeyPa
     assert "did not finish" in software.check_mpi().found
 
 
+@pytest.mark.slow
 def test_missing_packages_and_partitioners_are_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def absent(name: str) -> str:
         raise PackageNotFoundError(name)
@@ -116,6 +118,7 @@ def test_a_check_that_raises_is_a_finding(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert next(installation.examine(tmp_path)).state == FAILED
 
 
+@pytest.mark.slow
 def test_the_check_runs_all_steps_and_cleans_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     done = CliRunner().invoke(cli, ["check", "--json"])

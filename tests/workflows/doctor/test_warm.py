@@ -50,6 +50,7 @@ def test_ids_are_widened_and_parts_are_not() -> None:
     assert warm._widened(kernel, wide) == wide
 
 
+@pytest.mark.slow
 def test_the_folder_of_the_cache_and_what_failed_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     assert fingerprint.scan_rows in warm._cached_kernels().values()
     steps = ("_store_graphs", "_call_sources", "_call_partitions", "_call_shards", "_compile_wide")

@@ -62,6 +62,7 @@ def plan(path: Path, root: Path) -> dict[str, Any]:
     return {stage["stage"]: stage for stage in run(path, root, "--plan")["stages"]}
 
 
+@pytest.mark.slow
 def test_later_stages_read_the_graph_without_held_out_edges(tmp_path: Path) -> None:
     path, root = write(tmp_path), tmp_path / "catalog"
     workload = find_workload(Recipe.read(path, root), 1 << 30)
@@ -98,6 +99,7 @@ def test_later_stages_read_the_graph_without_held_out_edges(tmp_path: Path) -> N
     assert dataset.find("partition", made_from={"graph": links.graph}).parameters["parts"] == 1
 
 
+@pytest.mark.slow
 def test_the_plan_of_a_training_on_links_has_the_messages_of_its_steps(tmp_path: Path) -> None:
     training = '[train]\ntask = "link"\nhidden = [8]\noutput_dim = 8\nepochs = 1\nranks = 2\nrun = "on-links"\n'
     path, root = write(tmp_path, f"{RECIPE}\n{training}"), tmp_path / "catalog"

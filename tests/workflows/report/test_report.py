@@ -117,6 +117,7 @@ def check_page(page: Path) -> str:
     return text
 
 
+@pytest.mark.slow
 def test_a_report_is_one_self_contained_page_with_pictures(dataset: Dataset, written: Path) -> None:
     files = files_of(written, "rows")
     assert pictures(files) == CURVES | OF_RANKS | ORIGIN | {"halo", "confusion"}
@@ -218,6 +219,7 @@ def test_a_legend_fits_into_its_picture(dataset: Dataset, tmp_path: Path, name: 
     assert axes.get_window_extent().width > 0.8 * picture.figure.bbox.width
 
 
+@pytest.mark.slow
 def test_a_report_leaves_out_a_damaged_artifact(
     dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,6 +238,7 @@ def test_an_error_about_the_report_folder_names_it(dataset: Dataset, tmp_path: P
         write_report(facts, tmp_path / "file" / "report")
 
 
+@pytest.mark.slow
 def test_a_comparison_shows_what_differs_and_the_pictures_of_all(
     dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,6 +23,7 @@ def _run(catalog: Path, command: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [10, pytest.param(20, marks=pytest.mark.long)])
 def test_memory_disk_and_ranks_agree(tmp_path: Path, scale: int) -> None:
     made = _run(tmp_path, f"generate graph500 rmat --scale {scale} --edge-factor 16 --workers 0")

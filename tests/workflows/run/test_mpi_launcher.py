@@ -77,6 +77,7 @@ def test_a_process_without_a_launcher_is_not_a_rank(
     assert LaunchedRank.from_environment() == LaunchedRank(0, 1)
 
 
+@pytest.mark.slow
 def test_a_dry_run_is_printed_by_rank_0_only(tmp_path: Path) -> None:
     arguments = run_arguments("quick-start", tmp_path, *TINY, more=("--dry-run", "--json", "--cluster", "mpi"))
     command = [find_mpiexec(), "-n", "2", *forked_program(), *arguments]

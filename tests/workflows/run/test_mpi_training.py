@@ -121,6 +121,7 @@ def test_help_is_printed_by_rank_0_only(asked: list[str], monkeypatch: pytest.Mo
         assert (done.exit_code, bool(done.stdout)) == (0, prints)
 
 
+@pytest.mark.slow
 def test_training_and_prediction_run_on_the_ranks_of_the_job(catalog: Catalog, tmp_path: Path) -> None:
     problem("web", 30, 90, symmetric=True).store(catalog, 2)
     before = ["--catalog", str(catalog.root)]

@@ -105,6 +105,7 @@ def test_a_changed_parameter_redoes_what_depends_on_it_and_nothing_else(tmp_path
     assert not check_recipe(tmp_path, "train.lr=0.5").workload.needs_preparation
 
 
+@pytest.mark.slow
 def test_another_source_makes_another_graph_and_everything_that_depends_on_it(tmp_path: Path) -> None:
     before = run(check_recipe(tmp_path))
     other = check_recipe(tmp_path, "source.seed=9")
@@ -276,6 +277,7 @@ def test_data_that_cannot_be_trained_on_is_reported_before_partitioning(tmp_path
         run(check_recipe(tmp_path, "train.ranks=200", catalog="parts"))
 
 
+@pytest.mark.slow
 def test_data_without_features_can_be_trained_on_if_features_are_learned(tmp_path: Path) -> None:
     edges = tmp_path / "edges.txt"
     edges.write_text("0 1\n1 2\n2 0\n3 1\n")
@@ -307,6 +309,7 @@ def digests_of(assignment: Assignment) -> dict[str, str]:
     return {name: digest for name, digest in run(assignment).items() if not name.startswith("transpose/")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "classes"), [("cora", 7), ("ogbn-products", 47)])
 def test_recipes_for_ogb_folders_prepare_a_real_graph(
     tmp_path: Path, shared_data: Path, name: str, classes: int
@@ -319,6 +322,7 @@ def test_recipes_for_ogb_folders_prepare_a_real_graph(
     assert assignment.recipe.vertices.most_classes == classes
 
 
+@pytest.mark.slow
 def test_a_running_scheduler_is_used_through_its_file(tmp_path: Path) -> None:
     from distributed import Client, LocalCluster
 

@@ -56,6 +56,7 @@ PROGRAMS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_one_mpi_job_gives_the_bytes_and_losses_of_a_run_on_this_machine(
     tmp_path: Path, here: dict[str, Any], program: Callable[[], list[str]]

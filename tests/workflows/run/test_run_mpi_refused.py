@@ -26,6 +26,7 @@ def test_an_error_in_the_client_ends_the_job_with_its_code_and_one_message(
     assert "Abort" not in log
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ranks", "settings", "message"),
     [

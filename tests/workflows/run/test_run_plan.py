@@ -33,6 +33,7 @@ def plan(folder: Path, *more: str) -> dict[str, Any]:
     return content
 
 
+@pytest.mark.slow
 def test_a_plan_shows_what_is_done_and_what_the_rest_will_need(tmp_path: Path) -> None:
     path = tmp_path / "recipe.toml"
     path.write_text(RECIPE)
@@ -94,6 +95,7 @@ def test_a_plan_counts_what_makes_a_partition_out_of_core(tmp_path: Path) -> Non
 LARGER = ("source.vertices=8000", "source.edges=80000", "source.dim=64", "partition.method=random", "train.hidden=64")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [
@@ -120,6 +122,7 @@ def test_estimates_are_near_the_figures_of_the_stored_inputs(tmp_path: Path, set
             assert stage["disk"] == pytest.approx(before["disk"], rel=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [

@@ -97,6 +97,7 @@ def test_a_crashed_partitioner_is_reported_with_its_status(tmp_path: Path) -> No
         run_python(tmp_path, "import os; os.kill(os.getpid(), 11)")
 
 
+@pytest.mark.slow
 def test_a_partitioner_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
     code = (
         "import subprocess, sys, time, pathlib;"
@@ -132,6 +133,7 @@ def test_a_result_is_never_unpickled(tmp_path: Path) -> None:
         run_python(tmp_path, code)
 
 
+@pytest.mark.slow
 def test_the_partitioner_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
     code = (
         "import sys, pathlib, numpy as np;"
@@ -163,6 +165,7 @@ def test_a_partitioner_whose_parent_has_ended_before_it_begins_does_not_begin(tm
 
 
 #: A partitioner dies with any process that is killed, as the test of its parent shows.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "ends_with",
     [signal.SIGTERM, *(pytest.param(each, marks=pytest.mark.long) for each in (signal.SIGINT, signal.SIGKILL))],
