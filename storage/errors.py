@@ -135,7 +135,7 @@ def _of_the_system(error: BaseException) -> tuple[str, int] | None:
         return f"out of memory ({what})" + (f": a process may use only {limit}" if limit else ""), 1
     if isinstance(error, RuntimeError) and _NO_KERNEL_CACHE in str(error):
         return (
-            "compiled kernels can be kept nowhere: neither beside the source files nor in ~/.cache nor in the temporary"
-            " folder; set NUMBA_CACHE_DIR to a folder that can be written to"
+            "no writable folder for compiled kernels: not next to the source files, in ~/.cache or in the temporary"
+            " folder; set NUMBA_CACHE_DIR to a writable folder"
         ), 1
     return system_error_in_one_line(error) if isinstance(error, OSError) else None

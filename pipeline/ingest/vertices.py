@@ -100,7 +100,7 @@ def _check_rows(graph: Graph, source: VertexData) -> None:
         last = int(graph.original_id(graph.num_vertices - 1)[0]) if graph.num_vertices else -1
         if rows <= last:
             is_from_one = rows == last and not graph.has_names and int(graph.original_id(0, 1)[0]) == 1
-            remedy = "; if row 0 is that of vertex 1, write the ids before the rows, and add `--by-id`"
+            remedy = "; if row 0 belongs to vertex 1, write the ids before the rows, and add `--by-id`"
             raise InputError(
                 f"the vertex data has {counted(rows, 'row')}, but vertex ids of the graph's source go up to {last:,};"
                 f" row k must belong to the vertex that the source of the edges calls k{remedy if is_from_one else ''}"

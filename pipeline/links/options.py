@@ -59,7 +59,7 @@ class DrawOptions:
     )
     negatives: int = _option(
         1,
-        "Pairs that are no edges to compare the pairs for validation and testing with, for each of these; 0 for none.",
+        "Negatives (pairs that are not edges) per pair for validation and testing; 0 for none.",
         is_common=True,
         least=0,
     )
@@ -154,7 +154,7 @@ class FileOptions:
         is_common=True,
         least=0,
     )
-    seed: int = _option(0, "Seed of the choice of these.", least=0)
+    seed: int = _option(0, "Seed of the choice of edges and negatives.", least=0)
     values: str | None = option(
         None,
         "Read a class or a number of each pair (text and Parquet: the third column).",

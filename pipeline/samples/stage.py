@@ -189,7 +189,7 @@ def checked_inputs(dataset: Dataset, graph: Graph, partition: Partition | None, 
         InputError: the features, the labels or the split are missing, or the partition does not fit.
     """
     if partition is None and options.ranks > 1:
-        raise InputError(f"samples for {options.ranks} ranks need a partition of as many parts")
+        raise InputError(f"samples for {options.ranks} ranks need a partition into {options.ranks} parts")
     if partition is not None and partition.num_parts != options.ranks:
         raise InputError(f"{partition.artifact.path}: {partition.num_parts} parts, but {options.ranks} ranks")
     return find_inputs(dataset, graph, partition if options.ranks > 1 else None)

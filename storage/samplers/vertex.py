@@ -1,4 +1,4 @@
-"""``vertex``: uniform vertices; those of one epoch are all different."""
+"""``vertex``: uniform vertices; all vertices of an epoch are different."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _sizes(options: Mapping[str, Any], num_vertices: int, nnz: int) -> tuple[flo
 SAMPLER = SamplerKind(
     name="vertex",
     order=1,
-    help="uniform vertices; those of one epoch are all different",
+    help="uniform vertices; all vertices of an epoch are different",
     source="Zeng et al., ICLR 2020, section 3.4, with equal probabilities",
     covers_epoch=True,
     place=("gnnloom.storage.sampling.vertex", "VertexSampler"),

@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from gnnloom.trainer.operators.operator import Operator
 
 OPTIONS = {
-    "summa_width": Option(
-        default=0, help="Maximum number of vertices in a stage; 0: as many as one rank holds", least=0
-    )
+    "summa_width": Option(default=0, help="Maximum number of vertices in a stage; 0: all vertices of one rank", least=0)
 }
 
 

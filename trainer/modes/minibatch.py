@@ -31,7 +31,7 @@ def batch(options: Mapping[str, Any], num_layers: int, rank: RankRows) -> BatchS
 MODE = ModeKind(
     name="minibatch",
     order=2,
-    help="Batches of random vertices, which all ranks share; each trains on those that it owns",
+    help="Batches of random vertices, shared by all ranks; each rank trains on the vertices that it owns",
     source="Demirci, Haldar, Ferhatosmanoglu, PVLDB 16(4), 2022, section 4.3",
     place=("gnnloom.trainer.modes.epochs.minibatch", "MinibatchMode"),
     needs=frozenset({NEIGHBORS, ONE_LAYOUT}),

@@ -29,7 +29,7 @@ def batch(options: Mapping[str, Any], num_layers: int, rank: RankRows) -> BatchS
 MODE = ModeKind(
     name="rows",
     order=4,
-    help="Batches of training vertices without their edges: features, and what `gnnloom propagate` made of them",
+    help="Batches of training vertices without edges: features and their propagated values, from `gnnloom propagate`",
     source="Frasca et al., SIGN, GRL+ workshop at ICML 2020",
     place=("gnnloom.trainer.modes.epochs.rows", "RowsMode"),
     # Only row shards say which rank has a vertex.

@@ -29,7 +29,7 @@ def batch(options: Mapping[str, Any], num_layers: int, rank: RankRows) -> BatchS
 MODE = ModeKind(
     name="subgraph",
     order=1,
-    help="Every rank trains on sampled subgraphs of its own; a step is the mean over those of all ranks",
+    help="Every rank trains on its own sampled subgraphs; a step is the mean over the subgraphs of all ranks",
     source="Zeng et al., IPDPS 2019; GraphSAINT, ICLR 2020; Cluster-GCN, KDD 2019",
     place=("gnnloom.trainer.modes.epochs.subgraph", "SubgraphMode"),
     ranks_decide=True,
@@ -40,7 +40,7 @@ MODE = ModeKind(
     options={
         "batch_size": BATCH_SIZE,
         "batches": Option(
-            default=0, help="Batches per epoch of all ranks; 0: as many as draw every vertex once on average", least=0
+            default=0, help="Batches per epoch of all ranks; 0: enough to draw every vertex once on average", least=0
         ),
         "presamples": Option(
             default=0,

@@ -162,9 +162,9 @@ class MachineProfile:
     def note(self) -> str:
         """What a reader of predicted times has to know; empty if they are those of a measured machine."""
         if self.device == "gpu":
-            return f"times are those of the GPUs of {self.name}, for comparison: gnnloom itself computes on CPUs"
+            return f"times are for the GPUs of {self.name}, for comparison: gnnloom itself computes on CPUs"
         if self.name == GENERIC:
-            return "times are those of some small machine: `gnnloom calibrate` measures this one"
+            return "times are for some small machine: `gnnloom calibrate` measures this one"
         return ""
 
     def measured(self, operation: str, group: int) -> CollectiveRate | None:

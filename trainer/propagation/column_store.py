@@ -221,7 +221,7 @@ class ColumnStore:
         for cell in self._cells(block, start, start + len(out)):
             some = out[bounds[cell] - start : bounds[cell + 1] - start]
             if found != len(data) or google_crc32c.value(some.reshape(-1).view(np.uint8)) != checksums[cell]:
-                what = f"rows from {bounds[cell]} are not those that were written; {AGAIN}"
+                what = f"rows from {bounds[cell]} are not the rows that were written; {AGAIN}"
                 raise DamagedWorkError(self._file(block), what)
 
     def end(self, block: int) -> None:

@@ -35,8 +35,8 @@ PAIRS: Final[Mapping[str, Option]] = MappingProxyType(
         **{name: option for kind in DECODERS.values() for name, option in kind.options.items()},
         "link_batch": Option(
             default=0,
-            help="Training pairs in a step; 0: a tenth of them if they are excluded, else all; 1024 with --mode"
-            " neighbor",
+            help="Training pairs in a step; 0: a tenth of all pairs if they are excluded, else all; 1024 with"
+            " --mode neighbor",
             least=0,
         ),
         "exclude_targets": Option(
@@ -56,7 +56,9 @@ NEGATIVES: Final[Mapping[str, Option]] = MappingProxyType(
             + "; ".join(f"{name}: {text}" for name, text in NEGATIVE_SAMPLERS.items()),
             choices=tuple(NEGATIVE_SAMPLERS),
         ),
-        "strict_negatives": Option(default=False, help="Draw again what is an edge of the graph or a training pair"),
+        "strict_negatives": Option(
+            default=False, help="Draw a negative again if it is an edge of the graph or a training pair"
+        ),
         "filtered_ranks": Option(
             default=False,
             help="Also rank the targets of the test pairs (both ends of undirected ones) among all vertices, without"

@@ -128,7 +128,7 @@ def _finding(done: _Warmed) -> Verdict:
     name, seconds = f"warm {done.name}", f"{done.seconds:.1f} s"
     if not done.failed:
         return Verdict(name, OK, seconds)
-    fix = "harmless: what is missing is compiled when it is first needed"
+    fix = "harmless: missing kernels are compiled when they are first needed"
     return Verdict(name, WARNING, f"{seconds}; not compiled: {', '.join(done.failed)}", fix)
 
 

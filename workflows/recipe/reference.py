@@ -75,7 +75,7 @@ _PURPOSES = {
     "catalog": "Folder of the datasets.",
     "dataset": "Name of the dataset, and how edges become its graph.",
     "source": "Edges: files in a format, or a generator and its options.",
-    "vertices": "Features, labels and split. Without a format, those that come along with the edges.",
+    "vertices": "Features, labels and split. Without a format, the source of the edges provides them.",
     "links": ("Edges to hold out of the graph that the later stages read, if the section exists; see `gnnloom links`."),
     "partition": "How the vertices are divided among ranks.",
     "shards": (

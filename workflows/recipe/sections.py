@@ -268,7 +268,7 @@ class SlurmSection:
 
     ranks_per_node: int = option(16, "Ranks (Slurm's tasks) on each node.", least=1)
     prepare_ranks: int | None = option(
-        None, "Ranks of the job that only prepares; as many as train by default.", kind=int, least=1
+        None, "Ranks of the job that only prepares; by default the number of ranks that train.", kind=int, least=1
     )
     cpus_per_rank: int = option(2, "Cores of each rank.", least=1)
     memory: str = option("8G", "Memory of one rank.")

@@ -70,11 +70,10 @@ def _note(forecast: Mapping[str, Any], facts: RunFacts) -> str:
     if "epoch_seconds" not in forecast:
         return " ".join([*notes, "Epochs depend on the batches that are drawn, so only the memory is predicted."])
     if len(facts.sessions) > 1:
-        notes.append("Measured seconds are those of the epochs of all sessions.")
+        notes.append("Measured seconds are from the epochs of all sessions.")
     if forecast["profile"] == "generic":
         notes.append(
-            "There was no profile `local` then: times are those of another machine. `gnnloom calibrate` measures this"
-            " one."
+            "There was no profile `local` then: times are for another machine. `gnnloom calibrate` measures this one."
         )
     if forecast["clock"] != "wall":
         notes.append("Predicted times are processor seconds; measured ones are wall time.")

@@ -146,7 +146,7 @@ class PairList:
                     yield IdRows(np.stack([chunk.source, chunk.target], axis=1).reshape(-1), chunk.weight)
                 return
             if not isinstance(self.edges, NamedEdgeSource):
-                raise InputError(f"{self.location}: ids of this format are numbers, those of the graph are names")
+                raise InputError(f"{self.location}: ids of this format are numbers, but the graph's ids are names")
             for named in self.edges.read_names(span):
                 yield IdRows(_alternating(named), named.weight)
 

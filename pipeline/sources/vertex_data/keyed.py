@@ -93,7 +93,7 @@ def _check_ids_file(ids_file: str, tables: Collection[str], *, has_arrays: bool)
     location, columns = split_location(ids_file)
     if is_numpy(location):
         if not has_arrays:
-            raise InputError(f"{ids_file}: ids of the rows of .npy and .npz files, none of which was given")
+            raise InputError(f"{ids_file}: ids of the rows of .npy and .npz files, but no such file was given")
         return
     if len(columns) != 1:
         raise InputError(f"{ids_file}: expected a .npy file of ids, or a table and its column of ids, as in t.csv:id")

@@ -264,7 +264,7 @@ def test_a_machine_that_was_not_measured_is_planned_as_some_small_one(
     changeable: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (changeable / ".profiles" / "local.json").unlink()
-    note = "times are those of some small machine: `gnnloom calibrate` measures this one"
+    note = "times are for some small machine: `gnnloom calibrate` measures this one"
     found = answer(changeable, "plan", "web", "--ranks", "4", "--hidden", "32")
     assert (found["profile"], found["note"]) == ("generic", note)
     assert note in invoke(changeable, "plan", "web", "--ranks", "4", "--hidden", "32").stdout
@@ -273,7 +273,7 @@ def test_a_machine_that_was_not_measured_is_planned_as_some_small_one(
 
 
 def test_plans_with_the_rates_of_gpus_say_so(planned: Path) -> None:
-    note = "times are those of the GPUs of perlmutter, for comparison: gnnloom itself computes on CPUs"
+    note = "times are for the GPUs of perlmutter, for comparison: gnnloom itself computes on CPUs"
     asked = ("web", "--profile", "perlmutter", "--hidden", "32", "--ranks")
     assert answer(planned, "plan", *asked, "4")["note"] == note
     assert answer(planned, "simulate", *asked, "4,16")["notes"][0] == note

@@ -46,11 +46,11 @@ _COMMON: Final[Mapping[str, Option]] = MappingProxyType(
         "feature_norm": Option(
             default="none", help="Scaling of each vertex's features; row: to a sum of 1", choices=("none", "row")
         ),
-        "labels": Option(default=True, help="Read labels; by default only those that exist for batches of pairs"),
+        "labels": Option(default=True, help="Read labels; by default only for batches of pairs that have labels"),
         "normalization": Option(
             default=STORED,
-            help="Weights of edges; stored: those of the graph, if it has some; others: factors that make weighted sums"
-            " over the edges of a batch, on average, the normalized sums over all edges",
+            help="Weights of edges; stored: the graph's weights, if it has weights; others: factors that make weighted"
+            " sums over the edges of a batch, on average, the normalized sums over all edges",
             choices=(STORED, *NORMALIZATIONS),
         ),
         "adj_t": Option(default=False, help="Give the edges as a sparse matrix of torch, whose rows are targets"),

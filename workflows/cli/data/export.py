@@ -27,7 +27,7 @@ from gnnloom.workflows.interop.tables import check_file, write_table
 @click.option(
     "--safe-csv",
     is_flag=True,
-    help="Put an apostrophe before names in a .csv that a spreadsheet takes for formulas: those that begin with"
+    help="Put an apostrophe before names in a .csv that a spreadsheet takes for formulas: names that begin with"
     " = + - @, a tab or a carriage return.",
 )
 @click.option("--parts", type=click.IntRange(min=1), default=None, help="Number of parts of the partition.")

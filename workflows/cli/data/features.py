@@ -79,7 +79,7 @@ def _features_help() -> str:
 @click_option(_BY_ID)
 @object_option("storing", VertexOptions)
 @key_option("graph")
-@flag_option("add", "Store other vertex data next to those that the graph has.")
+@flag_option("add", "Store more vertex data next to the graph's vertex data.")
 @flag_option("plan", "Only print what it would need: tasks, memory and disk space.")
 @flag_option("quiet", "Do not print how the files are read.", Group.OUTPUT)
 @cluster_options

@@ -18,7 +18,7 @@ from gnnloom.workflows.cli.terminal.screen import say
 
 _LOOK_HELP = """Print how FILES would be read, their first rows, and the command that stores them.
 
-Nothing is stored. The options are those of `gnnloom ingest`.
+Nothing is stored. The options are the options of `gnnloom ingest`.
 
 \b
 Example:

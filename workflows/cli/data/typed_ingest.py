@@ -31,7 +31,8 @@ RELATION: Final = Option(
 VERTICES: Final = Option(
     "vertices",
     str,
-    "Table of the vertices of a type, to be sure of them and to have those without edges. May be given several times.",
+    "Table of the vertices of a type: checks the ids of edges, and adds vertices without edges. May be given several"
+    " times.",
     group=Group.INPUT,
     metavar="TYPE=FILE[:COLUMN]",
 )

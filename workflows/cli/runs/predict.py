@@ -77,7 +77,7 @@ _OPTIONS = (
     Option(
         "safe_csv",
         bool,
-        "Put an apostrophe before names in a .csv that a spreadsheet takes for formulas: those that begin with = + - @,"
+        "Put an apostrophe before names in a .csv that a spreadsheet takes for formulas: names that begin with = + - @,"
         " a tab or a carriage return.",
         False,
         group=Group.OUTPUT,
