@@ -64,6 +64,7 @@ lint: .venv/installed-for-tests
 	$(BIN)/clang-format --dry-run --Werror trainer/kernels/c/*.[ch] tests/trainer/kernels/*.c
 	$(BIN)/python tests/support/import_contracts.py
 	$(BIN)/python tests/support/tracked_files.py
+	$(BIN)/python tests/support/english.py
 
 # Type checkers do not see setuptools' editable hook, so an installed copy is checked; an older build would leave
 # files in it that are gone. It needs no kernels in C, which are optional: without a compiler there are none.

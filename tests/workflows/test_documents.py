@@ -25,7 +25,8 @@ from support.slurm import write_slurm
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
 BIN = Path(sys.executable).parent
-EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
 
 
 def _smaller(*settings: str) -> str:
@@ -154,6 +155,10 @@ def test_the_figures_of_the_readme_are_those_of_the_measurements() -> None:
     measured = set(_numbers((ROOT / "tests" / "benchmarks" / "RESULTS.md").read_text()))
     for row in rows:
         assert set(_numbers(row)) <= measured, row
+
+
+def test_the_citation_names_the_version() -> None:
+    assert f"\nversion: {PROJECT['version']}\n" in (ROOT / "CITATION.cff").read_text()
 
 
 def _numbers(text: str) -> list[str]:
