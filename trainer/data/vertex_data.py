@@ -99,6 +99,16 @@ def normalize_feature(feature: Tensor, norm: str, place: Place) -> Tensor:
     return feature
 
 
+def as_features(rows: NDArray[Any], norm: str, place: Place) -> Tensor:
+    """(num_rows, num_features) stored rows as features, in the dtype of sums. Communicates nothing.
+
+    Args:
+        rows: (num_rows, num_features) of any dtype in which features are stored; their memory may be changed.
+        norm: see :func:`normalize_feature`.
+    """
+    return normalize_feature(place.from_numpy(rows.astype(array_dtype(place.sum_dtype), copy=False)), norm, place)
+
+
 def _pieces(feature: Tensor, place: Place) -> Iterable[Tensor]:
     """Some rows at a time. The threads share those of a piece: it must not be too short for them."""
     return place.steps(torch.split(feature, max(1, _PIECE_NUMBERS // max(1, feature.shape[1]))))

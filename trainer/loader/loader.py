@@ -117,7 +117,7 @@ class Loader(IterableDataset["Data"]):
         if worker is not None:
             numbers = numbers[worker.id :: worker.num_workers]
         epoch = self._epochs.claim()
-        with closing(self._stream.batches(epoch, numbers, schedule.num_threads, schedule.num_ahead)) as batches:
+        with closing(self._stream.of_epoch(epoch, numbers, schedule.num_threads, schedule.num_ahead)) as batches:
             for fields in batches:
                 yield as_data(fields)
 

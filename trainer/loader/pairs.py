@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.artifacts.mapped_links import map_links
@@ -19,9 +20,9 @@ from gnnloom.storage.matrix.distinct import distinct
 from gnnloom.storage.matrix.permutation import KeyedPermutation
 from gnnloom.storage.matrix.random_numbers import stream_key
 from gnnloom.storage.matrix.ranges import split_range
-from gnnloom.storage.sampling.layered import excluded_entries
 from gnnloom.storage.shards.known_pairs import KnownInTraining
 from gnnloom.trainer.comm.unconnected import UnconnectedRank
+from gnnloom.trainer.data.batches import Drawn, NeighborBatches, SeedsOfBatch, without_pairs
 from gnnloom.trainer.links.negatives import (
     NegativeSampler,
     Positives,
@@ -59,18 +60,48 @@ class PairSource(NeighborSource):
         links = Dataset(self.dataset).links(self.links)
         if not links.num_pairs[self.split]:
             raise InputError(f"{links.artifact.path}: no pairs in split {self.split}")
-        return _PairStream(self, links, self.map_graph(), self.vertex_fields())
+        graph, vertices = self.map_graph(), self.vertex_fields()
+        # Seeds of batches are given, so these stand for any.
+        sampler = self.make_sampler(graph, np.zeros(1, np.int64))
+        make = partial(self._fields, graph, vertices)
+        return NeighborBatches(sampler, _PairSeeds(self, links, graph), make)
+
+    def _fields(self, graph: WholeGraph, vertices: VertexFields, drawn: Drawn) -> Fields:
+        pairs: _Pairs = drawn.pairs
+        seeds = drawn.sample.vertices[: drawn.sample.num_seeds]
+        return {
+            **self.layered_fields(graph, vertices, drawn),
+            "edge_label_index": torch.from_numpy(np.searchsorted(seeds, pairs.ends)),
+            "edge_label": torch.from_numpy(pairs.label),
+            "input_id": torch.from_numpy(pairs.number),
+            "batch_size": len(pairs.number),
+        }
 
 
-class _PairStream(Stream):
-    def __init__(self, source: PairSource, links: Links, graph: WholeGraph, vertices: VertexFields) -> None:
-        self._source, self._links, self._graph, self._vertices = source, links, graph, vertices
+@dataclass(frozen=True)
+class _Pairs:
+    """The pairs of a batch, and then what they are compared with.
+
+    Attributes:
+        number: (num_pairs,) int64 pairs.
+        ends: (2, num_pairs + num_negatives) int64 sources and targets.
+        label: (num_pairs + num_negatives,) 1 for pairs and 0 for negatives; without negatives, the values of pairs that
+            have some.
+    """
+
+    number: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    label: NDArray[Any]
+
+
+class _PairSeeds:
+    """See :class:`gnnloom.trainer.data.batches.Seeds`."""
+
+    def __init__(self, source: PairSource, links: Links, graph: WholeGraph) -> None:
+        self._source, self._links = source, links
         mapped = map_links(links)
         self._pairs, self._train = mapped[source.split], mapped[_TRAIN].pair
         self.batch_size, self.num_examples = source.batch_size, links.num_pairs[source.split]
-        self.num_batches = -(-self.num_examples // self.batch_size)
-        # Seeds of batches are given, so these stand for any.
-        self._sampler = source.make_sampler(graph, np.zeros(1, np.int64))
         is_given = self._pairs.negative is not None or self._pairs.pool is not None
         self._negatives = None if is_given or not source.negatives else self._make_negatives(source.negatives)
         self._is_known = KnownInTraining.of(graph, links) if self._negatives and source.strict_negatives else None
@@ -93,23 +124,17 @@ class _PairStream(Stream):
         found: NDArray[np.int64] = self._train[pair, 1 - side]
         return found
 
-    def prepare(self, epoch: int, number: int) -> Fields:
+    def begin(self, epoch: int) -> Callable[[int], SeedsOfBatch]:
+        """See :class:`gnnloom.trainer.data.batches.Seeds`."""
+        return partial(self._of, epoch)
+
+    def _of(self, epoch: int, number: int) -> SeedsOfBatch:
         pairs = self._numbers(epoch, number)
         source, target = self._pairs.pair[pairs].T.copy()
         compared = self._compared(epoch, number, Positives(pairs, source, target, np.full(len(pairs), number)))
         ends = np.concatenate([np.stack([source, target]), compared], axis=1)
-        seeds = distinct(ends)
-        excluded = self._excluded(source, target)
-        sample = self._sampler.sample_of(seeds, epoch, number, excluded)
-        _, fields = self._source.layered_fields(self._graph, sample, excluded)
-        return {
-            **self._vertices.of(sample.vertices),
-            **fields,
-            "edge_label_index": torch.from_numpy(np.searchsorted(seeds, ends)),
-            "edge_label": self._label(pairs, ends.shape[1]),
-            "input_id": torch.from_numpy(pairs),
-            "batch_size": len(pairs),
-        }
+        without = without_pairs(self._links, source, target) if self._source.exclude_targets else None
+        return SeedsOfBatch(distinct(ends), _Pairs(pairs, ends, self._label(pairs, ends.shape[1])), without)
 
     def _numbers(self, epoch: int, number: int) -> NDArray[np.int64]:
         """(num_pairs,) int64 pairs of a batch."""
@@ -123,13 +148,14 @@ class _PairStream(Stream):
     def _compared(self, epoch: int, number: int, pairs: Positives) -> NDArray[np.int64]:
         """(2, num_negatives) int64 ends of the negatives of a batch: of each pair together, or a share of the pool."""
         own, count, sources = self._pairs, self._source.negatives, None
+        num_batches = -(-self.num_examples // self.batch_size)
         if count == 0:
             return np.empty((2, 0), np.int64)
         if own.negative is not None:
             replaced = None if own.negative_source is None else own.negative_source[pairs.number]
             sources, negative = own_negatives(pairs.source, pairs.target, own.negative[pairs.number], replaced)
         elif own.pool is not None:
-            return own.pool[slice(*split_range(len(own.pool), self.num_batches, number))].T
+            return own.pool[slice(*split_range(len(own.pool), num_batches, number))].T
         elif self._negatives is None:
             negative = evaluated_negatives(self._source.split, self._links.num_vertices, pairs)[:, None]
         else:
@@ -140,20 +166,10 @@ class _PairStream(Stream):
             sources = np.repeat(pairs.source[:, None], negative.shape[1], 1)
         return np.stack([sources.ravel(), negative.ravel()])
 
-    def _excluded(self, source: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """Positions of the edges of a batch's pairs in the graph's matrix."""
-        if not self._source.exclude_targets:
-            return None
-        row, column = target, source
-        if self._links.symmetric or self._links.excludes_reverse:
-            row, column = np.concatenate([row, column]), np.concatenate([column, row])
-        return excluded_entries(self._graph, row, column)
-
-    def _label(self, pairs: NDArray[np.int64], count: int) -> Tensor:
-        """(count,) 1 for pairs and 0 for negatives; without negatives, the values of pairs that have some."""
+    def _label(self, pairs: NDArray[np.int64], count: int) -> NDArray[Any]:
         value = self._pairs.value
         if self._source.negatives == 0 and value is not None:
-            return torch.from_numpy(value[pairs])
-        label: NDArray[Any] = np.zeros(count, np.float32)
+            return value[pairs]
+        label = np.zeros(count, np.float32)
         label[: len(pairs)] = 1
-        return torch.from_numpy(label)
+        return label

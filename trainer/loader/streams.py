@@ -1,10 +1,8 @@
-"""Where batches come from: a stream prepares any batch of any epoch, and a source opens one in any process."""
+"""What batches are made from: a source opens a stream of them in any process, and says which fields a batch has."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
@@ -17,10 +15,9 @@ from torch import Tensor
 from gnnloom.storage.artifacts.whole_graph import WholeGraph, map_whole_graph
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.matrix.csr import CSR
-from gnnloom.storage.sampling.ahead import prepare_ahead
 from gnnloom.storage.sampling.layered import layered_batch
 from gnnloom.storage.sampling.neighbor import NeighborSampler
-from gnnloom.storage.sampling.sampler import Sample
+from gnnloom.trainer.data.batches import Batches, Drawn, NeighborBatches, VertexSeeds
 from gnnloom.trainer.loader.choices import ALL_VERTICES, STORED
 from gnnloom.trainer.loader.hops import Hops, edge_index, edge_weight, sample_hops
 from gnnloom.trainer.loader.vertices import VertexChoice, VertexFields
@@ -30,37 +27,8 @@ from gnnloom.trainer.place.place import Place
 Fields: TypeAlias = dict[str, Any]
 
 
-class Stream(ABC):
-    """The batches of all epochs.
-
-    Attributes:
-        num_batches: batches per epoch.
-        batch_size: examples of every batch but the last.
-        num_examples: of an epoch; 0 if batches are not cut from a list.
-    """
-
-    num_batches: int
-    batch_size: int
-    num_examples: int = 0
-
-    @abstractmethod
-    def prepare(self, epoch: int, number: int) -> Fields:
-        """Make a batch; several threads may do so at a time."""
-
-    def batches(self, epoch: int, numbers: Sequence[int], threads: int, pool: int) -> Generator[Fields, None, None]:
-        """Some batches of an epoch, in order.
-
-        Args:
-            numbers: of the batches, ascending.
-            threads, pool: see :func:`gnnloom.storage.sampling.ahead.prepare_ahead`.
-        """
-        with closing(prepare_ahead(lambda number: self.prepare(epoch, number), numbers, threads, pool)) as prepared:
-            yield from prepared
-
-    @property
-    def is_last_whole(self) -> bool:
-        """Whether the last batch of an epoch has as many examples as the others."""
-        return self.num_examples % self.batch_size == 0
+#: The batches of all epochs.
+Stream: TypeAlias = Batches[Fields]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -126,20 +94,16 @@ class Source(ABC):
         place = self.place
         return None if matrix.data is None else place.from_numpy(matrix.data).to(place.sum_dtype)
 
-    def layered_fields(
-        self, graph: WholeGraph, sample: Sample, excluded: NDArray[np.int64] | None = None
-    ) -> tuple[Hops, Fields]:
-        """The graph of a layered sample, and the fields about it.
-
-        Args:
-            excluded: see :func:`gnnloom.storage.sampling.layered.layered_batch`.
-        """
+    def layered_fields(self, graph: WholeGraph, vertices: VertexFields, drawn: Drawn) -> Fields:
+        """The fields of a layered batch."""
+        sample = drawn.sample
         hops, matrix = sample_hops(sample), sample.blocks[0].matrix
         if self.normalization == STORED:
             weight = self.stored_weight(matrix)
         else:
-            weight = edge_weight(layered_batch(graph, sample, excluded), self.normalization, self.place)
-        return hops, {**self.edges(matrix, weight, hops.edge_index), **hop_fields(hops)}
+            weight = edge_weight(layered_batch(graph, sample, drawn.excluded), self.normalization, self.place)
+        edges = self.edges(matrix, weight, hops.edge_index)
+        return {**vertices.of(sample.vertices), **edges, **hop_fields(hops), "batch_size": sample.num_seeds}
 
 
 def hop_fields(hops: Hops) -> Fields:
@@ -185,29 +149,18 @@ class NeighborSource(Source):
     draw_once: ClassVar[bool] = True
 
     def open(self) -> Stream:
-        return _NeighborStream(self, self.map_graph(), self.vertex_fields())
+        graph, vertices = self.map_graph(), self.vertex_fields()
+        if self.chosen is not None:
+            seeds = self.chosen
+        elif self.split == ALL_VERTICES:
+            seeds = np.arange(graph.num_vertices)
+        else:
+            seeds = vertices.seeds(self.split)
+        sampler = self.make_sampler(graph, seeds)
+        given = VertexSeeds(sampler, shuffle=self.shuffle)
+        return NeighborBatches(sampler, given, lambda drawn: self.layered_fields(graph, vertices, drawn))
 
     def make_sampler(self, graph: WholeGraph, seeds: NDArray[np.int64]) -> NeighborSampler:
         """The sampler of a batch's neighbors."""
         again, once = self.replace, self.draw_once
         return NeighborSampler(graph, self.seed, seeds, self.fanouts, self.batch_size, replace=again, draw_once=once)
-
-
-class _NeighborStream(Stream):
-    def __init__(self, source: NeighborSource, graph: WholeGraph, vertices: VertexFields) -> None:
-        self._source, self._vertices = source, vertices
-        if source.chosen is not None:
-            seeds = source.chosen
-        elif source.split == ALL_VERTICES:
-            seeds = np.arange(graph.num_vertices)
-        else:
-            seeds = vertices.seeds(source.split)
-        self._sampler = source.make_sampler(graph, seeds)
-        self.num_batches, self.batch_size, self.num_examples = self._sampler.num_batches, source.batch_size, len(seeds)
-
-    def prepare(self, epoch: int, number: int) -> Fields:
-        sampler, size = self._sampler, self.batch_size
-        seeds = sampler.draw(epoch, number) if self._source.shuffle else sampler.seeds[number * size :][:size]
-        sample = sampler.sample_of(seeds, epoch, number)
-        _, fields = self._source.layered_fields(sampler.graph, sample)
-        return {**self._vertices.of(sample.vertices), **fields, "batch_size": sample.num_seeds}

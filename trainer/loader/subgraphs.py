@@ -10,9 +10,10 @@ import torch
 
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.catalog import Dataset
-from gnnloom.storage.sampling.sampler import Normalization, Sample, SubgraphSampler, Weights
+from gnnloom.storage.sampling.sampler import Sample, Weights
 from gnnloom.storage.sampling.subgraphs import normalization_of, subgraph_sampler
 from gnnloom.trainer.data.batch_data import subgraph_rows
+from gnnloom.trainer.data.batches import Drawn, SubgraphBatches
 from gnnloom.trainer.loader.choices import STORED
 from gnnloom.trainer.loader.hops import scaled_entries
 from gnnloom.trainer.loader.streams import Fields, Source, Stream
@@ -39,47 +40,33 @@ class SubgraphSource(Source):
         dataset, graph = Dataset(self.dataset), self.map_graph()
         symmetric = dataset.graph(self.graph).symmetric
         sampler = subgraph_sampler(dataset, graph, self.seed, self.options, self.arguments)
-        weights = None
+        weights, vertices = None, self.vertex_fields()
         if self.presamples != 0:
             weights = normalization_of(sampler, self.presamples, symmetric=symmetric)
-        return _SubgraphStream(self, sampler, weights, self.vertex_fields())
+        return SubgraphBatches(sampler, self.num_batches, weights, lambda drawn: self._fields(graph, vertices, drawn))
 
-
-class _SubgraphStream(Stream):
-    def __init__(
-        self, source: SubgraphSource, sampler: SubgraphSampler, weights: Normalization | None, vertices: VertexFields
-    ) -> None:
-        self._source, self._sampler, self._weights, self._vertices = source, sampler, weights, vertices
-        self.num_batches = source.num_batches or sampler.num_batches
-        self.batch_size = source.options["batch_size"]
-
-    def prepare(self, epoch: int, number: int) -> Fields:
-        sampler = self._sampler
-        # The sampler's own epochs: one that covers the vertices has a fixed number of batches in each.
-        sample = sampler.sample(*divmod(epoch * self.num_batches + number, sampler.num_batches))
-        weights = None if self._weights is None else self._weights.weights(sample)
-        vertices = sample.vertices
+    def _fields(self, graph: WholeGraph, vertices: VertexFields, drawn: Drawn) -> Fields:
+        sample = drawn.sample
         return {
-            **self._vertices.of(vertices),
-            **self._vertices.masks(vertices),
-            **self._edges(sampler.graph, sample, weights),
-            "n_id": torch.from_numpy(vertices),
+            **vertices.of(sample.vertices),
+            **vertices.masks(sample.vertices),
+            **self._edges(graph, sample, drawn.weights),
+            "n_id": torch.from_numpy(sample.vertices),
             "e_id": torch.from_numpy(sample.blocks[0].entry),
-            "num_nodes": len(vertices),
-            "batch_size": len(vertices),
+            "num_nodes": len(sample.vertices),
+            "batch_size": len(sample.vertices),
         }
 
     def _edges(self, graph: WholeGraph, sample: Sample, weights: Weights | None) -> Fields:
-        source, matrix = self._source, sample.blocks[0].matrix
-        place = source.place
+        matrix, place = sample.blocks[0].matrix, self.place
         entry = None if weights is None else weights.entry
         norms: Fields = {}
         if weights is not None:
             norms["node_norm"] = place.from_numpy(weights.loss).to(place.sum_dtype)
-        if source.normalization == STORED:
+        if self.normalization == STORED:
             if weights is not None:
                 norms["edge_norm"] = place.from_numpy(weights.entry).to(place.sum_dtype)
-            return source.edges(matrix, source.stored_weight(matrix)) | norms
+            return self.edges(matrix, self.stored_weight(matrix)) | norms
         # The transpose is not asked for.
-        rows = subgraph_rows(sample, graph, source.normalization, place, symmetric=True, entry_weight=entry)
-        return source.edges(matrix, scaled_entries(rows.matrix.own, rows.sides, place)) | norms
+        rows = subgraph_rows(sample, graph, self.normalization, place, symmetric=True, entry_weight=entry)
+        return self.edges(matrix, scaled_entries(rows.matrix.own, rows.sides, place)) | norms

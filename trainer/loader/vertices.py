@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import weakref
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import torch
@@ -18,13 +15,11 @@ from torch import Tensor
 
 from gnnloom.storage.artifacts.mapped_vertices import map_vertices
 from gnnloom.storage.artifacts.vertices import Vertices
-from gnnloom.storage.disk.mapped_rows import READERS, take_rows
 from gnnloom.storage.disk.row_buffers import RowBuffers
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import SPLIT, VERTEX_ARRAYS, as_trained, label_name
-from gnnloom.trainer.data.vertex_data import normalize_feature
+from gnnloom.trainer.data.feature_view import FeatureView, MappedFeatures
 from gnnloom.trainer.loader.choices import FEATURES
-from gnnloom.trainer.place.arrays import array_dtype
 from gnnloom.trainer.place.place import Place
 
 #: Types of features by their names.
@@ -73,8 +68,7 @@ class VertexFields:
         Raises:
             InputError: the vertices have no features or no labels, although they are asked for.
         """
-        self._choice, self._place, self._buffers = choice, choice.place, RowBuffers(kept)
-        self._threads = os.getpid(), ThreadPoolExecutor(READERS, thread_name_prefix="reader")
+        self._choice, self._place = choice, choice.place
         self._arrays = {} if vertices is None else map_vertices(vertices)
         self._label = label_name(self._arrays)
         wanted = [
@@ -89,6 +83,10 @@ class VertexFields:
                 f"{where}: the vertices have no {what}; add some with `gnnloom features {dataset.name} ...`, or pass"
                 f" {keyword}"
             )
+        self._features: FeatureView | None = None
+        if choice.features in FEATURE_DTYPES:
+            stored = self._arrays["feature"]
+            self._features = MappedFeatures(stored, choice.feature_norm, self._place, buffers=RowBuffers(kept))
 
     def of(self, vertices: NDArray[np.int64]) -> dict[str, Tensor]:
         """``x`` (num_vertices, num_features), and ``y`` (num_vertices, ...), as far as they are asked for.
@@ -96,7 +94,9 @@ class VertexFields:
         Args:
             vertices: (num_vertices,) int64.
         """
-        found = {"x": self._feature(vertices)} if self._choice.features in FEATURE_DTYPES else {}
+        found = dict[str, Tensor]()
+        if self._features is not None:
+            found["x"] = self._features.rows(vertices).to(self._place.feature_dtype)
         if self._choice.labels:
             label = np.take(self._arrays[self._label], vertices, axis=0)
             found["y"] = torch.from_numpy(as_trained(self._label, label))
@@ -131,39 +131,3 @@ class VertexFields:
             labeled = " with a label" if self._choice.labels else ""
             raise InputError(f"split {split}: no vertex{labeled} is in it")
         return seeds
-
-    def _readers(self) -> ThreadPoolExecutor:
-        """Threads of this process that read rows: a process that was forked has none of its parent's."""
-        process, found = self._threads
-        if process != os.getpid():
-            found = ThreadPoolExecutor(READERS, thread_name_prefix="reader")
-            self._threads = os.getpid(), found
-        return found
-
-    def _feature(self, vertices: NDArray[np.int64]) -> Tensor:
-        stored = self._arrays["feature"]
-        rows = self._buffers.take((len(vertices), *stored.shape[1:]), stored.dtype)
-        give_back_unused(rows, self._buffers)
-        take_rows(stored, vertices, rows, self._readers())
-        return scaled_features(rows, self._choice.feature_norm, self._place)
-
-
-def give_back_unused(rows: NDArray[Any], buffers: RowBuffers) -> None:
-    """Give rows back to where they are from as soon as nothing refers to a tensor that is made of them.
-
-    The array itself must not be sliced, as a slice would refer to its memory only.
-    """
-    memory = rows.base
-    if memory is not None:
-        # A tensor of an array refers to it. So when the tensor and all views of it are gone, the array is, too.
-        weakref.finalize(rows, buffers.give_back, memory).atexit = False
-
-
-def scaled_features(rows: NDArray[Any], norm: str, place: Place) -> Tensor:
-    """(num_rows, num_features) features of the place's dtype; they may share the memory of the rows, which change.
-
-    Args:
-        norm: see :func:`gnnloom.trainer.data.vertex_data.normalize_feature`.
-    """
-    feature = place.from_numpy(rows.astype(array_dtype(place.sum_dtype), copy=False))
-    return normalize_feature(feature, norm, place).to(place.feature_dtype)

@@ -23,6 +23,7 @@ from gnnloom.pipeline.samples.options import SampleOptions
 from gnnloom.pipeline.samples.stage import write_samples
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Dataset
+from gnnloom.storage.disk.row_buffers import RowBuffers
 from gnnloom.storage.errors import GnnloomError, InputError, MissingPackageError, NotFoundError
 from gnnloom.storage.format.mapped_copy import copies
 from gnnloom.storage.runs.checkpoint import read_checkpoint
@@ -31,7 +32,7 @@ from gnnloom.trainer.links.choices import NEGATIVE_SAMPLERS
 from gnnloom.trainer.loader.epochs import EpochCounter
 from gnnloom.trainer.loader.loader import Loader
 from gnnloom.trainer.modes.epochs.neighbor import NeighborMode
-from gnnloom.trainer.modes.epochs.pair_batches import PairBatches
+from gnnloom.trainer.modes.epochs.pair_batches import PairSeeds
 from gnnloom.trainer.modes.epochs.subgraph import SubgraphMode
 from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.state.checkpoint import module_state
@@ -107,13 +108,13 @@ def test_batches_are_those_of_training(catalog: Catalog, name: str) -> None:
     found = [batch for _ in range(2) for batch in loader]
     assert len(found) == len(steps) == 2 * len(loader) > 4
     for batch, drawn in zip(found, steps, strict=True):
-        matrix, vertices = drawn.batch.blocks[0], drawn.batch.vertices
+        matrix, vertices = drawn.rows.blocks[0], drawn.rows.vertices
         np.testing.assert_array_equal(batch.n_id, vertices)
         np.testing.assert_array_equal(batch.edge_index[0], matrix.indices)
         np.testing.assert_array_equal(
             batch.edge_index[1], np.repeat(np.arange(matrix.num_rows), np.diff(matrix.indptr))
         )
-        assert batch.batch_size == drawn.batch.num_seeds
+        assert batch.batch_size == drawn.rows.num_seeds
         np.testing.assert_array_equal(batch.x, given.feature[vertices])
         np.testing.assert_array_equal(batch.y, given.label[vertices])
         np.testing.assert_array_equal(batch.y[: batch.batch_size], drawn.label)
@@ -319,12 +320,23 @@ def test_what_is_no_epoch_is_refused(catalog: Catalog, epoch: Any) -> None:
     assert loader.epoch == 0
 
 
-def test_features_stay_as_they_are_while_used_and_their_memory_is_used_again(catalog: Catalog) -> None:
+def test_features_stay_as_they_are_while_used_and_their_memory_is_used_again(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = list[RowBuffers]()
+
+    class Noted(RowBuffers):
+        def __init__(self, most: int | None = None) -> None:
+            super().__init__(most)
+            made.append(self)
+
+    monkeypatch.setattr("gnnloom.trainer.loader.vertices.RowBuffers", Noted)
     loader = load("directed", catalog=catalog, workers=0, **SAMPLED)
     feature = torch.from_numpy(PROBLEMS["directed"].feature)
     kept = [batch for _ in range(3) for batch in loader]
     assert all(torch.equal(batch.x, feature[batch.n_id]) for batch in kept)
-    unused = loader._stream._vertices._buffers._free
+    (buffers,) = made
+    unused = buffers._free
     assert unused.qsize() == 0
     # A view alone keeps the memory, too.
     views = [(batch.x[1:, :2], batch.n_id[1:]) for batch in kept]
@@ -541,22 +553,22 @@ def test_pairs_are_those_of_training(catalog: Catalog, sampler: str, strict: boo
         "strict_negatives": strict,
     }
     seen: list[Any] = []
-    whole = PairBatches.loss
+    whole = PairSeeds.loss
 
     def recorded(self: Any, drawn: Any) -> Any:
         seen.append(drawn)
         return whole(self, drawn)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PairBatches, "loss", recorded)
+        patch.setattr(PairSeeds, "loss", recorded)
         more = {"mode": "neighbor", "draw_once": True, "link_batch": 16}
         train(LoneCommunicator(), pair_config(catalog, "pairs", f"{sampler}-{int(strict)}", **more, **options))
     loader = load("pairs", catalog=catalog, links=True, batch_size=16, seed=SEED, **options)
     found = [batch for _ in range(2) for batch in loader]
     assert len(found) == len(seen) > 6
     for batch, drawn in zip(found, seen, strict=True):
-        matrix, pairs = drawn.batch.blocks[0], drawn.pairs
-        np.testing.assert_array_equal(batch.n_id, drawn.batch.vertices)
+        matrix, pairs = drawn.rows.blocks[0], drawn.pairs
+        np.testing.assert_array_equal(batch.n_id, drawn.rows.vertices)
         np.testing.assert_array_equal(batch.edge_index[0], matrix.indices)
         np.testing.assert_array_equal(batch.input_id, pairs.number)
         source, target = batch.n_id[batch.edge_label_index]

@@ -17,20 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.storage.artifacts.mapped_vertices import map_vertices
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.catalog import Dataset
-from gnnloom.storage.disk.mapped_rows import take_rows
 from gnnloom.storage.matrix.local_numbers import LocalNumbers
 from gnnloom.trainer.comm.agreement import together
+from gnnloom.trainer.data.feature_view import FeatureView, MappedFeatures, OwnFeatures
 from gnnloom.trainer.data.row_exchange import RowExchange
-from gnnloom.trainer.data.vertex_data import normalize_feature
 from gnnloom.trainer.models.networks.edge_model import BatchEdges, EdgeModel
 from gnnloom.trainer.models.networks.model import Inputs
 from gnnloom.trainer.models.networks.reach import GraphTraits, Reach, find_reach, layer_output, whole_batch
 from gnnloom.trainer.modes.epochs.layerwise import map_graph_of
 from gnnloom.trainer.operators.operator import Operator
-from gnnloom.trainer.place.arrays import array_dtype
 from gnnloom.trainer.place.mapped_rows import MappedRows, UnbackedRows
 
 logger = logging.getLogger(__name__)
@@ -76,7 +73,7 @@ class WholeInference:
             CollectiveError: the graph, its vertex data or the partition is gone.
         """
         comm = self._operator.grid.comm
-        graph, owner, feature = together(comm, self._map)
+        graph, owner, features = together(comm, self._map)
         if self._reach is None:
             self._reach = self._agreed(together(comm, lambda: self._find_reach(graph)))
             self._report(self._reach)
@@ -84,26 +81,24 @@ class WholeInference:
         place = self._model.place
         batches = _Batches(self._model, self._normalization, graph, own.ascending, self._reach)
 
-        def fetch(vertices: NDArray[np.int64]) -> Tensor:
-            if feature is None:
-                return held.fetch(vertices)
-            rows = take_rows(feature, vertices).astype(array_dtype(self._model.dtype), copy=False)
-            return normalize_feature(place.from_numpy(rows), self._feature_norm(), place)
+        def of_ranks(rows: Tensor) -> FeatureView:
+            return OwnFeatures(RowExchange(comm, own, rows, owner, place))
 
-        held = RowExchange(comm, own, inputs.value.detach(), owner, place)
-        rows = self._collect(batches, own, fetch, 0 if self._reach.by_layer else None)
+        given = features or of_ranks(inputs.value.detach())
+        rows = self._collect(batches, own, given, 0 if self._reach.by_layer else None)
         for layer in range(1, len(self._reach.widths) - 1 if self._reach.by_layer else 0):
-            given = rows
-            rows = self._collect(batches, own, RowExchange(comm, own, given.tensor, owner, place).fetch, layer)
-            together(comm, given.check)
+            before = rows
+            rows = self._collect(batches, own, of_ranks(before.tensor), layer)
+            together(comm, before.check)
         place.files.once(rows.check)
         return rows.tensor
 
-    def _map(self) -> tuple[WholeGraph, NDArray[np.int32] | None, NDArray[Any] | None]:
+    def _map(self) -> tuple[WholeGraph, NDArray[np.int32] | None, FeatureView | None]:
         graph, owner = map_graph_of(self._dataset, self._inputs, self._operator.grid.comm.size)
         if not self._reads_features:
             return graph, owner, None
-        return graph, owner, map_vertices(self._dataset.vertices(self._inputs["vertices"]))["feature"]
+        vertices = self._dataset.vertices(self._inputs["vertices"])
+        return graph, owner, MappedFeatures.of(vertices, self._feature_norm(), self._model.place)
 
     def _find_reach(self, graph: WholeGraph) -> Reach:
         indptr = graph.matrix.indptr
@@ -143,13 +138,13 @@ class WholeInference:
         self,
         batches: _Batches,
         own: LocalNumbers,
-        fetch: Callable[[NDArray[np.int64]], Tensor],
+        features: FeatureView,
         layer: int | None,
     ) -> MappedRows | UnbackedRows:
         """The outputs of a layer, or of the whole module, for the rank's vertices. Collective.
 
         Args:
-            fetch: the input features of any vertices; collective.
+            features: the inputs of any vertices.
         """
         comm, model = self._operator.grid.comm, self._model
         shape = len(own.ascending), batches.reach.widths[-1 if layer is None else layer + 1]
@@ -159,7 +154,7 @@ class WholeInference:
         # Ranks fetch rows from each other in every step, also those that have no vertices left.
         while comm.gather_numbers([start < len(own.ascending)]).any():
             stop, vertices, edges = batches.next(start, layer)
-            rows = fetch(vertices)
+            rows = features.rows(vertices)
             if edges is not None:
                 # Features may be of another dtype than parameters.
                 output = _output(model, model.as_sums(rows), edges, layer)

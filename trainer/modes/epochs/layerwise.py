@@ -8,17 +8,15 @@ evaluation (Hamilton, Ying, Leskovec, NeurIPS 2017, algorithm 1).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.storage.artifacts.mapped_vertices import map_vertices
 from gnnloom.storage.artifacts.part_members import map_part_members
 from gnnloom.storage.artifacts.whole_graph import WholeGraph, map_whole_graph
 from gnnloom.storage.catalog import Dataset
-from gnnloom.storage.disk.mapped_rows import take_rows
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.layered import LayeredBatch, empty_batch
 from gnnloom.storage.matrix.local_numbers import LocalNumbers
@@ -26,12 +24,11 @@ from gnnloom.storage.samplers.kind import ALL
 from gnnloom.storage.sampling.layered import layered_batch
 from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.trainer.comm.agreement import together
+from gnnloom.trainer.data.feature_view import FeatureView, MappedFeatures, OwnFeatures
 from gnnloom.trainer.data.row_exchange import RowExchange
-from gnnloom.trainer.data.vertex_data import normalize_feature
 from gnnloom.trainer.models.networks.model import Inputs, Model
 from gnnloom.trainer.modes.epochs.mode import ModeContext, multiplying_by
 from gnnloom.trainer.operators.layered import Layered
-from gnnloom.trainer.place.arrays import array_dtype
 from gnnloom.trainer.place.mapped_rows import MappedRows, UnbackedRows
 
 
@@ -89,20 +86,22 @@ class _Passes:
         """Map what is read. Collective."""
         self._context, self._model = context, context.model
         self._own = LocalNumbers.of(context.operator.layout(0).vertex)
-        self._graph, self._feature, self._owner = together(context.comm, self._map)
+        self._graph, self._features, self._owner = together(context.comm, self._map)
         self._operator = Layered(context.comm, self._model.num_layers, context.normalization, context.place)
 
-    def _map(self) -> tuple[WholeGraph, NDArray[Any], NDArray[np.int32] | None]:
+    def _map(self) -> tuple[WholeGraph, FeatureView, NDArray[np.int32] | None]:
         context = self._context
         vertices = context.dataset.vertices(context.shards.artifact.inputs["vertices"])
         graph, owner = map_graph(context)
-        return graph, map_vertices(vertices)["feature"], owner
+        return graph, MappedFeatures.of(vertices, context.feature_norm, context.place), owner
 
     def run(self, layer: int, rows: MappedRows | UnbackedRows | None) -> MappedRows | UnbackedRows:
         """The output of a layer from its input, of which this rank has ``rows``; None for the features. Collective."""
         comm, model = self._context.comm, self._model
         place, own = self._context.place, self._own
-        exchange = None if rows is None else RowExchange(comm, own, rows.tensor, self._owner, place)
+        given = self._features
+        if rows is not None:
+            given = OwnFeatures(RowExchange(comm, own, rows.tensor, self._owner, place))
         shape, what = (len(own.ascending), model.options.dims[layer + 1]), f"outputs of layer {layer + 1}"
         out = together(comm, lambda: place.mapped(self._context.dataset.path, what, shape, model.dtype))
         bounds = self._bounds(model.options.dims[layer])
@@ -113,7 +112,7 @@ class _Passes:
                 start, stop = (bounds[step], bounds[step + 1]) if step + 1 < len(bounds) else (0, 0)
                 vertices = self._own.ascending[start:stop]
                 batch = self._batch(layer, vertices)
-                inputs = self._features(batch) if exchange is None else exchange.fetch(batch.vertices)
+                inputs = given.rows(batch.vertices)
                 self._operator.load(batch)
                 out.write(own(vertices), _output(model, inputs, layer).to(model.dtype))
         if rows is not None:
@@ -142,11 +141,6 @@ class _Passes:
         later = CSR(0, np.zeros(count + 1, np.int64), np.empty(0, np.int32), None, count)
         blocks = (block,) * (layer + 1) + (later,) * (num_layers - layer - 1)
         return LayeredBatch(found.vertices, blocks, found.row_nnz, found.degree)
-
-    def _features(self, batch: LayeredBatch) -> Tensor:
-        rows = take_rows(self._feature, batch.vertices).astype(array_dtype(self._model.dtype), copy=False)
-        place = self._context.place
-        return normalize_feature(place.from_numpy(rows), self._context.feature_norm, place)
 
 
 def _output(model: Model, rows: Tensor, layer: int) -> Tensor:

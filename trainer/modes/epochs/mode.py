@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
@@ -16,7 +16,6 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.shards.row_shards import RowShards
 from gnnloom.trainer.comm.communicator import Communicator
-from gnnloom.trainer.comm.traffic import SAMPLING, Traffic
 from gnnloom.trainer.data.open_shards import VertexRows
 from gnnloom.trainer.data.stored_rows import StoredRows
 from gnnloom.trainer.data.vertex_data import Labels
@@ -170,20 +169,6 @@ class FullMode(Mode):
         whole = sum(each * number for each, number in zip(contributions, terms, strict=True))
         # Where classes have no weight, and in a forecast of memory, there are no terms.
         return whole / sum(terms) if any(terms) else 0.0
-
-
-Batch = TypeVar("Batch")
-
-
-def awaited(batches: Generator[Batch, None, None], traffic: Traffic) -> Generator[Batch, None, None]:
-    """The same batches; the time spent waiting for each counts as sampling in a profile."""
-    with closing(batches):
-        while True:
-            with traffic.timing(SAMPLING):
-                batch = next(batches, None)
-            if batch is None:
-                return
-            yield batch
 
 
 def add_gradients(

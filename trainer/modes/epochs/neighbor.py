@@ -15,26 +15,24 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.storage.artifacts.mapped_vertices import map_vertices
-from gnnloom.storage.artifacts.samples import Samples
+from gnnloom.storage.artifacts.samples import Samples, StoredBatch
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
-from gnnloom.storage.disk.mapped_rows import fits_in_pages
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import SPLIT
-from gnnloom.storage.matrix.layered import empty_batch
+from gnnloom.storage.matrix.layered import LayeredBatch, empty_batch
 from gnnloom.storage.matrix.local_numbers import LocalNumbers
 from gnnloom.storage.sampling.hot_rows import hot_vertices
+from gnnloom.storage.sampling.layered import layered_batch
 from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.trainer.comm.agreement import together
-from gnnloom.trainer.data.batch_data import FeatureRows
-from gnnloom.trainer.data.neighbor_batches import Batches, Drawn, DrawnBatches, MappedBatches, StoredBatches
-from gnnloom.trainer.data.row_exchange import RowExchange
-from gnnloom.trainer.data.vertex_data import Labels
+from gnnloom.trainer.data.batches import Batch, Batches, Drawn, NeighborBatches, StoredBatches, VertexSeeds
+from gnnloom.trainer.data.feature_view import FeatureView, MappedFeatures
+from gnnloom.trainer.data.vertex_data import Labels, as_features
 from gnnloom.trainer.models.networks.model import Inputs
 from gnnloom.trainer.modes.epochs.layerwise import layerwise_scores, map_graph
-from gnnloom.trainer.modes.epochs.learned_rows import LearnedRows
-from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext, awaited, multiplying_by
-from gnnloom.trainer.modes.epochs.pair_batches import DrawnPairs, PairBatches
+from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext, multiplying_by
+from gnnloom.trainer.modes.epochs.pair_batches import PairSeeds
+from gnnloom.trainer.modes.epochs.prepared import awaited, features_in_memory
 from gnnloom.trainer.modes.neighbor import fanouts
 from gnnloom.trainer.operators.layered import Layered
 from gnnloom.trainer.place.arrays import as_array
@@ -54,119 +52,90 @@ class NeighborMode(Mode):
         """
         super().__init__(context)
         comm = context.comm
-        self._samples = context.samples
         self._fanouts = together(comm, lambda: _checked(context))
-        self._learned: LearnedRows | None = None
         self._operator = Layered(comm, len(self._fanouts), context.normalization, context.place)
-        self._batches = self._opened()
+        self._own = LocalNumbers.of(context.operator.layout(0).vertex)
+        self._pairs: PairSeeds | None = None
+        #: What the steps ask for features; None if batches have them.
+        self._features: FeatureView | None = None
+        samples = context.samples
+        self._batches = self._drawn() if samples is None else together(comm, lambda: self._stored(samples))
         self._num_steps = int(comm.gather_numbers([self._batches.num_batches]).max())
 
-    def _opened(self) -> Batches:
-        """The batches of this rank. Collective."""
-        if self._samples is not None:
-            return self._read(self._samples)
-        return self._map() if self.context.reads_batches else self._draw()
+    def _stored(self, samples: Samples) -> Batches[Batch]:
+        """Batches that were drawn before."""
+        context, place = self.context, self.context.place
 
-    def _read(self, samples: Samples) -> Batches:
-        """Batches that were drawn before. Collective."""
-        context = self.context
-        return together(
-            context.comm,
-            lambda: StoredBatches(
-                samples,
-                context.comm.rank,
-                context.feature_norm,
-                context.place,
-                context.labels.label[:0],
-                context.counter,
-                ahead=context.options["sampler_threads"] > 0,
-            ),
-        )
+        def make(stored: StoredBatch) -> Batch:
+            label = place.from_numpy(stored.label).to(context.labels.label.dtype)
+            return Batch(stored.batch, label, as_features(stored.feature, context.feature_norm, place))
 
-    def _draw(self) -> Batches:
+        found = StoredBatches(samples, context.comm.rank, make, counter=context.counter)
+        # Read before the first step, as every batch has frequent vertices.
+        _ = found.hot_feature
+        return found
+
+    def _drawn(self) -> Batches[Batch]:
         """Batches that are drawn during training. Collective."""
-        context = self.context
-        graph, owner = together(context.comm, lambda: map_graph(context))
-        exchange = self._exchange(owner)
-        batches = self._draw_pairs(graph, exchange) or self._draw_seeds(graph, exchange)
-        if self._learned is None:
-            batches.keep_frequent(context.options["cache_memory"], exchange.row_bytes)
-        return batches
+        context, comm = self.context, self.context.comm
+        graph, owner = together(comm, lambda: map_graph(context))
+        features = self._features = together(comm, lambda: self._view(owner))
+        if isinstance(context.objective, PairObjective):
+            self._pairs = PairSeeds(context, context.objective)
+        sampler = together(comm, lambda: self._sampler(graph))
+        hot = np.empty(0, np.int64)
+        if sampler is not None:
+            hot = hot_vertices(sampler, features.num_kept(context.options["cache_memory"]), features.is_far)
+        features.keep(hot)
 
-    def _map(self) -> Batches:
-        """Batches that are drawn during training, with features from disk. Collective."""
-        context = self.context
-        options = context.options
-        graph, _ = together(context.comm, lambda: map_graph(context))
-        sampler = self._sampler(graph)
+        def make(drawn: Drawn) -> Batch:
+            rows = layered_batch(graph, drawn.sample, drawn.excluded)
+            return Batch(rows, self._label(rows), features.ahead(rows.vertices), drawn.pairs)
 
-        def make() -> MappedBatches:
+        return NeighborBatches(sampler, self._pairs or VertexSeeds(sampler), make)
+
+    def _view(self, owner: NDArray[np.int32] | None) -> FeatureView:
+        """The features of any vertices. Communicates nothing."""
+        context = self.context
+        if context.reads_batches:
             vertices = context.dataset.vertices(context.shards.artifact.inputs["vertices"])
-            feature, place = map_vertices(vertices)["feature"], context.place
-            rows = FeatureRows(feature, str(vertices.artifact.path / "feature"), context.feature_norm, place)
-            if sampler is not None and not fits_in_pages(feature):
-                most = options["cache_memory"] // max(1, feature[:1].nbytes)
-                rows = rows.keeping(hot_vertices(sampler, most))
-            own, label = LocalNumbers.of(context.operator.layout(0).vertex), context.labels.label
-            threads, pool = options["sampler_threads"], options["pool"]
-            return MappedBatches(graph, sampler, len(self._fanouts), own, label, rows, threads, pool)
-
-        return together(context.comm, make)
-
-    def _draw_pairs(self, graph: WholeGraph, exchange: RowExchange) -> PairBatches | None:
-        """Batches of pairs, if the task is on pairs. Collective."""
-        if not isinstance(self.context.objective, PairObjective):
-            return None
-        return PairBatches(self.context, self.context.objective, graph, exchange, self._fanouts)
+            return MappedFeatures.of(vertices, context.feature_norm, context.place)
+        return features_in_memory(context, owner)
 
     def _sampler(self, graph: WholeGraph) -> NeighborSampler | None:
-        """What draws the batches of this rank's training vertices; None if it has none. Collective."""
-        context = self.context
-        options, vertex = context.options, context.operator.layout(0).vertex
-        seeds = np.sort(vertex[as_array(context.vertex_objective.known(context.labels, "train"))])
+        """What draws the batches of this rank; None if it has no example."""
+        context, pairs = self.context, self._pairs
+        if pairs is None:
+            known = as_array(context.vertex_objective.known(context.labels, "train"))
+            seeds = np.sort(context.operator.layout(0).vertex[known])
+        else:
+            seeds = pairs.ends
+        if not len(seeds):
+            return None
+        size, again, once = (context.options[name] for name in ("batch_size", "replace", "draw_once"))
+        size = size if pairs is None else pairs.batch_size
+        return NeighborSampler(graph, context.seed, seeds, self._fanouts, size, replace=again, draw_once=once)
 
-        def make() -> NeighborSampler | None:
-            if not len(seeds):
-                return None
-            size, again, once = (options[name] for name in ("batch_size", "replace", "draw_once"))
-            return NeighborSampler(graph, context.seed, seeds, self._fanouts, size, replace=again, draw_once=once)
+    def _label(self, rows: LayeredBatch) -> Tensor:
+        label = self.context.labels.label
+        return label if self._pairs else label[self.context.place.from_numpy(self._own(rows.seeds))]
 
-        return together(context.comm, make)
-
-    def _draw_seeds(self, graph: WholeGraph, exchange: RowExchange) -> DrawnBatches:
-        """Batches of training vertices. Collective."""
-        context = self.context
-        options = context.options
-        return DrawnBatches(
-            graph,
-            self._sampler(graph),
-            len(self._fanouts),
-            context.labels.label,
-            exchange,
-            options["sampler_threads"],
-            options["pool"],
-        )
-
-    def _exchange(self, owner: NDArray[np.int32] | None) -> RowExchange:
-        """What fetches features of vertices. Communicates nothing."""
-        context = self.context
-        if context.learned is not None:
-            self._learned = LearnedRows(context, context.learned, owner)
-            return self._learned.exchange
-        feature = context.model.as_features(context.inputs.value)
-        own = LocalNumbers.of(context.operator.layout(0).vertex)
-        return RowExchange(context.comm, own, feature, owner, context.place)
+    def _nothing(self) -> Batch:
+        """A batch of no vertices, for steps in which only other ranks have one."""
+        rows, features, pairs = empty_batch(len(self._fanouts)), self._features, self._pairs
+        feature = self.context.inputs.value[:0] if features is None else features.ahead(rows.vertices)
+        return Batch(rows, self.context.labels.label[:0], feature, None if pairs is None else pairs.nothing)
 
     def train_epoch(self, epoch: int, update: Callable[[], None]) -> float:
         total, terms = 0.0, 0.0
-        drawn_batches = awaited(self._batches.begin(epoch), self.context.comm.traffic)
+        numbers, options = range(self._batches.num_batches), self.context.options
+        prepared = self._batches.of_epoch(epoch, numbers, options["sampler_threads"], options["pool"])
         blocks = multiplying_by(self._operator, self.context.model, shrinks=True)
-        with blocks, closing(drawn_batches) as batches:
+        with blocks, closing(awaited(prepared, self.context.comm.traffic)) as batches:
             for step in range(self._num_steps):
-                drawn = next(batches, None) or self._batches.nothing()
                 # Every step has dropout masks of its own.
                 self.context.model.epoch = epoch * self._num_steps + step
-                contribution, weight = self._step(drawn)
+                contribution, weight = self._step(next(batches, None) or self._nothing())
                 if weight:
                     update()
                 total += contribution * weight
@@ -190,30 +159,29 @@ class NeighborMode(Mode):
         self.evaluation = report.to_json()
         return found.scores
 
-    def _step(self, drawn: Drawn) -> tuple[float, float]:
+    def _step(self, batch: Batch) -> tuple[float, float]:
         """Form the gradients of a batch; returns this rank's contribution to the loss, and its terms. Collective."""
-        model = self.context.model
-        vertices, learned = drawn.batch.vertices, self._learned
-        feature = self._batches.inputs(drawn) if learned is None else learned.fetch(vertices)
-        self._operator.load(drawn.batch)
+        model, vertices, features = self.context.model, batch.rows.vertices, self._features
+        feature = batch.feature if features is None else features.in_step(vertices, batch.feature)
+        self._operator.load(batch.rows)
         model.zero_grad()
-        loss = self._loss(drawn)
+        loss = self._loss(batch)
         if not loss.num_terms:
             return 0.0, 0.0
         contribution = loss(model(Inputs(feature)))
         contribution.backward()  # type: ignore[no-untyped-call]
-        if learned is not None:
-            learned.give_back(vertices, feature)
+        if features is not None:
+            features.give_back(vertices, feature)
         return float(contribution.detach()), loss.num_terms
 
-    def _loss(self, drawn: Drawn) -> StepLoss:
+    def _loss(self, batch: Batch) -> StepLoss:
         """The mean loss over the seeds, or pairs, of all ranks' batches. Collective."""
-        if isinstance(self._batches, PairBatches) and isinstance(drawn, DrawnPairs):
-            return self._batches.loss(drawn)
+        if self._pairs is not None:
+            return self._pairs.loss(batch)
         context, operator = self.context, self._operator
-        split = operator.grid.place.zeros((drawn.batch.num_seeds,), torch.uint8).fill_(SPLIT["train"])
+        split = operator.grid.place.zeros((batch.rows.num_seeds,), torch.uint8).fill_(SPLIT["train"])
         layout = operator.layout(len(self._fanouts))
-        return context.vertex_objective.loss(layout, Labels(drawn.label, split))
+        return context.vertex_objective.loss(layout, Labels(batch.label, split))
 
 
 def _checked(context: ModeContext) -> tuple[int, ...]:

@@ -2,139 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.matrix.distinct import distinct
-from gnnloom.storage.matrix.layered import empty_batch
-from gnnloom.storage.sampling.ahead import prepare_ahead
-from gnnloom.storage.sampling.hot_rows import hot_vertices
-from gnnloom.storage.sampling.layered import excluded_entries, layered_batch
-from gnnloom.storage.sampling.neighbor import NeighborSampler
-from gnnloom.trainer.comm.agreement import together
-from gnnloom.trainer.data.neighbor_batches import Drawn
-from gnnloom.trainer.data.row_exchange import RowExchange
+from gnnloom.trainer.data.batches import Batch, SeedsOfBatch, without_pairs
 from gnnloom.trainer.modes.epochs.mode import ModeContext
 from gnnloom.trainer.tasks.objectives.pairs import TRAIN, PairObjective, PairSet, PairStepLoss, Step, of_pairs
 from gnnloom.trainer.tasks.options import BATCH_PAIRS
 
 
-@dataclass(frozen=True)
-class DrawnPairs(Drawn):
-    """One batch of pairs; its seeds are their ends.
+class PairSeeds:
+    """See :class:`gnnloom.trainer.data.batches.Seeds`.
 
     Attributes:
-        pairs: with the negatives that they are compared with, if any.
+        nothing: no pairs, as those of the last epoch are; for steps of an epoch in which only other ranks have a batch.
     """
 
-    pairs: PairSet
+    def __init__(self, context: ModeContext, objective: PairObjective) -> None:
+        """Communicates nothing."""
+        self._context, self._objective, self._labels = context, objective, of_pairs(context.labels)
+        pairs = self._labels.sets[TRAIN]
+        self.nothing = pairs.take(slice(0))
+        self.num_examples, self.batch_size = len(pairs), pairs_of_batch(objective)
 
+    @property
+    def ends(self) -> NDArray[np.int64]:
+        """(num_ends,) int64 vertices of all pairs, ascending."""
+        pairs = self._labels.sets[TRAIN]
+        return distinct(np.concatenate([pairs.source, pairs.target]))
 
-class PairBatches:
-    """See :class:`gnnloom.trainer.data.neighbor_batches.Batches`."""
-
-    def __init__(
-        self,
-        context: ModeContext,
-        objective: PairObjective,
-        graph: WholeGraph,
-        exchange: RowExchange,
-        fanouts: tuple[int, ...],
-    ) -> None:
-        """Prepare the sampler. Collective.
-
-        Args:
-            exchange: fetches the features of vertices from the ranks that own them.
-
-        Raises:
-            CollectiveError: the fan-outs are out of their range.
-        """
-        self._context, self._objective, self._graph, self._exchange = context, objective, graph, exchange
-        self._fanouts, self._labels = fanouts, of_pairs(context.labels)
-        self._pairs = self._labels.sets[TRAIN]
-        self._none = self._pairs.take(slice(0))
-        self._size = pairs_of_batch(objective)
-        self.num_batches = -(-len(self._pairs) // self._size)
-        self._sampler = together(context.comm, self._make_sampler)
-
-    def _make_sampler(self) -> NeighborSampler | None:
-        if not len(self._pairs):
-            return None
-        ends = distinct(np.concatenate([self._pairs.source, self._pairs.target]))
-        again, once = (self._context.options[name] for name in ("replace", "draw_once"))
-        seed = self._context.seed
-        return NeighborSampler(self._graph, seed, ends, self._fanouts, self._size, replace=again, draw_once=once)
-
-    def keep_frequent(self, memory: int, row_bytes: int) -> None:
-        """Keep frequent rows of other ranks from now on. Collective.
-
-        Args:
-            memory: bytes for these rows.
-        """
-        found = np.empty(0, np.int64)
-        if self._sampler is not None:
-            found = hot_vertices(self._sampler, memory // max(1, row_bytes), self._exchange.is_remote)
-        self._exchange.cache(found)
-
-    def begin(self, epoch: int) -> Generator[DrawnPairs, None, None]:
-        """The batches of an epoch, prepared ahead of their use; close it to end what prepares them. Collective."""
-        pairs = pairs_of_epoch(self._context, self._objective, epoch)
+    def begin(self, epoch: int) -> Callable[[int], SeedsOfBatch]:
+        """See :meth:`gnnloom.trainer.data.batches.Seeds.begin`. Collective."""
+        pairs, size = pairs_of_epoch(self._context, self._objective, epoch), self.batch_size
         # A copy: an empty slice would be a view that keeps all pairs of the epoch in memory until the next one.
-        self._none = pairs.take(np.empty(0, np.int64))
-        return self._prepared(epoch, pairs)
+        self.nothing = pairs.take(np.empty(0, np.int64))
+        excludes, links = self._objective.given.options["exclude_targets"], self._objective.pairs
 
-    def _prepared(self, epoch: int, pairs: PairSet) -> Generator[DrawnPairs, None, None]:
-        sampler, options = self._sampler, self._context.options
-        if sampler is None:
-            return
+        def of(number: int) -> SeedsOfBatch:
+            batch = pairs.take(slice(number * size, (number + 1) * size))
+            without = without_pairs(links, batch.source, batch.target) if excludes else None
+            return SeedsOfBatch(distinct_ends(batch), batch, without)
 
-        def draw(number: int) -> DrawnPairs:
-            batch = pairs.take(slice(number * self._size, (number + 1) * self._size))
-            ends = distinct_ends(batch)
-            excluded = self._excluded(batch)
-            sample = sampler.sample_of(ends, epoch, number, excluded)
-            drawn = layered_batch(self._graph, sample, excluded)
-            return DrawnPairs(drawn, self._context.labels.label, self._exchange.nothing, batch)
+        return of
 
-        batches = prepare_ahead(draw, range(self.num_batches), options["sampler_threads"], options["pool"])
-        try:
-            yield from batches
-        finally:
-            batches.close()
-
-    def _excluded(self, pairs: PairSet) -> NDArray[np.int64] | None:
-        """Positions of the entries of some pairs in the graph's matrix."""
-        if not self._objective.given.options["exclude_targets"]:
-            return None
-        row, column = pairs.target, pairs.source
-        links = self._objective.pairs
-        if links.symmetric or links.excludes_reverse:
-            row, column = np.concatenate([row, column]), np.concatenate([column, row])
-        return excluded_entries(self._graph, row, column)
-
-    def nothing(self) -> DrawnPairs:
-        """A batch of no pairs, for steps of an epoch in which only other ranks have one. Communicates nothing."""
-        batch = empty_batch(len(self._fanouts))
-        return DrawnPairs(batch, self._context.labels.label, self._exchange.nothing, self._none)
-
-    def inputs(self, drawn: Drawn) -> Tensor:
-        """(num_vertices, num_features) input features of a batch, normalized. Collective."""
-        return self._exchange.fetch(drawn.batch.vertices)
-
-    def loss(self, drawn: DrawnPairs) -> PairStepLoss:
+    def loss(self, batch: Batch) -> PairStepLoss:
         """The mean loss over the pairs of all ranks' batches. Collective."""
-        count = int(self._context.comm.gather_numbers([len(drawn.pairs)]).sum())
-        seeds = drawn.batch.seeds
+        count = int(self._context.comm.gather_numbers([len(batch.pairs)]).sum())
+        seeds = batch.rows.seeds
 
         def numbered(rows: Tensor, *ends: NDArray[np.int64]) -> tuple[Tensor, list[NDArray[np.int64]]]:
             return rows, [np.searchsorted(seeds, each) for each in ends]
 
-        return self._objective.step_loss(self._labels, drawn.pairs, Step(TRAIN, count), numbered)
+        return self._objective.step_loss(self._labels, batch.pairs, Step(TRAIN, count), numbered)
 
 
 def pairs_of_batch(objective: PairObjective) -> int:

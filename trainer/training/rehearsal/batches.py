@@ -21,11 +21,11 @@ from gnnloom.storage.shards.row_shards import RowShard, ShardMatrix
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.data.adjacency_scaling import Scaling
 from gnnloom.trainer.data.batch_data import BatchRows
+from gnnloom.trainer.data.feature_view import FeatureView, gradient_of
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.kernels.dispatch import Unwritten, even_offsets
 from gnnloom.trainer.layout.partial_parameters import RowGradient
 from gnnloom.trainer.models.networks.model import Inputs
-from gnnloom.trainer.modes.epochs.learned_rows import gradient_of
 from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext, add_gradients, multiplying_by
 from gnnloom.trainer.modes.epochs.pair_batches import distinct_ends, pairs_of_batch, pairs_of_epoch
 from gnnloom.trainer.modes.epochs.rows import step_rows
@@ -125,6 +125,65 @@ def pair_sizes(context: ModeContext, batch: StatedSizes, rows: RankRows) -> Batc
     return replace(sizes, num_batches=pairs.num_batches)
 
 
+class StatedFeatures(FeatureView):
+    """The features of batches of stated sizes, without values."""
+
+    def __init__(self, context: ModeContext, sizes: BatchSizes, memory: Unwritten) -> None:
+        self._context, self._sizes, self._memory = context, sizes, memory
+
+    def rows(self, vertices: NDArray[np.int64]) -> Tensor:
+        model = self._context.model
+        return self._memory.tensor((len(vertices), model.options.dims[0]), model.dtype)
+
+    def ahead(self, vertices: NDArray[np.int64]) -> Tensor:
+        has_rows = self._sizes.has_features and self._context.learned is None
+        return self.rows(vertices if has_rows else vertices[:0])
+
+    def in_step(self, vertices: NDArray[np.int64], ahead: Tensor) -> Tensor:  # noqa: ARG002 - of another batch
+        learned, model = self._context.learned, self._context.model
+        if learned is not None:
+            # At most all of them come from other ranks, to which as many go.
+            return self._fetched(len(vertices), len(vertices), learned.shape[1], learned.dtype).requires_grad_()
+        if self._sizes.fetches and self._context.samples is None:
+            return self._fetched(len(vertices), int(self._sizes.asked), model.options.dims[0], model.dtype)
+        return self.rows(vertices)
+
+    def give_back(self, vertices: NDArray[np.int64], rows: Tensor) -> None:
+        """Take the memory of the gradient of a rank's rows: as many as it has fetched."""
+        learned, place = self._context.learned, self._context.place
+        if learned is None:
+            return
+        gradient = gradient_of(rows, place)
+        numbers = place.from_numpy(self._memory.array((len(vertices),), np.dtype(np.int64)))
+        if self._exchanges:
+            sent, arrived = place.like(gradient), place.like(gradient)
+            del sent
+            # The sums, and what is added to them.
+            gradient, part = place.like(arrived), place.like(arrived)
+            del part
+        learned.row_gradient = RowGradient(numbers, gradient)
+
+    @property
+    def _exchanges(self) -> bool:
+        """Whether rows come from other ranks."""
+        return self._sizes.fetches and self._context.comm.size > 1
+
+    def _fetched(self, count: int, asked: int, width: int, dtype: torch.dtype) -> Tensor:
+        """Rows that a step fetches.
+
+        Args:
+            asked: of these, rows that come from other ranks, to which as many go.
+        """
+        place = self._context.place
+        feature = place.empty((count, width), dtype)
+        if self._exchanges:
+            copied = self._memory.tensor((int(self._sizes.copied), width), dtype)
+            del copied
+            moved = [place.empty((asked, width), dtype) for _ in range(2)]
+            del moved
+        return feature
+
+
 class RehearsedBatches(Mode):
     """Steps on one batch, with as many others in memory as are prepared ahead."""
 
@@ -141,8 +200,10 @@ class RehearsedBatches(Mode):
         drawn = _NUMBERED * sizes.rows[0] + _DRAWN * max(sizes.nonzeros)
         threads = 0 if context.samples else max(1, context.options["sampler_threads"])
         self._kept = [memory.array((round(sizes.kept_bytes + threads * drawn),), np.dtype(np.uint8))]
-        has_features = sizes.has_features and context.learned is None
-        self._ahead = [(self._prepared(), self._feature() if has_features else None) for _ in range(ahead)]
+        # Without memory of its own: only its length counts.
+        self._vertices = np.broadcast_to(np.int64(0), int(sizes.rows[0]))
+        self._features = StatedFeatures(context, sizes, memory)
+        self._ahead = [(self._prepared(), self._features.ahead(self._vertices)) for _ in range(ahead)]
 
     def train_epoch(self, epoch: int, update: Callable[[], None]) -> float:
         if self._pairs is None:
@@ -158,17 +219,18 @@ class RehearsedBatches(Mode):
         Args:
             of_pairs: the loss of a batch of pairs.
         """
-        model, learned = self.context.model, self.context.learned
+        model, features, vertices = self.context.model, self._features, self._vertices
         model.zero_grad()
-        operator, feature = self._prepared(), self._input()
+        operator = self._prepared()
+        feature = features.in_step(vertices, features.ahead(vertices[:0]))
         with multiplying_by(operator, model, shrinks=self._sizes.is_layered):
             if of_pairs is None:
                 add_gradients(model, epoch, operator, feature, self._vertex_loss(operator), 1.0)
             else:
                 model.epoch = epoch
                 of_pairs(model(Inputs(feature))).backward()  # type: ignore[no-untyped-call]
-        if learned is not None:
-            learned.row_gradient = self._given_back(feature)
+        features.give_back(vertices, feature)
+        if self.context.learned is not None:
             del feature
         update()
 
@@ -178,50 +240,6 @@ class RehearsedBatches(Mode):
         shapes = ((count, *label.shape[1:]), label.dtype), ((count,), torch.uint8)
         labels = Labels(*(self.context.place.lasting(*each) for each in shapes))
         return self.context.vertex_objective.loss(operator.layout(self.context.model.num_layers), labels)
-
-    @property
-    def _exchanges(self) -> bool:
-        """Whether learned features come from other ranks."""
-        return self._sizes.fetches and self.context.comm.size > 1
-
-    def _input(self) -> Tensor:
-        """The features of a batch as a step has them."""
-        learned, model = self.context.learned, self.context.model
-        if learned is not None:
-            # At most all of them come from other ranks, to which as many go.
-            return self._fetched(learned.shape[1], learned.dtype, int(self._sizes.rows[0])).requires_grad_()
-        if self._sizes.fetches and self.context.samples is None:
-            return self._fetched(model.options.dims[0], model.dtype, int(self._sizes.asked))
-        return self._feature()
-
-    def _fetched(self, width: int, dtype: torch.dtype, asked: int) -> Tensor:
-        """Features of a batch that a step fetches.
-
-        Args:
-            asked: rows that come from other ranks, to which as many go.
-        """
-        place = self.context.place
-        feature = place.empty((int(self._sizes.rows[0]), width), dtype)
-        if self._exchanges:
-            copied = self._memory.tensor((int(self._sizes.copied), width), dtype)
-            del copied
-            moved = [place.empty((asked, width), dtype) for _ in range(2)]
-            del moved
-        return feature
-
-    def _given_back(self, feature: Tensor) -> RowGradient:
-        """The gradient of a rank's rows: as many as it has fetched."""
-        place = self.context.place
-        gradient = gradient_of(feature, place)
-        rows = place.from_numpy(self._memory.array((len(gradient),), np.dtype(np.int64)))
-        if not self._exchanges:
-            return RowGradient(rows, gradient)
-        sent, arrived = place.like(gradient), place.like(gradient)
-        del sent
-        # The sums, and what is added to them.
-        total, part = place.like(arrived), place.like(arrived)
-        del part
-        return RowGradient(rows, total)
 
     def scores(self) -> Tensor:
         if self.context.rows is not None:
@@ -255,10 +273,6 @@ class RehearsedBatches(Mode):
         given = self._memory.tensor((count, model.options.dims[0]), model.dtype)
         with multiplying_by(RowsOnly(self._alone, np.zeros(count, np.int64)), model):
             model(Inputs(given))
-
-    def _feature(self) -> Tensor:
-        model = self.context.model
-        return self._memory.tensor((int(self._sizes.rows[0]), model.options.dims[0]), model.dtype)
 
     def _prepared(self) -> SampledRows | Layered | RowsOnly:
         """The products of a batch."""

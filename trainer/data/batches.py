@@ -1,0 +1,310 @@
+"""Batches of one rank, whoever uses them: a mode that trains, or the loop of a loader's user.
+
+A maker draws a batch or reads it from disk, and hands it to a function of its user's, such as one that reads features,
+in the thread that prepares the batch. Any process can make any batch of any epoch.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gnnloom.storage.artifacts.links import Links
+from gnnloom.storage.artifacts.samples import Samples, StoredBatch, segment_path
+from gnnloom.storage.disk.row_buffers import RowBuffers
+from gnnloom.storage.format.arrays import ReadCounter
+from gnnloom.storage.matrix.layered import LayeredBatch
+from gnnloom.storage.sampling.ahead import prepare_ahead
+from gnnloom.storage.sampling.layered import excluded_entries
+from gnnloom.storage.sampling.neighbor import NeighborSampler
+from gnnloom.storage.sampling.sampler import Normalization, Sample, SubgraphSampler, Weights
+from gnnloom.trainer.data.feature_view import give_back_unused
+
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A layered batch as a step trains on it.
+
+    Attributes:
+        rows: its vertices and blocks.
+        label: (num_seeds, ...) labels of the seeds, as in :class:`~gnnloom.trainer.data.vertex_data.Labels`.
+        feature: (num_vertices, num_features) input features of its vertices, scaled; without rows if the step asks
+            for them.
+        pairs: the pairs that the seeds are the ends of; None for a batch of vertices.
+    """
+
+    rows: LayeredBatch
+    label: Tensor
+    feature: Tensor
+    pairs: Any = None
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A batch as it is drawn.
+
+    Attributes:
+        number: of the batch, among those of all epochs.
+        excluded: (num_excluded,) int64 positions of entries of the graph that neighbors were drawn without, ascending;
+            None for no entry.
+        pairs: the pairs that the seeds are the ends of; None for a batch of vertices.
+        weights: of the losses and nonzeros of a subgraph; None for ones.
+    """
+
+    number: int
+    sample: Sample
+    excluded: NDArray[np.int64] | None = None
+    pairs: Any = None
+    weights: Weights | None = None
+
+
+class Batches(ABC, Generic[Made]):
+    """The batches of all epochs.
+
+    Attributes:
+        num_batches: batches per epoch.
+        batch_size: examples of every batch but the last.
+        num_examples: of an epoch; 0 if batches are not cut from a list.
+    """
+
+    num_batches: int
+    batch_size: int
+    num_examples: int = 0
+
+    @abstractmethod
+    def prepare(self, epoch: int, number: int) -> Made:
+        """Make a batch; several threads may do so at a time."""
+
+    def of_epoch(self, epoch: int, numbers: Sequence[int], threads: int, pool: int) -> Generator[Made, None, None]:
+        """Some batches of an epoch, in order; close the generator to end the threads.
+
+        Args:
+            numbers: of the batches, ascending.
+            threads, pool: see :func:`gnnloom.storage.sampling.ahead.prepare_ahead`.
+        """
+        return _ahead(lambda number: self.prepare(epoch, number), numbers, threads, pool)
+
+    @property
+    def is_last_whole(self) -> bool:
+        """Whether the last batch of an epoch has as many examples as the others."""
+        return self.num_examples % self.batch_size == 0
+
+
+def _ahead(
+    prepare: Callable[[int], Made], numbers: Sequence[int], threads: int, pool: int
+) -> Generator[Made, None, None]:
+    with closing(prepare_ahead(prepare, numbers, threads, pool)) as prepared:
+        yield from prepared
+
+
+@dataclass(frozen=True)
+class SeedsOfBatch:
+    """What neighbors are drawn for.
+
+    Attributes:
+        vertices: (num_seeds,) int64, ascending.
+        pairs: the pairs that these are the ends of, if any.
+        without: rows and columns of the entries of the graph to draw without; None to draw from all.
+    """
+
+    vertices: NDArray[np.int64]
+    pairs: Any = None
+    without: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
+
+
+class Seeds(Protocol):
+    """The examples of all epochs, in batches.
+
+    Attributes:
+        num_examples: of an epoch.
+        batch_size: examples of every batch but the last.
+    """
+
+    num_examples: int
+    batch_size: int
+
+    def begin(self, epoch: int) -> Callable[[int], SeedsOfBatch]:
+        """What gives the seeds of any batch of an epoch, to several threads at a time.
+
+        Collective if the seeds of ranks depend on each other.
+        """
+        ...
+
+
+class VertexSeeds:
+    """The seeds of a sampler, in a random order that differs between epochs or as they are."""
+
+    def __init__(self, sampler: NeighborSampler | None, *, shuffle: bool = True) -> None:
+        """Communicates nothing.
+
+        Args:
+            sampler: None without seeds.
+        """
+        self._sampler, self._shuffle = sampler, shuffle
+        self.num_examples, self.batch_size = (len(sampler.seeds), sampler.batch_size) if sampler else (0, 1)
+
+    def begin(self, epoch: int) -> Callable[[int], SeedsOfBatch]:
+        """See :class:`Seeds`."""
+
+        def of(number: int) -> SeedsOfBatch:
+            sampler, size = _given(self._sampler), self.batch_size
+            if self._shuffle:
+                return SeedsOfBatch(sampler.draw(epoch, number))
+            return SeedsOfBatch(sampler.seeds[number * size :][:size])
+
+        return of
+
+
+def _given(sampler: NeighborSampler | None) -> NeighborSampler:
+    """The sampler of batches that there are.
+
+    Raises:
+        ValueError: there are none.
+    """
+    if sampler is None:
+        raise ValueError("without seeds, there are no batches")
+    return sampler
+
+
+def without_pairs(
+    links: Links, source: NDArray[np.int64], target: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows and columns of the edges that some pairs stand for, in both directions if the links exclude both."""
+    if links.symmetric or links.excludes_reverse:
+        return np.concatenate([target, source]), np.concatenate([source, target])
+    return target, source
+
+
+class NeighborBatches(Batches[Made]):
+    """Batches of sampled neighbors of seeds."""
+
+    def __init__(self, sampler: NeighborSampler | None, seeds: Seeds, make: Callable[[Drawn], Made]) -> None:
+        """Communicates nothing.
+
+        Args:
+            sampler: draws the neighbors, whatever its own seeds are; None without seeds.
+            make: makes the result of a batch; several threads may call it at a time.
+        """
+        self._sampler, self._seeds, self._make = sampler, seeds, make
+        self.num_examples, self.batch_size = seeds.num_examples, seeds.batch_size
+        self.num_batches = -(-self.num_examples // self.batch_size)
+
+    def prepare(self, epoch: int, number: int) -> Made:
+        return self._draw(epoch, number, self._seeds.begin(epoch))
+
+    def of_epoch(self, epoch: int, numbers: Sequence[int], threads: int, pool: int) -> Generator[Made, None, None]:
+        """See :meth:`Batches.of_epoch`. Collective if the seeds of ranks depend on each other."""
+        seeds = self._seeds.begin(epoch)
+        return _ahead(lambda number: self._draw(epoch, number, seeds), numbers, threads, pool)
+
+    def _draw(self, epoch: int, number: int, seeds: Callable[[int], SeedsOfBatch]) -> Made:
+        asked, sampler, excluded = seeds(number), _given(self._sampler), None
+        if asked.without is not None:
+            excluded = excluded_entries(sampler.graph, *asked.without)
+        sample = sampler.sample_of(asked.vertices, epoch, number, excluded)
+        return self._make(Drawn(epoch * self.num_batches + number, sample, excluded, asked.pairs))
+
+
+class SubgraphBatches(Batches[Made]):
+    """Batches that are subgraphs of sampled vertices."""
+
+    def __init__(
+        self,
+        sampler: SubgraphSampler,
+        num_batches: int,
+        weights: Normalization | None,
+        make: Callable[[Drawn], Made],
+    ) -> None:
+        """Communicates nothing.
+
+        Args:
+            num_batches: per epoch; 0 for as many as the sampler has.
+            weights: how often batches have each vertex and nonzero; None for no weights.
+            make: makes the result of a batch; several threads may call it at a time.
+        """
+        self._sampler, self._weights, self._make = sampler, weights, make
+        self.num_batches, self.batch_size = num_batches or sampler.num_batches, sampler.size
+
+    def prepare(self, epoch: int, number: int) -> Made:
+        of_all = epoch * self.num_batches + number
+        # The sampler's own epochs: one that covers the vertices has a fixed number of batches in each.
+        sample = self._sampler.sample(*divmod(of_all, self._sampler.num_batches))
+        weights = None if self._weights is None else self._weights.weights(sample)
+        return self._make(Drawn(of_all, sample, weights=weights))
+
+
+class StoredBatches(Batches[Made]):
+    """The batches of one rank of stored samples. After the stored epochs, the first one is read again, and so on.
+
+    Memory: the features of frequent vertices, and two segments, one of which a thread reads ahead.
+    """
+
+    def __init__(
+        self,
+        samples: Samples,
+        rank: int,
+        make: Callable[[StoredBatch], Made],
+        *,
+        kept: int | None = None,
+        counter: ReadCounter | None = None,
+    ) -> None:
+        """Communicates nothing.
+
+        Args:
+            rank: of the ranks that the samples were drawn for.
+            make: makes the result of a batch, when it is asked for.
+            kept: arrays of features to keep that are not in use; None for all.
+        """
+        self._samples, self._rank, self._make, self._counter = samples, rank, make, counter
+        self._buffers = RowBuffers(kept)
+        self.num_batches, self.batch_size = samples.num_batches[rank], samples.batch_size
+
+    @cached_property
+    def hot_feature(self) -> NDArray[Any]:
+        """(num_hot, num_features) features of frequent vertices, which are read when they are first asked for."""
+        return self._samples.hot_feature(self._rank, self._counter)
+
+    @cached_property
+    def is_last_whole(self) -> bool:
+        """See :attr:`Batches.is_last_whole`."""
+        last = segment_path(self._rank, 0, self._samples.num_segments(self._rank) - 1)
+        return bool(self._samples.artifact.array(f"{last}/layer_size").read()[-1, -1] == self.batch_size)
+
+    def prepare(self, epoch: int, number: int) -> Made:
+        with closing(self.of_epoch(epoch, [number], 0, 1)) as found:
+            return next(found)
+
+    def of_epoch(self, epoch: int, numbers: Sequence[int], threads: int, pool: int) -> Generator[Made, None, None]:  # noqa: ARG002 - segments have a size of their own
+        """See :meth:`Batches.of_epoch`; at most one thread reads ahead."""
+        per_segment, wanted = self._samples.segment_batches, set(numbers)
+        segments = sorted({number // per_segment for number in numbers})
+
+        def read(segment: int) -> list[StoredBatch]:
+            return list(self._segment(epoch, segment, wanted))[::-1]
+
+        with closing(prepare_ahead(read, segments, min(threads, 1), 1)) as ready:
+            for batches in ready:
+                # The features of a batch are gone as soon as it is not in use any more.
+                while batches:
+                    yield self._made(batches.pop())
+
+    def _made(self, stored: StoredBatch) -> Made:
+        give_back_unused(stored.feature, self._buffers)
+        return self._make(stored)
+
+    def _segment(self, epoch: int, segment: int, wanted: set[int]) -> Iterator[StoredBatch]:
+        samples, rank, hot = self._samples, self._rank, self.hot_feature
+        stored = samples.read_segment(rank, epoch % samples.num_epochs, segment, hot, self._counter, self._buffers)
+        for number, batch in enumerate(stored, segment * samples.segment_batches):
+            if number in wanted:
+                yield batch

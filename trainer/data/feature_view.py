@@ -1,0 +1,240 @@
+"""The input features of any vertices, wherever they are: a step asks a view, and does not know what it reads.
+
+Views of rows that a step changes, or that other ranks have, are asked in the step; all others are asked by the threads
+that prepare batches.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from abc import ABC, abstractmethod
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gnnloom.storage.artifacts.mapped_vertices import map_vertices
+from gnnloom.storage.artifacts.vertices import Vertices
+from gnnloom.storage.disk.mapped_rows import READERS, fits_in_pages, take_rows
+from gnnloom.storage.disk.row_buffers import RowBuffers
+from gnnloom.storage.matrix.local_numbers import LocalNumbers
+from gnnloom.trainer.data.row_exchange import RowExchange
+from gnnloom.trainer.data.vertex_data import as_features, check_finite, normalize_feature
+from gnnloom.trainer.layout.partial_parameters import PartialParameter, RowGradient
+from gnnloom.trainer.place.place import Place
+
+
+class FeatureView(ABC):
+    """The input features of any vertices. By default, any thread may ask for rows, and no message is sent."""
+
+    @abstractmethod
+    def rows(self, vertices: NDArray[np.int64]) -> Tensor:
+        """(num_vertices, width) scaled features of some vertices.
+
+        Args:
+            vertices: (num_vertices,) int64, each at most once; ranks may ask for different numbers of vertices.
+        """
+
+    def ahead(self, vertices: NDArray[np.int64]) -> Tensor:
+        """The rows of a batch, for the thread that prepares it; none of them if the step asks for them."""
+        return self.rows(vertices)
+
+    def in_step(self, vertices: NDArray[np.int64], ahead: Tensor) -> Tensor:  # noqa: ARG002 - read ahead
+        """The rows of a batch, for its step. Collective: every rank asks in every step, also for no vertices.
+
+        Args:
+            ahead: what :meth:`ahead` returned.
+        """
+        return ahead
+
+    def give_back(self, vertices: NDArray[np.int64], rows: Tensor) -> None:  # noqa: B027 - only learned features change
+        """Pass on the gradient of rows after the backward pass of a step. Collective.
+
+        Args:
+            rows: what :meth:`in_step` returned for these vertices.
+        """
+
+    def num_kept(self, memory: int) -> int:  # noqa: ARG002 - of views that keep rows
+        """Most rows that are worth keeping in so many bytes of memory."""
+        return 0
+
+    def is_far(self, vertices: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """(num_vertices,) bool, whether the row of each vertex is worth keeping: this rank does not have it."""
+        return np.ones(len(vertices), np.bool_)
+
+    def keep(self, vertices: NDArray[np.int64]) -> None:  # noqa: B027 - of views that keep rows
+        """Keep the rows of some vertices in memory from now on. Collective.
+
+        Args:
+            vertices: (num_kept,) int64, ascending.
+        """
+
+
+class _ExchangedFeatures(FeatureView):
+    """Rows of a matrix that is spread over the ranks by vertices: asked for in the step, others' by the exchange."""
+
+    def __init__(self, exchange: RowExchange) -> None:
+        self._exchange = exchange
+
+    def rows(self, vertices: NDArray[np.int64]) -> Tensor:
+        """See :meth:`FeatureView.rows`. Collective."""
+        return self._exchange.fetch(vertices)
+
+    def ahead(self, vertices: NDArray[np.int64]) -> Tensor:  # noqa: ARG002 - none of them
+        return self._exchange.nothing
+
+    def in_step(self, vertices: NDArray[np.int64], ahead: Tensor) -> Tensor:  # noqa: ARG002 - without rows
+        return self.rows(vertices)
+
+
+class OwnFeatures(_ExchangedFeatures):
+    """Rows that do not change. Frequent ones of other ranks are kept."""
+
+    def num_kept(self, memory: int) -> int:
+        return memory // max(1, self._exchange.row_bytes)
+
+    def is_far(self, vertices: NDArray[np.int64]) -> NDArray[np.bool_]:
+        return self._exchange.is_remote(vertices)
+
+    def keep(self, vertices: NDArray[np.int64]) -> None:
+        self._exchange.cache(vertices)
+
+
+class LearnedFeatures(_ExchangedFeatures):
+    """Rows of a parameter as they are now. No rank keeps others' rows, which change."""
+
+    def __init__(self, parameter: PartialParameter, exchange: RowExchange, place: Place) -> None:
+        """Communicates nothing.
+
+        Args:
+            parameter: this rank's rows.
+            exchange: of these rows.
+        """
+        super().__init__(exchange)
+        self._parameter, self._place = parameter, place
+
+    def rows(self, vertices: NDArray[np.int64]) -> Tensor:
+        """See :meth:`FeatureView.rows`; a backward pass forms the gradient of the rows. Collective."""
+        return super().rows(vertices).requires_grad_()
+
+    def give_back(self, vertices: NDArray[np.int64], rows: Tensor) -> None:
+        """Send gradients to the ranks of the rows; each adds up those of its rows, rank by rank. Collective."""
+        numbers, values = self._exchange.give_back(vertices, gradient_of(rows, self._place))
+        self._parameter.row_gradient = RowGradient.summed(numbers, values, self._place)
+
+
+def gradient_of(rows: Tensor, place: Place) -> Tensor:
+    """The gradient of fetched rows; zeros if the loss did not need them, as on a rank whose batch is empty."""
+    return place.zeros(rows.shape, rows.dtype) if rows.grad is None else rows.grad
+
+
+class MappedFeatures(FeatureView):
+    """The features of all vertices in a file that is mapped, and copies of frequent rows in memory.
+
+    A page of the file has the rows of many vertices, of which few are frequent, so rows that are packed take a fraction
+    of the memory that their pages would.
+    """
+
+    def __init__(
+        self,
+        stored: NDArray[Any],
+        norm: str,
+        place: Place,
+        where: str | None = None,
+        buffers: RowBuffers | None = None,
+    ) -> None:
+        """Read nothing yet.
+
+        Args:
+            stored: (num_vertices, num_features) in memory or mapped, of any dtype in which features are stored.
+            norm: ``row`` or ``none``; see :func:`gnnloom.trainer.data.vertex_data.normalize_feature`.
+            where: the array, for messages about features that are not finite numbers; None to look at none.
+            buffers: memory of rows, which is used again as soon as nothing refers to them.
+        """
+        self._stored, self._norm, self._place, self._where, self._buffers = stored, norm, place, where, buffers
+        #: Vertices whose rows are in memory, ascending, and -1, which no vertex has; and their rows as they are stored.
+        self._kept, self._kept_rows = np.array([-1]), stored[:0]
+        self._threads = os.getpid(), ThreadPoolExecutor(READERS, thread_name_prefix="reader")
+
+    @classmethod
+    def of(cls, vertices: Vertices, norm: str, place: Place) -> Self:
+        """The features of vertex data, all of which have to be finite numbers."""
+        return cls(map_vertices(vertices)["feature"], norm, place, str(vertices.artifact.path / "feature"))
+
+    def rows(self, vertices: NDArray[np.int64]) -> Tensor:
+        """See :meth:`FeatureView.rows`; in the dtype of sums.
+
+        Raises:
+            InputError: a feature is not a finite number.
+        """
+        # Taken before they are converted, so that only these rows are.
+        feature = as_features(self._taken(vertices), "none", self._place)
+        if self._where is not None:
+            check_finite(feature, self._where, lambda: vertices, self._place)
+        return normalize_feature(feature, self._norm, self._place)
+
+    def num_kept(self, memory: int) -> int:
+        return 0 if fits_in_pages(self._stored) else memory // max(1, self._stored[:1].nbytes)
+
+    def keep(self, vertices: NDArray[np.int64]) -> None:
+        self._kept, self._kept_rows = np.append(vertices, -1), take_rows(self._stored, vertices)
+
+    def _taken(self, vertices: NDArray[np.int64]) -> NDArray[Any]:
+        """(num_taken, num_features) rows as they are stored."""
+        shape, dtype = (len(vertices), *self._stored.shape[1:]), self._stored.dtype
+        rows = np.empty(shape, dtype) if self._buffers is None else self._buffers.take(shape, dtype)
+        if self._buffers is not None:
+            give_back_unused(rows, self._buffers)
+        if len(self._kept) == 1:
+            return take_rows(self._stored, vertices, rows, self._readers())
+        place = np.searchsorted(self._kept[:-1], vertices)
+        known = self._kept[place] == vertices
+        rows[known] = self._kept_rows[place[known]]
+        rows[~known] = take_rows(self._stored, vertices[~known], threads=self._readers())
+        return rows
+
+    def _readers(self) -> ThreadPoolExecutor:
+        """Threads of this process that read rows: a process that was forked has none of its parent's."""
+        process, found = self._threads
+        if process != os.getpid():
+            found = ThreadPoolExecutor(READERS, thread_name_prefix="reader")
+            self._threads = os.getpid(), found
+        return found
+
+
+def give_back_unused(rows: NDArray[Any], buffers: RowBuffers) -> None:
+    """Give rows back to where they are from as soon as nothing refers to a tensor that is made of them.
+
+    The array itself must not be sliced, as a slice would refer to its memory only.
+    """
+    memory = rows.base
+    if memory is not None:
+        # A tensor of an array refers to it. So when the tensor and all views of it are gone, the array is, too.
+        weakref.finalize(rows, buffers.give_back, memory).atexit = False
+
+
+class PropagatedFeatures(FeatureView):
+    """What was propagated of the features, side by side, for some vertices of this rank, in a temporary file."""
+
+    def __init__(
+        self, values: NDArray[np.float32], vertex: NDArray[np.int64], num_features: int, norm: str, place: Place
+    ) -> None:
+        """Read nothing yet.
+
+        Args:
+            values: (num_rows, width) the file.
+            vertex: (num_rows,) int64 distinct ids of the vertices of its rows.
+            num_features: columns of each of the matrices, in each of which every vertex is scaled.
+            norm: ``row`` or ``none``; see :func:`gnnloom.trainer.data.vertex_data.normalize_feature`.
+        """
+        self._values, self._row, self._num_features = values, LocalNumbers.of(vertex), num_features
+        self._norm, self._place = norm, place
+
+    def rows(self, vertices: NDArray[np.int64]) -> Tensor:
+        """See :meth:`FeatureView.rows`; in the dtype of sums."""
+        taken = take_rows(self._values, self._row(vertices))
+        width = taken.shape[1]
+        return as_features(taken.reshape(-1, self._num_features), self._norm, self._place).view(-1, width)

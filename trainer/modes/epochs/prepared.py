@@ -1,0 +1,128 @@
+"""What modes share that prepare batches ahead of their use: the wait for a batch, its features, and its step."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gnnloom.storage.matrix.local_numbers import LocalNumbers
+from gnnloom.storage.sampling.ahead import prepare_ahead
+from gnnloom.trainer.comm.process_grid import ProcessGrid
+from gnnloom.trainer.comm.traffic import SAMPLING, Kind, Traffic
+from gnnloom.trainer.data.feature_view import FeatureView, LearnedFeatures, OwnFeatures
+from gnnloom.trainer.data.row_exchange import RowExchange
+from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext, add_gradients
+from gnnloom.trainer.operators.operator import Operator
+from gnnloom.trainer.operators.whole_rows import AXIS
+from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
+
+Batch = TypeVar("Batch")
+
+
+def awaited(batches: Generator[Batch, None, None], traffic: Traffic) -> Generator[Batch, None, None]:
+    """The same batches; the time spent waiting for each counts as sampling in a profile."""
+    with closing(batches):
+        while True:
+            with traffic.timing(SAMPLING):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            yield batch
+
+
+def features_in_memory(context: ModeContext, owner: NDArray[np.int32] | None) -> FeatureView:
+    """The features that the ranks have in memory, or learn. Communicates nothing.
+
+    Args:
+        owner: (n,) int32 rank of every vertex; None if a rank asks for rows of its own alone.
+    """
+    learned, place, own = context.learned, context.place, LocalNumbers.of(context.operator.layout(0).vertex)
+    rows = context.inputs.value.detach()
+    exchange = RowExchange(
+        context.comm, own, context.model.as_features(rows) if learned is None else rows, owner, place
+    )
+    return OwnFeatures(exchange) if learned is None else LearnedFeatures(learned, exchange, place)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A batch, or a rank's share of one, that is ready for a step.
+
+    Attributes:
+        number: of the batch, among those of all epochs.
+        vertices: (num_rows,) int64 global ids.
+        operator: multiplies with the rows of the batch.
+        feature: (num_rows, width) input features; without rows if the step asks for them.
+        loss: over these rows only; it sends nothing.
+    """
+
+    number: int
+    vertices: NDArray[np.int64]
+    operator: Operator
+    feature: Tensor
+    loss: MaskedLoss
+
+
+class PreparedMode(Mode):
+    """A mode that prepares batches ahead, also those of the next epoch.
+
+    Attributes:
+        features: of the vertices of batches.
+        num_batches: per epoch, of all ranks.
+        alone: a grid of this rank alone, for losses of its own rows.
+    """
+
+    features: FeatureView
+    num_batches: int
+
+    def __init__(self, context: ModeContext) -> None:
+        super().__init__(context)
+        self.alone = ProcessGrid(context.operator.grid.group(()), {AXIS: 1}, context.place)
+
+    def _begin(self) -> None:
+        """Begin to prepare batches. Communicates nothing."""
+        options = self.context.options
+        ready = prepare_ahead(self._prepare, self._numbers(), options["sampler_threads"], options["pool"])
+        self._ready = awaited(ready, self.context.comm.traffic)
+
+    def _numbers(self) -> Iterator[int]:
+        """The batches of this rank among those of all epochs, in the order of training."""
+        epochs = self.context.epochs
+        yield from range(epochs.start * self.num_batches, epochs.stop * self.num_batches)
+
+    @abstractmethod
+    def _prepare(self, number: int) -> Prepared:
+        """Make a batch. Communicates nothing; several threads do so at a time."""
+
+    def _terms(self, batch: Prepared | None) -> float:
+        """Terms of the loss of a step on all ranks. Collective."""
+        terms = self.context.place.tensor([batch.loss.num_terms if batch else 0.0], torch.float64)
+        self.context.comm.all_reduce(terms, Kind.LOSS)
+        return float(terms)
+
+    def _train_batch(self, batch: Prepared | None, num_terms: float) -> float:
+        """Form the gradients of this rank's batch, if it has one; returns the sum of its losses. Collective.
+
+        Args:
+            num_terms: terms of the loss of the step on all ranks.
+        """
+        self.context.model.zero_grad()
+        features, total = self.features, 0.0
+        # A rank without a batch still has rows that others need.
+        vertices = np.empty(0, np.int64) if batch is None else batch.vertices
+        feature = features.in_step(vertices, features.ahead(vertices) if batch is None else batch.feature)
+        if batch is not None:
+            total = add_gradients(self.context.model, batch.number, batch.operator, feature, batch.loss, num_terms)
+        features.give_back(vertices, feature)
+        return total
+
+    def close(self) -> None:
+        self._ready.close()
