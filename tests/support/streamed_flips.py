@@ -61,7 +61,7 @@ _OPERATIONS: tuple[tuple[type, tuple[str, ...]], ...] = (
     (Model, ("forward",)),
     (Training, ("_train_epoch", "_measure", "_check_files", "_write_line")),
     (rows.RowsMode, ("_prepare",)),
-    (layerwise._Passes, ("_batch",)),
+    (layerwise._LayerPass, ("_batch",)),
     (edge_inference._Batches, ("next",)),
     (VertexIds, ("columns", "check")),
     (PairScorer, ("_scores", "top")),

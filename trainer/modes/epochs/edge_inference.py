@@ -27,8 +27,8 @@ from gnnloom.trainer.models.networks.edge_model import BatchEdges, EdgeModel
 from gnnloom.trainer.models.networks.model import Inputs
 from gnnloom.trainer.models.networks.reach import GraphTraits, Reach, find_reach, layer_output, whole_batch
 from gnnloom.trainer.modes.epochs.layerwise import map_graph_of
+from gnnloom.trainer.modes.epochs.passes import outputs
 from gnnloom.trainer.operators.operator import Operator
-from gnnloom.trainer.place.mapped_rows import MappedRows, UnbackedRows
 
 logger = logging.getLogger(__name__)
 
@@ -77,21 +77,13 @@ class WholeInference:
         if self._reach is None:
             self._reach = self._agreed(together(comm, lambda: self._find_reach(graph)))
             self._report(self._reach)
-        own = LocalNumbers.of(self._operator.layout(0).vertex)
-        place = self._model.place
+        own, grid = LocalNumbers.of(self._operator.layout(0).vertex), self._operator.grid
+        if features is None:
+            features = OwnFeatures(RowExchange(comm, own, inputs.value.detach(), owner, grid.place))
         batches = _Batches(self._model, self._normalization, graph, own.ascending, self._reach)
-
-        def of_ranks(rows: Tensor) -> FeatureView:
-            return OwnFeatures(RowExchange(comm, own, rows, owner, place))
-
-        given = features or of_ranks(inputs.value.detach())
-        rows = self._collect(batches, own, given, 0 if self._reach.by_layer else None)
-        for layer in range(1, len(self._reach.widths) - 1 if self._reach.by_layer else 0):
-            before = rows
-            rows = self._collect(batches, own, of_ranks(before.tensor), layer)
-            together(comm, before.check)
-        place.files.once(rows.check)
-        return rows.tensor
+        layers = range(len(self._reach.widths) - 1) if self._reach.by_layer else (None,)
+        passes = (_EdgePass(batches, layer) for layer in layers)
+        return outputs(passes, features, own, owner, grid, self._dataset.path)
 
     def _map(self) -> tuple[WholeGraph, NDArray[np.int32] | None, FeatureView | None]:
         graph, owner = map_graph_of(self._dataset, self._inputs, self._operator.grid.comm.size)
@@ -134,34 +126,6 @@ class WholeInference:
                 reach.hops,
             )
 
-    def _collect(
-        self,
-        batches: _Batches,
-        own: LocalNumbers,
-        features: FeatureView,
-        layer: int | None,
-    ) -> MappedRows | UnbackedRows:
-        """The outputs of a layer, or of the whole module, for the rank's vertices. Collective.
-
-        Args:
-            features: the inputs of any vertices.
-        """
-        comm, model = self._operator.grid.comm, self._model
-        shape = len(own.ascending), batches.reach.widths[-1 if layer is None else layer + 1]
-        what = "outputs of the model" if layer is None else f"outputs of layer {layer + 1}"
-        out = together(comm, lambda: model.place.mapped(self._dataset.path, what, shape, model.dtype))
-        start = 0
-        # Ranks fetch rows from each other in every step, also those that have no vertices left.
-        while comm.gather_numbers([start < len(own.ascending)]).any():
-            stop, vertices, edges = batches.next(start, layer)
-            rows = features.rows(vertices)
-            if edges is not None:
-                # Features may be of another dtype than parameters.
-                output = _output(model, model.as_sums(rows), edges, layer)
-                out.write(own(own.ascending[start:stop]), output.to(model.dtype))
-            start = stop
-        return out
-
 
 def most_seeds(carried_by_one: float, width: int, num_own: int) -> int:
     """Vertices of a batch of the middle of a pass, if so many vertices and edges belong to each on average."""
@@ -184,7 +148,7 @@ class _Batches:
         Args:
             vertices: (num_own,) int64, ascending.
         """
-        self._model, self._normalization, self._graph, self._vertices = model, normalization, graph, vertices
+        self.model, self._normalization, self._graph, self._vertices = model, normalization, graph, vertices
         self.reach, self._count = reach, _FIRST
 
     def next(self, start: int, layer: int | None) -> tuple[int, NDArray[np.int64], BatchEdges | None]:
@@ -195,12 +159,12 @@ class _Batches:
         if start >= len(self._vertices):
             return start, np.empty(0, np.int64), None
         widths = self.reach.widths
-        width = max(*widths, *self._model.options.dims) if layer is None else max(widths[layer : layer + 2])
+        width = max(*widths, *self.model.options.dims) if layer is None else max(widths[layer : layer + 2])
         while True:
             stop = min(start + self._count, len(self._vertices))
             seeds = self._vertices[start:stop]
             vertices, edges = whole_batch(
-                self._graph, seeds, self.reach, self._normalization, self._model.place, weighs=self._model.call.weighs
+                self._graph, seeds, self.reach, self._normalization, self.model.place, weighs=self.model.call.weighs
             )
             carried = (len(vertices) + edges.index.shape[1]) * width
             if carried <= CARRIED or len(seeds) == 1:
@@ -209,9 +173,27 @@ class _Batches:
             self._count = max(1, len(seeds) // 2)
 
 
-def _output(model: EdgeModel, rows: Tensor, edges: BatchEdges, layer: int | None) -> Tensor:
-    """The outputs of a layer, or of the whole module, for the leading vertices of a batch."""
-    if layer is not None:
-        return layer_output(model, layer, rows, edges)
-    # Layers that compute less and less would not see the rows of the sources.
-    return model.call(model.module, rows, replace(edges, hops=None), model.place)
+class _EdgePass:
+    """See :class:`gnnloom.trainer.modes.epochs.passes.Pass`."""
+
+    def __init__(self, batches: _Batches, layer: int | None) -> None:
+        """Compute nothing yet.
+
+        Args:
+            layer: None for the whole module.
+        """
+        self._batches, self._layer = batches, layer
+        self.what = "outputs of the model" if layer is None else f"outputs of layer {layer + 1}"
+        self.width = batches.reach.widths[-1 if layer is None else layer + 1]
+
+    def next(self, start: int) -> tuple[int, NDArray[np.int64], BatchEdges | None]:
+        return self._batches.next(start, self._layer)
+
+    def output(self, rows: Tensor, given: BatchEdges) -> Tensor:
+        model = self._batches.model
+        # Features may be of another dtype than parameters.
+        rows = model.as_sums(rows)
+        if self._layer is not None:
+            return layer_output(model, self._layer, rows, given)
+        # Layers that compute less and less would not see the rows of the sources.
+        return model.call(model.module, rows, replace(given, hops=None), model.place)

@@ -1,8 +1,7 @@
 """Exact scores of all vertices without the graph or its features in memory: layer by layer, some rows at a time.
 
-The graph and the features are mapped. The output of a layer is in a temporary file, of which every rank has the rows of
-its own vertices; rows of others come from their owners. Every neighbor of every vertex is gathered, as in full-graph
-evaluation (Hamilton, Ying, Leskovec, NeurIPS 2017, algorithm 1).
+The graph and the features are mapped, and all neighbors of a vertex are gathered; see
+:mod:`gnnloom.trainer.modes.epochs.passes`.
 """
 
 from __future__ import annotations
@@ -24,12 +23,11 @@ from gnnloom.storage.samplers.kind import ALL
 from gnnloom.storage.sampling.layered import layered_batch
 from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.trainer.comm.agreement import together
-from gnnloom.trainer.data.feature_view import FeatureView, MappedFeatures, OwnFeatures
-from gnnloom.trainer.data.row_exchange import RowExchange
+from gnnloom.trainer.data.feature_view import FeatureView, MappedFeatures
 from gnnloom.trainer.models.networks.model import Inputs, Model
 from gnnloom.trainer.modes.epochs.mode import ModeContext, multiplying_by
+from gnnloom.trainer.modes.epochs.passes import outputs
 from gnnloom.trainer.operators.layered import Layered
-from gnnloom.trainer.place.mapped_rows import MappedRows, UnbackedRows
 
 
 def map_graph(context: ModeContext) -> tuple[WholeGraph, NDArray[np.int32] | None]:
@@ -71,57 +69,39 @@ def layerwise_scores(context: ModeContext) -> Tensor:
     if context.model.takes_edges:
         # It has its own passes, from disk as well.
         return context.model.whole_scores(context.inputs)
-    passes = _Passes(context)
-    rows = passes.run(0, None)
-    for layer in range(1, context.model.num_layers):
-        rows = passes.run(layer, rows)
-    context.place.files.once(rows.check)
-    return rows.tensor
+    graph, features, owner = together(context.comm, lambda: _map(context))
+    model, own = context.model, LocalNumbers.of(context.operator.layout(0).vertex)
+    operator = Layered(context.comm, model.num_layers, context.normalization, context.place)
+    passes = (_LayerPass(model, graph, own.ascending, operator, layer) for layer in range(model.num_layers))
+    return outputs(passes, features, own, owner, context.operator.grid, context.dataset.path)
 
 
-class _Passes:
-    """One pass over a rank's vertices for each layer."""
+def _map(context: ModeContext) -> tuple[WholeGraph, FeatureView, NDArray[np.int32] | None]:
+    vertices = context.dataset.vertices(context.shards.artifact.inputs["vertices"])
+    graph, owner = map_graph(context)
+    return graph, MappedFeatures.of(vertices, context.feature_norm, context.place), owner
 
-    def __init__(self, context: ModeContext) -> None:
-        """Map what is read. Collective."""
-        self._context, self._model = context, context.model
-        self._own = LocalNumbers.of(context.operator.layout(0).vertex)
-        self._graph, self._features, self._owner = together(context.comm, self._map)
-        self._operator = Layered(context.comm, self._model.num_layers, context.normalization, context.place)
 
-    def _map(self) -> tuple[WholeGraph, FeatureView, NDArray[np.int32] | None]:
-        context = self._context
-        vertices = context.dataset.vertices(context.shards.artifact.inputs["vertices"])
-        graph, owner = map_graph(context)
-        return graph, MappedFeatures.of(vertices, context.feature_norm, context.place), owner
+class _LayerPass:
+    """See :class:`gnnloom.trainer.modes.epochs.passes.Pass`."""
 
-    def run(self, layer: int, rows: MappedRows | UnbackedRows | None) -> MappedRows | UnbackedRows:
-        """The output of a layer from its input, of which this rank has ``rows``; None for the features. Collective."""
-        comm, model = self._context.comm, self._model
-        place, own = self._context.place, self._own
-        given = self._features
-        if rows is not None:
-            given = OwnFeatures(RowExchange(comm, own, rows.tensor, self._owner, place))
-        shape, what = (len(own.ascending), model.options.dims[layer + 1]), f"outputs of layer {layer + 1}"
-        out = together(comm, lambda: place.mapped(self._context.dataset.path, what, shape, model.dtype))
-        bounds = self._bounds(model.options.dims[layer])
-        # Ranks fetch rows from each other in every step, also those that have no vertices left.
-        num_steps = int(comm.gather_numbers([len(bounds) - 1]).max())
-        with multiplying_by(self._operator, model):
-            for step in range(num_steps):
-                start, stop = (bounds[step], bounds[step + 1]) if step + 1 < len(bounds) else (0, 0)
-                vertices = self._own.ascending[start:stop]
-                batch = self._batch(layer, vertices)
-                inputs = given.rows(batch.vertices)
-                self._operator.load(batch)
-                out.write(own(vertices), _output(model, inputs, layer).to(model.dtype))
-        if rows is not None:
-            together(comm, rows.check)
-        return out
+    def __init__(
+        self, model: Model, graph: WholeGraph, vertices: NDArray[np.int64], operator: Layered, layer: int
+    ) -> None:
+        """Cut the rank's vertices into ranges.
 
-    def _bounds(self, dim: int) -> list[int]:
-        """Bounds of the ranges of this rank's vertices that are treated together."""
-        indptr, vertices = self._graph.matrix.indptr, self._own.ascending
+        Args:
+            vertices: (num_own,) int64, ascending.
+            operator: multiplies with the rows of a range, once they are loaded.
+        """
+        self._model, self._graph, self._vertices = model, graph, vertices
+        self._operator, self._layer = operator, layer
+        self.what, self.width = f"outputs of layer {layer + 1}", model.options.dims[layer + 1]
+        self._bounds = self._cut(model.options.dims[layer])
+
+    def _cut(self, dim: int) -> list[int]:
+        """Bounds of the ranges of vertices that are treated together."""
+        indptr, vertices = self._graph.matrix.indptr, self._vertices
         before = np.concatenate([[0], np.cumsum(indptr[vertices + 1] - indptr[vertices] + 1)])
         most, bounds = max(1, GATHERED // max(1, dim)), [0]
         while bounds[-1] < len(vertices):
@@ -129,9 +109,14 @@ class _Passes:
             bounds.append(max(stop, bounds[-1] + 1))
         return bounds
 
-    def _batch(self, layer: int, vertices: NDArray[np.int64]) -> LayeredBatch:
+    def next(self, start: int) -> tuple[int, NDArray[np.int64], LayeredBatch]:
+        stop = next((each for each in self._bounds if each > start), start)
+        batch = self._batch(self._vertices[start:stop])
+        return stop, batch.vertices, batch
+
+    def _batch(self, vertices: NDArray[np.int64]) -> LayeredBatch:
         """The whole rows of some vertices as the block of one layer."""
-        num_layers = self._model.num_layers
+        num_layers, layer = self._model.num_layers, self._layer
         if not len(vertices):
             return empty_batch(num_layers)
         sampler = NeighborSampler(self._graph, 0, vertices, [ALL], len(vertices))
@@ -141,6 +126,11 @@ class _Passes:
         later = CSR(0, np.zeros(count + 1, np.int64), np.empty(0, np.int32), None, count)
         blocks = (block,) * (layer + 1) + (later,) * (num_layers - layer - 1)
         return LayeredBatch(found.vertices, blocks, found.row_nnz, found.degree)
+
+    def output(self, rows: Tensor, given: LayeredBatch) -> Tensor:
+        self._operator.load(given)
+        with multiplying_by(self._operator, self._model):
+            return _output(self._model, rows, self._layer)
 
 
 def _output(model: Model, rows: Tensor, layer: int) -> Tensor:
