@@ -32,7 +32,6 @@ from gnnloom.trainer.links.choices import NEGATIVE_SAMPLERS
 from gnnloom.trainer.loader.epochs import EpochCounter
 from gnnloom.trainer.loader.loader import Loader
 from gnnloom.trainer.modes.epochs.neighbor import NeighborMode
-from gnnloom.trainer.modes.epochs.pair_batches import PairSeeds
 from gnnloom.trainer.modes.epochs.subgraph import SubgraphMode
 from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.state.checkpoint import module_state
@@ -553,14 +552,14 @@ def test_pairs_are_those_of_training(catalog: Catalog, sampler: str, strict: boo
         "strict_negatives": strict,
     }
     seen: list[Any] = []
-    whole = PairSeeds.loss
+    whole = NeighborMode._loss
 
     def recorded(self: Any, drawn: Any) -> Any:
         seen.append(drawn)
         return whole(self, drawn)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PairSeeds, "loss", recorded)
+        patch.setattr(NeighborMode, "_loss", recorded)
         more = {"mode": "neighbor", "draw_once": True, "link_batch": 16}
         train(LoneCommunicator(), pair_config(catalog, "pairs", f"{sampler}-{int(strict)}", **more, **options))
     loader = load("pairs", catalog=catalog, links=True, batch_size=16, seed=SEED, **options)

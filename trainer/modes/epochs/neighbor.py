@@ -177,7 +177,7 @@ class NeighborMode(Mode):
     def _loss(self, batch: Batch) -> StepLoss:
         """The mean loss over the seeds, or pairs, of all ranks' batches. Collective."""
         if self._pairs is not None:
-            return self._pairs.loss(batch)
+            return self._pairs.loss(batch.pairs, batch.rows.seeds)
         context, operator = self.context, self._operator
         split = operator.grid.place.zeros((batch.rows.num_seeds,), torch.uint8).fill_(SPLIT["train"])
         layout = operator.layout(len(self._fanouts))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.matrix.distinct import distinct
-from gnnloom.trainer.data.batches import Batch, SeedsOfBatch, without_pairs
+from gnnloom.trainer.data.batches import SeedsOfBatch, without_pairs
 from gnnloom.trainer.modes.epochs.mode import ModeContext
 from gnnloom.trainer.tasks.objectives.pairs import TRAIN, PairObjective, PairSet, PairStepLoss, Step, of_pairs
 from gnnloom.trainer.tasks.options import BATCH_PAIRS
@@ -49,15 +49,19 @@ class PairSeeds:
 
         return of
 
-    def loss(self, batch: Batch) -> PairStepLoss:
-        """The mean loss over the pairs of all ranks' batches. Collective."""
-        count = int(self._context.comm.gather_numbers([len(batch.pairs)]).sum())
-        seeds = batch.rows.seeds
+    def loss(self, pairs: PairSet, seeds: NDArray[np.int64]) -> PairStepLoss:
+        """The mean loss over the pairs of all ranks' batches. Collective.
+
+        Args:
+            pairs: of this rank's batch.
+            seeds: (num_seeds,) int64 the vertices of the scores that the loss is of, ascending.
+        """
+        count = int(self._context.comm.gather_numbers([len(pairs)]).sum())
 
         def numbered(rows: Tensor, *ends: NDArray[np.int64]) -> tuple[Tensor, list[NDArray[np.int64]]]:
             return rows, [np.searchsorted(seeds, each) for each in ends]
 
-        return self._objective.step_loss(self._labels, batch.pairs, Step(TRAIN, count), numbered)
+        return self._objective.step_loss(self._labels, pairs, Step(TRAIN, count), numbered)
 
 
 def pairs_of_batch(objective: PairObjective) -> int:

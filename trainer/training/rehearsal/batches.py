@@ -27,7 +27,7 @@ from gnnloom.trainer.kernels.dispatch import Unwritten, even_offsets
 from gnnloom.trainer.layout.partial_parameters import RowGradient
 from gnnloom.trainer.models.networks.model import Inputs
 from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext, add_gradients, multiplying_by
-from gnnloom.trainer.modes.epochs.pair_batches import distinct_ends, pairs_of_batch, pairs_of_epoch
+from gnnloom.trainer.modes.epochs.pair_batches import PairSeeds
 from gnnloom.trainer.modes.epochs.rows import step_rows
 from gnnloom.trainer.modes.kind import BatchSizes, RankRows
 from gnnloom.trainer.operators.layered import Layered
@@ -36,8 +36,8 @@ from gnnloom.trainer.operators.rows_only import RowsOnly
 from gnnloom.trainer.operators.whole_rows import AXIS
 from gnnloom.trainer.streaming.evaluation import StatedBytes, can_stream, stated_bytes
 from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
-from gnnloom.trainer.tasks.objectives.objective import Objective, StepLoss
-from gnnloom.trainer.tasks.objectives.pairs import TRAIN, PairObjective, PairSet, Step, of_pairs
+from gnnloom.trainer.tasks.objectives.objective import StepLoss
+from gnnloom.trainer.tasks.objectives.pairs import PairObjective
 
 #: What a mode states of its batches; see :class:`gnnloom.trainer.modes.kind.ModeKind`.
 StatedSizes = Callable[[Mapping[str, Any], int, RankRows], BatchSizes]
@@ -77,48 +77,31 @@ def stored_sizes(samples: Samples, rank: int, *, reads_ahead: bool) -> tuple[Bat
     return sizes, (1 + reads_ahead) * len(rows) - 1
 
 
-class RehearsedPairs:
-    """Batches of a rank's training pairs; their vertices are any."""
+class RehearsedPairs(PairSeeds):
+    """A rank's training pairs; their vertices are any."""
 
-    def __init__(self, context: ModeContext, objective: Objective) -> None:
+    def __init__(self, context: ModeContext) -> None:
         """Communicates nothing.
 
         Raises:
             TypeError: the objective is not one of pairs.
         """
-        if not isinstance(objective, PairObjective):
-            raise TypeError(f"task {objective.task.name}: its class is not one of pairs")
-        self._context, self._objective, self._size = context, objective, pairs_of_batch(objective)
-        self._labels = of_pairs(context.labels)
-        mine = self._labels.sets[TRAIN]
-        self.num_batches = -(-len(mine) // self._size)
+        if not isinstance(context.objective, PairObjective):
+            raise TypeError(f"task {context.objective.task.name}: its class is not one of pairs")
+        super().__init__(context, context.objective)
+        self.num_batches = -(-self.num_examples // self.batch_size)
         # The sampler of the batches has them.
-        self._ends = distinct_ends(replace(mine, negative=None, drawn_source=None))
-
-    def of_epoch(self, epoch: int) -> PairSet:
-        """The pairs of an epoch; see :func:`gnnloom.trainer.modes.epochs.pair_batches.pairs_of_epoch`."""
-        return pairs_of_epoch(self._context, self._objective, epoch)
+        self._kept = self.ends
 
     def num_seeds(self) -> int:
         """Seeds of the largest of some batches."""
-        pairs, starts = self.of_epoch(0), range(0, max(1, self.num_batches) * self._size, self._size)
-        batches = [pairs.take(slice(start, start + self._size)) for start in starts[:_COUNTED]]
-        return max(len(distinct_ends(each)) for each in batches)
-
-    def loss(self, pairs: PairSet, num_seeds: int) -> StepLoss:
-        """The loss of the first batch."""
-        batch = pairs.take(slice(0, self._size))
-        seeds = distinct_ends(batch)
-
-        def numbered(rows: Tensor, *ends: NDArray[np.int64]) -> tuple[Tensor, list[NDArray[np.int64]]]:
-            return rows, [np.searchsorted(seeds, each) % max(1, num_seeds) for each in ends]
-
-        return self._objective.step_loss(self._labels, batch, Step(TRAIN, len(batch)), numbered)
+        seeds = self.begin(0)
+        return max(len(seeds(number).vertices) for number in range(max(1, self.num_batches))[:_COUNTED])
 
 
 def pair_sizes(context: ModeContext, batch: StatedSizes, rows: RankRows) -> BatchSizes:
     """The sizes of a rank's batches of pairs, from what a mode states of batches of so many seeds."""
-    pairs = RehearsedPairs(context, context.objective)
+    pairs = RehearsedPairs(context)
     # The ends of a pair may be any vertices, whatever their split and their rank.
     seeds = max(1, pairs.num_seeds())
     sizes = batch({**context.options, "batch_size": seeds}, context.model.num_layers, replace(rows, training=seeds))
@@ -195,7 +178,7 @@ class RehearsedBatches(Mode):
         """
         super().__init__(context)
         self._sizes, self._memory = sizes, memory
-        self._pairs = RehearsedPairs(context, context.objective) if context.objective.task.on_pairs else None
+        self._pairs = RehearsedPairs(context) if context.objective.task.on_pairs else None
         self._alone = ProcessGrid(context.comm.group(0, 0, 1), {AXIS: 1}, context.place)
         drawn = _NUMBERED * sizes.rows[0] + _DRAWN * max(sizes.nonzeros)
         threads = 0 if context.samples else max(1, context.options["sampler_threads"])
@@ -209,8 +192,12 @@ class RehearsedBatches(Mode):
         if self._pairs is None:
             self._step(epoch, update)
             return 0.0
-        pairs = self._pairs.of_epoch(epoch)
-        self._step(epoch, update, self._pairs.loss(pairs, int(self._sizes.rows[-1])))
+        seeds = self._pairs.begin(epoch)
+        batch = seeds(0)
+        # Of any epoch, a batch may have more seeds than those that were counted.
+        self._step(
+            epoch, update, self._pairs.loss(batch.pairs, batch.vertices[: max(0, int(self._sizes.rows[-1]) - 1)])
+        )
         return 0.0
 
     def _step(self, epoch: int, update: Callable[[], None], of_pairs: StepLoss | None = None) -> None:
