@@ -8,7 +8,7 @@ from gnnloom.workflows.recipe.reference import Key, SectionReference, recipe_sec
 def sections() -> str:
     """Return a heading and a table for every section."""
     return "\n\n".join(
-        f"## [{section.name}] {{ #{section.name} }}\n\n{section.help}\n\n{_tables(section)}"
+        f"## {section.title} {{ #{section.anchor} }}\n\n{section.help}\n\n{_tables(section)}"
         for section in recipe_sections()
     )
 

@@ -491,6 +491,11 @@ class TextEdges:
         given = floats_of_ticks(block.ticks[:count]) if block.ticks is not None else values[:count]
         return NameChunk.valued(sources, targets, given if self._is_valued else None, times=self.times)
 
+    def followed_by(self, others: TextEdges) -> TextEdges:
+        """The edges of these files and then of others, which have the same columns."""
+        files, tables = (*self.files, *others.files), (*self.tables, *others.tables)
+        return replace(self, files=files, tables=tables, opened=(*self.opened, *others.opened))
+
     def with_vertices(self, num_vertices: int) -> TextEdges:
         """The same edges, but with ids that must be below ``num_vertices``."""
         return replace(self, stated_vertices=num_vertices)

@@ -138,9 +138,9 @@ def _stored_table(stack: ExitStack, value: Any, what: str) -> Table:
     table, columns = _chosen(value)
     names = [str(column) for column in columns]
     if isinstance(table, str | Path):
-        return Table.of_columns(str(table), names, what) if names else Table.parse(str(table), what)
+        return Table.of_columns([str(table)], names, what) if names else Table.parse(str(table), what)
     file = stack.enter_context(stored_edges(table))
-    return replace(Table.of_columns(file.location, names, what), shown=what)
+    return replace(Table.of_columns([file.location], names, what), shown=what)
 
 
 def _write_edges(folder: Path, edges: Any) -> tuple[Path, bool]:

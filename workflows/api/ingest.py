@@ -111,7 +111,7 @@ def ingest(
     def store_tables() -> Dataset:
         with stored_tables(relations or {}, vertices or {}) as (of_relations, of_vertices):
             shown = [table for each in ([*of_relations.values()], *of_vertices.values()) for table in each]
-            with named_as({table.location: table.shown for table in shown if table.shown}):
+            with named_as({table.locations[0]: table.shown for table in shown if table.shown}):
                 any_name = given_options.ids == "names"
                 tables = TypedTables.open(of_relations, of_vertices, plain_values(others), format, any_name=any_name)
                 graph = store_typed(

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gnnloom.pipeline.ingest.typed.options import TypedOptions
+from gnnloom.pipeline.ingest.typed.tables import TypedTables
 from gnnloom.pipeline.links.options import DrawOptions
 from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.samples.options import SampleOptions
@@ -36,6 +38,14 @@ from gnnloom.workflows.recipe.sources import (
     vertices_section,
     whole_path,
 )
+from gnnloom.workflows.recipe.tables import (
+    LISTS,
+    ListSection,
+    RelationSection,
+    list_section,
+    open_tables,
+    relation_section,
+)
 from gnnloom.workflows.recipe.toml.document import Document, Mistakes
 from gnnloom.workflows.recipe.toml.text import to_toml
 from gnnloom.workflows.recipe.unused_keys import (
@@ -53,6 +63,8 @@ RECIPES = Path(__file__).parents[1] / "recipes"
 _SELECTS_SHARDS = ("shards", "method", "permutation")
 #: Fields of the training that a recipe cannot set.
 SETTLED = frozenset({"catalog", "dataset", *_SELECTS_SHARDS})
+#: Sections of recipes without types.
+_WITHOUT_TYPES = ("source", "vertices", "links", "partition", "shards", "samples", "propagate", "train", "predict")
 
 
 @dataclass(frozen=True)
@@ -61,10 +73,13 @@ class Recipe:
 
     Attributes:
         source_name: the file it was read from.
+        source: of the edges; of a graph with types, the files of the first relation.
         links: edges that are held out of the graph that the later stages read; None if none are.
         partition: None if the shards need no partition.
         train: None if the recipe stops before the training.
         predict: None if nothing is predicted.
+        relations: tables of the relations of a graph with types; empty for other graphs.
+        lists: tables of the vertices of such a graph.
     """
 
     source_name: str
@@ -81,6 +96,8 @@ class Recipe:
     predict: PredictSection | None
     cluster: ClusterSection
     slurm: SlurmSection
+    relations: tuple[RelationSection, ...] = ()
+    lists: tuple[ListSection, ...] = ()
 
     @classmethod
     def read(cls, path: Path, catalog: Path, settings: Sequence[str] = ()) -> Recipe:
@@ -94,19 +111,23 @@ class Recipe:
             InputError: keys are wrong; names their lines and what is allowed.
             NotFoundError: the recipe does not exist.
         """
-        document = Document.read(find_recipe(path), settings)
+        document = Document.read(find_recipe(path), settings, LISTS)
         _check_each_section(document)
+        relations = tuple(document.build(name, relation_section()) for name in document.entries("relations"))
+        edges = {"path": relations[0].path} if relations else {}
         dataset = document.build("dataset", DatasetSection)
         named = document.build("catalog", CatalogSection).path
         root = user_path(named) if named else catalog
         mistakes = Mistakes()
+        with mistakes.noted():
+            _check_dataset(document, dataset, is_typed=bool(relations))
         train = _train(document, root, dataset, mistakes)
         shards = _shards(document, train, mistakes)
         recipe = cls(
             document.name,
             root,
             dataset,
-            document.build("source", source_section()),
+            document.build("source", source_section(), **edges),
             document.build("vertices", vertices_section()),
             document.build("links", DrawOptions) if "links" in document.sections else None,
             _partition(document, train, shards, mistakes),
@@ -117,6 +138,8 @@ class Recipe:
             _predict(document, mistakes),
             document.build("cluster", ClusterSection),
             document.build("slurm", SlurmSection),
+            relations,
+            tuple(document.build(name, list_section()) for name in document.entries("vertices")),
         )
         mistakes.check()
         return recipe
@@ -146,6 +169,14 @@ class Recipe:
             return None
         return self.propagate.options(str(self.catalog.resolve()), self.dataset.name, self.num_ranks)
 
+    def tables(self) -> TypedTables:
+        """Open the tables of a graph with types.
+
+        Raises:
+            InputError, NotFoundError: as :meth:`TypedTables.open`.
+        """
+        return open_tables(self.relations, self.lists, any_name=self.dataset.ids == "names")
+
     @property
     def dataset_path(self) -> Path:
         """Folder of the dataset, which may not exist yet."""
@@ -167,12 +198,18 @@ class Recipe:
         if predict is not None and predict.out is not None:
             predict = dataclasses.replace(predict, out=whole_path(predict.out))
         return dataclasses.replace(
-            self, source=self.source.anywhere(), vertices=self.vertices.anywhere(), predict=predict
+            self,
+            source=self.source.anywhere(),
+            vertices=self.vertices.anywhere(),
+            predict=predict,
+            relations=tuple(each.anywhere() for each in self.relations),
+            lists=tuple(each.anywhere() for each in self.lists),
         )
 
     def to_toml(self) -> str:
         """Write the recipe as TOML with every default filled in."""
-        sections: dict[str, Any] = {name: getattr(self, name) for name in SECTIONS if name != "catalog"}
+        left_out = {"catalog", "relations", *(_WITHOUT_TYPES if self.relations else ())}
+        sections: dict[str, Any] = {name: getattr(self, name) for name in SECTIONS if name not in left_out}
         content = {name: dataclasses.asdict(section) for name, section in sections.items() if section is not None}
         # An empty list is a value of `hidden` (no hidden layer); for all other keys it means that nothing was given.
         given = {
@@ -180,9 +217,15 @@ class Recipe:
             for name, keys in content.items()
         }
         for name, keys in self._unused_keys().items():
-            given[name] = {key: value for key, value in given.get(name, {}).items() if key not in keys}
+            if name in given or not self.relations:
+                given[name] = {key: value for key, value in given.get(name, {}).items() if key not in keys}
+        tables = {"relations": self.relations, "vertices": self.lists}
+        lists = {
+            name: [{key: value for key, value in dataclasses.asdict(each).items() if value != ()} for each in entries]
+            for name, entries in tables.items()
+        }
         # An absolute path, so that the saved recipe finds its catalog from any folder.
-        return to_toml({"catalog": {"path": str(self.catalog.resolve())}, **given})
+        return to_toml({"catalog": {"path": str(self.catalog.resolve())}, **given}, lists)
 
     def _unused_keys(self) -> dict[str, set[str]]:
         """Return the keys that a recipe of this kind must not have, by section."""
@@ -192,7 +235,7 @@ class Recipe:
         return unused | ({"train": {*SETTLED, *unused_train_keys(self.train)}} if self.train else {})
 
 
-SECTIONS = tuple(field.name for field in dataclasses.fields(Recipe) if field.name != "source_name")
+SECTIONS = tuple(field.name for field in dataclasses.fields(Recipe) if field.name not in {"source_name", "lists"})
 
 
 def section_kinds() -> dict[str, type[Any]]:
@@ -212,6 +255,11 @@ def section_kinds() -> dict[str, type[Any]]:
         "cluster": ClusterSection,
         "slurm": SlurmSection,
     }
+
+
+def list_kinds() -> dict[str, type[Any]]:
+    """The dataclass of the entries of every list of sections."""
+    return {"relations": relation_section(), "vertices": list_section()}
 
 
 def find_recipe(path: Path) -> Path:
@@ -261,16 +309,68 @@ def _check_each_section(document: Document) -> None:
     mistakes = Mistakes()
     with mistakes.noted():
         document.check_sections(SECTIONS)
+    with mistakes.noted():
+        _check_tables(document)
     # Fields that follow from other sections; any values will do.
     settled: dict[str, dict[str, Any]] = {
         "train": dict.fromkeys(SETTLED) | {"catalog": "catalog", "dataset": "dataset"}
     }
     if "parts" not in document.sections.get("partition", {}):
         settled["partition"] = {"parts": 1}
+    if document.entries("relations"):
+        # Any file will do.
+        settled["source"] = {"path": ("edges",)}
     for name, kind in section_kinds().items():
         with mistakes.noted():
             document.build(name, kind, **settled.get(name, {}))
+    for name, kind in list_kinds().items():
+        for entry in document.entries(name):
+            with mistakes.noted():
+                document.build(entry, kind)
     mistakes.check()
+
+
+def _check_tables(document: Document) -> None:
+    """Refuse sections that a graph with types does not have, and its lists in other recipes.
+
+    Raises:
+        InputError: there is such a section; names its line.
+    """
+    if document.entries("relations"):
+        mistakes = Mistakes()
+        for section in filter(document.sections.__contains__, _WITHOUT_TYPES):
+            with mistakes.noted():
+                remedy = "write [[vertices]] with a type" if section == "vertices" else "remove the section"
+                raise InputError(
+                    f"{document.where(section)}: [{section}]: the recipe has [[relations]], and so far a graph with"
+                    f" types is only stored; {remedy}"
+                )
+        mistakes.check()
+    elif "relations" in document.sections:
+        raise InputError(f"{document.where('relations')}: write [[relations]], once for each relation")
+    elif lists := document.entries("vertices"):
+        raise InputError(
+            f"{document.where(lists[0])}: [[vertices]] belongs to a graph with types, which needs [[relations]]; write"
+            " [vertices] for features, labels and split"
+        )
+
+
+def _check_dataset(document: Document, dataset: DatasetSection, *, is_typed: bool) -> None:
+    """Refuse options of graphs with types for other graphs, and the other way round.
+
+    Raises:
+        InputError: there is such an option; names its line.
+    """
+    if is_typed and dataset.undirected:
+        raise InputError(
+            f"{document.where('dataset', 'undirected')}: [dataset] undirected: relations have a direction; their"
+            " reverses are derived, under the name rev_NAME"
+        )
+    if not is_typed and dataset.unknown != TypedOptions.unknown:
+        raise InputError(
+            f"{document.where('dataset', 'unknown')}: [dataset] unknown: only graphs with types have it; give their"
+            " [[relations]]"
+        )
 
 
 def _train(document: Document, root: Path, dataset: DatasetSection, mistakes: Mistakes) -> TrainConfig | None:

@@ -17,9 +17,12 @@ from gnnloom.pipeline.sources.generators.generator import generators
 from gnnloom.pipeline.sources.vertex_data.kind import vertex_kinds
 from gnnloom.storage.errors import ExistsError, NotFoundError
 from gnnloom.storage.option import MOST_USED, Group, options_of
-from gnnloom.workflows.recipe.recipe import SETTLED, section_kinds
+from gnnloom.workflows.recipe.recipe import SETTLED, list_kinds, section_kinds
+from gnnloom.workflows.recipe.tables import table_options
 from gnnloom.workflows.recipe.toml.text import toml_value
 
+#: Sections with keys of formats; lists of sections are in brackets.
+_WITH_FORMATS = ("source", "vertices", "[relations]", "[vertices]")
 #: A section with fewer keys has no headings.
 _FEW_KEYS = 12
 _NOUNS = {bool: "true or false", int: "integer", float: "number", str: "text"}
@@ -49,11 +52,26 @@ class Key:
 
 @dataclass(frozen=True)
 class SectionReference:
-    """A section of a recipe: what it is for, and its keys, in groups."""
+    """A section of a recipe: what it is for, and its keys, in groups.
+
+    Attributes:
+        is_list: the recipe may have several of this section, with two brackets.
+    """
 
     name: str
     help: str
     keys: tuple[Key, ...]
+    is_list: bool = False
+
+    @property
+    def title(self) -> str:
+        """The name as it is in a recipe."""
+        return f"[[{self.name}]]" if self.is_list else f"[{self.name}]"
+
+    @property
+    def anchor(self) -> str:
+        """The name as it is in links to the manual."""
+        return f"list-of-{self.name}" if self.is_list else self.name
 
     @property
     def groups(self) -> Mapping[str, tuple[Key, ...]]:
@@ -66,8 +84,14 @@ class SectionReference:
 @cache
 def recipe_sections() -> tuple[SectionReference, ...]:
     """Return all sections, in the order in which the stages use them."""
-    kinds = section_kinds()
-    return tuple(SectionReference(name, text, tuple(_keys(name, kinds[name]))) for name, text in _PURPOSES.items())
+    kinds, lists = section_kinds(), list_kinds()
+    sections = [SectionReference(name, text, tuple(_keys(name, kinds[name]))) for name, text in _PURPOSES.items()]
+    tables = [
+        SectionReference(name, text, tuple(_keys(f"[{name}]", lists[name])), is_list=True)
+        for name, text in _OF_LISTS.items()
+    ]
+    after = next(number for number, section in enumerate(sections, 1) if section.name == "vertices")
+    return (*sections[:after], *tables, *sections[after:])
 
 
 #: What every section is for.
@@ -91,6 +115,14 @@ _PURPOSES = {
     "cluster": "Where the stages before training run; options of the command override it.",
     "slurm": "Sizes of the batch jobs that `gnnloom run --emit slurm` writes.",
 }
+#: What every list of sections is for.
+_OF_LISTS = {
+    "relations": (
+        "The table of a relation, once for each relation of a graph with types, instead of `[source]`. Such a recipe"
+        " stores the graph and has no stages after it, so far."
+    ),
+    "vertices": "A list of the vertices of a type, for any types of a graph with `[[relations]]`.",
+}
 
 
 def _keys(section: str, kind: type[Any]) -> Iterator[Key]:
@@ -98,18 +130,20 @@ def _keys(section: str, kind: type[Any]) -> Iterator[Key]:
     # What a recipe cannot set, as it follows from other sections.
     left_out = SETTLED if section == "train" else ()
     for option in (option for name, option in options_of(kind).items() if name not in left_out):
-        owners = _owners(section, option.name) if section in {"source", "vertices"} else ()
+        owners = _owners(section, option.name)
         # The number of parts is that of the ranks.
         required = option.default is dataclasses.MISSING and section != "partition"
         default = option.default
         shown = "" if default in (None, dataclasses.MISSING, (), "") else toml_value(default)
-        choices = _formats(section) if option.name == "format" else option.choices
+        choices = _formats(section) if option.name == "format" and section in _WITH_FORMATS else option.choices
         text = _sentence(option.help) + (f" Default: {option.default_text}." if option.default_text else "")
         yield Key(option.name, _noun(hints[option.name]), text, shown, required, choices, owners, option.heading)
 
 
 def _formats(section: str) -> tuple[str, ...]:
     """Return the values of the key ``format``, which a section checks itself."""
+    if section.startswith("["):
+        return tuple(table_options())
     if section == "source":
         return (*generators(), *formats())
     return (*vertex_kinds(), *(each.name for each in formats().values() if each.vertices))
@@ -117,7 +151,11 @@ def _formats(section: str) -> tuple[str, ...]:
 
 def _owners(section: str, name: str) -> tuple[str, ...]:
     """Return the formats that have an option; none if the section itself has the key."""
-    if section == "source":
+    if section not in _WITH_FORMATS:
+        return ()
+    if section.startswith("["):
+        known = dict(table_options())
+    elif section == "source":
         known = {each.name: each.options for each in generators().values()}
         known |= {each.name: each.options for each in formats().values()}
     else:
@@ -153,7 +191,7 @@ _HEAD = """\
 #
 # Lines that begin with "#" directly followed by a key show the key's default, or in <...> the type of a key without a
 # default; remove the "#" to change it. Sections that are left out take their defaults, except [train] and [predict],
-# whose stages then do not run.
+# whose stages then do not run. Recipes of graphs with types have [[relations]] instead of [source]; see the manual.
 """
 
 
@@ -183,7 +221,7 @@ def new_recipe(name: str) -> str:
     # The few keys that a recipe cannot do without.
     given = {("dataset", "name"): dataset, ("source", "path"): "edges.txt.gz"}
     blocks = [_HEAD.format(name=name)]
-    for section in recipe_sections():
+    for section in (each for each in recipe_sections() if not each.is_list):
         values = {key: value for (owner, key), value in given.items() if owner == section.name}
         blocks.append(_section(section, values))
     return "\n".join(blocks)

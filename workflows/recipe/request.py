@@ -90,7 +90,7 @@ class RecipeRequest:
         if workload.planned is not None and not self.restart:
             refuse_other_run(recipe, workload.planned)
         # A graph alone needs no vertex data.
-        if self.last != "graph":
+        if self.last != "graph" and not recipe.relations:
             check_trainable(recipe, workload.all_keys.get("vertices"))
         asked = workload.within(self.first, self.last)
         if self.restart and "train" not in asked:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.pipeline.ingest.stage import IngestOptions
+from gnnloom.pipeline.ingest.typed.options import TypedOptions
 from gnnloom.pipeline.samples.options import SampleOptions
 from gnnloom.pipeline.shards.shard_options import REORDER, GridOptions
 from gnnloom.storage.catalog import check_name
@@ -44,14 +45,20 @@ class DatasetSection:
     ids: str = option_field(_INGEST["ids"])
     merge: str | None = option_field(_INGEST["merge"])
     codec: str = option_field(_INGEST["codec"])
+    unknown: str = option_field(options_of(TypedOptions)["unknown"])
 
     def __post_init__(self) -> None:
         check_name(self.name)
         # Building the options checks them.
         self.options()
+        self.typed_options()
 
     def options(self) -> IngestOptions:
         return IngestOptions(self.undirected, self.self_loops, self.ids, self.merge, self.codec)
+
+    def typed_options(self) -> TypedOptions:
+        """The options of graphs with types alone."""
+        return TypedOptions(self.unknown)
 
 
 @dataclass(frozen=True, kw_only=True)

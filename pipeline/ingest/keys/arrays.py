@@ -44,9 +44,20 @@ class KeyTable:
     range_blocks: list[int]
 
     @classmethod
-    def of(cls, records: Sequence[TaskRecord], ids: str) -> KeyTable:
-        """The table of the ranges that :func:`gnnloom.pipeline.ingest.keys.merge.merge_keys` merged."""
-        merged = [[[record.facts["lane"], *block] for block in record.facts["blocks"]] for record in records]
+    def of(cls, records: Sequence[TaskRecord], ids: str, kind: int | None = None) -> KeyTable:
+        """The table of the ranges that :func:`gnnloom.pipeline.ingest.keys.merge.merge_range` merged.
+
+        Args:
+            kind: of the keys, if they have several.
+        """
+        merged = [
+            [
+                [record.facts["lane"], *block]
+                for number, block in enumerate(record.facts["blocks"])
+                if kind is None or record.facts["kinds"][number] == kind
+            ]
+            for record in records
+        ]
         return cls(ids, list(chain.from_iterable(merged)), list(accumulate(map(len, merged), initial=0)))
 
     @classmethod

@@ -97,23 +97,26 @@ class KeyFile:
         source    (num_edges,) int32      positions of the edges' ends among the keys
         target    (num_edges,) int32
         value     (num_edges,)            float32 weights, or float64 times, or none
+        kind      (num_edges,) int32      the kind of each edge, or none
 
     Attributes:
         keys: the block of the keys.
         num_edges: number of edges, at least one.
         value_bytes: bytes of the weight or time of an edge; 0 if there are none.
         edges_at: byte of the lane at which the edges begin.
+        kind_bytes: bytes of the kind of an edge; 0 if all edges have the same.
     """
 
     keys: KeyBlock
     num_edges: int
     value_bytes: int
     edges_at: int
+    kind_bytes: int = 0
 
     @property
     def edge_bytes(self) -> int:
         """Bytes of the edges."""
-        return (8 + self.value_bytes) * self.num_edges
+        return (8 + self.value_bytes + self.kind_bytes) * self.num_edges
 
     @property
     def stop(self) -> int:
@@ -127,14 +130,15 @@ class KeyFile:
 
     def to_json(self) -> list[Any]:
         """All but the lane, which the files of a task share."""
-        apart = [] if self.edges_at == self.keys.stop else [self.edges_at]
-        return [self.keys.start, list(self.keys.counts), self.num_edges, self.value_bytes, *apart]
+        apart = [] if self.edges_at == self.keys.stop and not self.kind_bytes else [self.edges_at]
+        kinds = [self.kind_bytes] if self.kind_bytes else []
+        return [self.keys.start, list(self.keys.counts), self.num_edges, self.value_bytes, *apart, *kinds]
 
     @classmethod
     def from_json(cls, content: Sequence[Any], lane: Lane, widths: tuple[int, ...]) -> KeyFile:
         start, counts, num_edges, value_bytes, *apart = content
         keys = KeyBlock(lane, start, tuple(counts), widths)
-        return cls(keys, num_edges, value_bytes, apart[0] if apart else keys.stop)
+        return cls(keys, num_edges, value_bytes, apart[0] if apart else keys.stop, apart[1] if len(apart) > 1 else 0)
 
     def read_ends(self, files: OpenFiles, start: int, stop: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """(num_edges,) int32 positions of the sources and of the targets of edges ``start`` to ``stop``."""
@@ -150,6 +154,14 @@ class KeyFile:
         values: NDArray[Any] = np.empty(stop - start, value_dtype(self.value_bytes))
         files.lane(self.keys.lane).read(self._edge_at(2, 0) + self.value_bytes * start, values)
         return values
+
+    def read_kinds(self, files: OpenFiles, start: int, stop: int) -> NDArray[np.int32]:
+        """(num_edges,) int32 kinds of edges ``start`` to ``stop``; zeros if all edges have the same."""
+        kinds = np.zeros(stop - start, np.int32)
+        if self.kind_bytes:
+            at = self._edge_at(2, 0) + self.value_bytes * self.num_edges + self.kind_bytes * start
+            files.lane(self.keys.lane).read(at, kinds)
+        return kinds
 
     def _edge_at(self, column: int, edge: int) -> int:
         return self.edges_at + 4 * (column * self.num_edges + edge)

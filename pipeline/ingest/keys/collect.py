@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.external_sort.lanes import Lane, LaneWriter, writable
 from gnnloom.pipeline.ingest.keys.blocks import KeyBlock, KeyFile
 from gnnloom.pipeline.ingest.keys.key_types import KEY_TYPES, KeyType, read_chunks, sort_memory
-from gnnloom.pipeline.sources.source import EdgeSource, SourceRange
+from gnnloom.pipeline.ingest.keys.kinds import KindColumn, with_kinds
+from gnnloom.pipeline.sources.names import NameChunk
+from gnnloom.pipeline.sources.source import EdgeChunk, EdgeSource, SourceRange
 from gnnloom.pipeline.tasks.memory import gathered_memory
 from gnnloom.pipeline.tasks.phase import Task
 from gnnloom.pipeline.tasks.progress import Done
@@ -49,6 +51,7 @@ class CollectKeysTask(Task):
         memory: bytes that the worker may use.
         lane: where the files go, relative to the work folder.
         is_list: the source is a list of vertices, read as edges from each vertex to itself; only the keys are kept.
+        kinds: the kind of each row of the source. Each file of a list then has the keys of one kind.
     """
 
     source: EdgeSource
@@ -57,6 +60,7 @@ class CollectKeysTask(Task):
     memory: int
     lane: Lane
     is_list: bool = False
+    kinds: KindColumn | None = None
 
 
 def fact_names(table: int) -> tuple[str, str]:
@@ -85,17 +89,78 @@ def collect_range(task: CollectKeysTask) -> Done:
         for growing in _filled(task, tables):
             edges += growing.num_edges
             distinct = [keys.distinct(parts) for keys, parts in zip(tables, growing.parts, strict=True)]
+            if task.is_list and task.kinds is not None:
+                _write_by_kind(task, growing, tables[0], distinct[0], lane, facts)
+                continue
             arrays = [keys.arrays(found) for keys, (found, _) in zip(tables, distinct, strict=True)]
             files = growing.write(lane, task.lane, facts["bytes"], arrays, [positions for _, positions in distinct])
             for table, (keys, file, (found, _)) in enumerate(zip(tables, files, distinct, strict=True)):
-                step = max(1, file.keys.num_keys // SAMPLES)
-                of_files, of_samples = fact_names(table)
-                facts[of_files].append(file.to_json())
-                facts[of_samples] += [keys.to_json(found, number) for number in range(0, file.keys.num_keys, step)]
+                _record_file(facts, table, keys, file, found)
             facts["bytes"] = files[-1].stop
         # How often a list names its vertices.
         output.facts = facts | ({"rows": edges} if task.is_list else {})
     return Done(edges)
+
+
+def _record_file(facts: dict[str, Any], table: int, keys: KeyType[Any], file: KeyFile, found: Any) -> None:
+    """Record a file and a sample of its keys."""
+    step = max(1, file.keys.num_keys // SAMPLES)
+    of_files, of_samples = fact_names(table)
+    facts[of_files].append(file.to_json())
+    facts[of_samples] += [keys.to_json(found, number) for number in range(0, file.keys.num_keys, step)]
+
+
+def _write_by_kind(
+    task: CollectKeysTask,
+    growing: _GrowingFile,
+    keys: KeyType[Any],
+    distinct: tuple[Any, NDArray[np.int32]],
+    opened: LaneWriter,
+    facts: dict[str, Any],
+) -> None:
+    """Write the keys of a list as a file for each kind; records the files, and their kinds.
+
+    Raises:
+        InputError: two rows with one id have different kinds.
+    """
+    found, positions = distinct
+    first = np.cumsum([0, *map(len, growing.parts[0])])
+    pieces = zip(first, growing.ends[0], strict=False)
+    rows = np.concatenate([positions[begin:][ends[0]] for begin, ends in pieces])
+    given, kinds = np.concatenate(growing.kinds), np.empty(int(rows.max()) + 1, np.int32)
+    # The first row of a key counts, as assignments of earlier rows come last.
+    kinds[rows[::-1]] = given[::-1]
+    if (differs := kinds[rows] != given).any():
+        at = int(np.argmax(differs))
+        key = keys.key(found, int(rows[at]))
+        name = key.decode(errors="backslashreplace") if isinstance(key, bytes) else str(key)
+        raise conflicting_kinds(task.source, task.range, task.kinds, name, int(kinds[rows[at]]), int(given[at]))
+    for kind in np.unique(kinds).tolist():
+        chosen = keys.chosen(found, kinds == kind)
+        block = KeyBlock.write(opened, task.lane, facts["bytes"], keys.arrays(chosen))
+        _record_file(facts, 0, keys, KeyFile(block, 0, 0, block.stop), chosen)
+        facts.setdefault("kinds", []).append(kind)
+        facts["bytes"] = block.stop
+
+
+def conflicting_kinds(
+    source: EdgeSource, span: SourceRange, kinds: KindColumn | None, name: str, first: int, second: int
+) -> InputError:
+    """The error for a vertex that has two types."""
+    names, location = ((), "") if kinds is None or kinds.names is None else (kinds.names, kinds.location)
+    types = f"{names[first]} and {names[second]}" if names else "two"
+    reason = f"vertex {name!r} has the types {types} in different rows; a vertex has one type"
+    finds = getattr(source, "id_error", None)
+    found: InputError | None = None if finds is None else finds(span, name, (0,), reason)
+    return found or InputError(f"{location}: {reason}")
+
+
+def _rows(task: CollectKeysTask) -> Iterator[tuple[EdgeChunk | NameChunk, NDArray[np.int32] | None]]:
+    """The rows of the range, and their kinds."""
+    chunks = read_chunks(task.source, task.range, task.ids)
+    if task.kinds is None:
+        return ((chunk, None) for chunk in chunks)
+    return with_kinds(chunks, task.kinds.read(task.range), task.kinds.location)
 
 
 def _filled(task: CollectKeysTask, tables: Sequence[KeyType[Any]]) -> Iterator[_GrowingFile]:
@@ -103,20 +168,21 @@ def _filled(task: CollectKeysTask, tables: Sequence[KeyType[Any]]) -> Iterator[_
     limit = gathered_memory(task.memory)
     step = max(1, limit // (EDGE_MEMORY + tables[0].memory[0] + tables[-1].memory[0]))
     growing = _GrowingFile.empty(len(tables), is_list=task.is_list)
-    for whole in read_chunks(task.source, task.range, task.ids):
+    for whole, kinds in _rows(task):
         for start in range(0, len(whole.source), step):
             chunk = whole[start : start + step]
             ends = [chunk.source] if task.is_list else [chunk.source, chunk.target]
             sides = [ends] if len(tables) == 1 else [[end] for end in ends]
             found = [keys.gathered(side) for keys, side in zip(tables, sides, strict=True)]
-            memory = EDGE_MEMORY * len(chunk.source) + sum(
+            memory = (EDGE_MEMORY + 4 * (kinds is not None)) * len(chunk.source) + sum(
                 sort_memory(keys, tuple(map(len, keys.arrays(part))))
                 for keys, (part, _) in zip(tables, found, strict=True)
             )
             if growing.num_edges and growing.memory + memory > limit:
                 yield growing
                 growing = _GrowingFile.empty(len(tables), is_list=task.is_list)
-            growing.add(found, len(chunk.source), chunk.weight, chunk.time, memory)
+            of_chunk = None if kinds is None else kinds[start : start + step]
+            growing.add(found, len(chunk.source), chunk.weight, chunk.time, of_chunk, memory)
     if growing.num_edges:
         yield growing
 
@@ -130,6 +196,7 @@ class _GrowingFile:
         ends: for each table, (num_ends, num_edges) positions of each piece.
         values: weights or times of each piece.
         is_list: only keys are kept.
+        kinds: kinds of the rows of each piece, if they have kinds.
     """
 
     parts: list[list[Any]]
@@ -138,6 +205,7 @@ class _GrowingFile:
     num_edges: int = 0
     memory: int = 0
     is_list: bool = False
+    kinds: list[NDArray[np.int32]] = field(default_factory=list)
 
     @classmethod
     def empty(cls, tables: int, *, is_list: bool) -> _GrowingFile:
@@ -149,6 +217,7 @@ class _GrowingFile:
         num_edges: int,
         weight: NDArray[np.float32] | None,
         time: NDArray[np.float64] | None,
+        kinds: NDArray[np.int32] | None,
         memory: int,
     ) -> None:
         """Add a piece; ``found`` has the keys of each table, and the ends of the edges as positions among them."""
@@ -158,6 +227,7 @@ class _GrowingFile:
         # A copy, because the values may be a view of a longer buffer, which would stay in memory.
         given, dtype = (weight, np.float32) if time is None else (time, np.float64)
         self.values.append(None if given is None or self.is_list else np.array(given, dtype))
+        self.kinds += [] if kinds is None else [np.array(kinds, np.int32)]
         self.num_edges += num_edges
         self.memory += memory
 
@@ -188,7 +258,7 @@ class _GrowingFile:
             first = np.cumsum([0, *map(len, self.parts[table])])
             pieces = [places[begin:][pair] for begin, pair in zip(first, self.ends[table], strict=False)]
             ends += [piece[column] for column in range(len(pieces[0])) for piece in pieces]
-        for column in (*ends, *values):
+        for column in (*ends, *values, *self.kinds):
             end = opened.write(end, column)
-        value_bytes = values[0].itemsize if values else 0
-        return [KeyFile(block, self.num_edges, value_bytes, blocks[-1].stop) for block in blocks]
+        value_bytes, kind_bytes = values[0].itemsize if values else 0, 4 if self.kinds else 0
+        return [KeyFile(block, self.num_edges, value_bytes, blocks[-1].stop, kind_bytes) for block in blocks]

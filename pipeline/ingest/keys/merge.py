@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -72,6 +72,8 @@ class KeyRanges:
         listed: number of source ranges that read lists of vertices. They come first; 0 if there are no lists, and
             every key is known.
         adds: keys that no list has get numbers too.
+        kinds: kind of the keys of each file of the lists, if keys have several kinds, which are numbered apart.
+        num_kinds: number of kinds.
     """
 
     ids: str
@@ -79,16 +81,25 @@ class KeyRanges:
     bounds: list[Any]
     listed: int = 0
     adds: bool = True
+    kinds: list[int] = field(default_factory=list)
+    num_kinds: int = 1
 
     @classmethod
     def of(
-        cls, records: Sequence[tuple[TaskRecord, int]], ids: str, listed: int = 0, *, adds: bool = True
+        cls,
+        records: Sequence[tuple[TaskRecord, int]],
+        ids: str,
+        listed: int = 0,
+        *,
+        adds: bool = True,
+        kinds: Sequence[int] = (),
+        num_kinds: int = 1,
     ) -> KeyRanges:
         """Cut the keys of these records by their samples.
 
         Args:
             records: of all ranges, each with the number of the table of keys.
-            listed, adds: attributes.
+            listed, adds, kinds, num_kinds: attributes.
 
         Raises:
             InputError: there are no keys.
@@ -97,7 +108,7 @@ class KeyRanges:
         collected = [
             [record.facts["lane"], record.facts[files]] for (record, _), (files, _) in zip(records, names, strict=True)
         ]
-        uncut = cls(ids, collected, [], listed, adds)
+        uncut = cls(ids, collected, [], listed, adds, list(kinds), num_kinds)
         files, keys = list(chain.from_iterable(uncut.files())), uncut.keys
         if not files:
             raise InputError("the source has no edges")
@@ -138,8 +149,9 @@ class KeyRanges:
         return xxhash.xxh3_64_hexdigest(json.dumps(self._to_json()).encode())
 
     def _to_json(self) -> dict[str, Any]:
-        """The attributes as JSON; graphs without lists have the file that they had before there were lists."""
-        return {name: value for name, value in self.__dict__.items() if self.listed or name not in {"listed", "adds"}}
+        """The attributes as JSON; graphs without lists or kinds have the file that they had before there were any."""
+        left_out = {*(() if self.listed else ("listed", "adds")), *(() if self.kinds else ("kinds", "num_kinds"))}
+        return {name: value for name, value in self.__dict__.items() if name not in left_out}
 
     def save(self, work: Path) -> Path:
         """Write a file and return its path. Its content never changes, so that late tasks may still read it."""
@@ -203,19 +215,30 @@ class KeyLanes(WorkFiles):
 def merge_range(task: MergeKeysTask) -> Done:
     """Write the distinct keys of a range, and their numbers for every file; returns how many were collected in it.
 
-    The number of a key that gets none is -1.
+    The number of a key that gets none is -1. Keys of several kinds are stored and numbered by kind.
+
+    Raises:
+        InputError: lists give different kinds to a key.
     """
     ranges, work = KeyRanges.load(task.ranges), task.writer.work
-    unknown = _Unknown(ranges)
+    unknown, by_kind = _Unknown(ranges), _ByKind(ranges, task.number)
     with OpenFiles(work) as opened, task.writer.task(task.name) as output:
         segments = list(ranges.segments(task.number, opened))
         blocks: list[KeyBlock] = []
+        kinds: list[int] = []
         first = task.number << PLACE_BITS
         with writable(work, task.keys) as lane, ranges.shuffle.routed(output, task.numbers) as numbers:
             for pieces in _fitting(segments, working_memory(task.memory)):
                 # Pieces ascend and do not share a key, so their results follow each other without another merge.
                 keys, positions = ranges.keys.distinct([piece.read() for piece in pieces])
                 stop, places = blocks[-1].stop if blocks else 0, positions + np.int64(first)
+                if ranges.kinds:
+                    places = by_kind.places(keys, positions, pieces, unknown)
+                    for kind, chosen in by_kind.chosen(keys):
+                        blocks.append(KeyBlock.write(lane, task.keys, stop, ranges.keys.arrays(chosen)))
+                        kinds, stop = [*kinds, kind], blocks[-1].stop
+                    numbers.add(_index(pieces), {"number": places})
+                    continue
                 if ranges.listed:
                     keys, places = unknown.treat(keys, positions, pieces, first)
                 blocks.append(KeyBlock.write(lane, task.keys, stop, ranges.keys.arrays(keys)))
@@ -223,6 +246,7 @@ def merge_range(task: MergeKeysTask) -> Done:
                 first += blocks[-1].num_keys
         output.facts["lane"] = task.keys.to_json()
         output.facts["blocks"] = [[block.start, list(block.counts)] for block in blocks]
+        output.facts |= {"kinds": kinds} if ranges.kinds else {}
         output.facts["bytes"] = blocks[-1].stop if blocks else 0
         if ranges.listed:
             output.facts |= {"unknown": unknown.count, "first_unknown": unknown.first}
@@ -261,16 +285,85 @@ class _Unknown:
         places: NDArray[np.int64] = positions + np.int64(first)
         if is_known.all():
             return keys, places
-        self.count += int(np.count_nonzero(~is_known))
-        if self.first is None:
-            at = int(np.argmin(is_known))
-            key = self._ranges.keys.key(keys, at)
-            text = key.decode(errors="backslashreplace") if isinstance(key, bytes) else str(key)
-            self.first = int(of_file[np.argmax(positions == at)]), text
+        self.note(keys, positions, of_file, is_known)
         if self._ranges.adds:
             return keys, places
         number = np.where(is_known, np.cumsum(is_known) - 1 + first, -1)
         return self._ranges.keys.chosen(keys, is_known), number[positions]
+
+    def note(
+        self, keys: Any, positions: NDArray[np.int32], of_file: NDArray[np.int64], is_known: NDArray[np.bool_]
+    ) -> None:
+        """Count the keys that are not known, and remember the first one."""
+        self.count += int(np.count_nonzero(~is_known))
+        if self.first is None and not is_known.all():
+            at = int(np.argmin(is_known))
+            self.first = int(of_file[np.argmax(positions == at)]), _text(self._ranges.keys.key(keys, at))
+
+
+class _ByKind:
+    """Keys of several kinds, which are numbered apart: a key has the kind of the list that it is in."""
+
+    def __init__(self, ranges: KeyRanges, number: int) -> None:
+        self._ranges, self._number = ranges, number
+        self._next = [0] * ranges.num_kinds
+        self._kind = np.empty(0, np.int64)
+
+    def places(
+        self, keys: Any, positions: NDArray[np.int32], pieces: Sequence[_Segment], unknown: _Unknown
+    ) -> NDArray[np.int64]:
+        """(num_keys,) int64 number of the key of each piece; -1 for keys that no list has.
+
+        Args:
+            keys: the distinct keys of the pieces.
+            positions: (num_keys,) int32 position of the key of each piece among them.
+            unknown: notes keys that no list has.
+
+        Raises:
+            InputError: lists give different kinds to a key.
+        """
+        ranges, listed = self._ranges, self._ranges.num_files(self._ranges.listed)
+        of_file = np.repeat(np.array([piece.file for piece in pieces], np.int64), list(map(len, pieces)))
+        self._kind = np.full(int(positions.max(initial=-1)) + 1, -1, np.int64)
+        in_list = of_file < listed
+        given, at = np.array(ranges.kinds, np.int64)[of_file[in_list]], positions[in_list]
+        # The first list with a key counts, as its assignment comes last.
+        self._kind[at[::-1]] = given[::-1]
+        if (differs := self._kind[at] != given).any():
+            row = int(np.argmax(differs))
+            text = _text(ranges.keys.key(keys, int(at[row])))
+            raise ConflictingKindsError(text, int(self._kind[at[row]]), int(given[row]))
+        unknown.note(keys, positions, of_file, self._kind >= 0)
+        number = np.full(len(self._kind), -1, np.int64)
+        for kind, first in enumerate(self._next):
+            own = self._kind == kind
+            count = int(np.count_nonzero(own))
+            number[own] = ((self._number * ranges.num_kinds + kind) << PLACE_BITS) + np.arange(first, first + count)
+            self._next[kind] += count
+        return number[positions]
+
+    def chosen(self, keys: Any) -> Iterator[tuple[int, Any]]:
+        """The keys of each kind that has some, of those that :meth:`places` numbered last."""
+        for kind in np.unique(self._kind[self._kind >= 0]).tolist():
+            yield kind, self._ranges.keys.chosen(keys, self._kind == kind)
+
+
+class ConflictingKindsError(InputError):
+    """A key is in lists of different kinds.
+
+    Attributes:
+        key: the key, as text.
+        kinds: numbers of two of its kinds.
+    """
+
+    def __init__(self, key: str, first: int, second: int) -> None:
+        # The arguments are those of the constructor, so that the error can be sent between processes.
+        super().__init__(key, first, second)
+        self.key, self.kinds = key, (first, second)
+
+
+def _text(key: Any) -> str:
+    return key.decode(errors="backslashreplace") if isinstance(key, bytes) else str(key)
 
 
 @dataclass(frozen=True)

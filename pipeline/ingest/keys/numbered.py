@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,9 @@ from gnnloom.pipeline.tasks.memory import gathered_memory, working_memory
 from gnnloom.pipeline.tasks.phase import Needs, Phase, records_of, run
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
 from gnnloom.storage.matrix.ranges import split_range
+
+#: The first bit of the kind of a key in its number, if keys have kinds.
+KIND_BITS: Final = 40
 
 
 @dataclass(frozen=True)
@@ -187,8 +190,10 @@ def merge_keys(writer: ArtifactWriter, ranges: KeyRanges, cluster: Cluster) -> t
     path = ranges.save(writer.work)
     phases = KeyPlan(KeySizes.of(ranges), cluster.memory, writer, None, path).merges
     run(phases, cluster, writer)
-    numbered, records = NumberedKeys(path, len(ranges.collected)), records_of(phases[0], writer)
-    KeyTable.of(records, ranges.ids).save(numbered.table_path)
+    num_kinds = ranges.num_kinds if ranges.kinds else 0
+    numbered, records = NumberedKeys(path, len(ranges.collected), 0, num_kinds), records_of(phases[0], writer)
+    for kind, table in enumerate(numbered.tables):
+        KeyTable.of(records, ranges.ids, kind if num_kinds else None).save(table)
     return numbered, records
 
 
@@ -200,20 +205,35 @@ class NumberedKeys:
         ranges_path: file of the ranges of keys.
         num_ranges: ranges of the source that collected the keys of these edges.
         first_range: the first of these ranges, among all that collected keys of the same table.
+        num_kinds: kinds of keys that are numbered apart; 0 if all keys have one numbering.
     """
 
     ranges_path: Path
     num_ranges: int
     first_range: int = 0
+    num_kinds: int = 0
+
+    @property
+    def tables(self) -> list[Path]:
+        """Files of the tables of the keys, by kind."""
+        if not self.num_kinds:
+            return [self.ranges_path.with_suffix(".table.json")]
+        return [self.ranges_path.with_suffix(f".table-{kind}.json") for kind in range(self.num_kinds)]
 
     @property
     def table_path(self) -> Path:
-        """File of the table of the keys."""
-        return self.ranges_path.with_suffix(".table.json")
+        """File of the table of the keys, or of the keys of the first kind."""
+        return self.tables[0]
 
-    def num_keys(self) -> int:
-        """Number of distinct keys."""
-        return KeyTable.load(self.table_path).firsts(0)[-1]
+    def num_keys(self, kind: int = 0) -> int:
+        """Number of distinct keys, or of those of a kind."""
+        return KeyTable.load(self.tables[kind]).firsts(0)[-1]
+
+    @property
+    def _firsts(self) -> NDArray[np.int64]:
+        """(num_ranges * num_kinds,) int64 number of the first key of each range, and of each kind within a range."""
+        firsts = [KeyTable.load(table).range_firsts + (kind << KIND_BITS) for kind, table in enumerate(self.tables)]
+        return np.stack(firsts, axis=1).reshape(-1)
 
     def files(self) -> list[list[KeyFile]]:
         """The files of each range of the source."""
@@ -222,10 +242,12 @@ class NumberedKeys:
     def read(self, work: Path, number: int, opened: OpenFiles) -> Iterator[tuple[KeyFile, NDArray[np.int64]]]:
         """Each file of a range of the source, and the (num_keys,) int64 numbers of its keys; -1 for keys without one.
 
+        If keys have kinds, the bits of a number from ``KIND_BITS`` on are its kind.
+
         Args:
             number: number of the range among the ranges of these edges.
         """
-        ranges, firsts = KeyRanges.load(self.ranges_path), KeyTable.load(self.table_path).range_firsts
+        ranges, firsts = KeyRanges.load(self.ranges_path), self._firsts
         at, rows = self.first_range + number, ranges.shuffle.rows(work, opened)
         for place, file in enumerate(ranges.files(at, at + 1)[0], start=ranges.num_files(at)):
             # Ranges and keys ascend, so the numbers come in the order of the file's keys.
@@ -280,6 +302,10 @@ class NumberedEdges:
         return edges + collected + sum(KeyTable.load(end.table_path).num_bytes for end in self.ends)
 
     def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
+        return (chunk for chunk, _ in self.read_kinds(span))
+
+    def read_kinds(self, span: SourceRange) -> Iterator[tuple[EdgeChunk, NDArray[np.int32]]]:
+        """Read one range, with the (num_edges,) int32 kind of each edge."""
         with OpenFiles(self.work) as opened:
             # Both ends of an edge are in the same file of the same range.
             for found in zip(*(end.read(self.work, span.file, opened) for end in self.ends), strict=True):
@@ -288,7 +314,8 @@ class NumberedEdges:
                     stop = min(start + CHUNK_EDGES, file.num_edges)
                     source, target = file.read_ends(opened, start, stop)
                     ends, values = (of_sources[source], of_targets[target]), file.read_values(opened, start, stop)
-                    yield EdgeChunk.valued(*ends, values, times=file.has_times)
+                    kinds = file.read_kinds(opened, start, stop)
+                    yield EdgeChunk.valued(*ends, values, times=file.has_times), kinds
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from gnnloom.pipeline.external_sort.lanes import LaneSet
 from gnnloom.pipeline.ingest.keys.collect import CollectKeysTask, check_values, collect_range
-from gnnloom.pipeline.ingest.keys.merge import KeyLanes, KeyRanges
+from gnnloom.pipeline.ingest.keys.kinds import KindColumn
+from gnnloom.pipeline.ingest.keys.merge import ConflictingKindsError, KeyLanes, KeyRanges
 from gnnloom.pipeline.ingest.keys.numbered import NumberedKeys, merge_keys
+from gnnloom.pipeline.ingest.typed.table import BY_ROW
 from gnnloom.pipeline.ingest.typed.tables import RelationTable, TypedTables, VertexTable
 from gnnloom.pipeline.matrix_sort.scatter import range_name
 from gnnloom.pipeline.sources.source import EdgeSource, SourceRange
@@ -28,24 +31,29 @@ class KeyInput:
     Attributes:
         name: what the names of its tasks begin with.
         source: the table.
-        types: type of both ends, or type of the sources and type of the targets.
+        spaces: id space of both ends, or of the sources and of the targets.
         location: the table, for messages.
         is_list: the table lists vertices.
+        kinds: the kind of each row; None if all rows have the same.
     """
 
     name: str
     source: EdgeSource
-    types: tuple[str, ...]
+    spaces: tuple[str, ...]
     location: str
     is_list: bool
+    kinds: KindColumn | None
 
     @classmethod
     def of_relation(cls, table: RelationTable) -> KeyInput:
-        return cls(f"relation/{table.name}", table.edges, table.types, table.location, is_list=False)
+        # No relation has the name of a table of several relations, whose parts need names for files.
+        name = f"table/{table.name.removeprefix(BY_ROW)}" if table.kinds else f"relation/{table.name}"
+        return cls(name, table.edges, table.spaces, table.location, is_list=False, kinds=table.kinds)
 
     @classmethod
     def of_vertices(cls, table: VertexTable, number: int) -> KeyInput:
-        return cls(f"type/{table.type}/{number}", table.rows, (table.type,), table.location, is_list=True)
+        name = f"type/{table.type or 'all'}/{number}"
+        return cls(name, table.rows, (table.space,), table.location, is_list=True, kinds=table.kinds)
 
 
 @dataclass(frozen=True)
@@ -55,7 +63,7 @@ class NumberedType:
     Attributes:
         name: of the type.
         count: number of vertices.
-        keys: the numbers of the keys of each table, by the name of its input.
+        table: file of the table of their keys.
         repeated: rows of lists with an id that an earlier row has.
         added: distinct ids that no list has, and that were added.
         dropped: distinct ids that no list has, and that were dropped.
@@ -63,7 +71,7 @@ class NumberedType:
 
     name: str
     count: int
-    keys: Mapping[str, NumberedKeys]
+    table: Path
     repeated: int = 0
     added: int = 0
     dropped: int = 0
@@ -76,25 +84,46 @@ class NumberedType:
 
 
 @dataclass(frozen=True)
+class NumberedSpace:
+    """The vertices of an id space, numbered.
+
+    Attributes:
+        types: in the order of the kinds of their keys.
+        keys: the numbers of the keys of each table, by the name of its input.
+        drops: whether keys were dropped that no list has.
+    """
+
+    types: tuple[NumberedType, ...]
+    keys: Mapping[str, NumberedKeys]
+    drops: bool
+
+
+@dataclass(frozen=True)
 class Collected:
     """The keys of all tables: the inputs, and the records of the ranges of each."""
 
     inputs: Sequence[KeyInput]
     records: Sequence[Sequence[TaskRecord]]
 
-    def of_type(self, name: str) -> Iterator[tuple[KeyInput, list[tuple[TaskRecord, int]]]]:
-        """The tables that mention a type, lists first, with their records and the number of the type among theirs."""
+    def of_space(self, name: str) -> Iterator[tuple[KeyInput, list[tuple[TaskRecord, int]]]]:
+        """The tables that mention a space, lists first, with their records and the number of the space among theirs."""
         both = zip(self.inputs, self.records, strict=True)
         for table, records in sorted(both, key=lambda each: not each[0].is_list):
-            if name in table.types:
-                yield table, [(record, table.types.index(name)) for record in records]
+            if name in table.spaces:
+                yield table, [(record, table.spaces.index(name)) for record in records]
+
+    def value_bytes(self, name: str) -> int:
+        """Bytes of the weight or time of an edge of a table, by the name of its input."""
+        records = next(each for table, each in zip(self.inputs, self.records, strict=True) if table.name == name)
+        # The bytes of a value are the fourth entry of a file.
+        return next((int(file[3]) for record in records for file in record.facts["files"]), 0)
 
 
 def collect_phase(writer: ArtifactWriter, inputs: Sequence[KeyInput], ids: Mapping[str, str], memory: int) -> Phase:
     """The phase that sorts the keys of all tables, each in pieces.
 
     Args:
-        ids: type of the keys, by type of vertices.
+        ids: type of the keys, by id space.
         memory: bytes that a worker may use.
     """
     spans = [(table, number, span) for table in inputs for number, span in enumerate(table.source.ranges())]
@@ -106,10 +135,11 @@ def collect_phase(writer: ArtifactWriter, inputs: Sequence[KeyInput], ids: Mappi
             Needs(max(0, span.stop - span.start)),
             table.source,
             span,
-            tuple(ids[each] for each in table.types),
+            tuple(ids[each] for each in table.spaces),
             memory,
             lanes.lane(place),
             table.is_list,
+            table.kinds,
         )
         for place, (table, number, span) in enumerate(spans)
     ]
@@ -142,41 +172,79 @@ def collect_keys(writer: ArtifactWriter, tables: TypedTables, ids: Mapping[str, 
     return Collected(inputs, records)
 
 
-def number_types(
-    writer: ArtifactWriter, collected: Collected, ids: Mapping[str, str], unknown: str, cluster: Cluster
-) -> list[NumberedType]:
-    """Number the keys of each type in ascending order, except for what an earlier run has done.
+def number_spaces(
+    writer: ArtifactWriter, collected: Collected, tables: TypedTables, unknown: str, cluster: Cluster
+) -> dict[str, NumberedSpace]:
+    """Number the keys of each type of each space in ascending order, except for what an earlier run has done.
 
     Args:
-        ids: type of the keys, by type of vertices.
-        unknown: what becomes of keys that are in none of the lists of their type, if there are lists.
+        tables: the tables, with the kinds of their rows.
+        unknown: what becomes of keys that are in none of the lists of their space, if there are lists.
 
     Raises:
-        InputError: there is such a key, and it is an error.
+        InputError: there is such a key, and it is an error; or a vertex has two types.
     """
-    return [_number_type(writer, collected, name, ids[name], unknown, cluster) for name in sorted(ids)]
+    return {name: _number_space(writer, collected, tables, name, unknown, cluster) for name in tables.spaces}
 
 
-def _number_type(
-    writer: ArtifactWriter, collected: Collected, name: str, ids: str, unknown: str, cluster: Cluster
-) -> NumberedType:
-    tables = list(collected.of_type(name))
-    lists = [records for table, records in tables if table.is_list]
-    records = [record for _, each in tables for record in each]
-    ranges = KeyRanges.of(records, ids, sum(map(len, lists)), adds=unknown == "add" or not lists)
-    numbered, merged = merge_keys(writer, ranges, cluster)
+def _number_space(
+    writer: ArtifactWriter, collected: Collected, tables: TypedTables, name: str, unknown: str, cluster: Cluster
+) -> NumberedSpace:
+    found, ids, types = list(collected.of_space(name)), tables.ids[name], tables.types_of(name)
+    lists = [records for table, records in found if table.is_list]
+    records = [record for _, each in found for record in each]
+    kinds = _kinds_of_files(collected, tables, name, types) if len(types) > 1 else []
+    if kinds and unknown == "add":
+        raise InputError(
+            f"--unknown add: an id that no table lists may have any of the types {', '.join(types)}; list it, or drop"
+            " its edges"
+        )
+    ranges = KeyRanges.of(
+        records,
+        ids,
+        sum(map(len, lists)),
+        adds=unknown == "add" or not lists,
+        kinds=kinds,
+        num_kinds=len(types),
+    )
+    try:
+        numbered, merged = merge_keys(writer, ranges, cluster)
+    except ConflictingKindsError as error:
+        of_lists = [table.location for table, _ in found if table.is_list]
+        raise InputError(
+            f"{', '.join(of_lists)}: vertex {error.key!r} has the types {types[error.kinds[0]]} and"
+            f" {types[error.kinds[1]]}; a vertex has one type"
+        ) from error
     keys: dict[str, NumberedKeys] = {}
     first = 0
-    for table, each in tables:
-        keys[table.name] = NumberedKeys(numbered.ranges_path, len(each), first)
+    for table, each in found:
+        keys[table.name] = replace(numbered, num_ranges=len(each), first_range=first)
         first += len(each)
     count = sum(record.facts.get("unknown", 0) for record in merged)
     if count and unknown == "error":
-        at, key = next(found for record in merged if (found := record.facts["first_unknown"]) is not None)
-        raise _unknown_key(name, key, count, *_range_of(tables, ranges, at))
+        at, key = next(first for record in merged if (first := record.facts["first_unknown"]) is not None)
+        raise _unknown_key(name, key, count, *_range_of(found, ranges, at))
+    if kinds:
+        made = [NumberedType(each, numbered.num_keys(kind), numbered.tables[kind]) for kind, each in enumerate(types)]
+        return NumberedSpace(tuple(made), keys, drops=count > 0)
     added, total = count if ranges.adds else 0, numbered.num_keys()
     rows = sum(record.facts["rows"] for each in lists for record, _ in each)
-    return NumberedType(name, total, keys, rows - (total - added) if lists else 0, added, count - added)
+    repeated = rows - (total - added) if lists else 0
+    only = NumberedType(types[0], total, numbered.table_path, repeated, added, count - added)
+    return NumberedSpace((only,), keys, drops=count > added)
+
+
+def _kinds_of_files(collected: Collected, tables: TypedTables, space: str, types: Sequence[str]) -> list[int]:
+    """The number of the type of each file of keys of the lists of a space, in the order in which they are merged."""
+    by_name = dict(zip((each.name for each in collected.inputs if each.is_list), tables.vertices, strict=True))
+    found = []
+    for table, records in collected.of_space(space):
+        if table.is_list:
+            numbers = [types.index(each) for each in by_name[table.name].types()]
+            for record, _ in records:
+                kinds = record.facts.get("kinds", [0] * len(record.facts["files"]))
+                found += [numbers[kind] for kind in kinds]
+    return found
 
 
 def _range_of(
@@ -194,11 +262,14 @@ def _range_of(
 
 def _unknown_key(name: str, key: str, count: int, table: KeyInput, span: SourceRange) -> InputError:
     """The error for an end that no list has; names its line, if the reader of the table finds it."""
-    more = "" if count == 1 else f", and {count - 1:,} more ids"
+    more, lists = (
+        "" if count == 1 else f", and {count - 1:,} more ids",
+        f"of type {name}" if name != BY_ROW else "of vertices",
+    )
     reason = (
-        f"no table of type {name} has {key!r}{more}; add the vertices to a table, or choose what becomes of these edges"
+        f"no table {lists} has {key!r}{more}; add the vertices to a table, or choose what becomes of these edges"
         " with `--unknown add` or `--unknown drop`"
     )
-    ends = (0, 1) if len(table.types) == 1 else (table.types.index(name),)
+    ends = (0, 1) if len(table.spaces) == 1 else (table.spaces.index(name),)
     found = table.source.id_error(span, key, ends, reason) if isinstance(table.source, TextEdges) else None
     return found or InputError(f"{table.location}: {reason}")

@@ -10,13 +10,13 @@ from typing import Any, Final
 
 from gnnloom.pipeline.ingest.calibration import calibrate
 from gnnloom.pipeline.ingest.keys.arrays import write_key_arrays
-from gnnloom.pipeline.ingest.keys.numbered import KnownEdges, NumberedEdges
 from gnnloom.pipeline.ingest.preparation import as_unpacked, prepared_source
 from gnnloom.pipeline.ingest.projection import IngestProjection, Resources, extrapolate
 from gnnloom.pipeline.ingest.stage import IngestOptions, check_others, discarding
-from gnnloom.pipeline.ingest.typed.numbering import NumberedType, collect_keys, inputs_of, number_types
+from gnnloom.pipeline.ingest.typed.numbering import NumberedType, collect_keys, inputs_of, number_spaces
 from gnnloom.pipeline.ingest.typed.options import TypedOptions
-from gnnloom.pipeline.ingest.typed.tables import RelationTable, TypedTables
+from gnnloom.pipeline.ingest.typed.relations import NumberedRelation, NumberedRelations, number_relations
+from gnnloom.pipeline.ingest.typed.tables import TypedTables
 from gnnloom.pipeline.matrix_sort.bucket_sort import SortedMatrix, sort_edges
 from gnnloom.pipeline.matrix_sort.sort_plan import SortOptions
 from gnnloom.pipeline.sources.source import EdgeSource
@@ -76,15 +76,15 @@ def _project(
     vertices = dict.fromkeys(ids, 0)
     found: list[IngestProjection] = []
     for table in inputs_of(tables):
-        kind = "names" if "names" in (ids[each] for each in table.types) else "compact"
+        kind = "names" if "names" in (ids[each] for each in table.spaces) else "compact"
         calibrated = calibrate(as_unpacked(table.source), False, kind, options.codec, folder)
         projection = extrapolate(calibrated, False, resources, options.merge)
         if table.is_list:
             # Only its keys are sorted, and nothing but them is stored.
             projection = replace(projection, edges=0, edges_low=0, edges_high=0, entries=0, blocks=0, output_bytes=0)
         found.append(projection)
-        for each in table.types:
-            vertices[each] = max(vertices[each], projection.vertices // len(table.types))
+        for each in table.spaces:
+            vertices[each] = max(vertices[each], projection.vertices // len(table.spaces))
     summed = {
         name: (max if name in _LARGEST else sum)(getattr(each, name) for each in found)
         for name, value in found[0].to_json().items()
@@ -150,16 +150,30 @@ def ingest_typed_graph(
                 projection = projection.in_one_process()
             started = time.perf_counter()
             collected = collect_keys(writer, tables, ids, cluster)
-            types = number_types(writer, collected, ids, typed.unknown, cluster)
-            by_name = {each.name: each for each in types}
-            matrices = [_sort(writer, each, by_name, options.sort, cluster) for each in tables.relations]
+            spaces = number_spaces(writer, collected, tables, typed.unknown, cluster)
+            types = sorted((each for space in spaces.values() for each in space.types), key=lambda each: each.name)
+            _check_types(types)
+            found = number_relations(writer, collected, tables, spaces, cluster)
+            matrices = [_sort(writer, each, options.sort, cluster) for each in found.relations]
             stored = [
                 name
                 for each in types
-                for table in [next(iter(each.keys.values())).table_path]
-                for name in write_key_arrays(writer, table, options.codec, cluster, type_folder(each.name))
+                for name in write_key_arrays(writer, each.table, options.codec, cluster, type_folder(each.name))
             ]
-            return _commit(writer, tables, types, matrices, stored, projection, started)
+            return _commit(writer, types, found, matrices, stored, projection, started)
+
+
+def _check_types(types: Sequence[NumberedType]) -> None:
+    """Refuse vertices of two id spaces that have one type.
+
+    Raises:
+        InputError: there are some.
+    """
+    names = [each.name for each in types]
+    if repeated := next((name for name in names if names.count(name) > 1), None):
+        raise InputError(
+            f"type {repeated}: vertices of two tables have this type and ids of their own; rename one of them"
+        )
 
 
 def _prepared(writer: ArtifactWriter, tables: TypedTables, cluster: Cluster) -> TypedTables:
@@ -169,45 +183,40 @@ def _prepared(writer: ArtifactWriter, tables: TypedTables, cluster: Cluster) -> 
     ready: list[EdgeSource] = [
         prepared_source(writer, source, cluster, f"{name}/") for name, source in zip(names, sources, strict=True)
     ]
+    kinds = [
+        None if each.kinds is None else prepared_source(writer, each.kinds, cluster, f"{each.name}/kinds/")
+        for each in inputs_of(tables)
+    ]
     lists = len(tables.vertices)
-    vertices = [replace(each, rows=rows) for each, rows in zip(tables.vertices, ready[:lists], strict=True)]
-    relations = [replace(each, edges=edges) for each, edges in zip(tables.relations, ready[lists:], strict=True)]
+    of_lists, of_relations = zip(ready[:lists], kinds, strict=False), zip(ready[lists:], kinds[lists:], strict=True)
+    vertices = [
+        replace(each, rows=rows, kinds=own) for each, (rows, own) in zip(tables.vertices, of_lists, strict=True)
+    ]
+    relations = [
+        replace(each, edges=edges, kinds=own) for each, (edges, own) in zip(tables.relations, of_relations, strict=True)
+    ]
     return TypedTables(tuple(relations), tuple(vertices))
 
 
-def _edges(writer: ArtifactWriter, relation: RelationTable, types: Mapping[str, NumberedType]) -> NumberedEdges:
-    """The edges of a relation, by the numbers of their ends within their types."""
-    ends = tuple(types[each].keys[f"relation/{relation.name}"] for each in relation.types)
-    drops = any(types[each].dropped for each in relation.types)
-    return (KnownEdges if drops else NumberedEdges)(writer.work, ends)
-
-
-def _sort(
-    writer: ArtifactWriter,
-    relation: RelationTable,
-    types: Mapping[str, NumberedType],
-    options: SortOptions,
-    cluster: Cluster,
-) -> SortedMatrix:
+def _sort(writer: ArtifactWriter, relation: NumberedRelation, options: SortOptions, cluster: Cluster) -> SortedMatrix:
     """Sort the edges of a relation into its row blocks."""
-    edges, shape = _edges(writer, relation, types), (types[relation.target].count, types[relation.source].count)
     # Numbers of different types may be equal by chance.
-    drops_loops = options.self_loops == "remove" and len(relation.types) == 1
-    has_ticks = bool(getattr(relation.edges, "time_unit", ""))
+    drops_loops = options.self_loops == "remove" and relation.source is relation.target
     sorting = replace(
         options,
         self_loops="remove" if drops_loops else "keep",
         merge=options.merge or "sum",
         compares_directions=False,
-        has_ticks=has_ticks,
+        has_ticks=bool(relation.time_unit),
     )
-    return sort_edges(writer, edges, sorting, cluster, shape, relation_folder(relation.name))
+    shape = relation.target.count, relation.source.count
+    return sort_edges(writer, relation.edges, sorting, cluster, shape, relation_folder(relation.name))
 
 
 def _commit(
     writer: ArtifactWriter,
-    tables: TypedTables,
     types: Sequence[NumberedType],
+    numbered: NumberedRelations,
     matrices: Sequence[SortedMatrix],
     stored: Sequence[str],
     projection: IngestProjection,
@@ -216,17 +225,16 @@ def _commit(
     """Publish the graph.
 
     Args:
+        types: in the order of their vertices.
+        numbered: the relations.
         matrices: of the relations.
         stored: names of the tasks that wrote the ids of vertices.
         started: when the work began (``time.perf_counter``).
     """
-    by_name = {each.name: each for each in types}
     relations, spill_bytes = [], 0
-    for relation, matrix in zip(tables.relations, matrices, strict=True):
-        edges = _edges(writer, relation, by_name)
-        read = sum(span.stop for span in edges.ranges())
-        relations.append(_relation_facts(relation, matrix, read))
-        spill_bytes += matrix.sizes.spill_bytes + edges.spill_bytes()
+    for relation, matrix in zip(numbered.relations, matrices, strict=True):
+        relations.append(_relation_facts(relation, matrix))
+        spill_bytes += matrix.sizes.spill_bytes + relation.spill_bytes
     vertices, type_facts = 0, []
     for each in types:
         type_facts.append(each.to_facts(vertices))
@@ -247,6 +255,8 @@ def _commit(
         "relations": relations,
         **{name: sum(each[name] for each in relations) for name in ("nnz", "edges_in", "self_loops", "duplicates")},
     }
+    if numbered.left_out:
+        facts |= {"left_out": numbered.left_out, "edges_in": facts["edges_in"] + numbered.left_out}
     measured = {
         "spill_bytes": outcome["spill_bytes"],
         "bytes_written": outcome["output_bytes"],
@@ -257,18 +267,16 @@ def _commit(
     return TypedGraph(writer.commit([*names, *stored], {"vertex": vertices}, facts, measured))
 
 
-def _relation_facts(relation: RelationTable, matrix: SortedMatrix, read: int) -> dict[str, Any]:
-    """What the manifest says about a relation.
-
-    Args:
-        read: edges of the table.
-    """
-    facts = matrix.facts(symmetric=False, time_unit=getattr(relation.edges, "time_unit", ""))
+def _relation_facts(relation: NumberedRelation, matrix: SortedMatrix) -> dict[str, Any]:
+    """What the manifest says about a relation."""
+    facts = matrix.facts(symmetric=False, time_unit=relation.time_unit)
     # Of a matrix whose rows and columns are the same vertices.
     for name in ("symmetric", "min_id"):
         facts.pop(name, None)
-    if relation.source != relation.target:
+    if relation.source is not relation.target:
         facts["self_loops"] = 0
-    left_out = read - facts["edges_in"]
-    ends = {"name": relation.name, "source": relation.source, "target": relation.target}
-    return {**ends, **facts, "edges_in": read, **({"left_out": left_out} if left_out else {})}
+    left_out = relation.edges_in - facts["edges_in"]
+    ends = {"name": relation.name, "source": relation.source.name, "target": relation.target.name}
+    if relation.word not in {"", relation.name}:
+        ends["word"] = relation.word
+    return {**ends, **facts, "edges_in": relation.edges_in, **({"left_out": left_out} if left_out else {})}

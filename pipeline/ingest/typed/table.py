@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from gnnloom.pipeline.sources.vertex_data.table_columns import split_location
 from gnnloom.storage.errors import InputError
@@ -13,6 +13,12 @@ from gnnloom.storage.errors import InputError
 Ends: TypeAlias = tuple[str, str, str]
 #: What a column of a relation may hold besides the ends of edges, and the option of formats that reads it.
 ROLES: Final[Mapping[str, str]] = {"weight": "weights", "time": "times"}
+#: What a column of kinds holds: the names of relations, or the types of vertices.
+KINDS: Final = ("relation", "type")
+#: What stands for a name that each row of a table has in a column.
+BY_ROW: Final = "*"
+
+_HELD: Final = (*ROLES, *KINDS)
 
 
 @dataclass(frozen=True)
@@ -20,16 +26,34 @@ class Table:
     """A table as it was asked for, before it is opened.
 
     Attributes:
-        location: a file, URL or glob.
+        locations: files, URLs or globs, at least one.
         columns: columns of the ends, and perhaps of a weight or time; or of the ids of vertices; empty for the first.
         role: ``weight`` or ``time`` if there is a column of it, otherwise empty.
+        kinds: column with the name of the relation, or the type of the vertex, of each row; empty if all are the same.
+        several: what separates several types in such a column, of which the first one counts.
+        space: of a table of vertices, the space of their ids, if it is not called as their type: ids are distinct
+            within a space, whose vertices may have several types.
+        headless: files without a header, which have the columns of the first file.
         shown: what messages call the table, if it is not a file of the user's.
+        format: format of the files; empty if it is guessed.
+        options: names and values of options of the format, for this table alone.
     """
 
-    location: str
+    locations: tuple[str, ...]
     columns: tuple[str, ...] = ()
     role: str = ""
     shown: str = field(default="", compare=False)
+    format: str = ""
+    options: tuple[tuple[str, Any], ...] = ()
+    kinds: str = ""
+    several: str = ""
+    space: str = ""
+    headless: tuple[str, ...] = ()
+
+    @property
+    def location(self) -> str:
+        """What messages call the table."""
+        return self.shown or (*self.locations, *self.headless)[0]
 
     @classmethod
     def parse(cls, text: str, what: str) -> Table:
@@ -44,24 +68,39 @@ class Table:
         location, columns = split_location(text)
         if not location:
             raise InputError(f"{what}: the file is missing")
-        return cls.of_columns(location, columns, what)
+        return cls.of_columns([location], columns, what)
 
     @classmethod
-    def of_columns(cls, location: str, columns: Sequence[str], what: str) -> Table:
-        """A table with its columns, of which one may be followed by ``as weight`` or ``as time``."""
-        names, role = list(columns), ""
-        for number, column in enumerate(columns):
+    def of_columns(cls, locations: Sequence[str], columns: Sequence[str], what: str) -> Table:
+        """A table with its columns, of which some may be followed by what they hold, such as ``as weight``.
+
+        Raises:
+            InputError: a column holds something that gnnloom does not know, or a further column has nothing after it.
+        """
+        ends: list[str] = []
+        values: list[tuple[str, str]] = []
+        kinds: list[str] = []
+        for column in columns:
             name, separator, found = column.rpartition(" as ")
-            if separator:
-                if found not in ROLES or number != 2:
-                    raise InputError(f"{what}, column {column!r}: expected the third column as weight or as time")
-                names[number], role = name.strip(), found
-        if len(names) > 2 and not role:
+            if not separator:
+                ends.append(column)
+            elif found in KINDS:
+                kinds.append(name.strip())
+            elif found in ROLES:
+                values.append((name.strip(), found))
+            else:
+                raise InputError(f"{what}, column {column!r}: expected {', '.join(f'as {each}' for each in _HELD)}")
+        if len(ends) > 2:
             raise InputError(
-                f"{what}, column {names[2]!r}: say what it holds, as in {names[2]!r} as weight, or as time; leave out"
+                f"{what}, column {ends[2]!r}: say what it holds, as in {ends[2]!r} as weight, or as time; leave out"
                 " other columns"
             )
-        return cls(location, tuple(names), role)
+        if len(values) > 1 or len(kinds) > 1:
+            raise InputError(
+                f"{what}: one column may hold a weight or a time, and one the name of the relation or type"
+            )
+        names = [*ends, *(name for name, _ in values)]
+        return cls(tuple(locations), tuple(names), next((role for _, role in values), ""), kinds=next(iter(kinds), ""))
 
 
 def parse_relations(texts: Iterable[str]) -> dict[Ends, Table]:

@@ -7,9 +7,10 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
+from gnnloom.pipeline.ingest.keys.kinds import KindColumn
 from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.ingest.typed.options import TypedOptions
-from gnnloom.pipeline.ingest.typed.table import ROLES, Ends, Table
+from gnnloom.pipeline.ingest.typed.table import BY_ROW, ROLES, Ends, Table
 from gnnloom.pipeline.sources.binary.parquet_table import ParquetTable
 from gnnloom.pipeline.sources.format import COLUMNS, Format, OneColumn, formats, guess_format, open_edges
 from gnnloom.pipeline.sources.names import NamedEdgeSource
@@ -18,7 +19,13 @@ from gnnloom.pipeline.sources.reading.files import open_files
 from gnnloom.pipeline.sources.source import EdgeSource
 from gnnloom.pipeline.sources.text import TextEdges
 from gnnloom.pipeline.sources.understood import Understood, understood_of
-from gnnloom.storage.artifacts.typed.typed_names import check_distinct, check_relation_names, check_type_name
+from gnnloom.storage.artifacts.typed.typed_names import (
+    check_distinct,
+    check_relation_names,
+    check_type_name,
+    distinct_names,
+    valid_name,
+)
 from gnnloom.storage.errors import InputError
 
 #: Options that say which columns a table has, which each table says for itself.
@@ -27,13 +34,16 @@ _OF_COLUMNS: Final = ("columns", *ROLES.values())
 
 @dataclass(frozen=True)
 class RelationTable:
-    """The edges of a relation.
+    """The edges of a relation, or of several that have their ends in the same id spaces.
 
     Attributes:
-        source, name, target: type of the sources, name of the relation, and type of the targets.
+        source, target: id spaces of the sources and of the targets, which have the names of their types unless these
+            have several.
+        name: of the relation; of several, a name that no relation has.
         edges: the table, open.
         are_names: whether the ids of the sources, and of the targets, are names.
         location: the table, for messages.
+        kinds: the name of the relation of each row; None if all rows have the same.
     """
 
     source: str
@@ -42,28 +52,39 @@ class RelationTable:
     edges: EdgeSource
     are_names: tuple[bool, bool]
     location: str
+    kinds: KindColumn | None = None
 
     @property
-    def types(self) -> tuple[str, ...]:
-        """The types of the ends: one if both are the same."""
+    def spaces(self) -> tuple[str, ...]:
+        """The id spaces of the ends: one if both are the same."""
         return (self.source,) if self.source == self.target else (self.source, self.target)
 
 
 @dataclass(frozen=True)
 class VertexTable:
-    """A list of vertices of a type.
+    """A list of vertices of a type, or of several types.
 
     Attributes:
-        type: the type.
+        type: the type; empty if each row has one.
         rows: the ids, as edges from each vertex to itself.
         are_names: whether the ids are names.
         location: the table, for messages.
+        space: the space of the ids.
+        kinds: the type of each row; None if all rows have the same.
     """
 
     type: str
     rows: EdgeSource
     are_names: bool
     location: str
+    space: str
+    kinds: KindColumn | None = None
+
+    def types(self) -> list[str]:
+        """Names of the types of the rows: of each kind, or the only one."""
+        if self.kinds is None:
+            return [self.type]
+        return list(distinct_names(self.kinds.names or ()).values())
 
 
 @dataclass(frozen=True)
@@ -91,8 +112,9 @@ class TypedTables:
         """Open all tables.
 
         Args:
-            relations: table by source type, name and target type.
-            vertices: tables by type.
+            relations: table by source type, name and target type; the name is ``*`` if each row has one, and a type is
+                ``*`` if the rows of tables of vertices have several.
+            vertices: tables by type, which is ``*`` if each row has one.
             options: options of the formats of the tables, for all tables whose format has them.
             format_name: format of all tables; by default guessed for each.
             any_name: whether all ids are names, whatever they look like.
@@ -102,40 +124,57 @@ class TypedTables:
                 be read.
             NotFoundError: a file does not exist.
         """
+        for _, name, _ in relations:
+            if name != BY_ROW:
+                check_type_name(name, "relation")
+        for name in {each for source, _, target in relations for each in (source, target)} | set(vertices):
+            if name != BY_ROW:
+                check_type_name(name, "type")
+        listed = [(name, table) for name, tables in sorted(vertices.items()) for table in tables]
+        ordered = sorted(relations.items(), key=lambda item: item[0][1])
+        return cls.of(ordered, listed, options, format_name, any_name=any_name)
+
+    @classmethod
+    def of(
+        cls,
+        relations: Sequence[tuple[Ends, Table]],
+        vertices: Sequence[tuple[str, Table]],
+        options: Mapping[str, Any],
+        format_name: str | None = None,
+        *,
+        any_name: bool = False,
+    ) -> TypedTables:
+        """Open all tables, of which several may have the same ends; arguments and errors as for :meth:`open`."""
         if not relations:
             raise InputError("a graph with types needs a relation, as in `--relation user,buys,item=clicks.csv`")
-        for source, name, target in relations:
-            for each in (source, target):
-                check_type_name(each, "type")
-            check_type_name(name, "relation")
-        check_relation_names(name for _, name, _ in relations)
-        types = dict.fromkeys(each for source, _, target in relations for each in (source, target))
-        types |= dict.fromkeys(check_type_name(each, "type") for each in vertices)
-        check_distinct(list(types), "type")
+        check_relation_names(name for (_, name, _), table in relations if not table.kinds)
+        spaces = dict.fromkeys(each for (source, _, target), _ in relations for each in (source, target))
+        spaces |= dict.fromkeys(table.space or name for name, table in vertices)
+        check_distinct([each for each in spaces if each != BY_ROW], "type")
         refuse_columns(options)
-        tables = list(relations.values()) + [table for each in vertices.values() for table in each]
-        given = _by_table(tables, options, format_name)
+        given = _by_table([table for _, table in (*relations, *vertices)], options, format_name)
         how = format_name, any_name
         opened = [
-            _open_relation(*ends, table, given[table], *how)
-            for ends, table in sorted(relations.items(), key=lambda item: item[0][1])
+            _open_relation((source, f"{BY_ROW}{number}" if table.kinds else name, target), table, given[table], *how)
+            for number, ((source, name, target), table) in enumerate(relations)
         ]
-        listed = [
-            _open_vertices(each, table, given[table], *how)
-            for each, found in sorted(vertices.items())
-            for table in found
-        ]
+        listed = [_open_vertices(name, table, given[table], *how) for name, table in vertices]
         return cls(tuple(opened), tuple(listed))
 
     @property
-    def types(self) -> list[str]:
-        """Names of all types, ascending, which is the order of their vertices."""
-        names = {each for relation in self.relations for each in relation.types}
-        return sorted(names | {table.type for table in self.vertices})
+    def spaces(self) -> list[str]:
+        """Names of all id spaces, ascending."""
+        names = {each for relation in self.relations for each in relation.spaces}
+        return sorted(names | {table.space for table in self.vertices})
+
+    def types_of(self, space: str) -> list[str]:
+        """Names of the types of the vertices of a space, ascending, once the kinds of all rows are known."""
+        found = {name for table in self.vertices if table.space == space for name in table.types()}
+        return sorted(found) or [valid_name(space)]
 
     @cached_property
     def ids(self) -> Mapping[str, str]:
-        """By type, whether the keys of its vertices are ``compact`` numbers or ``names``.
+        """By id space, whether the keys of its vertices are ``compact`` numbers or ``names``.
 
         Raises:
             InputError: one table of a type has numbers and another one has names.
@@ -147,16 +186,16 @@ class TypedTables:
             if found.setdefault(each, ids) != ids:
                 numbers, names = (location, where[each]) if ids == "compact" else (where[each], location)
                 raise InputError(
-                    f"type {each}: its ids are numbers in {numbers} and names in {names}; write them alike or, if all"
-                    " of them are names, add `--ids names`"
+                    f"{_called(each)}: its ids are numbers in {numbers} and names in {names}; write them alike or, if"
+                    " all of them are names, add `--ids names`"
                 )
             where.setdefault(each, location)
         return found
 
     def _ends(self) -> Iterator[tuple[str, bool, str]]:
-        """Type, whether ids are names, and the table, of each column of ids."""
+        """Id space, whether ids are names, and the table, of each column of ids."""
         for table in self.vertices:
-            yield table.type, table.are_names, table.location
+            yield table.space, table.are_names, table.location
         for relation in self.relations:
             yield relation.source, relation.are_names[0], relation.location
             yield relation.target, relation.are_names[1], relation.location
@@ -166,12 +205,16 @@ class TypedTables:
         found = []
         for relation in self.relations:
             what = f"relation {relation.name}, from {relation.source} to {relation.target}"
+            if relation.kinds is not None:
+                ends = "" if relation.source == BY_ROW else f", from {relation.source} to {relation.target}"
+                what = f"relations by the words of a column{ends}"
             found += [_about(each, what) for each in understood_of(relation.edges, [relation.location], "")]
         for table in self.vertices:
             kind = "names" if table.are_names else "numbers"
             for each in understood_of(table.rows, [table.location], ""):
                 column = each.facts.get("source", "")
-                first, sentence = each.sentences[:1], f"vertices of type {table.type} from {column}; ids are {kind}"
+                of_type = f"of type {table.type}" if table.kinds is None else "of types by the words of a column,"
+                first, sentence = each.sentences[:1], f"vertices {of_type} from {column}; ids are {kind}"
                 found.append(replace(each, sentences=(*first, sentence)))
         return found
 
@@ -179,9 +222,17 @@ class TypedTables:
         """What decides the graph's bytes."""
         vertices: dict[str, list[Any]] = {}
         for table in self.vertices:
-            vertices.setdefault(table.type, []).append(table.rows.identity())
+            apart = {} if table.space == table.type else {"space": table.space}
+            apart |= {} if table.kinds is None else {"kinds": table.kinds.identity()}
+            rows = table.rows.identity()
+            vertices.setdefault(table.type or BY_ROW, []).append({**apart, "table": rows} if apart else rows)
         relations = {
-            each.name: {"source": each.source, "target": each.target, "table": each.edges.identity()}
+            each.name: {
+                "source": each.source,
+                "target": each.target,
+                "table": each.edges.identity(),
+                **({} if each.kinds is None else {"kinds": each.kinds.identity()}),
+            }
             for each in self.relations
         }
         found = asdict(options)
@@ -207,6 +258,11 @@ def refuse_columns(options: Mapping[str, Any]) -> None:
             )
 
 
+def _called(space: str) -> str:
+    """An id space, for messages."""
+    return "the vertices of all types" if space == BY_ROW else f"type {space}"
+
+
 def _about(understood: Understood, what: str) -> Understood:
     """How a file is read, with what it is read as."""
     first, *others = understood.sentences or ("",)
@@ -225,11 +281,14 @@ def _by_table(
     for name, value in options.items():
         if value is not None and value is not False and not any(name in names for names in has.values()):
             raise InputError(f"no table has a format with the option {name}")
-    return {table: {name: value for name, value in options.items() if name in has[table]} for table in tables}
+    return {
+        table: {name: value for name, value in options.items() if name in has[table]} | dict(table.options)
+        for table in tables
+    }
 
 
 def _format_of(table: Table, format_name: str | None) -> Format:
-    name = format_name or guess_format([table.location])
+    name = table.format or format_name or guess_format([*table.locations, *table.headless])
     if name not in formats():
         raise InputError(f"format {name!r}: expected one of {', '.join(formats())}")
     found = formats()[name]
@@ -246,20 +305,37 @@ def _open(
         chosen["columns"] = columns if isinstance(columns, OneColumn) else tuple(columns)
     if table.role:
         chosen[ROLES[table.role]] = True
-    found = open_edges(format_name, [table.location], chosen)
-    return found.as_named() if any_name and isinstance(found, NamedEdgeSource) else found
+    name = table.format or format_name
+    found: list[Any] = [open_edges(name, table.locations, chosen)] if table.locations else []
+    if table.headless:
+        found.append(open_edges(name, table.headless, chosen | {"header": False}))
+    edges: EdgeSource = found[0] if len(found) == 1 else found[0].followed_by(found[1])
+    return edges.as_named() if any_name and isinstance(edges, NamedEdgeSource) else edges
+
+
+def _open_kinds(table: Table, options: Mapping[str, Any], format_name: str | None) -> KindColumn | None:
+    """The column with the kind of each row; None if the table has none."""
+    if not table.kinds:
+        return None
+    if not table.columns:
+        raise InputError(f"{table.location}: name the columns of ids too, before {table.kinds!r}")
+    # Next to an id, so that a row without a word is no blank line.
+    columns = table.columns[0], table.kinds
+    rows = _open(replace(table, role=""), columns, options, format_name, any_name=True)
+    if not isinstance(rows, NamedEdgeSource):
+        raise InputError(f"{table.location}: a column of words is read from text or Parquet")
+    return KindColumn(rows, table.location, table.several)
 
 
 def _open_relation(
-    source: str,
-    name: str,
-    target: str,
-    table: Table,
-    options: Mapping[str, Any],
-    format_name: str | None,
-    any_name: bool,
+    ends: Ends, table: Table, options: Mapping[str, Any], format_name: str | None, any_name: bool
 ) -> RelationTable:
-    where = table.shown or table.location
+    (source, name, target), where = ends, table.location
+    if name == BY_ROW:
+        raise InputError(
+            f"{where}: name the column with the names of the relations, as in"
+            " `--relation entity,*,entity=facts.tsv:head,tail,relation as relation`"
+        )
     if len(table.columns) == 1:
         only = table.columns[0]
         raise InputError(f"{where}, relation {name}: expected the columns of both ends, found {only!r} only")
@@ -272,13 +348,15 @@ def _open_relation(
     if any_name and not isinstance(edges, NamedEdgeSource):
         raise InputError(f"{where}: ids are always numbers in this format, not names (`--ids compact`)")
     are_names = (True, True) if any_name else _are_names(edges, table, options, format_name)
-    return RelationTable(source, name, target, edges, are_names, where)
+    return RelationTable(source, name, target, edges, are_names, where, _open_kinds(table, options, format_name))
 
 
 def _open_vertices(
     name: str, table: Table, options: Mapping[str, Any], format_name: str | None, any_name: bool
 ) -> VertexTable:
-    where = table.shown or table.location
+    where = table.location
+    if name == BY_ROW and not table.kinds:
+        raise InputError(f"{where}: name the column with the types, as in `--vertices *=vertices.csv:id,kind as type`")
     if len(table.columns) > 1:
         raise InputError(f"{where}, type {name}: expected the column of ids alone, found {', '.join(table.columns)}")
     if COLUMNS not in _format_of(table, format_name).options:
@@ -289,7 +367,8 @@ def _open_vertices(
     except InputError as error:
         named = "" if table.columns else f"; name the column of ids, as in {table.location}:id"
         raise InputError(f"{error} (type {name}{named})") from error
-    return VertexTable(name, rows, are_names, where)
+    kinds = _open_kinds(table, options, format_name)
+    return VertexTable("" if kinds else name, rows, are_names, where, table.space or name, kinds)
 
 
 def _open_column(
@@ -300,7 +379,7 @@ def _open_column(
     if not column:
         # The first columns: those of text have numbers, and those of Parquet have names.
         is_text = _format_of(table, format_name).is_fallback
-        column = str(end + 1) if is_text else ParquetTable.open(open_files([table.location])[0]).names[end]
+        column = str(end + 1) if is_text else ParquetTable.open(open_files(table.locations)[0]).names[end]
     return _open(replace(table, role=""), OneColumn.of(column), options, format_name, any_name)
 
 

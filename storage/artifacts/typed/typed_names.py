@@ -35,6 +35,33 @@ def check_type_name(name: str, what: str) -> str:
     return name
 
 
+def valid_name(word: str) -> str:
+    """A valid name of a type or relation that a table calls by any word, such as ``/people/person/nationality``."""
+    # The last part of an IRI, whose beginning all relations share.
+    word = re.split(r"[/#]", word.rstrip("/#>"))[-1] if "://" in word else word
+    name = re.sub(r"[^A-Za-z0-9_]+", "_", word).strip("_")
+    return name if _NAME.fullmatch(name) and len(name) <= _LONGEST else _shortened(name)
+
+
+def _shortened(name: str) -> str:
+    """The end of a name, which says more than its beginning; a name of other alphabets becomes its number."""
+    return name[-_LONGEST:].lstrip("_") or "unnamed"
+
+
+def distinct_names(words: Sequence[str]) -> dict[str, str]:
+    """Valid names of some distinct words, which differ apart from case; a number tells equal ones apart."""
+    found: dict[str, str] = {}
+    taken: set[str] = set()
+    for word in words:
+        name, number = valid_name(word), 2
+        while name.lower() in taken:
+            end = f"_{number}"
+            name, number = valid_name(word)[: _LONGEST - len(end)] + end, number + 1
+        taken.add(name.lower())
+        found[word] = name
+    return found
+
+
 def reverse_name(relation: str) -> str:
     """Name of the reverse of a relation; the reverse of a reverse relation is the relation."""
     return relation.removeprefix(REVERSE) if relation.startswith(REVERSE) else REVERSE + relation

@@ -114,7 +114,11 @@ def other_graphs(recipe: Recipe, key: str) -> list[str]:
         dataset = Catalog(recipe.catalog)[recipe.dataset.name]
     except NotFoundError:
         return []
-    wanted = recipe.dataset.options().parameters(recipe.source.open(undirected=recipe.dataset.undirected))
+    section = recipe.dataset
+    if recipe.relations:
+        wanted = recipe.tables().parameters(section.options(), section.typed_options())
+    else:
+        wanted = section.options().parameters(recipe.source.open(undirected=section.undirected))
     found = []
     for info in dataset.ingested_graphs():
         if info.key == key or info.state != "complete":

@@ -13,6 +13,7 @@ from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.pipeline.ingest.preparation import preparation_phases
 from gnnloom.pipeline.ingest.projection import IngestProjection, ingest_phases
 from gnnloom.pipeline.ingest.stage import IngestOptions, project_ingest
+from gnnloom.pipeline.ingest.typed.stage import project_typed_ingest
 from gnnloom.pipeline.ingest.vertex_rows import stated_vertex_phases
 from gnnloom.pipeline.links.projection import link_phases, num_edges, without_links
 from gnnloom.pipeline.matrix_sort.sort_plan import SortSizes
@@ -93,6 +94,14 @@ class StageInputs:
         """
         recipe = self.recipe
         return projected_ingest(self._edges, recipe.dataset.options(), recipe.dataset_path, self.cluster)
+
+    @property
+    def typed_ingest(self) -> IngestProjection:
+        """The projected ingest of a recipe with relations; raises as :attr:`ingest`."""
+        tables, options = self.recipe.tables(), self.recipe.dataset.options()
+        path, cluster = self.recipe.dataset_path, self.cluster
+        existing = next(each for each in (path, *path.parents) if each.is_dir())
+        return project_typed_ingest(tables, options, existing, cluster.tasks_at_once, cluster.memory)
 
     @cached_property
     def _edges(self) -> EdgeSource:

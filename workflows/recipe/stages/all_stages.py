@@ -19,6 +19,7 @@ from gnnloom.workflows.recipe.stages.samples import SamplesStage
 from gnnloom.workflows.recipe.stages.shards import ShardsStage
 from gnnloom.workflows.recipe.stages.stage import OnRanks, Prepares, Projection, RecipeStage, Stage
 from gnnloom.workflows.recipe.stages.train import TrainStage
+from gnnloom.workflows.recipe.stages.typed_graph import TypedGraphStage
 from gnnloom.workflows.recipe.stages.vertices import VerticesStage
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ _ALL: Final[tuple[RecipeStage, ...]] = (
     GraphStage(), VerticesStage(), LinksStage(), PartitionStage(), ShardsStage(), SamplesStage(), PropagatedStage(),
     TrainStage(), PredictStage(),
 )  # fmt: skip
+#: The stages of a recipe with relations.
+_TYPED: Final[tuple[RecipeStage, ...]] = (TypedGraphStage(),)
 #: Names of all stages in order, artifacts by their kind.
 STAGES: Final = tuple(kind.name for kind in _ALL)
 
@@ -129,7 +132,7 @@ def find_workload(recipe: Recipe, memory: int, *, restart: bool = False) -> Reci
         InputError, NotFoundError: the file of a source does not exist, or is not what it should be.
     """
     found, stages = Found(recipe, memory, {}, restart), list[Stage]()
-    for kind in _ALL:
+    for kind in _TYPED if recipe.relations else _ALL:
         if (key := kind.key(found)) is not None:
             stages.append(Stage(kind, key, kind.is_done(found, key)))
             found = found.with_key(kind.name, key) if kind.makes_artifact else found
@@ -146,7 +149,7 @@ def artifact_keys(recipe: Recipe, memory: int) -> dict[str, str]:
         InputError, NotFoundError: the file of a source does not exist, or is not what it should be.
     """
     found = Found(recipe, memory, {})
-    for kind in _ALL:
+    for kind in _TYPED if recipe.relations else _ALL:
         if kind.makes_artifact and (key := kind.key(found)) is not None:
             found = found.with_key(kind.name, key)
     return dict(found.keys)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,6 +58,8 @@ class Mistakes:
 class Document:
     """The values of a file by section and key, overridden by those that options set.
 
+    The entries of a list of sections, such as ``[[relations]]``, are sections ``relations.1``, ``relations.2`` and on.
+
     Attributes:
         section_lines: file and line of each section.
     """
@@ -67,11 +69,12 @@ class Document:
     section_lines: Mapping[str, str]
 
     @classmethod
-    def read(cls, path: Path, settings: Sequence[str] = ()) -> Document:
+    def read(cls, path: Path, settings: Sequence[str] = (), lists: Container[str] = ()) -> Document:
         """Read a TOML file.
 
         Args:
             settings: ``section.key=value`` each; they override the file.
+            lists: names of sections of which there may be a list.
 
         Raises:
             NotFoundError: the file cannot be read.
@@ -90,8 +93,8 @@ class Document:
             raise InputError(f"{path}: not valid TOML: {error}; write `key = value`, with text in quotes") from error
         lines = find_lines(text)
         sections: dict[str, dict[str, Given]] = {}
-        for section, values in content.items():
-            where = f"{path}, line {lines.get((section, ''), lines.get(('', section), 1))}"
+        for section, values in _entries(content, lists):
+            where = f"{path}, line {lines.get((section, ''), lines.get(('', section.partition('.')[0]), 1))}"
             if not isinstance(values, dict):
                 raise InputError(f"{where}: {_not_a_section(section, values)}")
             sections[section] = {
@@ -101,8 +104,13 @@ class Document:
         for setting in settings:
             # After the file, so that options override it.
             section, key, value = _split_setting(setting)
+            if "." in section and section not in sections:
+                raise InputError(f"--set {setting}: the recipe has no [[{section.replace('.', ']] number ')}")
             sections.setdefault(section, {})[key] = Given(Raw(value), f"--set {setting}")
-        section_lines = {section: f"{path}, line {lines.get((section, ''), 1)}" for section in sections}
+        section_lines = {
+            section: f"{path}, line {lines.get((section, ''), lines.get(('', section.partition('.')[0]), 1))}"
+            for section in sections
+        }
         return cls(str(path), sections, section_lines)
 
     def check_sections(self, known: Iterable[str]) -> None:
@@ -113,13 +121,17 @@ class Document:
         """
         mistakes = Mistakes()
         for section, values in self.sections.items():
-            if section not in set(known):
+            if section.partition(".")[0] not in set(known):
                 # A section that only --set mentions has no line, so name the place of one of its keys.
                 where = next((given.where for given in values.values()), self.section_lines[section])
                 with mistakes.noted():
                     meant = did_you_mean(section, known, "expected one of")
                     raise InputError(f"{where}: unknown section [{section}]; {meant}")
         mistakes.check()
+
+    def entries(self, name: str) -> list[str]:
+        """The sections of a list, in the order of the file."""
+        return [section for section in self.sections if section.startswith(f"{name}.")]
 
     def where(self, section: str, key: str = "") -> str:
         """Return where a key was given, or else its section."""
@@ -191,8 +203,17 @@ class Document:
                 raise InputError(f"{self.where(section)}: [{section}] needs a key {field.name!r}")
 
 
+def _entries(content: Mapping[str, Any], lists: Container[str]) -> Iterator[tuple[str, Any]]:
+    """Each section of a file with its values; each entry of a list of sections under its number, from 1."""
+    for section, values in content.items():
+        if section in lists and isinstance(values, list) and all(isinstance(each, dict) for each in values):
+            yield from ((f"{section}.{number}", each) for number, each in enumerate(values, 1))
+        else:
+            yield section, values
+
+
 def _split_setting(setting: str) -> tuple[str, str, str]:
-    match = re.fullmatch(r"([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)=(.*)", setting, re.DOTALL)
+    match = re.fullmatch(r"([A-Za-z0-9_-]+(?:\.\d+)?)\.([A-Za-z0-9_-]+)=(.*)", setting, re.DOTALL)
     if not match:
         raise InputError(f"--set {setting}: expected section.key=value, such as train.epochs=10")
     return match[1], match[2], match[3]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,18 @@ _ENDS = {'"""': re.compile(r'(?:\\.|[^"\\]|"{1,2}(?!"))*?"{3,5}'), "'''": re.com
 def find_lines(text: str) -> dict[tuple[str, str], int]:
     """Find the line of every section (with an empty key) and of every key of a valid TOML text.
 
-    A key outside a section is listed under the section ``""`` too.
+    A key outside a section is listed under the section ``""`` too. The entries of a list of sections are sections with
+    their numbers, such as ``relations.2``.
     """
     lines: dict[tuple[str, str], int] = {}
-    section = ""
+    section, entries = "", Counter[str]()
     for number, line in _statements(text):
         if header := _HEADER.match(line):
             section = header[1]
+            if line.lstrip().startswith("[["):
+                lines.setdefault(("", section), number)
+                entries[section] += 1
+                section = f"{section}.{entries[section]}"
             lines.setdefault((section, header[2] or ""), number)
         elif key := _KEY.match(line):
             # `train.lr = 1` outside a section is the key `lr` of the section `train`.
@@ -68,12 +74,14 @@ def _after(line: str, opened: str, depth: int) -> tuple[str, int]:
             depth -= 1
 
 
-def to_toml(sections: Mapping[str, Mapping[str, Any]]) -> str:
-    """Write sections of plain values as TOML, without the keys whose value is None."""
+def to_toml(sections: Mapping[str, Mapping[str, Any]], lists: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+    """Write sections, and lists of sections, of plain values as TOML, without the keys whose value is None."""
+    named = [(f"[{section}]", values) for section, values in sections.items()]
+    named += [(f"[[{section}]]", values) for section, entries in lists.items() for values in entries]
     blocks = []
-    for section, values in sections.items():
+    for header, values in named:
         lines = [f"{key} = {toml_value(value)}" for key, value in values.items() if value is not None]
-        blocks.append("\n".join([f"[{section}]", *lines]))
+        blocks.append("\n".join([header, *lines]))
     return "\n\n".join(blocks) + "\n"
 
 

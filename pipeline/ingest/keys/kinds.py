@@ -1,0 +1,120 @@
+"""The kind of each row of a table: a word in one of its columns, which names a relation or a type of vertices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.sources.names import NameChunk, NamedEdgeSource, Names
+from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
+from gnnloom.storage.errors import InputError
+
+#: Distinct words of a column, at most: each becomes a relation with arrays of its own, or a type.
+_MOST_KINDS: Final = 1 << 14
+
+
+@dataclass(frozen=True)
+class KindColumn:
+    """A column of words; implements :class:`~gnnloom.pipeline.sources.source.Surveyed`.
+
+    Attributes:
+        rows: the words, as the targets of edges from an id of the row.
+        location: the table, for messages.
+        several: what separates several words in a cell, of which the first one counts; empty if a cell is one word.
+        names: the distinct words, ascending; None before they are known.
+    """
+
+    rows: NamedEdgeSource
+    location: str
+    several: str = ""
+    names: tuple[str, ...] | None = None
+
+    def identity(self) -> dict[str, Any]:
+        """What decides the words; JSON."""
+        return {"table": self.rows.identity(), **({"several": self.several} if self.several else {})}
+
+    def surveys(self) -> Sequence[SourceRange]:
+        return () if self.names is not None else self.rows.ranges()
+
+    def survey(self, span: SourceRange) -> list[str]:
+        """The distinct words of a range, ascending.
+
+        Raises:
+            InputError: the table cannot be read, or has so many words that they cannot be kinds.
+        """
+        found: set[str] = set()
+        for chunk in self.rows.read_names(span):
+            found.update(self._encoded(chunk.target)[0])
+            self._check(found)
+        return sorted(found)
+
+    def with_surveys(self, found: Sequence[Sequence[str]]) -> KindColumn:
+        names = set(chain.from_iterable(found))
+        self._check(names)
+        return replace(self, names=tuple(sorted(names)))
+
+    def _check(self, names: set[str]) -> None:
+        if len(names) > _MOST_KINDS:
+            raise InputError(
+                f"{self.location}: more than {_MOST_KINDS:,} different words, such as {min(names)!r}, in the column of"
+                " relations or types; name another column"
+            )
+
+    def read(self, span: SourceRange) -> Iterator[NDArray[np.int32]]:
+        """The (num_rows,) int32 numbers of the words of some rows at a time, among :attr:`names`."""
+        number = {name: at for at, name in enumerate(self.names or ())}
+        for chunk in self.rows.read_names(span):
+            words, indices = self._encoded(chunk.target)
+            yield np.array([number[word] for word in words], np.int32)[indices]
+
+    def _encoded(self, names: Names) -> tuple[list[str], NDArray[np.int32]]:
+        """Different words of some cells, and (num_cells,) int32 number of the word of each cell."""
+        encoded = names.to_arrow().dictionary_encode()
+        # Names are UTF-8, which their reader checks.
+        words = [cell.decode() for cell in encoded.dictionary.to_pylist()]
+        if self.several:
+            words = [word.split(self.several, 1)[0] for word in words]
+        indices: NDArray[np.int32] = encoded.indices.to_numpy()
+        return words, indices
+
+
+Chunk = EdgeChunk | NameChunk
+
+
+def with_kinds(
+    chunks: Iterator[Chunk], kinds: Iterator[NDArray[np.int32]], location: str
+) -> Iterator[tuple[Chunk, NDArray[np.int32]]]:
+    """Put rows and their kinds together, which two readers of the same range give in chunks of different sizes.
+
+    Args:
+        location: the table, for messages.
+
+    Raises:
+        InputError: one of the readers takes a line for a comment that the other one takes for a row.
+    """
+    left = np.empty(0, np.int32)
+    for chunk in chunks:
+        at, count = 0, len(chunk.source)
+        while at < count:
+            if not len(left):
+                found = next(kinds, None)
+                if found is None:
+                    raise _unequal(location)
+                left = found
+            step = min(count - at, len(left))
+            yield chunk[at : at + step], left[:step]
+            at, left = at + step, left[step:]
+    if len(left) or any(len(found) for found in kinds):
+        raise _unequal(location)
+
+
+def _unequal(location: str) -> InputError:
+    return InputError(
+        f"{location}: a line between the rows may be a comment; say so with `--comment '#'`, or `--comment none` if it"
+        " is a row"
+    )

@@ -1,0 +1,148 @@
+"""The relations of a graph with types, once the ends of all edges have numbers: one of a table, or several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from gnnloom.pipeline.ingest.keys.numbered import KnownEdges, NumberedEdges
+from gnnloom.pipeline.ingest.typed.divide import Division, divide_edges
+from gnnloom.pipeline.ingest.typed.numbering import Collected, KeyInput, NumberedSpace, NumberedType
+from gnnloom.pipeline.ingest.typed.tables import RelationTable, TypedTables
+from gnnloom.pipeline.sources.source import EdgeSource
+from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.storage.artifacts.typed.typed_names import check_relation_names, distinct_names
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.artifact import ArtifactWriter
+from gnnloom.storage.wording import counted
+
+
+@dataclass(frozen=True)
+class NumberedRelation:
+    """A relation whose edges are numbered within the types of their ends.
+
+    Attributes:
+        name: of the relation; empty until all words are known.
+        word: what the table calls it.
+        edges: its edges.
+        edges_in: number of its edges, with those that are left out because no list has an end of them.
+        spill_bytes: bytes of temporary files.
+        time_unit: unit of times that are whole numbers; empty for others.
+        location: the table, for messages.
+    """
+
+    name: str
+    word: str
+    source: NumberedType
+    target: NumberedType
+    edges: EdgeSource
+    edges_in: int
+    spill_bytes: int
+    time_unit: str
+    location: str
+
+
+@dataclass(frozen=True)
+class NumberedRelations:
+    """All relations.
+
+    Attributes:
+        relations: in the order of their names.
+        left_out: edges of tables of several relations that are left out because no list has an end of them.
+    """
+
+    relations: tuple[NumberedRelation, ...]
+    left_out: int
+
+
+def number_relations(
+    writer: ArtifactWriter,
+    collected: Collected,
+    tables: TypedTables,
+    spaces: Mapping[str, NumberedSpace],
+    cluster: Cluster,
+) -> NumberedRelations:
+    """Find the relations of all tables; divides the edges of tables that have several.
+
+    Raises:
+        InputError: two tables have the same relation, or all edges of a table are left out.
+    """
+    found: list[NumberedRelation] = []
+    left_out = 0
+    for table in tables.relations:
+        ends = spaces[table.source], spaces[table.target]
+        if table.kinds is None and all(len(each.types) == 1 for each in ends):
+            found.append(_whole(writer, table, spaces))
+        else:
+            divided, lost = _divided(writer, collected, table, spaces, cluster)
+            found += divided
+            left_out += lost
+    return NumberedRelations(tuple(_named(found)), left_out)
+
+
+def _numbered(
+    writer: ArtifactWriter, table: RelationTable, spaces: Mapping[str, NumberedSpace], *, drops: bool
+) -> NumberedEdges:
+    name = KeyInput.of_relation(table).name
+    ends = tuple(spaces[each].keys[name] for each in table.spaces)
+    return (KnownEdges if drops else NumberedEdges)(writer.work, ends)
+
+
+def _whole(writer: ArtifactWriter, table: RelationTable, spaces: Mapping[str, NumberedSpace]) -> NumberedRelation:
+    """The relation of a table that has one."""
+    edges = _numbered(writer, table, spaces, drops=any(spaces[each].drops for each in table.spaces))
+    (source,), (target,) = spaces[table.source].types, spaces[table.target].types
+    read, unit = sum(span.stop for span in edges.ranges()), getattr(table.edges, "time_unit", "")
+    how = edges, read, edges.spill_bytes(), unit, table.location
+    return NumberedRelation(table.name, table.name, source, target, *how)
+
+
+def _divided(
+    writer: ArtifactWriter,
+    collected: Collected,
+    table: RelationTable,
+    spaces: Mapping[str, NumberedSpace],
+    cluster: Cluster,
+) -> tuple[list[NumberedRelation], int]:
+    """The relations of a table that has several, and how many of its edges are left out."""
+    edges, name = _numbered(writer, table, spaces, drops=False), KeyInput.of_relation(table).name
+    sources, targets = spaces[table.source].types, spaces[table.target].types
+    words = [table.name] if table.kinds is None else list(table.kinds.names or ())
+    division = Division(len(words), len(sources), len(targets))
+    divided = divide_edges(writer, name, edges, division, collected.value_bytes(name), cluster)
+    lost = sum(divided.left_out.values())
+    if not divided.counts:
+        raise InputError(f"{table.location}: no table of vertices lists both ends of any of {counted(lost, 'edge')}")
+    unit, found = getattr(table.edges, "time_unit", ""), []
+    # Each relation has its share of the temporary files of the table.
+    spilled = edges.spill_bytes() + divided.spill_bytes
+    total = sum(divided.counts.values())
+    for position, count in divided.counts.items():
+        kind, source, target = division.parts(position)
+        how = divided.edges(position), count, spilled * count // total, unit, table.location
+        found.append(NumberedRelation("", words[kind], sources[source], targets[target], *how))
+    return found, lost
+
+
+def _named(found: Sequence[NumberedRelation]) -> Iterator[NumberedRelation]:
+    """The relations with names of their own, in the order of their names."""
+    own = [each.name for each in found if each.name]
+    names = distinct_names([*own, *sorted({each.word for each in found} - set(own))])
+    ends: dict[str, dict[tuple[str, str], str]] = {}
+    for each in found:
+        known = ends.setdefault(each.word, {})
+        pair = each.source.name, each.target.name
+        if pair in known:
+            raise InputError(
+                f"{known[pair]} and {each.location}: both have edges of the relation {each.word!r} from {pair[0]} to"
+                f" {pair[1]}; give them as the files of one table"
+            )
+        known[pair] = each.location
+    renamed = []
+    for each in found:
+        name = names[each.word]
+        if not each.name and len(ends[each.word]) > 1:
+            name = f"{each.source.name}_{name}_{each.target.name}"
+        renamed.append(replace(each, name=name))
+    check_relation_names(each.name for each in renamed)
+    return iter(sorted(renamed, key=lambda each: each.name))

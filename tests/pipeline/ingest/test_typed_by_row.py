@@ -1,0 +1,167 @@
+"""Tables whose rows name the relation of an edge, or the type of a vertex, become what pandas makes of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gnnloom.pipeline.ingest.stage import IngestOptions
+from gnnloom.pipeline.ingest.typed.options import TypedOptions
+from gnnloom.pipeline.ingest.typed.stage import ingest_typed_graph
+from gnnloom.pipeline.ingest.typed.table import parse_relations, parse_vertices
+from gnnloom.pipeline.ingest.typed.tables import TypedTables
+from gnnloom.pipeline.tasks.cluster import Cluster, InProcessCluster
+from gnnloom.storage import Catalog, Dataset, TypedGraph
+from gnnloom.storage.artifacts.typed.typed_names import distinct_names
+from gnnloom.storage.errors import GnnloomError, InputError
+from support.covering import examples
+from support.stopping import run_in_steps
+
+
+def _ingest(dataset: Dataset, folder: Path, unknown: str = "drop", cluster: Cluster | None = None) -> TypedGraph:
+    """Store the tables of a folder: edges with a word and a weight, and vertices with a type."""
+    relations = parse_relations([f"*,*,*={folder / 'edges.csv'}:from,to,word as relation,w as weight"])
+    tables = TypedTables.open(relations, parse_vertices([f"*={folder / 'vertices.csv'}:id,kind as type"]), {})
+    return ingest_typed_graph(dataset, tables, IngestOptions(), TypedOptions(unknown), cluster or InProcessCluster())
+
+
+def _write(folder: Path, edges: pd.DataFrame, vertices: pd.DataFrame) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    edges.to_csv(folder / "edges.csv", index=False)
+    vertices.to_csv(folder / "vertices.csv", index=False)
+
+
+def _check(graph: TypedGraph, edges: pd.DataFrame, vertices: pd.DataFrame) -> None:
+    """Compare every type and relation with a join of the tables."""
+    kinds = vertices.drop_duplicates("id")
+    assert [each.name for each in graph.types] == sorted(set(kinds["kind"]))
+    ids = {}
+    for each in graph.types:
+        members = np.unique(kinds["id"][kinds["kind"] == each.name])
+        found = graph.ids(each.name)
+        ids[each.name] = np.array(found.names() if found.has_names else found.ids())
+        np.testing.assert_array_equal(ids[each.name], members)
+    joined = edges.merge(kinds, left_on="from", right_on="id").merge(kinds, left_on="to", right_on="id")
+    wanted = joined.groupby(["word", "kind_x", "kind_y", "from", "to"], as_index=False)["w"].sum()
+    parts = []
+    for each in graph.relations:
+        matrix = each.to_scipy().tocoo()
+        of_relation = pd.DataFrame({"from": ids[each.source.name][matrix.col], "to": ids[each.target.name][matrix.row]})
+        word = each.facts.get("word", each.name)
+        parts.append(of_relation.assign(word=word, kind_x=each.source.name, kind_y=each.target.name, w=matrix.data))
+    order = ["word", "kind_x", "kind_y", "from", "to"]
+    found = pd.concat(parts)[[*order, "w"]].sort_values(order, ignore_index=True)
+    expected = wanted[[*order, "w"]].sort_values(order, ignore_index=True)
+    pd.testing.assert_frame_equal(found, expected.astype({"w": "float32"}), check_dtype=False)
+    assert graph.artifact.facts.get("left_out", 0) == len(edges) - len(joined)
+    assert graph.artifact.facts["edges_in"] == len(edges)
+
+
+def _random(seed: int, edges: int = 300, *, names: bool = False) -> tuple[pd.DataFrame, pd.DataFrame]:
+    rng = np.random.default_rng(seed)
+    ids = rng.permutation(60) * 3
+    kinds = rng.choice(["Person", "City", "Film"], 50)
+    called = np.array([f"n{each}é" for each in range(200)]) if names else np.arange(200)
+    vertices = pd.DataFrame({"id": called[ids[:50]], "kind": kinds})
+    # Some rows occur twice, with the same type.
+    vertices = pd.concat([vertices, vertices[:7]])
+    ends = called[rng.choice(ids, (2, edges))]
+    words = rng.choice(["knows", "/likes/very much", "IN"], edges)
+    return pd.DataFrame({"from": ends[0], "to": ends[1], "word": words, "w": rng.integers(1, 9, edges)}), vertices
+
+
+@pytest.fixture
+def many_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many files of keys, ranges of keys, chunks and blocks."""
+    monkeypatch.setattr("gnnloom.pipeline.ingest.keys.merge.RANGE_BYTES", 600)
+    monkeypatch.setattr("gnnloom.pipeline.ingest.keys.merge.FILE_RANGE_BYTES", 1)
+    monkeypatch.setattr("gnnloom.pipeline.ingest.keys.merge.working_memory", lambda _: 2 * 4000)
+    monkeypatch.setattr("gnnloom.pipeline.ingest.keys.collect.gathered_memory", lambda _: 5000)
+    monkeypatch.setattr("gnnloom.pipeline.ingest.keys.numbered.CHUNK_EDGES", 40)
+    monkeypatch.setattr("gnnloom.pipeline.ingest.typed.divide.CHUNK_EDGES", 7)
+    monkeypatch.setattr("gnnloom.pipeline.ingest.typed.divide.RANGE_EDGES", 16)
+    monkeypatch.setattr("gnnloom.pipeline.matrix_sort.sort_plan.BLOCK_ENTRIES", 60)
+
+
+@pytest.mark.parametrize("names", [False, True])
+def test_tables_of_several_types_and_relations(catalog: Catalog, tmp_path: Path, names: bool) -> None:
+    edges, vertices = _random(1, names=names)
+    _write(tmp_path / "t", edges, vertices)
+    graph = _ingest(catalog.create("g"), tmp_path / "t")
+    _check(graph, edges, vertices)
+    assert [finding.problem for finding in catalog["g"].verify()] == [None]
+    # The names of relations are valid, and the words are kept.
+    named = {each.facts.get("word", each.name) for each in graph.relations}
+    assert named == {"knows", "/likes/very much", "IN"}
+    assert "Person_likes_very_much_City" in {each.name for each in graph.relations}
+    with pytest.raises(InputError, match="'"):
+        _ingest(catalog.create("strict"), tmp_path / "t", "error")
+
+
+@pytest.mark.usefixtures("many_files", "small_lanes")
+def test_bytes_do_not_depend_on_memory_or_interruptions(catalog: Catalog, tmp_path: Path) -> None:
+    edges, vertices = _random(2)
+    _write(tmp_path / "t", edges, vertices)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gnnloom.pipeline.ingest.keys.collect.gathered_memory", lambda _: 1 << 20)
+        patch.setattr("gnnloom.pipeline.ingest.keys.merge.working_memory", lambda _: 1 << 20)
+        whole = _ingest(catalog.create("whole"), tmp_path / "t")
+    _check(whole, edges, vertices)
+    stopped, ran = run_in_steps(lambda cluster: _ingest(catalog.create("stopped"), tmp_path / "t", cluster=cluster), 23)
+    assert len(ran) > 80
+    assert stopped.artifact.digest == whole.artifact.digest
+    assert stopped.artifact.facts == whole.artifact.facts
+
+
+@st.composite
+def _tables(draw: st.DrawFn) -> tuple[pd.DataFrame, pd.DataFrame]:
+    ids = draw(st.lists(st.integers(0, 30), min_size=2, max_size=12, unique=True))
+    kinds = draw(st.lists(st.sampled_from(["a1", "b1", "c1"]), min_size=len(ids), max_size=len(ids)))
+    row = st.tuples(st.sampled_from([*ids, 99]), st.sampled_from(ids), st.sampled_from("xyz"), st.integers(1, 3))
+    rows = [(ids[0], ids[1], "x", 1), *draw(st.lists(row, max_size=20))]
+    return pd.DataFrame(rows, columns=["from", "to", "word", "w"]), pd.DataFrame({"id": ids, "kind": kinds})
+
+
+@settings(max_examples=examples(25), deadline=None)
+@given(tables=_tables())
+def test_random_tables(tmp_path_factory: pytest.TempPathFactory, tables: tuple[pd.DataFrame, pd.DataFrame]) -> None:
+    folder = tmp_path_factory.mktemp("random")
+    _write(folder, *tables)
+    _check(_ingest(Catalog(folder / "catalog").create("g"), folder), *tables)
+
+
+@pytest.mark.parametrize(
+    ("edges", "vertices", "unknown", "message"),
+    [
+        ("1,2,x,1\n", "1,a\n2,b\n1,b\n", "drop", r"vertices\.csv, line 2: .*'1'.*(a and b|b and a)"),
+        ("1,2,x,1\n", "1,a\n2,b\n", "add", "--unknown add"),
+        ("1,9,x,1\n", "1,a\n2,b\n", "error", r"edges\.csv, line 2: .*'9'"),
+        ("8,9,x,1\n", "1,a\n2,b\n", "drop", "1 edge"),
+        ("1,2,,1\n", "1,a\n2,b\n", "drop", r"edges\.csv, line 2"),
+    ],
+)
+def test_bad_input_gets_one_error(
+    catalog: Catalog, tmp_path: Path, edges: str, vertices: str, unknown: str, message: str
+) -> None:
+    (tmp_path / "edges.csv").write_text(f"from,to,word,w\n{edges}")
+    (tmp_path / "vertices.csv").write_text(f"id,kind\n{vertices}")
+    with pytest.raises(GnnloomError, match=message):
+        _ingest(catalog.create("g"), tmp_path, unknown)
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (["/a/b./c/d", "a b"], ["a_b_c_d", "a_b"]),
+        (["a b", "a-b", "A_B"], ["a_b", "a_b_2", "A_B_3"]),
+        (["http://x.org/knows", "<http://y.org/z#knows>"], ["knows", "knows_2"]),
+        (["日本", "17", "x" * 120], ["unnamed", "17", "x" * 100]),
+    ],
+)
+def test_words_become_names(words: list[str], names: list[str]) -> None:
+    assert list(distinct_names(words).values()) == names

@@ -1,0 +1,182 @@
+"""`[[relations]]` and `[[vertices]]` of a recipe store a graph with types, as `gnnloom ingest --relation` does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import gnnloom
+from gnnloom.storage import Catalog
+from gnnloom.storage.errors import GnnloomError
+from gnnloom.workflows.cli.main import cli
+from gnnloom.workflows.recipe.recipe import Recipe
+from gnnloom.workflows.recipe.stages.all_stages import find_workload
+
+RECIPE = """
+[dataset]
+name = "shop"
+unknown = "drop"
+
+[[relations]]
+source = "user"
+name = "buys"
+target = "item"
+path = "clicks.csv"
+columns = ["user", "item"]
+weight = "amount"
+delimiter = ";"
+
+[[relations]]
+source = "user"
+name = "knows"
+target = "user"
+path = ["knows.csv", "more.csv"]
+
+[[vertices]]
+type = "user"
+path = "users.csv"
+id = "id"
+
+[cluster]
+workers = 0
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with tables."""
+    monkeypatch.chdir(tmp_path)
+    Path("clicks.csv").write_text("user;item;amount\n1;a;2\n9;b;3\n2;a;5\n")
+    Path("knows.csv").write_text("1,2\n2,1\n")
+    Path("more.csv").write_text("1,3\n")
+    Path("users.csv").write_text("name,id\nann,1\nbob,2\ncy,3\n")
+    return tmp_path
+
+
+def run(text: str, *words: str, expected: int = 0) -> Any:
+    Path("shop.toml").write_text(text)
+    done = CliRunner().invoke(cli, ["--catalog", "catalog", "run", "shop.toml", *words])
+    assert done.exit_code == expected, done.output
+    return done
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_recipe_plans_runs_and_finds_a_graph_with_types() -> None:
+    (planned,) = json.loads(run(RECIPE, "--plan", "--json").stdout)["stages"]
+    assert (planned["stage"], planned["done"]) == ("graph", False)
+    assert planned["memory"] > 0
+    found = json.loads(run(RECIPE, "--json").stdout)
+    assert list(found["keys"]) == ["graph"]
+    graph = Catalog(Path("catalog"))["shop"].typed_graph()
+    assert graph.artifact.key == found["keys"]["graph"] == planned["key"]
+    assert graph.relation("buys").to_scipy().toarray().tolist() == [[2.0, 5.0, 0.0], [0.0, 0.0, 0.0]]
+    assert graph.relation("buys").facts["left_out"] == 1
+    assert graph.relation("knows").nnz == 3
+    (again,) = json.loads(run(RECIPE, "--dry-run", "--json").stdout)["stages"]
+    assert again["done"]
+    # The same graph as from tables in Python.
+    tables = {
+        ("user", "buys", "item"): ("clicks.csv", ["user", "item", "amount as weight"]),
+        ("user", "knows", "user"): "knows.csv",
+    }
+    other = gnnloom.ingest("other", relations=tables, vertices={"user": "users.csv:id"}, unknown="drop", workers=0)
+    assert other.typed_graph().relation("buys").nnz == graph.relation("buys").nnz
+    # A change of the recipe stores another graph, and the plan says how both differ.
+    changed = RECIPE.replace('"drop"', '"add"')
+    assert "unknown" in run(changed, "--plan").output
+    assert run(changed, "--json").exit_code == 0
+    assert len(Catalog(Path("catalog"))["shop"].artifacts()) == 2
+    (row,) = json.loads(run(RECIPE, "--set", "relations.2.path=knows.csv", "--dry-run", "--json").stdout)["stages"]
+    assert not row["done"]
+
+
+BY_ROW = """
+[dataset]
+name = "places"
+
+[[relations]]
+source = "*"
+name = "*"
+target = "*"
+path = "facts.tsv"
+columns = ["1", "3"]
+name_column = "2"
+
+[[vertices]]
+type = "*"
+path = "places.tsv"
+id = "id"
+type_column = "kind"
+
+[cluster]
+workers = 0
+"""
+
+
+@pytest.mark.usefixtures("folder")
+def test_rows_may_name_relations_and_types() -> None:
+    Path("facts.tsv").write_text("rome\tin\titaly\nitaly\tborders\tfrance\n")
+    Path("places.tsv").write_text("id\tkind\nrome\tcity\nitaly\tcountry\nfrance\tcountry\n")
+    run(BY_ROW, "--json")
+    graph = Catalog(Path("catalog"))["places"].typed_graph()
+    assert [each.edge_type for each in graph.relations] == [
+        ("country", "borders", "country"),
+        ("city", "in", "country"),
+    ]
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_saved_recipe_with_tables_is_the_same_recipe() -> None:
+    Path("shop.toml").write_text(RECIPE)
+    recipe = Recipe.read(Path("shop.toml"), Path("catalog"))
+    Path("elsewhere").mkdir()
+    saved = Path("elsewhere") / "saved.toml"
+    saved.write_text(recipe.anywhere().to_toml())
+    again = Recipe.read(saved, Path("other"))
+    assert find_workload(again, 1 << 30).all_keys == find_workload(recipe, 1 << 30).all_keys
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ('target = "user"', 'taget = "user"', r"line 18: \[relations\.2\] has no key 'taget'; did you mean target"),
+        ('target = "user"\n', "", r"line 15: \[relations\.2\] needs a key 'target'"),
+        ('name = "knows"', 'name = "buys"', "two relations have this name"),
+        ('name = "knows"', 'name = "co-buys"', r"line 17: \[relations\.2\] name: .*co_buys"),
+        ('type = "user"', 'type = "users"', "did you mean user"),
+        ('columns = ["user", "item"]\n', "", r"line 11: \[relations\.1\] weight: .*columns"),
+        ('weight = "amount"', 'weight = "amount"\ntime = "amount"', r"line 13: \[relations\.1\] time"),
+        ('delimiter = ";"', 'format = "ogb"', r"line 13: \[relations\.1\] format 'ogb'"),
+        ('path = "users.csv"', 'path = "missing.csv"', "missing.csv"),
+        ("[[vertices]]", "[vertices]", r"line 21: \[vertices\]: .*\[\[vertices\]\]"),
+        ("[cluster]", "[train]\n[cluster]", r"line 26: \[train\]: .*remove"),
+        ("[cluster]", '[source]\npath = "x.csv"\n[cluster]', r"line 26: \[source\]"),
+        ('unknown = "drop"', "undirected = true", r"line 4: \[dataset\] undirected"),
+        ('unknown = "drop"', 'unknown = "keep"', r"line 4: .*unknown"),
+        ("[[relations]]", "[relations]", "relations"),
+    ],
+)
+@pytest.mark.usefixtures("folder")
+def test_mistakes_name_the_line(before: str, after: str, message: str) -> None:
+    Path("shop.toml").write_text(RECIPE.replace(before, after))
+    with pytest.raises(GnnloomError, match=message):
+        find_workload(Recipe.read(Path("shop.toml"), Path("catalog")), 1 << 30)
+
+
+@pytest.mark.usefixtures("folder")
+def test_lists_without_relations_and_their_options_are_refused() -> None:
+    source = '[dataset]\nname = "a"\n{}[source]\npath = "knows.csv"\n{}'
+    for text, message in (
+        (source.format("", '[[vertices]]\ntype = "user"\npath = "users.csv"\n'), r"line 5: \[\[vertices\]\]"),
+        (source.format('unknown = "add"\n', ""), r"line 3: \[dataset\] unknown"),
+    ):
+        Path("a.toml").write_text(text)
+        with pytest.raises(GnnloomError, match=message):
+            Recipe.read(Path("a.toml"), Path("catalog"))
+    Path("shop.toml").write_text(RECIPE)
+    with pytest.raises(GnnloomError, match="number 9"):
+        Recipe.read(Path("shop.toml"), Path("catalog"), ["relations.9.path=x"])
