@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Unpack
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.ingest.notes import graph_notes, log_notes, vertex_notes
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
+from gnnloom.pipeline.ingest.typed.declared import DeclaredTables
 from gnnloom.pipeline.ingest.typed.notes import typed_notes
 from gnnloom.pipeline.ingest.typed.options import TypedOptions
 from gnnloom.pipeline.ingest.typed.stage import ingest_typed_graph
@@ -106,19 +107,28 @@ def ingest(
     own = [*options_of(IngestOptions), *options_of(TypedOptions), *options_of(VertexOptions), *CLUSTER]
     check_known("ingest", others, [*own, *_source_options(formats())])
     given_options, vertex_options = IngestOptions(**chosen), VertexOptions(**stored)
-    check_typed(source, relations, [*(["vertices"] if vertices else []), *typed], stored)
+    any_name, declared = given_options.ids == "names", None
+    if relations is None and source is not None and is_location(source):
+        declared = typed_source(as_texts(source), format, plain_values(others))
+    if declared is None:
+        check_typed(source, relations, [*(["vertices"] if vertices else []), *typed], stored)
+    else:
+        check_typed(None, declared, (), [*(["vertices"] if vertices else []), *stored])
+
+    def store_opened(tables: TypedTables) -> Dataset:
+        found = as_catalog(catalog)
+        graph = store_typed(found, name, tables, given_options, TypedOptions(**typed), cluster, add=add)
+        _log(typed_notes(graph))
+        return as_dataset(name, catalog)
 
     def store_tables() -> Dataset:
+        if declared is not None:
+            return store_opened(declared.open(plain_values(others), any_name=any_name))
         with stored_tables(relations or {}, vertices or {}) as (of_relations, of_vertices):
             shown = [table for each in ([*of_relations.values()], *of_vertices.values()) for table in each]
             with named_as({table.locations[0]: table.shown for table in shown if table.shown}):
-                any_name = given_options.ids == "names"
-                tables = TypedTables.open(of_relations, of_vertices, plain_values(others), format, any_name=any_name)
-                graph = store_typed(
-                    as_catalog(catalog), name, tables, given_options, TypedOptions(**typed), cluster, add=add
-                )
-        _log(typed_notes(graph))
-        return as_dataset(name, catalog)
+                how = plain_values(others), format
+                return store_opened(TypedTables.open(of_relations, of_vertices, *how, any_name=any_name))
 
     def store() -> Dataset:
         with ExitStack() as stack:
@@ -145,7 +155,23 @@ def ingest(
             _log(notes if is_location(source) else [note.replace(locations[0], IN_MEMORY) for note in notes])
         return as_dataset(name, catalog)
 
-    return once_per_job(store if relations is None else store_tables)
+    return once_per_job(store if relations is None and declared is None else store_tables)
+
+
+def typed_source(locations: Sequence[str], format_name: str | None, values: Mapping[str, Any]) -> DeclaredTables | None:
+    """The tables of a graph with types, if the headers of a source say that it is one; None for other sources.
+
+    Args:
+        values: options of the format.
+
+    Raises:
+        NotFoundError: a file does not exist.
+        InputError: a header is not complete.
+    """
+    # Whoever names columns does not ask for it.
+    if values.get("columns") or (format_name or guess_format(locations)) != "snap":
+        return None
+    return DeclaredTables.of(locations, values)
 
 
 def check_typed(source: Any, relations: Any, of_types: Iterable[str], stored: Iterable[str]) -> None:

@@ -170,7 +170,7 @@ class TypedTables:
     def types_of(self, space: str) -> list[str]:
         """Names of the types of the vertices of a space, ascending, once the kinds of all rows are known."""
         found = {name for table in self.vertices if table.space == space for name in table.types()}
-        return sorted(found) or [valid_name(space)]
+        return sorted(found) or ["vertex" if space == BY_ROW else valid_name(space)]
 
     @cached_property
     def ids(self) -> Mapping[str, str]:

@@ -22,7 +22,7 @@ from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
 from gnnloom.pipeline.sources.understood import Understood
 from gnnloom.storage import Catalog, Graph, Vertices
 from gnnloom.storage.option import Group, Option
-from gnnloom.workflows.api.ingest import check_typed, open_source, store_source
+from gnnloom.workflows.api.ingest import check_typed, open_source, store_source, typed_source
 from gnnloom.workflows.cli.data.source_options import given_flags, option_value, options_by_flag
 from gnnloom.workflows.cli.data.typed_ingest import RELATION, VERTICES, projected_tables, store_typed_tables
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
@@ -74,6 +74,11 @@ A graph with types of vertices is made from a table per relation, and tables of 
 
 \b
   gnnloom ingest shop --relation user,buys,item=clicks.csv:user_id,item_id --vertices user=users.csv:id
+
+or from files whose headers say what they hold, as Neo4j's import and Neptune have them:
+
+\b
+  gnnloom ingest movies 'export/*.csv'
 """
 
 
@@ -154,12 +159,18 @@ def ingest_command(
     """Store the edges of a source as the graph of a dataset."""
     given = given_flags(FORMAT_OPTIONS)
     values = {FORMAT_OPTIONS[flag].name: option_value(FORMAT_OPTIONS[flag], given) for flag in given}
-    if relations or not source:
-        if not relations and not vertices:
+    any_name = options.ids == "names"
+    declared = None if relations or not source else typed_source(source, format_name, values)
+    if relations or not source or declared is not None:
+        if not relations and not vertices and declared is None:
             raise click.MissingParameter(param_hint="'SOURCE...'", param_type="argument")
-        check_typed(source or None, relations or None, ["vertices"], _changed(storing))
-        any_name, given_tables = options.ids == "names", (parse_relations(relations), parse_vertices(vertices))
-        tables = TypedTables.open(*given_tables, values, format_name, any_name=any_name)
+        if declared is None:
+            check_typed(source or None, relations or None, ["vertices"], _changed(storing))
+            given_tables = parse_relations(relations), parse_vertices(vertices)
+            tables = TypedTables.open(*given_tables, values, format_name, any_name=any_name)
+        else:
+            check_typed(None, declared, (), [*(["vertices"] if vertices else []), *_changed(storing)])
+            tables = declared.open(values, any_name=any_name)
         if not quiet:
             say_understood(tables.understood())
         how = tables, options, cluster

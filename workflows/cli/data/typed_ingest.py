@@ -23,16 +23,16 @@ from gnnloom.workflows.cli.terminal.screen import say
 RELATION: Final = Option(
     "relation",
     str,
-    "Table of the edges of a relation, instead of SOURCE; a third column is followed by ' as weight' or ' as time'. May"
-    " be given several times.",
+    "Table of the edges of a relation, instead of SOURCE; further columns are followed by ' as weight', ' as time' or,"
+    " with the name *, ' as relation'. May be given several times.",
     group=Group.INPUT,
     metavar="TYPE,NAME,TYPE=FILE[:COLUMN,COLUMN[,COLUMN]]",
 )
 VERTICES: Final = Option(
     "vertices",
     str,
-    "Table of the vertices of a type: checks the ids of edges, and adds vertices without edges. May be given several"
-    " times.",
+    "Table of the vertices of a type: checks the ids of edges, and adds vertices without edges; with the type *, a column"
+    " is followed by ' as type'. May be given several times.",
     group=Group.INPUT,
     metavar="TYPE=FILE[:COLUMN]",
 )

@@ -1,0 +1,218 @@
+"""Tables whose headers say what their columns hold: with the words of Neo4j's import, or with those of Neptune.
+
+Neo4j: ``:ID(Person)``, ``personId:ID``, ``:LABEL``; ``:START_ID(Person)``, ``:END_ID(Movie)``, ``:TYPE``. What is in
+parentheses is an id space; without it, ids are distinct over all files. Only the first file of a table needs a header,
+and that file may have nothing else. Neptune: ``~id``, ``~label``, ``~from``, ``~to``. Other columns are not read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any, Final
+
+from gnnloom.pipeline.ingest.typed.table import BY_ROW, Ends, Table
+from gnnloom.pipeline.ingest.typed.tables import TypedTables
+from gnnloom.pipeline.sources.reading.coding import without_suffix
+from gnnloom.pipeline.sources.reading.files import SourceFile, is_local, open_files
+from gnnloom.pipeline.sources.reading.text_layout import Sample, Stated
+from gnnloom.pipeline.sources.vertex_data.table_columns import is_parquet
+from gnnloom.storage.artifacts.typed.typed_names import valid_name
+from gnnloom.storage.disk.files import user_path
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.wording import did_you_mean
+
+#: A column of Neo4j, such as ``personId:ID(Person){id-type: long}``.
+_COLUMN: Final = re.compile(r"[^:]*:(ID|START_ID|END_ID|TYPE|LABEL)(?:\(([^)]*)\))?(?:\{.*\})?", re.IGNORECASE)
+#: What the columns of Neptune are in Neo4j.
+_NEPTUNE: Final[Mapping[str, str]] = {"~id": "ID", "~from": "START_ID", "~to": "END_ID", "~label": "LABEL"}
+#: What separates labels in a cell; the first one counts.
+_SEVERAL: Final = ";"
+#: The end of the name of a file that says which part of a table it is.
+_PART: Final = re.compile(r"([-_.]*(header|headers|part|nodes|edges|rels|relationships|\d+))+$", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a header says.
+
+    Attributes:
+        file: the file that begins with it.
+        fields: names of all columns.
+        words: number of the column of each word, from 0.
+        spaces: id space of each word that names one.
+        has_rows: the file has more than the header.
+    """
+
+    file: SourceFile
+    fields: tuple[str, ...]
+    words: Mapping[str, int]
+    spaces: Mapping[str, str]
+    has_rows: bool
+
+    @classmethod
+    def of(cls, file: SourceFile, sample: Sample) -> Header | None:
+        """The header of a file; None if it has none that says what its columns hold.
+
+        Raises:
+            InputError: a word is there twice, or one of two is missing.
+        """
+        fields = sample.rows[0].fields if sample.rows else ()
+        words: dict[str, int] = {}
+        spaces: dict[str, str] = {}
+        for number, field in enumerate(fields):
+            found = _COLUMN.fullmatch(field)
+            word = found[1].upper() if found else _NEPTUNE.get(field.lower(), "")
+            if word in words:
+                raise InputError(f"{file.location}, line {sample.rows[0].line}: two columns have {word}; name one only")
+            if word:
+                words[word] = number
+                spaces |= {word: found[2].strip()} if found and found[2] else {}
+        if not words.keys() & {"ID", "START_ID", "END_ID"}:
+            return None
+        if ("START_ID" in words) != ("END_ID" in words):
+            missing = "END_ID" if "START_ID" in words else "START_ID"
+            raise InputError(f"{file.location}, line {sample.rows[0].line}: no column has {missing}, the other end")
+        if "START_ID" in words:
+            # Edges of Neptune have ids and labels too, which are those of the edges.
+            words.pop("ID", None)
+            words |= {"TYPE": words.pop("LABEL")} if "LABEL" in words and "TYPE" not in words else {}
+        return cls(file, fields, words, spaces, len(sample.rows) > 1)
+
+    @property
+    def are_edges(self) -> bool:
+        return "START_ID" in self.words
+
+    @property
+    def kinds(self) -> str:
+        """Number of the column with the kind of each row, from 1; empty if there is none."""
+        number = self.words.get("TYPE" if self.are_edges else "LABEL")
+        return "" if number is None else str(number + 1)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Numbers of the columns of ids, from 1."""
+        words = ("START_ID", "END_ID") if self.are_edges else ("ID",)
+        return tuple(str(self.words[word] + 1) for word in words)
+
+    def space(self, word: str) -> str:
+        """The id space of a column."""
+        return self.spaces.get(word, BY_ROW)
+
+
+@dataclass(frozen=True)
+class DeclaredTables:
+    """The tables of some files, as their headers describe them."""
+
+    relations: Sequence[tuple[Ends, Table]]
+    vertices: Sequence[tuple[str, Table]]
+
+    @classmethod
+    def of(cls, locations: Sequence[str], options: Mapping[str, Any]) -> DeclaredTables | None:
+        """The tables of some files; None if no file has a header that says that it has edges.
+
+        Args:
+            options: options of the format of texts.
+
+        Raises:
+            NotFoundError: a file does not exist.
+            InputError: only some files have such headers, or a header is not complete.
+        """
+        if any(is_local(each) and user_path(each.removeprefix("file://")).is_dir() for each in locations):
+            return None
+        between = options.get("delimiter") or ""
+        stated = Stated(separator=b"\t" if between == "tab" else between.encode(), comment="none")
+        headers: list[Header] = []
+        others: list[tuple[SourceFile, int]] = []
+        for file in open_files(locations):
+            if is_parquet(file.location) or not file.size:
+                return None
+            try:
+                sample = Sample.of(file, stated)
+            except InputError:
+                return None
+            header = Header.of(file, sample)
+            if header is None:
+                others.append((file, len(sample.rows[0].fields) if sample.rows else 0))
+            else:
+                headers.append(header)
+        return cls._grouped(headers, others) if any(each.are_edges for each in headers) else None
+
+    @classmethod
+    def _grouped(cls, headers: Sequence[Header], others: Sequence[tuple[SourceFile, int]]) -> DeclaredTables:
+        """Files with equal headers are one table, and so are files without a header with the one of their name."""
+        headless: dict[SourceFile, list[str]] = {}
+        for file, width in others:
+            headless.setdefault(_header_of(file, width, headers).file, []).append(file.location)
+        # What a table is called after, unless its rows or its ids say it, is the name of its file.
+        groups: dict[tuple[Any, ...], list[Header]] = {}
+        for each in headers:
+            groups.setdefault((each.fields, "" if each.kinds else _stem(each.file)), []).append(each)
+        lists = {each.space("ID") for each in headers if not each.are_edges}
+        relations, vertices = [], []
+        for group in groups.values():
+            first = group[0]
+            table = Table(
+                tuple(each.file.location for each in group if each.has_rows),
+                first.columns,
+                kinds=first.kinds,
+                several="" if first.are_edges else _SEVERAL,
+                headless=tuple(location for each in group for location in headless.get(each.file, ())),
+                options=(("header", True),),
+                space="" if first.are_edges else first.space("ID"),
+            )
+            if not table.locations and not table.headless:
+                raise InputError(f"{first.file.location}: a header without rows; name the files with its rows too")
+            if first.are_edges:
+                for word in ("START_ID", "END_ID"):
+                    _check_space(first, word, lists)
+                name = BY_ROW if first.kinds else valid_name(_stem(first.file))
+                relations.append(((first.space("START_ID"), name, first.space("END_ID")), table))
+            else:
+                called = first.space("ID") if "ID" in first.spaces else _stem(first.file)
+                vertices.append((BY_ROW if first.kinds else valid_name(called), table))
+        return cls(sorted(relations, key=lambda each: each[0]), sorted(vertices, key=lambda each: each[0]))
+
+    def open(self, options: Mapping[str, Any], *, any_name: bool = False) -> TypedTables:
+        """Open the tables; arguments and errors as for :meth:`TypedTables.open`."""
+        return TypedTables.of(self.relations, self.vertices, options, "snap", any_name=any_name)
+
+
+def _check_space(header: Header, word: str, lists: set[str]) -> None:
+    """Refuse edges between ids that no table of vertices has, if there are tables of vertices.
+
+    Raises:
+        InputError: there are such edges.
+    """
+    space = header.space(word)
+    if lists and space not in lists:
+        shown = f":{word}({space})" if space != BY_ROW else f":{word} without a name in parentheses"
+        known = [each for each in sorted(lists) if each != BY_ROW]
+        meant = did_you_mean(space, known, "there are") if known else "there is :ID"
+        raise InputError(f"{header.file.location}, line 1: {shown}, and no table of vertices has such ids; {meant}")
+
+
+def _stem(file: SourceFile) -> str:
+    """The name of a file without its suffixes, and without what says that it is a header or a part."""
+    name = PurePath(without_suffix(file.location)).stem
+    return _PART.sub("", name) or name
+
+
+def _header_of(file: SourceFile, width: int, headers: Sequence[Header]) -> Header:
+    """The header of a file that has none: the only one with its columns, or the one whose file is called alike.
+
+    Raises:
+        InputError: no header has as many columns, or several do.
+    """
+    fitting = [each for each in headers if len(each.fields) == width]
+    alike = [each for each in fitting if _stem(each.file).lower() == _stem(file).lower()]
+    found = alike or fitting
+    if len(found) != 1:
+        what = f"{len(found)} files could have its header" if found else "no other file has the header of such columns"
+        raise InputError(
+            f"{file.location}: its first line says nothing of its {width} columns, and {what}; call both alike, as in"
+            " persons-header.csv and persons-1.csv"
+        )
+    return found[0]
