@@ -412,7 +412,11 @@ class TextEdges:
         columns = describe_columns(table, lines.headings, value)
         skipped = [f"{counted(table.comments, 'comment')} before it"] if table.comments else []
         first = f"text, fields between {spelled(table.separator)}; " + (
-            "the first line names the columns" if table.header else "no header"
+            "the first line counts the others"
+            if table.is_counted
+            else "the first line names the columns"
+            if table.header
+            else "no header"
         )
         between = {} if kind is None else {"ids": "names" if kind.are_names else "numbers"}
         decided = {} if kind is None or kind.at < 0 else {"decided_by": {"line": kind.at, "id": kind.token}}

@@ -167,32 +167,56 @@ def _triples(file: Path) -> pd.DataFrame:
 
 @pytest.mark.slow
 def test_triples_of_freebase_by_relation(tmp_path: Path, shared_data: Path) -> None:
-    """The five largest relations of FB15k-237, each a table of its own, of entities that another table lists."""
+    """The five largest relations of FB15k-237 in one file of triples."""
     pytest.importorskip("torch_geometric")
     folder = shared_data / "fb15k-237"
     if not folder.is_dir():
         pytest.skip(f"no triples at {folder}")
     triples = _triples(folder / "train.txt.gz")
-    entities = np.unique(np.concatenate([triples["head"], triples["tail"]]))
-    pd.DataFrame({"id": entities}).to_csv(tmp_path / "entities.csv", index=False)
     largest = triples["relation"].value_counts().index[:5]
-    relations = {}
-    for number, name in enumerate(largest):
-        of_relation = triples[triples["relation"] == name]
-        of_relation.to_csv(tmp_path / f"{number}.tsv", sep="\t", index=False)
-        relations["entity", f"relation_{number}", "entity"] = f"{tmp_path / f'{number}.tsv'}:head,tail"
-    graph = gnnloom.ingest(
-        "freebase",
-        relations=relations,
-        vertices={"entity": f"{tmp_path / 'entities.csv'}:id"},
-        workers=0,
-        catalog=tmp_path / "catalog",
-    )
+    triples = triples[triples["relation"].isin(largest)]
+    entities = np.unique(np.concatenate([triples["head"], triples["tail"]]))
+    triples.to_csv(tmp_path / "train.txt", sep="\t", index=False, header=False)
+    how = {"format": "triples", "workers": 0, "catalog": tmp_path / "catalog"}
+    graph = gnnloom.ingest("freebase", tmp_path / "train.txt", **how)
     data = graph.to_pyg()
-    assert data["entity"].num_nodes == len(entities) == 14_505
-    for number, name in enumerate(largest):
+    assert data["entity"].num_nodes == len(entities)
+    by_word = {each.facts["word"]: each.name for each in graph.relations}
+    assert sorted(by_word) == sorted(largest)
+    for name in largest:
         of_relation = triples[triples["relation"] == name]
         ends = [np.searchsorted(entities, of_relation[end]) for end in ("head", "tail")]
         wanted = np.unique(np.stack(ends), axis=1)
-        found = data["entity", f"relation_{number}", "entity"].edge_index.numpy()
+        found = data["entity", by_word[name], "entity"].edge_index.numpy()
         np.testing.assert_array_equal(found[:, np.lexsort(found[::-1])], wanted)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "options"),
+    [
+        ("train2id.txt", "3\n7 8 0\n8 9 0\n7 9 1\n", {}),
+        ("triples.tsv", "head\trelation\ttail\n7\t0\t8\n8\t0\t9\n7\t1\t9\n", {}),
+        ("triples.csv", "t,r,h\n8,0,7\n9,0,8\n9,1,7\n", {"columns": "h,r,t"}),
+        ("triples.txt", "7 0 8\n8 0 9\n7 1 9\n", {"ids": "names"}),
+    ],
+)
+def test_triples_as_they_are_distributed(tmp_path: Path, name: str, text: str, options: dict[str, str]) -> None:
+    (tmp_path / name).write_text(text)
+    how = {"format": "triples", "workers": 0, "catalog": tmp_path / "catalog"}
+    graph = gnnloom.ingest("g", tmp_path / name, **how, **options).typed_graph()
+    assert [(each.name, each.nnz) for each in graph.relations] == [("0", 2), ("1", 1)]
+    assert graph.relation("1").to_scipy().toarray().tolist() == [[0, 0, 0], [0, 0, 0], [1, 0, 0]]
+    ids = graph.ids("entity")
+    assert [str(each) for each in (ids.names() if ids.has_names else ids.ids())] == ["7", "8", "9"]
+
+
+def test_files_of_triples_that_are_read_in_different_ways_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a2id.txt").write_text("2\n1 2 0\n2 1 0\n")
+    (tmp_path / "b.txt").write_text("1 0 2\n2 0 1\n")
+    files = [tmp_path / "a2id.txt", tmp_path / "b.txt"]
+    for given, options, message in (
+        (files, {}, r"b\.txt: does not begin"),
+        (files[1:], {"columns": "1,2"}, "expected those of heads, relations and tails"),
+    ):
+        with pytest.raises(InputError, match=message):
+            gnnloom.ingest("g", given, format="triples", workers=0, catalog=tmp_path / "catalog", **options)

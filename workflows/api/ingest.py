@@ -16,6 +16,7 @@ from gnnloom.pipeline.ingest.typed.notes import typed_notes
 from gnnloom.pipeline.ingest.typed.options import TypedOptions
 from gnnloom.pipeline.ingest.typed.stage import ingest_typed_graph
 from gnnloom.pipeline.ingest.typed.tables import TypedTables
+from gnnloom.pipeline.ingest.typed.triples import TRIPLES, triples_tables
 from gnnloom.pipeline.ingest.vertex_options import VertexOptions
 from gnnloom.pipeline.ingest.vertex_rows import stated_vertex_phases
 from gnnloom.pipeline.ingest.vertex_tables import Rows, check_rows, read_as_vertices, rows_question
@@ -159,7 +160,7 @@ def ingest(
 
 
 def typed_source(locations: Sequence[str], format_name: str | None, values: Mapping[str, Any]) -> DeclaredTables | None:
-    """The tables of a graph with types, if the headers of a source say that it is one; None for other sources.
+    """The tables of a graph with types, if the format or the headers of a source say so; None for other sources.
 
     Args:
         values: options of the format.
@@ -168,6 +169,8 @@ def typed_source(locations: Sequence[str], format_name: str | None, values: Mapp
         NotFoundError: a file does not exist.
         InputError: a header is not complete.
     """
+    if format_name == TRIPLES:
+        return triples_tables(locations, values)
     # Whoever names columns does not ask for it.
     if values.get("columns") or (format_name or guess_format(locations)) != "snap":
         return None

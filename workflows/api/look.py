@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from gnnloom.pipeline.ingest.stage import IngestOptions
-from gnnloom.pipeline.ingest.typed.declared import DeclaredTables
 from gnnloom.pipeline.ingest.vertex_tables import Rows, read_parts_as_vertices
 from gnnloom.pipeline.sources.format import guess_format, open_edges
 from gnnloom.pipeline.sources.understood import Understood, understood_of
 from gnnloom.storage.option import options_of
 from gnnloom.storage.wording import shell_command
 from gnnloom.workflows.api.arrays import as_texts, is_location, stored_edges
+from gnnloom.workflows.api.ingest import typed_source
 from gnnloom.workflows.api.options.keywords import plain_values
 from gnnloom.workflows.api.options.python_messages import IN_MEMORY, features_call, named_as, speaking_python
 
@@ -109,10 +109,9 @@ def find_reading(source: Any, format: str | None, options: dict[str, Any]) -> Lo
 
 def _look(locations: Sequence[str], format_name: str | None, options: dict[str, Any]) -> Look:
     """How files would be read: as edges, as vertex data, or both if the first rows leave it open."""
-    if not options.get("columns") and (format_name or guess_format(locations)) == "snap":
-        declared = DeclaredTables.of(locations, options)
-        if declared is not None:
-            return Look(tuple(declared.open(options).understood()), _command(locations, format_name, options, (), ()))
+    declared = typed_source(locations, format_name, options)
+    if declared is not None:
+        return Look(tuple(declared.open(options).understood()), _command(locations, format_name, options, (), ()))
     vertices = None
     if format_name is None and options.keys() <= {"header", "decimal"}:
         vertices = read_parts_as_vertices(locations, **options)

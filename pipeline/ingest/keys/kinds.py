@@ -25,12 +25,14 @@ class KindColumn:
     Attributes:
         rows: the words, as the targets of edges from an id of the row.
         location: the table, for messages.
+        column: name or number of the column.
         several: what separates several words in a cell, of which the first one counts; empty if a cell is one word.
         names: the distinct words, ascending; None before they are known.
     """
 
     rows: NamedEdgeSource
     location: str
+    column: str
     several: str = ""
     names: tuple[str, ...] | None = None
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from gnnloom.pipeline.ingest.typed.table import BY_ROW, Ends, Table
 from gnnloom.pipeline.ingest.typed.tables import TypedTables
+from gnnloom.pipeline.sources.format import COLUMNS
 from gnnloom.pipeline.sources.reading.coding import without_suffix
 from gnnloom.pipeline.sources.reading.files import SourceFile, is_local, open_files
 from gnnloom.pipeline.sources.reading.text_layout import Sample, Stated
@@ -104,10 +105,17 @@ class Header:
 
 @dataclass(frozen=True)
 class DeclaredTables:
-    """The tables of some files, as their headers describe them."""
+    """The tables of some files, as their headers or their format describe them.
+
+    Attributes:
+        relations: tables by source type, name and target type.
+        vertices: tables by type.
+        format: format of the files; empty if it is guessed.
+    """
 
     relations: Sequence[tuple[Ends, Table]]
     vertices: Sequence[tuple[str, Table]]
+    format: str = ""
 
     @classmethod
     def of(cls, locations: Sequence[str], options: Mapping[str, Any]) -> DeclaredTables | None:
@@ -173,11 +181,13 @@ class DeclaredTables:
             else:
                 called = first.space("ID") if "ID" in first.spaces else _stem(first.file)
                 vertices.append((BY_ROW if first.kinds else valid_name(called), table))
-        return cls(sorted(relations, key=lambda each: each[0]), sorted(vertices, key=lambda each: each[0]))
+        return cls(sorted(relations, key=lambda each: each[0]), sorted(vertices, key=lambda each: each[0]), "snap")
 
     def open(self, options: Mapping[str, Any], *, any_name: bool = False) -> TypedTables:
         """Open the tables; arguments and errors as for :meth:`TypedTables.open`."""
-        return TypedTables.of(self.relations, self.vertices, options, "snap", any_name=any_name)
+        # The tables name their columns.
+        others = {name: value for name, value in options.items() if name != COLUMNS.name}
+        return TypedTables.of(self.relations, self.vertices, others, self.format or None, any_name=any_name)
 
 
 def _check_space(header: Header, word: str, lists: set[str]) -> None:

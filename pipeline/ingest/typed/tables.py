@@ -207,13 +207,14 @@ class TypedTables:
             what = f"relation {relation.name}, from {relation.source} to {relation.target}"
             if relation.kinds is not None:
                 ends = "" if relation.source == BY_ROW else f", from {relation.source} to {relation.target}"
-                what = f"relations by the words of a column{ends}"
-            found += [_about(each, what) for each in understood_of(relation.edges, [relation.location], "")]
+                what = f"relations by the words of {_column(relation.kinds)}{ends}"
+            edges = understood_of(relation.edges, [relation.location], "")
+            found += [_about(_without(each, relation.kinds), what) for each in edges]
         for table in self.vertices:
             kind = "names" if table.are_names else "numbers"
             for each in understood_of(table.rows, [table.location], ""):
                 column = each.facts.get("source", "")
-                of_type = f"of type {table.type}" if table.kinds is None else "of types by the words of a column,"
+                of_type = f"of type {table.type}" if table.kinds is None else f"of types by {_column(table.kinds)},"
                 first, sentence = each.sentences[:1], f"vertices {of_type} from {column}; ids are {kind}"
                 found.append(replace(each, sentences=(*first, sentence)))
         return found
@@ -256,6 +257,25 @@ def refuse_columns(options: Mapping[str, Any]) -> None:
                 f"--{name}: each table names its own columns, as in `--relation user,buys,item=clicks.csv:user,item` or"
                 " `clicks.csv:user,item,amount as weight`"
             )
+
+
+def _column(kinds: KindColumn) -> str:
+    """A column of words, for people."""
+    return f"column {kinds.column}"
+
+
+def _without(understood: Understood, kinds: KindColumn | None) -> Understood:
+    """How a file is read, with the column of kinds as one that is read."""
+    ignored = list(understood.facts.get("ignored", ()))
+    if kinds is None or not ignored:
+        return understood
+    left = [name for name in ignored if name not in {kinds.column, _column(kinds)}]
+    if kinds.column.isdigit() and int(kinds.column) <= len(understood.columns):
+        left = [name for name in left if name != understood.columns[int(kinds.column) - 1]]
+    shown = f"columns that are not read: {', '.join(left)}" if left else ""
+    sentences = tuple(shown if each.startswith("columns that are not") else each for each in understood.sentences)
+    facts = {**understood.facts, "ignored": left, "kinds": kinds.column}
+    return replace(understood, facts=facts, sentences=sentences)
 
 
 def _called(space: str) -> str:
@@ -324,7 +344,7 @@ def _open_kinds(table: Table, options: Mapping[str, Any], format_name: str | Non
     rows = _open(replace(table, role=""), columns, options, format_name, any_name=True)
     if not isinstance(rows, NamedEdgeSource):
         raise InputError(f"{table.location}: a column of words is read from text or Parquet")
-    return KindColumn(rows, table.location, table.several)
+    return KindColumn(rows, table.location, table.kinds, table.several)
 
 
 def _open_relation(

@@ -88,7 +88,8 @@ _FOREIGN: Final[Sequence[Foreign]] = (
     Foreign("a 7z or RAR archive", "unpack it, and name a file in it", rb"7z\xbc\xaf\x27\x1c|Rar!\x1a\x07"),
     Foreign(
         "RDF triples",
-        "a graph has one kind of edge; write the subjects and objects of one relation as a table of two columns",
+        "write the triples between resources as a table, for example with grep -v '\"' {} | awk '{{print $1, $2, $3}}',"
+        " and give `--format triples`",
         rb"(#[^\n]*\n\s*)*(@prefix\b|@base\b|(<[^>\n]*>|_:\S+)\s+<[^>\n]*>\s+(<|_:|\").*\s\.[ \t]*\r?(\n|$))",
     ),
 )  # fmt: skip
@@ -234,7 +235,8 @@ def refuse_others(file: SourceFile, sample: Sample, *, has_header: bool, is_valu
             raise bad_line(
                 file,
                 rows[0].start,
-                "triples of head, relation and tail; `--columns 1,3` reads their ends and leaves the relation out",
+                "triples of head, relation and tail; `--format triples` stores a graph with these relations, and"
+                " `--columns 1,3` reads their ends and leaves the relation out",
             )
 
 

@@ -66,6 +66,7 @@ class TextTable:
         is_symmetric: the file says that its edges have no direction, as KONECT's do with ``% sym``, and Gephi's with
             ``Undirected`` in a column ``Type``.
         times: how the times of edges are written if they are dates.
+        is_counted: the first line is the number of the others.
         question: what the first lines leave open about the columns, and the options that answer it.
     """
 
@@ -78,6 +79,7 @@ class TextTable:
     has_index: bool = False
     is_symmetric: bool = False
     times: TimeForm | None = None
+    is_counted: bool = False
     question: str = ""
 
     @property
@@ -99,7 +101,10 @@ def find_table(file: SourceFile, sample: Sample, stated: Stated) -> TextTable:
     is_index = len(first.fields) > 2 and numbers_rows(first.fields[0])
     columns, seen = stated.columns, stated.header is None
     is_short, question = is_short_header(sample) and len(first.fields) > 1, ""
-    chosen = _numbered(first.fields, len(first.fields) + is_short, columns, has_header=stated.header is True)
+    # A first line with the number of the others has none of their columns.
+    is_count = stated.header is True and len(first.fields) == 1 and bool(rows) and first.fields[0].isdigit()
+    width = len(rows[0].fields) if is_count else len(first.fields) + is_short
+    chosen = _numbered(first.fields, width, columns, has_header=stated.header is True and not is_count)
     # Whoever chooses columns by number, without the first, says that it has no name.
     has_row_names = is_short and (0 not in chosen if chosen else _begins_with_row_names(sample, stated.valued))
     if has_row_names is None:
@@ -113,6 +118,8 @@ def find_table(file: SourceFile, sample: Sample, stated: Stated) -> TextTable:
     # Columns with names imply a first line with these names; columns with numbers do not.
     names = cells if stated.header or recognized or (seen and columns and not chosen) else ()
     has_index = bool(names) and (is_index or has_row_names) and not columns
+    if is_count:
+        names = tuple(f"column {number + 1}" for number in range(width))
     fields = chosen or _named(file, cells if names else first.fields, columns, named=stated.header is not False)
     if has_index:
         fields = (1, 2, 3) if stated.valued else (1, 2)
@@ -131,6 +138,7 @@ def find_table(file: SourceFile, sample: Sample, stated: Stated) -> TextTable:
         len(sample.comments),
         has_index,
         not columns and _says_undirected(file, sample, names),
+        is_counted=is_count,
         question=question if names else "",
     )
 

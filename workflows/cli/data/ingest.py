@@ -15,6 +15,7 @@ from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.ingest.typed.options import TypedOptions
 from gnnloom.pipeline.ingest.typed.table import parse_relations, parse_vertices
 from gnnloom.pipeline.ingest.typed.tables import TypedTables
+from gnnloom.pipeline.ingest.typed.triples import TRIPLES
 from gnnloom.pipeline.ingest.vertex_options import VertexOptions
 from gnnloom.pipeline.ingest.vertex_tables import check_rows
 from gnnloom.pipeline.sources.format import bundled_vertices, formats
@@ -88,8 +89,10 @@ def _ingest_help() -> str:
 
 
 def _table(width: int, *, one_location: bool) -> str:
-    shown = [known for known in formats().values() if known.one_location == one_location]
-    return "\n".join(f"  {known.name:<{width}}{known.summary}" for known in shown)
+    shown = {known.name: known.summary for known in formats().values() if known.one_location == one_location}
+    if not one_location:
+        shown[TRIPLES] = "head, relation and tail, for a graph with types (give --format)"
+    return "\n".join(f"  {name:<{width}}{summary}" for name, summary in shown.items())
 
 
 #: The main figures of a graph and its vertex data, which are shown unless all are asked for.
@@ -124,7 +127,7 @@ _BRIEF = (
         "Format of the files.",
         group=Group.INPUT,
         is_common=True,
-        choices=tuple(formats()),
+        choices=(*formats(), TRIPLES),
         default_text="by the file name",
     ),
     "format_name",

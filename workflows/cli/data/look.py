@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from gnnloom.pipeline.ingest.typed.triples import TRIPLES
 from gnnloom.pipeline.sources.format import formats
 from gnnloom.storage.option import Group, Option
 from gnnloom.workflows.api.look import find_reading
@@ -31,7 +32,12 @@ Example:
 @click.argument("files", nargs=-1, required=True)
 @click_option(
     Option(
-        "format", str, "Format of the files.", group=Group.INPUT, choices=tuple(formats()), default_text="by the files"
+        "format",
+        str,
+        "Format of the files.",
+        group=Group.INPUT,
+        choices=(*formats(), TRIPLES),
+        default_text="by the files",
     ),
     "format_name",
 )

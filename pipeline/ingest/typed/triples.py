@@ -1,0 +1,75 @@
+"""Triples of head, relation and tail: one type of vertices, and a relation for each name in the middle column.
+
+Knowledge graphs are distributed so, as FB15k-237 and Wikidata5M are. OpenKE's files begin with the number of their
+triples, and have the relation last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from gnnloom.pipeline.ingest.typed.declared import DeclaredTables
+from gnnloom.pipeline.ingest.typed.table import BY_ROW, Table
+from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
+from gnnloom.pipeline.sources.reading.text_layout import Sample, Stated
+from gnnloom.pipeline.sources.vertex_data.table_columns import is_parquet
+from gnnloom.storage.errors import InputError
+
+#: The name of the format.
+TRIPLES: Final = "triples"
+#: The type of all vertices.
+TYPE: Final = "entity"
+#: Columns of a triple.
+_WIDTH: Final = 3
+
+
+def triples_tables(locations: Sequence[str], options: Mapping[str, Any]) -> DeclaredTables:
+    """The table of some files with triples.
+
+    Args:
+        options: options of the formats of tables; ``columns`` has those of heads, relations and tails.
+
+    Raises:
+        NotFoundError: a file does not exist.
+        InputError: the columns are not three, or only some files are of OpenKE.
+    """
+    given = options.get("columns") or ()
+    names = [name.strip() for name in given.split(",")] if isinstance(given, str) else [str(name) for name in given]
+    if names and len(names) != _WIDTH:
+        raise InputError(f"columns {','.join(names)}: expected those of heads, relations and tails")
+    files = open_files(locations)
+    are_counted = [not is_parquet(file.location) and _is_counted(file, options) for file in files]
+    if any(are_counted) and not all(are_counted):
+        other = files[are_counted.index(False)].location
+        raise InputError(f"{other}: does not begin with the number of its triples, as other files do; name it apart")
+    if all(are_counted):
+        head, relation, tail = names or ("1", "3", "2")
+        header = (("header", True),)
+    else:
+        head, relation, tail = names or _first_columns(files)
+        header = ()
+    table = Table(tuple(locations), (head, tail), kinds=relation, options=header)
+    return DeclaredTables([((TYPE, BY_ROW, TYPE), table)], [])
+
+
+def _is_counted(file: SourceFile, options: Mapping[str, Any]) -> bool:
+    """Whether the first line of a file is the number of the other ones."""
+    between = options.get("delimiter") or ""
+    sample = Sample.of(file, Stated(separator=b"\t" if between == "tab" else between.encode()))
+    if len(sample.rows) < 2 or len(sample.rows[0].fields) != 1 or len(sample.rows[1].fields) < _WIDTH:
+        return False
+    count = sample.rows[0].fields[0]
+    return count.isdigit() and (not sample.is_whole or int(count) == len(sample.rows) - 1)
+
+
+def _first_columns(files: Sequence[SourceFile]) -> tuple[str, str, str]:
+    """The first three columns: names in Parquet, and numbers in text."""
+    if not is_parquet(files[0].location):
+        return "1", "2", "3"
+    from gnnloom.pipeline.sources.binary.parquet_table import ParquetTable  # noqa: PLC0415 - only Parquet needs it
+
+    found = ParquetTable.open(files[0]).names
+    if len(found) < _WIDTH:
+        raise InputError(f"{files[0].location}: expected columns of heads, relations and tails, found {len(found)}")
+    return found[0], found[1], found[2]
