@@ -14,13 +14,14 @@ from gnnloom.pipeline import sources
 from gnnloom.pipeline.sources.reading.coding import without_suffix
 from gnnloom.pipeline.sources.reading.files import expand, is_local, open_files
 from gnnloom.pipeline.sources.reading.foreign import first_bytes, name_folder, refuse_counts, refuse_foreign
-from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
+from gnnloom.pipeline.sources.source import EdgeSource, OfTwoTypes, VertexSource
 from gnnloom.pipeline.sources.vertex_data.kind import vertex_kinds
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.descriptors import load_descriptors
 from gnnloom.storage.disk.files import user_path
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Option
+from gnnloom.storage.wording import shell_command
 
 #: The option of every format that may store edge weights.
 WEIGHTS: Final = Option("weights", bool, "Read edge weights (text and Parquet: the third column).")
@@ -221,6 +222,7 @@ def open_edges(
     options: Options | None = None,
     *,
     undirected: bool = False,
+    two_types: bool = False,
 ) -> EdgeSource:
     """Open the edges in files or in a folder.
 
@@ -230,9 +232,11 @@ def open_edges(
         options: options of the format. None counts as not given, and so does False, unless the option is deniable.
         undirected: the graph will store both directions of every edge. A format that lists both directions then
             gives each edge once, so that their weights are not merged.
+        two_types: sources and targets may be vertices of two types, with ids of their own.
 
     Raises:
-        InputError: the format is unknown, or does not have one of the options.
+        InputError: the format is unknown, or does not have one of the options; or the files say that their edges are
+            between vertices of two types, and that was not asked for.
         NotFoundError: a file does not exist.
     """
     chosen = _format(format or guess_format(locations))
@@ -241,7 +245,13 @@ def open_edges(
     given = {name: value for name, value in given.items() if name not in of_vertices}
     if chosen.doubles:
         given["undirected"] = undirected
-    return chosen.open_edges(_source(chosen, locations), **given)
+    opened = chosen.open_edges(_source(chosen, locations), **given)
+    if not two_types and isinstance(opened, OfTwoTypes) and opened.two_types:
+        raise InputError(
+            f"{opened.two_types}: its edges are between vertices of two types; name the types and the relation, as in"
+            f" `{shell_command('--relation', f'user,rates,item={locations[0]}')}`, instead of the file alone"
+        )
+    return opened
 
 
 def open_vertices(

@@ -48,15 +48,22 @@ class MatrixHeader:
     Attributes:
         field: ``pattern``, ``real``, ``integer``, or ``unsigned-integer`` as SciPy writes it.
         symmetry: ``general``, ``symmetric`` or ``skew-symmetric``.
+        num_rows, num_columns: shape of the matrix.
         data_at: offset of the first entry's line in the decompressed contents.
     """
 
     file: SourceFile
     field: str
     symmetry: str
-    num_vertices: int
+    num_rows: int
+    num_columns: int
     num_entries: int
     data_at: int
+
+    @property
+    def num_vertices(self) -> int:
+        """Number of vertices, if rows and columns are numbered alike; all ids are below it."""
+        return max(self.num_rows, self.num_columns)
 
 
 @dataclass(frozen=True)
@@ -87,7 +94,7 @@ class MatrixMarketEdges:
 
         Raises:
             NotFoundError: a file does not exist.
-            InputError: a header is invalid, or the matrix is dense, complex, not square, empty, or lacks the weights.
+            InputError: a header is invalid, or the matrix is dense, complex, empty, or lacks the weights.
         """
         matrices = tuple(read_header(file) for file in open_files(locations))
         for matrix in matrices:
@@ -109,6 +116,20 @@ class MatrixMarketEdges:
 
     def num_vertices(self) -> int | None:
         return max(matrix.num_vertices for matrix in self.matrices)
+
+    @property
+    def two_types(self) -> str:
+        """The first matrix that is not square, whose columns are the sources; empty if all are square."""
+        found = next((each for each in self.matrices if each.num_rows != each.num_columns), None)
+        if found is None:
+            return ""
+        shape = f"{found.num_rows:,} x {found.num_columns:,}"
+        return f"{found.file.location}: a matrix of {shape}, whose columns are the sources, and rows the targets"
+
+    @property
+    def type_sizes(self) -> tuple[int, int]:
+        """Numbers of columns and of rows."""
+        return max(each.num_columns for each in self.matrices), max(each.num_rows for each in self.matrices)
 
     def ranges(self) -> Sequence[SourceRange]:
         return ranges_below(self.matrices, self.range_bytes)
@@ -155,12 +176,25 @@ class MatrixMarketEdges:
         for offset, block in lines_below(matrix, span, self.block_bytes):
             row, column, weight = parse_from_one(matrix.file, offset, block, matrix.num_vertices, **read)
             found += len(row)
+            _check_entry(matrix, row, column)
             # Entry A[i, j] is the edge j -> i: the column is the source.
             yield EdgeChunk(column, row, weight)
             if self._mirrors(matrix):
                 yield _mirrored(matrix, row, column, weight)
         if span.stop < 0:
             _check_entries(matrix, found)
+
+
+def _check_entry(matrix: MatrixHeader, row: NDArray[np.int64], column: NDArray[np.int64]) -> None:
+    """Refuse entries of a matrix that is not square beyond its rows or columns; ids of all are checked already."""
+    if matrix.num_rows != matrix.num_columns:
+        outside = (row >= matrix.num_rows) | (column >= matrix.num_columns)
+        if outside.any():
+            at = int(np.argmax(outside))
+            raise InputError(
+                f"{matrix.file.location}: entry ({row[at] + 1:,}, {column[at] + 1:,}) is outside of the"
+                f" {matrix.num_rows:,} x {matrix.num_columns:,} matrix"
+            )
 
 
 def _check_entries(matrix: MatrixHeader, found: int) -> None:
@@ -184,7 +218,7 @@ def read_header(file: SourceFile) -> MatrixHeader:
     """Read the banner and the size line.
 
     Raises:
-        InputError: they are invalid, or describe anything but a sparse square matrix of real numbers.
+        InputError: they are invalid, or describe anything but a sparse matrix of real numbers.
     """
     with file.open() as stream:
         banner = stream.readline(LONGEST_LINE)
@@ -200,11 +234,11 @@ def read_header(file: SourceFile) -> MatrixHeader:
     if len(sizes) != 3 or not all(map(is_count, sizes)):
         raise bad_line(file, at, "expected the numbers of rows, columns and entries")
     rows, columns, entries = (int(size) for size in sizes)
-    if rows != columns:
-        raise InputError(f"{file.location}: an adjacency must be square, found {rows:,} x {columns:,}")
+    if rows != columns and symmetry != "general":
+        raise InputError(f"{file.location}: a {symmetry} matrix must be square, found {rows:,} x {columns:,}")
     if not entries:
         raise InputError(f"{file.location}: the file has no edges")
-    return MatrixHeader(file, field, symmetry, rows, entries, at + len(line))
+    return MatrixHeader(file, field, symmetry, rows, columns, entries, at + len(line))
 
 
 FORMAT = Format(

@@ -126,6 +126,21 @@ class EdgeSource(Protocol):
 
 
 @runtime_checkable
+class OfTwoTypes(Protocol):
+    """Edges whose files may say that their sources and their targets are vertices of two types."""
+
+    @property
+    def two_types(self) -> str:
+        """The file that says so, and how, for a message; empty if none does."""
+        ...
+
+    @property
+    def type_sizes(self) -> tuple[int, int] | None:
+        """Number of vertices that edges come from, and that they lead to, with ids from 0; None if no file says it."""
+        ...
+
+
+@runtime_checkable
 class Surveyed(Protocol):
     """What can be read in ranges once it is known what all of them hold, such as the number of their lines.
 

@@ -181,6 +181,18 @@ class TextEdges:
         return next((file.location for file, table in tables if table.is_symmetric), "")
 
     @property
+    def two_types(self) -> str:
+        """The file that says that sources and targets are of two types; empty if none does."""
+        tables = zip(self.files, self.tables, strict=True)
+        location = next((file.location for file, table in tables if table.is_bipartite), "")
+        return f"{location}: a bipartite graph of KONECT (`% bip`)" if location else ""
+
+    @property
+    def type_sizes(self) -> None:
+        """Nothing states how many vertices there are."""
+        return
+
+    @property
     def time_unit(self) -> str:
         """The unit of times that are dates; empty if there are none, or numbers."""
         return next((table.times.unit for table in self.tables if table.times is not None), "")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -220,3 +222,51 @@ def test_files_of_triples_that_are_read_in_different_ways_are_refused(tmp_path: 
     ):
         with pytest.raises(InputError, match=message):
             gnnloom.ingest("g", given, format="triples", workers=0, catalog=tmp_path / "catalog", **options)
+
+
+def _bipartite(text: str, columns: int) -> np.ndarray:
+    """(num_entries, columns) numbers of the lines of a text that begin with a digit."""
+    return np.array([line.split()[:columns] for line in text.splitlines() if line[:1].isdigit()], float)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "columns", "shape"),
+    [
+        # Columns of the matrix are the sources; its last row and column are empty.
+        ("r.mtx", "%%MatrixMarket matrix coordinate pattern general\n4 3 3\n1 1\n3 2\n1 2\n", "", (4, 3)),
+        ("out.r", "% bip unweighted\n1 1\n2 3\n2 1\n", "", (2, 2)),
+        ("out.w", "% bip weighted\n1 1 5 77\n2 3 4 78\n2 1 2 79\n", ":1,2,3 as weight", (2, 2)),
+    ],
+)
+def test_bipartite_graphs_need_only_the_names_of_their_types(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str, columns: str, shape: tuple[int, int]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_text(text)
+    shown = f'relations={{("user", "rates", "item"): "{name}"}}'
+    for refuses in (lambda: gnnloom.look(name), lambda: gnnloom.ingest("g", name, workers=0, catalog="c")):
+        with pytest.raises(InputError, match=f"^{name}: .*{re.escape(shown)}"):
+            refuses()
+    tables = {("user", "rates", "item"): f"{name}{columns}"}
+    graph = gnnloom.ingest("g", relations=tables, workers=0, catalog="c")
+    matrix, rows = graph.to_scipy(relation="rates"), _bipartite(text, 3 if columns else 2)
+    wanted = np.zeros(shape)
+    if name == "r.mtx":
+        wanted[[0, 2, 0], [0, 1, 1]] = 1
+    else:
+        items = np.unique(rows[:, 1])
+        wanted[np.searchsorted(items, rows[:, 1]), rows[:, 0].astype(int) - 1] = rows[:, 2] if columns else 1
+    np.testing.assert_array_equal(matrix.toarray(), wanted)
+
+
+def test_look_shows_how_ratings_get_two_types(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("ratings.csv").write_text("userId,movieId,rating,timestamp\n1,31,2.5,1260759144\n1,1029,3.0,1260759179\n")
+    found = gnnloom.look("ratings.csv")
+    (command,) = [each for when, each in found.others.items() if "two types" in when]
+    assert command == (
+        "gnnloom ingest NAME --relation 'user,user_movie,movie=ratings.csv:userId,movieId,rating as weight'"
+    )
+    run(*(word for word in shlex.split(command.replace("NAME", "g"))[1:]))
+    Path("calls.csv").write_text("caller_id,callee_id\n1,31\n")
+    assert not any("two types" in when for when in gnnloom.look("calls.csv").others)

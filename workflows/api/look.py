@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -11,6 +12,7 @@ from typing import Any, Final
 from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.ingest.vertex_tables import Rows, read_parts_as_vertices
 from gnnloom.pipeline.sources.format import guess_format, open_edges
+from gnnloom.pipeline.sources.reading.text_layout import names_ends
 from gnnloom.pipeline.sources.understood import Understood, understood_of
 from gnnloom.storage.option import options_of
 from gnnloom.storage.wording import shell_command
@@ -24,6 +26,8 @@ _IF_VERTICES: Final = "if each row is a vertex"
 _IF_EDGE: Final = "if the first line is an edge"
 _IF_EDGES: Final = "if each row is an edge"
 _ALONG: Final = "then, for the vertex data"
+#: A column with the ids of a type: user_id, userId, movieId.
+_OF_TYPE: Final = re.compile(r"([A-Za-z][a-z]*)(?:_?[Ii][Dd])")
 
 
 @dataclass(frozen=True)
@@ -124,12 +128,29 @@ def _look(locations: Sequence[str], format_name: str | None, options: dict[str, 
             others[_IF_EDGE] = _edges(locations, format_name, options | {"header": False})[1]
         if vertices is not None:
             others[_ALONG if vertices.has_edges else _IF_VERTICES] = vertices.command()
-        return Look(understood, command, others)
+        return Look(understood, command, others | _two_types(locations, format_name, understood))
     others = {}
     if vertices.rows is Rows.VERTEX_LIKELY:
         edges, _ = _edges(locations, format_name, options)
         others[_IF_EDGES] = _command(locations, format_name, options, edges, vertices.ends)
     return Look((vertices.understood,), vertices.command(), others)
+
+
+def _two_types(locations: Sequence[str], format_name: str | None, understood: Sequence[Understood]) -> dict[str, str]:
+    """The command that keeps the ends of edges apart, if their columns are called as those of two types are."""
+    first = understood[0] if len(locations) == 1 and understood else None
+    ends = [str(first.facts.get(end, "")) for end in ("source", "target")] if first is not None else []
+    found = [_OF_TYPE.fullmatch(end) for end in ends]
+    types = [each[1].lower() for each in found if each is not None]
+    if first is None or len(types) < len(found) or types[0] == types[1] or names_ends(*ends):
+        return {}
+    value = next((flag.removeprefix("--columns ").split(",")[2:] for flag in first.flags if flag.count(",") == 2), [])
+    role = "time" if "--times" in first.flags else "weight"
+    columns = ",".join([*ends, *(f"{name} as {role}" for name in value)])
+    relation = f"{types[0]},{'_'.join(types)},{types[1]}={locations[0]}:{columns}"
+    given = ["--format", format_name] if format_name else []
+    command = shell_command("gnnloom", "ingest", "NAME", "--relation", relation, *given)
+    return {f"if {types[0]} and {types[1]} are two types of vertices": command}
 
 
 def _edges(

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
+import numpy as np
+
 from gnnloom.pipeline.ingest.keys.kinds import KindColumn
 from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.ingest.typed.options import TypedOptions
@@ -16,7 +18,14 @@ from gnnloom.pipeline.sources.format import COLUMNS, Format, OneColumn, formats,
 from gnnloom.pipeline.sources.names import NamedEdgeSource
 from gnnloom.pipeline.sources.parquet_edges import ParquetEdges
 from gnnloom.pipeline.sources.reading.files import open_files
-from gnnloom.pipeline.sources.source import EdgeSource
+from gnnloom.pipeline.sources.source import (
+    CHUNK_EDGES,
+    EdgeChunk,
+    EdgeSource,
+    OfTwoTypes,
+    SourceRange,
+    even_ranges,
+)
 from gnnloom.pipeline.sources.text import TextEdges
 from gnnloom.pipeline.sources.understood import Understood, understood_of
 from gnnloom.storage.artifacts.typed.typed_names import (
@@ -58,6 +67,31 @@ class RelationTable:
     def spaces(self) -> tuple[str, ...]:
         """The id spaces of the ends: one if both are the same."""
         return (self.source,) if self.source == self.target else (self.source, self.target)
+
+
+@dataclass(frozen=True)
+class NumberedVertices:
+    """Vertices with ids from 0, as edges from each to itself.
+
+    Implements :class:`~gnnloom.pipeline.sources.source.EdgeSource`.
+    """
+
+    num_edges: int
+
+    def identity(self) -> dict[str, Any]:
+        return {"format": "numbered", "vertices": self.num_edges}
+
+    def num_vertices(self) -> int | None:
+        return self.num_edges
+
+    def ranges(self) -> Sequence[SourceRange]:
+        return even_ranges(0, self.num_edges, 4 * CHUNK_EDGES)
+
+    def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
+        """Read vertices ``start`` to ``stop``."""
+        for start in range(span.start, span.stop, CHUNK_EDGES):
+            ids = np.arange(start, min(start + CHUNK_EDGES, span.stop), dtype=np.int64)
+            yield EdgeChunk(ids, ids)
 
 
 @dataclass(frozen=True)
@@ -151,15 +185,16 @@ class TypedTables:
         spaces = dict.fromkeys(each for (source, _, target), _ in relations for each in (source, target))
         spaces |= dict.fromkeys(table.space or name for name, table in vertices)
         check_distinct([each for each in spaces if each != BY_ROW], "type")
-        refuse_columns(options)
-        given = _by_table([table for _, table in (*relations, *vertices)], options, format_name)
+        tables = [table for _, table in (*relations, *vertices)]
+        _refuse_columns(tables, options, format_name)
+        given = _by_table(tables, options, format_name)
         how = format_name, any_name
         opened = [
             _open_relation((source, f"{BY_ROW}{number}" if table.kinds else name, target), table, given[table], *how)
             for number, ((source, name, target), table) in enumerate(relations)
         ]
         listed = [_open_vertices(name, table, given[table], *how) for name, table in vertices]
-        return cls(tuple(opened), tuple(listed))
+        return cls(tuple(opened), (*listed, *_counted(opened)))
 
     @property
     def spaces(self) -> list[str]:
@@ -210,7 +245,7 @@ class TypedTables:
                 what = f"relations by the words of {_column(relation.kinds)}{ends}"
             edges = understood_of(relation.edges, [relation.location], "")
             found += [_about(_without(each, relation.kinds), what) for each in edges]
-        for table in self.vertices:
+        for table in (each for each in self.vertices if not isinstance(each.rows, NumberedVertices)):
             kind = "names" if table.are_names else "numbers"
             for each in understood_of(table.rows, [table.location], ""):
                 column = each.facts.get("source", "")
@@ -245,14 +280,15 @@ class TypedTables:
         return {**found, **asdict(typed), "relations": relations, "vertices": vertices}
 
 
-def refuse_columns(options: Mapping[str, Any]) -> None:
-    """Refuse options that name the columns of all tables alike.
+def _refuse_columns(tables: Sequence[Table], options: Mapping[str, Any], format_name: str | None) -> None:
+    """Refuse options that name the columns of all tables alike; tables without columns may have weights.
 
     Raises:
         InputError: one of them is given.
     """
+    have_columns = all(COLUMNS in _format_of(table, format_name).options for table in tables)
     for name in _OF_COLUMNS:
-        if options.get(name):
+        if options.get(name) and (have_columns or name == COLUMNS.name):
             raise InputError(
                 f"--{name}: each table names its own columns, as in `--relation user,buys,item=clicks.csv:user,item` or"
                 " `clicks.csv:user,item,amount as weight`"
@@ -278,6 +314,19 @@ def _without(understood: Understood, kinds: KindColumn | None) -> Understood:
     return replace(understood, facts=facts, sentences=sentences)
 
 
+def _counted(relations: Sequence[RelationTable]) -> list[VertexTable]:
+    """Lists of the vertices whose number a table of edges states, so that those without edges exist too."""
+    counts: dict[str, tuple[int, str]] = {}
+    for each in relations:
+        sizes = each.edges.type_sizes if isinstance(each.edges, OfTwoTypes) else None
+        for space, size in zip((each.source, each.target), sizes or (), strict=False):
+            counts[space] = max(counts.get(space, (0, "")), (size, each.location))
+    return [
+        VertexTable(space, NumberedVertices(size), are_names=False, location=location, space=space)
+        for space, (size, location) in sorted(counts.items())
+    ]
+
+
 def _called(space: str) -> str:
     """An id space, for messages."""
     return "the vertices of all types" if space == BY_ROW else f"type {space}"
@@ -298,6 +347,8 @@ def _by_table(
         InputError: no format has one of the options.
     """
     has = {table: {option.name for option in _format_of(table, format_name).options} for table in tables}
+    # A table with columns says itself which one has weights.
+    has = {table: names - set(ROLES.values()) if COLUMNS.name in names else names for table, names in has.items()}
     for name, value in options.items():
         if value is not None and value is not False and not any(name in names for names in has.values()):
             raise InputError(f"no table has a format with the option {name}")
@@ -326,9 +377,9 @@ def _open(
     if table.role:
         chosen[ROLES[table.role]] = True
     name = table.format or format_name
-    found: list[Any] = [open_edges(name, table.locations, chosen)] if table.locations else []
+    found: list[Any] = [open_edges(name, table.locations, chosen, two_types=True)] if table.locations else []
     if table.headless:
-        found.append(open_edges(name, table.headless, chosen | {"header": False}))
+        found.append(open_edges(name, table.headless, chosen | {"header": False}, two_types=True))
     edges: EdgeSource = found[0] if len(found) == 1 else found[0].followed_by(found[1])
     return edges.as_named() if any_name and isinstance(edges, NamedEdgeSource) else edges
 

@@ -166,19 +166,14 @@ def refuse_drawn(file: SourceFile, sample: Sample) -> None:
 
 
 def refuse_marked(file: SourceFile, sample: Sample) -> None:
-    """Refuse a file whose first comment says that its lines are not edges between vertices of one kind.
+    """Refuse a file whose first comment says that it is of another format.
 
     Raises:
-        InputError: the file is in the format of MatrixMarket, or a bipartite graph of KONECT.
+        InputError: the file is in the format of MatrixMarket.
     """
     first = sample.comments[0] if sample.comments else ""
     if first.lstrip("%").lower().startswith("matrixmarket"):
         raise InputError(f"{file.location}: begins as files of MatrixMarket do; give `--format mtx`")
-    if first.startswith("%") and first[1:].split()[:1] == ["bip"]:
-        raise InputError(
-            f"{file.location}: a bipartite graph of KONECT (`% bip`), which numbers both kinds of vertices from 1; give"
-            ' them different names, for example with awk \'!/^%/ {print "u" $1, "i" $2}\', and add `--ids names`'
-        )
 
 
 def refuse_others(file: SourceFile, sample: Sample, *, has_header: bool, is_valued: bool) -> None:

@@ -67,6 +67,7 @@ class TextTable:
             ``Undirected`` in a column ``Type``.
         times: how the times of edges are written if they are dates.
         is_counted: the first line is the number of the others.
+        is_bipartite: the file says that sources and targets are vertices of two types, as KONECT's do with ``% bip``.
         question: what the first lines leave open about the columns, and the options that answer it.
     """
 
@@ -80,6 +81,7 @@ class TextTable:
     is_symmetric: bool = False
     times: TimeForm | None = None
     is_counted: bool = False
+    is_bipartite: bool = False
     question: str = ""
 
     @property
@@ -139,6 +141,7 @@ def find_table(file: SourceFile, sample: Sample, stated: Stated) -> TextTable:
         has_index,
         not columns and _says_undirected(file, sample, names),
         is_counted=is_count,
+        is_bipartite=sample.comments[:1] != () and sample.comments[0].lstrip("% ").split()[:1] == ["bip"],
         question=question if names else "",
     )
 

@@ -176,7 +176,7 @@ def test_konect_says_whether_edges_have_directions(tmp_path: Path) -> None:
     path.write_text("% asym positive\n1 2\n2 3\n")
     assert ingest(tmp_path, path).artifact.facts["nnz"] == 2
     path.write_text("% bip unweighted\n1 1\n1 2\n")
-    with pytest.raises(InputError, match=r"out\.web: a bipartite graph .*`--ids names`"):
+    with pytest.raises(InputError, match=r"out\.web: a bipartite graph .*`--relation"):
         ingest(tmp_path, path)
 
 

@@ -127,7 +127,7 @@ MTX = "%%MatrixMarket matrix coordinate real general\n% note\n\n3 3 2\n1 2 0.5\n
         (("coordinate", "array"), "the matrix is 'array'; expected coordinate"),
         (("real", "complex"), "the matrix is 'complex'; expected pattern or real or integer"),
         (("general", "hermitian"), "the matrix is 'hermitian'"),
-        (("3 3 2", "3 4 2"), "must be square, found 3 x 4"),
+        (("3 3 2", "3 4 2"), r"a matrix of 3 x 4.*`--relation"),
         (("3 3 2", "3 3"), "line 4: expected the numbers of rows"),
         (("3 3 2", "3 3 x"), "line 4: expected the numbers of rows"),
         (("3 3 2", "3 3 3"), "2 entries, the header states 3"),

@@ -236,7 +236,7 @@ REFUSED = {
     "names by default": Refused("ann,bob\nbob,cy\n", ("line 1", "--ids names")),
     "a weight that nobody asked for": Refused("src,dst,weight\n0,1,2.5\n", ("line 2", "`--weights`")),
     "a matrix of a spreadsheet": Refused(";P;Q\nP;0.5;2.5\nQ;3.5;0\n", ("matrix", "stack()"), words="--ids names"),
-    "KONECT, bipartite": Refused("% bip\n1 1\n1 2\n", ("bipartite", "awk"), "out.items"),
+    "KONECT, bipartite": Refused("% bip\n1 1\n1 2\n", ("bipartite", "--relation"), "out.items"),
     "KONECT, symmetric": Refused("% sym\n1 2\n2 3\n", ("--undirected",), "out.web"),
     "Gephi, undirected": Refused("Source,Target,Type\n0,1,Undirected\n", ("--undirected",), words="--extra-columns"),
     "lists": Refused("[1, 2]\n[2, 3]\n", ("line 1", "brackets"), "e.txt", "--ids compact"),

@@ -25,6 +25,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _PLACES: Final = re.compile(r"`gnnloom [^`]*`|`(--[^`]*)`|(?<![\w`-])--([a-z][a-z-]*)(?:([ =])([^\s`,;:()]+))?")
 #: What messages call data that were given in memory.
 IN_MEMORY: Final = "source"
+#: Keywords of the tables of graphs with types, by flag.
+_TABLES: Final = {"relation": "relations", "vertices": "vertices"}
 #: A next word that is a value: a number, or a placeholder.
 _VALUE: Final = re.compile(r"\d[\d.,]*|[A-Z][A-Z_]+")
 
@@ -124,6 +126,8 @@ def python_text(text: str, options: Mapping[str, Option]) -> str:
     >>> ids = Option("ids", str, choices=("keep", "names"))
     >>> python_text("if ids are names, add `--ids names`, or choose with --ids", {"ids": ids})
     'if ids are names, add `ids="names"`, or choose with ids'
+    >>> python_text("as in `--relation user,rates,item=r.mtx`", {})
+    'as in `relations={("user", "rates", "item"): "r.mtx"}`'
 
     Args:
         options: the known options by keyword.
@@ -142,6 +146,10 @@ def python_text(text: str, options: Mapping[str, Option]) -> str:
             return name
         # Commands are quoted for a shell.
         value = value[1:-1] if re.fullmatch(r"'[^']*'", value) else value
+        if flag in _TABLES and "=" in value:
+            names, table = value.split("=", 1)
+            ends = ", ".join(f'"{each}"' for each in names.split(","))
+            return f'{_TABLES[flag]}={{{ends if flag == "vertices" else f"({ends})"}: "{table}"}}'
         is_plain = re.fullmatch(r"-?\d+(\.\d+)?|[A-Z][A-Z_]+", value)
         return f"{name}={value}" if is_plain else f'{name}="{value}"'
 
