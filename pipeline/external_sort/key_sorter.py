@@ -194,7 +194,7 @@ class KeyRange:
 
 @dataclass(frozen=True)
 class SortedKeys:
-    """The distinct keys of a range in ascending order, with merged weights.
+    """The distinct keys of a range in ascending order, with merged weights; or all keys, if equal ones are kept.
 
     The arrays are views of the sorter's buffers, which are valid until the sorter makes the next ones.
 
@@ -240,6 +240,7 @@ class KeySorter:
         value_bytes: int = 0,
         *,
         marked: bool = False,
+        keeps: bool = False,
     ) -> None:
         """Allocate the buffers: 16 bytes per entry, and twice the bytes of a weight.
 
@@ -251,9 +252,10 @@ class KeySorter:
             value_bytes: bytes of a weight; 0 for those of float32.
             marked: keys of entries with weights whose lowest bit is a mark. Ranges then begin with an even key and end
                 with an odd one; the results have keys without marks, and both directions of an edge are one key.
+            keeps: equal keys, which are not marked, stay apart, in the order of the source.
         """
         self._folder = folder
-        self._mark_bits = int(marked)
+        self._mark_bits, self._keeps = int(marked), keeps
         self._capacity = capacity
         self._mode = MERGE_MODES[merge or "sum"]
         self._keys = np.empty(capacity, dtype=np.uint64)
@@ -279,6 +281,10 @@ class KeySorter:
         """
         if whole.entries <= self._capacity:
             yield self._sort_at_once(whole)
+        elif self._keeps and whole.first_key == whole.last_key:
+            # Entries of a key arrive in the order of the source, so there is nothing to sort.
+            for keys, weights in self._read_by_capacity(whole):
+                yield SortedKeys(whole.first_key, whole.last_key, keys, weights, len(keys))
         elif whole.first_key >> self._mark_bits == whole.last_key >> self._mark_bits:
             yield self._merge_copies(whole)
         else:
@@ -305,6 +311,8 @@ class KeySorter:
                 segment.gather(units.row_bits, position, keys, weights, scratch)
             if not sort_few(keys, weights):
                 sort_buckets(keys, weights, *scratch, units.sizes, units.key_bits)
+        if self._keeps:
+            return SortedKeys(fitting.first_key, fitting.last_key, keys, weights, count)
         kept = merge_equal_keys(keys, weights, self._mode) if len(weights) else unique_keys(keys)
         return self._joined(fitting, keys[:kept], weights[:kept])
 

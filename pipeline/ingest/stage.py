@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from gnnloom.pipeline.external_sort.radix import MERGE_MODES
+from gnnloom.pipeline.external_sort.radix import KEEP, MERGE_MODES
 from gnnloom.pipeline.ingest.calibration import calibrate
 from gnnloom.pipeline.ingest.keys.arrays import write_key_arrays
 from gnnloom.pipeline.ingest.keys.numbered import number_keys
@@ -45,7 +45,7 @@ LOGGER = logging.getLogger("gnnloom.pipeline")
 CHOICES: Final = {
     "self_loops": ("add", "keep", "remove"),
     "ids": ("keep", "compact", "names"),
-    "merge": tuple(MERGE_MODES),
+    "merge": (*MERGE_MODES, KEEP),
     "codec": CODECS,
 }
 
@@ -72,7 +72,7 @@ class IngestOptions:
     merge: str | None = option(
         None,
         "How to combine the weights or times of equal edges, in both directions if undirected; first depends on the"
-        " order of the files.",
+        " order of the files. Relations may keep equal edges as edges of their own.",
         group=Group.GRAPH,
         choices=CHOICES["merge"],
         default_text="sum; both directions of an edge must agree",
@@ -141,6 +141,8 @@ def _project(
             times would be added up.
         BudgetError: it does not fit.
     """
+    if options.merge == KEEP:
+        raise InputError("merge 'keep': only relations of graphs with types may have equal edges (`--relation`)")
     if getattr(source, "times", False) and options.merge in {None, "sum"}:
         raise InputError(
             "merge 'sum': times of equal edges are not added up; give --merge max for the last of them, min for the"

@@ -56,6 +56,7 @@ class MatrixForm:
         value_bytes: bytes of a value: a weight, or a time; 0 if there are none.
         has_ticks: times are whole numbers, and are stored as these.
         compares_directions: find out whether the matrix equals its transpose, apart from the diagonal.
+        keeps: equal edges are entries of their own, in the order of the source.
     """
 
     keys: KeyForm
@@ -65,6 +66,7 @@ class MatrixForm:
     value_bytes: int = 0
     has_ticks: bool = False
     compares_directions: bool = False
+    keeps: bool = False
 
     @property
     def entry_bytes(self) -> int:
@@ -186,6 +188,7 @@ def _write_matrix(task: BlockTask, rows: Span, root: Path, output: TaskOutput) -
         room * dtype.itemsize,
         form.value_bytes,
         marked=form.keys.marked,
+        keeps=form.keeps,
     )
     # The columns are written into the sorter's spare keys, which are idle while its result is being used.
     columns = sorter.scratch[: room * dtype.itemsize].view(dtype)
@@ -206,7 +209,8 @@ def _write_matrix(task: BlockTask, rows: Span, root: Path, output: TaskOutput) -
         num_rows=form.keys.num_rows,
         prefix=task.folder,
     )
-    nnz = duplicates = joined = negative = edges = excess = 0
+    nnz = duplicates = joined = negative = edges = excess = parallel = 0
+    last = -1
     # The sorter drops the marks.
     column_bits = replace(form.keys, marked=False).column_bits
     # Ranges ascend, so the block is written from front to back and never held in memory as a whole.
@@ -231,6 +235,9 @@ def _write_matrix(task: BlockTask, rows: Span, root: Path, output: TaskOutput) -
             joined += merged.joined
             negative += 0 if has_times else int(np.count_nonzero(data[: count if form.merge else 0] < 0))
             nnz += count
+            if form.keeps and len(merged.keys):
+                parallel += int(np.count_nonzero(merged.keys[1:] == merged.keys[:-1])) + (int(merged.keys[0]) == last)
+                last = int(merged.keys[-1])
             if form.compares_directions:
                 bits = merged.weights.view(f"u{merged.weights.itemsize}")
                 own, compared = asymmetry(merged.keys, bits, column_bits, first_row)
@@ -239,6 +246,8 @@ def _write_matrix(task: BlockTask, rows: Span, root: Path, output: TaskOutput) -
     np.cumsum(row_counts, out=indptr[1:])
     output.arrays = block.close(first_row, indptr)
     output.facts = {"nnz": nnz, "duplicates": duplicates, "joined": joined, "negative_weights": negative}
+    if parallel:
+        output.facts["parallel"] = parallel
     if form.compares_directions:
         output.facts |= {"edges": edges, "asymmetry": excess % (1 << 64)}
 

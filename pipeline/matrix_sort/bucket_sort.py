@@ -230,8 +230,9 @@ class SortedMatrix:
         recorded = self.writer.recorded_of(self.blocks)
         block_nnz = [recorded[name].facts["nnz"] for name in self.blocks]
         # Only if there are any: other graphs have the manifests that they had before these were counted.
-        joined, negative = (
-            sum(recorded[name].facts.get(fact, 0) for name in self.blocks) for fact in ("joined", "negative_weights")
+        joined, negative, parallel = (
+            sum(recorded[name].facts.get(fact, 0) for name in self.blocks)
+            for fact in ("joined", "negative_weights", "parallel")
         )
         # Directions of undirected graphs are not compared, and earlier versions compared none.
         compared = [facts for name in self.blocks if "asymmetry" in (facts := recorded[name].facts)]
@@ -252,6 +253,7 @@ class SortedMatrix:
             "duplicates": sum(recorded[name].facts["duplicates"] for name in self.blocks),
             **({"joined": joined} if joined else {}),
             **({"negative_weights": negative} if negative else {}),
+            **({"parallel": parallel} if parallel else {}),
             **({"min_id": sizes.min_id} if sizes.min_id else {}),
             **({"reciprocal_edges": reciprocal} if reciprocal else {}),
         }

@@ -21,6 +21,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.key_sorter import grouped
+from gnnloom.pipeline.external_sort.radix import KEEP
 from gnnloom.pipeline.external_sort.spill import KeyForm
 from gnnloom.pipeline.matrix_sort.blocks import (
     ROW_MEMORY,
@@ -66,7 +67,8 @@ class SortOptions:
         undirected: store every edge in both directions.
         self_loops: ``add`` one to every row, ``keep`` those of the source, or ``remove`` them.
         merge: how the weights or times of equal edges are merged: ``sum``, ``min``, ``max`` or ``first``. With None,
-            they are summed, and the two directions of an undirected edge must have equal sums: they are one edge.
+            they are summed, and the two directions of an undirected edge must have equal sums: they are one edge. With
+            ``keep``, equal edges stay apart, which only directed ones may, without loops that are added.
         codec: compression of the arrays; see :data:`gnnloom.storage.format.chunks.CODECS`.
         has_ticks: times are whole numbers; see :mod:`gnnloom.storage.matrix.ticks`.
         compares_directions: of directed edges, find out whether each has its reverse with the same value.
@@ -287,10 +289,11 @@ class SortPlan:
     @cached_property
     def _form(self) -> MatrixForm:
         sizes, options = self.sizes, self.options
-        merge = options.merge or "sum" if sizes.value_bytes else None
+        keeps = options.merge == KEEP
+        merge = ("first" if keeps else options.merge or "sum") if sizes.value_bytes else None
         add_loops = options.self_loops == "add"
         how = options.codec, sizes.value_bytes, options.has_ticks, options.compares_directions
-        return MatrixForm(self.keys, merge, add_loops, *how)
+        return MatrixForm(self.keys, merge, add_loops, *how, keeps)
 
     @cached_property
     def _sort(self) -> Phase:

@@ -39,6 +39,7 @@ class BlockMatrix:
         has_times: whether the nonzeros have times. Only :meth:`times` reads times: to everything else, the nonzeros
             have no weights.
         time_unit: unit of times that are whole numbers; empty for others.
+        parallel: nonzeros at the place of an earlier one; only relations have some.
         block_rows: (num_blocks + 1) first row of each block, then the number of rows.
         block_nnz: (num_blocks) nonzeros of each block.
     """
@@ -59,6 +60,7 @@ class BlockMatrix:
         self.weighted: bool = facts["weighted"]
         self.has_times: bool = facts.get("has_times", False)
         self.time_unit: str = facts.get("time_unit", "")
+        self.parallel: int = facts.get("parallel", 0)
         self.block_rows: list[int] = facts["block_rows"]
         self.block_nnz: list[int] = facts["block_nnz"]
         where, rows, nonzeros = f"{self.where}: block_rows", self.block_rows, self.block_nnz

@@ -33,7 +33,7 @@ class MatrixPrint:
 
 
 def check_csr(
-    artifact: Artifact, path: str, row_offset: int, width: int, values: str = "data"
+    artifact: Artifact, path: str, row_offset: int, width: int, values: str = "data", *, repeats: bool = False
 ) -> tuple[NDArray[np.int64], MatrixPrint]:
     """Check one CSR matrix of an artifact: its row pointers, and that column ids are in range and ascend within a row.
 
@@ -44,6 +44,7 @@ def check_csr(
         row_offset: index of its first row in the whole matrix.
         width: number of columns.
         values: name of the array whose values count in the fingerprints, if there is one.
+        repeats: a column may occur several times in a row.
 
     Returns:
         The (num_rows + 1,) int64 row pointers, and the fingerprints.
@@ -60,7 +61,9 @@ def check_csr(
         stop = min(start + indices.chunk_rows, len(indices))
         columns = indices.read(start, stop)
         bits = data.read(start, stop).view(_BITS[data.dtype.name]) if data else np.empty(0, np.uint32)
-        forward, backward, previous, wrong = scan_rows(indptr, start, columns, bits, row_offset, previous, width)
+        forward, backward, previous, wrong = scan_rows(
+            indptr, start, columns, bits, row_offset, previous, width, repeats
+        )
         if wrong >= 0:
             row = int(np.searchsorted(indptr, wrong, side="right")) - 1 + row_offset
             raise CorruptError(

@@ -28,7 +28,7 @@ def scan_matrix(matrix: BlockMatrix, values: str = "data") -> MatrixPrint:
     found = MatrixPrint()
     for number, (start, stop) in enumerate(itertools.pairwise(rows)):
         path = matrix.block_path(number)
-        indptr, block = check_csr(artifact, path, start, matrix.num_columns, values)
+        indptr, block = check_csr(artifact, path, start, matrix.num_columns, values, repeats=matrix.parallel > 0)
         if (len(indptr) - 1, block.nnz) != (stop - start, matrix.block_nnz[number]):
             raise CorruptError(
                 f"{artifact.path}/{path}: {counted(len(indptr) - 1, 'row')} with {counted(block.nnz, 'nonzero')}, the"

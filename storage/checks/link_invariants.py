@@ -140,7 +140,9 @@ def _pattern(graph: Graph) -> int:
         for start in range(0, len(columns), columns.chunk_rows):
             found = columns.read(start, min(start + columns.chunk_rows, len(columns)))
             first = graph.block_rows[number]
-            forward, _, previous, _ = scan_rows(pointers, start, found, no_weights, first, previous, graph.num_vertices)
+            forward, _, previous, _ = scan_rows(
+                pointers, start, found, no_weights, first, previous, graph.num_vertices, False
+            )
             total += int(forward)
     return total
 

@@ -44,6 +44,7 @@ def scan_rows(
     row_offset: int,
     previous: int,
     width: int,
+    repeats: bool,
 ) -> tuple[np.uint64, np.uint64, int, int]:
     """Check consecutive entries of a block of rows, and compute their fingerprints.
 
@@ -55,6 +56,7 @@ def scan_rows(
         row_offset: index of the block's first row in the whole matrix.
         previous: column of the entry before the first one.
         width: number of columns.
+        repeats: a column may occur several times in a row.
 
     Returns:
         The uint64 fingerprint of all (row, column, weight), that of all (column, row, weight), the last column, and
@@ -72,7 +74,7 @@ def scan_rows(
         column = np.int64(columns[k])
         # ``previous`` is carried from call to call, so the order is also checked across chunks; a new row resets it.
         is_first = start + k == indptr[row]
-        if column < 0 or column >= width or (not is_first and column <= previous):
+        if column < 0 or column >= width or (not is_first and column < previous + (not repeats)):
             return forward, backward, previous, start + k
         previous = int(column)
         weight = np.uint64(values[k]) if len(values) else np.uint64(0)

@@ -65,7 +65,7 @@ def _check_options(tables: TypedTables, options: IngestOptions) -> None:
         if getattr(relation.edges, "times", False) and options.merge in {None, "sum"}:
             raise InputError(
                 f"{relation.location}, relation {relation.name}: times of equal edges are not added up; give --merge"
-                " max for the last of them, min for the earliest, or first for the first one in the file"
+                " keep for an edge each, max for the last of them, min for the earliest, or first for the first one"
             )
 
 

@@ -13,11 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
-from gnnloom.pipeline.ingest.stage import IngestOptions
+from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.ingest.typed.options import TypedOptions
 from gnnloom.pipeline.ingest.typed.stage import ingest_typed_graph, project_typed_ingest
 from gnnloom.pipeline.ingest.typed.table import parse_relations, parse_vertices
 from gnnloom.pipeline.ingest.typed.tables import TypedTables
+from gnnloom.pipeline.sources.format import open_edges
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY, InProcessCluster
 from gnnloom.storage import Catalog, TypedGraph
 from gnnloom.storage.disk.files import write_json
@@ -299,3 +300,45 @@ def test_all_edges_may_be_left_out(catalog: Catalog, tmp_path: Path) -> None:
     assert graph.relation("x").facts["left_out"] == 2
     assert np.count_nonzero(graph.relation("x").degree()) == 0
     assert [finding.problem for finding in catalog["g"].verify()] == [None]
+
+
+@pytest.mark.parametrize("role", ["", "weight", "time"])
+@pytest.mark.parametrize("capacity", [1 << 20, 8])
+def test_parallel_edges_are_kept_in_the_order_of_the_table(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, role: str, capacity: int
+) -> None:
+    """Two payments between the same accounts are two edges, however few entries are sorted at a time."""
+    monkeypatch.setattr("gnnloom.pipeline.matrix_sort.blocks.block_capacity", lambda *_: capacity)
+    rng = np.random.default_rng(3)
+    payer, payee, amount = rng.integers(0, 6, 120), rng.integers(0, 4, 120), rng.integers(1, 1000, 120)
+    # More copies of one edge than are sorted at a time.
+    payer[40:70], payee[40:70] = 2, 3
+    lines = [f"{a},{b},{c}" for a, b, c in zip(payer, payee, amount, strict=True)]
+    (tmp_path / "payments.csv").write_text("\n".join(["from,to,amount", *lines]) + "\n")
+    columns = "from,to" + (f",amount as {role}" if role else "")
+    relations = parse_relations([f"account,pays,shop={tmp_path / 'payments.csv'}:{columns}"])
+    how = IngestOptions(merge="keep"), TypedOptions(), InProcessCluster()
+    graph = ingest_typed_graph(catalog.create("g"), TypedTables.open(relations, {}, {}), *how)
+    pays = graph.relation("pays")
+    order = np.lexsort((np.arange(120), payer, payee))
+    sources, targets, values = (
+        np.concatenate(each)
+        for each in zip(*((a, b, np.empty(0) if c is None else c) for a, b, c in pays.edge_blocks()), strict=True)
+    )
+    np.testing.assert_array_equal(targets, np.unique(payee, return_inverse=True)[1][order])
+    np.testing.assert_array_equal(sources, np.unique(payer, return_inverse=True)[1][order])
+    if role:
+        np.testing.assert_array_equal(values, amount[order])
+    distinct = len({(a, b) for a, b in zip(payer.tolist(), payee.tolist(), strict=True)})
+    assert (pays.nnz, pays.parallel, pays.facts["duplicates"]) == (120, 120 - distinct, 0)
+    assert [finding.problem for finding in catalog["g"].verify()] == [None]
+    # A manifest that says that there are none is found to lie.
+    _resealed(graph, lambda facts: facts["relations"][0].pop("parallel"))
+    assert any(finding.is_damaged for finding in catalog["g"].verify())
+
+
+def test_graphs_without_types_keep_no_equal_edges(catalog: Catalog, tmp_path: Path) -> None:
+    (tmp_path / "e.txt").write_text("0 1\n0 1\n")
+    source = open_edges(None, [str(tmp_path / "e.txt")])
+    with pytest.raises(InputError, match="keep"):
+        ingest_graph(catalog.create("g"), source, IngestOptions(merge="keep"), InProcessCluster())

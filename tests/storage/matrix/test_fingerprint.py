@@ -29,12 +29,12 @@ def test_the_backward_fingerprint_is_the_forward_one_of_the_transpose() -> None:
 def test_columns_that_do_not_ascend_are_found() -> None:
     matrix = scipy.sparse.csr_array((np.ones(3), np.array([0, 2, 1]), np.array([0, 1, 3])), shape=(2, 3))
     indptr = matrix.indptr.astype(np.int64)
-    assert scan_rows(indptr, 0, matrix.indices, np.empty(0, np.uint32), 0, -1, 3)[3] == 2
+    assert scan_rows(indptr, 0, matrix.indices, np.empty(0, np.uint32), 0, -1, 3, False)[3] == 2
 
 
 def scan(matrix: Any) -> tuple[int, int, int]:
     matrix.sort_indices()
     indptr = matrix.indptr.astype(np.int64)
     values = matrix.data.astype(np.float32).view(np.uint32)
-    forward, backward, _, wrong = scan_rows(indptr, 0, matrix.indices, values, 0, -1, matrix.shape[1])
+    forward, backward, _, wrong = scan_rows(indptr, 0, matrix.indices, values, 0, -1, matrix.shape[1], False)
     return int(forward), int(backward), int(wrong)
