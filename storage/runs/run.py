@@ -41,8 +41,12 @@ _INPUTS = "inputs.json"
 _FORECAST = "forecast.json"
 #: Recipe that made the run, if one did, and MLflow's identifier of the run, if it is logged there.
 SAVED_RECIPE, MLFLOW_ID = "recipe.toml", "mlflow_run_id"
+#: Where the weights of a run come from that was trained on another graph; see :mod:`gnnloom.storage.runs.transfer`.
+TRANSFER: Final = "transfer.json"
 #: All files of the folder itself, apart from Zarr's metadata. A logger may make a folder with its name.
-RUN_FILES: Final = frozenset({_CONFIG, _METRICS, _RESULT, _INPUTS, _FORECAST, PROVENANCE, SAVED_RECIPE, MLFLOW_ID})
+RUN_FILES: Final = frozenset(
+    {_CONFIG, _METRICS, _RESULT, _INPUTS, _FORECAST, PROVENANCE, SAVED_RECIPE, MLFLOW_ID, TRANSFER}
+)
 
 #: Where ranks of an earlier job that stood still reported what they waited for.
 _WAITING = ".waiting"
@@ -106,6 +110,11 @@ class Run:
         return self.path / _CONFIG
 
     @property
+    def inputs_path(self) -> Path:
+        """File that lists the artifacts that the run reads."""
+        return self.path / _INPUTS
+
+    @property
     def metrics_path(self) -> Path:
         """File of the metrics, one line per epoch."""
         return self.path / _METRICS
@@ -117,6 +126,13 @@ class Run:
     @property
     def is_finished(self) -> bool:
         return (self.path / _RESULT).exists()
+
+    @property
+    def state(self) -> str:
+        """``finished``; ``transferred`` if it was trained on another graph; or else ``unfinished``."""
+        if (self.path / TRANSFER).exists():
+            return "transferred"
+        return "finished" if self.is_finished else "unfinished"
 
     @property
     def checkpoints(self) -> Path:
@@ -134,7 +150,7 @@ class Run:
 
     def inputs(self) -> dict[str, str]:
         """Kind to key of the shards and links that the run reads, and of the inputs of the shards."""
-        return read_json(self.path / _INPUTS)
+        return read_json(self.inputs_path)
 
     def forecast(self) -> dict[str, Any]:
         """What the planner predicted when the training last began or continued; empty if it does not know it.
@@ -301,7 +317,7 @@ class Run:
         # Aside, so that a kill leaves either the old metrics or the new ones.
         with written_aside(self.metrics_path, durable=True) as aside:
             aside.write_text("".join(map(_line_text, kept)), encoding="utf-8")
-        write_json(self.path / _INPUTS, dict(inputs or {}))
+        write_json(self.inputs_path, dict(inputs or {}))
         # Last: a folder with a configuration counts as a run, and one without it is a leftover.
         write_json(self.config_path, config)
         list_run(self.path)

@@ -90,13 +90,14 @@ def _artifact_node(info: ArtifactInfo) -> Node:
 
 def _run_node(dataset: Dataset, name: str) -> Node:
     run = Run(dataset.runs_path / name)
-    state = "complete" if run.is_finished else "incomplete"
+    state = "incomplete" if run.state == "unfinished" else "complete"
     try:
         config, inputs = run.config(), run.inputs()
     except GnnloomError:
         return Node(f"runs/{name}", state)
     # A run also records the inputs of its shards, but the shards list these themselves.
-    read = {kind: f"{kind}/{key}" for kind, key in inputs.items() if kind in ("shards", "links", "propagated")}
+    kinds = ("shards", "links", "propagated") if "shards" in inputs else ("graph", "vertices", "propagated")
+    read = {kind: f"{kind}/{key}" for kind, key in inputs.items() if kind in kinds}
     return Node(f"runs/{name}", state, config, read)
 
 

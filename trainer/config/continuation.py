@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.catalog import Catalog, Dataset
 from gnnloom.storage.descriptors import check_confirmed
 from gnnloom.storage.errors import CorruptError, ExistsError, InputError, NotFoundError
@@ -15,6 +16,7 @@ from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.runs.checkpoint import checkpoint_epochs
 from gnnloom.storage.runs.run import Run
+from gnnloom.storage.runs.transfer import Transfer, links_of_run
 from gnnloom.storage.wording import counted, shell_command
 from gnnloom.trainer.config.fields import named_code
 from gnnloom.trainer.config.model_config import settled_normalization
@@ -22,6 +24,8 @@ from gnnloom.trainer.config.optimization_config import ended_early
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.open_shards import OpenedShards
 from gnnloom.trainer.loggers.registry import LOGGERS
+from gnnloom.trainer.tasks.registry import TASKS
+from gnnloom.trainer.tasks.task import LabelSizes, Task
 
 logger = logging.getLogger(__name__)
 
@@ -196,14 +200,20 @@ def run_of(config: TrainConfig) -> Run:
     return Run(Catalog(config.catalog).dataset(config.dataset).run_path(config.run_name))
 
 
-def inputs_of(config: TrainConfig, dataset: Dataset, shards: Artifact) -> dict[str, str]:
+def inputs_of(
+    config: TrainConfig, dataset: Dataset, shards: Artifact, transfer: Transfer | None = None
+) -> dict[str, str]:
     """Kind to key of what a run reads: shards, what these were made from, links, and propagated values.
+
+    Args:
+        transfer: made the run, if it was trained on another graph. Then it reads no links.
 
     Raises:
         InputError, NotFoundError: there are no links that fit a task on pairs, or several; or no propagated values.
     """
     inputs = {kind: shards.inputs[kind] for kind in _DATA if kind in shards.inputs} | {"shards": shards.key}
-    found = {"links": config.own_links(dataset, shards), "propagated": config.own_propagated(dataset, shards)}
+    links = config.own_links(dataset, shards) if transfer is None else None
+    found = {"links": links, "propagated": config.own_propagated(dataset, shards)}
     return inputs | {kind: values.artifact.key for kind, values in found.items() if values is not None}
 
 
@@ -216,6 +226,7 @@ class OpenedRun:
         shards: as this rank sees them.
         inputs: kind to key of the artifacts that the run reads.
         counter: counts the bytes that the rank reads.
+        transfer: made the run, if it was trained on another graph.
     """
 
     config: TrainConfig
@@ -224,6 +235,7 @@ class OpenedRun:
     shards: OpenedShards
     inputs: Mapping[str, str]
     counter: ReadCounter
+    transfer: Transfer | None = None
 
     @classmethod
     def open(cls, config: TrainConfig, dataset: Dataset, run: Run, rank: int, num_ranks: int) -> OpenedRun:
@@ -233,9 +245,37 @@ class OpenedRun:
             InputError: the shards are made for another number of ranks, or the links do not fit them.
             NotFoundError: they do not exist.
         """
-        counter = ReadCounter()
+        counter, transfer = ReadCounter(), Transfer.of(run)
         shards = config.chosen_algorithm.reads.open(dataset, config, rank, num_ranks, counter)
-        return cls(config, dataset, run, shards, inputs_of(config, dataset, shards.shards.artifact), counter)
+        inputs = inputs_of(config, dataset, shards.shards.artifact, transfer)
+        return cls(config, dataset, run, shards, inputs, counter, transfer)
+
+    @property
+    def label_sizes(self) -> LabelSizes:
+        """Sizes of the labels that the run is trained on; vertex data of another graph may have others, or none."""
+        return self.transfer or self.shards.shards
+
+    def task(self) -> Task:
+        """The task of the run.
+
+        Raises:
+            InputError: as :meth:`TrainConfig.task_of`.
+        """
+        if self.transfer is not None:
+            return TASKS[self.transfer.task]
+        shards = self.shards.shards
+        # Any rows say which arrays the shards have.
+        return self.config.task_of(self.shards.vertex_rows("rows", (0, 0)), shards, shards.artifact.path)
+
+    def links(self) -> Links | None:
+        """The links of a task on pairs, opened; None for a task on vertices.
+
+        Raises:
+            InputError, NotFoundError: as :func:`inputs_of`.
+        """
+        if self.transfer is not None:
+            return links_of_run(self.dataset, self.run) if self.transfer.kind else None
+        return self.config.own_links(self.dataset, self.shards.shards.artifact)
 
 
 def find_start(run: Run, config: TrainConfig, inputs: Mapping[str, str], *, restart: bool = False) -> Start:
@@ -251,6 +291,11 @@ def find_start(run: Run, config: TrainConfig, inputs: Mapping[str, str], *, rest
         InputError: the run was trained on other data, or for more epochs.
         CorruptError: the run has finished but lacks its checkpoint.
     """
+    if run.exists and (transfer := Transfer.of(run)) is not None:
+        raise ExistsError(
+            f"{run.path}: this run has the weights of run {transfer.dataset}/{transfer.run} and only predicts; choose"
+            " another name for the run"
+        )
     if restart or not run.exists:
         return Start()
     different = config.changes_since(TrainConfig.of_run(run))

@@ -23,6 +23,7 @@ from gnnloom.storage.matrix.ranges import split_range
 from gnnloom.storage.runs.checkpoint import StoredCheckpoint, checkpoint_epochs, read_checkpoint
 from gnnloom.storage.runs.predictions import Predictions
 from gnnloom.storage.runs.run import Run
+from gnnloom.storage.runs.transfer import links_of_run
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.unconnected import UnconnectedRank
@@ -95,7 +96,7 @@ class PairModel:
         """
         config = TrainConfig.of_run(run, decoder=decoder)
         task, stored = check_on_pairs(config, run.path), run.predictions()
-        links = dataset.links(run.inputs()["links"])
+        links = links_of_run(dataset, run)
         vectors = stored.array(task.prediction)
         place = Place(getattr(torch, config.feature_dtype), threads or len(os.sched_getaffinity(0)))
         scorer = _decoder(config, task, links, vectors.shape[1], place)

@@ -38,6 +38,7 @@ from gnnloom.trainer.propagation.memory import RankSizes
 from gnnloom.trainer.streaming.evaluation import Report, can_stream
 from gnnloom.trainer.streaming.memory import fits_whole, whole_bytes
 from gnnloom.trainer.training.alike import alike_data
+from gnnloom.trainer.training.predicted_shards import shards_of_run
 from gnnloom.trainer.training.rehearsal.rank_memory import rehearse_prediction
 from gnnloom.trainer.training.session import (
     Session,
@@ -96,7 +97,9 @@ def _predicted(comm: Communicator, dataset: Dataset, run: Run, config: PredictCo
                 f"{run.path}: the run lacks these predictions, and they cannot be stored: the folder cannot be written;"
                 " make it writable, or predict in a copy of the catalog (`gnnloom catalog export`)"
             )
-        return OpenedRun.open(_computed(run, config), dataset, run, comm.rank, comm.size)
+        computed = _computed(run, config)
+        computed = replace(computed, shards=shards_of_run(dataset, run, computed))
+        return OpenedRun.open(computed, dataset, run, comm.rank, comm.size)
 
     opened = together(comm, opened_to_write, alike)
     num_threads, computes = threads_per_rank(comm, config.threads), not found.lacks_smoothing
@@ -104,7 +107,7 @@ def _predicted(comm: Communicator, dataset: Dataset, run: Run, config: PredictCo
     session = together(comm, lambda: open_session(comm, opened, num_threads, streams=streams, reads_features=computes))
     agree_on_shards(session)
     if found.smoothing.smooths:
-        together(comm, lambda: objective_of(session))
+        together(comm, lambda: _check_smoothing(session))
     report = None
     if computes:
         checkpoint = together(comm, lambda: _checkpoint_of(comm, opened, config))
@@ -126,6 +129,26 @@ def _predicted(comm: Communicator, dataset: Dataset, run: Run, config: PredictCo
         "peak_memory": per_rank[:, 1].astype(int).tolist(),
         **({} if report is None else {"evaluation": report.to_json()}),
     }
+
+
+def _check_smoothing(session: Session) -> None:
+    """Check that predictions can be smoothed, which reads labels.
+
+    Raises:
+        InputError: the run does not predict one class per vertex; or it was trained on another graph, and the labels of
+            this one have other numbers for its classes.
+    """
+    objective_of(session)
+    opened = session.opened
+    if opened.transfer is None or "vertices" not in opened.inputs:
+        return
+    vertices = opened.dataset.vertices(opened.inputs["vertices"]).artifact
+    names = tuple(vertices.facts.get("class_names", ()))
+    if names != opened.transfer.class_names[: len(names)]:
+        raise InputError(
+            f"smooth: the labels in {vertices.path} have other numbers for the classes than run"
+            f" {opened.transfer.dataset}/{opened.transfer.run} was trained on; predict without smoothing"
+        )
 
 
 def find_predictions(comm: Communicator, run: Run, config: PredictConfig) -> Found:
@@ -157,7 +180,7 @@ def _streams(comm: Communicator, opened: OpenedRun, memory: int, *, computes: bo
         return False
     sizes, place = RankSizes.of(shards.shard), Place(getattr(torch, config.feature_dtype))
     # Classes are few: the widths of the hidden layers and of the features decide.
-    outputs = max(shards.shards.num_classes, shards.shards.num_targets, 1)
+    outputs = max(opened.label_sizes.num_classes, opened.label_sizes.num_targets, 1)
     dims = (shards.shards.num_features, *config.hidden, outputs) if computes else (outputs, outputs)
 
     def needed(most: int) -> int:
@@ -254,7 +277,7 @@ def write_rows(session: Session, outputs: Mapping[str, Tensor], epoch: int, smoo
         VertexArrayPiece(name, rows, session.operator.layout(layers[name]), dims[name])
         for name, rows in outputs.items()
     ]
-    facts: dict[str, Any] = {"epoch": epoch, "num_classes": shards.num_classes}
+    facts: dict[str, Any] = {"epoch": epoch, "num_classes": session.opened.label_sizes.num_classes}
     if smoothing.smooths:
         smoothed = smooth(session, outputs["score"], smoothing)
         facts[SMOOTHING] = smoothing.to_json() | smoothed.figures

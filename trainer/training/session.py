@@ -351,8 +351,7 @@ def read_share(
     """
     config, shards = opened.config, opened.shards
     config.check_graph(shards.shards)
-    # Any rows say which arrays the shards have.
-    task = config.task_of(shards.vertex_rows("rows", (0, 0)), shards.shards, shards.shards.artifact.path)
+    task = opened.task()
     objective: Objective = task.load().of(
         task,
         TaskContext(
@@ -360,7 +359,8 @@ def read_share(
             num_ranks=comm.size,
             dataset=opened.dataset,
             shards=shards.shards,
-            width=config.output_width(task, shards.shards),
+            width=config.output_width(task, opened.label_sizes),
+            links=opened.links(),
             options=config.own_task_options(task),
             loss=config.loss,
             seed=config.seed,

@@ -85,10 +85,8 @@ class Run:
 
     @property
     def state(self) -> str:
-        """``finished``, ``unfinished`` or ``not started``."""
-        if not self._stored.exists:
-            return "not started"
-        return "finished" if self._stored.is_finished else "unfinished"
+        """``finished``, ``unfinished`` or ``not started``; ``transferred`` if it was trained on another graph."""
+        return self._stored.state if self._stored.exists else "not started"
 
     def code(self, **named: str | None) -> dict[str, str | None]:
         """Names of the code that may be imported for this run: those of the call, or else of the training's call.

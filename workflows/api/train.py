@@ -21,6 +21,7 @@ from gnnloom.workflows.interop.export import write_predictions
 from gnnloom.workflows.interop.given_vertices import read_pairs
 from gnnloom.workflows.interop.scored_pairs import Wanted, found_targets, ranks_found, scored_pairs, wanted_sources
 from gnnloom.workflows.interop.tables import Table, check_file, first_rows, write_table
+from gnnloom.workflows.interop.transfer import UNKNOWN, Elsewhere, transferred
 
 if TYPE_CHECKING:
     from gnnloom.workflows.api.options.option_types import TrainKeywords
@@ -87,6 +88,10 @@ def predict(
     correct_steps: int = 50,
     correct_alpha: float = 1.0,
     correct_scale: float | str = "auto",
+    on: DatasetLike | None = None,
+    graph: str | None = None,
+    vertices: str | None = None,
+    unknown: str = UNKNOWN[0],
     safe_csv: bool = False,
     catalog: CatalogLike = None,
 ) -> Run:
@@ -120,16 +125,22 @@ def predict(
         smooth_alpha: share of the neighbors in each of them; by default 0.9 with ``labels``, 0.8 with ``correct``.
         correct_steps, correct_alpha: the same of the products that propagate errors.
         correct_scale: factor of the propagated errors, or ``auto``.
+        on: another dataset of the catalog to predict on, with the same features; by default that of the run.
+        graph: key of the graph to predict on, of ``on`` or of the run's dataset, if there are several.
+        vertices: key of the vertex data to predict with, if the graph has several.
+        unknown: what becomes of vertices of another graph whose learned vectors (``embed``) the run does not have:
+            ``error``, or ``zero`` for vectors of zeros.
         safe_csv: put an apostrophe before names in a ``.csv`` that a spreadsheet takes for formulas.
         catalog: where to look for the name of a run; as for :func:`train`.
 
     Returns:
         The run, with ``predictions()``, ``scores()`` and, if asked for, ``embeddings()`` and
-        ``predictions(smoothed=True)``.
+        ``predictions(smoothed=True)``. With ``on``, ``graph`` or ``vertices``, a run of the dataset of the graph, which
+        has the weights of the given one and predicts the vertices of this graph.
 
     Raises:
-        NotFoundError: there is no such run, checkpoint, shards or file.
-        InputError: the suffix of ``out`` is unknown, or the run does not predict pairs.
+        NotFoundError: there is no such run, graph, checkpoint, shards or file.
+        InputError: the suffix of ``out`` is unknown, the run does not predict pairs, or the graph does not fit the run.
         LaunchError: the ranks failed.
         CollectiveError: inside an MPI job: any of these errors, raised on every rank.
     """
@@ -146,15 +157,18 @@ def predict(
         "correct_alpha": correct_alpha,
         "correct_scale": correct_scale,
     }
+    name = None if on is None else as_dataset(on, found.dataset.path.parent).name
+    other = Elsewhere(name, graph, vertices, unknown)
     wanted = Wanted(None if pairs is None else Path(pairs), top, None if of is None else Path(of))
     if wanted and file is None:
         raise InputError("out: name a file for the scores of the pairs")
     with ranks_of_job("gnnloom predict") as here:
-        predict_run(
+        result = predict_run(
             here,
             lambda: (found.dataset, StoredRun.open(found.dataset, found.name)),
             file,
             wanted,
+            other,
             safe_csv=safe_csv,
             ranks=ranks,
             wait_timeout=wait_timeout,
@@ -163,7 +177,10 @@ def predict(
             **asked,
             **smoothing,
         )
-    return found
+    if not other:
+        return found
+    there = as_dataset(result["dataset"], found.dataset.path.parent)
+    return Run(there, result["run"], {name: given for name, given in code.items() if given is not None})
 
 
 def predict_run(
@@ -171,7 +188,9 @@ def predict_run(
     find: Callable[[], tuple[StoredDataset, StoredRun]],
     out: Path | None,
     wanted: Wanted | None = None,
+    elsewhere: Elsewhere | None = None,
     *,
+    say: Callable[[StoredDataset, StoredRun], None] | None = None,
     safe_csv: bool = False,
     **asked: Any,
 ) -> dict[str, Any]:
@@ -180,6 +199,8 @@ def predict_run(
     Args:
         find: opens the dataset and the run.
         wanted: pairs to score with the predictions, in one process; or targets to find, on all ranks.
+        elsewhere: another graph to predict on.
+        say: called with the dataset and the run that predicts, when the wishes have been checked.
         safe_csv: see :func:`~gnnloom.workflows.interop.tables.write_table`.
         asked: options of :meth:`~gnnloom.trainer.config.predict_config.PredictConfig.of_run`.
 
@@ -187,24 +208,47 @@ def predict_run(
         What ``gnnloom predict --json`` prints, the same on every rank.
     """
 
+    def transfer() -> dict[str, Any]:
+        check_file(out, safe_csv=safe_csv)
+        dataset, run = find()
+        if wanted is not None:
+            wanted.check(run)
+        ranks = here.number(asked["ranks"])
+        there, copy = transferred(dataset, run, elsewhere or Elsewhere(), asked["checkpoint"], ranks)
+        # A copy has one checkpoint.
+        kept = {} if copy.path == run.path else {"checkpoint": "auto"}
+        return {"path": str(there.path), "run": copy.name, "asked": kept}
+
+    found = here.on_first(transfer) if elsewhere else None
+
+    def opened() -> tuple[StoredDataset, StoredRun]:
+        if found is None:
+            return find()
+        there = StoredDataset(Path(found["path"]))
+        return there, StoredRun.open(there, found["run"])
+
     def settle() -> tuple[StoredDataset, StoredRun, PredictConfig]:
         ranks = here.number(asked["ranks"])
-        dataset, run = find()
+        dataset, run = opened()
         check_file(out, safe_csv=safe_csv)
         if wanted is not None:
             wanted.check(run)
-        return dataset, run, PredictConfig.of_run(dataset, run, **{**asked, "ranks": ranks})
+        if say is not None:
+            say(dataset, run)
+        chosen = {**asked, "ranks": ranks, **(found["asked"] if found is not None else {})}
+        return dataset, run, PredictConfig.of_run(dataset, run, **chosen)
 
     dataset, run, config = here.agree(settle, lambda settled: settled[2].to_json())
+    names = {"dataset": dataset.name} if elsewhere else {}
     if wanted is not None and wanted.top is not None:
         with ranks_found(here, config, wanted.top, lambda: wanted_sources(dataset, run, wanted.of)) as (
             summary,
             folder,
         ):
-            found = found_targets(dataset, run, folder, config.decoder)
-            result = {**summary, **here.on_first(lambda: _shown(found, out, safe_csv=safe_csv))}
+            targets = found_targets(dataset, run, folder, config.decoder)
+            result = {**names, **summary, **here.on_first(lambda: _shown(targets, out, safe_csv=safe_csv))}
         return result if out is None else {**result, "out": str(out)}
-    result = here.predict(config)
+    result = {**names, **here.predict(config)}
     if wanted is not None and wanted.pairs is not None:
         pairs = wanted.pairs
         result |= here.on_first(

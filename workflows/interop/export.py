@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +17,14 @@ from gnnloom.storage.disk.own_folder import own_folder
 from gnnloom.storage.errors import GnnloomError, InputError, NotFoundError
 from gnnloom.storage.format.arrays import ArrayReader
 from gnnloom.storage.format.memory_map import RecordedArray, map_copy
-from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS, widened
+from gnnloom.storage.format.vertex_arrays import NO_LABEL, VERTEX_ARRAYS, widened
 from gnnloom.storage.runs.figures import shown_epoch, shown_figures
 from gnnloom.storage.runs.predictions import SMOOTHED
 from gnnloom.storage.runs.run import Run
+from gnnloom.storage.runs.transfer import Transfer
 from gnnloom.trainer.tasks.registry import task_of_run
 from gnnloom.workflows.interop.tables import ExportedColumn, Table, write_table
+from gnnloom.workflows.interop.transfer_checks import renumbered
 
 #: Tables of vertex data.
 VERTEX_TABLES = tuple(dict.fromkeys(array.export for array in VERTEX_ARRAYS.values()))
@@ -104,7 +106,7 @@ def run_table(dataset: Dataset, run: Run, what: str) -> Table:
         "smoothed-scores": (f"{SMOOTHED}score", "score"),
         "embeddings": ("embedding", "embedding"),
     }[what]
-    names = _class_names(dataset, run.inputs().get("vertices")) if what.endswith("predictions") else ()
+    names = _class_names_of_run(dataset, run) if what.endswith("predictions") else ()
     return vertex_table(graph_of_run(dataset, run), {name: predictions.array(stored)}, names)
 
 
@@ -119,17 +121,20 @@ def run_frame_table(dataset: Dataset, run: Run, *, smoothed: bool = False) -> Ta
     """
     predictions, prefix = run.predictions(), SMOOTHED if smoothed else ""
     task = task_of_run(run.config(), predictions)
-    arrays = {task.column: predictions.array(prefix + task.prediction)}
+    arrays: dict[str, VertexRows] = {task.column: predictions.array(prefix + task.prediction)}
     if not task.on_pairs and f"{prefix}score" in predictions:
         arrays["score"] = predictions.array(f"{prefix}score")
-    key = run.inputs().get("vertices")
+    key, transfer = run.inputs().get("vertices"), Transfer.of(run)
     # They may have been removed since.
     with suppress(NotFoundError):
         if key is not None:
             vertices = dataset.vertices(key)
             labels = [name for name in vertices.names if VERTEX_ARRAYS[name].export == "labels"]
             arrays |= {name: vertices.array(name) for name in labels}
-    return vertex_table(graph_of_run(dataset, run), arrays, _class_names(dataset, key))
+            if transfer is not None and "label" in arrays:
+                numbers = renumbered(transfer, vertices)
+                arrays["label"] = RenumberedLabels(vertices.array("label"), np.array([*numbers, NO_LABEL], np.int32))
+    return vertex_table(graph_of_run(dataset, run), arrays, _class_names_of_run(dataset, run))
 
 
 def graph_of_run(dataset: Dataset, run: Run) -> Graph:
@@ -158,6 +163,12 @@ def vertices_table(dataset: Dataset, what: str, key: str | None = None) -> Table
     return vertex_table(dataset.graph(vertices.artifact.inputs["graph"]), there, names)
 
 
+def _class_names_of_run(dataset: Dataset, run: Run) -> tuple[str, ...]:
+    """Names of the classes that a run predicts, if the labels that it was trained on were names."""
+    transfer = Transfer.of(run)
+    return _class_names(dataset, run.inputs().get("vertices")) if transfer is None else transfer.class_names
+
+
 def _class_names(dataset: Dataset, vertices: str | None) -> tuple[str, ...]:
     """Names of the classes, if the labels of these vertex data were names and are still there."""
     try:
@@ -177,7 +188,47 @@ def partition_table(dataset: Dataset, parts: int | None, method: str | None, key
     return vertex_table(graph, {"part": partition.stored_part()})
 
 
-def vertex_table(graph: Graph, arrays: dict[str, ArrayReader], class_names: Sequence[str] = ()) -> Table:
+class VertexRows(Protocol):
+    """An array with a row for each vertex."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    def read(self, start: int = 0, stop: int | None = None) -> NDArray[Any]:
+        """(stop - start, ...) the rows of some vertices."""
+        ...
+
+
+@dataclass(frozen=True)
+class RenumberedLabels:
+    """Stored labels in the numbers of the classes of a run.
+
+    Attributes:
+        labels: the stored labels.
+        numbers: (num_classes + 1,) int32 number for each class, and for a missing label at the end.
+    """
+
+    labels: ArrayReader
+    numbers: NDArray[np.int32]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.numbers.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.labels.shape
+
+    def read(self, start: int = 0, stop: int | None = None) -> NDArray[Any]:
+        """(stop - start,) int32 classes; -1 for a missing label."""
+        found: NDArray[Any] = self.numbers[self.labels.read(start, stop)]
+        return found
+
+
+def vertex_table(graph: Graph, arrays: Mapping[str, VertexRows], class_names: Sequence[str] = ()) -> Table:
     """Return arrays over the vertices after a column of source ids or names; ``.npy`` holds the first array.
 
     Args:

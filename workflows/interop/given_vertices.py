@@ -138,6 +138,22 @@ def find_vertices(graph: Graph, what: str, ids: ArrayLike) -> NDArray[np.int64]:
     return _VertexFinder(graph).find(texts, lambda at: f"{what}, number {at:,}").reshape(given.shape)
 
 
+def ids_in(graph: Graph, start: int, stop: int) -> list[str]:
+    """The ids of the vertices ``start`` to ``stop`` in the source, as text."""
+    return graph.original_name(start, stop) if graph.has_names else [*map(str, graph.original_id(start, stop).tolist())]
+
+
+def matching_vertices(graph: Graph, other: Graph) -> Iterator[NDArray[np.int64]]:
+    """The vertices of a graph with the ids of the vertices of another graph, some at a time.
+
+    Yields:
+        (count,) int64 vertices of ``graph``; -1 where it has no vertex with this id.
+    """
+    finder = _VertexFinder(graph)
+    for start in range(0, other.num_vertices, _IDS):
+        yield finder.places(_names(ids_in(other, start, min(start + _IDS, other.num_vertices))))
+
+
 def _id_of(line: str) -> str:
     """The id in a line, without quotes and blanks around it."""
     text = line.strip()

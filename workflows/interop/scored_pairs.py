@@ -16,6 +16,7 @@ from gnnloom.storage import Dataset, Graph
 from gnnloom.storage.disk.own_folder import own_folder
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.runs.run import Run
+from gnnloom.storage.runs.transfer import links_of_run
 from gnnloom.workflows.interop.export import VertexIds
 from gnnloom.workflows.interop.given_vertices import open_pairs, read_vertices, understood_vertices
 from gnnloom.workflows.interop.tables import ExportedColumn, Table
@@ -62,7 +63,7 @@ class Wanted:
         self.check(run)
         if self.pairs is None and self.of is None:
             return []
-        graph = dataset.graph(dataset.links(run.inputs()["links"]).graph)
+        graph = dataset.graph(links_of_run(dataset, run).graph)
         if self.pairs is not None:
             return open_pairs(self.pairs).understood(names=graph.has_names)
         return [] if self.of is None else [understood_vertices(graph, self.of)]
@@ -152,7 +153,7 @@ def wanted_sources(dataset: Dataset, run: Run, file: Path | None) -> NDArray[np.
         NotFoundError: there is no such file.
         InputError: an id in it is not one of the graph.
     """
-    return None if file is None else read_vertices(dataset.graph(dataset.links(run.inputs()["links"]).graph), file)
+    return None if file is None else read_vertices(dataset.graph(links_of_run(dataset, run).graph), file)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from torch import Tensor, nn
 
+from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.shards.row_shards import RowShards
@@ -59,6 +60,7 @@ class TaskContext:
 
     Attributes:
         width: of the model's output.
+        links: the pairs of a task on pairs; None for a task on vertices.
         options: the task's own options by name, checked.
         loss: as given with ``--loss``.
         seed: of the run.
@@ -71,6 +73,7 @@ class TaskContext:
     dataset: Dataset
     shards: RowShards | GridShards
     width: int
+    links: Links | None
     options: Mapping[str, Any]
     loss: str
     seed: int

@@ -48,7 +48,6 @@ from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.place.global_generator import Draws, derived_seed
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.tasks.objectives.objective import TASK_MODULE, Objective, StepLoss, TaskContext
-from gnnloom.trainer.tasks.open_links import open_links
 from gnnloom.trainer.tasks.options import AUTO, step_pairs
 from gnnloom.trainer.tasks.task import Task
 
@@ -285,9 +284,7 @@ class PairObjective(Objective):
 
     @classmethod
     def of(cls, task: Task, context: TaskContext) -> Self:
-        shards = context.shards.artifact
-        links = open_links(task, context.dataset, shards.inputs["graph"], context.options["links"], shards.path)
-        return cls(task, context.width, context=context, links=links)
+        return cls(task, context.width, context=context, links=context.links)
 
     @property
     def pairs(self) -> Links:

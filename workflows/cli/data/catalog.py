@@ -150,7 +150,7 @@ _SCORES = {"val", "test"}
 
 def _run_row(run: Run) -> dict[str, Any]:
     """Return the state of a run; what cannot be read is None, and the problem says why."""
-    row: dict[str, Any] = {"run": run.name, "state": "finished" if run.is_finished else "unfinished"}
+    row: dict[str, Any] = {"run": run.name, "state": run.state}
     row |= {"epochs": None, "of": None, "task": None, "scores": {}, "scored_epoch": None, "predictions": None}
     row["problem"] = None
     try:

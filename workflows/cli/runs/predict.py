@@ -21,6 +21,7 @@ from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import QUIET, add_options, flag_option, json_option, object_option, open_run
 from gnnloom.workflows.cli.terminal.output import readable, say_understood, show, show_rows
 from gnnloom.workflows.interop.scored_pairs import Wanted
+from gnnloom.workflows.interop.transfer import UNKNOWN, Elsewhere
 
 #: Figures of the ranks; there are none if the stored predictions are used.
 _OF_RANKS = ("ranks", "bytes_read", "peak_memory")
@@ -30,6 +31,38 @@ _BRIEF_COST = ("ranks", "peak_memory", "path", "out")
 
 _OPTIONS = (
     Option("run", str, "Run to predict with; NAME/RUN is the same.", group=Group.INPUT),
+    Option(
+        "on",
+        str,
+        "Another dataset to predict on, with the same features.",
+        group=Group.INPUT,
+        is_common=True,
+        default_text="that of the run",
+        metavar="NAME",
+    ),
+    Option(
+        "graph",
+        str,
+        "Graph to predict on.",
+        group=Group.INPUT,
+        default_text="that of the run, or the only one of another dataset",
+        metavar="KEY",
+    ),
+    Option(
+        "vertices",
+        str,
+        "Vertex data to predict with, if the graph has several.",
+        group=Group.INPUT,
+        metavar="KEY",
+    ),
+    Option(
+        "unknown",
+        str,
+        "Vertices of another graph whose learned vectors (--embed) the run lacks; zero: they get vectors of zeros.",
+        UNKNOWN[0],
+        group=Group.MODEL,
+        choices=UNKNOWN,
+    ),
     replace(options_of(PredictConfig)["model"], group=Group.MODEL),
     replace(options_of(PredictConfig)["decoder"], group=Group.TASK),
     Option(
@@ -116,6 +149,10 @@ _OPTIONS = (
 def predict_command(
     name: str,
     run: str | None,
+    on: str | None,
+    graph: str | None,
+    vertices: str | None,
+    unknown: str,
     model: str | None,
     decoder: str | None,
     checkpoint: str,
@@ -141,6 +178,9 @@ def predict_command(
     A run on pairs (--task link, edge-class or edge-number) stores a vector for every vertex. --pairs scores pairs with
     these vectors in one process; --top finds targets on all ranks. The first ten are shown, --out writes all.
 
+    --on and --graph predict on another graph than that of the training, such as tomorrow's: with the same features, and
+    classes by name. The predictions are stored in the dataset of the graph, in a run with the same weights.
+
     --smooth stores smoothed classes in addition to those of the model, and reports the accuracies of both; --out then
     writes the smoothed ones. Smoothing in another way replaces the smoothed classes only.
 
@@ -152,6 +192,7 @@ def predict_command(
       gnnloom predict web/demo --smooth correct --out smoothed.csv
       gnnloom predict web/links --pairs candidates.csv --out scores.parquet
       gnnloom predict web/links --top 10 --of users.txt --out best.csv
+      gnnloom predict web/demo --on tomorrow --out tomorrow.csv
     """
     asked = {
         "model": model,
@@ -163,11 +204,12 @@ def predict_command(
         **smoothing.to_json(),
     }
     with ranks_of_job("gnnloom predict", exits=True) as here:
-        wanted = Wanted(pairs, top, of)
-        opened = partial(_open_run, name, run, wanted if here.is_first and not quiet else None)
-        result = predict_run(here, opened, out, wanted, safe_csv=safe_csv, ranks=ranks, **asked)
+        wanted, elsewhere = Wanted(pairs, top, of), Elsewhere(on, graph, vertices, unknown)
+        say = partial(_say, wanted) if here.is_first and not quiet else None
+        opened = partial(open_run, name, run)
+        result = predict_run(here, opened, out, wanted, elsewhere, say=say, safe_csv=safe_csv, ranks=ranks, **asked)
         if here.is_first:
-            title = f"predictions of run {result['run']}"
+            title = f"predictions of run {'/'.join(result[each] for each in ('dataset', 'run') if each in result)}"
             hidden = ("first", *(_OF_RANKS if result["reused"] else ()))
             brief = (*_BRIEF, *(name for name in result if name.endswith("_accuracy")), *_BRIEF_COST)
             show(result, as_json=as_json, title=title, hide=hidden, brief=brief)
@@ -175,12 +217,9 @@ def predict_command(
                 _show_pairs(result.get("first", []))
 
 
-def _open_run(name: str, run: str | None, wanted: Wanted | None) -> tuple[Dataset, Run]:
-    """Open a run, and say how the files of what is wanted of it are read."""
-    dataset, found = open_run(name, run)
-    if wanted is not None:
-        say_understood(wanted.understood(dataset, found))
-    return dataset, found
+def _say(wanted: Wanted, dataset: Dataset, run: Run) -> None:
+    """Say how the files of what is wanted of a run are read."""
+    say_understood(wanted.understood(dataset, run))
 
 
 def _show_pairs(rows: Sequence[Mapping[str, Any]]) -> None:

@@ -201,6 +201,10 @@ def split_run(name: str, run: str | None) -> tuple[str, str | None]:
     named = named.removeprefix("runs/")
     if slash and not named:
         raise click.UsageError(f"{name}: the name of a run is missing; write DATASET/RUN")
+    if run is not None and "/" in run:
+        owner, _, run = run.partition("/")
+        if owner != dataset:
+            raise click.UsageError(f"--run {owner}/{run}: not a run of dataset {dataset}; write {owner}/{run} as NAME")
     if named and run is not None and named != run:
         raise click.UsageError(f"{name} and --run {run} name different runs; give one of them")
     return dataset, named or run

@@ -1,0 +1,281 @@
+"""Gives a trained run to another graph, so that it predicts there: a run with the same weights in that dataset."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.storage import Dataset
+from gnnloom.storage.catalog import Catalog
+from gnnloom.storage.disk.files import remove_tree
+from gnnloom.storage.disk.own_folder import own_folder
+from gnnloom.storage.errors import ExistsError, InputError, NotFoundError
+from gnnloom.storage.format.arrays import Array, ArrayReader
+from gnnloom.storage.format.memory_map import map_copy
+from gnnloom.storage.runs.checkpoint import StoredCheckpoint, read_checkpoint
+from gnnloom.storage.runs.run import Run, sole_writer
+from gnnloom.storage.runs.transfer import Transfer, write_transfer
+from gnnloom.trainer.config.continuation import predicting_checkpoint
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.models.registry import MODELS
+from gnnloom.trainer.tasks.registry import task_of_data
+from gnnloom.workflows.interop.given_vertices import ids_in, matching_vertices
+from gnnloom.workflows.interop.transfer_checks import (
+    Data,
+    check_features,
+    check_graph,
+    find_products,
+    renumbered,
+)
+
+#: What becomes of vertices whose learned vectors the run does not have.
+UNKNOWN: Final = ("error", "zero")
+#: Array of a checkpoint with the learned vector of each vertex.
+_LEARNED: Final = "parameter/feature"
+#: Hexadecimal digits of the digest in the name of a transferred run.
+_DIGITS: Final = 8
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """Another graph for a run to predict on, than the one that it was trained on.
+
+    Attributes:
+        on: dataset of the graph; None for the run's own.
+        graph: key of the graph; None for the only one.
+        vertices: key of the vertex data; None for the only ones of the graph.
+        unknown: what becomes of a vertex whose learned vector the run does not have: ``error``, or ``zero`` for a
+            vector of zeros.
+    """
+
+    on: str | None = None
+    graph: str | None = None
+    vertices: str | None = None
+    unknown: str = UNKNOWN[0]
+
+    def __post_init__(self) -> None:
+        if self.unknown not in UNKNOWN:
+            raise InputError(f"unknown {self.unknown!r}: expected {' or '.join(UNKNOWN)}")
+        if not self and self.unknown != UNKNOWN[0]:
+            raise InputError("unknown: is about the vertices of another graph; name it with graph or on")
+
+    def __bool__(self) -> bool:
+        return any(each is not None for each in (self.on, self.graph, self.vertices))
+
+
+def transferred(
+    dataset: Dataset, run: Run, elsewhere: Elsewhere, checkpoint: str = "auto", ranks: int | None = None
+) -> tuple[Dataset, Run]:
+    """The run with the weights of a trained run that predicts on another graph; it is made if it does not exist.
+
+    Called by one process. If the graph and the vertex data are those of the training, the run itself is returned.
+
+    Args:
+        dataset, run: the run that was trained.
+        checkpoint: the checkpoint that predicts: ``best``, ``last`` or ``auto``.
+        ranks: number of ranks that predict; by default that of the training.
+
+    Returns:
+        The dataset of the graph, and the run in it.
+
+    Raises:
+        NotFoundError: there is no such graph, or the training data of the run were removed.
+        InputError: the graph or its vertex data do not fit the run.
+        ExistsError: another process writes the run.
+    """
+    other = _data(Catalog(dataset.path.parent).dataset(elsewhere.on) if elsewhere.on else dataset, elsewhere)
+    inputs = run.inputs()
+    trained = _trained_data(dataset, run)
+    if other.dataset.path == dataset.path and other.inputs.items() <= inputs.items():
+        return dataset, run
+    config = TrainConfig.of_run(run)
+    known = _known_data(dataset, run, config, trained)
+    products = _check(config, run, trained, other, known)
+    name = _name(dataset, run, other)
+    there = Run(other.dataset.run_path(name))
+    folder, epoch = predicting_checkpoint(run, checkpoint)
+    stored = read_checkpoint(folder, epoch or None)
+    reads = {**other.inputs, **products}
+    content = _config(run, config, known, trained, there, other, products, ranks)
+    transfer = _sealed(known, stored, content, reads, elsewhere.unknown)
+    if there.exists and Transfer.of(there) == transfer:
+        return other.dataset, there
+    if there.exists and there.metrics_path.exists():
+        raise ExistsError(f"{there.path}: this run was trained here; rename or remove it to predict with {run.name}")
+    existed = there.exists
+    with sole_writer(there):
+        try:
+            rows = _learned_rows(config, stored, trained, other, elsewhere.unknown)
+            write_transfer(there, content, reads, transfer, stored, rows)
+        except BaseException:
+            if not existed:
+                with suppress(OSError):
+                    remove_tree(there.path)
+            raise
+    return other.dataset, there
+
+
+def _data(dataset: Dataset, elsewhere: Elsewhere) -> Data:
+    """The graph to predict on, and its vertex data."""
+    graph = dataset.graph(elsewhere.graph)
+    try:
+        vertices = dataset.vertices(elsewhere.vertices, graph=graph.artifact.key)
+    except NotFoundError:
+        if elsewhere.vertices is not None:
+            raise
+        vertices = None
+    return Data(dataset, graph, vertices)
+
+
+def _trained_data(dataset: Dataset, run: Run) -> Data:
+    """The graph and the vertex data of the run.
+
+    Raises:
+        NotFoundError: they were removed.
+    """
+    inputs = run.inputs()
+    try:
+        vertices = dataset.vertices(inputs["vertices"]) if "vertices" in inputs else None
+        return Data(dataset, dataset.graph(inputs["graph"]), vertices)
+    except NotFoundError as error:
+        raise NotFoundError(
+            f"{run.path}: the data that the run was trained on, with which another graph is compared, were removed"
+            f" ({error})"
+        ) from error
+
+
+def _known_data(dataset: Dataset, run: Run, config: TrainConfig, trained: Data) -> Transfer:
+    """What the run knows of its labels, with the place of the weights."""
+    before = Transfer.of(run)
+    if before is not None:
+        return before
+    facts: dict[str, Any] = {}
+    if config.on_pairs:
+        links = dataset.links(run.inputs()["links"])
+        facts = {"task": config.task, "kind": links.kind, "num_classes": links.num_classes}
+    elif trained.vertices is not None:
+        artifact = trained.vertices.artifact
+        facts = {
+            "task": task_of_data(config.task, artifact, artifact.path).name,
+            "num_classes": trained.vertices.num_classes,
+            "num_targets": trained.vertices.num_targets,
+            "class_names": tuple(artifact.facts.get("class_names", ())),
+        }
+    return Transfer(dataset=dataset.name, run=run.name, epoch=0, source="", **facts)
+
+
+def _check(config: TrainConfig, run: Run, trained: Data, other: Data, known: Transfer) -> dict[str, str]:
+    """Check that a graph fits the run; returns the keys of what else the run reads of it."""
+    is_rowwise = config.model in MODELS and MODELS[config.model].is_rowwise
+    if not is_rowwise:
+        check_graph(trained, other)
+    if not config.embed and trained.vertices is not None:
+        check_features(trained.vertices, other.vertices, other.dataset.name)
+    if other.vertices is not None and not config.on_pairs:
+        renumbered(known, other.vertices)
+    key = run.inputs().get("propagated")
+    if key is None:
+        return {}
+    before = trained.dataset.propagated(key)
+    return {"propagated": find_products(before, other, config.steps or before.steps).artifact.key}
+
+
+def _name(dataset: Dataset, run: Run, other: Data) -> str:
+    """Name of the transferred run, which is the same whenever the run predicts on these data."""
+    content = json.dumps([dataset.name, run.name, other.inputs], sort_keys=True)
+    return f"{run.name}-on-{hashlib.sha256(content.encode()).hexdigest()[:_DIGITS]}"
+
+
+def _config(
+    run: Run,
+    config: TrainConfig,
+    known: Transfer,
+    trained: Data,
+    there: Run,
+    other: Data,
+    products: Mapping[str, str],
+    ranks: int | None,
+) -> dict[str, Any]:
+    """The configuration of the transferred run: what the training settled from its data is stated."""
+    given = config.ranks if ranks is None else ranks
+    steps = list(config.steps)
+    if products and not steps:
+        steps = [0, *trained.dataset.propagated(run.inputs()["propagated"]).steps]
+    return {
+        **run.config(),
+        "catalog": str(other.dataset.path.parent),
+        "dataset": other.dataset.name,
+        "run": there.name,
+        "task": known.task,
+        "feature_norm": _feature_norm(run, config, trained),
+        "ranks": given,
+        "grid": list(config.grid) if config.grid and given == config.ranks else None,
+        "steps": steps,
+        "propagated": products.get("propagated"),
+        **dict.fromkeys(("shards", "method", "permutation", "samples", "links")),
+        "save_embeddings": False,
+        "log": [],
+    }
+
+
+def _feature_norm(run: Run, config: TrainConfig, trained: Data) -> str:
+    """How the training scaled the features: ``auto`` depends on all features that it read."""
+    if config.feature_norm != "auto" or config.embed or trained.vertices is None:
+        return config.feature_norm
+    if run.is_finished and (norm := run.result().get("feature_norm")) is not None:
+        return str(norm)
+    is_negative = any(bool((rows < 0).any()) for rows in trained.vertices.array("feature").chunks())
+    return "none" if is_negative else "row"
+
+
+def _sealed(
+    known: Transfer, stored: StoredCheckpoint, config: Mapping[str, Any], reads: Mapping[str, str], unknown: str
+) -> Transfer:
+    """The transfer, with a digest of all that it is made from."""
+    arrays = {name: reader.record.content_json() for name, reader in stored.readers.items()}
+    # The ranks do not change what is predicted; where the catalog is does not either.
+    kept = {name: value for name, value in config.items() if name not in {"catalog", "ranks", "grid"}}
+    content = json.dumps([arrays, kept, dict(reads), unknown], sort_keys=True, default=str)
+    facts = {name: value for name, value in vars(known).items() if name not in {"epoch", "source"}}
+    return Transfer(**facts, epoch=stored.epoch, source=hashlib.sha256(content.encode()).hexdigest())
+
+
+def _learned_rows(
+    config: TrainConfig, stored: StoredCheckpoint, trained: Data, other: Data, unknown: str
+) -> dict[str, tuple[int, Iterator[Array]]]:
+    """The learned vectors of the vertices of another graph, if the run learned some."""
+    if not (config.embed or config.train_features) or _LEARNED not in stored.readers:
+        return {}
+    return {_LEARNED: (other.graph.num_vertices, _rows_by_id(stored.readers[_LEARNED], trained, other, unknown))}
+
+
+def _rows_by_id(reader: ArrayReader, trained: Data, other: Data, unknown: str) -> Iterator[Array]:
+    """The learned vectors of the vertices of another graph, which are found by the ids of the source.
+
+    Raises:
+        InputError: a vertex is unknown, unless its vector is to be zero.
+    """
+    with own_folder() as folder:
+        copy = map_copy(reader, folder)
+        first = 0
+        for found in matching_vertices(trained.graph, other.graph):
+            is_unknown = found < 0
+            if unknown == UNKNOWN[0] and is_unknown.any():
+                at = first + int(np.argmax(is_unknown))
+                raise InputError(
+                    f"dataset {other.dataset.name}: the run has no learned vector of vertex"
+                    f" {ids_in(other.graph, at, at + 1)[0]!r}, which was not in the training graph; predict with"
+                    " `--unknown zero` to give such vertices vectors of zeros, or train a new run"
+                )
+            rows: NDArray[Any] = copy.values[np.maximum(found, 0)]
+            rows[is_unknown] = 0
+            yield rows
+            first += len(found)
+        copy.check()
