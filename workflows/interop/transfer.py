@@ -70,12 +70,43 @@ class Elsewhere:
         return any(each is not None for each in (self.on, self.graph, self.vertices))
 
 
-def transferred(
-    dataset: Dataset, run: Run, elsewhere: Elsewhere, checkpoint: str = "auto", ranks: int | None = None
-) -> tuple[Dataset, Run]:
-    """The run with the weights of a trained run that predicts on another graph; it is made if it does not exist.
+@dataclass(frozen=True)
+class PlannedTransfer:
+    """A transfer that has been checked.
 
-    Called by one process. If the graph and the vertex data are those of the training, the run itself is returned.
+    Attributes:
+        dataset: dataset of the other graph.
+        run: the transferred run, which may not exist yet.
+        transfer: what its file says.
+        config: its configuration.
+        inputs: kind to key of what it reads.
+        checkpoint: the checkpoint to copy.
+        learned: whether the checkpoint has a learned vector for each vertex.
+    """
+
+    trained: Data
+    other: Data
+    run: Run
+    transfer: Transfer
+    config: Mapping[str, Any]
+    inputs: Mapping[str, str]
+    checkpoint: StoredCheckpoint
+    learned: bool
+
+    @property
+    def dataset(self) -> Dataset:
+        return self.other.dataset
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the transferred run exists, with these weights."""
+        return self.run.exists and Transfer.of(self.run) == self.transfer
+
+
+def plan_transfer(
+    dataset: Dataset, run: Run, elsewhere: Elsewhere, checkpoint: str = "auto", ranks: int | None = None
+) -> PlannedTransfer | None:
+    """Check that a trained run can predict on another graph, and plan the run that does; writes nothing.
 
     Args:
         dataset, run: the run that was trained.
@@ -83,43 +114,65 @@ def transferred(
         ranks: number of ranks that predict; by default that of the training.
 
     Returns:
-        The dataset of the graph, and the run in it.
+        None if the graph and the vertex data are those of the training, so that the run itself predicts.
 
     Raises:
         NotFoundError: there is no such graph, or the training data of the run were removed.
         InputError: the graph or its vertex data do not fit the run.
-        ExistsError: another process writes the run.
+        ExistsError: the name of the transferred run belongs to a run that was trained.
     """
     other = _data(Catalog(dataset.path.parent).dataset(elsewhere.on) if elsewhere.on else dataset, elsewhere)
-    inputs = run.inputs()
-    trained = _trained_data(dataset, run)
-    if other.dataset.path == dataset.path and other.inputs.items() <= inputs.items():
-        return dataset, run
-    config = TrainConfig.of_run(run)
+    if other.dataset.path == dataset.path and other.inputs.items() <= run.inputs().items():
+        return None
+    trained, config = _trained_data(dataset, run), TrainConfig.of_run(run)
     known = _known_data(dataset, run, config, trained)
     products = _check(config, run, trained, other, known)
-    name = _name(dataset, run, other)
-    there = Run(other.dataset.run_path(name))
-    folder, epoch = predicting_checkpoint(run, checkpoint)
-    stored = read_checkpoint(folder, epoch or None)
-    reads = {**other.inputs, **products}
-    content = _config(run, config, known, trained, there, other, products, ranks)
-    transfer = _sealed(known, stored, content, reads, elsewhere.unknown)
-    if there.exists and Transfer.of(there) == transfer:
-        return other.dataset, there
+    there = Run(other.dataset.run_path(_name(dataset, run, other)))
     if there.exists and there.metrics_path.exists():
         raise ExistsError(f"{there.path}: this run was trained here; rename or remove it to predict with {run.name}")
-    existed = there.exists
-    with sole_writer(there):
+    folder, epoch = predicting_checkpoint(run, checkpoint)
+    stored = read_checkpoint(folder, epoch or None)
+    inputs = {**other.inputs, **products}
+    content = _config(run, config, known, trained, there, other, products, ranks)
+    transfer = _sealed(known, stored, content, inputs, elsewhere.unknown)
+    learned = (config.embed > 0 or config.train_features) and _LEARNED in stored.readers
+    return PlannedTransfer(trained, other, there, transfer, content, inputs, stored, learned)
+
+
+def transferred(
+    dataset: Dataset, run: Run, elsewhere: Elsewhere, checkpoint: str = "auto", ranks: int | None = None
+) -> tuple[Dataset, Run]:
+    """The run that predicts on another graph with the weights of a trained run; made if it does not exist.
+
+    Called by one process.
+
+    Args:
+        dataset, run, elsewhere, checkpoint, ranks: as :func:`plan_transfer` has them.
+
+    Returns:
+        The dataset of the graph, and the run in it; for the graph of the training, the run that was given.
+
+    Raises:
+        NotFoundError, InputError: as :func:`plan_transfer`.
+        ExistsError: likewise; or another process writes the run.
+    """
+    plan = plan_transfer(dataset, run, elsewhere, checkpoint, ranks)
+    if plan is None:
+        return dataset, run
+    if plan.is_done:
+        return plan.dataset, plan.run
+    existed = plan.run.exists
+    with sole_writer(plan.run):
         try:
-            rows = _learned_rows(config, stored, trained, other, elsewhere.unknown)
-            write_transfer(there, content, reads, transfer, stored, rows)
+            write_transfer(
+                plan.run, plan.config, plan.inputs, plan.transfer, plan.checkpoint, _learned_rows(plan, elsewhere)
+            )
         except BaseException:
             if not existed:
                 with suppress(OSError):
-                    remove_tree(there.path)
+                    remove_tree(plan.run.path)
             raise
-    return other.dataset, there
+    return plan.dataset, plan.run
 
 
 def _data(dataset: Dataset, elsewhere: Elsewhere) -> Data:
@@ -247,13 +300,12 @@ def _sealed(
     return Transfer(**facts, epoch=stored.epoch, source=hashlib.sha256(content.encode()).hexdigest())
 
 
-def _learned_rows(
-    config: TrainConfig, stored: StoredCheckpoint, trained: Data, other: Data, unknown: str
-) -> dict[str, tuple[int, Iterator[Array]]]:
+def _learned_rows(plan: PlannedTransfer, elsewhere: Elsewhere) -> dict[str, tuple[int, Iterator[Array]]]:
     """The learned vectors of the vertices of another graph, if the run learned some."""
-    if not (config.embed or config.train_features) or _LEARNED not in stored.readers:
+    if not plan.learned:
         return {}
-    return {_LEARNED: (other.graph.num_vertices, _rows_by_id(stored.readers[_LEARNED], trained, other, unknown))}
+    rows = _rows_by_id(plan.checkpoint.readers[_LEARNED], plan.trained, plan.other, elsewhere.unknown)
+    return {_LEARNED: (plan.other.graph.num_vertices, rows)}
 
 
 def _rows_by_id(reader: ArrayReader, trained: Data, other: Data, unknown: str) -> Iterator[Array]:

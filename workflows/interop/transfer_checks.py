@@ -48,20 +48,20 @@ def check_graph(trained: Data, other: Data) -> None:
     Raises:
         InputError: they differ.
     """
-    for what, before, now in (
-        ("edge weights", trained.graph.weighted, other.graph.weighted),
-        ("edges in both directions", trained.graph.symmetric, other.graph.symmetric),
+    path = other.graph.artifact.path
+    for before, now, kinds, option in (
+        (trained.graph.weighted, other.graph.weighted, ("unweighted", "weighted"), "--weights"),
+        (trained.graph.symmetric, other.graph.symmetric, ("directed", "undirected"), "--undirected"),
     ):
         if before != now:
             raise InputError(
-                f"{other.graph.artifact.path}: this graph has {'' if now else 'no '}{what}, but the run was trained on"
-                f" a graph with{'' if before else 'out'} {what} ({trained.graph.artifact.path}); ingest it in the same"
-                " way"
+                f"{path}: this graph is {kinds[now]}, but the graph of the training is {kinds[before]}"
+                f" ({trained.graph.artifact.path}); ingest it with{'' if before else 'out'} `{shell_command(option)}`"
             )
     before, now = trained.ingested("self_loops"), other.ingested("self_loops")
     if before != now:
         raise InputError(
-            f"{other.graph.artifact.path}: ingested with self loops {now!r}, but the run was trained on a graph that"
+            f"{path}: ingested with self loops {now!r}, but the run was trained on a graph that"
             f" was ingested with {before!r}; ingest it with `{shell_command('--self-loops', str(before))}`"
         )
 

@@ -201,6 +201,12 @@ class PredictSection(SmoothingConfig):
 
     out: str | None = option(None, "File to export the classes to, if any.")
     embeddings: bool = option(False, "Also store the output of the last hidden layer.")
+    on: str | None = option(None, "Another dataset to predict on, with the same features.")
+    graph: str | None = option(None, "Key of the graph to predict on, if it is not the one of the training.")
+    vertices: str | None = option(None, "Key of the vertex data to predict with, if that graph has several.")
+    unknown: str = option(
+        "error", "Vertices of that graph without a learned vector; zero: a vector of zeros.", choices=("error", "zero")
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

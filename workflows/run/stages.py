@@ -14,6 +14,7 @@ from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.runs.run import Run
 from gnnloom.workflows.interop.export import write_predictions
 from gnnloom.workflows.recipe.request import Assignment
+from gnnloom.workflows.recipe.stages.predict import predicted_run
 from gnnloom.workflows.recipe.stages.stage import Prepares, Stage
 
 logger = logging.getLogger(__name__)
@@ -50,8 +51,7 @@ def write_output(assignment: Assignment) -> None:
     """
     recipe, workload = assignment.recipe, assignment.workload
     if "predict" in workload and recipe.predict is not None and recipe.predict.out is not None:
-        dataset = Catalog(recipe.catalog)[recipe.dataset.name]
-        run = Run.open(dataset, workload.config.run_name)
+        dataset, run = predicted_run(workload.found)
         write_predictions(dataset, run, Path(recipe.predict.out), smoothed=recipe.predict.smooths)
 
 

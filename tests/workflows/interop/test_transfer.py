@@ -226,8 +226,8 @@ def test_links_are_scored_on_another_graph(catalog: gnnloom.Catalog, tmp_path: P
             {"missing": ["v010"]},
             "missing values of column 'x0' are filled with .*, but were filled with nothing",
         ),
-        ("weighted", {"weights": True}, "has edge weights, but the run was trained on a graph without edge weights"),
-        ("directed", {"undirected": False}, "has no edges in both directions, but"),
+        ("weighted", {"weights": True}, "graph is weighted, but the graph of the training is unweighted"),
+        ("directed", {"undirected": False}, "graph is directed, but the graph of the training is undirected"),
         ("loops", {"self_loops": "keep"}, "`--self-loops add`"),
         (
             "music",
@@ -260,3 +260,25 @@ def test_classes_are_those_of_the_training_by_name(catalog: gnnloom.Catalog) -> 
         gnnloom.predict(there, smooth="labels")
     with pytest.raises(ExistsError, match="only predicts"):
         gnnloom.train(dataset, run=there.name)
+
+
+def test_a_recipe_predicts_on_another_graph(tmp_path: Path) -> None:
+    root = tmp_path / "catalog"
+    after = gnnloom.generate("after", "sbm", vertices=70, edges=300, classes=3, dim=5, seed=2, catalog=root, workers=0)
+    gnnloom.partition(after, 1, method="block", workers=0)
+    gnnloom.shard(after, 1, workers=0)
+    recipe, out = tmp_path / "daily.toml", tmp_path / "after.csv"
+    recipe.write_text(
+        '[dataset]\nname = "before"\nundirected = true\n[source]\nformat = "sbm"\nvertices = 60\nedges = 300\n'
+        'classes = 3\ndim = 5\n[partition]\nmethod = "block"\n[train]\nranks = 1\nhidden = 4\nepochs = 2\nthreads = 1\n'
+        f'[cluster]\nworkers = 0\n[predict]\non = "after"\nout = "{out}"\n'
+    )
+    with pytest.raises(NotFoundError, match=r"daily.toml: \[predict\] .*no such dataset"):
+        gnnloom.run(recipe, settings={"predict.on": "never"}, catalog=root)
+    assert [*gnnloom.Catalog(root)] == ["after"]
+    for _ in range(2):
+        gnnloom.run(recipe, catalog=root)
+        (name,) = after.runs()
+        rows = [int(line.split(",")[1]) for line in out.read_text().splitlines()[1:]]
+        assert rows == gnnloom.Run(after, name).predictions().tolist()
+    assert len(gnnloom.Catalog(root)["before"].runs()) == 1

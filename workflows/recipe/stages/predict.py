@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gnnloom.storage.catalog import Catalog, Dataset
+from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.job.ranks import Ranks
+from gnnloom.workflows.interop.transfer import Elsewhere, plan_transfer, transferred
 from gnnloom.workflows.recipe.found import Found
 from gnnloom.workflows.recipe.sections import PredictSection
 from gnnloom.workflows.recipe.stages.stage import OnRanks, RankSettings, StageNeeds
@@ -26,10 +31,29 @@ class PredictStage(OnRanks):
 
     def is_done(self, found: Found, key: str) -> bool:  # noqa: ARG002 - the run's name
         # Predictions of an earlier training are stale until the training is done.
-        return found.is_trained and is_predicted(found.run, found.recipe)
+        where = elsewhere(found)
+        if where.on is not None:
+            # Before anything is trained for it.
+            with found.named_section("predict"):
+                Catalog(found.recipe.catalog).dataset(where.on).graph(where.graph)
+        if not found.is_trained:
+            return False
+        plan = plan_transfer(_dataset(found), found.run, where, ranks=found.config.ranks) if where else None
+        if plan is None:
+            return is_predicted(found.run, found.recipe)
+        return plan.is_done and is_predicted(plan.run, found.recipe)
 
     def run(self, found: Found, ranks: Ranks, settings: RankSettings) -> None:  # noqa: ARG002 - shows nothing
-        ranks.predict(prediction(found))
+        if not elsewhere(found):
+            ranks.predict(prediction(found))
+            return
+
+        def transfer() -> list[str]:
+            dataset, run = predicted_run(found)
+            return [str(dataset.path), run.name]
+
+        path, name = ranks.on_first(transfer)
+        ranks.predict(ranks.agree(lambda: _elsewhere(found, Dataset(Path(path)), name), PredictConfig.to_json))
 
     def needs(self, inputs: StageInputs) -> StageNeeds:
         from gnnloom.trainer.training.rehearsal.projection import prediction_bytes
@@ -43,6 +67,32 @@ class PredictStage(OnRanks):
             scratch=0,
             note="disk space before compression",
         )
+
+
+def elsewhere(found: Found) -> Elsewhere:
+    """The other graph that a recipe predicts on; false if it predicts on that of the training."""
+    section = found.recipe.predict or PredictSection()
+    return Elsewhere(section.on, section.graph, section.vertices, section.unknown)
+
+
+def predicted_run(found: Found) -> tuple[Dataset, Run]:
+    """The run that has the predictions of a recipe, with its dataset; made if it is for another graph."""
+    dataset, where = _dataset(found), elsewhere(found)
+    return transferred(dataset, found.run, where, ranks=found.config.ranks) if where else (dataset, found.run)
+
+
+def _dataset(found: Found) -> Dataset:
+    return Catalog(found.recipe.catalog).dataset(found.recipe.dataset.name)
+
+
+def _elsewhere(found: Found, dataset: Dataset, name: str) -> PredictConfig:
+    """The prediction with a transferred run."""
+    section, config = found.recipe.predict or PredictSection(), found.config
+    run = Run.open(dataset, name)
+    code = {name: value for name, value in config.own_code().items() if name in {"model", "decoder"}}
+    asked = {"embeddings": section.embeddings, **section.smoothing.to_json()}
+    chosen = PredictConfig.of_run(dataset, run, ranks=config.ranks, **code, **asked)
+    return replace(chosen, threads=config.threads)
 
 
 def prediction(found: Found) -> PredictConfig:
