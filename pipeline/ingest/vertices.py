@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from gnnloom.pipeline.ingest.preparation import prepared_source
+from gnnloom.pipeline.ingest.stage import discarding
 from gnnloom.pipeline.ingest.tables.lookup import VertexBuckets, id_bytes
 from gnnloom.pipeline.ingest.tables.routed_table import RowCounts
 from gnnloom.pipeline.ingest.tables.routing import TablePlan
@@ -75,7 +76,8 @@ def ingest_vertices(
         _check_others(dataset, inputs["graph"], parameters)
     with ArtifactWriter.begin(dataset.path, "vertices", parameters, inputs, cluster.scratch) as writer:
         if not writer.is_complete:
-            _write(writer, prepared_source(writer, source, cluster), options, owner, cluster)
+            with discarding(writer):
+                _write(writer, prepared_source(writer, source, cluster), options, owner, cluster)
     return Vertices(Artifact(writer.path))
 
 

@@ -54,6 +54,12 @@ def test_calibrate_refuses_numbers_of_ranks_that_it_could_not_start(folder: Path
     assert not folder.exists() or not any(folder.rglob("never*"))
 
 
+def test_calibrate_refuses_ranks_that_would_wait_for_cores(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+    with pytest.raises(InputError, match="--ranks 400: too many for 2 cores"):
+        invoke(folder, "calibrate", "--ranks", "400", "--name", "never")
+
+
 @pytest.mark.slow
 def test_calibrate_stores_a_profile_that_plan_uses(folder: Path) -> None:
     found = answer(folder, "calibrate", "--ranks", "2", "--scale", "0.01", "--name", "tiny")

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from typing import Any, Final
 
 import click
 
 from gnnloom.storage.catalog import check_name
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.wording import counted
 from gnnloom.trainer.planner.profile import LOCAL
 from gnnloom.workflows.cli.terminal.options import current_catalog, json_option
 from gnnloom.workflows.cli.terminal.output import show, show_rows
+
+#: Ranks that may share a core while they measure.
+_RANKS_PER_CORE: Final = 4
 
 
 @click.command("calibrate")
@@ -43,6 +49,7 @@ def calibrate_command(ranks: int, threads: int, name: str, clock: str, scale: fl
     arguments = [name, "--clock", clock, "--threads", str(threads), "--scale", str(scale)]
     with ranks_of_job("gnnloom calibrate", exits=True) as here:
         if here.comm is None:
+            _check_cores(ranks)
             content = launch_program("gnnloom.trainer.planner", arguments, ranks, threads)
         else:
             from gnnloom.trainer.planner.calibrate import calibrate
@@ -56,6 +63,20 @@ def calibrate_command(ranks: int, threads: int, name: str, clock: str, scale: fl
         show({"profile": name, "path": str(path), **content}, as_json=True, title="")
         return
     show_rows(("figure", "measured", "spread"), _rows(content), title=f"profile {name}, in {path}")
+
+
+def _check_cores(ranks: int) -> None:
+    """Refuse ranks that would mostly wait for each other's turn on a core, which takes very long and measures nothing.
+
+    Raises:
+        InputError: there are too many ranks for the cores.
+    """
+    cores = len(os.sched_getaffinity(0))
+    if ranks > _RANKS_PER_CORE * cores:
+        raise InputError(
+            f"--ranks {ranks}: too many for {counted(cores, 'core')}, on which they would measure how long they wait"
+            f" for each other; start at most {_RANKS_PER_CORE * cores}, or measure in an MPI job on several machines"
+        )
 
 
 def _products(rates: dict[str, Any], suffix: str, spread: dict[str, str]) -> list[list[str]]:
