@@ -47,6 +47,11 @@ class Vertices:
         return list(self.artifact.facts.get("feature_columns", ()))
 
     @property
+    def class_names(self) -> tuple[str, ...]:
+        """Names of the classes by number; empty if the labels were numbers."""
+        return tuple(self.artifact.facts.get("class_names", ()))
+
+    @property
     def has_feature(self) -> bool:
         return "feature" in self.artifact
 

@@ -142,11 +142,10 @@ def _check_smoothing(session: Session) -> None:
     opened = session.opened
     if opened.transfer is None or "vertices" not in opened.inputs:
         return
-    vertices = opened.dataset.vertices(opened.inputs["vertices"]).artifact
-    names = tuple(vertices.facts.get("class_names", ()))
-    if names != opened.transfer.class_names[: len(names)]:
+    vertices = opened.dataset.vertices(opened.inputs["vertices"])
+    if vertices.class_names != opened.transfer.class_names[: len(vertices.class_names)]:
         raise InputError(
-            f"smooth: the labels in {vertices.path} have other numbers for the classes than run"
+            f"smooth: the labels in {vertices.artifact.path} have other numbers for the classes than run"
             f" {opened.transfer.dataset}/{opened.transfer.run} was trained on; predict without smoothing"
         )
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
+from gnnloom.pipeline.ingest.alike import stored_like
 from gnnloom.pipeline.ingest.notes import graph_notes, log_notes, vertex_notes
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.ingest.typed.declared import DeclaredTables
@@ -256,6 +257,7 @@ def features(
     by_id: bool | None = None,
     graph: str | None = None,
     add: bool = False,
+    like: DatasetLike | None = None,
     catalog: CatalogLike = None,
     **options: Unpack[FeaturesKeywords],
 ) -> Dataset:
@@ -279,6 +281,9 @@ def features(
             vertices; by default no, and a table that seems to have some is refused.
         graph: key, to choose between several graphs.
         add: store other vertex data next to those that the graph has.
+        like: another dataset, or ``DATASET/KEY`` of its vertex data, like which columns are stored: with the same
+            categories, means in place of missing values and numbers of classes, so that a model trained there can
+            predict here.
         catalog: as for :func:`ingest`, as are the options of the workers.
         options: how features are stored (``store``); what missing ones become (``missing``, ``missing_indicator``), and
             the most words of a column (``categories``); options of the synthetic data: ``dim``, ``classes``, ``seed``.
@@ -301,11 +306,27 @@ def features(
         with stored_vertices(arrays, by_id=is_keyed) as files, named_as(_temporary(arrays, files)):
             values = files | plain_values(others)
             owner, asks = found.graph(graph), by_id is not False
-            stored = store_vertices(found, kind, values, cluster, owner, storing=storing, add=add, asks=asks)
+            pattern = None if like is None else vertices_like(found, like)
+            stored = store_vertices(
+                found, kind, values, cluster, owner, storing=storing, add=add, like=pattern, asks=asks
+            )
             _log(vertex_notes(stored))
         return found
 
     return once_per_job(store)
+
+
+def vertices_like(dataset: StoredDataset, like: DatasetLike) -> Vertices:
+    """The vertex data that an argument names: of a dataset, or ``DATASET/KEY`` in the catalog of another one.
+
+    Raises:
+        NotFoundError: there are none.
+        InputError: there are several.
+    """
+    if not isinstance(like, str):
+        return like.vertices()
+    name, _, key = like.partition("/")
+    return as_dataset(name, dataset.path.parent).vertices(key or None)
 
 
 def _log(notes: Iterable[str]) -> None:
@@ -435,6 +456,7 @@ def store_vertices(
     *,
     storing: VertexOptions = _STORING,
     add: bool = False,
+    like: Vertices | None = None,
     shown: Callable[[Sequence[Understood]], None] | None = None,
     asks: bool = False,
 ) -> Vertices:
@@ -445,6 +467,7 @@ def store_vertices(
         graph: one of several graphs of the dataset; by default its only one.
         storing: how the vertex data are stored.
         add: allow the graph to have other vertex data.
+        like: other vertex data, like which features and labels are stored.
         shown: called with how the files are read, before anything is stored.
         asks: refuse a table that leaves open what it is.
 
@@ -453,6 +476,8 @@ def store_vertices(
     """
     owner = graph or dataset.graph()
     source = _opened(kind, values, owner, shown, asks=asks)
+    if like is not None:
+        source = stored_like(source, like)
     with open_cluster(cluster) as opened:
         return ingest_vertices(dataset, source, opened, owner, options=storing, allow_others=add)
 

@@ -172,7 +172,7 @@ def _class_names_of_run(dataset: Dataset, run: Run) -> tuple[str, ...]:
 def _class_names(dataset: Dataset, vertices: str | None) -> tuple[str, ...]:
     """Names of the classes, if the labels of these vertex data were names and are still there."""
     try:
-        return tuple(dataset.vertices(vertices).artifact.facts.get("class_names", ()))
+        return dataset.vertices(vertices).class_names
     except GnnloomError:
         return ()
 

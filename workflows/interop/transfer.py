@@ -219,7 +219,7 @@ def _known_data(dataset: Dataset, run: Run, config: TrainConfig, trained: Data) 
             "task": task_of_data(config.task, artifact, artifact.path).name,
             "num_classes": trained.vertices.num_classes,
             "num_targets": trained.vertices.num_targets,
-            "class_names": tuple(artifact.facts.get("class_names", ())),
+            "class_names": trained.vertices.class_names,
         }
     return Transfer(dataset=dataset.name, run=run.name, epoch=0, source="", **facts)
 

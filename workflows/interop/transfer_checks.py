@@ -85,12 +85,22 @@ def check_features(trained: Vertices, other: Vertices | None, where: str) -> Non
     path = other.artifact.path
     before, now = trained.feature_columns, other.feature_columns
     if before and now and (difference := _difference(before, now)):
-        raise InputError(f"{path}: the features are not the columns that the run was trained on: {difference}")
+        words = ["features", where, "--feature", "FILE:COLUMNS", "--like", _name_of(trained), "--add"]
+        raise InputError(
+            f"{path}: the features are not the columns that the run was trained on: {difference}; store the same"
+            f" columns with `{shell_command('gnnloom', *words)}`, and choose them with `--vertices KEY`"
+        )
     if trained.num_features != other.num_features:
         raise InputError(
             f"{path}: {counted(other.num_features, 'feature')}, but the run was trained on"
             f" {counted(trained.num_features, 'feature')} ({trained.artifact.path}); store the same columns"
         )
+
+
+def _name_of(vertices: Vertices) -> str:
+    """Vertex data as ``DATASET/KEY``."""
+    path = vertices.artifact.path
+    return f"{path.parents[1].name}/{path.name}"
 
 
 def _difference(before: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]]) -> str:
@@ -135,8 +145,7 @@ def renumbered(transfer: Transfer, vertices: Vertices) -> list[int]:
     """
     if not (vertices.has_label or "multilabel" in vertices.names):
         return []
-    names: Sequence[str] = vertices.artifact.facts.get("class_names", ())
-    return _class_numbers(transfer, names, vertices.num_classes, str(vertices.artifact.path))
+    return _class_numbers(transfer, vertices.class_names, vertices.num_classes, str(vertices.artifact.path))
 
 
 def _class_numbers(transfer: Transfer, names: Sequence[str], num_classes: int, where: str) -> list[int]:

@@ -5,6 +5,7 @@ Whoever opens a file finds the names by reading it once; readers then look them 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
@@ -56,7 +57,8 @@ class NamedLabels:
         separator: what is between fields. After blanks, the last field is the rest of the line: names may have blanks.
         fields: numbers of the fields, of which the last has the classes.
         first_row: offset of the first row in the file's contents, in bytes.
-        names: the names, ascending by their bytes.
+        names: the names by the number of the class: ascending by their bytes, or as in other vertex data.
+        is_like: the names are those of other vertex data.
     """
 
     file: SourceFile
@@ -65,6 +67,28 @@ class NamedLabels:
     fields: tuple[int, ...]
     first_row: int = 0
     names: tuple[str, ...] = ()
+    is_like: bool = False
+
+    def like(self, names: tuple[str, ...], where: str) -> NamedLabels:
+        """The same labels with given numbers of the classes.
+
+        Args:
+            names: name of each class, by number.
+            where: vertex data with these classes, for messages.
+
+        Raises:
+            InputError: a label is none of the classes.
+        """
+        unknown = [name for name in self.names if name not in names]
+        if unknown:
+            raise InputError(f"{self.file.location}: label {unknown[0]!r} is none of the classes of {where}")
+        return replace(self, names=names, is_like=True)
+
+    @property
+    def stated(self) -> dict[str, str]:
+        """JSON for keys: a digest of the names, if they do not follow from the file."""
+        content = "\n".join(self.names).encode()
+        return {"like": hashlib.sha256(content).hexdigest()[:16]} if self.is_like else {}
 
     @classmethod
     def of(

@@ -6,6 +6,8 @@ and sums of a range, and the ranges do not depend on the number of workers.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -98,6 +100,31 @@ class Survey:
     lacks: bool = False
 
 
+def _digest_of(content: Any) -> str:
+    """16 hexadecimal digits of the digest of JSON."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class KnownColumns:
+    """What is known of vertex data that are stored, so that others can be stored like them.
+
+    Attributes:
+        columns: records of the features; see :attr:`gnnloom.storage.artifacts.vertices.Vertices.feature_columns`.
+        class_names: names of the classes; empty if labels are numbers.
+        where: the vertex data, for messages.
+    """
+
+    columns: tuple[Mapping[str, Any], ...]
+    class_names: tuple[str, ...]
+    where: str
+
+    @property
+    def has_indicators(self) -> bool:
+        """Whether some features say where values of a column are missing."""
+        return any(each.get("missing") for each in self.columns)
+
+
 @dataclass(frozen=True)
 class ChosenColumns:
     """The columns of a table that hold one array of vertex data.
@@ -111,6 +138,7 @@ class ChosenColumns:
         surveyed: what is known of each column; None before the survey.
         stated: what the user said, for the identity.
         question: what the table leaves open; empty if nothing.
+        known: the vertex data that these are stored like, if there are some.
     """
 
     table: CellTable
@@ -121,6 +149,7 @@ class ChosenColumns:
     surveyed: tuple[Survey, ...] | None = None
     stated: Mapping[str, Any] = field(default_factory=dict)
     question: str = ""
+    known: KnownColumns | None = None
 
     @classmethod
     def open(
@@ -275,6 +304,51 @@ class ChosenColumns:
         ids = ids or (f"column {column_name(table, self.ids)}" if self.ids is not None else "")
         return how, columns_in_words(names), ids
 
+    def like(self, known: KnownColumns) -> ChosenColumns:
+        """The same columns, whose categories, means and classes are those of vertex data that are stored.
+
+        Raises:
+            InputError: they are other columns.
+        """
+        if self.array == "label":
+            return self._like_labels(known)
+        return self._like_features(known) if self.array == "feature" and known.columns else self
+
+    def _like_labels(self, known: KnownColumns) -> ChosenColumns:
+        is_named, where = self.columns[0].kind == "words", self.file.location
+        if is_named != bool(known.class_names):
+            now, before = ("names", "numbers") if is_named else ("numbers", "names")
+            raise InputError(f"{where}: labels are {now} of classes, but those of {known.where} are {before}")
+        if not is_named:
+            return self
+        stated = {**self.stated, "like": _digest_of([*known.class_names])}
+        return replace(self, surveyed=(Survey(known.class_names),), stated=stated, known=known)
+
+    def _like_features(self, known: KnownColumns) -> ChosenColumns:
+        where, marked = self.file.location, {each["name"] for each in known.columns if each.get("missing")}
+        before = [each for each in known.columns if not each.get("missing")]
+        names, wanted = [column.name for column in self.columns], [each["name"] for each in before]
+        if names != wanted:
+            given = f"{where}:{','.join(wanted)}"
+            raise InputError(
+                f"{where}: the features are columns {', '.join(names)}, but those of {known.where} are"
+                f" {', '.join(wanted)}; name these, in this order: `{shell_command('--feature', given)}`"
+            )
+        surveyed = []
+        for column, each in zip(self.columns, before, strict=True):
+            has_words = column.kind == "words"
+            if has_words != ("words" in each) or not (has_words or column.width == each["width"]):
+                kind = self._kind(column)
+                raise InputError(f"{where}, column {column.name}: {kind}, unlike the column of {known.where}")
+            lacks = "filled" in each or each["name"] in marked
+            surveyed.append(Survey(tuple(each.get("words", ())), tuple(each.get("filled", ())), lacks))
+        stated = {**self.stated, "like": _digest_of([dict(each) for each in known.columns])}
+        return replace(self, surveyed=tuple(surveyed), stated=stated, known=known)
+
+    @staticmethod
+    def _kind(column: Column) -> str:
+        return "words" if column.kind == "words" else f"{column.width:,} numbers" if column.width > 1 else "a number"
+
     # Surveys
 
     @property
@@ -384,8 +458,8 @@ class ChosenColumns:
             each: dict[str, Any] = {"name": column.name, "width": column.width}
             if column.kind == "words":
                 each = {"name": column.name, "width": max(1, len(survey.words)), "words": list(survey.words)}
-            if survey.lacks and self.filling.missing == MEAN:
-                each["filled"] = list(survey.means)
+            if survey.lacks and (means := self._means_of(survey)):
+                each["filled"] = list(means)
             found.append(each)
         marked = [column.name for column, survey in self._surveyed() if self._says(survey)]
         return found + [{"name": name, "width": 1, "missing": True} for name in marked]
@@ -394,7 +468,12 @@ class ChosenColumns:
         return list(zip(self.columns, self.surveyed or [Survey()] * len(self.columns), strict=True))
 
     def _says(self, survey: Survey) -> bool:
-        return self.filling.indicator and survey.lacks
+        has_indicators = self.filling.indicator if self.known is None else self.known.has_indicators
+        return has_indicators and survey.lacks
+
+    def _means_of(self, survey: Survey) -> tuple[float, ...]:
+        """The means that missing values of a column become; empty if they become something else."""
+        return survey.means if self.known is not None or self.filling.missing == MEAN else ()
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -424,7 +503,11 @@ class ChosenColumns:
         found: list[NDArray[np.float64]] = []
         marks: list[NDArray[np.float64]] = []
         for at, (column, survey) in enumerate(self._surveyed()):
-            values = self._categories(survey, block, at) if column.kind == "words" else self._numbers(column, block, at)
+            values = (
+                self._categories(column, block, at, survey)
+                if column.kind == "words"
+                else self._numbers(column, block, at)
+            )
             if self.array == "feature":
                 is_missing = np.isnan(values)
                 if is_missing.any():
@@ -440,19 +523,38 @@ class ChosenColumns:
             raise self.table.error(int(block.at[row]), column.number, reason)
         return values
 
-    def _categories(self, survey: Survey, block: CellBlock, at: int) -> NDArray[np.float64]:
-        """(num_rows, 1) classes, or (num_rows, num_words) zeros and ones, NaN for missing ones."""
+    def _categories(self, column: Column, block: CellBlock, at: int, survey: Survey) -> NDArray[np.float64]:
+        """(num_rows, 1) classes, or (num_rows, num_words) zeros and ones, NaN for missing ones.
+
+        Raises:
+            InputError: a word is none of those of the vertex data that these are stored like.
+        """
         import pyarrow as pa  # noqa: PLC0415 - only words need it
         import pyarrow.compute as pc  # noqa: PLC0415
 
         known = pa.array([word.encode() for word in survey.words], pa.large_binary())
         codes = pc.index_in(block.columns[at].words().to_arrow(), value_set=known).fill_null(-1)
         numbers: NDArray[np.int64] = codes.to_numpy(zero_copy_only=False).astype(np.int64)
+        is_strict = self.array == "label" or (self.filling.missing == ERROR and not survey.means)
+        if self.known is not None and is_strict:
+            self._check_words(column, block, at, numbers, self.known)
         if self.array == "label":
             return numbers[:, None].astype(np.float64)
         values: NDArray[np.float64] = (numbers[:, None] == np.arange(max(1, len(survey.words)))).astype(np.float64)
         values[numbers < 0] = np.nan
         return values
+
+    def _check_words(
+        self, column: Column, block: CellBlock, at: int, numbers: NDArray[np.int64], known: KnownColumns
+    ) -> None:
+        names = block.columns[at].words()
+        for row in np.flatnonzero(numbers < 0).tolist():
+            word = names.name(row)
+            if word.lower() not in UNKNOWN:
+                what = "class" if self.array == "label" else "category"
+                remedy = "" if self.array == "label" else "; `--missing 0` stores zeros for it"
+                reason = f"{word.decode('utf-8', 'replace')!r} is not a {what} of {known.where}{remedy}"
+                raise self.table.error(int(block.at[row]), column.number, reason)
 
     def _fill(
         self, column: Column, survey: Survey, values: NDArray[np.float64], missing: NDArray[np.bool_], block: CellBlock
@@ -462,11 +564,14 @@ class ChosenColumns:
         Raises:
             InputError: they are errors.
         """
-        if self.filling.missing == ERROR:
+        means = self._means_of(survey)
+        if not means and self.filling.missing != ZERO:
             row = int(np.argmax(missing.any(axis=1)))
-            reason = "a value is missing; `--missing 0` or `--missing mean` fills it"
-            raise self.table.error(int(block.at[row]), column.number, reason)
-        means = survey.means if self.filling.missing == MEAN else (0.0,) * values.shape[1]
+            how = "`--missing 0` or `--missing mean` fills it"
+            if self.known is not None:
+                how = f"none of the column was in {self.known.where}; `--missing 0` fills it"
+            raise self.table.error(int(block.at[row]), column.number, f"a value is missing; {how}")
+        means = means or (0.0,) * values.shape[1]
         values[:] = np.where(missing, np.array(means), values)
 
     def _codes(self, block: CellBlock) -> NDArray[np.float64]:

@@ -167,6 +167,8 @@ class KeyedVertices(OneArray):
             return {"format": "keyed columns", **self.rows.chosen.identity()}
         ids = {"ids": self.rows.ids.identity()} if self.rows.ids is not None else {}
         stated = {} if self.header is None else {"header": self.header}
+        named = self.rows.named if isinstance(self.rows, KeyedText) else None
+        stated = {**stated, **(named.stated if named is not None else {})}
         return {"format": "keyed", "array": self.array, "file": self.rows.file.identity(), **ids, **stated}
 
     @property

@@ -120,7 +120,8 @@ class TextVertices(OneArray):
 
     def identity(self) -> dict[str, Any]:
         stated = {} if self.stated is None else {"header": self.stated}
-        return {"format": "text", "array": self.array, "file": self.file.identity(), **stated}
+        named = {} if self.named is None else self.named.stated
+        return {"format": "text", "array": self.array, "file": self.file.identity(), **stated, **named}
 
     def understood(self) -> list[Understood]:
         """How the file is read."""

@@ -282,3 +282,33 @@ def test_a_recipe_predicts_on_another_graph(tmp_path: Path) -> None:
         rows = [int(line.split(",")[1]) for line in out.read_text().splitlines()[1:]]
         assert rows == gnnloom.Run(after, name).predictions().tolist()
     assert len(gnnloom.Catalog(root)["before"].runs()) == 1
+
+
+def test_vertex_data_stored_like_others_have_their_columns(catalog: gnnloom.Catalog, tmp_path: Path) -> None:
+    rows = [["id", "age", "city", "topic"], ["v000", 3, "Bonn", "law"], ["v001", "", "Oslo", "art"]]
+    before = write_rows(tmp_path / "before.csv", [*rows, ["v002", 5, "Rome", "sport"]])
+    rows = [["id", "age", "city", "topic"], ["v000", "", "Rome", "sport"], ["v001", 9, "Bonn", "law"]]
+    after = write_rows(tmp_path / "after.csv", [*rows, ["v002", 1, "", "law"]])
+    edges = write_rows(tmp_path / "edges.csv", [["v000", "v001"], ["v001", "v002"]])
+    root, given = tmp_path / "catalog", {"by_id": True, "workers": 0}
+
+    def stored(name: str, table: Path, **options: Any) -> gnnloom.Dataset:
+        dataset = gnnloom.ingest(name, edges, ids="compact", undirected=True, catalog=root, workers=0)
+        gnnloom.features(dataset, feature=f"{table}:age,city", label=f"{table}:topic", **given, **options)
+        return dataset
+
+    today = stored("today", before, missing="mean", missing_indicator=True).vertices()
+    with pytest.raises(InputError, match="line 4: column city: a value is missing"):
+        stored("tomorrow", after, like="today")
+    there = stored("tomorrow", after, like="today", missing="0").vertices()
+    assert there.feature_columns == today.feature_columns
+    assert there.class_names == ("art", "law", "sport")
+    # An age that is missing becomes the mean of the ages before, and the last column says so.
+    assert there.feature().tolist() == [[4, 0, 0, 1, 1], [9, 1, 0, 0, 0], [1, 0, 0, 0, 0]]
+    assert there.label().tolist() == [2, 1, 1]
+    new = write_rows(tmp_path / "new.csv", [*rows, ["v002", 1, "Riga", "law"]])
+    music = write_rows(tmp_path / "music.csv", [*rows, ["v002", 1, "Bonn", "music"]])
+    with pytest.raises(InputError, match=r"music.csv, line 4: column topic: 'music' is not a class of"):
+        stored("other", music, like="today")
+    with pytest.raises(InputError, match=r"'Riga' is not a category of .*`missing=0`"):
+        stored("other", new, like="today")

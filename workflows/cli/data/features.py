@@ -13,7 +13,7 @@ from gnnloom.pipeline.ingest.vertex_options import VertexOptions
 from gnnloom.pipeline.sources.understood import Understood, summary_lines
 from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS, VertexKind, vertex_kinds
 from gnnloom.storage.option import Group, Option
-from gnnloom.workflows.api.ingest import plan_vertices, store_vertices, vertex_kind
+from gnnloom.workflows.api.ingest import plan_vertices, store_vertices, vertex_kind, vertices_like
 from gnnloom.workflows.cli.data.ingest import say_notes, vertices_result
 from gnnloom.workflows.cli.data.source_options import dashed, given_flags, option_value, options_by_flag
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
@@ -79,6 +79,16 @@ def _features_help() -> str:
 @click_option(_BY_ID)
 @object_option("storing", VertexOptions)
 @key_option("graph")
+@click_option(
+    Option(
+        "like",
+        str,
+        "Vertex data like which columns are stored: the same categories, means for missing values and numbers of"
+        " classes, so that a model trained there can predict here.",
+        group=Group.INPUT,
+        metavar="NAME[/KEY]",
+    )
+)
 @flag_option("add", "Store more vertex data next to the graph's vertex data.")
 @flag_option("plan", "Only print what it would need: tasks, memory and disk space.")
 @flag_option("quiet", "Do not print how the files are read.", Group.OUTPUT)
@@ -90,6 +100,7 @@ def features_command(
     by_id: bool | None,
     storing: VertexOptions,
     graph: str | None,
+    like: str | None,
     add: bool,
     plan: bool,
     quiet: bool,
@@ -108,9 +119,10 @@ def features_command(
         needs = plan_vertices(kind, values, cluster, owner, storing=storing, shown=shown, asks=asks)
         show(needs, as_json=as_json, title=f"plan: vertex data of {name} (upper bounds)")
         return
+    pattern = None if like is None else vertices_like(dataset, like)
     with shown_progress():
         vertices = store_vertices(
-            dataset, kind, values, cluster, owner, storing=storing, add=add, shown=shown, asks=asks
+            dataset, kind, values, cluster, owner, storing=storing, add=add, like=pattern, shown=shown, asks=asks
         )
     say_notes(notes := vertex_notes(vertices))
     result = {"dataset": name, "vertices": vertices.num_vertices} | vertices_result(vertices)

@@ -31,8 +31,8 @@ RELATION: Final = Option(
 VERTICES: Final = Option(
     "vertices",
     str,
-    "Table of the vertices of a type: checks the ids of edges, and adds vertices without edges; with the type *, a column"
-    " is followed by ' as type'. May be given several times.",
+    "Table of the vertices of a type: checks the ids of edges, and adds vertices without edges; with the type *, a"
+    " column is followed by ' as type'. May be given several times.",
     group=Group.INPUT,
     metavar="TYPE=FILE[:COLUMN]",
 )
