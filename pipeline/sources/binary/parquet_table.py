@@ -141,15 +141,12 @@ class ParquetTable:
 
     def _check_text(self, metadata: Any, columns: Sequence[str], groups: Sequence[int]) -> None:
         """Refuse text that Arrow would need far more memory for than the file has: cells are read as a whole."""
-        texts = {self.names.index(name): name for name in columns if name in self.names and self.holds_text(name)}
-        # Columns of lists or structs have several columns in the file.
-        if metadata.num_columns != len(self.names):
-            return
-        for group in groups:
-            for index, name in texts.items():
-                found = metadata.row_group(group).column(index)
-                if found.total_uncompressed_size > found.num_values * _LONGEST_CELL + _BUFFER:
-                    raise self.error(name, self.first_rows[group], "expected text of at most 1 MiB, found more")
+        texts = [name for name in columns if name in self.names and self.holds_text(name)]
+        for group in groups if texts else ():
+            # Arrow's metadata of a column ends the process if the statistics of the column are damaged.
+            cells = self.group_rows[group] * metadata.num_columns
+            if metadata.row_group(group).total_byte_size > cells * _LONGEST_CELL + _BUFFER:
+                raise self.error(texts[0], self.first_rows[group], "expected text of at most 1 MiB, found more")
 
     def _checked(self, name: str, column: Any, first: int) -> Any:
         if column.null_count:
@@ -172,7 +169,7 @@ def _opened(file: SourceFile) -> Iterator[Any]:
             metadata = pq.read_metadata(stored)
             # Prebuffering would load whole row groups, whose size the writer of the file chose. A buffer grows to the
             # size of each page, which a damaged page may state as 2 GiB, so that small groups are read without one.
-            size = _BUFFER if _largest_group(metadata) > _SMALL_GROUP else 0
+            size = _BUFFER if _largest_group(metadata, stored) > _SMALL_GROUP else 0
             parquet = pq.ParquetFile(stored, metadata=metadata, buffer_size=size, pre_buffer=False)
         except (pa.ArrowException, OSError, ValueError) as error:
             raise _damaged(file, error) from error
@@ -180,12 +177,12 @@ def _opened(file: SourceFile) -> Iterator[Any]:
             yield parquet
 
 
-def _largest_group(metadata: Any) -> int:
-    """Stored bytes of the largest row group."""
-    groups = map(metadata.row_group, range(metadata.num_row_groups))
-    return max(
-        (sum(group.column(i).total_compressed_size for i in range(group.num_columns)) for group in groups), default=0
-    )
+def _largest_group(metadata: Any, stored: Any) -> int:
+    """Bytes of the largest row group before compression; at least the stored bytes of an average row group."""
+    groups = range(metadata.num_row_groups)
+    # Some writers state a size of 0.
+    average = stored.seek(0, 2) // max(1, len(groups))
+    return max([average, *(metadata.row_group(group).total_byte_size for group in groups)])
 
 
 def _next(batches: Iterator[Any], file: SourceFile) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import os
 import pickle  # noqa: TID251 - creates hostile pickles
 import re
@@ -18,9 +19,11 @@ import pytest
 import scipy.sparse
 import torch
 
+from gnnloom.pipeline.sources.binary.parquet_table import ParquetTable
 from gnnloom.pipeline.sources.binary.restricted_pickle import read_pickle
 from gnnloom.pipeline.sources.format import open_edges, open_vertices
 from gnnloom.pipeline.sources.matrix_market import MatrixMarketEdges
+from gnnloom.pipeline.sources.reading.files import open_files
 from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
 from gnnloom.storage.errors import InputError, NotFoundError
 from support.edge_formats import FORMATS
@@ -38,6 +41,37 @@ def fails(path: Path, reason: str, format_name: str | None = None, **options: An
         read(open_edges(format_name, [str(path)], options))
     assert path.name in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+# Parquet
+
+
+def test_a_flipped_bit_of_a_parquet_footer_ends_no_process(tmp_path: Path) -> None:
+    path = tmp_path / "edges.parquet"
+    pq.write_table(pa.table({"src": pa.array(U), "dst": pa.array(V)}), path)
+    raw = path.read_bytes()
+    # How often a value of the last column may occur, which the sizes in its statistics then contradict.
+    assert raw.count(b"\x25\x02\x18\x03dst") == 1
+    path.write_bytes(raw.replace(b"\x25\x02\x18\x03dst", b"\x25\x0a\x18\x03dst"))
+    fails(path, "not a Parquet file, truncated, damaged")
+
+
+@pytest.mark.long
+def test_every_bit_of_a_parquet_footer_may_be_flipped(tmp_path: Path) -> None:
+    path = tmp_path / "edges.parquet"
+    pq.write_table(pa.table({"src": pa.array(U), "dst": pa.array(V), "name": [str(number) for number in U]}), path)
+    raw, refused = path.read_bytes(), 0
+    size = int.from_bytes(raw[-8:-4], "little")
+    for place, bit in itertools.product(range(len(raw) - 8 - size, len(raw) - 8), range(8)):
+        damaged = bytearray(raw)
+        damaged[place] ^= 1 << bit
+        path.write_bytes(damaged)
+        try:
+            table = ParquetTable.open(open_files([str(path)])[0])
+            list(table.read_arrow(table.names, range(len(table.group_rows)), 10, nulls=True))
+        except InputError:
+            refused += 1
+    assert refused > size
 
 
 # Compressed text
