@@ -26,7 +26,7 @@ def stored_like(source: VertexSource, like: Vertices) -> VertexSource:
         InputError: the features are other columns, or another number of columns; or a label is none of the classes.
     """
     known = KnownColumns(tuple(like.feature_columns), like.class_names, str(like.artifact.path))
-    found = _alike(source, known)
+    found: VertexSource = _alike(source, known)
     if "feature" in source.arrays and like.has_feature:
         width = found.num_columns("feature")
         if width != like.num_features:

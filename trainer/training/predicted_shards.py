@@ -27,7 +27,7 @@ def shards_of_run(dataset: Dataset, run: Run, config: TrainConfig) -> str:
         NotFoundError: there are none; the message has the commands that make them.
     """
     inputs, reads = run.inputs(), config.chosen_algorithm.reads
-    wanted = {"layout": reads.name, "method": config.method, "permutation": config.permutation}
+    wanted: dict[str, object] = {"layout": reads.name, "method": config.method, "permutation": config.permutation}
     if not reads.serves_any_ranks:
         wanted["parts"] = config.ranks
     fitting = [info.key for info in dataset.artifacts("shards") if _is_of(info, inputs) and _has(info, wanted)]

@@ -145,11 +145,14 @@ def predict(
         CollectiveError: inside an MPI job: any of these errors, raised on every rank.
     """
     found = Run.open(run, catalog) if isinstance(run, str) else run
-    file, asked = None if out is None else Path(out), {"embeddings": embeddings, "checkpoint": checkpoint}
+    file = None if out is None else Path(out)
     code = found.code(model=model, decoder=decoder)
     if model or decoder:
         found = Run(found.dataset, found.name, {name: given for name, given in code.items() if given is not None})
-    smoothing = {
+    asked: dict[str, Any] = {
+        **code,
+        "embeddings": embeddings,
+        "checkpoint": checkpoint,
         "smooth": smooth,
         "smooth_steps": smooth_steps,
         "smooth_alpha": smooth_alpha,
@@ -173,9 +176,7 @@ def predict(
             ranks=ranks,
             wait_timeout=wait_timeout,
             evaluation_memory=evaluation_memory,
-            **code,
             **asked,
-            **smoothing,
         )
     if not other:
         return found

@@ -60,10 +60,10 @@ def check_kernels() -> Verdict:
     # No values stand for a matrix without weights.
     values = np.empty(0, np.uint32)
     started = time.perf_counter()
-    wrong = scan_rows(indptr, 0, columns, values, 0, -1, 40)[3]
+    wrong = scan_rows(indptr, 0, columns, values, 0, -1, 40, False)[3]
     symmetric_indptr = np.concatenate([[0], np.cumsum(symmetric.sum(axis=1))]).astype(np.int64)
     # The fingerprints of a symmetric matrix and of its transpose must agree.
-    forward, backward, _, _ = scan_rows(symmetric_indptr, 0, np.nonzero(symmetric)[1], values, 0, -1, 40)
+    forward, backward, _, _ = scan_rows(symmetric_indptr, 0, np.nonzero(symmetric)[1], values, 0, -1, 40, False)
     if wrong != -1 or forward != backward:
         return Verdict("kernels", FAILED, "a compiled kernel gives a wrong result", "install another version of numba")
     kept = f"{scan_rows.stats.cache_path}{f' ({KERNEL_CACHE})' if KERNEL_CACHE in os.environ else ''}"

@@ -12,8 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.storage import Dataset
-from gnnloom.storage.catalog import Catalog
+from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.disk.files import remove_tree
 from gnnloom.storage.disk.own_folder import own_folder
 from gnnloom.storage.errors import ExistsError, InputError, NotFoundError

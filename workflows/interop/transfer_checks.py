@@ -122,9 +122,9 @@ def _difference(before: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, 
             return f"column {this['name']!r} has {counted(this['width'], 'feature')}, but had {then['width']:,}"
     if len(before) == len(now):
         return ""
-    more = "in addition" if len(now) > len(before) else "missing"
+    how = "in addition" if len(now) > len(before) else "missing"
     longer = now if len(now) > len(before) else before
-    return f"column {longer[min(len(now), len(before))]['name']!r} is {more}"
+    return f"column {longer[min(len(now), len(before))]['name']!r} is {how}"
 
 
 def _means(column: Mapping[str, Any]) -> str:

@@ -258,7 +258,7 @@ class TypedTables:
         """What decides the graph's bytes."""
         vertices: dict[str, list[Any]] = {}
         for table in self.vertices:
-            apart = {} if table.space == table.type else {"space": table.space}
+            apart: dict[str, Any] = {} if table.space == table.type else {"space": table.space}
             apart |= {} if table.kinds is None else {"kinds": table.kinds.identity()}
             rows = table.rows.identity()
             vertices.setdefault(table.type or BY_ROW, []).append({**apart, "table": rows} if apart else rows)

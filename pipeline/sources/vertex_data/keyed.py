@@ -166,7 +166,7 @@ class KeyedVertices(OneArray):
         if isinstance(self.rows, KeyedColumns):
             return {"format": "keyed columns", **self.rows.chosen.identity()}
         ids = {"ids": self.rows.ids.identity()} if self.rows.ids is not None else {}
-        stated = {} if self.header is None else {"header": self.header}
+        stated: dict[str, Any] = {} if self.header is None else {"header": self.header}
         named = self.rows.named if isinstance(self.rows, KeyedText) else None
         stated = {**stated, **(named.stated if named is not None else {})}
         return {"format": "keyed", "array": self.array, "file": self.rows.file.identity(), **ids, **stated}

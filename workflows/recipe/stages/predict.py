@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from gnnloom.storage.catalog import Catalog, Dataset
+from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.job.ranks import Ranks
@@ -89,8 +89,8 @@ def _elsewhere(found: Found, dataset: Dataset, name: str) -> PredictConfig:
     """The prediction with a transferred run."""
     section, config = found.recipe.predict or PredictSection(), found.config
     run = Run.open(dataset, name)
-    code = {name: value for name, value in config.own_code().items() if name in {"model", "decoder"}}
-    asked = {"embeddings": section.embeddings, **section.smoothing.to_json()}
+    code: dict[str, Any] = {name: value for name, value in config.own_code().items() if name in {"model", "decoder"}}
+    asked: dict[str, Any] = {"embeddings": section.embeddings, **section.smoothing.to_json()}
     chosen = PredictConfig.of_run(dataset, run, ranks=config.ranks, **code, **asked)
     return replace(chosen, threads=config.threads)
 
