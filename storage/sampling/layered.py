@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.matrix.layered import LayeredBatch
 from gnnloom.storage.matrix.removal import entry_positions
+from gnnloom.storage.samplers.kind import ALL
+from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.storage.sampling.sampler import Sample
 
 
@@ -37,6 +39,16 @@ def layered_batch(graph: WholeGraph, sample: Sample, excluded: NDArray[np.int64]
     row_nnz = _row_lengths(graph, vertices, excluded)
     degree = whole_degree(graph, vertices, excluded)
     return LayeredBatch(vertices, tuple(block.matrix for block in sample.blocks), row_nnz, degree)
+
+
+def whole_rows(graph: WholeGraph, vertices: NDArray[np.int64], hops: int = 1) -> LayeredBatch:
+    """All neighbors of some vertices, and hop by hop those of the vertices that were found before.
+
+    Args:
+        vertices: (num_seeds,) int64, ascending, at least one.
+    """
+    sampler = NeighborSampler(graph, 0, vertices, [ALL] * hops, len(vertices), draw_once=True)
+    return layered_batch(graph, sampler.sample_of(vertices, 0, 0))
 
 
 def _row_lengths(graph: WholeGraph, vertices: NDArray[np.int64], excluded: NDArray[np.int64]) -> NDArray[np.int64]:

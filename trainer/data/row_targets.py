@@ -12,6 +12,7 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.local_numbers import LocalNumbers
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.exchange import by_rank
 from gnnloom.trainer.data.target_edges import Entries, PairSource, TargetEntries, read_entries, routed
 from gnnloom.trainer.data.vertex_directory import VertexDirectory
 from gnnloom.trainer.place.place import Place
@@ -48,8 +49,7 @@ def row_targets(
     for read in read_entries(comm, source, num_vertices, weighted=weighted):
         for each, entries in zip(parts, (read, read.transposed), strict=False):
             # Whoever reads a pair knows neither owner: no rank has a list of all vertices.
-            owner = directory.find(entries.row)
-            order, counts = np.argsort(owner, kind="stable"), np.bincount(owner, minlength=comm.size)
+            order, counts = by_rank(directory.find(entries.row), comm.size)
             arrived = routed(comm, entries, order, counts, place)
             each.append(arrived.narrowed(num_vertices, source.num_pairs))
     return together(

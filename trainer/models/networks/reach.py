@@ -23,9 +23,7 @@ from torch import Tensor, nn
 
 from gnnloom.storage.artifacts.whole_graph import WholeGraph, whole_graph
 from gnnloom.storage.matrix.csr import CSR
-from gnnloom.storage.samplers.kind import ALL
-from gnnloom.storage.sampling.layered import layered_batch
-from gnnloom.storage.sampling.neighbor import NeighborSampler
+from gnnloom.storage.sampling.layered import whole_rows
 from gnnloom.trainer.models.edge_modules import EDGE_WEIGHT
 from gnnloom.trainer.models.networks.edge_model import BatchEdges, EdgeModel, layered_edges
 from gnnloom.trainer.place.place import Place
@@ -126,8 +124,7 @@ def whole_batch(
         seeds: (num_seeds,) int64, ascending, at least one.
         normalization, weighs: see :func:`gnnloom.trainer.models.networks.edge_model.layered_edges`.
     """
-    sampler = NeighborSampler(graph, 0, seeds, [ALL] * reach.hops, len(seeds), draw_once=True)
-    batch = layered_batch(graph, sampler.sample_of(seeds, 0, 0))
+    batch = whole_rows(graph, seeds, reach.hops)
     edges = layered_edges(batch, normalization, place, weighs=weighs)
     if not reach.reads_degrees:
         return batch.vertices, edges

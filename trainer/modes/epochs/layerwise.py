@@ -19,9 +19,7 @@ from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.layered import LayeredBatch, empty_batch
 from gnnloom.storage.matrix.local_numbers import LocalNumbers
-from gnnloom.storage.samplers.kind import ALL
-from gnnloom.storage.sampling.layered import layered_batch
-from gnnloom.storage.sampling.neighbor import NeighborSampler
+from gnnloom.storage.sampling.layered import whole_rows
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.data.feature_view import FeatureView, MappedFeatures
 from gnnloom.trainer.models.networks.model import Inputs, Model
@@ -119,8 +117,7 @@ class _LayerPass:
         num_layers, layer = self._model.num_layers, self._layer
         if not len(vertices):
             return empty_batch(num_layers)
-        sampler = NeighborSampler(self._graph, 0, vertices, [ALL], len(vertices))
-        found = layered_batch(self._graph, sampler.sample(0, 0))
+        found = whole_rows(self._graph, vertices)
         block, count = found.blocks[0], len(vertices)
         # The layers after this one have its output's rows, and are not asked for.
         later = CSR(0, np.zeros(count + 1, np.int64), np.empty(0, np.int32), None, count)

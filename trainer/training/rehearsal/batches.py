@@ -26,7 +26,7 @@ from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.kernels.dispatch import Unwritten, even_offsets
 from gnnloom.trainer.layout.partial_parameters import RowGradient
 from gnnloom.trainer.models.networks.model import Inputs
-from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext, add_gradients, multiplying_by
+from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext, multiplying_by
 from gnnloom.trainer.modes.epochs.pair_batches import PairSeeds
 from gnnloom.trainer.modes.epochs.rows import step_rows
 from gnnloom.trainer.modes.kind import BatchSizes, RankRows
@@ -189,44 +189,37 @@ class RehearsedBatches(Mode):
         self._ahead = [(self._prepared(), self._features.ahead(self._vertices)) for _ in range(ahead)]
 
     def train_epoch(self, epoch: int, update: Callable[[], None]) -> float:
-        if self._pairs is None:
-            self._step(epoch, update)
-            return 0.0
-        seeds = self._pairs.begin(epoch)
-        batch = seeds(0)
-        # Of any epoch, a batch may have more seeds than those that were counted.
-        self._step(
-            epoch, update, self._pairs.loss(batch.pairs, batch.vertices[: max(0, int(self._sizes.rows[-1]) - 1)])
-        )
-        return 0.0
-
-    def _step(self, epoch: int, update: Callable[[], None], of_pairs: StepLoss | None = None) -> None:
-        """A step on one batch.
-
-        Args:
-            of_pairs: the loss of a batch of pairs.
-        """
+        """See :meth:`Mode.train_epoch`: one step on one batch."""
         model, features, vertices = self.context.model, self._features, self._vertices
+        of_pairs = None if self._pairs is None else self._pair_loss(self._pairs, epoch)
         model.zero_grad()
         operator = self._prepared()
         feature = features.in_step(vertices, features.ahead(vertices[:0]))
+        model.epoch = epoch
         with multiplying_by(operator, model, shrinks=self._sizes.is_layered):
-            if of_pairs is None:
-                add_gradients(model, epoch, operator, feature, self._vertex_loss(operator), 1.0)
-            else:
-                model.epoch = epoch
-                of_pairs(model(Inputs(feature))).backward()  # type: ignore[no-untyped-call]
+            contribute = self._vertex_loss(operator) if of_pairs is None else of_pairs
+            contribute(model(Inputs(feature))).backward()  # type: ignore[no-untyped-call]
+            del contribute
         features.give_back(vertices, feature)
         if self.context.learned is not None:
             del feature
         update()
+        return 0.0
+
+    def _pair_loss(self, pairs: RehearsedPairs, epoch: int) -> StepLoss:
+        """The loss of the first batch of pairs."""
+        batch = pairs.begin(epoch)(0)
+        # Of any epoch, a batch may have more seeds than those that were counted.
+        return pairs.loss(batch.pairs, batch.vertices[: max(0, int(self._sizes.rows[-1]) - 1)])
 
     def _vertex_loss(self, operator: SampledRows | Layered | RowsOnly) -> MaskedLoss:
         """The loss over the labels of a batch, all of which are of the training split."""
         count, label = int(self._sizes.rows[-1]), self.context.labels.label
         shapes = ((count, *label.shape[1:]), label.dtype), ((count,), torch.uint8)
         labels = Labels(*(self.context.place.lasting(*each) for each in shapes))
-        return self.context.vertex_objective.loss(operator.layout(self.context.model.num_layers), labels)
+        loss = self.context.vertex_objective.loss(operator.layout(self.context.model.num_layers), labels)
+        loss.divisor = 1.0
+        return loss
 
     def scores(self) -> Tensor:
         if self.context.rows is not None:
