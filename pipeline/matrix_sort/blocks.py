@@ -57,6 +57,7 @@ class MatrixForm:
         has_ticks: times are whole numbers, and are stored as these.
         compares_directions: find out whether the matrix equals its transpose, apart from the diagonal.
         keeps: equal edges are entries of their own, in the order of the source.
+        values: name of the array of values; empty for ``data``, or ``time``.
     """
 
     keys: KeyForm
@@ -67,6 +68,7 @@ class MatrixForm:
     has_ticks: bool = False
     compares_directions: bool = False
     keeps: bool = False
+    values: str = ""
 
     @property
     def entry_bytes(self) -> int:
@@ -208,6 +210,7 @@ def _write_matrix(task: BlockTask, rows: Span, root: Path, output: TaskOutput) -
         has_times=has_times,
         num_rows=form.keys.num_rows,
         prefix=task.folder,
+        values=form.values,
     )
     nnz = duplicates = joined = negative = edges = excess = parallel = 0
     last = -1

@@ -72,6 +72,7 @@ class SortOptions:
         codec: compression of the arrays; see :data:`gnnloom.storage.format.chunks.CODECS`.
         has_ticks: times are whole numbers; see :mod:`gnnloom.storage.matrix.ticks`.
         compares_directions: of directed edges, find out whether each has its reverse with the same value.
+        values: name of the array of values; empty for ``data``, or ``time``.
     """
 
     undirected: bool = False
@@ -80,6 +81,7 @@ class SortOptions:
     codec: str = DEFAULT_CODEC
     has_ticks: bool = False
     compares_directions: bool = False
+    values: str = ""
 
     def marks(self, value_bytes: int) -> bool:
         """Whether entries are marked with their direction, if edges have values of some bytes."""
@@ -293,7 +295,7 @@ class SortPlan:
         merge = ("first" if keeps else options.merge or "sum") if sizes.value_bytes else None
         add_loops = options.self_loops == "add"
         how = options.codec, sizes.value_bytes, options.has_ticks, options.compares_directions
-        return MatrixForm(self.keys, merge, add_loops, *how, keeps)
+        return MatrixForm(self.keys, merge, add_loops, *how, keeps, options.values)
 
     @cached_property
     def _sort(self) -> Phase:

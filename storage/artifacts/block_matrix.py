@@ -195,6 +195,7 @@ class BlockWriter:
         has_times: bool = False,
         num_rows: int | None = None,
         prefix: str = "",
+        values: str = "",
     ) -> None:
         """Begin a block; its values are weights or times.
 
@@ -205,6 +206,7 @@ class BlockWriter:
             data_dtype: of the values; None for a pattern.
             num_rows: rows of the whole matrix; by default as many as columns.
             prefix: what the paths of the matrix's arrays begin with; see :class:`BlockMatrix`.
+            values: name of the array of values; by default ``time`` or ``data``.
         """
         self._root, self._prefix, self._codec = root, f"{prefix}{block_path(number)}", codec
         self._shape = num_columns if num_rows is None else num_rows, num_columns
@@ -215,7 +217,7 @@ class BlockWriter:
         self._indices = GrowingArray(root, f"{self._prefix}/indices", index_dtype(num_columns), ("nonzero",), codec)
         self._data: GrowingArray | None = None
         if data_dtype is not None:
-            name = "time" if has_times else "data"
+            name = values or ("time" if has_times else "data")
             self._data = GrowingArray(root, f"{self._prefix}/{name}", data_dtype, ("nonzero",), codec)
 
     def append(self, indices: NDArray[Any], data: NDArray[Any] | None) -> None:

@@ -7,7 +7,13 @@ import itertools
 import numpy as np
 
 from gnnloom.storage.artifacts.block_matrix import BlockMatrix
-from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph, relation_folder, type_folder
+from gnnloom.storage.artifacts.typed.typed_graph import (
+    EDGE_ARRAYS,
+    Relation,
+    TypedGraph,
+    relation_folder,
+    type_folder,
+)
 from gnnloom.storage.checks.csr_invariants import MatrixPrint, check_csr
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.artifact import Artifact
@@ -82,11 +88,36 @@ def check_typed_graph(graph: TypedGraph) -> None:
     for relation in graph.relations:
         if (found := artifact.record(f"{relation.prefix}degree").shape[0]) != relation.num_rows:
             raise CorruptError(f"{relation.where}/degree: {counted(found, 'row')}, the type has {relation.num_rows}")
-        has = [name for name in ("data", "time") if f"{relation.block_path(0)}/{name}" in artifact]
+        has = [name for name in ("data", "time", "row") if f"{relation.block_path(0)}/{name}" in artifact]
         wanted = ["data"] if relation.weighted else ["time"] if relation.has_times else []
+        if relation.edge_columns:
+            wanted = ["row"]
+            _check_columns(relation)
         if relation.num_blocks and has != wanted:
             raise CorruptError(f"{relation.where}: has {has or 'no values'}, the manifest says {wanted or 'none'}")
-        scan_matrix(relation, "time" if relation.has_times else "data")
+        scan_matrix(relation, "row" if relation.edge_columns else "time" if relation.has_times else "data")
+
+
+def _check_columns(relation: Relation) -> None:
+    """Check that each edge has a value in each column, and a row of the table, which no other edge has.
+
+    Raises:
+        CorruptError: an edge has not, or the manifest says something else.
+    """
+    artifact = relation.artifact
+    for name in EDGE_ARRAYS:
+        path, names = f"{relation.prefix}{name}", relation.edge_columns.get(name)
+        if (path in artifact) != (names is not None):
+            raise CorruptError(f"{artifact.path}/{path}: the manifest says otherwise about the columns of edges")
+        if names is not None:
+            shape = artifact.record(path).shape
+            wanted = (relation.nnz, len(names)) if name == "feature" else (relation.nnz,)
+            if tuple(shape) != wanted:
+                raise CorruptError(f"{artifact.path}/{path}: of shape {tuple(shape)}, expected {wanted}")
+    for number in range(relation.num_blocks):
+        rows = relation.rows(number)
+        if len(np.unique(rows)) < len(rows):
+            raise CorruptError(f"{artifact.path}/{relation.block_path(number)}/row: two edges have one row")
 
 
 def _check_ids(graph: TypedGraph, name: str, count: int) -> None:

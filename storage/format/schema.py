@@ -71,6 +71,12 @@ _GRAPH = {
     **_TRANSPOSE,
     **{f"relation/*/{path}": spec for path, spec in _CSR_BLOCK.items()},
     "relation/*/degree": ArraySpec(("row",), ("int64",)),
+    # What the table of a relation says about each edge, and the number of the edge's row in it.
+    "relation/*/block/*/row": ArraySpec(("nonzero",), ("int64",), required=False),
+    "relation/*/weight": ArraySpec(("edge",), ("float32",), required=False),
+    "relation/*/time": ArraySpec(("edge",), ("int64", "float64"), required=False),
+    "relation/*/feature": ArraySpec(("edge", "value"), ("float32",), required=False),
+    "relation/*/label": ArraySpec(("edge",), ("int64",), required=False),
     **{f"type/*/{path}": spec for path, spec in _source_ids("member").items()},
 }
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 #: Nonzeros above which a graph is not loaded into memory for another library, unless asked for: 200 million edges take
 #: 3.2 GB as pairs of int64 ids.
 MAX_NONZEROS = 200_000_000
+#: What PyG calls the values of edges.
+_EDGE_NAMES = {"weight": "edge_weight", "time": "time", "feature": "edge_attr", "label": "edge_label"}
 
 
 def to_pyg(dataset: Dataset, graph: str | None = None, max_nnz: int = MAX_NONZEROS) -> Data | HeteroData:
@@ -62,7 +64,8 @@ def to_hetero_data(graph: TypedGraph, max_nnz: int = MAX_NONZEROS) -> HeteroData
     Returns:
         For each type, ``num_nodes``; for each relation, ``edge_index`` (2, edge) int64 with the numbers of vertices
         within their types, sources first, ordered by target; ``edge_weight`` (edge,) float32 if it has weights;
-        ``time`` (edge,) int64 or float64 if it has times.
+        ``time`` (edge,) int64 or float64 if it has times; ``edge_attr`` (edge, feature) float32 and ``edge_label``
+        (edge,) int64 if it has such columns.
 
     Raises:
         BudgetError: the relations have more than ``max_nnz`` edges.
@@ -79,6 +82,8 @@ def to_hetero_data(graph: TypedGraph, max_nnz: int = MAX_NONZEROS) -> HeteroData
         blocks = list(relation.edge_blocks())
         ends = [np.concatenate([block[end] for block in blocks]) for end in (0, 1)]
         data[relation.edge_type].edge_index = torch.from_numpy(np.stack(ends))
+        for array in relation.edge_columns:
+            data[relation.edge_type][_EDGE_NAMES[array]] = torch.from_numpy(relation.column(array))
         values = [block[2] for block in blocks if block[2] is not None]
         if values:
             name = "time" if relation.has_times else "edge_weight"

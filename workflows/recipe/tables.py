@@ -63,6 +63,10 @@ class RelationSection(_TableSection):
     )
     weight: str | None = option(None, "Column with the weights of the edges.")
     time: str | None = option(None, "Column with the times of the edges; set `merge` in `[dataset]` as well.")
+    features: tuple[str, ...] = option(
+        (), "Columns with features of the edges; set `merge` in `[dataset]` as well.", kind=tuple[str, ...]
+    )
+    label: str | None = option(None, "Column with the class of each edge; set `merge` in `[dataset]` as well.")
     name_column: str | None = option(None, 'Column with the name of the relation of each edge, with `name = "*"`.')
 
     def __post_init__(self) -> None:
@@ -73,10 +77,8 @@ class RelationSection(_TableSection):
             raise InputError(f'name_column: give it along with name = "{BY_ROW}", and with no other name')
         if self.columns and len(self.columns) != 2:
             raise InputError(f"columns: expected the columns of both ends, found {', '.join(self.columns)}")
-        if self.weight is not None and self.time is not None:
-            raise InputError("time: an edge has a weight or a time; remove one of the two keys")
-        for key in ("weight", "time", "name_column"):
-            if getattr(self, key) is not None and not self.columns:
+        for key in ("weight", "time", "features", "label", "name_column"):
+            if getattr(self, key) and not self.columns:
                 raise InputError(f"{key}: name the columns of both ends too, under the key columns")
 
     @property
@@ -86,6 +88,8 @@ class RelationSection(_TableSection):
     def table(self) -> Table:
         """The table as it is opened."""
         values = [f"{column} as {role}" for role in ("weight", "time") if (column := getattr(self, role)) is not None]
+        values += [f"{column} as feature" for column in self.features]
+        values += [f"{self.label} as label"] if self.label is not None else []
         values += [f"{self.name_column} as relation"] if self.name_column is not None else []
         return self._table([*self.columns, *values], f"relation {self.name}")
 

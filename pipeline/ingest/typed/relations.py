@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from gnnloom.pipeline.ingest.keys.numbered import KnownEdges, NumberedEdges
 from gnnloom.pipeline.ingest.typed.divide import Division, divide_edges
+from gnnloom.pipeline.ingest.typed.edge_columns import ColumnsTable, RowEdges
 from gnnloom.pipeline.ingest.typed.numbering import Collected, KeyInput, NumberedSpace, NumberedType
 from gnnloom.pipeline.ingest.typed.tables import RelationTable, TypedTables
 from gnnloom.pipeline.sources.source import EdgeSource
@@ -29,6 +30,7 @@ class NumberedRelation:
         spill_bytes: bytes of temporary files.
         time_unit: unit of times that are whole numbers; empty for others.
         location: the table, for messages.
+        columns: what is stored next to the edges; None if there is nothing, or the sort moves it.
     """
 
     name: str
@@ -40,6 +42,7 @@ class NumberedRelation:
     spill_bytes: int
     time_unit: str
     location: str
+    columns: ColumnsTable | None = None
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,12 @@ def number_relations(
     for table in tables.relations:
         ends = spaces[table.source], spaces[table.target]
         if table.kinds is None and all(len(each.types) == 1 for each in ends):
-            found.append(_whole(writer, table, spaces))
+            found.append(_whole(writer, table, spaces, tables.ids))
+        elif table.columns:
+            raise InputError(
+                f"{table.location}: so far, only edges between vertices of one type each may have several columns of"
+                " values"
+            )
         else:
             divided, lost = _divided(writer, collected, table, spaces, cluster)
             found += divided
@@ -88,13 +96,21 @@ def _numbered(
     return (KnownEdges if drops else NumberedEdges)(writer.work, ends)
 
 
-def _whole(writer: ArtifactWriter, table: RelationTable, spaces: Mapping[str, NumberedSpace]) -> NumberedRelation:
+def _whole(
+    writer: ArtifactWriter, table: RelationTable, spaces: Mapping[str, NumberedSpace], ids: Mapping[str, str]
+) -> NumberedRelation:
     """The relation of a table that has one."""
     edges = _numbered(writer, table, spaces, drops=any(spaces[each].drops for each in table.spaces))
     (source,), (target,) = spaces[table.source].types, spaces[table.target].types
     read, unit = sum(span.stop for span in edges.ranges()), getattr(table.edges, "time_unit", "")
-    how = edges, read, edges.spill_bytes(), unit, table.location
-    return NumberedRelation(table.name, table.name, source, target, *how)
+    if not table.columns:
+        how = edges, read, edges.spill_bytes(), unit, table.location
+        return NumberedRelation(table.name, table.name, source, target, *how)
+    rows, spans = RowEdges.of(edges), tuple(table.edges.ranges())
+    kinds = tuple(ids[each] for each in table.spaces)
+    columns = ColumnsTable(table.location, table.columns, kinds, spans, rows.firsts)
+    how = rows, read, edges.spill_bytes(), "", table.location
+    return NumberedRelation(table.name, table.name, source, target, *how, columns)
 
 
 def _divided(

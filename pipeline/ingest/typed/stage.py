@@ -8,15 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 from gnnloom.pipeline.ingest.calibration import calibrate
 from gnnloom.pipeline.ingest.keys.arrays import write_key_arrays
 from gnnloom.pipeline.ingest.preparation import as_unpacked, prepared_source
 from gnnloom.pipeline.ingest.projection import IngestProjection, Resources, extrapolate
 from gnnloom.pipeline.ingest.stage import IngestOptions, check_others, discarding
-from gnnloom.pipeline.ingest.typed.numbering import NumberedType, collect_keys, inputs_of, number_spaces
+from gnnloom.pipeline.ingest.typed.edge_columns import EdgeColumn, store_columns, value_facts
+from gnnloom.pipeline.ingest.typed.numbering import KeyInput, NumberedType, collect_keys, inputs_of, number_spaces
 from gnnloom.pipeline.ingest.typed.options import TypedOptions
 from gnnloom.pipeline.ingest.typed.relations import NumberedRelation, NumberedRelations, number_relations
-from gnnloom.pipeline.ingest.typed.tables import TypedTables
+from gnnloom.pipeline.ingest.typed.tables import RelationTable, TypedTables
 from gnnloom.pipeline.matrix_sort.bucket_sort import SortedMatrix, sort_edges
 from gnnloom.pipeline.matrix_sort.sort_plan import SortOptions
 from gnnloom.pipeline.sources.source import EdgeSource
@@ -62,6 +65,11 @@ def _check_options(tables: TypedTables, options: IngestOptions) -> None:
     if options.undirected:
         raise InputError("undirected: relations have a direction; their reverses are derived, under the name rev_NAME")
     for relation in tables.relations:
+        if relation.columns and options.merge not in {"keep", "first"}:
+            raise InputError(
+                f"{relation.location}, relation {relation.name}: several values of equal edges are not merged; give"
+                " --merge keep for an edge each, or first for the first one in the file"
+            )
         if getattr(relation.edges, "times", False) and options.merge in {None, "sum"}:
             raise InputError(
                 f"{relation.location}, relation {relation.name}: times of equal edges are not added up; give --merge"
@@ -75,6 +83,7 @@ def _project(
     """Add up what the tables need, each on its own."""
     vertices = dict.fromkeys(ids, 0)
     found: list[IngestProjection] = []
+    columns = {KeyInput.of_relation(each).name: each.columns for each in tables.relations}
     for table in inputs_of(tables):
         kind = "names" if "names" in (ids[each] for each in table.spaces) else "compact"
         calibrated = calibrate(as_unpacked(table.source), False, kind, options.codec, folder)
@@ -82,6 +91,11 @@ def _project(
         if table.is_list:
             # Only its keys are sorted, and nothing but them is stored.
             projection = replace(projection, edges=0, edges_low=0, edges_high=0, entries=0, blocks=0, output_bytes=0)
+        elif of_table := columns[table.name]:
+            # Each edge has its row and its values, which go through two shuffles.
+            row = 8 + sum(np.dtype(each.dtype).itemsize for each in of_table)
+            output, spilled = projection.output_bytes + projection.edges * row, projection.edges * 2 * (row + 8)
+            projection = replace(projection, output_bytes=output, spill_bytes=projection.spill_bytes + spilled)
         found.append(projection)
         for each in table.spaces:
             vertices[each] = max(vertices[each], projection.vertices // len(table.spaces))
@@ -101,7 +115,12 @@ def _project(
 
 
 def typed_graph_key(tables: TypedTables, options: IngestOptions, typed: TypedOptions) -> str:
-    """The key of the artifact that :func:`ingest_typed_graph` makes or finds."""
+    """The key of the artifact that :func:`ingest_typed_graph` makes or finds.
+
+    Raises:
+        InputError: an option does not apply, so that there is no such artifact.
+    """
+    _check_options(tables, options)
     return artifact_key("graph", tables.parameters(options, typed), {}, TYPED_VERSION)
 
 
@@ -133,9 +152,8 @@ def ingest_typed_graph(
         InputError: a table has no rows or something that is not an id, or an edge has an end that no table lists.
         BudgetError: the memory per worker or the disk is too small; raised before the work begins.
     """
-    _check_options(tables, options)
-    parameters = tables.parameters(options, typed)
-    check_others(dataset, typed_graph_key(tables, options, typed), parameters, allowed=allow_others)
+    key, parameters = typed_graph_key(tables, options, typed), tables.parameters(options, typed)
+    check_others(dataset, key, parameters, allowed=allow_others)
     with ArtifactWriter.begin(dataset.path, "graph", parameters, {}, cluster.scratch, TYPED_VERSION) as writer:
         if writer.is_complete:
             return TypedGraph(Artifact(writer.path))
@@ -156,6 +174,13 @@ def ingest_typed_graph(
             found = number_relations(writer, collected, tables, spaces, cluster)
             matrices = [_sort(writer, each, options.sort, cluster) for each in found.relations]
             stored = [
+                name
+                for each, matrix in zip(found.relations, matrices, strict=True)
+                if each.columns is not None
+                for where in [relation_folder(each.name)]
+                for name in store_columns(writer, where, each.columns, matrix, options.codec, cluster)
+            ]
+            stored += [
                 name
                 for each in types
                 for name in write_key_arrays(writer, each.table, options.codec, cluster, type_folder(each.name))
@@ -193,9 +218,18 @@ def _prepared(writer: ArtifactWriter, tables: TypedTables, cluster: Cluster) -> 
         replace(each, rows=rows, kinds=own) for each, (rows, own) in zip(tables.vertices, of_lists, strict=True)
     ]
     relations = [
-        replace(each, edges=edges, kinds=own) for each, (edges, own) in zip(tables.relations, of_relations, strict=True)
+        replace(each, edges=edges, kinds=own, columns=_prepared_columns(writer, each, cluster))
+        for each, (edges, own) in zip(tables.relations, of_relations, strict=True)
     ]
     return TypedTables(tuple(relations), tuple(vertices))
+
+
+def _prepared_columns(writer: ArtifactWriter, table: RelationTable, cluster: Cluster) -> tuple[EdgeColumn, ...]:
+    """The columns of a table, which tasks can share."""
+    return tuple(
+        replace(each, source=prepared_source(writer, each.source, cluster, f"relation/{table.name}/column/{number}/"))
+        for number, each in enumerate(table.columns)
+    )
 
 
 def _sort(writer: ArtifactWriter, relation: NumberedRelation, options: SortOptions, cluster: Cluster) -> SortedMatrix:
@@ -207,7 +241,9 @@ def _sort(writer: ArtifactWriter, relation: NumberedRelation, options: SortOptio
         self_loops="remove" if drops_loops else "keep",
         merge=options.merge or "sum",
         compares_directions=False,
-        has_ticks=bool(relation.time_unit),
+        # Numbers of rows travel as times do.
+        has_ticks=bool(relation.time_unit) or relation.columns is not None,
+        values="row" if relation.columns is not None else "",
     )
     shape = relation.target.count, relation.source.count
     return sort_edges(writer, relation.edges, sorting, cluster, shape, relation_folder(relation.name))
@@ -270,6 +306,8 @@ def _commit(
 def _relation_facts(relation: NumberedRelation, matrix: SortedMatrix) -> dict[str, Any]:
     """What the manifest says about a relation."""
     facts = matrix.facts(symmetric=False, time_unit=relation.time_unit)
+    if relation.columns is not None:
+        facts = value_facts(facts, relation.columns)
     # Of a matrix whose rows and columns are the same vertices.
     for name in ("symmetric", "min_id"):
         facts.pop(name, None)

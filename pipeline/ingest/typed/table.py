@@ -13,12 +13,14 @@ from gnnloom.storage.errors import InputError
 Ends: TypeAlias = tuple[str, str, str]
 #: What a column of a relation may hold besides the ends of edges, and the option of formats that reads it.
 ROLES: Final[Mapping[str, str]] = {"weight": "weights", "time": "times"}
+#: What else a column may hold: one of several numbers of an edge, and its class.
+FURTHER: Final = ("feature", "label")
 #: What a column of kinds holds: the names of relations, or the types of vertices.
 KINDS: Final = ("relation", "type")
 #: What stands for a name that each row of a table has in a column.
 BY_ROW: Final = "*"
 
-_HELD: Final = (*ROLES, *KINDS)
+_HELD: Final = (*ROLES, *FURTHER, *KINDS)
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,7 @@ class Table:
         columns: columns of the ends, and perhaps of a weight or time; or of the ids of vertices; empty for the first.
         role: ``weight`` or ``time`` if there is a column of it, otherwise empty.
         kinds: column with the name of the relation, or the type of the vertex, of each row; empty if all are the same.
+        others: role and name of each column that is stored next to the edges, in the order of the table's roles.
         several: what separates several types in such a column, of which the first one counts.
         space: of a table of vertices, the space of their ids, if it is not called as their type: ids are distinct
             within a space, whose vertices may have several types.
@@ -46,6 +49,7 @@ class Table:
     format: str = ""
     options: tuple[tuple[str, Any], ...] = ()
     kinds: str = ""
+    others: tuple[tuple[str, str], ...] = ()
     several: str = ""
     space: str = ""
     headless: tuple[str, ...] = ()
@@ -86,7 +90,7 @@ class Table:
                 ends.append(column)
             elif found in KINDS:
                 kinds.append(name.strip())
-            elif found in ROLES:
+            elif found in ROLES or found in FURTHER:
                 values.append((name.strip(), found))
             else:
                 raise InputError(f"{what}, column {column!r}: expected {', '.join(f'as {each}' for each in _HELD)}")
@@ -95,12 +99,15 @@ class Table:
                 f"{what}, column {ends[2]!r}: say what it holds, as in {ends[2]!r} as weight, or as time; leave out"
                 " other columns"
             )
-        if len(values) > 1 or len(kinds) > 1:
-            raise InputError(
-                f"{what}: one column may hold a weight or a time, and one the name of the relation or type"
-            )
-        names = [*ends, *(name for name, _ in values)]
-        return cls(tuple(locations), tuple(names), next((role for _, role in values), ""), kinds=next(iter(kinds), ""))
+        roles = [role for _, role in values if role != "feature"]
+        if len(roles) > len(set(roles)) or len(kinds) > 1:
+            raise InputError(f"{what}: several columns may hold features, and one column each all else")
+        kind = next(iter(kinds), "")
+        if len(values) == 1 and values[0][1] in ROLES:
+            # A single number is sorted with its edge.
+            return cls(tuple(locations), (*ends, values[0][0]), values[0][1], kinds=kind)
+        others = tuple((role, name) for name, role in values)
+        return cls(tuple(locations), tuple(ends), kinds=kind, others=others)
 
 
 def parse_relations(texts: Iterable[str]) -> dict[Ends, Table]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from gnnloom.pipeline.ingest.keys.kinds import KindColumn
 from gnnloom.pipeline.ingest.stage import IngestOptions
+from gnnloom.pipeline.ingest.typed.edge_columns import EdgeColumn
 from gnnloom.pipeline.ingest.typed.options import TypedOptions
 from gnnloom.pipeline.ingest.typed.table import BY_ROW, ROLES, Ends, Table
 from gnnloom.pipeline.sources.binary.parquet_table import ParquetTable
@@ -53,6 +54,7 @@ class RelationTable:
         are_names: whether the ids of the sources, and of the targets, are names.
         location: the table, for messages.
         kinds: the name of the relation of each row; None if all rows have the same.
+        columns: what is stored next to the edges.
     """
 
     source: str
@@ -62,6 +64,7 @@ class RelationTable:
     are_names: tuple[bool, bool]
     location: str
     kinds: KindColumn | None = None
+    columns: tuple[EdgeColumn, ...] = ()
 
     @property
     def spaces(self) -> tuple[str, ...]:
@@ -244,7 +247,11 @@ class TypedTables:
                 ends = "" if relation.source == BY_ROW else f", from {relation.source} to {relation.target}"
                 what = f"relations by the words of {_column(relation.kinds)}{ends}"
             edges = understood_of(relation.edges, [relation.location], "")
-            found += [_about(_without(each, relation.kinds), what) for each in edges]
+            read = [each.name for each in relation.columns]
+            read += [relation.kinds.column] if relation.kinds is not None else []
+            values = ", ".join(f"{each.role} in {each.name}" for each in relation.columns)
+            shown = [_about(_without(each, read), what) for each in edges]
+            found += [replace(each, sentences=(*each.sentences, values)) if values else each for each in shown]
         for table in (each for each in self.vertices if not isinstance(each.rows, NumberedVertices)):
             kind = "names" if table.are_names else "numbers"
             for each in understood_of(table.rows, [table.location], ""):
@@ -268,6 +275,7 @@ class TypedTables:
                 "target": each.target,
                 "table": each.edges.identity(),
                 **({} if each.kinds is None else {"kinds": each.kinds.identity()}),
+                **({"columns": [[column.role, column.name] for column in each.columns]} if each.columns else {}),
             }
             for each in self.relations
         }
@@ -300,17 +308,19 @@ def _column(kinds: KindColumn) -> str:
     return f"column {kinds.column}"
 
 
-def _without(understood: Understood, kinds: KindColumn | None) -> Understood:
-    """How a file is read, with the column of kinds as one that is read."""
+def _without(understood: Understood, read: Sequence[str]) -> Understood:
+    """How a file is read, with some more columns, by name or number, as ones that are read."""
     ignored = list(understood.facts.get("ignored", ()))
-    if kinds is None or not ignored:
+    if not read or not ignored:
         return understood
-    left = [name for name in ignored if name not in {kinds.column, _column(kinds)}]
-    if kinds.column.isdigit() and int(kinds.column) <= len(understood.columns):
-        left = [name for name in left if name != understood.columns[int(kinds.column) - 1]]
+    known = {*read, *(f"column {name}" for name in read)}
+    known |= {
+        understood.columns[int(name) - 1] for name in read if name.isdigit() and int(name) <= len(understood.columns)
+    }
+    left = [name for name in ignored if name not in known]
     shown = f"columns that are not read: {', '.join(left)}" if left else ""
     sentences = tuple(shown if each.startswith("columns that are not") else each for each in understood.sentences)
-    facts = {**understood.facts, "ignored": left, "kinds": kinds.column}
+    facts = {**understood.facts, "ignored": left, "further": list(read)}
     return replace(understood, facts=facts, sentences=sentences)
 
 
@@ -419,7 +429,30 @@ def _open_relation(
     if any_name and not isinstance(edges, NamedEdgeSource):
         raise InputError(f"{where}: ids are always numbers in this format, not names (`--ids compact`)")
     are_names = (True, True) if any_name else _are_names(edges, table, options, format_name)
-    return RelationTable(source, name, target, edges, are_names, where, _open_kinds(table, options, format_name))
+    kinds = _open_kinds(table, options, format_name)
+    columns = _open_columns(table, options, format_name, any_name)
+    if columns and kinds is not None:
+        raise InputError(f"{where}: so far, only tables of one relation may have several columns of values")
+    return RelationTable(source, name, target, edges, are_names, where, kinds, columns)
+
+
+def _open_columns(
+    table: Table, options: Mapping[str, Any], format_name: str | None, any_name: bool
+) -> tuple[EdgeColumn, ...]:
+    """The columns that are stored next to the edges."""
+    if table.others and (len(table.columns) != 2 or COLUMNS not in _format_of(table, format_name).options):
+        raise InputError(f"{table.location}: name the columns of both ends, before those with {table.others[0][0]}")
+    found = []
+    for role, name in table.others:
+        source: EdgeSource | KindColumn | None
+        if role == "label":
+            source = _open_kinds(replace(table, kinds=name), options, format_name)
+        else:
+            read = replace(table, role="time" if role == "time" else "weight")
+            source = _open(read, (*table.columns, name), options, format_name, any_name)
+        if source is not None:
+            found.append(EdgeColumn(role, name, source))
+    return tuple(found)
 
 
 def _open_vertices(

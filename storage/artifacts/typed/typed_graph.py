@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +15,17 @@ from gnnloom.storage.artifacts.typed.source_ids import SourceIds
 from gnnloom.storage.artifacts.typed.typed_names import check_relation_names, check_type_name, reverse_name
 from gnnloom.storage.disk.files import parsing
 from gnnloom.storage.errors import CorruptError, InputError, NotFoundError
+from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.artifact import MANIFEST, Artifact
 from gnnloom.storage.format.schema import TYPED_VERSION
+from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.wording import counted, did_you_mean
 
 if TYPE_CHECKING:
     import scipy.sparse
+
+#: Arrays with a value for each edge of a relation.
+EDGE_ARRAYS: Final = ("weight", "time", "feature", "label")
 
 
 @dataclass(frozen=True)
@@ -60,11 +65,15 @@ class Relation(BlockMatrix):
         self.source, self.target = types[facts["source"]], types[facts["target"]]
         #: What was found in the tables: edges, self loops, duplicates, edges that were left out.
         self.facts = facts
+        #: Names of the table's columns by array: ``weight``, ``time``, ``feature`` or ``label``. Empty if a number that
+        #: the edges have, if any, is stored in the blocks.
+        self.edge_columns: dict[str, list[str]] = facts.get("columns", {})
         shape = self.target.count, self.source.count
         super().__init__(artifact, relation_folder(self.name), shape, facts)
 
     def __repr__(self) -> str:
-        values = " with weights" if self.weighted else " with times" if self.has_times else ""
+        names = list(self.edge_columns) or ["weight"] * self.weighted + ["time"] * self.has_times
+        values = f" with {' and '.join(f'{name}s' for name in names)}" if names else ""
         return f"Relation({' '.join(self.edge_type)}: {counted(self.nnz, 'edge')}{values})"
 
     @property
@@ -72,8 +81,48 @@ class Relation(BlockMatrix):
         """Source type, name and target type."""
         return self.source.name, self.name, self.target.name
 
+    def column(self, name: str, start: int = 0, stop: int | None = None) -> NDArray[Any]:
+        """Values of edges ``start`` to ``stop``, in the order in which they are stored.
+
+        Args:
+            name: ``weight`` (float32), ``time`` (int64 or float64), ``feature`` (float32, with a column for each of
+                the table) or ``label`` (int64; a number of :attr:`classes` if the table has words).
+
+        Raises:
+            NotFoundError: the edges do not have such values next to them.
+        """
+        if name not in self.edge_columns:
+            raise NotFoundError(f"{self.where}: no {name} next to the edges; {_known(name, list(self.edge_columns))}")
+        return self.artifact.array(f"{self.prefix}{name}").read(start, stop)
+
+    @property
+    def classes(self) -> list[str]:
+        """The words of the labels of edges, by number; empty if the labels are numbers."""
+        return list(self.facts.get("classes", []))
+
+    def rows(self, number: int) -> NDArray[np.int64]:
+        """(num_edges,) int64 number of the row of the table from which each edge of a block comes, from 0.
+
+        Raises:
+            NotFoundError: the relation does not keep it, as it has no columns next to the edges.
+        """
+        return self.artifact.array(f"{self.block_path(number)}/row", bounds=(0, self.facts["edges_in"])).read()
+
+    def _first_edge(self, number: int) -> int:
+        return sum(self.block_nnz[:number])
+
+    def block(self, number: int, counter: ReadCounter | None = None) -> CSR:
+        """Read one block of rows; ``counter`` counts the bytes read."""
+        found = super().block(number, counter)
+        if "weight" not in self.edge_columns:
+            return found
+        first = self._first_edge(number)
+        return replace(found, data=self.column("weight", first, first + self.block_nnz[number]))
+
     def edge_blocks(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any] | None]]:
         """Sources, targets, and weights or times, of the edges of each row block, in the order in which it is stored.
+
+        Values that are stored next to the edges are read by :meth:`column`.
 
         Yields:
             (num_edges,) int64 twice, numbered within their types; (num_edges,) values, or None.

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -85,11 +86,19 @@ def test_a_recipe_plans_runs_and_finds_a_graph_with_types() -> None:
     }
     other = gnnloom.ingest("other", relations=tables, vertices={"user": "users.csv:id"}, unknown="drop", workers=0)
     assert other.typed_graph().relation("buys").nnz == graph.relation("buys").nnz
+    columns = RECIPE.replace('"drop"', '"drop"\nmerge = "keep"').replace(
+        'weight = "amount"', 'features = ["amount"]\nlabel = "item"'
+    )
+    run(columns, "--json")
+    (chosen,) = [info.key for info in Catalog(Path("catalog"))["shop"].artifacts() if info.key != graph.artifact.key]
+    buys = Catalog(Path("catalog"))["shop"].typed_graph(chosen).relation("buys")
+    assert buys.column("feature").tolist() == [[2], [5]]
+    assert np.array(buys.classes)[buys.column("label")].tolist() == ["a", "a"]
     # A change of the recipe stores another graph, and the plan says how both differ.
     changed = RECIPE.replace('"drop"', '"add"')
     assert "unknown" in run(changed, "--plan").output
     assert run(changed, "--json").exit_code == 0
-    assert len(Catalog(Path("catalog"))["shop"].artifacts()) == 2
+    assert len(Catalog(Path("catalog"))["shop"].artifacts()) == 3
     (row,) = json.loads(run(RECIPE, "--set", "relations.2.path=knows.csv", "--dry-run", "--json").stdout)["stages"]
     assert not row["done"]
 
@@ -149,7 +158,7 @@ def test_a_saved_recipe_with_tables_is_the_same_recipe() -> None:
         ('name = "knows"', 'name = "co-buys"', r"line 17: \[relations\.2\] name: .*co_buys"),
         ('type = "user"', 'type = "users"', "did you mean user"),
         ('columns = ["user", "item"]\n', "", r"line 11: \[relations\.1\] weight: .*columns"),
-        ('weight = "amount"', 'weight = "amount"\ntime = "amount"', r"line 13: \[relations\.1\] time"),
+        ('weight = "amount"', 'weight = "amount"\ntime = "amount"', "--merge keep"),
         ('delimiter = ";"', 'format = "ogb"', r"line 13: \[relations\.1\] format 'ogb'"),
         ('path = "users.csv"', 'path = "missing.csv"', "missing.csv"),
         ("[[vertices]]", "[vertices]", r"line 21: \[vertices\]: .*\[\[vertices\]\]"),

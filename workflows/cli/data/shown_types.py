@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gnnloom.storage import TypedGraph
+from gnnloom.storage.artifacts.typed.typed_graph import Relation
 from gnnloom.workflows.cli.terminal.output import show_rows
 
 
@@ -30,6 +31,13 @@ def show_types(graph: TypedGraph) -> None:
         [
             (each.name, each.source.name, each.target.name, f"{each.nnz:,}", values)
             for each in graph.relations
-            for values in ["weights" if each.weighted else f"times {each.time_unit}".strip() if each.has_times else ""]
+            for values in [_values(each)]
         ],
     )
+
+
+def _values(relation: Relation) -> str:
+    """What the edges of a relation have, for people."""
+    if relation.edge_columns:
+        return ", ".join(f"{name} ({', '.join(columns)})" for name, columns in relation.edge_columns.items())
+    return "weights" if relation.weighted else f"times {relation.time_unit}".strip() if relation.has_times else ""

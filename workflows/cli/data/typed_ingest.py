@@ -23,8 +23,8 @@ from gnnloom.workflows.cli.terminal.screen import say
 RELATION: Final = Option(
     "relation",
     str,
-    "Table of the edges of a relation, instead of SOURCE; further columns are followed by ' as weight', ' as time' or,"
-    " with the name *, ' as relation'. May be given several times.",
+    "Table of the edges of a relation, instead of SOURCE; further columns are followed by ' as weight', ' as time',"
+    " ' as feature', ' as label' or, with the name *, ' as relation'. May be given several times.",
     group=Group.INPUT,
     metavar="TYPE,NAME,TYPE=FILE[:COLUMN,COLUMN[,COLUMN]]",
 )

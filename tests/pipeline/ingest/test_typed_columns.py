@@ -1,0 +1,197 @@
+"""Columns of edges lie in the order of the edges, and are those of the rows of the table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
+from gnnloom.pipeline.ingest.stage import IngestOptions
+from gnnloom.pipeline.ingest.typed.options import TypedOptions
+from gnnloom.pipeline.ingest.typed.stage import ingest_typed_graph
+from gnnloom.pipeline.ingest.typed.table import parse_relations, parse_vertices
+from gnnloom.pipeline.ingest.typed.tables import TypedTables
+from gnnloom.pipeline.tasks.cluster import Cluster, InProcessCluster
+from gnnloom.storage import Catalog, Dataset, TypedGraph
+from gnnloom.storage.errors import GnnloomError
+from support.covering import examples
+from support.lanes import flip_bit
+from support.stopping import run_in_steps
+
+COLUMNS = "who,what,amount as weight,at as time,fee as feature,tip as feature,kind as label"
+
+
+def _ingest(
+    dataset: Dataset,
+    table: Path,
+    merge: str = "keep",
+    cluster: Cluster | None = None,
+    columns: str = COLUMNS,
+    vertices: list[str] | None = None,
+) -> TypedGraph:
+    tables = TypedTables.open(
+        parse_relations([f"user,pays,shop={table}:{columns}"]), parse_vertices(vertices or []), {}
+    )
+    how = IngestOptions(merge=merge), TypedOptions("drop"), cluster or InProcessCluster()
+    return ingest_typed_graph(dataset, tables, *how)
+
+
+def _random(seed: int, count: int = 300, *, names: bool = False) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    who, what = rng.integers(0, 25, count), rng.integers(0, 12, count)
+    return pd.DataFrame(
+        {
+            "who": [f"u{each}é" for each in who] if names else who * 7,
+            "what": what,
+            "amount": rng.integers(1, 99, count),
+            "at": pd.to_datetime(rng.integers(0, 1 << 30, count), unit="s").strftime("%Y-%m-%dT%H:%M:%S"),
+            "fee": rng.integers(0, 9, count) / 4,
+            "tip": rng.integers(-9, 9, count),
+            "kind": rng.choice(["card", "cash", "transfer"], count),
+        }
+    )
+
+
+def _check(graph: TypedGraph, table: pd.DataFrame, merge: str = "keep") -> None:
+    """Compare a relation with the table, sorted as its edges are."""
+    pays = graph.relation("pays")
+    ids = {each.name: graph.ids(each.name) for each in graph.types}
+    called = {name: np.array(each.names() if each.has_names else each.ids()) for name, each in ids.items()}
+    known = table[table["who"].isin(called["user"]) & table["what"].isin(called["shop"])]
+    wanted = known.assign(row=known.index).sort_values(["what", "who", "row"], kind="stable")
+    if merge == "first":
+        wanted = wanted.drop_duplicates(["what", "who"])
+    blocks = list(pays.edge_blocks())
+    np.testing.assert_array_equal(called["user"][np.concatenate([each[0] for each in blocks])], wanted["who"])
+    np.testing.assert_array_equal(called["shop"][np.concatenate([each[1] for each in blocks])], wanted["what"])
+    np.testing.assert_array_equal(np.concatenate([pays.rows(k) for k in range(pays.num_blocks)]), wanted["row"])
+    np.testing.assert_array_equal(pays.column("weight"), wanted["amount"].astype("float32"))
+    times = pays.column("time").astype(f"M8[{pays.time_unit}]")
+    np.testing.assert_array_equal(times, pd.to_datetime(wanted["at"]).to_numpy())
+    np.testing.assert_array_equal(pays.column("feature"), wanted[["fee", "tip"]].to_numpy("float32"))
+    np.testing.assert_array_equal(np.array(pays.classes)[pays.column("label")], wanted["kind"])
+    assert pays.edge_columns["feature"] == ["fee", "tip"]
+    data = pays.to_scipy().data
+    np.testing.assert_array_equal(data, wanted["amount"].astype("float32"))
+
+
+@pytest.fixture
+def many_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many files, chunks, blocks and tasks."""
+    monkeypatch.setattr("gnnloom.pipeline.ingest.keys.collect.gathered_memory", lambda _: 5000)
+    monkeypatch.setattr("gnnloom.pipeline.ingest.keys.numbered.CHUNK_EDGES", 40)
+    monkeypatch.setattr("gnnloom.pipeline.matrix_sort.sort_plan.BLOCK_ENTRIES", 60)
+    monkeypatch.setattr("gnnloom.pipeline.ingest.typed.edge_columns._STEP", 17)
+    monkeypatch.setattr("gnnloom.pipeline.ingest.typed.edge_columns.CHUNK_BYTES", 256)
+
+
+@pytest.mark.parametrize(("merge", "suffix", "names"), [("keep", "csv", True), ("first", "parquet", False)])
+def test_columns_follow_their_edges(catalog: Catalog, tmp_path: Path, merge: str, suffix: str, names: bool) -> None:
+    table = _random(1, names=names)
+    file = tmp_path / f"pay.{suffix}"
+    if suffix == "csv":
+        table.to_csv(file, index=False)
+    else:
+        table.to_parquet(file, index=False)
+    listed = tmp_path / "shops.csv"
+    listed.write_text("id\n" + "".join(f"{each}\n" for each in range(9)))
+    graph = _ingest(catalog.create("g"), file, merge, vertices=[f"shop={listed}:id"])
+    _check(graph, table, merge)
+    assert graph.relation("pays").facts["left_out"] == (table["what"] > 8).sum()
+    assert [finding.problem for finding in catalog["g"].verify()] == [None]
+    catalog["g"].export(tmp_path / "g.tar.zst")
+    _check(catalog.import_dataset(tmp_path / "g.tar.zst", "h").typed_graph(), table, merge)
+
+
+@pytest.mark.usefixtures("many_files", "small_lanes")
+def test_bytes_do_not_depend_on_memory_interruptions_or_workers(catalog: Catalog, tmp_path: Path) -> None:
+    table = _random(2)
+    for number in range(3):
+        table[number * 100 : number * 100 + 100].to_csv(tmp_path / f"pay-{number}.csv", index=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gnnloom.pipeline.ingest.keys.collect.gathered_memory", lambda _: 1 << 20)
+        patch.setattr("gnnloom.pipeline.ingest.typed.edge_columns._STEP", 1 << 20)
+        whole = _ingest(catalog.create("whole"), tmp_path / "pay-*.csv")
+    _check(whole, table)
+    stopped, ran = run_in_steps(
+        lambda cluster: _ingest(catalog.create("stopped"), tmp_path / "pay-*.csv", cluster=cluster), 31
+    )
+    assert len([name for name, _ in ran if name in {"route_values", "route_places", "write_array"}]) > 15
+    assert stopped.artifact.digest == whole.artifact.digest
+    assert stopped.artifact.facts == whole.artifact.facts
+
+
+def test_workers_give_the_same_bytes(catalog: Catalog, tmp_path: Path) -> None:
+    table = _random(3)
+    table.to_csv(tmp_path / "pay.csv", index=False)
+    alone = _ingest(catalog.create("alone"), tmp_path / "pay.csv")
+    with open_cluster(ClusterOptions(workers=2)) as cluster:
+        shared = _ingest(catalog.create("shared"), tmp_path / "pay.csv", cluster=cluster)
+    assert shared.artifact.digest == alone.artifact.digest
+
+
+@settings(max_examples=examples(20), deadline=None)
+@given(
+    rows=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3), st.integers(0, 5)), min_size=1, max_size=15),
+    merge=st.sampled_from(["keep", "first"]),
+)
+def test_random_tables(tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[int, ...]], merge: str) -> None:
+    folder = tmp_path_factory.mktemp("random")
+    table = pd.DataFrame(rows, columns=["who", "what", "amount"])
+    table = table.assign(
+        at="2024-01-02T00:00:00", fee=table["amount"] / 2, tip=1, kind=table["amount"].astype(str) + "k"
+    )
+    table.to_csv(folder / "pay.csv", index=False)
+    _check(_ingest(Catalog(folder / "catalog").create("g"), folder / "pay.csv", merge), table, merge)
+
+
+def test_every_flipped_bit_of_columns_is_found(catalog: Catalog, tmp_path: Path) -> None:
+    _random(4, 60).to_csv(tmp_path / "pay.csv", index=False)
+    graph = _ingest(catalog.create("g"), tmp_path / "pay.csv")
+    files = [path for path in sorted(graph.artifact.path.glob("relation/pays/[wtfl]*/**/*")) if path.is_file()]
+    assert len(files) >= 8
+    for file in files:
+        before = file.read_bytes()
+        flip_bit(file, len(before) // 2)
+        assert any(finding.problem for finding in catalog["g"].verify()), file
+        file.write_bytes(before)
+
+
+@pytest.mark.parametrize(
+    ("columns", "merge", "line", "message"),
+    [
+        (COLUMNS, "sum", "", "--merge keep"),
+        ("who,what,fee as feature,fee as label,kind as label", "keep", "", "one column each"),
+        ("fee as feature", "keep", "", "both ends"),
+        ("who,what,nothing as feature", "keep", "", "nothing"),
+        ("who,what,fee as feature", "keep", "1,2,3,2024-01-01,x,5,card", r"pay\.csv, line 5.*"),
+        ("who,what,kind as label", "keep", "1,2,3,2024-01-01,1,5,", r"pay\.csv, line 5"),
+        ("who,what,fee as feature,kind as relation", "keep", "", "tables of one relation"),
+    ],
+)
+def test_bad_columns_get_one_error(
+    catalog: Catalog, tmp_path: Path, columns: str, merge: str, line: str, message: str
+) -> None:
+    rows = ["who,what,amount,at,fee,tip,kind", *["1,2,3,2024-01-01,1,5,card"] * 3, *([line] if line else [])]
+    (tmp_path / "pay.csv").write_text("\n".join(rows) + "\n")
+    with pytest.raises(GnnloomError, match=message):
+        _ingest(catalog.create("g"), tmp_path / "pay.csv", merge, columns=columns)
+
+
+def test_pyg_gets_all_columns(catalog: Catalog, tmp_path: Path) -> None:
+    pytest.importorskip("torch_geometric")
+    from gnnloom.workflows.interop.graph_libraries import to_hetero_data
+
+    table = _random(5, 50)
+    table.to_csv(tmp_path / "pay.csv", index=False)
+    graph = _ingest(catalog.create("g"), tmp_path / "pay.csv")
+    found: Any = to_hetero_data(graph)["user", "pays", "shop"]
+    for name, array in (("edge_weight", "weight"), ("time", "time"), ("edge_attr", "feature"), ("edge_label", "label")):
+        np.testing.assert_array_equal(found[name].numpy(), graph.relation("pays").column(array))
+    assert found.edge_index.shape == (2, 50)
