@@ -270,3 +270,48 @@ def test_look_shows_how_ratings_get_two_types(tmp_path: Path, monkeypatch: pytes
     run(*(word for word in shlex.split(command.replace("NAME", "g"))[1:]))
     Path("calls.csv").write_text("caller_id,callee_id\n1,31\n")
     assert not any("two types" in when for when in gnnloom.look("calls.csv").others)
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "npz", None])
+def test_edges_of_a_relation_are_exported_with_the_ids_and_columns_of_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str | None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("gnnloom.workflows.interop.export._NUMBERS_AT_ONCE", 16 * 7)
+    rng = np.random.default_rng(4)
+    table = pd.DataFrame(
+        {
+            "who": [f"u{each}" for each in rng.integers(0, 9, 50)],
+            "what": rng.integers(0, 7, 50) * 10,
+            "amount": rng.integers(1, 9, 50).astype(float),
+            "fee": rng.integers(0, 9, 50) / 4,
+            "kind": rng.choice(["card", "cash"], 50),
+        }
+    )
+    table.to_csv("pay.csv", index=False)
+    columns = ["who", "what", "amount as weight", "fee as feature", "kind as label"]
+    shown = "<td>pays</td><td>user</td><td>shop</td><td>50</td><td>feature, label, weight</td>"
+    tables = {("user", "pays", "shop"): ("pay.csv", columns), ("user", "likes", "shop"): "pay.csv:who,what"}
+    assert shown in gnnloom.ingest("g", relations=tables, merge="keep", workers=0, catalog="c")._repr_html_()
+    wanted = table.assign(row=table.index).sort_values(["what", "who", "row"], ignore_index=True)
+    if suffix is None:
+        found = gnnloom.export("g", "edges", relation="pays", catalog="c")
+    else:
+        run("--catalog", "c", "export", "g", "edges", "--relation", "pays", "--out", f"pays.{suffix}")
+        if suffix == "npz":
+            with np.load("pays.npz") as arrays:
+                np.testing.assert_array_equal(arrays["target"], wanted["what"])
+                np.testing.assert_array_equal(arrays["feature"][:, 0], wanted["fee"])
+                np.testing.assert_array_equal(arrays["row"], wanted["row"])
+            return
+        found = pd.read_csv("pays.csv") if suffix == "csv" else pd.read_parquet("pays.parquet")
+    for name, column in (("source", "who"), ("target", "what"), ("weight", "amount"), ("label_name", "kind")):
+        np.testing.assert_array_equal(found[name], wanted[column])
+    np.testing.assert_array_equal(found["row"], wanted["row"])
+    for words, named in (
+        (("edges",), "likes, pays"),
+        (("edges", "--relation", "pay"), "did you mean pays"),
+        (("features", "--relation", "pays"), "relation"),
+    ):
+        failed = CliRunner().invoke(cli, ["--catalog", "c", "export", "g", *words, "--out", "x.csv"])
+        assert named in str(failed.exception)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gnnloom.storage import Catalog as StoredCatalog
 from gnnloom.storage import Dataset as StoredDataset
+from gnnloom.storage import TypedGraph
 from gnnloom.storage.artifacts.typed.typed_names import REVERSE
 from gnnloom.storage.errors import InputError, MissingPackageError
 from gnnloom.workflows.api.html import fact_table, row_table
@@ -98,7 +99,20 @@ class Dataset(StoredDataset):
         ]
         rows += [("run", name, "", "", "") for name in self.runs()]
         facts = fact_table(f"dataset {self.name}", {"folder": str(self.path)})
-        return facts + row_table(("kind", "key", "parameters", "state", "size"), rows)
+        keys = [info.key for info in self.ingested_graphs() if info.state == "complete" and info.is_typed]
+        tables = "".join(_type_tables(self.typed_graph(key)) for key in keys)
+        return facts + row_table(("kind", "key", "parameters", "state", "size"), rows) + tables
+
+
+def _type_tables(graph: TypedGraph) -> str:
+    """Tables of the types and relations of a graph, for notebooks."""
+    types = [(each.name, f"{each.count:,}") for each in graph.types]
+    relations = [
+        (each.name, each.source.name, each.target.name, f"{each.nnz:,}", ", ".join(each.edge_columns))
+        for each in graph.relations
+    ]
+    head = ("relation", "from", "to", "edges", "columns")
+    return row_table(("type", "vertices"), types) + row_table(head, relations)
 
 
 class Catalog(StoredCatalog):

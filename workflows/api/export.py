@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gnnloom.storage.runs.run import Run as StoredRun
 from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, as_dataset
 from gnnloom.workflows.api.run import Run
-from gnnloom.workflows.interop.export import table_of
+from gnnloom.workflows.interop.relation_export import chosen_table
 from gnnloom.workflows.interop.tables import check_file, frame_of, write_table
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ def export(
     parts: int | None = None,
     method: str | None = None,
     key: str | None = None,
+    relation: str | None = None,
     safe_csv: bool = False,
     catalog: CatalogLike = None,
 ) -> pd.DataFrame | Path:
@@ -38,6 +39,7 @@ def export(
         run: name of the run, if the dataset has several and ``dataset`` names none.
         parts, method: of the partition, if there are several.
         key: of the graph, vertex data or partition, if there are several.
+        relation: of a graph with types, the relation whose edges to export, with all their columns.
         safe_csv: put an apostrophe before names in a ``.csv`` that a spreadsheet takes for formulas.
         catalog: where to look for the name; as for :func:`gnnloom.ingest`.
 
@@ -60,7 +62,7 @@ def export(
     def opened() -> StoredRun:
         return StoredRun.open(found, named or Run.open(found.name, found.path.parent).name)
 
-    table = table_of(found, what, opened, parts, method, key)
+    table = chosen_table(found, what, opened, parts, method, key, relation)
     if file is None:
         return frame_of(table)
     write_table(table, file, safe_csv=safe_csv)

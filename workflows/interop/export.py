@@ -16,6 +16,7 @@ from gnnloom.storage.artifacts.block_matrix import block_path
 from gnnloom.storage.disk.own_folder import own_folder
 from gnnloom.storage.errors import GnnloomError, InputError, NotFoundError
 from gnnloom.storage.format.arrays import ArrayReader
+from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.format.memory_map import RecordedArray, map_copy
 from gnnloom.storage.format.vertex_arrays import NO_LABEL, VERTEX_ARRAYS, widened
 from gnnloom.storage.runs.figures import shown_epoch, shown_figures
@@ -295,16 +296,24 @@ class VertexIds:
 
     @classmethod
     def map(cls, graph: Graph, folder: Path) -> VertexIds:
-        """Copy the ids of a graph to uncompressed files in a folder, and map these.
+        """Map the ids of a graph; see :meth:`of`."""
+        return cls.of(graph.artifact, folder)
+
+    @classmethod
+    def of(cls, artifact: Artifact, folder: Path, prefix: str = "") -> VertexIds:
+        """Copy the ids of an artifact to uncompressed files in a folder, and map these.
 
         A look-up in a stored array would decompress a whole chunk.
+
+        Args:
+            prefix: what the paths of the arrays begin with: empty, or the folder of a type.
         """
         copies = list[RecordedArray]()
 
         def mapped(name: str) -> NDArray[Any] | None:
-            if name not in graph.artifact:
+            if f"{prefix}{name}" not in artifact:
                 return None
-            copies.append(map_copy(graph.artifact.array(name), folder))
+            copies.append(map_copy(artifact.array(f"{prefix}{name}"), folder))
             return copies[-1].values
 
         return cls(mapped("original_id"), mapped("original_name_offset"), mapped("original_name"), copies)
@@ -342,11 +351,16 @@ def _names_of(vertices: NDArray[Any], offset: NDArray[Any], text: NDArray[Any]) 
     return [text[start:stop].tobytes().decode() for start, stop in bounds]
 
 
+def entries_at_once(*, has_names: bool) -> int:
+    """Number of entries in memory at once, whose ends may have names."""
+    return max(1, _NUMBERS_AT_ONCE // (_NAME_NUMBERS if has_names else 1))
+
+
 def block_entries(graph: Graph, number: int) -> Iterator[tuple[NDArray[Any], ...]]:
     """Read the rows, columns and weights (if any) of one block's entries."""
     indptr, weights = graph.pointers(number), graph.weights(number)
     arrays = [graph.columns(number), *([] if weights is None else [weights])]
-    step = max(1, _NUMBERS_AT_ONCE // (_NAME_NUMBERS if graph.has_names else 1))
+    step = entries_at_once(has_names=graph.has_names)
     for start in range(0, int(indptr[-1]), step):
         stop = min(start + step, int(indptr[-1]))
         # A piece may begin and end inside a row. side="right" skips empty rows, whose pointers are equal.

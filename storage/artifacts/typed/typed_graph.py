@@ -100,13 +100,17 @@ class Relation(BlockMatrix):
         """The words of the labels of edges, by number; empty if the labels are numbers."""
         return list(self.facts.get("classes", []))
 
-    def rows(self, number: int) -> NDArray[np.int64]:
+    def rows(self, number: int, start: int = 0, stop: int | None = None) -> NDArray[np.int64]:
         """(num_edges,) int64 number of the row of the table from which each edge of a block comes, from 0.
+
+        Args:
+            start, stop: edges of the block; by default all.
 
         Raises:
             NotFoundError: the relation does not keep it, as it has no columns next to the edges.
         """
-        return self.artifact.array(f"{self.block_path(number)}/row", bounds=(0, self.facts["edges_in"])).read()
+        bounds = 0, self.facts["edges_in"]
+        return self.artifact.array(f"{self.block_path(number)}/row", bounds=bounds).read(start, stop)
 
     def _first_edge(self, number: int) -> int:
         return sum(self.block_nnz[:number])

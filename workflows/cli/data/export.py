@@ -8,7 +8,8 @@ import click
 
 from gnnloom.workflows.cli.terminal.options import current_catalog, json_option, open_run, split_run
 from gnnloom.workflows.cli.terminal.output import show
-from gnnloom.workflows.interop.export import DATASET_TABLES, RUN_TABLES, table_of
+from gnnloom.workflows.interop.export import DATASET_TABLES, RUN_TABLES
+from gnnloom.workflows.interop.relation_export import chosen_table
 from gnnloom.workflows.interop.tables import check_file, write_table
 
 
@@ -42,6 +43,7 @@ from gnnloom.workflows.interop.tables import check_file, write_table
     default=None,
     help="Key of the graph, vertex data or partition, if there are several.",
 )
+@click.option("--relation", default=None, metavar="NAME", help="Relation whose edges to export, of a graph with types.")
 @json_option
 def export_command(
     name: str,
@@ -52,6 +54,7 @@ def export_command(
     parts: int | None,
     method: str | None,
     key: str | None,
+    relation: str | None,
     as_json: bool,
 ) -> None:
     """Export predictions, embeddings, metrics, features, labels, parts or edges of dataset NAME for other programs.
@@ -67,13 +70,14 @@ def export_command(
       gnnloom export web/first metrics --out metrics.parquet
       gnnloom export web partition --parts 4 --out part.csv
       gnnloom export web edges --out edges.parquet
+      gnnloom export shop edges --relation buys --out buys.parquet
     """
     dataset_name, run = split_run(name, run)
     if run is not None and what not in RUN_TABLES:
         raise click.UsageError(f"{what} does not take a run")
     check_file(out, safe_csv=safe_csv)
     dataset = current_catalog()[dataset_name]
-    table = table_of(dataset, what, lambda: open_run(dataset_name, run)[1], parts, method, key)
+    table = chosen_table(dataset, what, lambda: open_run(dataset_name, run)[1], parts, method, key, relation)
     write_table(table, out, safe_csv=safe_csv)
     content = {
         "dataset": dataset_name,
