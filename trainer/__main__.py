@@ -19,6 +19,7 @@ ranks exit with code 0.
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -27,11 +28,12 @@ from gnnloom.storage.disk.files import write_json
 from gnnloom.storage.shared_memory import remove_abandoned
 from gnnloom.trainer.comm.agreement import CollectiveError, together
 from gnnloom.trainer.comm.ending import end_job, report
+from gnnloom.trainer.comm.reported_error import ERROR_FOLDER
 from gnnloom.trainer.comm.transports.registry import world
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.propagate_config import PropagateConfig
 from gnnloom.trainer.job.arguments import parse_arguments
-from gnnloom.trainer.job.rank_log import log_to_stderr
+from gnnloom.trainer.job.rank_log import log_to_stderr, report_progress
 from gnnloom.trainer.job.stop import EXIT_STOPPED, StopRequest, leave
 from gnnloom.trainer.planner.forecast import record_forecast
 from gnnloom.trainer.training.alike import alike_command
@@ -47,6 +49,9 @@ def main(arguments: Sequence[str]) -> int:
     comm = world()
     level = logging.INFO if comm.rank == 0 else logging.ERROR
     log_to_stderr(level)
+    # A batch job has nobody who would show it.
+    if comm.rank == 0 and ERROR_FOLDER in os.environ:
+        report_progress()
     try:
         job = together(
             comm,

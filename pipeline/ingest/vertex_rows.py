@@ -26,12 +26,12 @@ from gnnloom.pipeline.sources.binary.edge_columns import rebatch
 from gnnloom.pipeline.sources.source import VertexSource
 from gnnloom.pipeline.sources.vertex_data.keyed_rows import table_ranges
 from gnnloom.pipeline.tasks.phase import Needs, Phase, Task
-from gnnloom.pipeline.tasks.progress import Done
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.errors import FormatError, InputError
 from gnnloom.storage.format.arrays import default_chunk_rows, write_rows
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS
+from gnnloom.storage.meters import Done
 from gnnloom.storage.wording import counted
 
 #: Chunks that are written and digested together.

@@ -29,7 +29,6 @@ from gnnloom.pipeline.shuffle.run_list import RunList
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.memory import MIB, WRITING_BYTES, rows_that_fit
 from gnnloom.pipeline.tasks.phase import Task
-from gnnloom.pipeline.tasks.progress import Done
 from gnnloom.storage.artifacts.block_matrix import BlockWriter, block_path
 from gnnloom.storage.errors import BudgetError, InputError
 from gnnloom.storage.format.arrays import CHUNK_BYTES, ArrayReader, ArrayRecord, write_rows
@@ -38,6 +37,7 @@ from gnnloom.storage.matrix.csr import TIME_BYTES, index_dtype
 from gnnloom.storage.matrix.fingerprint import asymmetry
 from gnnloom.storage.matrix.ranges import Span
 from gnnloom.storage.matrix.ticks import floats_of_ticks, ticks_of_floats
+from gnnloom.storage.meters import Done
 
 #: Bytes of memory per row of a block: its count and pointer (8 each), and the copies made while the pointers are
 #: summed up, compressed and written.

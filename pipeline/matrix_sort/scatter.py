@@ -16,9 +16,9 @@ from gnnloom.pipeline.shuffle.run_list import LaneRuns
 from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, EdgeSource, SourceRange
 from gnnloom.pipeline.tasks.memory import gathered_memory
 from gnnloom.pipeline.tasks.phase import Task
-from gnnloom.pipeline.tasks.progress import Done
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.csr import WEIGHT_BYTES
+from gnnloom.storage.meters import Done
 
 #: Maximum number of entries in a spill file (32 to 96 MiB). Larger files would make neither pass faster.
 MAX_SPILL_ENTRIES = 1 << 23

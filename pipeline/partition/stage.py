@@ -19,13 +19,13 @@ from gnnloom.pipeline.partition.settings import check_parts
 from gnnloom.pipeline.shuffle.mapped_vectors import copy_vector
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.phase import Needs, Phase, repairing, run
-from gnnloom.pipeline.tasks.progress import one_step
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.format.arrays import ArrayReader, create_array, default_chunk_rows, write_rows
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
 from gnnloom.storage.format.memory_map import create_part_vector, map_part_vector
+from gnnloom.storage.meters import one_step
 
 __all__ = ["METHODS", "PartitionOptions", "partition_graph", "partition_key"]
 

@@ -14,9 +14,9 @@ from functools import wraps
 from typing import Any, Final, ParamSpec, Protocol, TypeVar
 
 from gnnloom.pipeline.tasks.cluster import Cluster
-from gnnloom.pipeline.tasks.progress import logged
 from gnnloom.storage.errors import CorruptError, DamagedWorkError
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
+from gnnloom.storage.meters import logged
 
 LOGGER = logging.getLogger("gnnloom.pipeline")
 

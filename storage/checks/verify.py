@@ -15,6 +15,7 @@ from gnnloom.storage.checks.run_invariants import check_run
 from gnnloom.storage.errors import GnnloomError, IncompleteError, NotFoundError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.format.mapped_copy import copies
+from gnnloom.storage.meters import ProgressMeter
 from gnnloom.storage.runs.run import Run
 from gnnloom.storage.system_errors import OF_ONE_FILE, check_is_of_content
 
@@ -57,10 +58,18 @@ def verify_dataset(dataset: Dataset, *, quick: bool = False) -> list[Finding]:
     Returns:
         One finding per artifact, run and uncompressed copy, intact or not, and one per unknown file.
     """
-    looked_at = [_verify_artifact(dataset, info, quick=quick) for info in dataset.artifacts()]
+    infos, runs_there, copies_there = dataset.artifacts(), dataset.runs(), copies(dataset.path)
+    # Arrays are counted, because an artifact may have most of the bytes.
+    meter = ProgressMeter("verify", sum(map(_num_arrays, infos)) + len(runs_there) + len(copies_there))
+    looked_at = [_verify_artifact(dataset, info, meter, quick=quick) for info in infos]
     artifacts = [finding for finding in looked_at if finding is not None]
-    runs = [_verify_run(dataset, run) for run in dataset.runs()]
-    copied = [_verify_copy(path) for path in copies(dataset.path)]
+    runs, copied = list[Finding](), list[Finding]()
+    for run in runs_there:
+        runs.append(_verify_run(dataset, run))
+        meter.advance()
+    for path in copies_there:
+        copied.append(_verify_copy(path))
+        meter.advance()
     return artifacts + runs + copied + _verify_names(dataset) + _verify_lists(dataset)
 
 
@@ -79,12 +88,20 @@ def _verify_lists(dataset: Dataset) -> list[Finding]:
     return [Finding("list", "zarr.json", state, 0, problem) for state, problem in found if problem]
 
 
-def _verify_artifact(dataset: Dataset, info: ArtifactInfo, *, quick: bool) -> Finding | None:
+def _num_arrays(info: ArtifactInfo) -> int:
+    """Number of arrays of an artifact; 0 if it cannot be opened, which its check reports."""
+    try:
+        return len(Artifact(info.path).records)
+    except (GnnloomError, OSError):
+        return 0
+
+
+def _verify_artifact(dataset: Dataset, info: ArtifactInfo, meter: ProgressMeter, *, quick: bool) -> Finding | None:
     """Check an artifact; returns None if another process removes it during the check."""
     arrays, problem = 0, None
     try:
         artifact = Artifact(info.path)
-        arrays = artifact.verify()
+        arrays = artifact.verify(meter.advance)
         check_metadata(artifact)
         if not quick:
             check_artifact(dataset, artifact)

@@ -15,7 +15,7 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -174,8 +174,11 @@ class Artifact:
         """
         return ArrayReader(self.path, self.record(name), counter or self._counter, bounds)
 
-    def verify(self) -> int:
+    def verify(self, each: Callable[[], None] = lambda: None) -> int:
         """Read everything and compare it with the digests.
+
+        Args:
+            each: called when an array has been read.
 
         Returns:
             The number of arrays.
@@ -188,6 +191,7 @@ class Artifact:
             raise CorruptError(f"{self.path / MANIFEST}: the digest does not match the arrays listed")
         for record in records.values():
             ArrayReader(self.path, record).verify()
+            each()
         return len(records)
 
     def stored_bytes(self) -> int:

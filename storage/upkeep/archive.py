@@ -26,6 +26,7 @@ from gnnloom.storage.disk.files import written_aside
 from gnnloom.storage.errors import CorruptError, ExistsError, InputError
 from gnnloom.storage.format.artifact import WORK
 from gnnloom.storage.format.schema import FORMAT_VERSION, VERSION_ENTRY
+from gnnloom.storage.meters import ProgressMeter
 from gnnloom.storage.system_errors import check_is_of_content, naming
 
 HEAD, TAIL = "gnnloom-archive.json", "gnnloom-digests.json"
@@ -125,9 +126,11 @@ def _write_members(raw: IO[bytes], compression: str | None, dataset: Dataset, me
     ):
         _add_json(tar, HEAD, head)
         # Hashed while it is copied, so every file is read once.
+        meter = ProgressMeter("export", len(members), "bytes")
         for path, size in members:
             name = path.relative_to(dataset.path).as_posix()
             digests[name] = _add_file(tar, path, name, size)
+            meter.advance(size)
         # Last, so that an archive that was cut short anywhere lacks it.
         _add_json(tar, TAIL, {"digests": digests})
 

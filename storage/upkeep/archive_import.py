@@ -29,6 +29,7 @@ from gnnloom.storage.errors import (
     NotFoundError,
 )
 from gnnloom.storage.format.schema import SCHEMAS, check_version
+from gnnloom.storage.meters import ProgressMeter
 from gnnloom.storage.system_errors import check_is_of_content
 from gnnloom.storage.upkeep.archive import HEAD, TAIL
 from gnnloom.storage.upkeep.garbage import refresh_lists
@@ -178,12 +179,13 @@ class _Unpacker:
         """Unpack everything, unless ``choose`` refuses the head; returns the path that it chooses."""
         members = iter(self._tar)
         head = self._check_head(next(members, None))
-        final = choose(head)
+        final, meter = choose(head), ProgressMeter("import", head["files"], "bytes")
         for member in members:
             if member.name == TAIL:
                 self._check_tail(member, head)
                 return final
             self._unpack(member, head)
+            meter.advance(member.size)
         raise InputError(f"{self._file}: cut short after {len(self._digests)} of {counted(head['files'], 'file')}")
 
     def _check_head(self, member: tarfile.TarInfo | None) -> dict[str, Any]:

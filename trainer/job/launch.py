@@ -38,7 +38,7 @@ from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.open_shards import ROW_SHARDS
 from gnnloom.trainer.job.arguments import PREDICT, PROPAGATE
 from gnnloom.trainer.job.leftovers import remove_segments_since
-from gnnloom.trainer.job.rank_log import log_again
+from gnnloom.trainer.job.rank_log import is_state, log_again
 from gnnloom.trainer.job.stop import EXIT_CODE_FILE, EXIT_STOPPED, STOPPED_PROPAGATION, StoppedError, answering
 from gnnloom.trainer.loggers.registry import check_loggers
 from gnnloom.trainer.propagation.memory import rank_sizes
@@ -376,7 +376,9 @@ def _run(
         try:
             with requests.heard() if begun is not None else nullcontext():
                 for printed in process.stdout or ():
-                    last_lines.append(line := printed.rstrip("\n"))
+                    line = printed.rstrip("\n")
+                    if not is_state(line):
+                        last_lines.append(line)
                     if (from_error or line.startswith(_ERROR)) and len(from_error) < _LAST_LINES:
                         from_error.append(line)
                     # The raised error contains these.

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
+import time
+from contextlib import suppress
+from dataclasses import astuple
 from typing import Final
 
+from gnnloom.storage.meters import PROGRESS, Progress
 from gnnloom.storage.wording import printable
 
+#: Prefix of a line with the progress of a phase, and seconds between such lines.
+_STATE, _SECONDS = "gnnloom progress: ", 0.5
 #: Prefix of a rank's warnings, by which the process that started the rank recognizes them.
 _NOTE: Final = "note: "
 
@@ -28,6 +35,37 @@ def log_to_stderr(level: int) -> None:
     logging.basicConfig(level=level, handlers=[handler])
 
 
+class _StateLines(logging.Handler):
+    """Prints the progress of phases for the process that started the rank."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self._printed = 0.0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        state, now = record.args[0] if isinstance(record.args, tuple) and record.args else None, time.monotonic()
+        if isinstance(state, Progress) and (state.done in {0, state.tasks} or now - self._printed >= _SECONDS):
+            self._printed = now
+            sys.stderr.write(f"{_STATE}{json.dumps([record.levelno, astuple(state)])}\n")
+
+
+def report_progress() -> None:
+    """Report the progress of phases to the process that started this rank, which shows it; called by one rank."""
+    PROGRESS.setLevel(logging.DEBUG)
+    PROGRESS.propagate = False
+    PROGRESS.addHandler(_StateLines())
+
+
+def is_state(line: str) -> bool:
+    """Whether a rank printed a line to report its progress."""
+    return line.startswith(_STATE)
+
+
 def log_again(logger: logging.Logger, line: str) -> None:
     """Log a line that a rank printed: a note as a warning, everything else as progress."""
+    if is_state(line):
+        with suppress(ValueError, TypeError):
+            level, state = json.loads(line.removeprefix(_STATE))
+            PROGRESS.log(level, "%s", Progress(*state))
+            return
     logger.log(logging.WARNING if line.startswith(_NOTE) else logging.INFO, "%s", line.removeprefix(_NOTE))

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gnnloom.storage.meters import ProgressMeter
 from gnnloom.trainer.models.networks.model import Model
 from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.propagation.adjacency_product import AdjacencyProduct
@@ -80,14 +81,15 @@ class StreamedLayers:
         scores = self._scores(scored)
         if embeds and last:
             self._embedding = self._whole(model.options.dims[last])
+        meter = ProgressMeter("layers", sum(self._num_parts(program, step) for step in program.steps))
         for step, freed in zip(program.steps, program.freed, strict=True):
             for number in step.written:
                 stored = program.matrices[number]
                 self._matrices[number] = self._new(stored.dim, stored.dtype(self._place))
             if isinstance(step, Pass):
-                self._pass(step, scores)
+                self._pass(step, scores, meter)
             else:
-                self._multiply(step, drops=step.operand in freed)
+                self._multiply(step, meter, drops=step.operand in freed)
             for number in freed:
                 del self._matrices[number]
         results = [scores.finished(), *([] if self._embedding is None else [self._embedding])]
@@ -97,6 +99,13 @@ class StreamedLayers:
                 matrix.check()
 
         return Outputs(results[0].mapped(), None if self._embedding is None else self._embedding.mapped(), check)
+
+    def _num_parts(self, program: Program, step: Pass | Multiply) -> int:
+        """Number of ranges of rows, or of blocks of columns, of a step."""
+        if isinstance(step, Pass):
+            return len(self.ranges())
+        dim = program.matrices[step.operand].dim
+        return 1 if self._storage.folder is None else -(-dim // self._storage.width)
 
     def input_dim(self, layer: int) -> int:
         """Width of a layer's input."""
@@ -122,11 +131,12 @@ class StreamedLayers:
         matrix = self._whole(dim, count)
         return AllScores(matrix) if rows is None else SomeScores(matrix, rows, self.ranges())
 
-    def _pass(self, step: Pass, scores: AllScores | SomeScores) -> None:
+    def _pass(self, step: Pass, scores: AllScores | SomeScores, meter: ProgressMeter) -> None:
         for start, stop in self.ranges():
             given = self._input_rows(step, start, stop)
             known = [self._matrices[number].rows(start, stop) for number in step.known]
             rows, operand = self.run_range(step, start, given, known)
+            meter.advance()
             if operand is None:
                 scores.put(start, rows)
                 continue
@@ -142,7 +152,7 @@ class StreamedLayers:
         source: Rows = self._feature if step.input == FEATURES else self._matrices[step.input]
         return source.rows(start, stop)
 
-    def _multiply(self, step: Multiply, *, drops: bool) -> None:
+    def _multiply(self, step: Multiply, meter: ProgressMeter, *, drops: bool) -> None:
         """Collective."""
         operand, product = self._matrices[step.operand], self._matrices[step.product]
         as_sums = product.dtype != operand.dtype
@@ -150,6 +160,7 @@ class StreamedLayers:
             out = product.product(number, self._product.row_bounds)
             self._product.multiply_into(operand.block(number), out, as_sums=as_sums)
             product.end(number)
+            meter.advance()
             if drops:
                 operand.drop(number)
 

@@ -16,6 +16,7 @@ from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.disk.copy_checksums import ChecksumFile, check_files, write_checksums
 from gnnloom.storage.disk.numpy_files import load_array
 from gnnloom.storage.matrix.ranges import split_range
+from gnnloom.storage.meters import ProgressMeter
 from gnnloom.storage.runs.run import Run
 from gnnloom.storage.shards.known_pairs import SOURCES_AT_ONCE, known_targets
 from gnnloom.trainer.comm.agreement import together
@@ -188,6 +189,7 @@ def best_targets(
     comm, place = scorer.comm, scorer.decoder.place
     stated = int(comm.gather_numbers([-1 if sources is None else len(sources)])[0, 0])
     total, step = graph.num_vertices if stated < 0 else stated, SOURCES_AT_ONCE * comm.size
+    meter = ProgressMeter("best targets", max(1, -(-total // step)), "vertices") if comm.rank == 0 else None
     for start in range(0, max(1, total), step):
         some = np.arange(start, min(start + step, total))
         if stated >= 0:
@@ -207,4 +209,6 @@ def best_targets(
         for rank, theirs in collect(comm, sent, shapes, place, 0, Kind.PREDICTION):
             if spans[rank][0] < spans[rank][1]:
                 yield some[slice(*spans[rank])], as_array(theirs[0]), as_array(theirs[1])
+        if meter is not None:
+            meter.advance(len(some))
     together(comm, scorer.copy.check)

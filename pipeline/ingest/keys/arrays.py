@@ -20,10 +20,10 @@ from gnnloom.pipeline.ingest.keys.blocks import KeyBlock, OpenBlock
 from gnnloom.pipeline.ingest.keys.key_types import KEY_TYPES
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import Needs, Phase, Task, run
-from gnnloom.pipeline.tasks.progress import Done
 from gnnloom.storage.disk.files import parsing, read_json, reading_work, write_json
 from gnnloom.storage.format.arrays import CHUNK_BYTES, create_array, write_rows
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
+from gnnloom.storage.meters import Done
 
 #: Bytes of a chunk, and chunks that one task writes.
 _CHUNK_BYTES, _TASK_CHUNKS = CHUNK_BYTES, 4

@@ -17,8 +17,8 @@ from gnnloom.pipeline.sources.names import NameChunk
 from gnnloom.pipeline.sources.source import EdgeChunk, EdgeSource, SourceRange
 from gnnloom.pipeline.tasks.memory import gathered_memory
 from gnnloom.pipeline.tasks.phase import Task
-from gnnloom.pipeline.tasks.progress import Done
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.meters import Done
 
 #: Keys that each file contributes to the sample that cuts the ranges of keys. With 64 from each of F files, a range is
 #: off its intended size by about 1/sqrt(64 F) of all keys.

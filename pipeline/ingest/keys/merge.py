@@ -28,10 +28,10 @@ from gnnloom.pipeline.shuffle.runs import Index
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.pipeline.tasks.phase import Task, WorkFiles
-from gnnloom.pipeline.tasks.progress import Done
 from gnnloom.storage.disk.files import parsing, read_json, reading_work, write_json
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import TaskRecord
+from gnnloom.storage.meters import Done
 
 #: Approximate number of collected bytes of a range of keys: a second of work for ids, a few for names.
 RANGE_BYTES = 32 << 20

@@ -16,7 +16,6 @@ from gnnloom.pipeline.shards.shard_options import REORDERS
 from gnnloom.pipeline.shards.shard_source import ShardSource, find_vertices
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.phase import repairing, run
-from gnnloom.pipeline.tasks.progress import one_step
 from gnnloom.pipeline.tasks.sizes import PartSizes
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.vertices import Vertices
@@ -24,6 +23,7 @@ from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.disk.groups import write_group
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
+from gnnloom.storage.meters import one_step
 from gnnloom.storage.shards.row_shards import RowShards
 from gnnloom.storage.wording import counted
 

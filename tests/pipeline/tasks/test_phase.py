@@ -22,11 +22,11 @@ from gnnloom.pipeline.tasks.phase import (
     run,
     temporary_bytes,
 )
-from gnnloom.pipeline.tasks.progress import PROGRESS, Progress
 from gnnloom.storage.disk.files import read_json
 from gnnloom.storage.errors import FormatError, InputError
 from gnnloom.storage.format import task_record
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
+from gnnloom.storage.meters import PROGRESS, Progress
 from support.stopping import StoppedError, StoppingCluster
 
 

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from gnnloom.pipeline.tasks.progress import PROGRESS, Done, Progress, logged, one_step
+from gnnloom.storage.meters import PROGRESS, Done, Progress, logged, one_step
 
 
 def states(caplog: pytest.LogCaptureFixture) -> list[Progress]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
@@ -20,6 +21,7 @@ from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import BudgetError, CorruptError
 from gnnloom.storage.faults import VARIABLE, forget_plans
+from gnnloom.storage.meters import PROGRESS, Progress
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.comm.agreement import CollectiveError
 from gnnloom.trainer.config.continuation import OpenedRun
@@ -140,7 +142,10 @@ def test_what_does_not_fit_memory_is_predicted_from_disk(catalog: Catalog) -> No
     assert not _left(catalog)
 
 
-def test_a_run_on_samples_reports_how_it_was_evaluated(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_on_samples_reports_how_it_was_evaluated(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, PROGRESS.name)
     dataset = catalog["web"]
     options = SampleOptions(fanout=(3, 2), batch_size=40, epochs=1)
     samples = write_samples(dataset, dataset.graph(), None, options, InProcessCluster()).artifact.key
@@ -161,6 +166,11 @@ def test_a_run_on_samples_reports_how_it_was_evaluated(catalog: Catalog, monkeyp
         assert result["test_accuracy"] == results["memory"]["test_accuracy"]
     assert results["memory"]["evaluation"]["projected"] is None
     assert not _left(catalog)
+    # Every evaluation reports its beginning and its end, and many parts if it reads from disk.
+    records = [record.args for record in caplog.records if record.name == PROGRESS.name]
+    states = [args[0] for args in records if isinstance(args, tuple) and isinstance(args[0], Progress)]
+    assert states[0].done == 0 < states[0].tasks < states[-1].tasks == states[-1].done
+    assert sum(not state.done for state in states) == sum(state.done == state.tasks for state in states)
 
 
 @pytest.mark.slow

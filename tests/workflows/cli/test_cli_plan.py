@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console  # noqa: TID251 - draws on a file
 
-from gnnloom.pipeline.tasks.progress import PROGRESS, logged
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import BudgetError
+from gnnloom.storage.meters import PROGRESS, logged
 from gnnloom.workflows.cli.main import cli
 from gnnloom.workflows.cli.terminal import progress
 from support.ogb_folders import write_ogb_binary_folder
@@ -64,7 +64,7 @@ def test_a_terminal_shows_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_log_shows_lines(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gnnloom.pipeline.tasks.progress.INTERVAL", 0.0)
+    monkeypatch.setattr("gnnloom.storage.meters.INTERVAL", 0.0)
     monkeypatch.setattr(logging.getLogger("gnnloom"), "propagate", True)
     with progress.shown_progress():
         list(logged("sort", [5, 5], 2))

@@ -12,10 +12,12 @@ import pytest
 from numba import njit
 from rich.console import Console  # noqa: TID251 - draws on a file
 
-from gnnloom.pipeline.tasks.progress import PROGRESS, Progress, logged, one_step
+from gnnloom.storage import Catalog
+from gnnloom.storage.meters import PROGRESS, Progress, logged, one_step
 from gnnloom.storage.runs.run import Run
 from gnnloom.workflows.cli.terminal import progress
 from gnnloom.workflows.cli.terminal.progress import BarHandler, shown_epochs, shown_progress
+from support.small_catalogs import store_small_dataset
 
 
 def states(caplog: pytest.LogCaptureFixture) -> list[tuple[str, int, int]]:
@@ -31,6 +33,22 @@ def test_a_phase_reports_its_beginning_and_its_end(caplog: pytest.LogCaptureFixt
             pass
     assert states(caplog) == [("write", 0, 2), ("write", 1, 2), ("write", 2, 2), ("think", 0, 1), ("think", 1, 1)]
     assert "think: done in" in caplog.text
+
+
+def test_checks_and_archives_report_their_progress(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store_small_dataset(catalog := Catalog(tmp_path / "catalog"))
+    with caplog.at_level(logging.DEBUG, PROGRESS.name):
+        catalog["web"].verify()
+        catalog["web"].export(tmp_path / "web.tar")
+        catalog.import_dataset(tmp_path / "web.tar", "copy")
+    found = states(caplog)
+    assert [phase for phase, done, tasks in found if done == tasks > 0] == [
+        "verify",
+        "verify",
+        "export",
+        "import",
+        "verify",
+    ]
 
 
 def test_a_terminal_has_a_bar_for_every_phase() -> None:

@@ -24,6 +24,7 @@ from gnnloom.workflows.cli.data.catalog_tree import du_command, lineage_command,
 from gnnloom.workflows.cli.data.shown_types import show_types, types_json
 from gnnloom.workflows.cli.terminal.options import current_catalog, existing_catalog, json_option, split_run
 from gnnloom.workflows.cli.terminal.output import readable, readable_bytes, show, show_rows
+from gnnloom.workflows.cli.terminal.progress import shown_progress
 from gnnloom.workflows.cli.terminal.scores import scores_by_figure
 from gnnloom.workflows.cli.terminal.screen import say
 
@@ -250,7 +251,9 @@ def verify_command(name: str, quick: bool, as_json: bool) -> None:
     Example:
       gnnloom catalog verify web
     """
-    findings = current_catalog()[name].verify(quick=quick)
+    dataset = current_catalog()[name]
+    with shown_progress(compiles=not quick):
+        findings = dataset.verify(quick=quick)
     if as_json:
         artifacts = [_row(finding, "kind", "key", "arrays") for finding in findings if finding.kind != "runs"]
         runs = [_row(finding, "", "run", "epochs") for finding in findings if finding.kind == "runs"]

@@ -10,6 +10,7 @@ from gnnloom.storage.upkeep.garbage import Garbage
 from gnnloom.storage.wording import counted
 from gnnloom.workflows.cli.terminal.options import current_catalog, existing_catalog, json_option, key_option
 from gnnloom.workflows.cli.terminal.output import readable_bytes, show, show_rows
+from gnnloom.workflows.cli.terminal.progress import shown_progress
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -60,7 +61,9 @@ def export_command(name: str, file: Path, as_json: bool) -> None:
     Example:
       gnnloom catalog export web web.tar
     """
-    result = current_catalog()[name].export(file)
+    dataset = current_catalog()[name]
+    with shown_progress(compiles=False):
+        result = dataset.export(file)
     show({"dataset": name, "file": str(file), **result}, as_json=as_json, title=f"export of {name}")
 
 
@@ -79,7 +82,8 @@ def import_command(file: Path, name: str | None, as_json: bool) -> None:
     Example:
       gnnloom catalog import web.tar --as web-copy
     """
-    dataset = current_catalog().import_dataset(file, name)
+    with shown_progress(compiles=False):
+        dataset = current_catalog().import_dataset(file, name)
     content = {
         "dataset": dataset.name,
         "path": str(dataset.path),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from gnnloom.workflows.api.train import predict_run
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import QUIET, add_options, flag_option, json_option, object_option, open_run
 from gnnloom.workflows.cli.terminal.output import readable, say_understood, show, show_rows
+from gnnloom.workflows.cli.terminal.progress import shown_progress
 from gnnloom.workflows.interop.scored_pairs import Wanted
 from gnnloom.workflows.interop.transfer import UNKNOWN, Elsewhere
 
@@ -207,7 +209,8 @@ def predict_command(
         wanted, elsewhere = Wanted(pairs, top, of), Elsewhere(on, graph, vertices, unknown)
         say = partial(_say, wanted) if here.is_first and not quiet else None
         opened = partial(open_run, name, run)
-        result = predict_run(here, opened, out, wanted, elsewhere, say=say, safe_csv=safe_csv, ranks=ranks, **asked)
+        with shown_progress(compiles=False) if here.is_first and not quiet else nullcontext():
+            result = predict_run(here, opened, out, wanted, elsewhere, say=say, safe_csv=safe_csv, ranks=ranks, **asked)
         if here.is_first:
             title = f"predictions of run {'/'.join(result[each] for each in ('dataset', 'run') if each in result)}"
             hidden = ("first", *(_OF_RANKS if result["reused"] else ()))

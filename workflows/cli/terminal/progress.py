@@ -7,14 +7,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Final
 
 from rich.console import Console  # noqa: TID251 - a type; `console` makes it
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
-from gnnloom.pipeline.tasks.progress import INTERVAL, PROGRESS, Progress
+from gnnloom.storage.meters import INTERVAL, PROGRESS, Progress
 from gnnloom.storage.runs.run import Run
 from gnnloom.storage.wording import counted
 from gnnloom.workflows.cli.terminal.output import readable_bytes
@@ -94,8 +94,12 @@ def _compilations_noticed(stderr: Console) -> Iterator[None]:
 
 
 @contextmanager
-def shown_progress() -> Iterator[None]:
-    """Show the progress of phases that run inside the ``with`` block, and whether kernels are compiled for them."""
+def shown_progress(*, compiles: bool = True) -> Iterator[None]:
+    """Show the progress of phases that run inside the ``with`` block, and whether kernels are compiled for them.
+
+    Args:
+        compiles: the phases may compile kernels; otherwise numba is not imported.
+    """
     # On standard error, because standard output is for results.
     stderr = console(on_stderr=True)
     bars = BarHandler(stderr) if sys.stderr.isatty() else None
@@ -107,7 +111,7 @@ def shown_progress() -> Iterator[None]:
     if bars:
         PROGRESS.addHandler(bars)
     try:
-        with _compilations_noticed(stderr):
+        with _compilations_noticed(stderr) if compiles else nullcontext():
             yield
     finally:
         PROGRESS.setLevel(before[0])
