@@ -22,6 +22,7 @@ from gnnloom.pipeline.sources.vertex_data.kind import vertex_kinds
 from gnnloom.storage.option import Option, options_of
 from gnnloom.workflows.api.cluster import CLUSTER
 from gnnloom.workflows.api.options.loader_options import loader_options
+from gnnloom.workflows.api.options.plan_options import plan_options
 from gnnloom.workflows.api.options.train_options import train_options
 from gnnloom.workflows.api.propagate import propagate_options
 
@@ -59,6 +60,7 @@ def option_types() -> str:
     blocks = [_HEAD, _class("ClusterKeywords", "TypedDict", CLUSTER)]
     blocks += [_class(name, "ClusterKeywords", options) for name, options in classes.items()]
     blocks += [_class("PropagateKeywords", "TypedDict", propagate_options())]
+    blocks += [_class("PlanKeywords", "TypedDict", plan_options())]
     blocks += [_class("LoaderKeywords", "TypedDict", loader_options())]
     return "\n".join([*blocks, _class("TrainKeywords", "TypedDict", train_options())])
 

@@ -272,6 +272,7 @@ def test_functions_have_the_options_of_their_commands() -> None:
 _FOR_THE_TERMINAL = {
     "ingest": {"format_name", "quiet"},
     "features": {"quiet"},
+    "plan": {"top"},
     "predict": {"quiet"},
     "generate": {"ordered"},
     "look": {"format_name"},

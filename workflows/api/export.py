@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gnnloom.storage.errors import InputError, MissingPackageError
 from gnnloom.storage.runs.run import Run as StoredRun
-from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, as_dataset
+from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, as_catalog, as_dataset
 from gnnloom.workflows.api.run import Run
 from gnnloom.workflows.interop.relation_export import chosen_table
 from gnnloom.workflows.interop.tables import check_file, frame_of, write_table
@@ -67,3 +68,44 @@ def export(
         return frame_of(table)
     write_table(table, file, safe_csv=safe_csv)
     return file
+
+
+def report(
+    *runs: Run | str, compare: bool = False, out: Path | str | None = None, catalog: CatalogLike = None
+) -> list[Path]:
+    """Write a report on each run, or one that compares them: an HTML page, and its pictures as PNG files.
+
+    Args:
+        runs: runs, ``DATASET/RUN``, ``DATASET`` if it has only one run, or folders of runs.
+        compare: write one report that compares the runs.
+        out: folder of the report; for several reports, the parent of their folders. By default ``report-DATASET-RUN``
+            in the current directory.
+        catalog: where to look for names; as for :func:`gnnloom.ingest`.
+
+    Returns:
+        The files that were written; the pages end in ``.html``.
+
+    Raises:
+        InputError: no run is given, or only one to compare; or no epoch of a run has finished.
+        NotFoundError: there is no such run.
+        ExistsError: ``out`` exists and is not a report.
+        MissingPackageError: Matplotlib is not installed.
+    """
+    if len(runs) < 1 + compare:
+        raise InputError(f"report: expected at least {'two runs to compare' if compare else 'one run'}")
+    try:
+        from gnnloom.workflows.report.build import write_comparison, write_report
+        from gnnloom.workflows.report.facts import RunFacts, open_run
+    except ModuleNotFoundError as error:
+        # Matplotlib is optional: it comes with the extra `report`.
+        raise MissingPackageError(f"a report needs {error.name}: `pip install 'gnnloom[report]'`") from error
+    where, folder = as_catalog(catalog), None if out is None else Path(out)
+    found = [RunFacts.gather(run.dataset, run.name) if isinstance(run, Run) else open_run(where, run) for run in runs]
+    titles = [f"{facts.dataset.name}-{facts.run.name}" for facts in found]
+    if compare:
+        return write_comparison(found, folder or Path(f"report-{'-and-'.join(titles[:2])}"))
+    if len(found) == 1:
+        return write_report(found[0], folder or Path(f"report-{titles[0]}"))
+    parent = folder or Path()
+    written = [write_report(facts, parent / f"report-{title}") for facts, title in zip(found, titles, strict=True)]
+    return [file for files in written for file in files]

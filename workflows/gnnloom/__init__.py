@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from gnnloom.storage.errors import GnnloomError
     from gnnloom.trainer.loader.loader import Loader
     from gnnloom.workflows.api.catalog import Catalog, Dataset
-    from gnnloom.workflows.api.export import export
+    from gnnloom.workflows.api.export import export, report
     from gnnloom.workflows.api.ingest import features, generate, ingest
     from gnnloom.workflows.api.links import draw_hard_negatives, draw_links, read_links, read_ogb_links
     from gnnloom.workflows.api.loader import loader
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from gnnloom.workflows.api.recipe import run
     from gnnloom.workflows.api.run import Run
     from gnnloom.workflows.api.sample import sample
-    from gnnloom.workflows.api.train import predict, train
+    from gnnloom.workflows.api.train import plan, predict, train
 
     __version__: str
 
@@ -65,10 +65,12 @@ __all__ = [
     "loader",
     "look",
     "partition",
+    "plan",
     "predict",
     "propagate",
     "read_links",
     "read_ogb_links",
+    "report",
     "run",
     "sample",
     "shard",
@@ -93,10 +95,12 @@ _HOMES = {
     "loader": f"{_API}.loader",
     "look": f"{_API}.look",
     "partition": f"{_API}.partition",
+    "plan": f"{_API}.train",
     "predict": f"{_API}.train",
     "propagate": f"{_API}.propagate",
     "read_links": f"{_API}.links",
     "read_ogb_links": f"{_API}.links",
+    "report": f"{_API}.export",
     "run": f"{_API}.recipe",
     "sample": f"{_API}.sample",
     "shard": f"{_API}.partition",

@@ -25,6 +25,7 @@ _PRINTS = {
     "generate": {"plan"},
     # The figures of two partitions are in their `quality`.
     "partition": {"plan", "compare"},
+    "plan": {"top"},
     "predict": {"quiet"},
     "propagate": {"plan"},
     "sample": {"plan"},
@@ -42,6 +43,7 @@ _CALLED = {
     "ingest": {"format_name": "format", "relation": "relations"},
     "look": {"format_name": "format", "files": "source"},
     "partition": {"name": "dataset"},
+    "plan": {"name": "dataset"},
     "predict": {"name": "run"},
     "propagate": {"name": "dataset"},
     "sample": {"name": "dataset"},

@@ -102,6 +102,16 @@ def test_a_report_is_written(run: gnnloom.Run, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     page = run.report(tmp_path / "report")
     assert "tiny" in page.read_text()
+    name = f"{run.dataset.name}/{run.name}"
+    files = gnnloom.report(run, name, out=tmp_path / "both", compare=True, catalog=run.dataset.path.parent)
+    assert [file.suffix for file in files].count(".html") == 1
+
+
+def test_reports_are_of_runs_that_are_named(run: gnnloom.Run) -> None:
+    with pytest.raises(InputError, match="at least one run"):
+        gnnloom.report()
+    with pytest.raises(InputError, match="two runs to compare"):
+        gnnloom.report(run, compare=True)
 
 
 def test_train_lists_its_options_with_their_help() -> None:

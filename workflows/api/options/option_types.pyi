@@ -133,6 +133,28 @@ class PropagateKeywords(TypedDict, total=False):
     scratch: str | None
     wait_timeout: float
 
+class PlanKeywords(TypedDict, total=False):
+    model: str
+    mode: str
+    hidden: int | Sequence[int]
+    heads: int
+    attention: str
+    precision: str
+    norm: str
+    residual: bool
+    dropout: float
+    product_order: str
+    train_features: bool
+    embed: int
+    permutation: str | None
+    task: str
+    links: str | None
+    output_dim: int
+    link_batch: int
+    exclude_targets: bool
+    negatives: int
+    negative_sampler: str
+
 class LoaderKeywords(TypedDict, total=False):
     fanout: int | Sequence[int]
     batch_size: int

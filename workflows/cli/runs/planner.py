@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from gnnloom.storage.option import Group, Option, options_of
 from gnnloom.storage.wording import counted
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.planner.profile import LOCAL
+from gnnloom.workflows.api.options.plan_options import MACHINE_OPTIONS, MODEL_OPTIONS, PAIR_OPTIONS, planned
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import add_options, click_option, current_catalog, json_option, key_option
 from gnnloom.workflows.cli.terminal.output import show, show_rows
@@ -20,45 +20,6 @@ from gnnloom.workflows.cli.terminal.screen import say
 
 if TYPE_CHECKING:
     from gnnloom.trainer.planner.candidates import Plan
-
-#: Fields of a training that decide what an epoch takes, besides its algorithm.
-MODEL_FIELDS = (
-    "model", "mode", "hidden", "heads", "attention", "precision", "norm", "residual", "dropout", "product_order",
-    "train_features", "embed", "permutation",
-)  # fmt: skip
-
-
-#: Fields that decide it, too, if pairs of vertices are predicted.
-PAIR_FIELDS = ("task", "links", "output_dim", "link_batch", "exclude_targets", "negatives", "negative_sampler")
-#: Precisions that `gnnloom plan` compares unless one is given.
-PRECISIONS = ("float32", "bf16")
-
-
-#: Options of the model that a plan is for.
-MODEL_OPTIONS: Final = tuple(options_of(TrainConfig)[name] for name in MODEL_FIELDS)
-#: Options of the task, if pairs of vertices are predicted.
-PAIR_OPTIONS: Final = tuple(options_of(TrainConfig)[name] for name in PAIR_FIELDS)
-#: Options of the machine that a plan is for.
-MACHINE_OPTIONS: Final = (
-    Option(
-        "memory_per_rank",
-        int,
-        "Memory of a rank, such as 16G.",
-        group=Group.EXECUTION,
-        is_common=True,
-        is_size=True,
-        default_text="that of the profile",
-    ),
-    Option(
-        "profile",
-        str,
-        "Profile of the machine: one that `gnnloom calibrate` stored, summit, perlmutter or frontier (published"
-        " figures), generic (a small machine), or a JSON file.",
-        LOCAL,
-        group=Group.EXECUTION,
-        is_common=True,
-    ),
-)
 
 
 @click.command("plan", cls=GroupedCommand)
@@ -93,17 +54,9 @@ def plan_command(
       gnnloom plan web --ranks 64 --profile perlmutter --memory-per-rank 40G
       gnnloom plan web --task link
     """
-    from gnnloom.trainer.planner.candidates import make_plans
-    from gnnloom.trainer.planner.profile import open_profile
-    from gnnloom.trainer.planner.stored import situation_of
-
-    catalog = current_catalog()
-    machine = open_profile(catalog.root, profile)
     config = model_config(options, dataset=name, ranks=ranks)
-    situation = situation_of(catalog.dataset(name), graph, given=config, embed=config.embed)
     is_open = click.get_current_context().get_parameter_source("precision") is ParameterSource.DEFAULT
-    precisions = PRECISIONS if is_open else (config.precision,)
-    plans = make_plans(config, situation, machine, memory_per_rank or 0, precisions=precisions)
+    machine, plans = planned(config, graph, profile, memory_per_rank or 0, is_open=is_open)
     if as_json:
         content = {
             "dataset": name,

@@ -13,7 +13,8 @@ import click
 
 from gnnloom.storage.errors import MissingPackageError
 from gnnloom.storage.option import Group, Option
-from gnnloom.workflows.cli.runs.planner import MACHINE_OPTIONS, MODEL_OPTIONS, PAIR_OPTIONS, model_config
+from gnnloom.workflows.api.options.plan_options import MACHINE_OPTIONS, MODEL_OPTIONS, PAIR_OPTIONS
+from gnnloom.workflows.cli.runs.planner import model_config
 from gnnloom.workflows.cli.terminal.help import DerivedOption, GroupedCommand
 from gnnloom.workflows.cli.terminal.options import (
     FOLDER,

@@ -1,0 +1,75 @@
+"""Plans of a training, and their options, which `plan` and `simulate` have as options and the API as keywords."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from gnnloom.storage.catalog import Catalog
+from gnnloom.storage.option import Group, Option, options_of
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.planner.profile import LOCAL, MachineProfile, open_profile
+
+if TYPE_CHECKING:
+    from gnnloom.trainer.planner.candidates import Plan
+
+#: Fields of a training that decide what an epoch takes, besides its algorithm.
+MODEL_FIELDS: Final = (
+    "model", "mode", "hidden", "heads", "attention", "precision", "norm", "residual", "dropout", "product_order",
+    "train_features", "embed", "permutation",
+)  # fmt: skip
+#: Fields that decide it, too, if pairs of vertices are predicted.
+PAIR_FIELDS: Final = (
+    "task", "links", "output_dim", "link_batch", "exclude_targets", "negatives", "negative_sampler",
+)  # fmt: skip
+#: Precisions that a plan compares unless one is given.
+PRECISIONS: Final = ("float32", "bf16")
+#: Options of the model that a plan is for.
+MODEL_OPTIONS: Final = tuple(options_of(TrainConfig)[name] for name in MODEL_FIELDS)
+#: Options of the task, if pairs of vertices are predicted.
+PAIR_OPTIONS: Final = tuple(options_of(TrainConfig)[name] for name in PAIR_FIELDS)
+#: Options of the machine that a plan is for.
+MACHINE_OPTIONS: Final = (
+    Option(
+        "memory_per_rank",
+        int,
+        "Memory of a rank, such as 16G.",
+        group=Group.EXECUTION,
+        is_common=True,
+        is_size=True,
+        default_text="that of the profile",
+    ),
+    Option(
+        "profile",
+        str,
+        "Profile of the machine: one that `gnnloom calibrate` stored, summit, perlmutter or frontier (published"
+        " figures), generic (a small machine), or a JSON file.",
+        LOCAL,
+        group=Group.EXECUTION,
+        is_common=True,
+    ),
+)
+
+
+def plan_options() -> dict[str, Option]:
+    """The options of a plan by name."""
+    return {option.name: option for option in (*MODEL_OPTIONS, *PAIR_OPTIONS)}
+
+
+def planned(
+    config: TrainConfig, graph: str | None, profile: str, memory: int, *, is_open: bool
+) -> tuple[MachineProfile, list[Plan]]:
+    """The profile of a machine, and the plans of a training there, best first.
+
+    Args:
+        graph: key of the graph; None for the only one.
+        memory: bytes that a rank may take; 0 for those of the profile.
+        is_open: compare precisions, in place of the configured one.
+    """
+    from gnnloom.trainer.planner.candidates import make_plans
+    from gnnloom.trainer.planner.stored import situation_of
+
+    catalog = Catalog(config.catalog)
+    machine = open_profile(catalog.root, profile)
+    situation = situation_of(catalog.dataset(config.dataset), graph, given=config, embed=config.embed)
+    precisions = PRECISIONS if is_open else (config.precision,)
+    return machine, make_plans(config, situation, machine, memory, precisions=precisions)
