@@ -110,13 +110,14 @@ class Progress:
 class ProgressMeter:
     """Reports the progress of a phase whose number of tasks is known."""
 
-    def __init__(self, phase: str, tasks: int, unit: str = "tasks") -> None:
+    def __init__(self, phase: str, tasks: int, unit: str = "tasks", *, logs_end: bool = True) -> None:
         """Begin the phase.
 
         Args:
             unit: what :meth:`advance` counts.
+            logs_end: log a line at the end of the phase.
         """
-        self._phase, self._tasks, self._unit = phase, tasks, unit
+        self._phase, self._tasks, self._unit, self._logs_end = phase, tasks, unit, logs_end
         self._started = self._said = time.monotonic()
         self._done = self._total = self._peak = 0
         PROGRESS.debug("%s", Progress(phase, 0, tasks, 0, unit, 0.0, 0))
@@ -135,7 +136,7 @@ class ProgressMeter:
         PROGRESS.log(logging.INFO if due else logging.DEBUG, "%s", state)
         self._said = now if due else self._said
         # The last state is always a log line: through PROGRESS if one is due, else through the pipeline's logger.
-        if self._done == self._tasks and not due:
+        if self._done == self._tasks and not due and self._logs_end:
             LOGGER.info("%s", state)
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.catalog import Catalog, Dataset
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.meters import bytes_from_device
+from gnnloom.storage.meters import ProgressMeter, bytes_from_device
 from gnnloom.storage.runs.checkpoint import read_checkpoint
 from gnnloom.storage.runs.figures import shown_epoch
 from gnnloom.storage.runs.run import Run
@@ -193,6 +193,9 @@ class Training:
 
     def run_epochs(self, stop: Callable[[], bool]) -> bool:
         """Train to the last epoch, or until a rank is asked to stop (then True). Collective."""
+        count = self.config.epochs - self.first_epoch
+        # The log has a line for each epoch.
+        meter = ProgressMeter("epochs", count, logs_end=False) if self.comm.rank == 0 and count > 0 else None
         for epoch in range(self.first_epoch, self.config.epochs):
             # A run that is resumed may have ended early already.
             if self.course.ends:
@@ -217,6 +220,8 @@ class Training:
             # The line precedes the checkpoint. After a kill in between, the resumed run drops the line and repeats the
             # epoch; in the other order the line would be lost.
             self._write_line({**line, "profile": report.profile} if self.config.profile else line)
+            if meter is not None:
+                meter.advance()
             is_best = self.course.improves(line)
             is_due = self._checkpoint_is_due(done, report.seconds)
             self._save(done, is_best=is_best, is_due=is_due or last or report.stopped)

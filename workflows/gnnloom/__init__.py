@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from gnnloom.workflows.api.run import Run
     from gnnloom.workflows.api.sample import sample
     from gnnloom.workflows.api.train import plan, predict, train
+    from gnnloom.workflows.interop.progress_bars import progress
 
     __version__: str
 
@@ -67,6 +68,7 @@ __all__ = [
     "partition",
     "plan",
     "predict",
+    "progress",
     "propagate",
     "read_links",
     "read_ogb_links",
@@ -97,6 +99,7 @@ _HOMES = {
     "partition": f"{_API}.partition",
     "plan": f"{_API}.train",
     "predict": f"{_API}.train",
+    "progress": "gnnloom.workflows.interop.progress_bars",
     "propagate": f"{_API}.propagate",
     "read_links": f"{_API}.links",
     "read_ogb_links": f"{_API}.links",

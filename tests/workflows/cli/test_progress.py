@@ -12,11 +12,13 @@ import pytest
 from numba import njit
 from rich.console import Console  # noqa: TID251 - draws on a file
 
+import gnnloom
 from gnnloom.storage import Catalog
 from gnnloom.storage.meters import PROGRESS, Progress, logged, one_step
 from gnnloom.storage.runs.run import Run
 from gnnloom.workflows.cli.terminal import progress
-from gnnloom.workflows.cli.terminal.progress import BarHandler, shown_epochs, shown_progress
+from gnnloom.workflows.cli.terminal.progress import shown_epochs, shown_progress
+from gnnloom.workflows.interop.progress_bars import BarHandler
 from support.small_catalogs import store_small_dataset
 
 
@@ -49,6 +51,16 @@ def test_checks_and_archives_report_their_progress(tmp_path: Path, caplog: pytes
         "import",
         "verify",
     ]
+
+
+def test_scripts_have_bars_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    with gnnloom.progress():
+        list(logged("write", [1, 1], 2, "tasks"))
+    shown = capsys.readouterr()
+    assert "write" in shown.err
+    assert "2/2" in shown.err
+    assert not shown.out
+    assert not PROGRESS.handlers
 
 
 def test_a_terminal_has_a_bar_for_every_phase() -> None:

@@ -11,14 +11,14 @@ from contextlib import contextmanager, nullcontext
 from typing import Final
 
 from rich.console import Console  # noqa: TID251 - a type; `console` makes it
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
-from gnnloom.storage.meters import INTERVAL, PROGRESS, Progress
+from gnnloom.storage.meters import INTERVAL
 from gnnloom.storage.runs.run import Run
 from gnnloom.storage.wording import counted
-from gnnloom.workflows.cli.terminal.output import readable_bytes
 from gnnloom.workflows.cli.terminal.screen import console, say
+from gnnloom.workflows.interop.progress_bars import BarHandler, phases_shown
 
 #: Shows the number of finished epochs, or of other units, and the loss of the last one.
 Show = Callable[[int, float | None], None]
@@ -28,47 +28,6 @@ _COMPILING: Final = "compiling kernels, once: no later command waits for them (`
 
 #: Seconds between polls of a training's progress.
 _POLL_SECONDS = 0.5
-
-
-class BarHandler(logging.Handler):
-    """Draws a bar for each phase on standard error."""
-
-    def __init__(self, stderr: Console) -> None:
-        super().__init__(logging.DEBUG)
-        columns = (
-            TextColumn("{task.description:>20}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[speed]}", markup=False),
-        )
-        self._bars = Bars(*columns, console=stderr)
-        self._tasks: dict[str, TaskID] = {}
-
-    def emit(self, record: logging.LogRecord) -> None:
-        state = record.args[0] if isinstance(record.args, tuple) and record.args else None
-        if not isinstance(state, Progress):
-            return
-        # Started with the first phase, so that a command without phases draws nothing.
-        if not self._tasks:
-            self._bars.start()
-        if state.phase not in self._tasks:
-            self._tasks[state.phase] = self._bars.add_task(state.phase, total=state.tasks, speed="")
-        self._bars.update(self._tasks[state.phase], completed=state.done, total=state.tasks, speed=_speed(state))
-
-    def close(self) -> None:
-        self._bars.stop()
-        super().close()
-
-
-def _speed(state: Progress) -> str:
-    texts = []
-    if state.count and state.unit != "tasks":
-        texts.append(f"{state.rate / 1e6:,.1f} M {state.unit}/s")
-    if state.peak_memory:
-        texts.append(f"peak {readable_bytes(state.peak_memory)}")
-    return ", ".join(texts)
 
 
 @contextmanager
@@ -102,23 +61,9 @@ def shown_progress(*, compiles: bool = True) -> Iterator[None]:
     """
     # On standard error, because standard output is for results.
     stderr = console(on_stderr=True)
-    bars = BarHandler(stderr) if sys.stderr.isatty() else None
-    before = PROGRESS.level, PROGRESS.propagate
-    # A bar follows every finished task, at DEBUG; a log has a line every few seconds, at INFO.
-    PROGRESS.setLevel(logging.DEBUG if bars else logging.INFO)
-    # Bars replace the log lines of phases.
-    PROGRESS.propagate = bars is None
-    if bars:
-        PROGRESS.addHandler(bars)
-    try:
-        with _compilations_noticed(stderr) if compiles else nullcontext():
-            yield
-    finally:
-        PROGRESS.setLevel(before[0])
-        PROGRESS.propagate = before[1]
-        if bars:
-            PROGRESS.removeHandler(bars)
-            bars.close()
+    noticing = _compilations_noticed(stderr) if compiles else nullcontext()
+    with phases_shown(BarHandler(stderr) if sys.stderr.isatty() else None), noticing:
+        yield
 
 
 @contextmanager
