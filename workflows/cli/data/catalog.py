@@ -175,7 +175,9 @@ def _run_row(run: Run) -> dict[str, Any]:
 
 
 def _epochs(row: dict[str, Any]) -> str:
-    """The finished epochs, and how many there are to be."""
+    """The finished epochs, and how many there are to be; nothing for a run that was trained elsewhere."""
+    if row["state"] == "transferred":
+        return ""
     return readable("epochs", row["epochs"]) if row["epochs"] == row["of"] else f"{row['epochs']} of {row['of']}"
 
 
