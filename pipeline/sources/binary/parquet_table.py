@@ -182,7 +182,8 @@ def _largest_group(metadata: Any, stored: Any) -> int:
     groups = range(metadata.num_row_groups)
     # Some writers state a size of 0.
     average = stored.seek(0, 2) // max(1, len(groups))
-    return max([average, *(metadata.row_group(group).total_byte_size for group in groups)])
+    largest: int = max([average, *(metadata.row_group(group).total_byte_size for group in groups)])
+    return largest
 
 
 def _next(batches: Iterator[Any], file: SourceFile) -> Any:
