@@ -85,7 +85,26 @@ def _artifact_node(info: ArtifactInfo) -> Node:
         found = {}
     inputs = {kind: f"{kind}/{key}" for kind, key in found.items() if kind in SCHEMAS}
     sources = {kind: str(key) for kind, key in found.items() if kind not in SCHEMAS}
+    if info.is_typed:
+        sources |= _tables(info.parameters)
     return Node(name, info.state, info.parameters, inputs, sources)
+
+
+def _tables(parameters: Mapping[str, Any]) -> dict[str, str]:
+    """Names of the files of each relation and type of a graph, of those that come from files."""
+    found: dict[str, str] = {}
+    for name, relation in parameters.get("relations", {}).items():
+        # A table of several relations has a number for its name.
+        what = "relations" if name.startswith("*") else f"relation {name}"
+        found[what] = ", ".join(filter(None, (found.get(what), _files(relation.get("table", {})))))
+    for name, tables in parameters.get("vertices", {}).items():
+        what = "types" if name == "*" else f"type {name}"
+        found[what] = ", ".join(filter(None, (_files(each.get("table", each)) for each in tables)))
+    return {what: files for what, files in found.items() if files}
+
+
+def _files(table: Mapping[str, Any]) -> str:
+    return ", ".join(file["name"] for file in table.get("files", ()))
 
 
 def _run_node(dataset: Dataset, name: str) -> Node:

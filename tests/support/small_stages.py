@@ -13,6 +13,8 @@ import numpy as np
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.ingest.typed.options import TypedOptions
 from gnnloom.pipeline.ingest.typed.stage import ingest_typed_graph
+from gnnloom.pipeline.ingest.typed.table import parse_relations, parse_vertices
+from gnnloom.pipeline.ingest.typed.tables import TypedTables
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
 from gnnloom.pipeline.links.hard_stage import draw_hard_negatives
 from gnnloom.pipeline.links.options import DrawOptions, HardOptions
@@ -141,6 +143,29 @@ def _ingest_typed(dataset: Dataset, folder: Path, cluster: InProcessCluster) -> 
     return ingest_typed_graph(dataset, replace(tables, relations=tuple(relations)), *how).artifact
 
 
+def _write_typed_rows(_: Dataset, folder: Path) -> None:
+    rng = np.random.default_rng(8)
+    ids, kinds = rng.permutation(400), rng.choice(["town", "river"], 400)
+    lines = (f"{vertex},{kind}\n" for vertex, kind in zip(ids.tolist(), kinds.tolist(), strict=True))
+    (folder / "places.csv").write_text("id,kind\n" + "".join(lines))
+    for number in range(3):
+        ends, words = rng.integers(0, 410, (2, 700)).tolist(), rng.choice(["near", "in"], 700).tolist()
+        rows = zip(*ends, words, rng.integers(0, 99, 700).tolist(), strict=True)
+        lines = (f"{source},{target},{word},{value}\n" for source, target, word, value in rows)
+        (folder / f"facts-{number}.csv").write_text("from,to,word,value\n" + "".join(lines))
+
+
+def _ingest_typed_rows(dataset: Dataset, folder: Path, cluster: InProcessCluster) -> Artifact:
+    """Two relations that rows name, between two types that rows name; and one with columns."""
+    facts = folder / "facts-*.csv"
+    relations = parse_relations([
+        f"*,*,*={facts}:from,to,word as relation,value as weight",
+        f"a,has,b={facts}:from,to,value as weight,value as feature,word as label",
+    ])  # fmt: skip
+    tables = TypedTables.open(relations, parse_vertices([f"*={folder / 'places.csv'}:id,kind as type"]), {})
+    return ingest_typed_graph(dataset, tables, IngestOptions(merge="keep"), TypedOptions("drop"), cluster).artifact
+
+
 def _store_numbers(dataset: Dataset, folder: Path) -> None:
     _write_numbers(dataset, folder)
     _ingest_compact(dataset, folder, _HERE)
@@ -240,6 +265,7 @@ STAGES: Final[Mapping[str, Stage]] = {
     "ingest of compact ids": Stage(_write_numbers, _ingest_compact),
     "ingest of names": Stage(_write_names, _ingest_names),
     "ingest of tables with types": Stage(_write_typed_tables, _ingest_typed),
+    "ingest of rows with types": Stage(_write_typed_rows, _ingest_typed_rows),
     "transpose": Stage(_store_numbers, _transpose),
     "table": Stage(_write_table, _ingest_table),
     "multilevel": Stage(_store_graph, _partition_multilevel),

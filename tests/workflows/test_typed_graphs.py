@@ -308,6 +308,9 @@ def test_edges_of_a_relation_are_exported_with_the_ids_and_columns_of_the_table(
     for name, column in (("source", "who"), ("target", "what"), ("weight", "amount"), ("label_name", "kind")):
         np.testing.assert_array_equal(found[name], wanted[column])
     np.testing.assert_array_equal(found["row"], wanted["row"])
+    lines = run("--catalog", "c", "catalog", "lineage", "g").output
+    assert "relation pays pay.csv" in lines
+    assert "relation likes pay.csv" in lines
     for words, named in (
         (("edges",), "likes, pays"),
         (("edges", "--relation", "pay"), "did you mean pays"),
