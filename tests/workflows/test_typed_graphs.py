@@ -212,6 +212,20 @@ def test_triples_as_they_are_distributed(tmp_path: Path, name: str, text: str, o
     assert [str(each) for each in (ids.names() if ids.has_names else ids.ids())] == ["7", "8", "9"]
 
 
+def test_what_is_shown_of_a_table_counts_all_columns_that_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    table = pd.DataFrame({"h": ["a", "b"], "r": ["x", "x"], "t": ["b", "a"], "more": [1, 2]})
+    table.to_parquet("t.parquet")
+    table.to_csv("t.csv", index=False)
+    for file in ("t.parquet", "t.csv"):
+        shown = str(gnnloom.look(file, format="triples", columns="h,r,t"))
+        assert "column r" in shown
+        (left,) = re.findall(r"(?:ignored|not read): (.*)", shown)
+        assert left == "more"
+
+
 def test_files_of_triples_that_are_read_in_different_ways_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a2id.txt").write_text("2\n1 2 0\n2 1 0\n")
     (tmp_path / "b.txt").write_text("1 0 2\n2 0 1\n")

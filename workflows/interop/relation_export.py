@@ -12,6 +12,7 @@ from gnnloom.storage import Dataset, TypedGraph
 from gnnloom.storage.artifacts.typed.typed_graph import Relation, type_folder
 from gnnloom.storage.disk.own_folder import own_folder
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.arrays import ArrayReader
 from gnnloom.storage.runs.run import Run
 from gnnloom.workflows.interop.export import VertexIds, entries_at_once, table_of
 from gnnloom.workflows.interop.graph_libraries import typed_graph
@@ -77,9 +78,15 @@ def _value_columns(relation: Relation) -> list[ExportedColumn]:
         found.append(ExportedColumn("label_name", None))
     if relation.edge_columns:
         return [*found, ExportedColumn("row", _INT64)]
-    if relation.num_blocks and (stored := relation.times(0) or relation.weights(0)) is not None:
+    if relation.num_blocks and (stored := _in_blocks(relation, 0)) is not None:
         found.append(ExportedColumn("time" if relation.has_times else "weight", np.dtype(stored.dtype)))
     return found
+
+
+def _in_blocks(relation: Relation, number: int) -> ArrayReader | None:
+    """The times or weights that a block has."""
+    times = relation.times(number)
+    return relation.weights(number) if times is None else times
 
 
 def _edges(graph: TypedGraph, relation: Relation) -> Iterator[tuple[Any, ...]]:
@@ -91,7 +98,7 @@ def _edges(graph: TypedGraph, relation: Relation) -> Iterator[tuple[Any, ...]]:
         first = 0
         for number in range(relation.num_blocks):
             indptr = relation.pointers(number)
-            stored = None if relation.edge_columns else relation.times(number) or relation.weights(number)
+            stored = None if relation.edge_columns else _in_blocks(relation, number)
             arrays = [relation.columns(number), *([] if stored is None else [stored])]
             count, step = int(indptr[-1]), entries_at_once(has_names=any(each.offset is not None for each in found))
             for start in range(0, count, step):

@@ -159,7 +159,8 @@ class DeclaredTables:
         for each in headers:
             groups.setdefault((each.fields, "" if each.kinds else _stem(each.file)), []).append(each)
         lists = {each.space("ID") for each in headers if not each.are_edges}
-        relations, vertices = [], []
+        relations: list[tuple[Ends, Table]] = []
+        vertices: list[tuple[str, Table]] = []
         for group in groups.values():
             first = group[0]
             table = Table(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from gnnloom.pipeline.ingest.keys.numbered import KnownEdges, NumberedEdges
 from gnnloom.pipeline.ingest.typed.divide import Division, divide_edges
@@ -16,6 +17,9 @@ from gnnloom.storage.artifacts.typed.typed_names import check_relation_names, di
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.wording import counted
+
+#: Relations of a table that there may be: tasks count the edges of each.
+_MOST_POSITIONS: Final = 1 << 21
 
 
 @dataclass(frozen=True)
@@ -109,8 +113,8 @@ def _whole(
     rows, spans = RowEdges.of(edges), tuple(table.edges.ranges())
     kinds = tuple(ids[each] for each in table.spaces)
     columns = ColumnsTable(table.location, table.columns, kinds, spans, rows.firsts)
-    how = rows, read, edges.spill_bytes(), "", table.location
-    return NumberedRelation(table.name, table.name, source, target, *how, columns)
+    with_rows = rows, read, edges.spill_bytes(), "", table.location
+    return NumberedRelation(table.name, table.name, source, target, *with_rows, columns)
 
 
 def _divided(
@@ -125,6 +129,11 @@ def _divided(
     sources, targets = spaces[table.source].types, spaces[table.target].types
     words = [table.name] if table.kinds is None else list(table.kinds.names or ())
     division = Division(len(words), len(sources), len(targets))
+    if division.num_positions > _MOST_POSITIONS:
+        raise InputError(
+            f"{table.location}: {len(words):,} words for relations between {len(sources):,} and {len(targets):,} types"
+            f" are more than {_MOST_POSITIONS:,} relations that there may be; give fewer words or types"
+        )
     divided = divide_edges(writer, name, edges, division, collected.value_bytes(name), cluster)
     lost = sum(divided.left_out.values())
     if not divided.counts:

@@ -286,7 +286,7 @@ def _commit(
         "output_bytes": tree_bytes(writer.path) - tree_bytes(writer.work),
         "seconds": round(time.perf_counter() - started, 4),
     }
-    facts = {
+    facts: dict[str, Any] = {
         "types": type_facts,
         "relations": relations,
         **{name: sum(each[name] for each in relations) for name in ("nnz", "edges_in", "self_loops", "duplicates")},

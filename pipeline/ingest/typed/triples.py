@@ -43,7 +43,7 @@ def triples_tables(locations: Sequence[str], options: Mapping[str, Any]) -> Decl
     if any(are_counted) and not all(are_counted):
         other = files[are_counted.index(False)].location
         raise InputError(f"{other}: does not begin with the number of its triples, as other files do; name it apart")
-    header: tuple[tuple[str, bool], ...] = ()
+    header: tuple[tuple[str, Any], ...] = ()
     if all(are_counted):
         head, relation, tail = names or ("1", "3", "2")
         header = (("header", True),)

@@ -165,3 +165,12 @@ def test_bad_input_gets_one_error(
 )
 def test_words_become_names(words: list[str], names: list[str]) -> None:
     assert list(distinct_names(words).values()) == names
+
+
+def test_more_relations_than_tasks_can_count_are_refused(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gnnloom.pipeline.ingest.typed.relations._MOST_POSITIONS", 26)
+    _write(tmp_path, *_random(5, 40))
+    with pytest.raises(InputError, match="3 words"):
+        _ingest(catalog.create("g"), tmp_path)
