@@ -87,6 +87,9 @@ def vertex_notes(vertices: Vertices) -> list[str]:
         question = f'; is {highest:,} "no label"? It would be -1' if highest is not None else ""
         do = "does" if lacking == 1 else "do"
         notes.append(f"{lacking:,} of {counted(vertices.num_classes, 'class')} {do} not occur{question}")
-    if facts.get("labels_are_split"):
+    if facts.get("labels_are_split") and "split" in vertices.names:
         notes.append("the labels and the split are the same; is one of the two another column?")
+    elif facts.get("labels_are_split"):
+        parts = ", ".join(vertices.class_names)
+        notes.append(f"the labels are the parts of a split ({parts}); is the column that of the split?")
     return notes

@@ -214,6 +214,7 @@ def predict(
             file,
             wanted,
             other,
+            say=None,
             safe_csv=safe_csv,
             ranks=ranks,
             wait_timeout=wait_timeout,

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from gnnloom.storage import Dataset
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.propagated import Propagated
 from gnnloom.storage.artifacts.vertices import Vertices
-from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.runs.transfer import Transfer
 from gnnloom.storage.wording import counted, shell_command
@@ -122,9 +122,9 @@ def _difference(before: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, 
             return f"column {this['name']!r} has {counted(this['width'], 'feature')}, but had {then['width']:,}"
     if len(before) == len(now):
         return ""
-    how = "in addition" if len(now) > len(before) else "missing"
+    what = "in addition" if len(now) > len(before) else "missing"
     longer = now if len(now) > len(before) else before
-    return f"column {longer[min(len(now), len(before))]['name']!r} is {how}"
+    return f"column {longer[min(len(now), len(before))]['name']!r} is {what}"
 
 
 def _means(column: Mapping[str, Any]) -> str:

@@ -168,8 +168,8 @@ class KeyedVertices(OneArray):
         ids = {"ids": self.rows.ids.identity()} if self.rows.ids is not None else {}
         stated: dict[str, Any] = {} if self.header is None else {"header": self.header}
         named = self.rows.named if isinstance(self.rows, KeyedText) else None
-        stated = {**stated, **(named.stated if named is not None else {})}
-        return {"format": "keyed", "array": self.array, "file": self.rows.file.identity(), **ids, **stated}
+        like = {} if named is None else named.stated
+        return {"format": "keyed", "array": self.array, "file": self.rows.file.identity(), **ids, **stated, **like}
 
     @property
     def location(self) -> str:

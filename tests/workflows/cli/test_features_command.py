@@ -163,6 +163,8 @@ def test_labels_that_are_the_split_are_noted(folder: Path) -> None:
     assert "the labels and the split are the same" in features(folder, *words).stderr
     words = ["--label", f"{file}:fold", "--split", f"{file}:fold", "--by-id", "--add"]
     assert "the labels and the split are the same" in features(folder, *words).stderr
+    words = ["--label", f"{file}:fold", "--by-id", "--add"]
+    assert "the labels are the parts of a split (test, train, val)" in features(folder, *words).stderr
     words = ["--label", f"{file}:sector", "--split", f"{file}:fold", "--by-id", "--add"]
     assert "note" not in features(folder, *words).stderr
 
