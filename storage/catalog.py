@@ -103,7 +103,7 @@ class Dataset:
 
         Raises:
             NotFoundError: ``path`` does not exist.
-            FormatError: ``path`` is not a dataset, or has a newer format or that of a development version.
+            FormatError: ``path`` is not a dataset, or has a newer format or the format of a development version.
             CorruptError: a folder in it is a link.
         """
         self.path = path
@@ -124,7 +124,7 @@ class Dataset:
         return f"Dataset({self.name!r}: {', '.join(kinds) or 'empty'})"
 
     def artifacts(self, kind: str | None = None) -> list[ArtifactInfo]:
-        """All artifacts, or those of one kind, complete or not."""
+        """All artifacts, or all artifacts of one kind, complete or not."""
         found = []
         for name in SCHEMAS if kind is None else (kind,):
             for path in sorted((self.path / name).glob("[!.]*")):
@@ -228,7 +228,7 @@ class Dataset:
     def origin(self, graph: str) -> str:
         """Key of the graph whose vertices a graph has: itself, or the one that links were held out from.
 
-        What was stored about the vertices of the one is about those of the other, too.
+        Vertex data of the one are vertex data of the other, too.
         """
         inputs = {info.key: info.inputs for info in self.artifacts("graph")}
         while "graph" in inputs.get(graph, {}):
@@ -331,7 +331,7 @@ AnyDataset_co = TypeVar("AnyDataset_co", bound=Dataset, covariant=True)
 
 
 class _Opener(Protocol[AnyDataset_co]):
-    """What the methods below need of a catalog; a subclass that opens another class of datasets returns that class."""
+    """The part of a catalog that these methods need; a subclass that opens other datasets returns their class."""
 
     def __iter__(self) -> Iterator[str]: ...
 

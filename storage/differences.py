@@ -1,4 +1,4 @@
-"""What distinguishes artifacts: the parameters and inputs whose values differ, in words for messages."""
+"""Compares artifacts: names the parameters and inputs whose values differ, in words for messages."""
 
 from __future__ import annotations
 

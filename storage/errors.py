@@ -64,7 +64,7 @@ class DamagedWorkError(CorruptError):
     """
 
     def __init__(self, path: Path | str, damage: str) -> None:
-        # The arguments are those of the constructor, so that the error can be sent between processes.
+        # The arguments are the constructor's arguments, so that the error can be sent between processes.
         super().__init__(path, damage)
         self.path, self.damage = Path(path), damage
 

@@ -1,4 +1,4 @@
-"""Where numba keeps compiled kernels if neither the installation nor the home directory can be written to.
+"""Chooses the folder of numba's compiled kernels if neither the installation nor the home directory is writable.
 
 Numba looks for such a folder when it decorates a function, and fails if there is none, as in a container, or on a
 cluster whose shared modules and homes are read-only.

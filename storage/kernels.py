@@ -1,4 +1,4 @@
-"""What many kernels need, written as loops: NumPy's own functions take numba up to two seconds each to compile."""
+"""Common steps of kernels, written as loops: numba takes up to two seconds to compile each of NumPy's own functions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def copy_elements(values: NDArray[Any], out: NDArray[Any]) -> None:
 
 @njit(cache=True, nogil=True)
 def count_at_most(ascending: NDArray[Any], value: int) -> int:
-    """How many elements of an ascending array, (n,), are at most ``value``; of row pointers, one more than its row."""
+    """Number of elements of an ascending array, (n,), that are at most ``value``; for row pointers, row + 1."""
     low, high = 0, ascending.size
     while low < high:
         middle = (low + high) // 2
@@ -37,7 +37,7 @@ def count_at_most(ascending: NDArray[Any], value: int) -> int:
 
 @njit(cache=True, nogil=True)
 def count_below(ascending: NDArray[Any], value: int) -> int:
-    """How many elements of an ascending array, (n,), are below ``value``: where it is, if the array has it."""
+    """Number of elements of an ascending array, (n,), below ``value``; its position if the array contains it."""
     low, high = 0, ascending.size
     while low < high:
         middle = (low + high) // 2
@@ -50,7 +50,7 @@ def count_below(ascending: NDArray[Any], value: int) -> int:
 
 @njit(cache=True, nogil=True)
 def index_of_least(values: NDArray[Any]) -> int:
-    """Where the smallest element of an array, (n,), is; the first of several."""
+    """Index of the smallest element of an array, (n,); the first index if several elements are smallest."""
     least = 0
     for k in range(1, values.size):
         if values[k] < values[least]:

@@ -124,7 +124,7 @@ class Option:
 
     @property
     def heading(self) -> str:
-        """What help lists the option under."""
+        """Heading of the option's group in help."""
         return MOST_USED if self.is_common else self.group
 
     @property
@@ -146,7 +146,7 @@ class Option:
         return value in (self.default, *self.choices) or (self.importable and isinstance(value, str) and ":" in value)
 
     def current(self, value: Any) -> Any:
-        """What a word stands for; any other value unchanged."""
+        """Current meaning of a word that an earlier version used; any other value unchanged."""
         return self.words.get(value, value) if isinstance(value, str) else value
 
     def check(self, value: Any) -> Any:
@@ -230,7 +230,7 @@ class Option:
         return f"{number} sizes with {self.separator} between them, such as {example}"
 
     def _violated(self, value: Any) -> str:
-        """What is expected instead of a value that is out of range, or a text instead of a number; else empty."""
+        """Description of the expected values if a value is out of range, or is text instead of a number; else empty."""
         if isinstance(value, str):
             return self._noun()
         if value in self.also or isinstance(value, bool) or not isinstance(value, int | float):

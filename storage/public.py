@@ -25,7 +25,7 @@ class Dataset(BaseDataset):
     """One dataset of a catalog: finds its artifacts and runs, checks them, and looks after them."""
 
     def lineage(self) -> dict[str, Node]:
-        """What everything was made from, and what was made from it, by name (KIND/KEY or runs/RUN)."""
+        """Inputs of every artifact and run, and what was made from each, by name (KIND/KEY or runs/RUN)."""
         return lineage(self)
 
     def disk_usage(self) -> list[Usage]:

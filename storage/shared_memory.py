@@ -20,7 +20,8 @@ SEGMENTS: Final = ("mpich_shm_",)
 SEMAPHORES: Final = ("sem.mp-",)
 #: Seconds for which something must have been unused: a process that begins opens its memory before it maps it.
 SETTLED_SECONDS: Final = 1.0
-#: The namespace of a machine's own processes, to which those of all containers are visible, as Linux numbers it.
+#: The namespace of a machine's own processes, to which the processes of all containers are visible, as Linux numbers
+#: it.
 _ALL_PROCESSES: Final = "pid:[4026531836]"
 
 #: Device and number of a file, which are the same under every name and in every container.

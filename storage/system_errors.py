@@ -59,7 +59,7 @@ def check_is_of_content(error: BaseException, path: Path | str, also: Collection
 
 @contextmanager
 def naming(path: Path | str) -> Iterator[None]:
-    """Give a file to errors of the system that have none: those of a write have only a number."""
+    """Give a file to errors of the system that have none: errors of a write have only a number."""
     try:
         yield
     except OSError as error:
@@ -100,7 +100,7 @@ def system_error_in_one_line(error: OSError) -> tuple[str, int] | None:
 
 
 def _remedy(error: OSError) -> str:
-    """What to do about an error of the disk, of permissions or of a limit; empty for other errors."""
+    """Remedy for an error of the disk, of permissions or of a limit; empty for other errors."""
     if error.errno in FULL:
         return f"{_of_full_disk(error)}; {AGAIN}"
     if error.errno == errno.EROFS:
@@ -129,7 +129,7 @@ def file_size_limit() -> int | None:
 
 
 def _of_full_disk(error: OSError) -> str:
-    """Which disk is full, and which option puts the file on another one."""
+    """Sentence that names the full disk, and the option that moves the file to another disk."""
     if not error.filename:
         return "free some space"
     path = Path(os.fsdecode(error.filename)).absolute()
@@ -146,7 +146,7 @@ def _of_full_disk(error: OSError) -> str:
 
 
 def _way_out(path: Path, disk: Path) -> str:
-    """How to put a file on another disk.
+    """Sentence that says how to put a file on another disk.
 
     Args:
         path: path of the file.

@@ -72,7 +72,7 @@ def _escaped(text: str) -> str:
 
 
 def reason_of(error: Exception) -> str:
-    r"""What an error of another library says, in one line: it may quote what a stranger wrote.
+    r"""Message of another library's error, in one line: the message may quote a stranger's text.
 
     >>> reason_of(ValueError("dtype <\n8"))
     'ValueError: dtype <\\n8'

@@ -42,7 +42,7 @@ def readable(name: str, value: Any) -> str:
 
 
 def noted(result: Mapping[str, Any], name: str) -> str:
-    """What a result notes about one of its figures, to write after the figure; empty without a note."""
+    """Note of a result on one of its figures, to write after the figure; empty without a note."""
     note = result.get("notes", {}).get(name)
     return f" ({note})" if note else ""
 
@@ -99,7 +99,7 @@ def readable_seconds(seconds: float) -> str:
 
 
 def baseline_rows(result: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """Format the test figures of a run next to those of scores that need no training, as rows with one of names first.
+    """Format the test figures of a run next to scores that need no training, as rows with one of names first.
 
     Returns:
         Rows of the same length; none if the run has no such scores.

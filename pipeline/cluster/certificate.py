@@ -52,7 +52,8 @@ class Certificate:
 def make_certificate() -> Certificate:
     """Make a certificate with a new private key.
 
-    It is like that of ``distributed.Security.temporary``, except that machines whose clocks are behind accept it, too.
+    It is like the certificate of ``distributed.Security.temporary``, except that machines whose clocks are behind
+    accept it, too.
     """
     from cryptography import x509  # noqa: PLC0415 - takes a tenth of a second to import
     from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415

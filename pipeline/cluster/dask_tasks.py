@@ -1,4 +1,4 @@
-"""How items become tasks of a Dask cluster: keys that people can read, and large common fields sent once.
+"""Turns items into tasks of a Dask cluster: keys are readable, and large common fields are sent once.
 
 The tasks of a phase often describe the same source, whose list of files may take a megabyte. Such a field is sent to
 each worker once, as a plugin, which Dask also gives to workers that start later; the tasks carry the rest.
@@ -72,7 +72,7 @@ def prepare(function: Callable[[Item], Any], items: Sequence[Item]) -> Prepared:
 
 
 def task_name(function: Callable[[Any], Any], item: Any, number: int) -> str:
-    """What a task is called in Dask's dashboard, such as ``graph-scatter-00012``."""
+    """Name of a task in Dask's dashboard, such as ``graph-scatter-00012``."""
     name = getattr(item, "name", None)
     if not isinstance(name, str):
         return f"{getattr(function, '__name__', 'task').strip('_')}-{number:05d}"

@@ -60,7 +60,7 @@ def _is_ipv4(address: str) -> bool:
 
 
 def _from_fastest(interfaces: Mapping[str, str]) -> list[str]:
-    """Names of the interfaces other than the loopback, those of fast networks first."""
+    """Names of the interfaces other than the loopback, interfaces of fast networks first."""
     import psutil  # noqa: PLC0415 - comes with distributed
 
     speeds = {name: status.speed for name, status in psutil.net_if_stats().items() if status.isup}

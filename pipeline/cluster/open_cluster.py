@@ -48,7 +48,7 @@ _option = partial(option, group=Group.EXECUTION)
 
 @dataclass(frozen=True)
 class ClusterOptions:
-    """Which cluster to open.
+    """Choice of the cluster to open.
 
     Attributes:
         kind: ``local`` (processes on this machine), ``address`` (a running scheduler), ``scheduler-file`` (a running

@@ -133,7 +133,7 @@ class GuardedNanny(Nanny):
         # No limit of Dask's, which counts mapped files.
         super().__init__(*args, **{**options, "memory_limit": 0, "worker_class": PagelessWorker})
         # A terminal sends Ctrl-C to the worker as well. It inherits from this thread that it hears none, not even while
-        # it starts. The main thread is that of a rank, which goes on without the cluster.
+        # it starts. The main thread belongs to a rank, which goes on without the cluster.
         if threading.current_thread() is not threading.main_thread():
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         self._guard = guard

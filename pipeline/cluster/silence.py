@@ -24,7 +24,7 @@ LOOK_SECONDS: Final = 2.0
 
 
 class Silence:
-    """How long each worker has been silent.
+    """Seconds since each worker was last heard from.
 
     Args:
         silent: seconds after which a worker is named.

@@ -38,7 +38,7 @@ from gnnloom.pipeline.external_sort.spill import BUCKET_BITS, decode_entries, ga
 
 @dataclass(frozen=True)
 class Encoding:
-    """How the entries of a spill file become keys; see :func:`gnnloom.pipeline.external_sort.spill.decode_entries`.
+    """How entries of a spill file become keys; see :func:`gnnloom.pipeline.external_sort.spill.decode_entries`.
 
     Attributes:
         high_at: byte offset of the high bits of the file's entries.
@@ -161,11 +161,11 @@ class Segment:
 
 @dataclass(frozen=True)
 class Units:
-    """How the entries of spill files are grouped already: by units of 2^row_bits rows.
+    """Existing groups of the entries of spill files: units of 2^row_bits rows.
 
     Attributes:
         row_bits: log2 of the rows of a unit.
-        key_bits: low bits in which the keys of a unit differ: those of the row within the unit, and of the column.
+        key_bits: low bits in which the keys of a unit differ: the bits of the row within the unit, and of the column.
         sizes: (num_units,) entries of each unit in all files.
     """
 
@@ -249,7 +249,7 @@ class KeySorter:
             capacity: entries that are in memory at a time.
             merge: how weights are merged, a name from ``MERGE_MODES``; None for entries without weights.
             scratch_bytes: least length of :attr:`scratch`.
-            value_bytes: bytes of a weight; 0 for those of float32.
+            value_bytes: bytes of a weight; 0 for the bytes of float32.
             marked: keys of entries with weights whose lowest bit is a mark. Ranges then begin with an even key and end
                 with an odd one; the results have keys without marks, and both directions of an edge are one key.
             keeps: equal keys, which are not marked, stay apart, in the order of the source.

@@ -62,10 +62,10 @@ class Merge:
 
     Attributes:
         span: number of the span of the new source.
-        source: number of the new source, among those of its span.
+        source: number of the new source, among the sources of its span.
         positions: first and last (exclusive) position of the span.
         span_before: number of the span in the level before that holds these positions.
-        group: numbers of the merged sources, among those of that span.
+        group: numbers of the merged sources, among the sources of that span.
     """
 
     span: int
@@ -83,7 +83,7 @@ def merges(levels: Sequence[Level], level: Level, num_positions: int) -> Iterato
         positions = split_range(num_positions, level.spans, span)
         if positions[0] == positions[1]:
             continue
-        # Spans of a level lie within those of the level before.
+        # Spans of a level lie within the spans of the level before.
         wide = range_of(num_positions, before.spans, positions[0])
         for source in range(level.sources):
             group = range(source * merged, min((source + 1) * merged, before.sources))

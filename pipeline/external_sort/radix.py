@@ -262,7 +262,7 @@ def unique_keys(keys: Keys) -> int:
 
 @njit(cache=True, nogil=True)
 def merge_weight(partials: NDArray[np.float64], count: int, weight: float, mode: int) -> int:
-    """Merge the weight of one more equal key into that of the earlier ones.
+    """Merge the weight of one more equal key into the weight of the earlier ones.
 
     A sum is exact, so that it does not depend on the order of its terms: a few partial sums, whose bits do not overlap
     (Shewchuk, Discrete & Computational Geometry 18, 1997, section 2.3). All other results are a single number.

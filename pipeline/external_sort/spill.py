@@ -44,7 +44,7 @@ _HEADER_INTS: Final = 5
 
 
 def value_dtype(num_bytes: int) -> np.dtype[Any]:
-    """The dtype of weights or times, by the bytes of one; that of weights if there are none."""
+    """The dtype of weights or times, by the bytes of one; the dtype of weights if there are none."""
     return np.dtype(f"f{num_bytes}" if num_bytes else np.float32)
 
 
@@ -59,7 +59,7 @@ def _high_dtype(bits: int) -> np.dtype[Any] | None:
 
 @dataclass(frozen=True)
 class KeyForm:
-    """How the entries of a matrix become keys.
+    """Form of the keys that the entries of a matrix become.
 
     Attributes:
         num_rows: rows of the matrix, at least one.
@@ -231,7 +231,7 @@ def gather_units(
     keys: NDArray[np.uint64],
     out_weights: NDArray[np.floating[Any]],
 ) -> None:
-    """Decode whole buckets like :func:`decode_entries`, and append each bucket's keys to those of its unit of rows.
+    """Decode whole buckets like :func:`decode_entries`, and append each bucket's keys to the keys of its unit of rows.
 
     Args:
         low: (num_entries,) low bits of the entries.
@@ -274,7 +274,8 @@ def _decode_bucket(
     keys: NDArray[np.uint64],
 ) -> None:
     column_mask = np.uint64((1 << entry_column_bits) - 1)
-    # A file's columns have as many bits as its own highest id needs, a key's as many as that of the whole graph.
+    # A file's columns have as many bits as its own highest id needs, a key's columns as many as the graph's highest id
+    # needs.
     for k in range(keys.size):
         entry = np.uint64(low[k])
         if high.size:

@@ -34,7 +34,7 @@ from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.meters import bytes_moved
 
-#: Bytes per second to the disk, if the sample is too small to measure it: those of an ordinary hard disk.
+#: Bytes per second to the disk, if the sample is too small to measure it: the speed of an ordinary hard disk.
 DISK_RATE = 200e6
 
 #: Stored over plain bytes of row pointers, if the sample is too small to measure it.
@@ -43,7 +43,7 @@ ROW_RATIO = 0.2
 
 @dataclass(frozen=True)
 class Calibration:
-    """What a trial found.
+    """Results of a calibration.
 
     Seconds are processor seconds, so that other work of the machine does not count.
 

@@ -1,4 +1,4 @@
-"""What an ingest will need, before it runs: tasks, memory, disk and time, projected from a short calibration.
+"""Projects the tasks, memory, disk and time of an ingest from a short calibration, before the ingest runs.
 
 :func:`gnnloom.pipeline.ingest.calibration.calibrate` reads and sorts a sample of the source. :func:`extrapolate` is a
 pure function of what that found. A projection that does not fit is refused with its figures.
@@ -40,7 +40,7 @@ _ROW_BYTES = 16
 
 @dataclass(frozen=True)
 class Resources:
-    """What an ingest can use.
+    """Resources that an ingest may use.
 
     Attributes:
         workers: tasks at a time.
@@ -72,7 +72,7 @@ def _cache_free() -> int:
 
 @dataclass(frozen=True)
 class IngestProjection:
-    """What an ingest is expected to need. Counts that only a full read can give are estimates.
+    """Expected needs of an ingest. Counts that only a full read can give are estimates.
 
     Attributes:
         files: files that the source names; 0 for a generator.

@@ -52,7 +52,7 @@ CHOICES: Final = {
 
 @dataclass(frozen=True)
 class IngestOptions:
-    """How edges become a graph."""
+    """Options that decide how edges become a graph."""
 
     undirected: bool = option(False, "Store every edge in both directions.", group=Group.GRAPH, is_common=True)
     self_loops: str = option(
@@ -95,7 +95,7 @@ class IngestOptions:
         return SortOptions(self.undirected, self.self_loops, self.merge, self.codec, compares_directions=compares)
 
     def parameters(self, source: EdgeSource) -> dict[str, Any]:
-        """What decides the graph's bytes."""
+        """Parameters that decide the graph's bytes."""
         parameters = {**asdict(self), "source": source.identity()}
         if self.merge is None:
             # Without a merge, undirected weights are not summed over both directions, as they are with ``sum``. Other

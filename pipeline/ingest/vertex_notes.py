@@ -21,7 +21,7 @@ _MIX: Final = tuple(np.uint64(factor) for factor in (0x9E3779B97F4A7C15, 0xC2B2A
 
 @dataclass
 class RowNotes:
-    """What a task notes about rows of an array.
+    """Notes of a task about rows of an array.
 
     Attributes:
         array: the array.
@@ -46,7 +46,7 @@ class RowNotes:
         self.mark = (self.mark + int((mixed ^ mixed >> np.uint64(32)).sum(dtype=np.uint64))) % (1 << 64)
 
     def to_facts(self) -> dict[str, Any]:
-        """What a task records."""
+        """Facts for the task's record."""
         if self.array not in _NOTED:
             return {}
         return {"mark": self.mark, **({"classes": sorted(self.classes)} if self.classes else {})}

@@ -1,4 +1,4 @@
-"""How vertex data are stored: what their bytes depend on besides their source."""
+"""Options of stored vertex data that decide their bytes, besides the source."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STORED: Final = (_FEATURE.dtypes[0], "float16")
 
 @dataclass(frozen=True)
 class VertexOptions:
-    """How vertex data are stored."""
+    """Options that decide how vertex data are stored."""
 
     store: str = option(
         STORED[0],
@@ -36,7 +36,7 @@ class VertexOptions:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The parameters of an artifact; the default adds none, so its key is that of earlier versions."""
+        """The parameters of an artifact; the default adds none, so its key equals the key of earlier versions."""
         return {} if self.store == STORED[0] else {"store": self.store}
 
     def dtype(self, array: str) -> np.dtype[Any]:

@@ -74,7 +74,7 @@ def _piece_rows(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
 
 @dataclass(frozen=True, eq=False)
 class ArrayPlan:
-    """How the rows of one array are written.
+    """Plan for writing the rows of one array.
 
     Attributes:
         array: name of the array.
@@ -197,7 +197,7 @@ def _as_stored(task: VertexArrayTask, start: int, given: NDArray[Any]) -> NDArra
 
 
 def _original(task: VertexArrayTask, vertex: int) -> object:
-    """What the source of the edges calls a vertex."""
+    """Id of a vertex in the source of the edges."""
     folder = task.source.graph if isinstance(task.source, RoutedTable) else task.compacted
     if folder is None:
         return vertex

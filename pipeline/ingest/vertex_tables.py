@@ -75,7 +75,7 @@ _VALUES: Final = CALLED["weights"] | CALLED["times"]
 
 
 class Rows(Enum):
-    """What each row of a table is."""
+    """Meaning of a table's rows: edges or vertices."""
 
     EDGE = "an edge"
     VERTEX = "a vertex"
@@ -86,7 +86,7 @@ class Rows(Enum):
 
 @dataclass(frozen=True)
 class VertexReading:
-    """How a file would be read as vertex data, and the options of ``gnnloom features`` that do it.
+    """Reading of a file as vertex data, and the options of ``gnnloom features`` for this reading.
 
     Attributes:
         understood: the same, for people.
@@ -131,7 +131,7 @@ class VertexReading:
 def read_parts_as_vertices(
     locations: Sequence[str], header: bool | None = None, decimal: str | None = None
 ) -> VertexReading | None:
-    """As :func:`read_as_vertices`, for a table that may be in several files, of which the first shows what it is."""
+    """Read a table of one or several files like :func:`read_as_vertices`; the first file decides what the table is."""
     if not all(map(is_local, locations)):
         return None
     parts = locations
@@ -169,7 +169,7 @@ def _join(parts: Sequence[str], *, has_header: bool) -> tuple[str, str]:
 
 
 def read_as_vertices(location: str, header: bool | None = None, decimal: str | None = None) -> VertexReading | None:
-    """How a file would be read as vertex data; None if it is elsewhere, cannot be read, or seems to have edges only.
+    """Reading of a file as vertex data; None if it is remote, cannot be read, or seems to have edges only.
 
     Args:
         location: the file; columns may follow it.
@@ -250,7 +250,7 @@ def check_rows(found: Sequence[Understood], dataset: str, options: Mapping[str, 
 
 
 def rows_question(reading: VertexReading, dataset: str) -> InputError:
-    """What to ask about a table whose rows may be vertices."""
+    """Question about a table whose rows may be vertices, as an error."""
     seem = "seems to be a vertex" if reading.rows is Rows.VERTEX else "may be a vertex"
     why = f" ({reading.why})" if reading.why else ""
     chosen = f"; if each row is an edge, add `{shell_command(*reading.ends)}`" if reading.ends else ""
@@ -261,7 +261,7 @@ def rows_question(reading: VertexReading, dataset: str) -> InputError:
 
 
 def _other_reading(found: Sequence[Understood], options: Mapping[str, Any]) -> VertexReading | None:
-    """How the first file of edges would be read as vertex data; None if the user said what it is, or it has none."""
+    """Reading of the first file of edges as vertex data; None if the user said what it is, or it has none."""
     given = {name: value for name, value in options.items() if value or (name == "header" and value is not None)}
     if not found or found[0].is_stated or not given.keys() <= _KNOWN:
         return None
@@ -287,7 +287,7 @@ def _opened(
 def _table_reading(
     table: CellTable, columns: Sequence[str], rows: Rows, why: str, said: tuple[str, ...]
 ) -> VertexReading | None:
-    """How the columns of a table would be read; None if it has none.
+    """Reading of a table's columns as vertex data; None if there is none.
 
     Args:
         columns: the only columns to read; none for all.
@@ -345,7 +345,7 @@ def _lacks(table: CellTable, number: int) -> bool:
 
 
 def _arrays_reading(location: str) -> VertexReading | None:
-    """How NumPy arrays with a row per vertex would be read; None if there are none."""
+    """Reading of NumPy arrays with a row per vertex; None if there are none."""
     file = open_file(location)
     members: list[str | None] = [*member_names(file)] if location.endswith("npz") else [None]
     if not _STORED_ALONG.isdisjoint(members):
@@ -423,7 +423,7 @@ def judge_rows(table: CellTable) -> tuple[Rows, str]:
 
 
 def _likely(names: Sequence[str], width: int, cells: Sequence[Sequence[str]], *, is_named: bool) -> Rows:
-    """Which reading is more likely if the first column has each id once.
+    """Which meaning of rows is more likely if the first column has each id once.
 
     Args:
         cells: of the first columns.
@@ -445,7 +445,7 @@ def _likely(names: Sequence[str], width: int, cells: Sequence[Sequence[str]], *,
 
 
 def _no_ids(table: CellTable, column: int) -> str:
-    """What a column has that is no id, for people; empty if it may have ids."""
+    """Description of a cell in a column that is not an id; empty if all cells may be ids."""
     holds, cells = shown_cells(table, column)
     known = [cell for cell in cells if is_known(cell)]
     if holds == _OTHER:
@@ -462,7 +462,7 @@ def _no_ids(table: CellTable, column: int) -> str:
 
 
 def _name_edges(names: Sequence[str]) -> bool:
-    """Whether names of columns are those of the two ends of an edge."""
+    """Whether names of columns are usual for the two ends of an edge."""
     # A name of a vertex is no other vertex.
     are_ids = all(map(names_ids, names[:2])) and names[1].lower() not in {"name", "label"}
     return are_ids or any(names_ends(*pair) for pair in pairwise(names))
@@ -489,7 +489,7 @@ def _first_column(table: CellTable) -> int:
 
 
 def shown_cells(table: CellTable, number: int) -> tuple[str, list[str]]:
-    """As :meth:`CellTable.first_cells`, but also for a column of a type that cannot be read."""
+    """First cells like :meth:`CellTable.first_cells`, but also for a column of a type that cannot be read."""
     try:
         return table.first_cells(number)
     except InputError:

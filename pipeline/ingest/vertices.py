@@ -165,7 +165,7 @@ def _source_of(source: VertexSource, array: str) -> VertexData:
 
 
 def _location(one: VertexData, array: str) -> str:
-    """What errors call the source of an array: its file, if it has one of its own."""
+    """Name of an array's source in errors: its file, if the array has a file of its own."""
     return one.location if isinstance(one, KeyedSource) else array
 
 
@@ -178,7 +178,7 @@ def _array_plan(
     graph: Graph,
     memory: int,
 ) -> ArrayPlan:
-    """How the rows of one array get to their vertices.
+    """Plan that brings the rows of one array to their vertices.
 
     Args:
         one: the source of the array.
@@ -218,7 +218,7 @@ def _check_placed(source: VertexSource, graph: Graph, of_tables: Mapping[str, Ma
 
 
 def _table_facts(plan: ArrayPlan, recorded: Mapping[str, TaskRecord]) -> dict[str, int]:
-    """What happened to the rows of a table: placed, left out, and the first vertex that got none (-1 if all did)."""
+    """Counts of a table's rows: placed, left out, and the first vertex without a row (-1 if every vertex has one)."""
     found = [recorded[task.name].facts for task in plan.tasks()]
     return {
         "placed": sum(facts["placed"] for facts in found),
@@ -229,7 +229,7 @@ def _table_facts(plan: ArrayPlan, recorded: Mapping[str, TaskRecord]) -> dict[st
 
 
 def _left_out(graph: Graph, source: VertexSource, of_tables: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """How many rows belong to vertices that the graph does not have, because they have no edge; empty if none do."""
+    """Number of rows of vertices that the graph does not have, as they have no edge; empty if there are none."""
     by_row = [
         one.num_vertices() - graph.num_vertices
         for one in (_source_of(source, array) for array in source.arrays)

@@ -72,7 +72,7 @@ class NeighborLists(NamedTuple):
 
 @dataclass(frozen=True)
 class Neighbors:
-    """Where the neighbors of all vertices are; small and picklable.
+    """Location of the neighbors of all vertices; small and picklable.
 
     Attributes:
         graph: folder of the message graph.
@@ -354,7 +354,8 @@ def _score(
         if high - low + other_high - other_low < end - at + other_end - other:
             at, end, low, high = low, high, at, end
             other, other_end, other_low, other_high = other_low, other_high, other, other_end
-        # The neighbors of the end with fewer of them, ascending; each is looked up among those of the other end.
+        # The neighbors of the end with fewer of them, ascending; each is looked up among the neighbors of the other
+        # end.
         while at < end or other < other_end:
             vertex, at, other = next_entry(lists, at, end, other, other_end)
             low += count_below(indices[low:high], vertex)

@@ -19,7 +19,7 @@ from gnnloom.pipeline.tasks.phase import Needs, Phase, Task
 from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage.format.artifact import ArtifactWriter
 
-#: Splits in the order of their keys: those of the test pairs are the smallest.
+#: Splits in the order of their keys: the keys of test pairs are the smallest.
 KEY_ORDER: Final = ("test", "valid", "train")
 
 
@@ -41,7 +41,7 @@ class SplitTask(Task):
 
 
 def split_plans(writer: ArtifactWriter, sizes: GraphSizes, weight_dtype: str | None) -> dict[str, ShufflePlan]:
-    """How the pairs get to the arrays of their split: unmerged, as readers share them evenly in their order.
+    """Plans that bring the pairs to the arrays of their split. Runs stay unmerged: readers share them evenly in order.
 
     Args:
         weight_dtype: dtype of the weights that pairs for training carry; None if they carry none.

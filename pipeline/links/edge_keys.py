@@ -30,13 +30,13 @@ from gnnloom.storage.shards.block_ranges import RANGE_BYTES, row_ranges
 STEP_ENTRIES: Final = 1 << 20
 #: Bytes of an entry while the pairs of a block are read: row, column, weight, source, target, random word and a copy.
 _ENTRY_BYTES: Final = 64
-#: Bits of the random word, and of that of the time.
+#: Bits of the random word, and of the word of the time.
 _RANDOM_BITS: Final = 64
 TIME_BITS: Final = 8 * TIME_BYTES
 
 
 class Directions(Enum):
-    """What the two directions of an edge of a directed graph are to each other.
+    """Relation between the two directions of an edge of a directed graph.
 
     Attributes:
         APART: two edges, each with a key of its own.

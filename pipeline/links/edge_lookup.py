@@ -1,4 +1,4 @@
-"""Which pairs are edges of a graph: pairs are routed to the row blocks, looked up there, and their entries routed back.
+"""Finds the pairs that are edges: routes pairs to the row blocks, looks them up, and routes the entries back.
 
 The same pass finds pairs that are in two splits: equal pairs meet in one row.
 """
@@ -43,7 +43,7 @@ _FILED_BYTES: Final = 25
 _ROUTED_CHUNKS: Final = 2
 _ROUTED_BYTES: Final = 80
 _PAIR_BYTES: Final = 128
-#: Lists whose pairs are links; those of all others are negatives. Their codes are their places here.
+#: Lists whose pairs are links; pairs of all other lists are negatives. Their codes are their places here.
 _LINKS: Final = tuple(f"{split}/pair" for split in LINK_SPLITS)
 _TRAIN: Final = _LINKS.index("train/pair")
 
@@ -262,8 +262,8 @@ def _sorted(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint8], NDArray[np.int64]]:
     """Rows, columns, lists and numbers, by row, column and list."""
     row, column, code, number = some.position, *(some.column(name) for name in ("column", "list", "number"))
-    # Rows of one position are in the order in which they were routed, which is that of lists and numbers. One number
-    # for row and column fits, as the rows are those of a range of a block.
+    # Rows of one position are in the order in which they were routed, which is the order of lists and numbers. One
+    # number for row and column fits, as the rows are those of a range of a block.
     order = np.argsort((row - some.positions[0]) * num_vertices + column, kind="stable")
     return row[order], column[order], code[order], number[order]
 
@@ -279,7 +279,7 @@ def _check_memory(task: AnswerTask, some: Gathered) -> None:
 
 @dataclass(frozen=True)
 class LookedUp:
-    """What is known of given pairs.
+    """Facts about given pairs.
 
     Attributes:
         edges: pairs of each list, by the path of its array, that are edges of the graph or, of negatives, links.
@@ -344,7 +344,7 @@ class LookupPlan:
 
     @cached_property
     def entries(self) -> ShufflePlan | None:
-        """How the entries of the pairs for training get to their places; None if none are given."""
+        """Plan that brings the entries of the training pairs to their places; None if no training pairs are given."""
         train = self.records.get("train/pair")
         if train is None:
             return None
@@ -399,7 +399,7 @@ class LookupPlan:
         return [PairArray(self.weight, (total,), dtype, ("pair",), self.entries, ("weight",), 0, True)]
 
     def found(self) -> LookedUp:
-        """What was found, after the phases."""
+        """Facts about the pairs, after the phases have run."""
         facts = [record.facts for record in records_of(self.answering, self.writer)]
         edges = np.sum([each["edges"] for each in facts], axis=0).tolist()
         shown = next((each["example"] for each in facts if each["example"] is not None), None)
@@ -414,5 +414,5 @@ def _num_pairs(path: str, record: ArrayRecord) -> int:
 
 
 def held_out_edges(found: LookedUp, splits: Sequence[str]) -> int:
-    """How many pairs of some splits are edges."""
+    """Number of pairs of the splits that are edges."""
     return sum(found.edges[f"{split}/pair"] for split in splits)

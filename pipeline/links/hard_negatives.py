@@ -2,11 +2,11 @@
 
 One end x of a pair stays. The vertices that may replace the other end are ranked three times: by resource allocation
 with x, by personalized PageRank from x, both in the message graph, whose edges count in both directions, and by the
-cosine of their features and those of x. Equal scores share the best of their ranks; scores of 0, as which negative
-cosines count, rank after all others. The vertices with the lowest sums of ranks are taken; which of those with equal
-sums is random, keyed by the pair. Neither end of the pair is taken, nor a vertex with which x has an edge, or is a pair
-of any split; of directed graphs, in the direction of the pair or, where links hold both directions of an edge out
-together, in either one.
+cosine of their features and the features of x. Equal scores share the best of their ranks; scores of 0, as which
+negative cosines count, rank after all others. The vertices with the lowest sums of ranks are taken; which of those with
+equal sums is random, keyed by the pair. Neither end of the pair is taken, nor a vertex with which x has an edge, or is
+a pair of any split; of directed graphs, in the direction of the pair or, where links hold both directions of an edge
+out together, in either one.
 
 Li, Shomer, Mao, Zeng, Ma, Shah, Tang, Yin (NeurIPS 2023), section 4; PageRank by local pushes: Andersen, Chung, Lang
 (FOCS 2006), with the probability and the threshold of the former.
@@ -128,7 +128,7 @@ def _ties(stream: np.uint64, vertices: NDArray[np.int64]) -> NDArray[np.uint64]:
 
 @dataclass(frozen=True)
 class VertexScores:
-    """What scores all vertices with one.
+    """Scores of all vertices as partners of one vertex.
 
     Attributes:
         lists: neighbors in the message graph.
@@ -244,7 +244,7 @@ def by_rows(
     each: NDArray[np.float64] | None = None,
     *others: Any,
 ) -> NDArray[np.float64]:
-    """What a compiled function finds for each row of features, of any dtype in which they are stored.
+    """Results of a compiled function for each row of features, of any dtype that features are stored in.
 
     Args:
         each: (num_vertices,) a number for each row, which the function takes as well.

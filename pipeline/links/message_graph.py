@@ -199,7 +199,7 @@ def _by_row(held: Gathered, num_vertices: int) -> tuple[NDArray[np.int64], NDArr
     row = held.position - first
     offsets = np.zeros(stop - first + 1, np.int64)
     np.cumsum(np.bincount(row, minlength=stop - first), out=offsets[1:])
-    # Numbers are sorted several times as fast as pairs. They fit, as the rows are those of a range of a block.
+    # Numbers are sorted several times as fast as pairs. They fit, as the rows belong to a range of a block.
     keys = np.sort(row * num_vertices + held.column("column"))
     return offsets, keys % num_vertices
 

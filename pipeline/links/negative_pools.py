@@ -73,7 +73,7 @@ class Pool:
     non_edges: int
 
     def below(self, number: int) -> int:
-        """How many of the pool's pairs have a number below this one, of 0 to ``non_edges``."""
+        """Number of the pool's pairs whose number is below ``number``, which is in 0 to ``non_edges``."""
         # The pairs before this one are drawn from lower numbers, and those after it from higher ones.
         found = number * self.num_pairs // self.non_edges
         if found == self.num_pairs:

@@ -34,7 +34,7 @@ _reciprocal = partial(
 
 @dataclass(frozen=True, kw_only=True)
 class DrawOptions:
-    """Which edges are held out of a graph."""
+    """Options that decide which edges are held out of a graph."""
 
     by: str = _option(
         RANDOM,
@@ -77,7 +77,7 @@ class DrawOptions:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What determines the bytes of the links, besides the graph."""
+        """Parameters that determine the bytes of the links, besides the graph."""
         found = {"method": "random", **asdict(self)}
         if not self.by_time:
             # Such links have the key that they had before there was another choice.
@@ -109,7 +109,7 @@ class DrawOptions:
             )
 
     def ranks(self, num_edges: int) -> tuple[int, ...]:
-        """How many edges are for testing, for testing or validation, and for one of these or held out for training.
+        """Number of edges for testing, for testing or validation, and for both of these or held out for training.
 
         Raises:
             InputError: a split gets none.
@@ -205,7 +205,7 @@ class FileOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class HardOptions:
-    """Which negatives the pairs of links get."""
+    """Options that decide which negatives the pairs of links get."""
 
     negatives: int = _option(
         500, "Negatives of each pair; half of them replace its target, half its source.", is_common=True, least=2

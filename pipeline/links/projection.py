@@ -1,4 +1,4 @@
-"""What links will need, before they are drawn: tasks, memory per worker and disk."""
+"""Projects the tasks, memory per worker and disk of links, before they are drawn."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ STATED: Final = ArtifactWriter(Path(), "links", "")
 
 @dataclass(frozen=True)
 class LinkProjection:
-    """What links and the graph without them are expected to need.
+    """Expected needs of links and of the graph without them.
 
     Attributes:
         key: key of the links.

@@ -1,4 +1,4 @@
-"""How many edges of a directed graph have their reverse, and what this means for the links of the graph.
+"""Counts the edges of a directed graph that have a reverse, and decides what this means for links.
 
 A pass over the row blocks finds it without a sort. Both directions of an edge have one random number. The sum of these
 numbers, negative for the edges whose source is the larger vertex, is zero modulo 2^64 if every edge has its reverse,
@@ -43,7 +43,7 @@ _SUMS: Final = ("pattern", "weight", "time")
 
 @dataclass(frozen=True)
 class Reciprocity:
-    """What is known of the reverses of a directed graph's edges.
+    """Facts about the reverses of a directed graph's edges.
 
     Attributes:
         edges: edges between different vertices.
@@ -162,7 +162,7 @@ def _reverses(plan: ShufflePlan, total: int) -> tuple[int, bool]:
 
 
 def choose_directions(found: Reciprocity | None, reciprocal: str | None, *, by_time: bool = False) -> Directions:
-    """What links do with the two directions of an edge; says so if it matters.
+    """Choose how links treat the two directions of an edge, and log the choice if it matters.
 
     Args:
         found: None if nothing was looked for, as the graph is symmetric or its directions stay apart.

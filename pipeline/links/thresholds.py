@@ -36,7 +36,7 @@ _CELLS: Final = 1 << ROUND_BITS
 
 @dataclass(frozen=True)
 class Search:
-    """What is known of a threshold.
+    """State of the search for a threshold.
 
     Attributes:
         rank: edges that are to lie at or below it.
@@ -143,7 +143,7 @@ def count_keys(task: CountTask) -> int:
 
 
 def _begin_with(found: KeyedPairs, task: CountTask, prefix: int) -> NDArray[np.bool_] | slice:
-    """Which keys begin with some bits."""
+    """Mask of the keys that begin with the given bits."""
     chosen: NDArray[np.bool_] | slice = slice(None)
     left = task.bits
     for word, width in zip(found.words, task.edges.widths, strict=True):

@@ -46,7 +46,7 @@ ROW_MEMORY = 48
 
 @dataclass(frozen=True)
 class MatrixForm:
-    """What all tasks that make a matrix know of it.
+    """Form of a matrix, known to every task that makes it.
 
     Attributes:
         keys: form of the keys of its entries.
@@ -91,11 +91,11 @@ class UnequalWeightsError(InputError):
 
     Attributes:
         ends: source and target of an edge of the source, as a message calls them.
-        weights: the weight of the edge, and that of the edge from the target to the source.
+        weights: the weight of the edge, and the weight of the edge from the target to the source.
     """
 
     def __init__(self, source: str, target: str, weight: str, reverse: str) -> None:
-        # The arguments are those of the constructor, so that the error can be sent between processes.
+        # The arguments are the constructor's arguments, so that the error can be sent between processes.
         super().__init__(source, target, weight, reverse)
         self.ends, self.weights = (source, target), (weight, reverse)
 

@@ -196,7 +196,7 @@ class SortedMatrix:
 
         Args:
             symmetric: whether the matrix equals its transpose.
-            outcome: measurements by the caller; by default those of :meth:`outcome`.
+            outcome: measurements by the caller; by default the result of :meth:`outcome`.
             more_tasks: names of the tasks that wrote the caller's own arrays.
             measured: further measurements to store; JSON.
             time_unit: unit of times that are whole numbers; empty for others.
@@ -220,7 +220,7 @@ class SortedMatrix:
         return [*self.blocks, *self.degrees]
 
     def facts(self, *, symmetric: bool, time_unit: str = "") -> dict[str, Any]:
-        """What was found, for the manifest.
+        """Facts for the manifest.
 
         Args:
             symmetric: whether the matrix equals its transpose.

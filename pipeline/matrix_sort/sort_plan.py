@@ -61,11 +61,11 @@ BLOCK_ROWS = 1 << 22
 
 @dataclass(frozen=True)
 class SortOptions:
-    """How the edges become a matrix.
+    """Options that decide how the edges become a matrix.
 
     Attributes:
         undirected: store every edge in both directions.
-        self_loops: ``add`` one to every row, ``keep`` those of the source, or ``remove`` them.
+        self_loops: ``add`` one to every row, ``keep`` the source's self-loops, or ``remove`` them.
         merge: how the weights or times of equal edges are merged: ``sum``, ``min``, ``max`` or ``first``. With None,
             they are summed, and the two directions of an undirected edge must have equal sums: they are one edge. With
             ``keep``, equal edges stay apart, which only directed ones may, without loops that are added.
@@ -246,7 +246,7 @@ class SortPlan:
 
     @cached_property
     def ranges(self) -> Sequence[SourceRange]:
-        """What each task of pass 1 reads."""
+        """Range that each task of pass 1 reads."""
         if self.source is None:
             return [SourceRange(0, 0, 0)] * self.sizes.num_ranges
         found: Sequence[SourceRange] = self.source.ranges()
@@ -254,7 +254,7 @@ class SortPlan:
 
     @cached_property
     def spilled(self) -> SpillPlan:
-        """How the entries get from pass 1 to pass 2."""
+        """Plan that brings the entries from pass 1 to pass 2."""
         sizes = self.sizes
         # Another division into ranges must not find the merged files of this one.
         digest = xxhash.xxh3_64_hexdigest(" ".join(starmap(range_name, enumerate(self.ranges))).encode())

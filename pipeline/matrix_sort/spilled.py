@@ -36,7 +36,7 @@ _STEP_ENTRIES, _ENTRY_BYTES = 1 << 21, 44
 
 @dataclass(frozen=True, eq=False)
 class SpillPlan(ShufflePlan):
-    """How entries get from pass 1 to pass 2. Positions are units of rows.
+    """Plan that brings entries from pass 1 to pass 2. Positions are units of rows.
 
     Attributes:
         num_files: spill files in all lanes.

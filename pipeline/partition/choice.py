@@ -1,4 +1,4 @@
-"""Which method partitions a graph at each level of ``--quality``: decided by the graph alone, the same everywhere.
+"""Chooses the method for each level of ``--quality``: the graph alone decides, so the choice is the same everywhere.
 
 Measured on graphs of nine kinds (tests/benchmarks/RESULTS.md).  Graphs without clusters, such as R-MAT, leave a
 multilevel method nothing to coarsen, and cheap passes of refinement from random parts do as well.  Elsewhere
@@ -85,7 +85,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Choice:
-    """How to partition a graph.
+    """Choice of a method and its options for a graph.
 
     Attributes:
         ways: tried in this order; the partition that sends the fewest rows is kept.

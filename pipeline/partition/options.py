@@ -32,7 +32,7 @@ _option = partial(option, group=Group.PARTITION)
 
 
 def _default_models() -> str:
-    """The default of ``model`` for help: that of most methods, and the exceptions."""
+    """The default of ``model`` for help: the default of most methods, and the exceptions."""
     usual = MODELS[0]
     others = [f"{name}: {method.models[0]}" for name, method in METHODS.items() if method.models[0] != usual]
     return "; ".join([usual, *others])
@@ -146,7 +146,7 @@ class PartitionOptions(PartitionSettings):
         )
 
     def parameters(self, memory: int) -> dict[str, Any]:
-        """What decides the partition's bytes.
+        """Parameters that decide the partition's bytes.
 
         Args:
             memory: bytes that a worker may use; an entry only if the method's parts depend on it.

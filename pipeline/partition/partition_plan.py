@@ -1,4 +1,4 @@
-"""What a partition takes, projected before anything runs: the tasks of the stage, and the resources of every method."""
+"""Projects a partition before anything runs: the tasks of the stage, and the resources of every method."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def partition_counts(
     """Count what the tasks do that make, store and measure a partition, without running them.
 
     Args:
-        transpose: sizes of the transpose; those of the graph if it is undirected.
+        transpose: sizes of the transpose; the graph's sizes if it is undirected.
         options: of the partition; None for a single part, which no task makes.
         workers: tasks at a time.
         memory: bytes that a worker may use.

@@ -128,7 +128,7 @@ def cost_of_one_pass(workload: PartitionWorkload, preset: Preset) -> MethodCost:
 
 @dataclass(frozen=True)
 class PartitionProblem:
-    """What is partitioned, how, and where.
+    """A partitioning problem: the input, the options, and the files to use.
 
     Attributes:
         transpose: the transpose of ``graph``; ``graph`` itself if it is symmetric.

@@ -26,7 +26,7 @@ _option = partial(option, group=Group.PARTITION)
 
 @dataclass(frozen=True)
 class PartitionSettings:
-    """How to partition; see :class:`gnnloom.pipeline.partition.options.PartitionOptions` for what users give.
+    """Settings of a partition; users give :class:`gnnloom.pipeline.partition.options.PartitionOptions`.
 
     Attributes:
         parts: P, from 1 to the number of vertices.

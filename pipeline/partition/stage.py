@@ -155,7 +155,7 @@ def _store_rows(task: _StoreTask) -> int:
 
 
 def _versioned_name(partitioner: Partitioner, quality: Mapping[str, Any]) -> str:
-    # The description of a choice begins with the name of a method, or with that of a start that is none.
+    # The description of a choice begins with the name of a method, or with the name of a start that is not a method.
     chosen = str(quality.get("chosen", "")).partition(" ")[0]
     package = METHODS.get(chosen, partitioner).package
     return f"{package} {version(package)}" if package else partitioner.name

@@ -47,7 +47,7 @@ def fill_empty(part: NDArray[np.int32], graph: Graph, parts: int) -> None:
 
 
 def _mix(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finalizer of SplitMix64; its shifts and multipliers are those of the paper."""
+    """The finalizer of SplitMix64; its shifts and multipliers come from the paper."""
     value = value + np.uint64(_GOLDEN)
     value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -1,4 +1,4 @@
-"""What samples are drawn from: the graph, its vertex data and, for several ranks, a partition."""
+"""Finds the inputs of samples: the graph, its vertex data and, for several ranks, a partition."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class SampleInputs:
 
 
 def find_inputs(dataset: Dataset, graph: Graph, partition: Partition | None) -> SampleInputs:
-    """What to sample from.
+    """Find the inputs to sample from.
 
     Raises:
         InputError: the graph has no features, labels or split, or the partition belongs to another graph.

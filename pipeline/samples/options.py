@@ -19,7 +19,7 @@ _option = partial(option, group=Group.SAMPLING)
 
 @dataclass(frozen=True, kw_only=True)
 class SampleOptions:
-    """Which batches to draw."""
+    """Options that decide which batches to draw."""
 
     mode: str = _option("neighbor", "Mode of the training that reads the samples.", choices=MODES)
     fanout: tuple[int, ...] = _option(
@@ -51,7 +51,7 @@ class SampleOptions:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What determines the bytes of the samples."""
+        """Parameters that determine the bytes of the samples."""
         parameters = {**asdict(self), "fanout": list(self.fanout)}
         # Stored where it differs only, so that the keys of samples are those they had before there was a choice.
         return {name: value for name, value in parameters.items() if name != "draw_once" or value}

@@ -1,4 +1,4 @@
-"""What samples will need, before they are drawn: tasks, memory per worker and disk."""
+"""Projects the tasks, memory per worker and disk of samples, before they are drawn."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _CHUNK: Final = 1 << 20
 
 @dataclass(frozen=True)
 class SampleProjection:
-    """What drawing samples is expected to need.
+    """Expected needs of drawing samples.
 
     Attributes:
         key: key of the samples.

@@ -183,7 +183,7 @@ def samples_key(inputs: Mapping[str, str], options: SampleOptions) -> str:
 
 
 def checked_inputs(dataset: Dataset, graph: Graph, partition: Partition | None, options: SampleOptions) -> SampleInputs:
-    """What these options sample from.
+    """Find and check the inputs to sample from with these options.
 
     Raises:
         InputError: the features, the labels or the split are missing, or the partition does not fit.

@@ -1,4 +1,4 @@
-"""What making shards will need, before it runs: tasks, memory per worker, disk, and time if it is known.
+"""Projects the tasks, memory per worker, disk and, if known, time of making shards, before it runs.
 
 Counts of vertices, nonzeros, halos and tasks are exact if the graph and the partition exist, because these are in their
 manifests. Otherwise :func:`row_needs` and :func:`grid_needs` take estimated sizes.
@@ -32,12 +32,12 @@ from gnnloom.storage.matrix.csr import index_dtype
 
 @dataclass(frozen=True)
 class ShardProjection:
-    """What making shards is expected to need.
+    """Expected needs of making shards.
 
     Attributes:
         key: key of the shards.
         is_done: the shards exist, so nothing will run.
-        tasks: independent tasks, including those of the transpose of a directed graph if it does not exist.
+        tasks: independent tasks, including tasks of the transpose of a directed graph if it does not exist.
         workers: tasks at a time.
         peak_memory: bytes of the largest worker process, at most.
         read_bytes: stored graph and vertex data.
@@ -68,7 +68,7 @@ class ShardProjection:
 
 @dataclass(frozen=True)
 class ShardNeeds:
-    """What making shards takes, whether or not their inputs exist yet; see :class:`ShardProjection`."""
+    """Needs of making shards, whether or not the inputs exist yet; see :class:`ShardProjection`."""
 
     tasks: int
     peak_memory: int
@@ -112,7 +112,7 @@ def project_row_shards(
 
 
 def row_needs(source: ShardSource, parts: PartSizes, reorder: str = "none") -> ShardNeeds:
-    """What making the row shards of these parts takes.
+    """Needs of making the row shards of these parts.
 
     Args:
         reorder: order of a rank's rows.
@@ -151,7 +151,7 @@ def project_grid_shards(
 
 
 def grid_needs(source: ShardSource, options: GridOptions, memory: int) -> ShardNeeds:
-    """What making grid shards takes.
+    """Needs of making grid shards.
 
     Args:
         memory: bytes per worker, which limit the buffers.
@@ -164,7 +164,7 @@ def grid_needs(source: ShardSource, options: GridOptions, memory: int) -> ShardN
 
 
 def _needs(source: ShardSource, phases: Sequence[Phase], vertex_bytes: int, mapped: int = 0) -> ShardNeeds:
-    """What the phases of shards need.
+    """Needs of the phases that make shards.
 
     Args:
         vertex_bytes: of the vertex data that are written.

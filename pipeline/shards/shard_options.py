@@ -1,4 +1,4 @@
-"""What a user can choose about shards: the grid and the order of the vertices, or the order of a rank's rows."""
+"""Options of shards: the grid and the order of the vertices, or the order of a rank's rows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _option = partial(option, group=Group.SHARDS)
 
 @dataclass(frozen=True)
 class GridOptions:
-    """How to permute and cut; the shards serve any process grid.
+    """Options that decide how to permute and cut; the shards serve any process grid.
 
     Permutation ``single`` moves rows and columns alike. ``double`` uses one key for rows and another for columns
     (Plexus, SC 2025, section 5), which also spreads the diagonal. ``partition`` sorts rows and columns by part.

@@ -1,4 +1,4 @@
-"""What shards are made from: the artifacts, and their sizes."""
+"""Finds the inputs of shards: the artifacts, and their sizes."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class ShardSource:
         return self.vertices.raw_bytes if self.vertices else 0
 
     def compressed(self, matrix_bytes: float, vertex_bytes: float) -> int:
-        """Bytes on disk of arrays that compress like those of the graph and of the vertex data."""
+        """Bytes on disk of arrays that compress like the arrays of the graph and of the vertex data."""
         size = matrix_bytes * min(1.0, self.graph.stored_bytes / max(1, self.graph.raw_bytes))
         stored = self.vertices.stored_bytes if self.vertices else 0
         return int(size + vertex_bytes * min(1.0, stored / max(1, self.vertex_bytes)))

@@ -26,7 +26,7 @@ from gnnloom.storage.matrix.ranges import Span
 
 @dataclass(frozen=True, eq=False)
 class ShufflePlan:
-    """How the rows of a shuffle get to their readers.
+    """Plan that brings the rows of a shuffle to their readers.
 
     Attributes:
         writer: of the artifact; only its work folder is used.
@@ -48,21 +48,21 @@ class ShufflePlan:
 
     @classmethod
     def unmerged(cls, writer: ArtifactWriter, shuffle: Shuffle, num_tasks: int) -> ShufflePlan:
-        """A plan without merges: for readers that read all rows in few steps, or only those of tasks that they know."""
+        """A plan without merges: for readers that read all rows in few steps, or only rows of known tasks."""
         return cls(writer, shuffle, num_tasks, num_tasks * SOURCE_BYTES * shuffle.readers, 0)
 
     @property
     def files(self) -> LevelFiles:
-        """What the tasks that route write."""
+        """Files that the routing tasks write."""
         return self._levels[0][1]
 
     @property
     def read_files(self) -> LevelFiles:
-        """What the readers read."""
+        """Files that the readers read."""
         return self._levels[-1][1]
 
     def lane(self, task: int) -> Lane:
-        """Where a task that routes writes its rows."""
+        """Lane that a routing task writes its rows to."""
         return self.files.lanes.lane(task)
 
     @cached_property
@@ -151,7 +151,7 @@ class LevelFiles(WorkFiles):
     Attributes:
         folder: of the files of this and of earlier commands, relative to the work folder.
         list_path: of the list of the runs, likewise.
-        order: span and source of each task, in the order of the tasks, which is that of spans and sources.
+        order: span and source of each task, in the order of the tasks, which is the order of spans and sources.
         spans: of the level.
     """
 

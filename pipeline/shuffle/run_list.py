@@ -1,4 +1,4 @@
-"""Where runs are: in the records of the tasks that wrote them, and in a list for the tasks that read them."""
+"""Locates runs: in the records of the tasks that wrote them, and in a list for the tasks that read them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class LaneRuns:
         return cls(Lane(sys.intern(path), *rest), facts["bytes"], facts["rows"])
 
     def to_json(self) -> dict[str, Any]:
-        """As it is in a record."""
+        """The value as JSON for a record."""
         return {"lane": self.lane.to_json(), "bytes": self.num_bytes, "rows": self.num_rows}
 
     def open(self, files: OpenFiles, columns: tuple[Column, ...]) -> Iterator[SortedRun]:

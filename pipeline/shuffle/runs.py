@@ -34,7 +34,7 @@ BLOCK_BYTES: Final = 4 << 20
 
 @dataclass(frozen=True)
 class Index:
-    """Where the rows of each position are.
+    """Location of the rows of each position.
 
     Attributes:
         num_rows: number of rows.
@@ -82,7 +82,7 @@ class Index:
 
 @dataclass(frozen=True)
 class RunLayout:
-    """Where the index and the columns of a run lie.
+    """Layout of a run: where its index and columns lie.
 
     Attributes:
         start: byte of the lane at which the run begins.
@@ -257,7 +257,7 @@ class SortedRun:
         return elements
 
     def blocks(self, name: str, rows: Span) -> Iterator[NDArray[Any]]:
-        """What :meth:`read` gives, in steps of a few MiB; lengths at once."""
+        """Rows like :meth:`read`, in pieces of a few MiB; lengths in one piece."""
         if name in self._lengths:
             yield self.read(name, rows)
             return

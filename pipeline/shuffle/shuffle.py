@@ -87,7 +87,7 @@ class Shuffle:
         shutil.rmtree(work / self.folder, ignore_errors=True)
 
     def spans(self, count: int, start: int, stop: int) -> range:
-        """Of ``count`` spans of positions, those that overlap a range."""
+        """The numbers of those ``count`` spans of positions that overlap a range."""
         if start == stop:
             return range(0)
         first = range_of(self.num_positions, count, start)
@@ -176,7 +176,7 @@ class ShuffledRows:
         return [section for section in found if section.num_rows]
 
     def read(self, start: int, stop: int) -> Gathered:
-        """The same rows, by position; those of one position are in the order in which they were routed.
+        """The same rows, by position; rows of one position are in the order in which they were routed.
 
         Raises:
             DamagedWorkError: a file is damaged.

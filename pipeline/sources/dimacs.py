@@ -141,7 +141,7 @@ class DimacsEdges:
         return ranges_below(self.graphs, self.range_bytes)
 
     def understood(self) -> list[Understood]:
-        """How each file is read, from its first lines."""
+        """Describes how each file is read, judging by its first lines."""
         return [
             Understood(
                 graph.file.location,

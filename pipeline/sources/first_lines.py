@@ -43,7 +43,7 @@ class Suggestion:
 
     @property
     def hint(self) -> str:
-        """What to do, as the end of an error's message."""
+        """Suggestion for the end of an error's message."""
         ignored = "`--extra-columns` to ignore further columns, or `--columns` to name or number the columns to read"
         if not self.kind:
             return f"; add {ignored}"
@@ -52,7 +52,7 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class FirstLines:
-    """What the first lines of a file show.
+    """Facts from the first lines of a file.
 
     Attributes:
         headings: names of the columns; ``column 1`` and so on in a file without a header.

@@ -212,7 +212,7 @@ Options = Mapping[str, Any]
 
 @cache
 def formats() -> Mapping[str, Format]:
-    """All formats by name, including those of other packages."""
+    """All formats by name, including formats of other packages."""
     return load_descriptors(sources, "FORMAT", "gnnloom.formats", Format)
 
 
@@ -384,7 +384,7 @@ def _format(name: str) -> Format:
 
 
 def _source(chosen: Format, locations: Sequence[str]) -> str | Sequence[str]:
-    """What the functions of a format get."""
+    """Source argument for the functions of a format."""
     if not chosen.one_location:
         return locations
     if len(locations) != 1:

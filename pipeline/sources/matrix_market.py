@@ -135,7 +135,7 @@ class MatrixMarketEdges:
         return ranges_below(self.matrices, self.range_bytes)
 
     def understood(self) -> list[Understood]:
-        """How each file is read, from its header."""
+        """Describes how each file is read, judging by its header."""
         return [
             Understood(
                 matrix.file.location,

@@ -152,7 +152,7 @@ class MetisEdges:
         return ranges_below(self.graphs, self.range_bytes)
 
     def understood(self) -> list[Understood]:
-        """How each file is read, from its first line."""
+        """Describes how each file is read, judging by its first line."""
         return [
             Understood(
                 graph.file.location,

@@ -99,7 +99,7 @@ class Names:
 
 
 def name_fault(length: int) -> str:
-    """What is wrong with a name of an invalid length."""
+    """Description of the fault of a name of an invalid length."""
     if not length:
         return "expected a vertex name, found an empty one"
     return f"expected a vertex name of at most {LONGEST_NAME:,} bytes, found a longer one"

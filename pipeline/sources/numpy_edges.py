@@ -139,7 +139,7 @@ class EdgeArrays:
         return InputError(f"{self.file.location}, edge {edge:,}: {reason}")
 
     def understood(self, format_name: str) -> Understood:
-        """How the file is read, from the headers of its arrays and its first edges."""
+        """Describe how the file is read, judging by the headers of its arrays and its first edges."""
         # Only the beginning of an array can be read at once if it is compressed.
         shown = min(self.num_edges, SHOWN_ROWS if self.is_mapped or self.num_edges < RANGE_EDGES else 0)
         ends = [next(column.read_any(0, shown)).tolist() for column in (self.source, self.target) if shown]
@@ -265,7 +265,7 @@ class NumpyEdges:
         return replace(self, arrays=tuple(pairs.replaced(unpacked) for pairs in self.arrays))
 
     def understood(self) -> list[Understood]:
-        """How each file is read."""
+        """Describes how each file is read."""
         return [pairs.understood(self.format_name) for pairs in self.arrays]
 
     def as_named(self) -> NumpyEdges:
@@ -422,7 +422,7 @@ def _checked_ids(array: StoredArray, kinds: str) -> StoredArray:
 
 
 def _called(values: Sequence[str]) -> tuple[str, str]:
-    """What some members are, and the name of the member to save it as."""
+    """Description of some members, and the name of the member to save them as."""
     return ("times", "edge_time") if values == TIME_NAMES else ("weights", "edge_weight")
 
 

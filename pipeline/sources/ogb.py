@@ -86,7 +86,7 @@ class OgbEdges:
         return self.edges.num_vertices()
 
     def understood(self) -> list[Understood]:
-        """How the folder is read, from its counts and the first edges."""
+        """Describes how the folder is read, judging by its counts and the first edges."""
         found = self.edges.understood()
         stated = f"OGB's files, {counted(self.num_edges, 'edge')} of {counted(self.num_vertices() or 0, 'vertex')}"
         return [replace(each, format="ogb", sentences=(stated, *each.sentences[1:])) for each in found]

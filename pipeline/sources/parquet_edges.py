@@ -135,7 +135,7 @@ class ParquetEdges:
             yield EdgeChunk.valued(source, target, found, times=self.times)
 
     def understood(self) -> list[Understood]:
-        """How each file is read, from its footer and first rows."""
+        """Describes how each file is read, judging by its footer and first rows."""
         return [self._understood(table, names) for table, names in zip(self.tables, self.columns, strict=True)]
 
     def _understood(self, table: ParquetTable, names: Sequence[str]) -> Understood:
@@ -243,7 +243,7 @@ def _holds_names(table: ParquetTable, name: str) -> bool:
 
 
 def _form(table: ParquetTable, name: str) -> TimeForm | None:
-    """How the times of a column of text are written; None if the column is not text.
+    """Form of the times in a column of text; None if the column is not text.
 
     Raises:
         InputError: the first one is not a date.

@@ -64,7 +64,7 @@ class EdgeChunk:
 
 @dataclass(frozen=True)
 class SourceRange:
-    """What one task reads: rows, bytes or edges ``start`` to ``stop`` of file number ``file``; -1 is the end."""
+    """Range that one task reads: rows, bytes or edges ``start`` to ``stop`` of file number ``file``; -1 is the end."""
 
     file: int
     start: int
@@ -77,7 +77,7 @@ def even_ranges(file: int, count: int, step: int, start: int = 0) -> list[Source
 
 
 class OneArray:
-    """What sources of a single array of vertex data have in common.
+    """Common base of sources of a single array of vertex data.
 
     Attributes:
         array: name of the array.
@@ -142,7 +142,7 @@ class OfTwoTypes(Protocol):
 
 @runtime_checkable
 class Surveyed(Protocol):
-    """What can be read in ranges once it is known what all of them hold, such as the number of their lines.
+    """A source that is read in ranges once a survey of all ranges is known, such as their numbers of lines.
 
     Tasks survey the ranges before they are read, in as many rounds as the source asks for.
     """

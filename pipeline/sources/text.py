@@ -213,7 +213,7 @@ class TextEdges:
         }
 
     def _header_identity(self) -> bool | list[int]:
-        """What is recognized counts as given, unless it is true of some files only."""
+        """Identity of the header: a recognized header counts as given, unless only some files have one."""
         found = [number for number, table in enumerate(self.tables) if table.is_recognized]
         if found and len(found) < len(self.files):
             return found
@@ -269,13 +269,13 @@ class TextEdges:
         return bad_line(file, offset, REASONS[wrong] + hint)
 
     def _hint(self, number: int, wrong: int) -> str:
-        """What the user can do about a fault of a line."""
+        """Suggestion to the user about a fault of a line."""
         if wrong != EXTRA:
             return _HINTS.get(wrong, "")
         return self._first_lines(number).suggestion.hint
 
     def _first_lines(self, number: int) -> FirstLines:
-        """What the first lines of a file show.
+        """Facts from the first lines of a file.
 
         Raises:
             InputError: the file cannot be read.
@@ -407,11 +407,11 @@ class TextEdges:
         return any(kind.are_names for kind in self.id_kinds())
 
     def id_kinds(self) -> list[IdKind]:
-        """What the ids at the beginning of each file are; raises as :meth:`begins_with_names` does."""
+        """Kind of the ids at the beginning of each file; raises as :meth:`begins_with_names` does."""
         return [self._first_lines(number).kind(are_names=self.any_name) for number in range(len(self.files))]
 
     def understood(self) -> list[Understood]:
-        """How each file is read, from its first lines."""
+        """Describes how each file is read, judging by its first lines."""
         return [self._understood(number) for number in range(len(self.files))]
 
     def _understood(self, number: int) -> Understood:
@@ -518,7 +518,7 @@ class TextEdges:
 
 
 def _look(file: SourceFile, stated: Stated, *, times: bool = False) -> tuple[TextTable, FirstLines]:
-    """How a file is read, and what its first lines show; the reader of the edges reports a file that cannot be read."""
+    """Reading of a file, and facts from its first lines; the reader of the edges reports a file that cannot be read."""
     try:
         sample = Sample.of(file, stated)
     except InputError as error:
@@ -534,7 +534,7 @@ def _look(file: SourceFile, stated: Stated, *, times: bool = False) -> tuple[Tex
 
 
 def _alike(files: Sequence[SourceFile], tables: Sequence[TextTable]) -> tuple[TextTable, ...]:
-    """How files with times are read, in one unit.
+    """Readings of files with times, all in one unit.
 
     Raises:
         InputError: some have dates and others have numbers.

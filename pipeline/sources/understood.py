@@ -1,4 +1,4 @@
-"""What was understood of a source: shown before its edges are stored, so that a wrong reading is seen in time."""
+"""Describes how a source is read, so that a wrong reading is noticed before the edges are stored."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LISTED: Final = 6
 
 @dataclass(frozen=True)
 class Understood:
-    """How one file is read.
+    """Description of how one file is read.
 
     Attributes:
         location: the file.
@@ -63,12 +63,12 @@ class Legible(Protocol):
     """A source that says how it reads its files."""
 
     def understood(self) -> Sequence[Understood]:
-        """How each file is read, from a look at its beginning."""
+        """Describes how each file is read, judging by its beginning."""
         ...
 
 
 def of_vertices(location: str, format_name: str, how: str, option: str, what: str, ids: str = "") -> Understood:
-    """How one array of vertex data is read.
+    """Describe how one array of vertex data is read.
 
     Args:
         how: how the file is read, for people.
@@ -94,7 +94,7 @@ def columns_in_words(names: Sequence[str]) -> str:
 
 
 def ids_question(name: str) -> str:
-    """What to ask about a first column of features with a name as columns of ids have."""
+    """Question about a first column of features whose name is usual for ids."""
     return (
         f"the first feature is called {name}; add `--by-id` if it has the ids of the vertices, or `--no-by-id` if it is"
         " a feature and row k belongs to vertex k"
@@ -116,7 +116,7 @@ def joined(found: Sequence[Understood]) -> list[Understood]:
 
 
 def understood_of(source: object, locations: Sequence[str], format_name: str) -> list[Understood]:
-    """What was understood of a source; only the format if the source does not say more."""
+    """Descriptions of how a source is read; only the format if the source says no more."""
     if isinstance(source, Legible):
         return list(source.understood())
     return [Understood(location, format_name) for location in locations]

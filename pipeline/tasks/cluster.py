@@ -1,4 +1,4 @@
-"""Where tasks run: in this process, or on the cluster that :mod:`gnnloom.pipeline.cluster` opens.
+"""Runs tasks in this process, or on the cluster that :mod:`gnnloom.pipeline.cluster` opens.
 
 Stages give a :class:`Cluster` a function and a list of small items, and get the results in order of completion. They do
 not know where the tasks run. Large data goes through files.
@@ -154,7 +154,7 @@ def threads_suffice(workers: int, seconds: float) -> bool:
 
 
 def for_few(cluster: Cluster, entries: int) -> Cluster:
-    """Where to do work on so many numbers, such as nonzeros: as :func:`for_work`, with threads only for few numbers.
+    """Cluster for work on ``entries`` numbers, such as nonzeros, as :func:`for_work`; threads only for few numbers.
 
     For stages that do not project their time. A million numbers take them well under a second.
     """
@@ -162,7 +162,7 @@ def for_few(cluster: Cluster, entries: int) -> Cluster:
 
 
 def for_work(cluster: Cluster, seconds: float) -> Cluster:
-    """Where to do work that takes a single worker so many seconds: on ``cluster``, or on threads of this process.
+    """Cluster for work that takes one worker ``seconds`` seconds: ``cluster``, or threads of this process.
 
     Threads are chosen only if the workers of ``cluster`` have not started and are not worth starting.
     """

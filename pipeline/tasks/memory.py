@@ -1,4 +1,4 @@
-"""How a worker's memory budget is spent."""
+"""Divides a worker's memory budget."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def working_memory(memory: int) -> int:
 
 
 def rows_that_fit(memory: int, row_bytes: int, held: int = 0) -> int:
-    """How many rows a task may hold, at least one, on a worker that may use ``memory`` bytes in total.
+    """Number of rows that a task may hold, at least one, on a worker that may use ``memory`` bytes in total.
 
     Args:
         row_bytes: bytes that the task holds for a row at its peak, all copies and temporary arrays counted.

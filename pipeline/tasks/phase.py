@@ -31,7 +31,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Needs:
-    """What a task is expected to do.
+    """Expected work of a task.
 
     Attributes:
         reads, writes: bytes of uncompressed data.
@@ -59,7 +59,7 @@ class PlannedTask(Protocol):
 
 @dataclass(frozen=True)
 class Task:
-    """What most tasks begin with.
+    """Common fields of most tasks.
 
     Attributes:
         writer: of the artifact that they are for.
@@ -73,7 +73,7 @@ class Task:
 
 
 class WorkFiles:
-    """What the tasks of one phase leave for those of later phases; compared by identity.
+    """Files that the tasks of one phase leave for later phases; compared by identity.
 
     By itself, it stands for the records of the tasks and nothing else.
     """
@@ -185,7 +185,7 @@ class _Pending:
     """A phase whose tasks or files are needed.
 
     Attributes:
-        needed: those of its files that are needed.
+        needed: the needed files.
         missing: tasks that have to run.
         wanted: by the caller.
     """
@@ -197,7 +197,7 @@ class _Pending:
 
 
 def _pending(phases: Sequence[Phase], writer: ArtifactWriter, keep: Sequence[WorkFiles]) -> list[_Pending]:
-    """What has to be done, in order."""
+    """Remaining work, in order."""
     pending: list[_Pending] = []
     read = {id(files) for phase in phases for files in phase.reads} - set(map(id, keep))
     for phase in reversed(phases):
@@ -233,7 +233,7 @@ class PhaseCount:
         bytes_read, bytes_written: by all tasks, uncompressed.
         largest_task: bytes that one task reads at most.
         most_memory: bytes that one task holds at most.
-        repeats: how often the phase runs at most; the other counts are those of one time.
+        repeats: how often the phase runs at most; the other counts are for one time.
     """
 
     phase: str

@@ -176,7 +176,7 @@ class PartSizes:
 
     @classmethod
     def at_random(cls, graph: GraphSizes, num_parts: int) -> PartSizes:
-        """What a random partition of a graph is expected to have, if all degrees are equal.
+        """Expected sizes of a random partition of a graph whose degrees are all equal.
 
         A row with d entries besides its self loop refers to a given part with probability 1 - (1 - 1/P)^d. This
         function of d is concave, so unequal degrees, like any better partition, mean fewer rows.

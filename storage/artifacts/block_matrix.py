@@ -112,7 +112,7 @@ class BlockMatrix:
         return self.artifact.array(f"{self.block_path(number)}/indptr", counter)
 
     def stored_nonzeros(self, number: int) -> int:
-        """How many column ids are stored for one block.
+        """Number of column ids that are stored for one block.
 
         Raises:
             CorruptError: the manifest says another number.

@@ -18,7 +18,7 @@ _ENCODING_VERSION = "0.1.0"
 
 @dataclass(frozen=True)
 class Window:
-    """Where a stored matrix lies in the whole matrix: its first row and column, and the shape of the whole."""
+    """Position of a stored matrix in the whole matrix: its first row and column, and the shape of the whole matrix."""
 
     row_offset: int
     column_offset: int

@@ -35,7 +35,7 @@ class Graph(BlockMatrix):
         """Read the graph's facts from the manifest.
 
         Raises:
-            CorruptError: the manifest is not that of a graph.
+            CorruptError: the manifest does not describe a graph.
             InputError: the graph has types.
         """
         if artifact.version == TYPED_VERSION:

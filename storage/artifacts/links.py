@@ -47,7 +47,7 @@ class Links:
             edges is held out.
         symmetric: every pair stands for both directions.
         together: a held-out pair of a directed graph holds its reverse out, too.
-        weighted: the pairs for training have weights, those of the message graph.
+        weighted: the pairs for training have the message graph's weights.
         kind: of the values: ``pair`` (there are none), ``class`` or ``number``.
         num_classes: number of classes; 0 if the values are no classes.
     """
@@ -56,7 +56,7 @@ class Links:
         """Read the facts from the manifest.
 
         Raises:
-            CorruptError: the manifest is not that of links.
+            CorruptError: the manifest does not describe links.
         """
         self.artifact = artifact
         with parsing(artifact.path / MANIFEST, "the manifest of links"):
@@ -133,7 +133,7 @@ class Links:
 
     @property
     def reverse_share(self) -> float:
-        """Share of the pairs for training whose reverse a step excludes, too; that of the edges of ``graph``."""
+        """Share of the pairs for training whose reverse a step excludes, too, as for edges of ``graph``."""
         facts = self.artifact.facts
         return float(facts["edges_with_reverse"]) / max(1, facts["edges_of_graph"]) if self.excludes_reverse else 0.0
 
@@ -195,7 +195,7 @@ class Links:
     def baseline(
         self, scored: str, start: int = 0, stop: int | None = None, counter: ReadCounter | None = None
     ) -> NDArray[np.float64]:
-        """Scores that need no training, those of ``BASELINES``, of some rows of an array of pairs or negatives.
+        """Scores that need no training (``BASELINES``), of some rows of an array of pairs or negatives.
 
         Args:
             scored: the array, such as ``test/pair``, ``test/pool`` or ``test/negative``.

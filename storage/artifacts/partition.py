@@ -38,7 +38,7 @@ class Partition:
         return self.artifact.array("part", bounds=(0, self.num_parts))
 
     def exchange(self, *, backward: bool = False) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
-        """How many rows each part sends to each other part for one product, as the exact counter found.
+        """Number of rows that each part sends to each other part for one product, as counted exactly.
 
         Args:
             backward: count the product with the transpose; for undirected graphs it is the same.

@@ -67,7 +67,7 @@ class Propagated:
         """Read the facts from the manifest.
 
         Raises:
-            CorruptError: the manifest is not that of propagated values.
+            CorruptError: the manifest does not describe propagated values.
         """
         self.artifact = artifact
         self._readers: dict[tuple[int, int], ArrayReader] = {}
@@ -142,5 +142,5 @@ class Propagated:
 
 
 def facts_of(num_features: int, steps: tuple[int, ...]) -> dict[str, Any]:
-    """What the manifest of propagated values says beyond their parameters."""
+    """Facts for the manifest of propagated values, besides their parameters."""
     return {"num_features": num_features, "steps": list(steps), "columns": COLUMNS}

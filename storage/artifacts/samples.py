@@ -88,7 +88,7 @@ class Samples:
 
     @property
     def drawn(self) -> dict[str, Any]:
-        """How the batches were drawn: the options of mode ``neighbor`` of these names."""
+        """Options of mode ``neighbor`` that the batches were drawn with, by name."""
         return {
             "fanout": self.fanouts,
             "batch_size": self.batch_size,
@@ -105,7 +105,7 @@ class Samples:
         return -(-self.num_batches[rank] // self.segment_batches)
 
     def label_name(self, rank: int) -> str:
-        """Which of the arrays of labels the batches of a rank with batches have."""
+        """Name of the array of labels for the batches of a rank that has batches."""
         path = segment_path(rank, 0, 0)
         return next(name for name in LABELS if f"{path}/{name}" in self.artifact)
 

@@ -24,7 +24,7 @@ class Vertices:
         self.num_targets: int = artifact.facts.get("num_targets", 0)
         #: The arrays that are stored, in the order of the registry.
         self.names = tuple(name for name in VERTEX_ARRAYS if name in artifact)
-        #: Sizes of the dimensions that these have besides that of the vertices.
+        #: Sizes of the dimensions that arrays have besides the dimension of the vertices.
         self.widths = {dim: artifact.sizes[dim] for name in self.names for dim in VERTEX_ARRAYS[name].dims}
 
     def __repr__(self) -> str:
@@ -39,7 +39,7 @@ class Vertices:
 
     @property
     def feature_columns(self) -> list[dict[str, Any]]:
-        """What the features are, in order, if they came from columns of a table; empty if they did not.
+        """Records of the features, in order, if they came from columns of a table; empty if they did not.
 
         A record has the ``name`` of the column, its ``width`` in features, the ``words`` that these stand for, the
         means that missing values are ``filled`` with, or ``missing`` if the feature says where values are missing.

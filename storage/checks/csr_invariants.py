@@ -12,7 +12,7 @@ from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.fingerprint import scan_rows
 
-#: Python integers do not wrap; the mask makes their sums agree with those of uint64.
+#: Python integers do not wrap; the mask makes their sums equal sums of uint64.
 _MASK = (1 << 64) - 1
 #: Weights and times are fingerprinted by their bits: the comparison is exact, and also distinguishes 0.0 from -0.0.
 _BITS = {"float32": np.uint32, "float64": np.uint64, "int64": np.uint64}
@@ -20,7 +20,7 @@ _BITS = {"float32": np.uint32, "float64": np.uint64, "int64": np.uint64}
 
 @dataclass(frozen=True)
 class MatrixPrint:
-    """Fingerprints of a matrix and of its transpose, and its number of entries; add those of blocks for the whole."""
+    """Fingerprints of a matrix and of its transpose, and its number of entries; blocks' fingerprints add up."""
 
     forward: int = 0
     backward: int = 0

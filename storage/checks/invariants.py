@@ -72,7 +72,7 @@ def _check_transpose(dataset: Dataset, artifact: Artifact) -> None:
                 f"{artifact.path}: is not graph/{artifact.inputs['graph']} with the reverses of its edges"
             )
         return
-    # The graph's backward fingerprint is that of its transpose; comparing the two needs no sort.
+    # The graph's backward fingerprint is its transpose's fingerprint; comparing the two needs no sort.
     if origin is not None and origin.backward != found.forward:
         raise CorruptError(f"{artifact.path}: is not the transpose of graph/{artifact.inputs['graph']}")
 

@@ -103,7 +103,7 @@ def _check_baselines(links: Links, split: str) -> None:
 
 
 def _check_held_out(dataset: Dataset, links: Links) -> None:
-    """Compare fingerprints: the entries of the graph are those of the message graph and of the held-out pairs.
+    """Compare fingerprints: the graph has the entries of the message graph and of the held-out pairs.
 
     Only if all held-out pairs are edges of the graph, as those that were drawn from it are, and hold out nothing else.
     """

@@ -73,7 +73,7 @@ def check_lists(dataset: Dataset) -> tuple[str | None, str | None]:
 
 
 def _outdated(dataset: Dataset, groups: list[str]) -> str | None:
-    """Which group of a dataset lists something else than there is."""
+    """Message about a group of a dataset whose list does not match its contents; None if all lists match."""
     lists = wanted_lists(dataset.path)
     for folder in groups:
         listed = listed_nodes(dataset.path / folder)
@@ -91,7 +91,7 @@ def _outdated(dataset: Dataset, groups: list[str]) -> str | None:
 
 
 def _settled(dataset: Dataset, nodes: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The nodes without those of runs that a process is writing."""
+    """The nodes, without nodes of runs that a process is writing."""
     lock = cache(lambda run: is_held(lock_path(dataset.path, "runs", run)))
 
     def is_settled(name: str) -> bool:

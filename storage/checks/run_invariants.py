@@ -96,7 +96,7 @@ def _check_groups(run: Run) -> None:
     for where, folders, names in os.walk(run.path):
         folders[:] = [name for name in folders if not name.startswith(".")]
         file = Path(where, METADATA)
-        # Those of arrays are checked with the arrays.
+        # The metadata of arrays is checked with the arrays.
         if METADATA in names and parse_json(file.read_bytes(), str(file)).get("node_type") != "array":
             check_group(file.parent)
             if file.parent not in outdated:

@@ -17,7 +17,7 @@ from gnnloom.storage.shards.grid_variants import stored_variants
 from gnnloom.storage.shards.row_shards import RowShards
 from gnnloom.storage.wording import counted
 
-#: Python integers do not wrap; the mask makes their sums agree with those of uint64.
+#: Python integers do not wrap; the mask makes their sums equal sums of uint64.
 _MASK = (1 << 64) - 1
 #: Ids that are fingerprinted at a time, 8 MiB: memory must not grow with the number of vertices.
 _CHUNK = 1 << 20

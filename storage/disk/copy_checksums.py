@@ -35,7 +35,7 @@ _MOST_BLOCK_BYTES: Final = 64 << 20
 _LARGEST_ITEM: Final = 8
 #: Hexadecimal digits of the checksum of one block.
 _DIGITS: Final = 8
-#: The times of files are those of the kernel's last clock tick: two changes within this time may have the same.
+#: The time of a file is the kernel's last clock tick: two changes within this time may have the same.
 _TICK_SECONDS: Final = 0.02
 
 
@@ -61,7 +61,7 @@ class ChecksumFile:
                 self._end_block()
 
     def content(self) -> dict[str, Any]:
-        """What ``checksums.json`` says of the file; nothing may be written after this."""
+        """Content of ``checksums.json`` for the file; nothing may be written afterwards."""
         if self._bytes % _BLOCK_BYTES:
             self._end_block()
         return {"bytes": self._bytes, "checksums": "".join(self._checksums)}

@@ -23,7 +23,7 @@ def fits_in_pages(array: NDArray[Any]) -> bool:
 
 
 def out_of_pages(arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-    """Those of some mapped arrays whose pages will mostly not be in memory, each with room for others."""
+    """The mapped arrays whose pages will mostly not be in memory, with room for each of the others."""
     available = available_memory()
     return [array for array in arrays if 2 * array.nbytes > available]
 

@@ -23,7 +23,7 @@ def own_folder(prefix: str = PREFIX, within: Path | None = None) -> Iterator[Pat
     """A new temporary folder, removed at the end; its lock is held for as long as this process uses it.
 
     Args:
-        within: folder to make it in; by default that of the system.
+        within: folder to make it in; by default the system's temporary folder.
     """
     with tempfile.TemporaryDirectory(prefix=prefix, dir=within) as name:
         descriptor = os.open(name, os.O_RDONLY)

@@ -40,7 +40,7 @@ def open_object(raw: bytes, content: dict[str, Any], where: str) -> dict[str, An
         content: what they were parsed to.
 
     Raises:
-        CorruptError: there is no checksum, or it is not that of the other bytes.
+        CorruptError: there is no checksum, or it does not match the other bytes.
     """
     stop = len(_HEAD) + _HEX
     if not is_sealed(raw):

@@ -1,4 +1,4 @@
-"""How arrays get on and off disk: their chunks and metadata, and the artifacts that they make up, with manifests.
+"""Reads and writes arrays on disk: their chunks and metadata, and artifacts, which are arrays with a manifest.
 
 Knows nothing of graphs or matrices. A new array on disk goes
 into the registry in ``schema``, a new codec into ``chunks``.

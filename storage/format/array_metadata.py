@@ -30,11 +30,11 @@ _CHECKSUM: Final[JsonObject] = {"name": "crc32c"}
 
 @dataclass(frozen=True)
 class ArrayMetadata:
-    """What ``zarr.json`` says of an array that is split along its first axis only.
+    """Content of ``zarr.json`` for an array that is split along its first axis only.
 
     Attributes:
         shape: sizes of the dimensions.
-        chunks: shape of a chunk; its first size is the number of rows, and the others are those of the array.
+        chunks: shape of a chunk; its first size is the number of rows, and the others are the array's sizes.
         codec: one of :data:`CODECS`.
         dims: names of the dimensions.
     """

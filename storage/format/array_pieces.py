@@ -26,7 +26,7 @@ from gnnloom.storage.wording import counted
 
 @dataclass(frozen=True)
 class ArrayForm:
-    """What all who write an array know of it.
+    """Form of an array, known to every task that writes the array.
 
     Attributes:
         path: path of the array below the folder of the artifact.

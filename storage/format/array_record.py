@@ -1,4 +1,4 @@
-"""What a manifest or a task's record says of an array: its shape, and what was written to it."""
+"""Record of an array in a manifest or a task's record: its shape, and the chunks that were written."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ArrayRecord:
     pieces: tuple[Piece, ...]
 
     def content_json(self) -> dict[str, Any]:
-        """What the array holds, without what depends on the codec."""
+        """Content of the array as JSON, without values that depend on the codec."""
         return {
             "shape": list(self.shape),
             "dtype": self.dtype,

@@ -3,7 +3,7 @@
 A stage calls :meth:`ArtifactWriter.begin`. Its tasks write arrays below the artifact's folder, and each finished task
 leaves one small *record* (:meth:`ArtifactWriter.task`). :meth:`ArtifactWriter.commit` writes the manifest as its last
 act. Readers refuse a folder without a manifest. If the stage is killed, the next run finds the tasks that were recorded
-and redoes the others; because tasks are deterministic, the bytes equal those of a run that was never killed.
+and redoes the others; because tasks are deterministic, the bytes equal the bytes of a run that was never killed.
 
 Stages and readers import the whole protocol from here; manifests and task records have files of their own.
 """
@@ -279,7 +279,7 @@ class ArtifactWriter:
                 self._end_commit()
 
     def _end_commit(self) -> None:
-        """What follows the manifest. Frees the disk first: the lists may need the space."""
+        """Steps after the manifest is written. Frees the disk first: the lists may need the space."""
         remove_work_folder(self.work)
         refresh_list(self.path.parents[1])
 
@@ -369,7 +369,7 @@ class ArtifactWriter:
         return self._records.read(self._records.names(prefix), lambda task: task.startswith(prefix))
 
     def recorded_of(self, tasks: Iterable[str]) -> dict[str, TaskRecord]:
-        """The records of those of the named tasks that have finished, by name; reads no others.
+        """The records of the named tasks that have finished, by name; reads no others.
 
         Raises:
             DamagedWorkError: one of them is damaged.

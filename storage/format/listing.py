@@ -1,4 +1,4 @@
-"""What Zarr readers are told about a folder: consolidated metadata of everything complete below it.
+"""Writes the consolidated metadata that Zarr readers use: everything complete below a folder.
 
 A group's ``zarr.json`` may list the metadata of all groups and arrays below it. Zarr then reads no folder: it sees
 neither arrays that are still being written nor the files that are not Zarr's (manifests, configurations, locks), about
@@ -132,7 +132,7 @@ def are_lists_current(dataset: Path) -> bool:
 
 
 def wanted_lists(dataset: Path) -> dict[str, Nodes | None]:
-    """What the lists of a dataset (``.``) and of its kinds of artifacts should say; None if one would be too long.
+    """Correct lists of a dataset (``.``) and of its kinds of artifacts; None for a list that would be too long.
 
     They name its complete artifacts, and its runs with their predictions.
     """

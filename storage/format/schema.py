@@ -1,7 +1,7 @@
 """The registry of arrays: the arrays of each kind of artifact, with named dimensions and dtypes.
 
 A pattern is the path of an array, with ``*`` for the number of a block, row shard or grid cell, or for the name of a
-relation or type. The sizes of the dimensions in ``GLOBAL_DIMS`` are those of the artifact (``sizes`` in its manifest).
+relation or type. The sizes of the dimensions in ``GLOBAL_DIMS`` are the artifact's sizes (``sizes`` in its manifest).
 Other dimensions must agree among the arrays of one folder. ``"row+1"`` is one more than ``row``.
 """
 
@@ -56,7 +56,7 @@ _CSR_BLOCK = {
 
 
 def _source_ids(dim: str) -> dict[str, ArraySpec]:
-    """How the source of a graph calls vertices."""
+    """Arrays with the vertices' ids in the source of a graph."""
     return {
         "original_id": ArraySpec((dim,), ("int64",), required=False),
         "original_name_offset": ArraySpec((f"{dim}+1",), ("int64",), required=False),

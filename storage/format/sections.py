@@ -38,7 +38,7 @@ def planned_metadata(sections: int, arrays: int, data_bytes: int) -> int:
     Args:
         sections: number of sections of the artifact.
         arrays: number of arrays that are opened.
-        data_bytes: of the arrays. Those of more than 12 chunks have chunks of the usual size.
+        data_bytes: bytes of the arrays. Arrays of more than 12 chunks have chunks of the usual size.
     """
     checksums = CHECKSUM_DIGITS * (data_bytes // CHUNK_BYTES)
     return _MANIFEST_BYTES + _SECTION_BYTES * sections + _ARRAY_BYTES * arrays + checksums

@@ -15,7 +15,7 @@ from gnnloom.storage.format.arrays import ArrayRecord, Piece
 
 
 class Facts(dict[str, Any]):
-    """What a task found, by name; JSON. A name that is not there means that the record does not fit the task."""
+    """Facts that a task found, by name, as JSON. A missing name means that the record does not fit the task."""
 
     task: str
 
@@ -35,7 +35,7 @@ class Facts(dict[str, Any]):
 
 @dataclass(frozen=True)
 class TaskRecord:
-    """What one finished task left.
+    """Record of one finished task.
 
     Attributes:
         task: name of the task, PHASE/NUMBER or longer.

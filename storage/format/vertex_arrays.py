@@ -48,14 +48,14 @@ class VertexArray:
         name: of the array in every artifact; no other array of shards may have it.
         help: help of the option that names a file; empty if the array has no option.
         given_as: the option of an array with one column, whose file holds this array if it has several.
-        dims: named dimensions, without that of the vertices: none, or one.
+        dims: named dimensions, without the dimension of the vertices: none, or one.
         dtypes: allowed dtypes; sources give the first, and ingest stores it unless another one is asked for.
         kinds: kinds of dtypes, as NumPy abbreviates them, that a column in a file may have.
         expected: the values that a file may hold, for errors.
         words: what text files may hold instead of some numbers: words of at most 12 lower-case letters.
         fill: value of a vertex that is not in a table, of an empty cell of text, and of NaN in a file of floating-point
             numbers; None if every vertex needs a value.
-        lowest, highest: limits of the values; None for those of the dtype.
+        lowest, highest: limits of the values; None for the dtype's limits.
         below: the fact in a manifest that all values are below.
         is_label: training learns to predict the array.
         export: the table of ``gnnloom export`` that holds the array.
@@ -104,7 +104,7 @@ class VertexArray:
         """The lowest and the highest value, which are integers for an array of integers.
 
         Args:
-            facts: of the manifest; without the one that bounds the values, the limits are those of a source.
+            facts: of the manifest; without the one that bounds the values, the limits are the source's limits.
             stored: the dtype in which it is stored, if it is not the one of sources.
         """
         if self.dtype.kind == "f":
@@ -164,7 +164,7 @@ class VertexArray:
         return np.asarray(known.any(axis=1), bool) if self.dims else known
 
     def facts_of(self, rows: NDArray[Any]) -> dict[str, int]:
-        """What a manifest records about rows, (num_rows, ...) as stored; see ``count``."""
+        """Facts about rows, (num_rows, ...) as stored, for a manifest; see ``count``."""
         unlabeled = {"unlabeled": int(np.count_nonzero(~self.is_known(rows)))} if self.is_label else {}
         return self.count(rows) | unlabeled
 
@@ -271,7 +271,7 @@ def widened(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def missing_for_training(names: Container[str]) -> list[str]:
-    """What training needs and is not among some names."""
+    """Names of arrays that training needs and that are missing from ``names``."""
     return [name for name in ("feature", label_name(names), "split") if name not in names]
 
 

@@ -2,7 +2,7 @@
 
 A fingerprint is the sum modulo 2^64 of a mixed hash of every element. Two different multisets have the same sum with a
 probability of about 2^-64. So one pass over each is enough to compare a list with its permutation, or a matrix with its
-transpose. The mixer is that of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+transpose. The mixer comes from SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ def scan_rows(
         repeats: a column may occur several times in a row.
 
     Returns:
-        The uint64 fingerprint of all (row, column, weight), that of all (column, row, weight), the last column, and
-        the position of the first entry whose column is out of range or not above the previous column of its row; -1
-        if there is no such entry.
+        The uint64 fingerprint of all (row, column, weight), the fingerprint of all (column, row, weight), the last
+        column, and the position of the first entry whose column is out of range or not above the previous column of its
+        row; -1 if there is no such entry.
     """
     forward, backward = np.uint64(0), np.uint64(0)
     # ``start`` may lie in the middle of a row. The right side skips empty rows, which end where this row begins.

@@ -38,7 +38,7 @@ class LayeredBatch:
 
     @property
     def layer_sizes(self) -> list[int]:
-        """Rows of the input of every layer, the first layer first; then those of the last layer's output."""
+        """Rows of the input of every layer, the first layer first; then the rows of the last layer's output."""
         return [*(block.num_columns for block in self.blocks), self.num_seeds]
 
 

@@ -37,7 +37,7 @@ def common(first: Span, second: Span) -> Span:
 
 
 def overlapped(span: Span, size: int, parts: int) -> Iterator[tuple[int, Span]]:
-    """Of the ``parts`` ranges of 0..size-1, those that overlap ``span``: the number of each, and the overlap."""
+    """Ranges that overlap ``span`` when 0..size-1 is cut into ``parts`` ranges: each one's number, and the overlap."""
     for number in range(parts):
         shared = common(split_range(size, parts, number), span)
         if shared[0] < shared[1]:

@@ -29,7 +29,7 @@ def without_entries(matrix: CSR, row: NDArray[Any], column: NDArray[Any]) -> CSR
 
 
 def entry_positions(matrix: CSR, row: NDArray[Any], column: NDArray[Any]) -> NDArray[np.int64]:
-    """(k,) int64 positions of entries among those of a matrix; -1 for an entry that it does not have.
+    """(k,) int64 positions of entries among the entries of a matrix; -1 for an entry that it does not have.
 
     Args:
         row, column: (k,) integers; rows count from the first one.

@@ -1,4 +1,4 @@
-"""Where and how a run was made: one entry per session, from the start of a trainer to its end."""
+"""Records where and how a run was made: one entry per session, from the start of a trainer to its end."""
 
 from __future__ import annotations
 

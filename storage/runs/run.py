@@ -153,7 +153,7 @@ class Run:
         return read_json(self.inputs_path)
 
     def forecast(self) -> dict[str, Any]:
-        """What the planner predicted when the training last began or continued; empty if it does not know it.
+        """The planner's forecast from when training last began or continued; empty if the planner made none.
 
         Raises:
             CorruptError: the file is not a forecast.

@@ -1,4 +1,4 @@
-"""All samplers: those of this room, and those that installed packages announce."""
+"""All samplers: gnnloom's, and samplers that installed packages announce."""
 
 from __future__ import annotations
 

@@ -34,7 +34,8 @@ class NeighborSampler(Sampler):
     what is drawn without it.
 
     Args:
-        seeds: (num_seeds,) int64 vertices whose outputs are wanted, ascending, such as those of the training split.
+        seeds: (num_seeds,) int64 vertices whose outputs are wanted, ascending, such as the vertices of the training
+            split.
         fanouts: neighbors to draw for each vertex, from the layer of the seeds on: ``ALL``, or 1 or more.
         batch_size: seeds in a batch.
         replace: draw with replacement; a row then has ``fanout`` nonzeros even if the vertex has fewer neighbors.
@@ -118,7 +119,7 @@ class NeighborSampler(Sampler):
 
 
 def _joined(above: Block, below: Block) -> Block:
-    """The rows of one block and then those of another, numbered alike."""
+    """The rows of one block and then the rows of another block, numbered alike."""
     first, second = above.matrix, below.matrix
     data = None if first.data is None or second.data is None else np.concatenate([first.data, second.data])
     indptr = np.concatenate([first.indptr, first.nnz + second.indptr[1:]])

@@ -28,7 +28,7 @@ _COUNTED = -1
 
 @dataclass(frozen=True)
 class CountedNormalization(Normalization):
-    """How often vertices and edges were drawn.
+    """Normalization by counts: how often vertices and edges were drawn.
 
     Attributes:
         samples: number of counted batches.
@@ -68,7 +68,7 @@ def count_samples(sampler: SubgraphSampler, samples: int) -> CountedNormalizatio
 
 
 def count_sufficiently(sampler: SubgraphSampler) -> CountedNormalization:
-    """As :func:`count_samples`, until vertices were counted :data:`SUFFICIENT` times on average.
+    """Count like :func:`count_samples`, until vertices were counted :data:`SUFFICIENT` times on average.
 
     At most :data:`MOST_COUNTED` batches are drawn; the mean count may then be lower.
     """

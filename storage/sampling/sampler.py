@@ -1,4 +1,4 @@
-"""What all samplers share: a sample, and how one is asked for."""
+"""Interface of all samplers: a sample, and how to ask for one."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Sample:
     Attributes:
         vertices: (num_vertices,) int64 vertices of the graph; their positions number them in the blocks. They ascend in
             an induced subgraph. In a layered sample, first the seeds ascend, then those that each layer adds.
-        blocks: one square block for all layers, the induced subgraph; or one per layer, that of the first layer first.
+        blocks: one square block for all layers, the induced subgraph; or one per layer, the first layer's block first.
             Block k then gathers ``vertices[:num_columns]`` into ``vertices[:num_rows]``, which are the columns of
             block k + 1; the rows of the last block are the seeds.
     """
@@ -101,7 +101,7 @@ class Weights:
 
 
 class Normalization(ABC):
-    """How often batches have each vertex and each nonzero; any number of threads may ask it."""
+    """How often batches contain each vertex and each nonzero. Methods may be called from any number of threads."""
 
     @abstractmethod
     def weights(self, sample: Sample) -> Weights:

@@ -169,7 +169,7 @@ class GridShards:
             (num_ids,) int64.
 
         Raises:
-            InputError: the order is that of a partition, which is stored by position only.
+            InputError: the order comes from a partition, which is stored by position only.
         """
         if self.permutation == "partition":
             raise InputError(f"{self.artifact.path}: the positions of the vertices are not stored by id")
@@ -192,7 +192,7 @@ class GridShards:
             order: ``rows`` or ``columns``.
             span: first position, and one past the last.
             counter: counts the bytes read.
-            dtype: dtype of the result; by default that of the stored array.
+            dtype: dtype of the result; by default the stored array's dtype.
 
         Returns:
             (stop - start, ...), in the order of the positions.

@@ -24,7 +24,7 @@ _STRIPS, _STRIP_ROWS = 16, 64
 
 
 class Cells(Protocol):
-    """The stored cells of one variant of a matrix, and those of its transpose."""
+    """The stored cells of one variant of a matrix, and the cells of its transpose."""
 
     @property
     def num_vertices(self) -> int: ...
@@ -73,7 +73,7 @@ def read_windows(
 
 
 def load_kernels() -> None:
-    """Load the compiled kernels, so that their memory is not counted as that of the first window."""
+    """Load the compiled kernels, so that their memory is not counted as the first window's memory."""
     nothing = CSR(0, np.zeros(2, np.int64), np.empty(0, np.int32), None, 1)
     window = _Window((0, 1), (0, 1), False, np.dtype(np.float32))
     window.append([_Piece(0, transposed(nothing))], 1)
@@ -204,8 +204,8 @@ class _Window:
     def append(self, pieces: Sequence[_Piece], num_rows: int) -> None:
         """Add the next rows: first count the entries of each row, then copy them."""
         start, stop = self._filled, self._filled + num_rows
-        # Column ids of a piece count from its own first column, those of the window from the window's; the shift may be
-        # negative.
+        # Column ids of a piece count from its own first column, column ids of the window from the window's; the shift
+        # may be negative.
         inside = [(piece, self._columns[0] - piece.first_column) for piece in pieces]
         width = self._columns[1] - self._columns[0]
         # A view: the counts of the new rows are summed in place into row pointers.

@@ -51,7 +51,7 @@ def known_targets(graph: Graph, links: Links, sources: NDArray[np.int64]) -> Ver
 
     Returns:
         (num_sources,) int64 where the list of each source begins, (num_sources,) where it ends, and (num_listed,) int64
-        targets, those of a list ascending and different.
+        targets, ascending and different within a list.
     """
     found = _Partners(sources, links.num_vertices)
     for block in range(graph.num_blocks if len(sources) else 0):

@@ -65,7 +65,7 @@ class ShardMatrix(Generic[Block_co]):
         return self.own, self.halo
 
     def exchanged(self, vertex: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """How many rows go to each rank and come from it, with a checksum of their vertices.
+        """Number of rows sent to and received from each rank, with a checksum of their vertices.
 
         Args:
             vertex: (num_own,) int64 global ids.

@@ -43,7 +43,7 @@ _ENTRY_BYTES = 64
 _LONGEST_NAME = 1024
 #: First bytes of compressed files.
 _MAGIC = {b"\x28\xb5\x2f\xfd": "zstd", b"\x1f\x8b": "gzip"}
-#: First components of the names in an archive; hidden folders such as those of locks are not among them.
+#: First components of the names in an archive; hidden folders, such as locks', are not included.
 _TOP = frozenset({*SCHEMAS, "runs", "zarr.json"})
 _PLAIN_TYPES = (tarfile.REGTYPE, tarfile.AREGTYPE)
 #: Bytes of disk space that an import leaves free.

@@ -233,7 +233,7 @@ def _unused_copies(dataset: Dataset) -> list[Garbage]:
         Garbage(path, "copy for random access, which is made again when needed", tree_bytes(path), copy_lock(path))
         for path in unused
     ]
-    # The name of an unfinished copy is that of the copy between a dot and a unique number.
+    # The name of an unfinished copy is the copy's name between a dot and a unique number.
     begun = [path for path in sorted(folder.glob(".*")) if _TEMPORARY.fullmatch(path.name)]
     locks = {path: copy_lock(path.with_name(path.stem.removeprefix("."))) for path in begun}
     return found + [

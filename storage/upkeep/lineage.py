@@ -1,4 +1,4 @@
-"""Where artifacts come from, what was made from them, and how much disk they use."""
+"""Traces where artifacts come from and what was made from them, and counts the disk space that they use."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _LEAST_CALLS = 4
 
 
 def blocks_together(n: int, blocks: int, copies: int, width: int, number_size: int) -> int:
-    """How many blocks of the features are multiplied by one call.
+    """Number of blocks of the features that are multiplied by one call.
 
     Args:
         width: the largest of the model, as layers share the blocks of the adjacency.
@@ -49,7 +49,7 @@ def build(context: OperatorContext[SharedGridShards]) -> Operator:
 
 
 def footprint(axes: Mapping[str, int], orders: Sequence[bool]) -> list[Footprint]:
-    """What a rank holds; also of the copies of ``replicated``, which divide the blocks of columns."""
+    """Footprint of a rank; also for the copies of ``replicated``, which divide the blocks of columns."""
     blocks, copies = axes["row"], axes.get("replica", 1)
     mine = 1 / (blocks * copies)
     # While one block of another rank is multiplied, the next one arrives; a copy's own block is collected before.
@@ -86,7 +86,7 @@ def steps(work: Workload, axes: Mapping[str, int], options: Mapping[str, Any]) -
         found.exchange(kind, collected, width, axes=("replica",) if copies > 1 else ())
         # The busiest copy takes one source block more than the others if they do not divide.
         found.multiply(part=taken / blocks / blocks, rows=rows, columns=rows * together, width=width, calls=calls)
-        # The blocks of a call arrive while those of the call before are multiplied.
+        # The blocks of a call arrive while the blocks of the call before are multiplied.
         found.communicate(kind, Operation.BROADCAST, ("row",), n * width, blocks, overlapped=pipelined(calls))
         if copies > 1:
             found.communicate(kind, Operation.REDUCE_SCATTER, ("replica",), n * width, blocks)

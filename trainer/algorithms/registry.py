@@ -1,4 +1,4 @@
-"""All algorithms: those of this room and those that installed packages announce."""
+"""All algorithms: gnnloom's, and algorithms that installed packages announce."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _WIDE = 8
 
 
 class Operation(StrEnum):
-    """How ranks communicate."""
+    """Kind of communication between ranks."""
 
     ALL_REDUCE = "all-reduce"
     ALL_GATHER = "all-gather"
@@ -79,7 +79,7 @@ class SparseWork:
     """Products of a rank's part of the adjacency.
 
     Attributes:
-        nnz: of the busiest rank, in all calls together; ``average`` is that of all ranks.
+        nnz: of the busiest rank, in all calls together; ``average`` is the average over all ranks.
         rows, columns: of one call's block.
         width: columns of the dense operand that a rank holds.
         calls: kernel calls, one for each block.
@@ -363,7 +363,7 @@ def _moved(steps: Steps, source: Spread, target: Spread, dim: int) -> tuple[floa
 
 
 def _split(steps: Steps, spread: Spread) -> tuple[object, ...]:
-    """What distinguishes layouts: an axis of one rank splits nothing."""
+    """Key of a layout, the same for equal layouts: an axis of one rank splits nothing."""
     rows, columns = (tuple(axis for axis in axes if steps.axes[axis] > 1) for axes in (spread.rows, spread.columns))
     return rows, columns, spread.order
 
@@ -380,7 +380,7 @@ def _shared(first: Span, second: Span) -> int:
 
 
 def _meeting(steps: Steps, axes: tuple[str, ...], size: int, span: Span) -> int:
-    """How many of the blocks along some axes share an item with a range."""
+    """Number of blocks along some axes that share an item with a range."""
     start, stop = span
     count = steps.size(axes)
     if start >= stop:
@@ -417,7 +417,7 @@ class Volume:
         return cls(*({kind: count for kind, count in each.items() if count} for each in (num_bytes, messages)))
 
     def and_times(self, other: Volume, count: float) -> Volume:
-        """The volume of these steps, and ``count`` times that of others."""
+        """The volume of these steps, plus ``count`` times the volume of others."""
         sums = [
             {kind: here.get(kind, 0) + count * there.get(kind, 0) for kind in (*here, *there)}
             for here, there in ((self.bytes, other.bytes), (self.messages, other.messages))

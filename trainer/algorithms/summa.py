@@ -42,7 +42,7 @@ def build(context: OperatorContext[SharedGridShards]) -> Operator:
 
 
 def footprint(axes: Mapping[str, int], orders: Sequence[bool]) -> list[Footprint]:
-    """What a rank holds; also of the layers of ``split3d``, which divide the sum over the vertices."""
+    """Footprint of a rank; also for the layers of ``split3d``, which divide the sum over the vertices."""
     rows, columns, layers = axes["row"], axes["column"], axes.get("layer", 1)
     # A layer's vertices are cut wherever the owner of the features or of the adjacency changes.
     stages = rows + columns - 1
@@ -88,7 +88,7 @@ def steps(work: Workload, axes: Mapping[str, int], options: Mapping[str, Any]) -
             width=held,
             calls=calls,
         )
-        # The operands of a stage arrive while those of the stage before are multiplied.
+        # The operands of a stage arrive while the operands of the stage before are multiplied.
         hidden = pipelined(calls)
         for entries, size in (
             (numbers, work.row_size),

@@ -38,7 +38,7 @@ def build(context: OperatorContext[SharedGridShards]) -> Operator:
 
 
 def footprint(axes: Mapping[str, int], orders: Sequence[bool]) -> list[Footprint]:
-    """What a rank holds; see :mod:`gnnloom.trainer.operators.tensor3d` for the roles of the axes."""
+    """Footprint of a rank; see :mod:`gnnloom.trainer.operators.tensor3d` for the roles of the axes."""
     outer, inner, depth = "x", "y", "z"
     found: list[Footprint] = []
     # One more than there are layers, for the output.

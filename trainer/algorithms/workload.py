@@ -1,4 +1,4 @@
-"""What determines an epoch's steps, whatever the algorithm: sizes of graph and model; and what a rank holds of both."""
+"""Sizes that determine an epoch's steps with any algorithm: the graph, the model, and a rank's part of both."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Workload:
         input_is_kept: A X of the first layer is formed once, before the first epoch.
         input_needs_gradient: gradients go back to the input features.
         weights: weight matrices by which every layer multiplies.
-        adds_own: the layer adds a product of the vertex's own features to that of its neighbors'.
+        adds_own: the layer adds a product of the vertex's own features to the product of its neighbors' features.
         attends: neighbors are weighted by attention, whose gradients return along the forward exchange.
         vectors: parameters that all ranks hold whatever the algorithm: biases, and scales of a normalization.
         matrices: parameters of the weight matrices.
@@ -105,7 +105,7 @@ class Workload:
 
     @property
     def products(self) -> list[Product]:
-        """The products with the adjacency in an epoch; that of a kept input is not among them."""
+        """The products with the adjacency in an epoch, without the product of a kept input."""
         found = []
         for layer, (first, (before, after)) in enumerate(zip(self.propagates_first, self.pairs, strict=True)):
             width = before if first else after

@@ -1,4 +1,4 @@
-"""What all ranks agree on: what fails on one rank fails on all, and what must be alike is compared.
+"""Keeps ranks in agreement: a failure on one rank fails all ranks, and values that must be equal are compared.
 
 An exchange of :func:`together` is one number per rank, whatever is compared. So ranks that were started with different
 commands, or with different versions of gnnloom, meet in an exchange of one form, and find out that they differ.

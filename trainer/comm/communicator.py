@@ -1,4 +1,4 @@
-"""What operators, layouts and the training loop require of a transport between ranks."""
+"""Requirements of operators, layouts and the training loop for a transport between ranks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gnnloom.trainer.comm.traffic import Kind, Traffic
 
 
 class Reduction(Enum):
-    """How an all-reduce combines the ranks' elements."""
+    """Operation with which an all-reduce combines the ranks' elements."""
 
     SUM = auto()
     MAX = auto()
@@ -114,7 +114,7 @@ class Communicator(Protocol):
         ...
 
     def broadcast(self, tensor: Tensor, root: int, kind: Kind) -> None:
-        """Copy the tensor of rank ``root`` into those of all other ranks. Collective."""
+        """Copy the tensor of rank ``root`` into the tensors of all other ranks. Collective."""
         ...
 
     def begin_broadcast(self, tensor: Tensor, root: int, kind: Kind) -> list[Request]:

@@ -1,4 +1,4 @@
-"""How a rank ends: together with all others, or for an error that only it knows of.
+"""Ends a rank: together with all others, or for an error that only this rank knows of.
 
 An error is printed, and reported in a file to the process that started the ranks, if that process asks for one.
 """

@@ -51,7 +51,8 @@ def collect(
 ) -> Iterator[tuple[int, list[Tensor]]]:
     """Bring the tensors of all other ranks to the root. Collective, and so is going through the result.
 
-    The tensors of one rank arrive after those of another, so that the root need not hold those of all ranks.
+    The tensors of one rank arrive after the tensors of another, so that the root need not hold the tensors of all
+    ranks.
 
     Args:
         mine: contiguous tensors of this rank, of the same dtypes on all ranks; the root's are not sent.

@@ -234,7 +234,7 @@ class MpiCommunicator:
 
     @staticmethod
     def _transfers(pending: Sequence[_Request]) -> list[Transfer]:
-        """What has not completed yet; requests that have are null afterwards, which a test for all allows."""
+        """Transfers that have not completed. Requests that have are null afterwards, which a test of all allows."""
         return [request.transfer for request in pending if not request.Test()]
 
     def all_reduce(self, tensor: Tensor, kind: Kind, operation: Reduction = Reduction.SUM) -> None:

@@ -36,7 +36,7 @@ SPMM, GEMM, SAMPLING, WAITING = "spmm", "gemm", "sampling", "waiting"
 
 
 class Kind(StrEnum):
-    """What a message is for."""
+    """Purpose of a message."""
 
     # The values are keys in the metrics of stored runs.
     HALO_FORWARD = "halo forward"

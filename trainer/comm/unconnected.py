@@ -87,7 +87,7 @@ class UnconnectedRank:
         return whole.new_empty(sizes[self.rank], *whole.shape[1:]) if out is None else out
 
     def gather_numbers(self, numbers: Sequence[float]) -> NDArray[np.float64]:
-        """As if the other ranks had the same numbers.
+        """Gather numbers as if all other ranks had the same ones.
 
         Those that stand for consecutive pieces, of which every rank knows its own, move on from rank to rank.
         """

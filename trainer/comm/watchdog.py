@@ -97,7 +97,7 @@ class Watch:
 
     @property
     def place(self) -> str:
-        """Where this rank is."""
+        """Place of this rank."""
         epoch = f"epoch {self.epoch}" if self.epoch else ""
         return ", ".join(part for part in (epoch, self.step) if part) or "before the first epoch"
 
@@ -121,7 +121,7 @@ class Watch:
                 self._file(self.folder).unlink(missing_ok=True)
 
     def mismatch(self, transfers: Sequence[Transfer]) -> str:
-        """What to report if one of these transfers cannot be completed."""
+        """Error text if one of these transfers cannot be completed."""
         named = "; ".join(str(transfer) for transfer in transfers[:_MOST_TRANSFERS])
         return (
             f"{self.place}: messages do not fit each other ({named}); every rank must make the same calls in the same"

@@ -44,7 +44,7 @@ def _numbers_of_axes() -> tuple[int, int]:
 class AlgorithmConfig(Config):
     """An algorithm and its process grid.
 
-    The options of gnnloom's own algorithms are fields. Those of other packages' algorithms, and of algorithms that
+    The options of gnnloom's own algorithms are fields. Options of other packages' algorithms, and of algorithms that
     are added later, are ``algorithm_options``, each as ``name=value``.
     """
 

@@ -48,7 +48,7 @@ _DEPENDENT = {
 
 @dataclass(frozen=True)
 class Start:
-    """Where a training begins.
+    """Start of a training run.
 
     Attributes:
         first_epoch: 0 for a new run, otherwise the epoch of the checkpoint from which the run continues.
@@ -87,7 +87,7 @@ def configure(fields: Mapping[str, Any], *, restart: bool = False) -> TrainConfi
 
 
 def _own_loggers(run: Run, stored: Sequence[str], *, goes_on: bool) -> list[str]:
-    """Those of a run's stored loggers that need no consent: anybody may have written the configuration.
+    """Loggers of a stored run that need no consent: anybody may have written the stored configuration.
 
     Args:
         goes_on: the run is trained on, so that a note about the others is of use.
@@ -279,7 +279,7 @@ class OpenedRun:
 
 
 def find_start(run: Run, config: TrainConfig, inputs: Mapping[str, str], *, restart: bool = False) -> Start:
-    """Where the training of a configuration begins: at the run's last checkpoint, if there is one.
+    """Find the start of a training run: the run's last checkpoint, if there is one.
 
     Args:
         run: of the configuration; may not exist yet.

@@ -1,4 +1,4 @@
-"""What a run reads: the dataset and its shards."""
+"""Options for the inputs of a run: the dataset and its shards."""
 
 from __future__ import annotations
 

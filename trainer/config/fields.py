@@ -1,4 +1,4 @@
-"""What all configurations share: fields that carry their option, checks by type and value, and flat JSON."""
+"""Common base of configurations: fields that carry their option, checks by type and value, and flat JSON."""
 
 from __future__ import annotations
 

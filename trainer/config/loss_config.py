@@ -1,4 +1,4 @@
-"""What a run predicts, minimizes and measures."""
+"""Options for the task of a run: what it predicts, minimizes and measures."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class LossConfig(Config):
     def message_graph(self, dataset: Dataset) -> str | None:
         """Key of the graph without the links that the task reads; None for a task on vertices.
 
-        Also None if the links are not known before the shards are: if there are none, or those of several graphs.
+        Also None if the links are not known before the shards are: if there are none, or links of several graphs.
         """
         found = dataset.message_graphs(self.links) if self.on_pairs else []
         return found[0] if len(found) == 1 else None

@@ -31,7 +31,7 @@ _option = partial(option, group=Group.SAMPLING)
 class ModeConfig(Config):
     """A mode and its options. An option of another mode or sampler is refused, as it would do nothing.
 
-    The options of gnnloom's own modes and samplers are fields. Those of other packages are ``mode_options``, each as
+    The options of gnnloom's own modes and samplers are fields. Options of other packages are ``mode_options``, each as
     ``name=value``; they decide the result if there are any.
     """
 
@@ -80,7 +80,7 @@ class ModeConfig(Config):
         return MODES[self.mode]
 
     def own_mode_options(self) -> dict[str, Any]:
-        """The options of the mode by name, those of its sampler among them, with defaults filled in."""
+        """The options of the mode and of its sampler by name, with defaults filled in."""
         return own_values(self, ModeConfig, self.mode_kind.options, self._other_values())
 
     def _other_values(self) -> dict[str, Any]:

@@ -183,7 +183,7 @@ class ModelConfig(Config):
 
     @property
     def model_work(self) -> ModelWork | None:
-        """What the layers of the model compute and keep; None if it is not known."""
+        """Work and memory of the model's layers; None if they are not known."""
         kind = self.model_kind
         return None if kind.work is None else kind.work_with(kind.work, self.own_model_options())
 
@@ -204,7 +204,7 @@ class ModelConfig(Config):
 
     @property
     def input_is_trained(self) -> bool:
-        """The input features are parameters, of which every rank has those of its vertices."""
+        """The input features are parameters; every rank has the parameters of its vertices."""
         return self.train_features or self.embed > 0
 
     @property

@@ -1,4 +1,4 @@
-"""How a run is optimized: the optimizer, its learning rates, and the metrics that decide when it ends."""
+"""Options of optimization: the optimizer, its learning rates, and the metrics that decide when a run ends."""
 
 from __future__ import annotations
 

@@ -90,10 +90,10 @@ class PredictConfig(SmoothingConfig):
         """Predict with a run of a dataset, which may have moved or got another name since the training.
 
         Args:
-            model, decoder: those of the training; given to confirm the import of code that is not gnnloom's.
-            ranks: number of ranks; by default that of the training.
-            wait_timeout: seconds that a rank waits for others; by default those of the training.
-            evaluation_memory: bytes of each rank beyond which it predicts from disk; by default those of the training.
+            model, decoder: as in training; given to confirm the import of code that is not gnnloom's.
+            ranks: number of ranks; by default as in training.
+            wait_timeout: seconds that a rank waits for others; by default as in training.
+            evaluation_memory: bytes of each rank beyond which it predicts from disk; by default as in training.
             smoothing: fields of :class:`~gnnloom.trainer.config.smoothing_config.SmoothingConfig`.
         """
         trained = TrainConfig.of_run(run, model=model, decoder=decoder)
@@ -127,9 +127,9 @@ class PredictConfig(SmoothingConfig):
 
         Args:
             shards: key of the shards that the run was trained on, if known.
-            ranks: number of ranks; by default that of the training.
-            wait_timeout: seconds that a rank waits for others; by default those of the training.
-            evaluation_memory: bytes of each rank beyond which it predicts from disk; by default those of the training.
+            ranks: number of ranks; by default as in training.
+            wait_timeout: seconds that a rank waits for others; by default as in training.
+            evaluation_memory: bytes of each rank beyond which it predicts from disk; by default as in training.
             smoothing: fields of :class:`~gnnloom.trainer.config.smoothing_config.SmoothingConfig`.
         """
         # Row shards and a given process grid fit one number of ranks, so they are kept only if that number is the same.

@@ -22,7 +22,7 @@ _executed = partial(option, group=Group.EXECUTION)
 
 @dataclass(frozen=True, kw_only=True)
 class PropagateConfig(Config):
-    """What is propagated, how often, and by which ranks."""
+    """Options of a propagation: the values, the number of steps, and the ranks."""
 
     catalog: str = option(text="Directory of the catalog")
     dataset: str = option(text="Name of the dataset")
@@ -78,11 +78,11 @@ class PropagateConfig(Config):
 
     @staticmethod
     def message_graph(dataset: Dataset) -> str | None:  # noqa: ARG004 - as others ask for one
-        """None: the shards may be those of any graph."""
+        """None: the shards may belong to any graph."""
         return None
 
     def parameters(self) -> dict[str, Any]:
-        """What determines the values, except the inputs."""
+        """Parameters that determine the values, except the inputs."""
         return {"of": self.of, "steps": self.steps, "normalization": self.normalization, "ppr": self.ppr}
 
     @staticmethod

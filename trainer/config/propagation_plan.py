@@ -1,4 +1,4 @@
-"""What a propagation will do and need, and what a finished one reports; known before a rank is started."""
+"""Plans a propagation before a rank is started, and summarizes a finished one."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Planned:
 
 
 def propagation_of(config: PropagateConfig) -> Propagation:
-    """What is computed."""
+    """The propagation that a configuration describes."""
     return Propagation(config.steps, config.normalization, config.ppr)
 
 
@@ -110,7 +110,7 @@ def free_memory(ranks: int) -> int:
 
 
 def summary(artifact: Artifact) -> dict[str, Any]:
-    """What a finished propagation reports; ``reused`` unless the caller made it."""
+    """Summary of a finished propagation; ``reused`` unless the caller made it."""
     found = Propagated(artifact)
     measured = artifact.measured.get("run", {})
     return {

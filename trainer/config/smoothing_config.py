@@ -1,4 +1,4 @@
-"""How predictions are smoothed over the edges of the graph."""
+"""Options for smoothing predictions over the edges of the graph."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NONE: Final = "none"
 LABELS: Final = "labels"
 CORRECT: Final = "correct"
 
-#: Steps and alpha of the propagation of labels, by method; those of the examples of PyTorch Geometric.
+#: Steps and alpha of the propagation of labels, by method, as in the examples of PyTorch Geometric.
 _STEPS: Final[Mapping[str, int]] = {LABELS: 3, CORRECT: 50}
 _ALPHA: Final[Mapping[str, float]] = {LABELS: 0.9, CORRECT: 0.8}
 #: The scale that stands for one scale per vertex.
@@ -31,8 +31,8 @@ _option = partial(option, group=Group.SMOOTHING)
 class SmoothingConfig(Config):
     """A method of smoothing and its numbers, with the defaults of the method filled in.
 
-    Label propagation is that of Zhou et al., "Learning with Local and Global Consistency" (NIPS 2003); the other method
-    is that of Huang et al., "Combining Label Propagation and Simple Models Out-performs Graph Neural Networks" (ICLR
+    Label propagation follows Zhou et al., "Learning with Local and Global Consistency" (NIPS 2003); the other method
+    follows Huang et al., "Combining Label Propagation and Simple Models Out-performs Graph Neural Networks" (ICLR
     2021).
     """
 

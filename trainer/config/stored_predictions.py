@@ -20,7 +20,7 @@ SMOOTHING: Final = "smoothing"
 
 @dataclass(frozen=True)
 class Found:
-    """What a run has of the predictions that are asked for.
+    """The requested predictions that a run already has.
 
     Attributes:
         epoch: epoch after which the predictions were made that are all that is asked for; 0 if there are none.
@@ -64,7 +64,7 @@ def look_up(run: Run, config: PredictConfig) -> Found:
 
 
 def stored_smoothing(run: Run, epoch: int) -> SmoothingConfig:
-    """How the predictions are smoothed that a run has of an epoch; not at all if there are none.
+    """Smoothing of the predictions that a run has for an epoch; no smoothing if it has none.
 
     Raises:
         FormatError, CorruptError: the predictions cannot be read.

@@ -46,7 +46,7 @@ def subgraph_rows(
 ) -> BatchRows:
     """The rows of an induced subgraph, normalized as a graph of its own.
 
-    With weights of nonzeros, the degrees are those of the whole graph: a product is then, on average over the samples,
+    With weights of nonzeros, the degrees are the whole graph's degrees: a product is then, on average over the samples,
     that with the whole row (Zeng et al., GraphSAINT, ICLR 2020, section 3.2).
 
     Args:

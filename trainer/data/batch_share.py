@@ -101,7 +101,7 @@ class EpochShare:
         Args:
             vertex: (num_own,) int64 global ids of the rank's vertices.
             matrix: the rank's rows of the adjacency.
-            transpose: those of its transpose; ``matrix`` itself if both are equal.
+            transpose: the rows of its transpose; ``matrix`` itself if both are equal.
             num_vertices: of the whole graph.
             size: vertices of a batch.
         """

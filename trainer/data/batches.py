@@ -54,7 +54,7 @@ class Drawn:
     """A batch as it is drawn.
 
     Attributes:
-        number: of the batch, among those of all epochs.
+        number: of the batch, among the batches of all epochs.
         excluded: (num_excluded,) int64 positions of entries of the graph that neighbors were drawn without, ascending;
             None for no entry.
         pairs: the pairs that the seeds are the ends of; None for a batch of vertices.

@@ -121,7 +121,7 @@ class LearnedFeatures(_ExchangedFeatures):
         return super().rows(vertices).requires_grad_()
 
     def give_back(self, vertices: NDArray[np.int64], rows: Tensor) -> None:
-        """Send gradients to the ranks of the rows; each adds up those of its rows, rank by rank. Collective."""
+        """Send gradients to the ranks of the rows; each adds up the gradients of its rows, rank by rank. Collective."""
         numbers, values = self._exchange.give_back(vertices, gradient_of(rows, self._place))
         self._parameter.row_gradient = RowGradient.summed(numbers, values, self._place)
 

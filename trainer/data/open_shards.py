@@ -30,7 +30,7 @@ LEARNED: Final = "; or learn features instead, with `gnnloom train --embed WIDTH
 
 
 def missing_features(dataset: str) -> str:
-    """How to end an error about a dataset without features."""
+    """End of an error about a dataset without features."""
     return f"; add features with `gnnloom features {dataset} ...`{LEARNED}"
 
 
@@ -204,7 +204,7 @@ def _open_row_shard(
 
 
 def _of_graph(key: str | None) -> dict[str, str] | None:
-    """What shards have to be made from."""
+    """Inputs that shards must have been made from."""
     return None if key is None else {"graph": key}
 
 
@@ -257,7 +257,7 @@ ROW_SHARDS = ShardKind("row", serves_any_ranks=False, load_kernels=lambda: None,
 GRID_SHARDS = ShardKind("grid", serves_any_ranks=True, load_kernels=_load_grid_kernels, open=_open_grid_shards)
 
 
-#: Values that stand for those of the samples.
+#: Values that stand for the values of the samples.
 _DEFAULTS: Final[Mapping[str, object]] = MappingProxyType(
     {"fanout": (), "batch_size": 1024, "replace": False, "draw_once": False}
 )

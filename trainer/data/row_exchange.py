@@ -21,7 +21,7 @@ from gnnloom.trainer.place.place import Place
 
 
 class Owners(Protocol):
-    """Which rank owns each vertex: the (n,) int32 array of a partition, or what computes its entries."""
+    """Owner of each vertex: the (n,) int32 array of a partition, or an object that computes its entries."""
 
     def __getitem__(self, vertices: NDArray[np.int64], /) -> NDArray[np.int32]:
         """(num_vertices,) int32 ranks of some vertices. All ranks ask equally often, as an answer may take messages."""

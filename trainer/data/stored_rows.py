@@ -119,7 +119,7 @@ class StoredRows:
         return self.num_inputs * self.num_features
 
     def settled_norm(self, norm: str, comm: Communicator, place: Place) -> str:
-        """What ``auto`` stands for: ``row`` if no feature of any vertex is negative, else ``none``. Collective."""
+        """Resolve ``auto``: ``row`` if no feature of any vertex is negative, else ``none``. Collective."""
         if norm != "auto":
             return norm
         # Ranges, whoever owns the vertices: each feature is looked at once.

@@ -112,7 +112,7 @@ class Entries(NamedTuple):
         return self._replace(row=self.column, column=self.row)
 
     def take(self, which: NDArray[Any]) -> Entries:
-        """Those at some positions, or where a mask is True."""
+        """Entries at the given positions, or where a mask is True."""
         return Entries(*(None if each is None else each[which] for each in self))  # type: ignore[arg-type]
 
     def narrowed(self, num_vertices: int, num_pairs: int) -> Entries:
@@ -337,7 +337,7 @@ class TargetEntries:
         found = np.zeros(len(kept), bool)
         row, column = self._row[kept], self._column[kept]
         found[1:] = (row[1:] == row[:-1]) & (column[1:] == column[:-1])
-        # The first entry of a block is never that of the block before.
+        # The first entry of a block is never the entry of the block before.
         first = np.searchsorted(kept, self._offset[:-1])
         found[first[first < len(kept)]] = False
         return found

@@ -24,7 +24,7 @@ _PIECE_NUMBERS = 1 << 18
 
 @dataclass(frozen=True)
 class Labels:
-    """What some rows are to predict; only their task knows what the numbers mean.
+    """Labels of rows; only the task knows the meaning of the numbers.
 
     Attributes:
         label: (num_rows, ...) as the task's :meth:`~gnnloom.trainer.tasks.objectives.objective.Objective.read` has it.
@@ -35,7 +35,7 @@ class Labels:
     split: Tensor
 
     def take(self, rows: Tensor) -> Labels:
-        """Those of some of the rows."""
+        """Labels of the given rows."""
         return Labels(self.label[rows], self.split[rows])
 
 
@@ -71,7 +71,7 @@ def check_finite(feature: Tensor, where: str, vertex: Callable[[], NDArray[np.in
 
 
 def settled_feature_norm(feature: Tensor, norm: str, comm: Communicator) -> str:
-    """What ``auto`` stands for: ``row`` if no feature of any rank is negative, else ``none``. Collective."""
+    """Resolve ``auto``: ``row`` if no feature of any rank is negative, else ``none``. Collective."""
     if norm != "auto":
         return norm
     # An integer, because MPI defines no maximum of booleans.
@@ -110,7 +110,7 @@ def as_features(rows: NDArray[Any], norm: str, place: Place) -> Tensor:
 
 
 def _pieces(feature: Tensor, place: Place) -> Iterable[Tensor]:
-    """Some rows at a time. The threads share those of a piece: it must not be too short for them."""
+    """Some rows at a time. The threads share the rows of a piece, which must not be too short for them."""
     return place.steps(torch.split(feature, max(1, _PIECE_NUMBERS // max(1, feature.shape[1]))))
 
 

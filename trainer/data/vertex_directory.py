@@ -1,4 +1,4 @@
-"""Finds a number of any vertex, such as the rank that owns it, where no rank knows those of all vertices."""
+"""Finds a number of any vertex, such as the rank that owns it, where no rank knows the numbers of all vertices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers some vertices of all ranks, where no rank knows those of the others."""
+"""Numbers some vertices of all ranks, where no rank knows the others' vertices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def number_vertices(
 ) -> tuple[NDArray[np.int64], int]:
     """Number some of the vertices by ascending id, whichever ranks have them. Collective.
 
-    Every rank gets the ids in one range of all vertices, and numbers them after those of the ranges before.
+    Every rank gets the ids in one range of all vertices, and numbers them after the ids of the ranges before.
 
     Args:
         num_vertices: of the graph.

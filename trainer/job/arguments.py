@@ -27,7 +27,7 @@ _KINDS: Final[Mapping[str, type[PredictConfig | PropagateConfig]]] = MappingProx
 
 @dataclass(frozen=True)
 class Job:
-    """What a rank has to do.
+    """Job of a rank.
 
     Attributes:
         result: file to which rank 0 writes the summary, as JSON.
@@ -40,7 +40,7 @@ class Job:
 
     @property
     def command(self) -> str:
-        """What it does, which ranks compare before anything else."""
+        """Name of the job, which ranks compare before anything else."""
         return next((name for name, kind in _KINDS.items() if isinstance(self.config, kind)), "train")
 
 

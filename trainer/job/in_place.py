@@ -129,7 +129,7 @@ class RanksInPlace:
             logging.getLogger(name).setLevel(level if logs else logging.ERROR)
 
     def train(self, config: TrainConfig, *, restart: bool = False) -> dict[str, Any]:
-        # From now on, SIGTERM asks for a checkpoint on every rank. Those of workers have ignored all requests.
+        # From now on, SIGTERM asks for a checkpoint on every rank. SIGTERMs of workers have been ignored so far.
         self.stop.hear(signal.SIGTERM, signal.SIGUSR1)
         result = train(self.comm, config, self.stop, restart=restart, begun=record_forecast)
         if result["state"] == "stopped":

@@ -56,7 +56,7 @@ _EPOCH = "this epoch, with a checkpoint"
 _LAST_LINES = 100
 
 
-#: Prefix of the one line that reports an error of all ranks; their exit code is that of the error's class.
+#: Prefix of the one line that reports an error of all ranks; their exit code is the code of the error's class.
 _ERROR = "error: "
 _ERRORS: Mapping[int, type[GnnloomError]] = {
     kind.exit_code: kind for kind in (LaunchError, InputError, IncompleteError)
@@ -387,7 +387,7 @@ def _run(
                 code = process.wait()
         except BaseException:
             # An interrupted launcher leaves no rank behind that writes to the run; killed ranks lose only what follows
-            # the last checkpoint. Once the launcher has been waited for, its number may be that of another process.
+            # the last checkpoint. Once the launcher has been waited for, its number may belong to another process.
             if process.returncode is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
@@ -426,7 +426,7 @@ class _StopRequests:
             yield
 
     def _stop(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the signature of a handler
-        # Once the launcher has been waited for, its number may be that of another process.
+        # Once the launcher has been waited for, its number may belong to another process.
         if self._process.returncode is not None:
             return
         self.received = True

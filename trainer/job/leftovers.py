@@ -1,4 +1,4 @@
-"""What killed processes leave outside of catalogs: shared memory of MPI, semaphores, temporary folders."""
+"""Removes leftovers of killed processes outside of catalogs: MPI's shared memory, semaphores, temporary folders."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def find_leftovers(shared: Path = SHARED_MEMORY, temporary: Path | None = None) 
 
     Args:
         shared: folder of the shared memory.
-        temporary: folder of the temporary folders; by default that of the system.
+        temporary: folder of the temporary folders; by default the system's.
     """
     files = [Leftover(path, path.stat().st_size) for path in unused_files(shared, (*SEGMENTS, *SEMAPHORES))]
     folder = Path(tempfile.gettempdir()) if temporary is None else temporary

@@ -41,7 +41,7 @@ class Ranks(Protocol):
         ...
 
     def number(self, wanted: int | None) -> int | None:
-        """The number of ranks for a wanted one: that of the job; otherwise as wanted.
+        """The number of ranks for a wanted number: the job's number; otherwise as wanted.
 
         Raises:
             InputError: the job has another number of ranks.

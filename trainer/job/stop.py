@@ -42,7 +42,7 @@ ANSWERED: Final = 0x80
 
 @contextmanager
 def answering(number: signal.Signals, handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """As :func:`handling`, for a signal that must not end a command soon.
+    """Handle a signal like :func:`handling`, but do not end the command soon after it.
 
     Another thread ends a command whose main thread does not answer a signal. That thread learns of the signal through
     the wakeup file, perhaps when this block has ended already, so this writes to the same file that the signal was

@@ -113,7 +113,7 @@ def sparse_product(
     Weights are converted once to the dtype of sums.
 
     Args:
-        dtype: of the dense matrices; None for that of features.
+        dtype: of the dense matrices; None for the dtype of features.
     """
     rows = listed_rows(matrix) if isinstance(matrix, CSR) else matrix
     return kernels_of(place).sparse_product(rows, place, dtype or place.feature_dtype)
@@ -140,7 +140,7 @@ _LEAST_FOR_RUNS: Final = 1 << 18
 
 
 def column_scale(factors: Tensor, place: Place) -> ColumnScale | None:
-    """Factors of columns for sparse products, with those of runs if most runs have one factor.
+    """Factors of columns for sparse products, with factors of runs if most runs have one factor.
 
     Args:
         factors: (num_columns,) contiguous, of the dtype of sums; or (0,) for ones, which gives None.
@@ -190,7 +190,7 @@ def score_block(left: Tensor, right: Tensor, place: Place) -> Tensor:
 def score_entries(left: Tensor, right: Tensor, rows: NDArray[Any], columns: NDArray[Any], place: Place) -> Tensor:
     """(num_entries,) scalar products of rows of one matrix with rows of another, in whatever order is fastest.
 
-    The bits depend on the two rows only, but are not those of :func:`score_block`.
+    The bits depend on the two rows only, but differ from the bits of :func:`score_block`.
 
     Args:
         left: (num_left, dim) float32 or float64.

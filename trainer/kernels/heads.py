@@ -75,7 +75,7 @@ class _HeadScores(torch.autograd.Function):
         values, source, target = ctx.saved_tensors
         place = ctx.place
         of_values, of_source, of_target = map(place.contiguous, (of_values, of_source, of_target))
-        # Sums over a chunk of rows; those of very many rows, one by one, would lose digits in float32.
+        # Sums over a chunk of rows; sums of very many rows, one by one, would lose digits in float32.
         partial = place.empty((-(-len(values) // HEADS_CHUNK), 2, *values.shape[1:]), of_source.dtype)
         given = HeadsPass(HeadsStep.SPREAD, values, source.detach(), of_source, gradient=of_values, partial=partial)
         both = given if target is None else given._replace(other=target.detach(), other_sums=of_target)

@@ -66,7 +66,7 @@ def _score_tiles(left: NDArray[Any], right: NDArray[Any], out: NDArray[Any], sta
             sums[:] = 0
             whole = dim - dim % _STEPS
             for column in range(0, whole, _STEPS):
-                # Loading and storing the sums once for several products; their order stays that of the columns.
+                # Loading and storing the sums once for several products; their order stays the order of the columns.
                 a, b, c, d = left[row, column], left[row, column + 1], left[row, column + 2], left[row, column + 3]
                 first_row, second, third, fourth = tile[column], tile[column + 1], tile[column + 2], tile[column + 3]
                 for k in range(_TILE):

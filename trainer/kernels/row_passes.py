@@ -53,7 +53,7 @@ class Dropout:
         return result
 
     def mask(self, vertex: NDArray[np.int64], first_column: int, epoch: int, layer: int) -> Mask | None:
-        """Which features of a rectangle are dropped in one epoch and layer; None if the probability is 0."""
+        """Mask of the features of a rectangle that are dropped in one epoch and layer; None if the probability is 0."""
         if self.probability == 0:
             return None
         # SeedSequence hashes its numbers, so consecutive epochs and layers have unrelated keys.

@@ -99,7 +99,7 @@ class PackedRows:
 
     @property
     def tensors(self) -> list[Tensor]:
-        """What is sent."""
+        """Tensors that are sent."""
         return [self.rows, self.indices] + ([] if self.data is None else [self.data])
 
     def unpacked(self) -> SparseRows:
@@ -121,7 +121,7 @@ def listed_columns(matrix: CSR, parts: Sequence[slice]) -> list[SparseRows]:
     """For every range of columns, the rows with entries there; they share the memory of the matrix.
 
     Args:
-        matrix: every row has its columns in ascending order, so those of a range follow each other.
+        matrix: every row has its columns in ascending order, so the columns of a range follow each other.
         parts: one range after the other, from the first column to the last.
     """
     owner = np.searchsorted([part.stop for part in parts], matrix.indices, side="right")

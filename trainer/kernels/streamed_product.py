@@ -175,7 +175,7 @@ class _Blocks:
             wait(helpers)
         for helper in helpers:
             helper.result()
-        # Here and not in the threads, so that the bytes of an epoch are those of its products.
+        # Here and not in the threads, so that the bytes of an epoch are the bytes of its products.
         self._matrix.count(self._num_bytes, self._num_files)
 
     def _take(self, use: Callable[[RowBlock], None], buffer: int, progress: Progress = None) -> None:

@@ -32,7 +32,7 @@ from gnnloom.trainer.place.threads import Threads
 
 
 class Compiled:
-    """Kernels of the CPU: in C, and those of pairs and random numbers in numba. See :class:`Kernels`.
+    """Kernels of the CPU: in C, and in numba for pairs and random numbers. See :class:`Kernels`.
 
     Modules that import numba are imported where they are needed: it takes 0.4 s and 60 MB.
     """
@@ -101,5 +101,5 @@ _COMPILED: Final = Compiled()
 
 
 def kernels_of(place: Place) -> Kernels:
-    """The kernels that a place was made with; by default those of this processor."""
+    """The kernels that a place was made with; by default this processor's kernels."""
     return _COMPILED if place.kernels is None else place.kernels

@@ -1,6 +1,6 @@
 """Memory that nobody writes to, and operations that return shapes without values: how much memory an epoch takes.
 
-The code that runs is that of an epoch; only what would read or write a large tensor is left out. Arrays and tensors are
+The code of an epoch runs; only what would read or write a large tensor is left out. Arrays and tensors are
 ordinary ones on the CPU whose pages nobody touches, so the system gives them none, and they may be larger than the
 memory of this machine. torch's own meta tensors would do for the shapes, but most of their kernels import torch's
 compiler, which takes seconds and a hundred megabytes.
@@ -349,7 +349,7 @@ class Unperformed(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self.memory.tensor(tensor.shape, tensor.dtype)
 
     def _counted(self, result: Tensor, *, known: bool) -> Tensor:
-        """What an operation that was performed returns, among the arrays that count if it is large.
+        """Return the result of a performed operation, and count the result among the arrays if it is large.
 
         Args:
             known: the values of the operands mean something.

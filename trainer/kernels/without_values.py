@@ -63,7 +63,7 @@ class UnperformedProduct:
 
 
 def _empty(matrix: CSR) -> Callable[[tuple[int], np.dtype[Any]], NDArray[Any]]:
-    """What makes arrays without values beside those of a matrix."""
+    """Function that allocates arrays without values next to the arrays of a matrix."""
     return matrix.memory.array if isinstance(matrix, UnreadRows) else np.empty
 
 
@@ -96,7 +96,7 @@ class UnperformedSoftmax:
         """Compute nothing."""
 
     def gradients(self, *given: Any) -> None:
-        """Take the memory of the sums that ranges of columns or rows form apart, and of those of hubs in float64."""
+        """Take the memory of the sums that ranges of columns or rows form apart, and of the sums of hubs in float64."""
         result: Attended = given[2]
         if self.is_dynamic:
             # The parts, once more as they are added up, and their total before and after.

@@ -1,4 +1,4 @@
-"""How a dense (n, dim) matrix is spread over the ranks, and how it moves between layouts and to disk.
+"""Spreads a dense (n, dim) matrix over the ranks, and moves it between layouts and to disk.
 
 Imports ``comm``, ``place.arrays`` and ``storage``.  A new way to move a matrix is one file here, written in terms of
 :class:`gnnloom.trainer.layout.layout.Layout` instead of an algorithm.

@@ -1,4 +1,4 @@
-"""How a dense (n, dim) matrix is spread over the process grid."""
+"""Layouts of a dense (n, dim) matrix on the process grid."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Layout:
 
     @property
     def place(self) -> Place:
-        """Where this rank's rows and columns are."""
+        """Place of this rank's rows and columns."""
         return self.grid.place
 
     @property
@@ -41,7 +41,7 @@ class Layout:
 
     @property
     def key(self) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-        """Identifies a layout among those of the same grid and graph."""
+        """Identifies a layout among the layouts of the same grid and graph."""
         # Without `vertex`: an array has no hash, and the order and the row axes determine it.
         return self.order, self.row_axes, self.column_axes
 

@@ -1,7 +1,8 @@
 """Parameters of which every rank holds a piece, and how checkpoints assemble them.
 
 A plain ``nn.Parameter`` is the same on all ranks, and its gradient is the sum of those that the ranks compute. A
-:class:`PartialParameter` is a rectangle of a matrix; its rank computes its complete gradient, or that of some rows.
+:class:`PartialParameter` is a rectangle of a matrix; its rank computes its complete gradient, or the gradient of some
+rows.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from gnnloom.trainer.place.place import Place
 
 @dataclass(frozen=True)
 class ParameterPiece:
-    """Which rectangle of a matrix a rank holds.
+    """The rectangle of a matrix that a rank holds.
 
     Attributes:
         grid: all ranks; together they hold the matrix.
@@ -83,7 +84,7 @@ class RowGradient:
 
     @classmethod
     def summed(cls, rows: Tensor, values: Tensor, place: Place) -> RowGradient:
-        """The gradient from parts of it: those of one row are added up in the order in which they are listed.
+        """The gradient from parts of it: parts of one row are added up in the order in which they are listed.
 
         Args:
             rows: (num_parts,) int64 row of each part; any row may occur several times.

@@ -43,7 +43,7 @@ class _Peer(NamedTuple):
 
 
 class Realignment:
-    """Which rows of this rank go to which rank, and where arriving rows belong.
+    """The destination rank of each row of this rank, and the positions of arriving rows.
 
     Every rank takes what it needs from the ranks that differ from it along the source's axes only. They hold the
     whole matrix exactly once, including this rank's own piece, which does not count as traffic.

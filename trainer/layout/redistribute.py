@@ -60,7 +60,7 @@ class VertexOrder:
         """Send every rank its vertices between the bounds; returns this rank's chunk. Collective."""
         offset = np.searchsorted(self._vertex, bounds)
         first, last = int(offset[0]), int(offset[-1])
-        # Sorted by vertex, the rows of every chunk are a slice. Only those of a round are copied.
+        # Sorted by vertex, the rows of every chunk are a slice. Only the rows of a round are copied.
         order = self._order
         sorted_rows = rows[first:last].contiguous() if order is None else rows.index_select(0, order[first:last])
         if self._comm.size == 1:

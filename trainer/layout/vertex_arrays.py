@@ -156,7 +156,7 @@ def collect(folder: Path, size: int) -> list[ArrayRecord]:
 
 
 def _read_records(path: Path, rank: int) -> dict[str, Any]:
-    """What a rank wrote about its chunks."""
+    """Records that a rank wrote about its chunks."""
     try:
         return read_json(path)
     except FileNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Figures of scores that need no training: those of common neighbors, which are stored with the links."""
+"""Figures of scores that need no training, of common neighbors, which are stored with the links."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _SCORES = 1 << 20
 
 
 def list_figures(ranks: ListRanks) -> dict[str, float | None]:
-    """What is reported of pairs that each have negatives of their own. Collective."""
+    """Figures of pairs that each have their own negatives. Collective."""
     return {"mrr": ranks.mean_reciprocal_rank()} | {f"hits_{count}": ranks.hits(count) for count in HITS}
 
 
 def pool_figures(ranks: PoolRanks) -> dict[str, float | None]:
-    """What is reported of pairs that share their negatives. Collective."""
+    """Figures of pairs that share their negatives. Collective."""
     hits = {f"hits_{count}": ranks.hits(count) for count in HITS}
     return {"auc": ranks.auc(), "ap": ranks.average_precision(), **hits}
 

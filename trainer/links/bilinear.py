@@ -11,7 +11,7 @@ from gnnloom.trainer.kernels.dispatch import score_block, score_pairs
 from gnnloom.trainer.links.decoder import Decoder
 from gnnloom.trainer.place.place import Place
 
-#: The smallest length that a row counts as having, that of ``torch.nn.CosineSimilarity``.
+#: The smallest length that a row counts as having, as in ``torch.nn.CosineSimilarity``.
 _SHORTEST = 1e-8
 
 
@@ -22,15 +22,15 @@ class Dot(Decoder):
     gives_several = False
 
     def side(self, rows: Tensor) -> Tensor:
-        """What is multiplied of a row at either end; differentiable."""
+        """Factors of a row at either end of a pair; differentiable."""
         return rows
 
     def weighted(self, rows: Tensor) -> Tensor:
-        """What is multiplied of the source's row; differentiable."""
+        """Factors of the source's row; differentiable."""
         return self.side(rows)
 
     def both(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """What is multiplied of rows as sources and as targets, one tensor if both are the same; differentiable."""
+        """Factors of rows as sources and as targets, one tensor if both are the same; differentiable."""
         side = self.side(rows)
         return side, side
 
@@ -38,7 +38,7 @@ class Dot(Decoder):
         return row_products(self.weighted(source), self.side(target), self.place)
 
     def factors(self, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """What is multiplied of both rows to rank pairs; exchanged rows have the same products, to the last bit."""
+        """Factors of both rows for ranking pairs; exchanged rows have the same products, to the last bit."""
         return self.weighted(source), self.side(target)
 
     def scores_of_pairs(self, source: Tensor, target: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""How the scores of positive and negative pairs are distributed, counted over all ranks."""
+"""Counts the distribution of the scores of positive and negative pairs, over all ranks."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class NegativeSampler(ABC):
         return self._first(epoch, pairs, owner, column).reshape(len(pairs.number), self.count)
 
     def sources(self, epoch: int, pairs: Positives) -> NDArray[np.int64] | None:  # noqa: ARG002 - for subclasses
-        """(num_pairs, count) int64 sources of the negatives; None for those of the pairs."""
+        """(num_pairs, count) int64 sources of the negatives; None for the sources of the pairs."""
         return None
 
     def redraw(
@@ -251,7 +251,7 @@ def own_negatives(
 
     Args:
         source, target: (num_pairs,) int64 ends of the pairs.
-        negative: (num_pairs, num_negatives) int64 targets that replace that of the pair.
+        negative: (num_pairs, num_negatives) int64 targets that replace the target of the pair.
         replaced: (num_pairs, num_replaced) int64 sources that do; None without.
 
     Returns:

@@ -58,7 +58,7 @@ def pair_loss(
     """This rank's contribution to a loss of pairs and their negatives; see :func:`sum_over_pairs`.
 
     Args:
-        rows: (num_rows, dim), such as those of :meth:`gnnloom.trainer.links.pair_rows.PairRows.numbered`.
+        rows: (num_rows, dim), such as the rows of :meth:`gnnloom.trainer.links.pair_rows.PairRows.numbered`.
         ends: numbers of rows: (num_pairs,) sources, (num_pairs,) targets and (num_pairs, count) negatives, which are
             targets; then, if they have sources of their own, (num_pairs, count) these.
         num_terms, margin: see :class:`gnnloom.trainer.links.losses.PairLoss`.

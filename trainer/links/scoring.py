@@ -50,7 +50,7 @@ class Lists:
 
 @dataclass(frozen=True)
 class BlockSizes:
-    """How much is in memory at a time.
+    """Sizes of the blocks in memory.
 
     Attributes:
         sources: sources that a rank sends to all others.
@@ -184,7 +184,7 @@ def _numbered(lists: Lists, start: int, stop: int, others: Sequence[NDArray[np.i
     first, numbers = lists.start[start:stop], np.arange(stop - start)
     lengths = lists.stop[start:stop] - first
     of_lists = np.repeat(numbers, lengths)
-    # Positions of the vertices: those of a list follow each other.
+    # Positions of the vertices: positions of a list follow each other.
     at = np.arange(len(of_lists)) + np.repeat(first - (np.cumsum(lengths) - lengths), lengths)
     vertices = [lists.vertex[at], *(each[start:stop] for each in others)]
     return np.stack([np.concatenate([of_lists, *[numbers] * len(others)]), np.concatenate(vertices)])

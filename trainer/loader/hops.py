@@ -86,7 +86,7 @@ def edge_index(matrix: CSR) -> Tensor:
 
 
 def edge_weight(batch: LayeredBatch, normalization: str, place: Place) -> Tensor:
-    """(num_edges,) factors of the edges of :func:`batch_hops`, which are those of the whole graph.
+    """(num_edges,) factors of the edges of :func:`batch_hops`, which are the whole graph's factors.
 
     A weighted sum over the sampled neighbors of a vertex has the expectation of the sum over all its neighbors, and
     equals it if all are drawn: sampled edges weigh as many times more as there are neighbors for each that is drawn.

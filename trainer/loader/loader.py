@@ -25,7 +25,7 @@ _THREADS: Final = 4
 
 @dataclass(frozen=True)
 class Schedule:
-    """Which batches an iteration has, and how they are prepared.
+    """The batches of an iteration, and how they are prepared.
 
     Attributes:
         rank, size: of the batches of an epoch, those with the numbers ``rank``, ``rank + size``, and so on.
@@ -125,7 +125,7 @@ class Loader(IterableDataset["Data"]):
         """One batch of an epoch; its number counts the batches of all ranks.
 
         Args:
-            epoch: None for that of the next iteration.
+            epoch: None for the epoch of the next iteration.
 
         Raises:
             InputError: there is no such batch or epoch.

@@ -33,7 +33,7 @@ Stream: TypeAlias = Batches[Fields]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Source(ABC):
-    """What a stream is made from, without anything that is open: other processes can have a copy.
+    """Source of a stream, without anything that is open: other processes can have a copy.
 
     Attributes:
         dataset: its folder.
@@ -63,7 +63,7 @@ class Source(ABC):
 
     @property
     def place(self) -> Place:
-        """Where the tensors are."""
+        """Place of the tensors."""
         return self.vertices.place
 
     def map_graph(self) -> WholeGraph:
@@ -71,7 +71,7 @@ class Source(ABC):
         return map_whole_graph(Dataset(self.dataset).graph(self.graph))
 
     def vertex_fields(self) -> VertexFields:
-        """What gives the tensors of vertices."""
+        """Function that gives the tensors of vertices."""
         key = self.vertices.key
         found = None if key is None else Dataset(self.dataset).vertices(key)
         return VertexFields(found, self.vertices, self.kept, self.dataset)
@@ -133,7 +133,7 @@ class NeighborSource(Source):
 
     Attributes:
         split: a split, or all vertices.
-        chosen: (num_seeds,) int64 vertices, ascending, instead of those of a split; None for the split.
+        chosen: (num_seeds,) int64 vertices, ascending, instead of the vertices of a split; None for the split.
         fanouts, replace: see :class:`gnnloom.storage.sampling.neighbor.NeighborSampler`.
         shuffle: in a random order that differs between epochs, instead of ascending.
     """
@@ -145,7 +145,7 @@ class NeighborSource(Source):
     replace: bool = False
     shuffle: bool = True
 
-    #: Batches are those of ``train --mode neighbor --draw-once``.
+    #: Batches are the batches of ``train --mode neighbor --draw-once``.
     draw_once: ClassVar[bool] = True
 
     def open(self) -> Stream:

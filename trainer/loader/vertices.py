@@ -32,7 +32,7 @@ _PIECE: Final = 1 << 20
 
 @dataclass(frozen=True)
 class VertexChoice:
-    """What is read of the vertices.
+    """Choice of the vertex data to read.
 
     Attributes:
         key: of the vertex data; None for nothing.
@@ -48,7 +48,7 @@ class VertexChoice:
 
     @property
     def place(self) -> Place:
-        """Where the tensors are."""
+        """Place of the tensors."""
         return Place(FEATURE_DTYPES.get(self.features, torch.float32))
 
 
@@ -111,7 +111,7 @@ class VertexFields:
         return {name: split == SPLIT[value] for name, value in names.items()}
 
     def seeds(self, split: str) -> NDArray[np.int64]:
-        """(num_seeds,) int64 vertices of a split, ascending; those of which a label is known, if labels are asked for.
+        """(num_seeds,) int64 vertices of a split, ascending; only vertices with a known label, if labels are asked for.
 
         Raises:
             InputError: the vertices have no split, or the split has none of them.

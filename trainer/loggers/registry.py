@@ -1,4 +1,4 @@
-"""All loggers: those of this room and those that installed packages announce."""
+"""All loggers: gnnloom's, and loggers that installed packages announce."""
 
 from __future__ import annotations
 

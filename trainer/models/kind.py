@@ -44,13 +44,13 @@ def product_of(rows: Sequence[int], columns: Sequence[int]) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelWork:
-    """What the layers of a model do, in addition to one product with the adjacency and the activation.
+    """Work of the layers of a model, in addition to one product with the adjacency and the activation.
 
     Attributes:
         weights: weight matrices by which every layer multiplies.
-        adds_own: the layer adds a product of the vertex's own features to that of its neighbors'.
+        adds_own: the layer adds a product of the vertex's own features to the product of its neighbors' features.
         attends: neighbors are weighted by attention, whose gradients return along the forward exchange.
-        inner: widths of H W in every layer, from those of the outputs and the model's own options.
+        inner: widths of H W in every layer, from the widths of the outputs and the model's own options.
         parameters: numbers in the weight matrices, and in the vectors that all ranks hold; without normalization.
         kept: results of the width of a layer's output that the backward pass needs.
         passing: results of that width that exist for a moment only.
@@ -95,7 +95,7 @@ class ModelKind(Placed):
         work: what its layers compute and keep, for planning. None if it is not known: the planner then refuses the
             model, and its memory is projected as the most that one of gnnloom's takes.
         work_with: changes ``work`` to what it is with some options of the model's own.
-        options: the model's own options by name. Those of gnnloom's models are fields of ModelConfig; all others are
+        options: the model's own options by name. Options of gnnloom's models are fields of ModelConfig; all others are
             given as ``--model-options name=value``.
         on_edges: the model is a module of torch that takes the edges of a batch, and runs in modes that give them.
         read_options: reads the items of ``--model-options``, each ``name=value``, of a model that does not declare its

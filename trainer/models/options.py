@@ -1,4 +1,4 @@
-"""What determines a model. Imports no torch: planning needs it too."""
+"""Options of a model. Imports no torch: planning needs it too."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class ModelOptions:
         gradient of the inputs needs no backward product, and if A H is kept it needs no forward product either.
 
         Args:
-            width: width of H W; by default that of the layer's output.
+            width: width of H W; by default the width of the layer's output.
         """
         if layer == 0 and self.input_is_kept:
             return True

@@ -1,4 +1,4 @@
-"""All models: those of this room, those that installed packages announce, and classes that a user names."""
+"""All models: gnnloom's, models that installed packages announce, and classes that a user names."""
 
 from __future__ import annotations
 

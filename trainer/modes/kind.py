@@ -16,7 +16,7 @@ from gnnloom.storage.option import Option
 
 
 class RowDraws(NamedTuple):
-    """What is drawn of the row of one vertex.
+    """Draws from the row of one vertex.
 
     Attributes:
         mean, variance: of the number of neighbors.
@@ -61,7 +61,7 @@ class RankRows:
         return self.nnz - self.has_loops * self.num_vertices
 
     def drawn_of(self, fanout: float, share: float) -> RowDraws:
-        """What is drawn of a vertex that a draw has found, by the known lengths.
+        """Draws for a vertex that a draw has found, by the known lengths.
 
         Entries that the known rows lack of the mean are in rows as long as the longest.
 
@@ -136,7 +136,7 @@ class BatchSizes:
             pool, threads: see :func:`gnnloom.storage.sampling.ahead.prepare_ahead`.
         """
         others = 1 + (pool if threads else 0)
-        # The last batch of an epoch is gone when those of the next one are prepared.
+        # The last batch of an epoch is gone when the batches of the next epoch are prepared.
         return others if self.num_batches is None else min(others, max(0, self.num_batches - 1))
 
 

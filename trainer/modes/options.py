@@ -1,4 +1,4 @@
-"""Options that modes share, and those of the samplers."""
+"""Options that modes share, and the options of the samplers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All modes of training: those of this room, and those that installed packages announce."""
+"""All modes of training: gnnloom's, and modes that installed packages announce."""
 
 from __future__ import annotations
 

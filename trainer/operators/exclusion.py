@@ -1,7 +1,7 @@
 """Steps that exclude target edges: products with A - B and with degrees less B's, without another adjacency.
 
 A model that is to predict an edge must not gather over it. With B the edges of a step's positive pairs, a product adds
-the rows of -B to those of A from the same operands, so no rank receives anything else than without B.
+the rows of -B to the rows of A from the same operands, so no rank receives anything else than without B.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class ExcludedBlock:
         column_scale: ColumnScale | None = None,
         progress: Progress = None,
     ) -> None:
-        """Subtract diag(row_scale) B diag(column_scale) dense from ``out``; arguments as those of a product with A."""
+        """Subtract diag(row_scale) B diag(column_scale) dense from ``out``; arguments as for a product with A."""
         if not len(self.entries.row):
             return
         # Negative factors of rows, so that each term has the bits of the one that the product with A has added.

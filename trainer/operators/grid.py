@@ -85,7 +85,7 @@ class GridOperator(ABC):
         Args:
             features: (num_rows, columns held) this rank's piece, in the layout in which the product starts: the first
                 of :meth:`product_layouts`, or backward the second.
-            dtype: of the result: that of the features or that of their sums.
+            dtype: of the result: the dtype of the features or of their sums.
 
         Returns:
             (num_rows, columns held) in the other of the two layouts.
@@ -93,7 +93,7 @@ class GridOperator(ABC):
 
     @abstractmethod
     def window(self, layer: int, *, backward: bool) -> tuple[Span, Sequence[Span], int]:
-        """What :meth:`multiply` multiplies with on this rank: rows, ranges of columns, and number of blocks of rows.
+        """Part of the matrix that :meth:`multiply` uses here: rows, ranges of columns, and number of row blocks.
 
         Of columns and rows, one is in one piece. Each piece has one call of :meth:`multiply_locally`, in this order.
         """
@@ -217,7 +217,7 @@ class GridOperator(ABC):
         )
 
     def excluded(self, layer: int, number: int, *, backward: bool) -> ExcludedBlock | None:
-        """What a step excludes from the piece of this number of a layer's :meth:`window`; None for nothing."""
+        """Entries that a step excludes from piece ``number`` of a layer's :meth:`window`; None if none are excluded."""
         blocks = self._excluded.get((layer, backward))
         return None if blocks is None else blocks[number]
 

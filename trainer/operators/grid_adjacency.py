@@ -2,7 +2,7 @@
 
 Layers alternate between two matrices. Layers 0, 2, ... multiply with Pr A Pc^T, and so take rows in the order Pc to
 rows in the order Pr; layers 1, 3, ... multiply with Pc A Pr^T, and take them back. Without a permutation, or with a
-single one, both are the same matrix. The double permutation is that of Ranjan et al., "Plexus" (SC 2025).
+single one, both are the same matrix. The double permutation comes from Ranjan et al., "Plexus" (SC 2025).
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ def _read(
 def _stated(
     state: StateTargets, adjacency: GridAdjacency, windows: Sequence[Window], place: Place
 ) -> Sequence[Targets]:
-    """As many entries in every window as if those of the matrix were spread evenly."""
+    """Stated targets for every window, with the entries of the matrix spread evenly."""
     found: dict[Window, Targets] = {}
     for window in windows:
         if window not in found:
@@ -143,7 +143,7 @@ def _stated(
 
 
 def _receivers(entries: Entries, bounds: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Which entries each rank gets: their numbers, by rank, and how many for each.
+    """Numbers of the entries for each rank, by rank, and their count per rank.
 
     Args:
         bounds: (size, 4 or more) int64 first and last row and column of every rank's window.

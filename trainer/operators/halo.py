@@ -49,7 +49,7 @@ class Arrival:
 
 
 class HaloExchange:
-    """Which rows of a rank go where, for the products with one matrix. Methods are collective.
+    """Destinations and origins of rows for the products with one matrix. Methods are collective.
 
     Its messages are not those of :func:`~gnnloom.trainer.comm.exchange.exchange`, which waits for all of them: products
     overlap them, and begin with the rows of the first rank that arrive.
@@ -138,7 +138,7 @@ class HaloExchange:
 
 
 class ExchangedRows:
-    """Which rows a rank exchanges with each other rank, by a count and a checksum of the vertices.
+    """Rows that a rank exchanges with each other rank, as a count and a checksum of the vertices.
 
     Every rank reads a shard of its own, and the checksums of a shard only show that somebody wrote it.
     """

@@ -1,4 +1,4 @@
-"""The product of a rank's rows with the rows of all ranks, while those of others are on their way.
+"""The product of a rank's rows with the rows of all ranks, while the rows of others are on their way.
 
 Demirci, Haldar, Ferhatosmanoglu, "Scalable Graph Convolutional Network Training on Distributed-Memory Systems"
 (PVLDB 16(4), 2022), Algorithms 1 (forward) and 2 (backward).
@@ -37,7 +37,7 @@ from gnnloom.trainer.place.place import Place
 
 @dataclass(frozen=True)
 class LocalProducts:
-    """A rank's products with its own rows, and with those of its neighbors in the order in which they are awaited.
+    """A rank's products with its own rows, and with the rows of its neighbors in the order in which they are awaited.
 
     They share the memory of the matrix, and hold for each neighbor only where its columns are.
 
@@ -65,7 +65,7 @@ class LocalProducts:
 
 @dataclass(frozen=True)
 class ExcludedColumns:
-    """The entries that a step excludes from a rank's rows, in its own columns and in those of the halo."""
+    """The entries that a step excludes from a rank's rows, in its own columns and in the columns of the halo."""
 
     own: ExcludedBlock
     halo: ExcludedBlock

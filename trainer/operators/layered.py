@@ -32,7 +32,7 @@ from gnnloom.trainer.place.place import Place
 class Layered(WholeRows):
     """Every rank multiplies with the blocks of a batch of its own.
 
-    The rows of a layer's input are the leading vertices of the batch, those of its output are fewer of them. A sum over
+    The rows of a layer's input are the leading vertices of the batch; its output has fewer. A sum over
     sampled neighbors is scaled by the nonzeros of the whole row over the drawn ones, so it is the full sum on average,
     and exactly the full sum if all are drawn.
 
@@ -121,7 +121,7 @@ class _ScaledBlock:
         return sparse_product(self._find(), self._grid.place)
 
     def multiply(self, features: Tensor, *, as_sums: bool = False) -> Tensor:
-        """(num_rows, dim) the product with (num_columns, dim) features, of their dtype or that of their sums."""
+        """(num_rows, dim) the product with (num_columns, dim) features, of their dtype or their sums' dtype."""
         place = self._grid.place
         with self._grid.comm.traffic.timing(SPMM):
             dtype = place.sum_dtype if as_sums else features.dtype

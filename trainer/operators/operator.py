@@ -1,4 +1,4 @@
-"""What models require of an algorithm: two products, and the layouts that they work on.
+"""Requirements of models for an algorithm: two products, and the layouts that they work on.
 
 Imports no torch: planning needs it too.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LayerPlan:
-    """What a model requires of its operator.
+    """Requirements of a model for its operator.
 
     Attributes:
         dims: widths from the input features to the classes.

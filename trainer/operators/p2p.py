@@ -109,7 +109,7 @@ class PointToPoint(WholeRows):
         return row_targets(comm, source, shards.num_vertices, vertex, halos, self.place, weighted=shards.weighted)
 
     def _stated_targets(self, state: StateTargets) -> Sequence[Targets]:
-        """As many entries as this rank's share of the nonzeros."""
+        """Stated targets, one per entry of this rank's share of the nonzeros."""
         shards, matrix = self._shard.shards, self.matrix
         # The partition was measured on the whole graph.
         total = self.grid.comm.size * shards.quality.get("load_avg", matrix.own.nnz + matrix.halo.nnz)

@@ -88,8 +88,8 @@ class RowBlocks(GridOperator):
             result.zero_()
         row_scale = self.row_scale(layer, _ROW, backward=backward)
         # The owner of a block of the features broadcasts it, and all ranks of the copy multiply. They have the same
-        # sources, and so call the broadcasts in the same order. The next blocks arrive during a product, so those of
-        # two products are in memory at a time.
+        # sources, and so call the broadcasts in the same order. The next blocks arrive during a product, so the blocks
+        # of two products are in memory at a time.
         arriving = self._begin_blocks(0, block, kind)
         for number, product in enumerate(products):
             source, arrival = arriving

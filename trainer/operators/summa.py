@@ -50,7 +50,7 @@ class SummaStage:
 
 @dataclass(frozen=True)
 class _Operands:
-    """What a stage multiplies, perhaps still on its way.
+    """Operands of a stage, perhaps still on their way.
 
     Attributes:
         block: the adjacency's block: this rank's own, or as it arrives.
@@ -172,8 +172,8 @@ class Summa(GridOperator):
         result = self.place.empty((last - first, own.shape[1]), dtype if is_one else self.place.sum_dtype)
         if not self._stages:
             result.zero_()
-        # Both operands of a stage are broadcast; then every rank multiplies them locally, while those of the next stage
-        # arrive.
+        # Both operands of a stage are broadcast; then every rank multiplies them locally, while the operands of the
+        # next stage arrive.
         arriving = self._begin_stage(0, own, kind, layer, backward=backward)
         for number in range(len(self._stages)):
             stage, arriving = arriving, self._begin_stage(number + 1, own, kind, layer, backward=backward)

@@ -1,4 +1,4 @@
-"""What the operators share whose ranks hold whole rows in every layer."""
+"""Common base of operators whose ranks hold whole rows in every layer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RowProduct(Protocol):
     """A scaled matrix, or some rows of it, ready to be multiplied."""
 
     def multiply(self, features: Tensor, *, as_sums: bool = False) -> Tensor:
-        """The product with this rank's rows, of their dtype or that of their sums. Collective among the ranks."""
+        """The product with this rank's rows, of their dtype or their sums' dtype. Collective among the ranks."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What each kernel computes, whatever implements it.
+"""Specifies the result of each kernel, for any implementation.
 
 Tensors are on the device of the kernel, and contiguous where a docstring does not say otherwise.
 """
@@ -80,7 +80,7 @@ class SparseRows:
         return replace(self, begin=begin, end=end, target=rows, is_subset=True)
 
     def _bounds(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Where the entries of some rows begin and end; rows that are not listed have none."""
+        """First and last entries of some rows; rows that are not listed have none."""
         if self.target is None:
             return self.begin[rows], self.end[rows]
         # One row beyond the last, without entries, stands for those that are not listed.
@@ -240,7 +240,7 @@ class SparseProduct(Protocol):
 
 
 class Attended(NamedTuple):
-    """What attention reads, or the gradients of these.
+    """Inputs of attention, or their gradients.
 
     Attributes:
         values: (num_columns, heads, dim) values z of the columns.
@@ -270,7 +270,7 @@ class SoftmaxState(NamedTuple):
 
 
 class SoftmaxGradient(NamedTuple):
-    """What the adjoint of an edge softmax needs to know about the target rows.
+    """Values of the target rows that the adjoint of an edge softmax needs.
 
     Attributes:
         rows: (num_rows, 4, heads) of the dtype of sums: the target score, the maximum over all columns, the inverse of
@@ -298,7 +298,7 @@ class EdgeSoftmax(Protocol):
 
         e_ij = a . LeakyReLU(z_j + t_i)
 
-    Values and outputs have one dtype, scores that of its sums. ``progress`` is called now and then, as in
+    Values and outputs have one dtype, scores the dtype of its sums. ``progress`` is called now and then, as in
     :class:`SparseProduct`. The number of threads changes no bit of a result, and neither does the processor for the
     kernels in C.
     """
@@ -308,7 +308,7 @@ class EdgeSoftmax(Protocol):
 
     @property
     def is_dynamic(self) -> bool:
-        """Whether the scores are those of dynamic attention."""
+        """Whether the scores are computed by dynamic attention."""
         ...
 
     def accumulate(
@@ -384,7 +384,7 @@ def num_vector_ranges(nnz: int) -> int:
 
 
 class HeadsStep(IntEnum):
-    """What a pass over heads computes; the numbers are those of attention.h."""
+    """Computation of a pass over heads; the numbers are the same as in attention.h."""
 
     #: sums = first . second, and other_sums = first . other.
     DOTS = 0
@@ -420,7 +420,7 @@ class HeadsPass(NamedTuple):
 
 
 class RowStep(IntEnum):
-    """What a pass computes; the numbers are those of rectify.h."""
+    """Computation of a pass; the numbers are the same as in rectify.h."""
 
     #: relu(source + bias), then dropped if there is a mask; and the bits of what is not zero.
     RECTIFY = 0
@@ -431,7 +431,7 @@ class RowStep(IntEnum):
 
 
 class Mask(NamedTuple):
-    """Which features of a rectangle are dropped in one epoch and layer: those whose hash is below a threshold.
+    """The features of a rectangle that are dropped in one epoch and layer: their hash is below a threshold.
 
     Attributes:
         vertex: (num_rows,) int64 global ids of the rows.

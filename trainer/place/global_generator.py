@@ -11,7 +11,7 @@ import torch
 
 
 class Draws(IntEnum):
-    """What numbers are drawn for."""
+    """Purpose of a draw of random numbers."""
 
     CREATION = 0
     TRAINING = 1

@@ -1,4 +1,4 @@
-"""Where a rank's tensors are, which numbers they hold, and what computes them."""
+"""Chooses a rank's place: the device of its tensors, their dtypes, and the kernels that compute them."""
 
 from __future__ import annotations
 

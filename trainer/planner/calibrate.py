@@ -253,7 +253,7 @@ def _measure_sparse(bench: _Bench, place: Place, scale: float, call: float) -> R
 
 
 def _named(what: str, place: Place) -> str:
-    """The name of a figure; those of float32 have the plain one."""
+    """The name of a figure; figures of float32 have the plain name."""
     return what if place.feature_dtype == torch.float32 else f"{what} bf16"
 
 

@@ -26,7 +26,7 @@ from gnnloom.trainer.training.rehearsal.shard_sizes import GridSizes, RowShardSi
 #: Bytes of a column id and of a row pointer.
 _INDEX_BYTES, _POINTER_BYTES = 4, 8
 
-#: Plans whose predicted times are at most this many times that of the fastest count as equally fast.
+#: Plans whose predicted times are at most this many times the time of the fastest count as equally fast.
 CLOSE = 1.05
 #: Why the volume of such moves is an estimate.
 _MOVES = "expected moves between two random orders"
@@ -34,7 +34,7 @@ _MOVES = "expected moves between two random orders"
 
 @dataclass(frozen=True)
 class Situation:
-    """What is known about a graph before a training.
+    """Facts about a graph before training.
 
     Attributes:
         partitions: measured ones.
@@ -126,9 +126,9 @@ def make_plans(
 
     Args:
         config: the model; its algorithm and grid are ignored.
-        memory: bytes per rank; 0 for those of the profile.
+        memory: bytes per rank; 0 for the profile's bytes.
         algorithms: names to consider; by default all that state their steps and run the model.
-        precisions: precisions to consider; by default that of ``config``.
+        precisions: precisions to consider; by default the precision of ``config``.
 
     Raises:
         InputError: the planner does not know the model, or no algorithm is left.
@@ -186,7 +186,7 @@ def fits(memory: int, limit: int) -> bool:
 
 @dataclass(frozen=True)
 class _Way:
-    """How the vertices are spread."""
+    """Distribution of the vertices over the ranks."""
 
     partition: str
     key: str
@@ -237,7 +237,7 @@ def _plan(config: TrainConfig, graph: GraphFacts, way: _Way, profile: MachinePro
 
 
 def steps_of(config: TrainConfig, work: Workload, pairs: PairFacts | None) -> tuple[list[Step], list[Step], int]:
-    """What an epoch does once, what it does in each of its steps on pairs, and how many of these there are.
+    """Steps that an epoch does once, steps that it repeats on pairs, and the number of repetitions.
 
     Raises:
         InputError: the algorithm does not state its steps.

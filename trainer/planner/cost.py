@@ -48,7 +48,7 @@ class Cost:
         return self.compute + self.exposed + self.waiting
 
     def and_times(self, other: Cost, count: float) -> Cost:
-        """The seconds of these steps, and ``count`` times those of others."""
+        """The seconds of these steps, plus ``count`` times the seconds of others."""
         here, there = self.communication, other.communication
         return Cost(
             self.spmm + count * other.spmm,

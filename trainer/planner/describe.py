@@ -27,7 +27,7 @@ _CHUNK_ROWS = 1 << 22
 #: Whether each normalization scales features before a forward product and gradients before a backward one: by its right
 #: factors and by its left ones, where these are not all 1.
 SCALED_SIDES = {"symmetric": (True, True), "mean": (False, True), "none": (False, False)}
-#: Sums over ranks, and those of them that are features afterwards; gradients of weights are not.
+#: Sums over ranks, and the sums that are features afterwards; gradients of weights are not.
 _SUMS = (Operation.ALL_REDUCE, Operation.REDUCE_SCATTER)
 _FEATURE_SUMS = (
     Kind.PROPAGATE_FORWARD,
@@ -75,7 +75,7 @@ def count_training(vertices: Vertices) -> int:
 
 
 def exchanges_of(partition: Partition) -> tuple[Exchange, Exchange]:
-    """What the parts exchange for a product, and for one with the transpose, as the partition stores it.
+    """Rows that the parts exchange for a product, and for a product with the transpose, as the partition stores them.
 
     Raises:
         InputError: the partition was not measured, or its manifest is damaged.
@@ -101,7 +101,7 @@ def _exchange(partition: Partition, direction: str) -> Exchange:
 
 
 def work_of(config: TrainConfig) -> ModelWork:
-    """What the layers of the configured model do.
+    """Work of the configured model's layers.
 
     Raises:
         InputError: the mode samples, or the model is of another package that does not say.

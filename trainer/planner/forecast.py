@@ -37,7 +37,7 @@ def record_forecast(begun: Begun) -> None:
 
 
 def _forecast(begun: Begun) -> dict[str, Any]:
-    """The forecast as JSON: that of the training's plan, and the profile that its times come from.
+    """The forecast as JSON: the forecast of the run's plan, and the profile that its times come from.
 
     Epochs of sampled modes depend on the batches that are drawn: their forecast has the memory only.
     """

@@ -1,4 +1,4 @@
-"""What a partition into any number of parts would exchange: a law fitted to the partitions at hand, or a bound.
+"""Estimates the exchange of a partition into any number of parts: a law fitted to known partitions, or a bound.
 
 The rows that all parts send for a product grow about as a power of the number of parts: the surface of parts of a mesh
 does, and measured partitions of skewed graphs follow it over some doublings. No partition sends more on average than a
@@ -14,7 +14,7 @@ from statistics import fmean
 
 from gnnloom.trainer.algorithms.workload import Exchange
 
-#: The exponent where only one partition is known: that of a surface in two dimensions. Assumed, not fitted.
+#: The exponent where only one partition is known: the exponent of a surface in two dimensions. Assumed, not fitted.
 _ASSUMED_EXPONENT = 0.5
 
 

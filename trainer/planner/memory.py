@@ -1,4 +1,4 @@
-"""What a training will take on shards that do not exist yet: for recipes, and where the planner compares candidates.
+"""Estimates training on shards that do not exist yet: for recipes, and for comparing candidates in the planner.
 
 An estimate, from the shares of rows and of nonzeros that an algorithm states; once there are shards, a training is
 rehearsed instead, see :mod:`gnnloom.trainer.training.rehearsal.rank_memory`. Counts the results that the backward pass
@@ -193,7 +193,7 @@ def _weight_bytes(shards: ShardSizes, config: ModelConfig) -> int:
 
 
 def _windows(shards: GridSizes, options: ModelOptions, layers: Sequence[Footprint], axes: dict[str, int]) -> float:
-    """Nonzeros of the distinct windows of the adjacency that a rank reads, over those of one variant."""
+    """Nonzeros of the distinct windows of the adjacency that a rank reads, over the nonzeros of one variant."""
     stored = stored_variants(symmetric=shards.symmetric, double=shards.is_double)
     found: dict[tuple[str, tuple[str, ...]], float] = {}
     for layer, backward in options.layer_plan().products:
@@ -206,7 +206,7 @@ def _windows(shards: GridSizes, options: ModelOptions, layers: Sequence[Footprin
 
 
 def _shares(batch: BatchSizes, num_vertices: int) -> list[Footprint]:
-    """What each layer of a batch holds, as shares of the whole graph's rows; and of the output."""
+    """Footprint of a batch in each layer, as shares of the whole graph's rows, and of the output."""
     rows = [each / num_vertices for each in batch.rows]
     received = batch.received / num_vertices
     return [

@@ -1,4 +1,4 @@
-"""What training on pairs adds to the steps of the graph: steps in an epoch, each with rows of its pairs' ends."""
+"""Steps that training on pairs adds to the steps of the graph, each with rows of its pairs' ends."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _exchange(kind: Kind, elements: float, messages: int, ranks: int, element_si
 
 
 def add_pairs(pairs: PairFacts, work: Workload, ranks: int) -> list[Step]:
-    """What a step on pairs adds to the products of the graph, if ends were drawn from all vertices alike.
+    """Steps that a step on pairs adds to the products of the graph, if ends were drawn from all vertices alike.
 
     A rank fetches the ends of its pairs that other ranks own, each once, and sends their gradients back. Of targets, a
     good partition has few on other ranks: as many as of edges. Negatives do not follow the partition.
@@ -141,7 +141,7 @@ def add_pairs(pairs: PairFacts, work: Workload, ranks: int) -> list[Step]:
 
 
 def _cut_share(work: Workload, ranks: int, others: float) -> float:
-    """Share of the edges that lead to another rank, as if those of a rank led to all vertices of others alike.
+    """Share of the edges that lead to another rank, as if a rank's edges led to all vertices of others alike.
 
     Args:
         others: vertices that a rank does not own.

@@ -60,7 +60,7 @@ class RateTable:
             raise InputError(f"table of {len(self.values)} values on axes {self.axes}: they do not match")
 
     def at(self, *point: float) -> float:
-        """The value at a point; outside the lattice, that of its nearest point."""
+        """The value at a point; outside the lattice, the value at the nearest point."""
         sides = [_neighbors(axis, value) for axis, value in zip(self.axes, point, strict=True)]
         total = 0.0
         for corner in product(*sides):
@@ -99,7 +99,7 @@ class CollectiveRate:
 
 @dataclass(frozen=True)
 class Rates:
-    """How fast a rank multiplies numbers of one size.
+    """Rates at which a rank multiplies numbers of one size.
 
     Attributes:
         spmm: seconds for a nonzero and column of the dense operand, by that operand's columns, the nonzeros per row,
@@ -160,7 +160,7 @@ class MachineProfile:
 
     @property
     def note(self) -> str:
-        """What a reader of predicted times has to know; empty if they are those of a measured machine."""
+        """Note for readers of predicted times; empty if the times are from a measured machine."""
         if self.device == "gpu":
             return f"times are for the GPUs of {self.name}, for comparison: gnnloom itself computes on CPUs"
         if self.name == GENERIC:
@@ -233,7 +233,7 @@ def published_profiles() -> list[str]:
 
 
 def profile_path(root: Path, name: str) -> Path:
-    """Where a catalog keeps a measured profile."""
+    """Path of a measured profile in a catalog."""
     return root / FOLDER / f"{check_name(name, 'profile')}.json"
 
 
@@ -246,7 +246,7 @@ def store_profile(root: Path, profile: MachineProfile) -> Path:
 
 
 def open_profile(root: Path, name: str) -> MachineProfile:
-    """A profile of a catalog, one that comes with gnnloom, or that of a JSON file, in this order.
+    """A profile of a catalog, a profile that comes with gnnloom, or a JSON file, in this order.
 
     Where nothing was measured, ``local`` is ``generic``, which the note of the profile says.
 

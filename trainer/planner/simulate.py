@@ -1,4 +1,4 @@
-"""How a training scales: the forecast of every algorithm on more and more ranks, and where the fastest one changes."""
+"""Simulates scaling: the forecast of every algorithm on more and more ranks, and where the fastest one changes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def simulate(
 
     Args:
         ranks: ascending numbers of ranks.
-        memory: bytes per rank; 0 for those of the profile.
+        memory: bytes per rank; 0 for the profile's bytes.
         weak: the graph grows with the ranks, from its size at the first number of them; its partitions then say
             nothing, except through their law.
 
@@ -84,6 +84,6 @@ def fastest(plans: Sequence[Plan]) -> dict[int, Plan]:
 
 
 def crossings(plans: Sequence[Plan]) -> list[Crossing]:
-    """Where the fastest algorithm changes; plans that do not fit count only where none does."""
+    """Points where the fastest algorithm changes; plans that do not fit count only where no plan fits."""
     names = [(ranks, plan.config.algorithm) for ranks, plan in fastest(plans).items()]
     return [Crossing(ranks, before, now) for (_, before), (ranks, now) in pairwise(names) if before != now]

@@ -1,4 +1,4 @@
-"""What a catalog knows about a dataset before a training, and the choice of an algorithm that a run leaves open."""
+"""Collects what a catalog knows about a dataset before training, and chooses an algorithm if a run leaves it open."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def situation_of(
     given: LossConfig | None = None,
     embed: int = 0,
 ) -> Situation:
-    """What is known about a dataset; reads manifests, the split and the labels.
+    """Collect what is known about a dataset; reads manifests, the split and the labels.
 
     Args:
         graph_key: chooses between several graphs; by default the one without the links that the task reads.
         num_training: labeled training vertices, if they are known already: then split and labels are not read. Not
             needed by tasks on pairs.
         given: the task and its options; None for what the vertex data suggest.
-        embed: width of input features that are learned; 0 if those of the dataset are read.
+        embed: width of input features that are learned; 0 if the dataset's features are read.
 
     Raises:
         NotFoundError: the dataset has no graph or no vertex data.
@@ -135,7 +135,7 @@ def settle_algorithm(given: Mapping[str, Any], ranks: int | None = None) -> dict
 
 
 def _has_shards(dataset: Dataset, plan: Plan) -> bool:
-    """Whether the shards that a plan reads exist, and are those of its partition."""
+    """Whether the shards that a plan reads exist, and belong to its partition."""
     config = replace(plan.config, run=None)
     try:
         opened = config.chosen_algorithm.reads.open(dataset, config, 0, config.ranks, ReadCounter())

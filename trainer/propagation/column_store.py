@@ -168,7 +168,7 @@ class ColumnStore:
             self._checksums.pop(block, None)
 
     def begin(self, block: int, cuts: Iterable[int]) -> None:
-        """Begin a block whose rows are written and read in other ranges than those of :meth:`tiles`.
+        """Begin a block whose rows are written and read in other ranges than the ranges of :meth:`tiles`.
 
         Args:
             cuts: rows at which these ranges begin and end.

@@ -38,14 +38,14 @@ class _Entries:
 
     @property
     def buffer_bytes(self) -> int:
-        """Of what holds a block of it if it is on disk."""
+        """Bytes of the buffer for a block of the adjacency, if the adjacency is on disk."""
         held = min(self.num_entries, BLOCK_ENTRIES) + 2 * self.chunk_rows
         return held * self.itemsize if self.num_entries else 0
 
 
 @dataclass(frozen=True)
 class RankSizes:
-    """What decides the memory of one rank; read from the lists of its arrays.
+    """Sizes that decide the memory of one rank; read from the lists of its arrays.
 
     Attributes:
         num_rows, num_halo, num_sent: rows of the rank, rows that it receives, and rows that it sends.
@@ -69,7 +69,7 @@ class RankSizes:
 
     @classmethod
     def of(cls, shard: RowShard) -> RankSizes:
-        """Those of a shard; reads none of its arrays."""
+        """Sizes of a shard; reads none of its arrays."""
         own, halo = (shard.array(f"{name}/indices") for name in ("own", "halo"))
         entries = [own, halo]
         if shard.shards.weighted:
@@ -91,7 +91,7 @@ class RankSizes:
         cls, *, num_rows: int, num_halo: int, num_sent: int, nnz: int, dtype: np.dtype[Any], is_sorted: bool,
         weighted: bool,
     ) -> RankSizes:  # fmt: skip
-        """Those of a shard that need not exist: its sizes, where all entries are in one block.
+        """Sizes of a shard that need not exist: its counts, with all entries in one block.
 
         Args:
             dtype: of column ids.
@@ -134,7 +134,7 @@ class RankSizes:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """How many columns all ranks multiply at a time, and where the adjacency is.
+    """Number of columns that all ranks multiply per pass, and the place of the adjacency.
 
     Attributes:
         on_disk: whether the adjacency is read from disk for every product.
@@ -227,7 +227,7 @@ def _too_little(needed: int, memory: int, adjacency: str, ranks: int) -> str:
 
 
 def rank_sizes(shards: RowShards) -> list[RankSizes]:
-    """Those of all ranks."""
+    """Sizes of all ranks."""
     return [RankSizes.of(shards.shard(rank)) for rank in range(shards.num_parts)]
 
 

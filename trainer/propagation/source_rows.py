@@ -1,4 +1,4 @@
-"""What is propagated: a rank's rows of the features, or of the known classes, a few rows at a time."""
+"""Reads the values to propagate: a rank's rows of the features, or of the known classes, a few rows per read."""
 
 from __future__ import annotations
 

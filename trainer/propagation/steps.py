@@ -1,4 +1,4 @@
-"""What a propagation computes: powers of the adjacency, or personalized PageRank."""
+"""Steps of a propagation: powers of the adjacency, or personalized PageRank."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Propagation:
-    """What is computed.
+    """Method and number of steps of a propagation.
 
     Attributes:
         steps: number of products.

@@ -43,12 +43,12 @@ def even_width(dim: int, most: int) -> int:
 
 @dataclass(frozen=True)
 class Storage:
-    """Where matrices are.
+    """Place of matrices: memory or disk.
 
     Attributes:
         folder: of temporary files; None for memory.
         width: most columns of a block.
-        range_rows: rows that are written and read at a time, a multiple of those of a chunk of the features.
+        range_rows: rows that are written and read at a time, a multiple of the rows of a chunk of the features.
         keeps_pages: there is memory for the pages of all files.
     """
 
@@ -150,7 +150,7 @@ class ColumnBlocks:
         return rows
 
     def ranges(self, bounds: NDArray[np.int64]) -> Callable[[int, Tensor], None]:
-        """What writes ranges of rows to a matrix of whole rows, each from its first row. Call :meth:`end` then.
+        """Writer of ranges of rows to a matrix of whole rows, each from its first row. Call :meth:`end` afterwards.
 
         Args:
             bounds: rows at which the ranges begin and end.

@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """What a streamed evaluation reads, on one rank.
+    """Data that a streamed evaluation reads, on one rank.
 
     Attributes:
         folder: of temporary files.
@@ -71,7 +71,7 @@ def can_stream(model: Model | type[Model]) -> bool:
 
 @dataclass(frozen=True)
 class Report:
-    """How an evaluation was streamed.
+    """Report of a streamed evaluation.
 
     Attributes:
         columns: most columns of a block.
@@ -115,7 +115,7 @@ def streamed_outputs(
 
 @dataclass(frozen=True)
 class StatedBytes:
-    """What :func:`streamed_outputs` takes on one rank, before it runs.
+    """Bytes that :func:`streamed_outputs` takes on one rank, stated before it runs.
 
     Attributes:
         memory: bytes of it at the worst moment.

@@ -76,7 +76,7 @@ class Footprint:
 
 @dataclass(frozen=True)
 class Shape:
-    """How a program is run, the same on every rank but for the rows of a range.
+    """Shape of a program's run, the same on every rank except for the number of rows in a range.
 
     Attributes:
         width: most columns of a block.
@@ -130,7 +130,7 @@ class WorkingBytes:
 
     @property
     def columns(self) -> int:
-        """Of the widest product."""
+        """Columns of the widest product."""
         return max((product.dim for product in self.products), default=1)
 
     def whole(self, footprint: Footprint) -> int:
@@ -157,7 +157,7 @@ class WorkingBytes:
         return width // COLUMNS * COLUMNS if width > COLUMNS else width
 
     def widest_block(self, width: int) -> Stored:
-        """Of the products, as they are written to disk.
+        """Widest block of the products, as written to disk.
 
         Args:
             width: most columns of a block.

@@ -46,17 +46,17 @@ class WantedShape:
 
 @dataclass(frozen=True)
 class Stored:
-    """A matrix between two steps: its columns, and whether it has the dtype of sums rather than that of features."""
+    """A matrix between two steps: its columns, and whether it has the dtype of sums rather than of features."""
 
     dim: int
     is_sums: bool = False
 
     def dtype(self, place: Place) -> torch.dtype:
-        """Of its numbers, on a place."""
+        """Dtype of the program's numbers on a place."""
         return place.sum_dtype if self.is_sums else place.feature_dtype
 
     def row_bytes(self, place: Place) -> int:
-        """Of one row, on a place."""
+        """Bytes of one row on a place."""
         return self.dim * self.dtype(place).itemsize
 
 
@@ -110,7 +110,7 @@ Step = Pass | Multiply
 
 @dataclass(frozen=True)
 class Program:
-    """How the layers of a model are computed.
+    """Program that computes the layers of a model.
 
     Attributes:
         dims: widths from the input features to the outputs.

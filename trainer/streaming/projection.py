@@ -94,7 +94,7 @@ class Samples:
         return total
 
     def _row_seconds(self, step: Pass, program: Program) -> float:
-        """Time per row of a pass, without that of the disk."""
+        """Time per row of a pass, without the time of the disk."""
         ranges = self._layers.ranges()
         if not ranges:
             return 0.0

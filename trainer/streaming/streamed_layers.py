@@ -29,7 +29,7 @@ class Rows(Protocol):
 
 @dataclass(frozen=True)
 class Outputs:
-    """What a model has found out about a rank's rows.
+    """Outputs of a model for a rank's rows.
 
     Attributes:
         scores: (num_rows, num_outputs), or of the rows that were asked for, of the dtype of sums.

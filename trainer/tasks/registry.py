@@ -1,4 +1,4 @@
-"""All tasks: those of this room, and those that installed packages announce."""
+"""All tasks: gnnloom's, and tasks that installed packages announce."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def judge_of(figures: Sequence[Figure]) -> Figure:
 
 @dataclass(frozen=True, kw_only=True)
 class Task(Placed):
-    """What a training run predicts.
+    """Task of a training run.
 
     Attributes:
         name: as given with ``--task``.

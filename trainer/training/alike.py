@@ -1,4 +1,4 @@
-"""What ranks must have in common: their command, software and options, and the data and checkpoints that they find.
+"""Compares what ranks must have in common: command, software and options, and the data and checkpoints that they find.
 
 No field of a configuration may differ between ranks. A field that only one rank reads today may be read by all in
 another version, and a batch system starts all ranks of a job with the same command anyway.

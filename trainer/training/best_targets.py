@@ -171,13 +171,13 @@ def best_targets(
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]]:
     """The best targets of some vertices, on the first rank. Collective: every rank has to take all that it yields.
 
-    Each rank finds those of a range of every part of the sources, and sends them to the first one. The result has the
-    same bits on any number of ranks; see :func:`gnnloom.trainer.links.all_targets.top_targets`.
+    Each rank finds the targets of a range of every part of the sources, and sends them to the first one. The result has
+    the same bits on any number of ranks; see :func:`gnnloom.trainer.links.all_targets.top_targets`.
 
     Args:
         graph: the message graph of the links. Its edges, and all pairs of the links, are no targets; see
             :mod:`gnnloom.storage.shards.known_pairs`.
-        sources: (num_sources,) int64, of which that of the first rank counts; None for all vertices.
+        sources: (num_sources,) int64, the first rank's list counts; None for all vertices.
 
     Yields:
         On the first rank, some sources in their order, (num_sources, count) their best targets, and the scores of

@@ -1,4 +1,4 @@
-"""What metrics decide in a run: its learning rate, when it ends early, and which of its checkpoints is the best.
+"""Follows the metrics of a run, which decide its learning rate, when it ends early, and its best checkpoint.
 
 A learning rate depends only on the configuration, the epoch, and the lines of metrics before it, which are stored: a
 resumed run goes on as if it had not been interrupted.

@@ -61,11 +61,11 @@ def check_on_pairs(config: TrainConfig, where: Path) -> Task:
 
 @dataclass(frozen=True)
 class PairModel:
-    """What makes scores of the vectors that a run has predicted.
+    """Scores pairs by the vectors that a run has predicted.
 
     Attributes:
         task: of the run.
-        is_logit: scores are those of a binary cross-entropy, of which the logistic function makes a probability.
+        is_logit: scores belong to a binary cross-entropy, of which the logistic function makes a probability.
         links: the pairs that the run was trained on.
         decoder: makes scores of the vectors of both ends.
         vectors: (num_vertices, dim) the stored vectors.
@@ -79,7 +79,7 @@ class PairModel:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of the vectors, and of scores."""
+        """Dtype of the vectors, and of scores."""
         return self.vectors.dtype
 
     @classmethod
@@ -88,7 +88,7 @@ class PairModel:
 
         Args:
             threads: of this process; 0 for one on each core that it may use.
-            decoder: that of the run, to confirm the import of one that is not gnnloom's.
+            decoder: the run's decoder, to confirm the import of a decoder that is not gnnloom's.
 
         Raises:
             NotFoundError: the run has no predictions, or not the checkpoint any more that made them.
@@ -107,7 +107,7 @@ class PairModel:
         return cls(task, loss == "bce", links, scorer, vectors)
 
     def check_vertices(self, vertices: NDArray[Any]) -> None:
-        """Check that some numbers are those of vertices.
+        """Check that numbers are numbers of vertices.
 
         Raises:
             InputError: one is not.
@@ -124,7 +124,7 @@ class PairScorer(PairModel):
 
     Attributes:
         comm: the ranks, each of which has the vectors of an even range of the vertices.
-        copy: (num_mine, dim) those of this rank, in a temporary file.
+        copy: (num_mine, dim) vectors of this rank, in a temporary file.
         vector: the same, mapped. Who reads it has the copy checked.
     """
 
@@ -237,7 +237,7 @@ def _decoder(config: TrainConfig, task: Task, links: Links, dim: int, place: Pla
     options = config.own_task_options(task)
     kind = decoder_kind(usual if options["decoder"] == AUTO else options["decoder"])
     own = {name: options.get(name, option.default) for name, option in kind.options.items()}
-    # Every parameter is that of the checkpoint.
+    # Every parameter comes from the checkpoint.
     decoder: Decoder = kind.load()(dim, place, 0, task.width(links), own)
     return decoder.eval()
 

@@ -151,7 +151,7 @@ def _check_smoothing(session: Session) -> None:
 
 
 def find_predictions(comm: Communicator, run: Run, config: PredictConfig) -> Found:
-    """What a run has of the predictions that are asked for, the same on every rank. Collective.
+    """Find the requested predictions that a run already has, the same on every rank. Collective.
 
     Raises:
         CollectiveError: the run's configuration is not valid.
@@ -216,7 +216,7 @@ def _computed(run: Run, config: PredictConfig) -> TrainConfig:
     trained = config.trained(run)
     if config.embeddings and trained.model_kind.on_edges:
         raise InputError(f"embeddings: model {trained.model} is a module of torch, whose hidden layers are its own")
-    # Only the places to read from and the ranks change; the model is that of the training.
+    # Only the places to read from and the ranks change; the model is the trained model.
     where = {name: getattr(config, name) for name in ("catalog", "dataset", "ranks", "shards", "method", "grid", "run")}
     # Samples hold batches of training; predictions come from the shards. There may be more links, and so on, since.
     kept: dict[str, Any] = {kind: run.inputs().get(kind) for kind in ("links", "propagated")}

@@ -126,7 +126,7 @@ def describe_result(
     *,
     stopped: bool,
 ) -> dict[str, Any]:
-    """What a training reached, without the costs of :func:`gather_costs`.
+    """Describe the result of a training run, without the costs of :func:`gather_costs`.
 
     Args:
         lines: of all epochs.

@@ -92,7 +92,7 @@ class Session:
 
     @property
     def place(self) -> Place:
-        """Where this rank's tensors are."""
+        """Place of this rank's tensors."""
         return self.operator.grid.place
 
     def drawing(self, draws: Draws, epoch: int) -> AbstractContextManager[torch.Generator]:
@@ -192,7 +192,7 @@ class Session:
     def mode_context(
         self, inputs: Inputs, labels: Labels, loss: StepLoss, first_epoch: int, measured: torch.Tensor | None = None
     ) -> ModeContext:
-        """What the mode may use; for arguments and attributes see :class:`ModeContext`."""
+        """Context for the mode; for arguments and attributes see :class:`ModeContext`."""
         config = self.config
         return ModeContext(
             options=config.own_mode_options(),
@@ -218,7 +218,7 @@ class Session:
         )
 
     def streamed_source(self, feature_norm: str, memory: int) -> Source:
-        """What an evaluation from disk reads.
+        """Source of an evaluation from disk.
 
         Args:
             feature_norm: how the features are scaled, or ``auto``.

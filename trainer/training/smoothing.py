@@ -2,7 +2,7 @@
 
 Both multiply with D^-1/2 A D^-1/2, as spread over the ranks by the run's algorithm. A is the stored adjacency with its
 self loops and weights, and D has the sums of its rows, also for directed graphs, as PyTorch Geometric's ``gcn_norm`` of
-the same edges. The methods are those of its ``LabelPropagation`` and ``CorrectAndSmooth``.
+the same edges. The methods compute the same as its ``LabelPropagation`` and ``CorrectAndSmooth``.
 """
 
 from __future__ import annotations
@@ -159,12 +159,12 @@ class Smoothing:
         """(num_rows, columns held) corrected and smoothed probabilities of the classes. Collective.
 
         Args:
-            scores: (num_rows, columns held) those of the model.
+            scores: (num_rows, columns held) scores of the model.
         """
         return self._smoothed(scores + self._correction(scores))
 
     def _smoothed(self, start: Tensor) -> Tensor:
-        """Propagate rows, after those of the training vertices are replaced by their labels. Collective."""
+        """Propagate rows, after the rows of training vertices are replaced by their labels. Collective."""
         rows = start.index_copy(0, self._given, self._one_hot)
         steps, alpha = self._config.smooth_steps or 0, self._config.smooth_alpha or 0.0
         return self._propagated(rows, steps, alpha, lambda found: found.clamp_(0, 1))

@@ -106,7 +106,7 @@ def _check(config: TrainConfig, needed: Sequence[int]) -> None:
 
 
 def _ways_out(config: TrainConfig) -> Iterator[str]:
-    """What makes a training smaller."""
+    """Options that make a training run smaller."""
     yield "smaller layers (--hidden)"
     if config.mode_kind.is_sampled:
         size = "--parts-per-batch" if SAMPLERS[config.sampler].draws_parts else "--batch-size"
@@ -154,7 +154,7 @@ def begin_run(
     if first:
         logger.info("run %s: resuming at epoch %d of %d", run.name, first + 1, config.epochs)
     run.start(content, first, opened.inputs, keeps_best=keeps_best)
-    # A training that was killed after a checkpoint may have left those of the one before.
+    # A training that was killed after a checkpoint may have left the files of the one before.
     drop_superseded(run)
     before = lines[-1]["threads"] if lines else num_threads
     if before != num_threads:

@@ -1,4 +1,4 @@
-"""Catalogs and datasets for scripts and notebooks: those of storage, and views for other libraries."""
+"""Catalogs and datasets for scripts and notebooks: the classes of storage, with views for other libraries."""
 
 from __future__ import annotations
 

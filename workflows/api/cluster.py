@@ -1,4 +1,4 @@
-"""Where the functions of the API run the tasks of a stage."""
+"""Chooses where functions of the API run the tasks of a stage."""
 
 from __future__ import annotations
 

@@ -340,7 +340,7 @@ def _source_options(owners: Mapping[str, Format] | Mapping[str, VertexKind]) -> 
 
 
 def _temporary(arrays: Mapping[str, Any], files: Mapping[str, str]) -> dict[str, str]:
-    """Names of the arrays in memory by the files that hold them; those of one frame share a file."""
+    """Names of the arrays in memory by the files that hold them; arrays of one frame share a file."""
     found: dict[str, str] = {}
     for name, value in arrays.items():
         if name in files and in_memory(value):
@@ -492,7 +492,7 @@ def plan_vertices(
     shown: Callable[[Sequence[Understood]], None] | None = None,
     asks: bool = False,
 ) -> dict[str, int]:
-    """What storing vertex data would need, at most; arguments as for :func:`store_vertices`.
+    """Maximum needs of storing vertex data; arguments as for :func:`store_vertices`.
 
     Raises:
         InputError, NotFoundError: the source cannot be opened, or leaves open what it is.

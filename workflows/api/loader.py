@@ -54,7 +54,7 @@ def loader(
     """Iterate over batches as ``Data`` of PyTorch Geometric, drawn from a graph and features that stay on disk.
 
     Equal arguments give equal batches, in any process. Those of one process are the batches of ``gnnloom train --mode
-    neighbor --draw-once`` on one rank, or of ``--mode subgraph``; with ``links``, those of ``--task link``.
+    neighbor --draw-once`` on one rank, or of ``--mode subgraph``; with ``links``, the batches of ``--task link``.
 
     A batch has ``x``, ``edge_index`` (sources first) or ``adj_t``, ``y``, ``n_id`` and ``e_id`` (positions of vertices
     and edges in the graph), ``batch_size`` (the leading vertices are the examples), ``edge_weight`` if the graph is
@@ -67,7 +67,7 @@ def loader(
 
     Args:
         dataset: the dataset or its name.
-        vertices: (num_seeds,) vertices, or a mask of all, instead of those of a split.
+        vertices: (num_seeds,) vertices, or a mask of all, instead of the vertices of a split.
         links: key of links, or True for the only ones: batches of their pairs, on the graph without held-out edges.
         samples: key of samples that `gnnloom sample --draw-once` stored: read them instead of drawing.
         graph: key, to choose between several graphs.
@@ -91,7 +91,7 @@ def loader(
     values = {name: option.default for name, option in loader_options().items()} | given
     schedule = Schedule(*(values[name] for name in ("rank", "size", "drop_last", "workers", "pool")))
     if kind == PACKED:
-        # Stored samples are those of one rank already.
+        # Stored samples belong to one rank already.
         source, schedule = asked.stored(values), replace(schedule, rank=0, size=1)
     elif kind == OF_PAIRS:
         source = asked.pairs(values, given)
@@ -102,7 +102,7 @@ def loader(
 
 @dataclass(frozen=True)
 class _Asked:
-    """What a loader is asked for besides its options; see :func:`loader`."""
+    """Request for a loader, besides its options; see :func:`loader`."""
 
     dataset: Dataset
     vertices: Any

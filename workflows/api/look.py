@@ -32,7 +32,7 @@ _OF_TYPE: Final = re.compile(r"([A-Za-z][a-z]*)(?:_?[Ii][Dd])")
 
 @dataclass(frozen=True)
 class Look:
-    """How a source would be read.
+    """Reading of a source.
 
     Attributes:
         files: how each file is read, with its first rows.
@@ -56,7 +56,7 @@ class Look:
         return [*filter(None, [self.command]), *(f"{when}: {command}" for when, command in self.others.items())]
 
     def to_json(self) -> dict[str, Any]:
-        """What ``gnnloom look --json`` prints."""
+        """The JSON that ``gnnloom look --json`` prints."""
         others = [{"when": when, "command": command} for when, command in self.others.items()]
         return {
             "files": [each.to_json() for each in self.files],
@@ -112,7 +112,7 @@ def find_reading(source: Any, format: str | None, options: dict[str, Any]) -> Lo
 
 
 def _look(locations: Sequence[str], format_name: str | None, options: dict[str, Any]) -> Look:
-    """How files would be read: as edges, as vertex data, or both if the first rows leave it open."""
+    """Find how files would be read: as edges, as vertex data, or both if the first rows leave it open."""
     declared = typed_source(locations, format_name, options)
     if declared is not None:
         return Look(tuple(declared.open(options).understood()), _command(locations, format_name, options, (), ()))
@@ -156,7 +156,7 @@ def _two_types(locations: Sequence[str], format_name: str | None, understood: Se
 def _edges(
     locations: Sequence[str], format_name: str | None, options: dict[str, Any]
 ) -> tuple[tuple[Understood, ...], str]:
-    """How files of edges are read, and the command that stores them."""
+    """Descriptions of how files of edges are read, and the command that stores them."""
     edges = open_edges(format_name, locations, options)
     found = understood_of(edges, locations, format_name or guess_format(locations))
     flags = [

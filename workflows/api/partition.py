@@ -23,7 +23,7 @@ from gnnloom.workflows.api.options.keywords import check_known, with_options
 if TYPE_CHECKING:
     from gnnloom.workflows.api.options.option_types import ClusterKeywords, PartitionKeywords
 
-#: Links that choose a graph: True for those of the dataset, or links, or their key.
+#: Links that choose a graph: True for the dataset's links, or links, or their key.
 LinksLike = bool | str | Links | None
 #: Options of a partition besides the number of parts, which is an argument.
 _OPTIONS = {name: option for name, option in options_of(PartitionOptions).items() if name != "parts"}
@@ -160,7 +160,7 @@ class WantedShards:
 
     Attributes:
         partition: what row shards follow, and grid shards in the order of one.
-        vertices: vertex data to include; by default those of the graph.
+        vertices: vertex data to include; by default the graph's vertex data.
         reorder: order of the rows of row shards.
     """
 

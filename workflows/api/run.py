@@ -89,7 +89,7 @@ class Run:
         return self._stored.state if self._stored.exists else "not started"
 
     def code(self, **named: str | None) -> dict[str, str | None]:
-        """Names of the code that may be imported for this run: those of the call, or else of the training's call.
+        """Names of the code that may be imported for this run: names from the call, or else from the training's call.
 
         Args:
             named: option to ``package.module:NAME``; None where the call gives none.
@@ -109,9 +109,9 @@ class Run:
         return self._stored.result()
 
     def forecast(self) -> dict[str, Any]:
-        """What the planner predicted when the training last began or continued; empty if it could not.
+        """The planner's forecast from when training last began or continued; empty if the planner could make none.
 
-        The names are those of ``gnnloom plan --json``.
+        The names are the names of ``gnnloom plan --json``.
 
         ``profile`` names the profile of the machine that the times come from: ``local`` if `gnnloom calibrate` measured
         this one, else ``generic``.
@@ -124,7 +124,7 @@ class Run:
     def metrics(self) -> dict[str, NDArray[Any]]:
         """The figures of every finished epoch, by name.
 
-        The names and numbers are those of ``gnnloom export metrics``.
+        The names and numbers are the same as from ``gnnloom export metrics``.
 
         Returns:
             (num_epochs,) int64 ``epoch``, counted from 1; ``bytes_sent`` and ``messages_sent``, sums over all ranks,
@@ -148,7 +148,7 @@ class Run:
         return frame
 
     def frame(self, *, smoothed: bool = False) -> pd.DataFrame:
-        """What the run predicts of each vertex, as a pandas DataFrame; ``gnnloom.predict`` makes the predictions.
+        """Predictions of the run for each vertex, as a pandas DataFrame; ``gnnloom.predict`` makes the predictions.
 
         Args:
             smoothed: the predictions that ``gnnloom.predict(run, smooth=...)`` smoothed over the edges of the graph.
@@ -224,7 +224,7 @@ class Run:
         Args:
             pairs: (num_pairs, 2) integers: source and target by their numbers in the graph, from 0, as in the pairs of
                 links. ``gnnloom predict --pairs`` takes the ids of the source instead.
-            decoder: that of the run, as for ``gnnloom.predict``.
+            decoder: the run's decoder, as for ``gnnloom.predict``.
 
         Returns:
             (num_pairs,) scores of a run on links: higher for pairs that are more likely to be edges, and with the loss
@@ -259,7 +259,7 @@ class Run:
             k: number of targets for each.
             ranks: number of MPI ranks that share the work, with the same result; by default this process alone. In an
                 MPI job, a number makes the call collective, and has to be that of the job.
-            model, decoder: those of the run, as for ``gnnloom.predict``.
+            model, decoder: the run's model and decoder, as for ``gnnloom.predict``.
 
         Returns:
             (num_vertices, k) int64 targets, the best first, of equal ones the lower number; and (num_vertices, k)
@@ -289,7 +289,7 @@ class Run:
 
         Args:
             pairs: (num_pairs, 2) ids or names: a data frame with two columns, an array or a list.
-            decoder: that of the run, as for ``gnnloom.predict``.
+            decoder: the run's decoder, as for ``gnnloom.predict``.
 
         Returns:
             A row for each pair: ``source``, ``target``, ``score``, and ``probability`` or ``class`` where the run has
@@ -315,7 +315,7 @@ class Run:
         Args:
             vertices: (num_vertices,) ids or names.
             k: number of targets for each.
-            decoder: that of the run, as for ``gnnloom.predict``.
+            decoder: the run's decoder, as for ``gnnloom.predict``.
 
         Returns:
             At most k rows for each vertex, the best first: ``source``, ``target``, ``score`` and, for scores that are

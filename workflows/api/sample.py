@@ -64,7 +64,7 @@ def sample(
 def find_sampled(
     dataset: StoredDataset, options: SampleOptions, graph: str | None, partition: str | None, method: str | None
 ) -> tuple[Graph, Partition | None]:
-    """What to sample from: the graph, and the partition that says which rank has which vertices.
+    """Find the inputs to sample from: the graph, and the partition that assigns vertices to ranks.
 
     Raises:
         NotFoundError: there is none; the message says how to make one.

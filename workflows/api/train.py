@@ -1,4 +1,4 @@
-"""Trains and predicts, on new MPI ranks of this machine or on those of the job that calls."""
+"""Trains and predicts, on new MPI ranks of this machine or on the ranks of the calling job."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def train(
     Args:
         dataset: the dataset or its name.
         restart: start the run over. By default, a run that exists continues from its last checkpoint, and one that has
-            finished is returned as it is. Options that are not given are those of the run, if it exists.
+            finished is returned as it is. Options that are not given keep the run's values, if it exists.
         catalog: the catalog or its directory; by default ``$GNNLOOM_CATALOG``, or else ``./catalog``.
         options: options of the training, as in ``gnnloom train --help``. Widths of layers are a tuple or list; one
             number stands for one hidden layer.
@@ -140,7 +140,7 @@ def predict(
     """Predict the class of every vertex with a checkpoint of a run, and store the predictions with the run.
 
     A run on pairs stores a vector for every vertex instead, from which ``run.score`` and ``run.top`` score any pairs;
-    ``pairs`` and ``top`` score those of files.
+    ``pairs`` and ``top`` score pairs of files.
 
     Inside an MPI job the call is collective, as :func:`train`.
 
@@ -149,13 +149,13 @@ def predict(
         model, decoder: those of the run, as ``package.module:Class``. Needed for code of your own or of PyG, which is
             imported only if the call names it: anybody may have written the configuration of a stored run. A run that
             :func:`train` or this function returned knows what that call named.
-        ranks: number of MPI ranks; by default those of the training, inside an MPI job all of its ranks.
+        ranks: number of MPI ranks; by default as in training, inside an MPI job all of its ranks.
         out: file to export the classes to: ``.npy`` in the order of the vertices, or ``.npz``, ``.parquet`` or ``.csv``
             with the ids of the source. With ``pairs`` or ``top``, the file for the scores of pairs.
         embeddings: store the output of the last hidden layer too.
         checkpoint: the checkpoint that predicts: ``best``, ``last``, or ``auto``, the best one if the run has one.
-        wait_timeout: seconds that a rank waits for others, 0 for any time; by default those of the training.
-        evaluation_memory: bytes of each rank beyond which it predicts from disk; by default those of the training.
+        wait_timeout: seconds that a rank waits for others, 0 for any time; by default as in training.
+        evaluation_memory: bytes of each rank beyond which it predicts from disk; by default as in training.
         pairs: file with pairs to score, in any format of edges, by the ids of the source.
         top: number of targets to find for each vertex: those with the highest scores to which no edge of the graph
             leads from it.

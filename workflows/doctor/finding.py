@@ -11,7 +11,7 @@ OK, WARNING, FAILED = "ok", "warning", "failed"
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was checked, its state (``ok``, ``warning`` or ``failed``), what was found, and how to fix it."""
+    """Result of a check: its name, its state (``ok``, ``warning`` or ``failed``), the finding, and how to fix it."""
 
     check: str
     state: str

@@ -60,7 +60,7 @@ Step = Callable[[], list[str]]
 
 @dataclass(frozen=True)
 class _Warmed:
-    """What a step has done.
+    """Result of a warming step.
 
     Attributes:
         failed: what it could not call or compile.

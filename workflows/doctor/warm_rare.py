@@ -173,7 +173,7 @@ def _sample(graph: Graph) -> None:
         edges.exact_normalization(symmetric=symmetric).weights(edges.sample(0, 0))
     row = np.arange(whole.num_vertices)
     for matrix in (whole.matrix, next(iter(graph.blocks()))):
-        # The matrix of a shard may be written, and that of a whole graph may not.
+        # The matrix of a shard may be written to, but the matrix of a whole graph may not.
         restrict(matrix, row[: matrix.num_rows], 0, row % 2, row // 2, len(row[::2]))
         # Attention that must not see the edges that it is to predict.
         without_entries(matrix, matrix.indices[:0], matrix.indices[:0])

@@ -26,7 +26,7 @@ class GatedConv(MessagePassing):  # type: ignore[misc]
 
 
 class GatedNet(nn.Module):
-    """As many convolutions as layers, with dropout between them."""
+    """Network with one convolution per layer, with dropout between them."""
 
     def __init__(
         self, in_channels: int, hidden_channels: int, num_layers: int, out_channels: int, dropout: float = 0.0

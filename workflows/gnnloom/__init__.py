@@ -19,7 +19,7 @@ import sys
 
 # `python -m gnnloom` puts the current folder first on the path, whose files would replace modules of the same name.
 # This package is imported before its modules: what is left of the command line then begins with "-m" or the module's
-# name. No other import may come earlier, not even that of `__future__`.
+# name. No other import may come earlier, not even `__future__`.
 if (
     not sys.flags.safe_path
     and "".join(sys.orig_argv[-len(sys.argv) :][:1]).removeprefix("-m").split(".")[0] == "gnnloom"

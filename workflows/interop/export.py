@@ -281,7 +281,7 @@ def _edges(graph: Graph) -> Iterator[tuple[Any, ...]]:
 
 @dataclass(frozen=True)
 class VertexIds:
-    """What the source calls any vertices, for look-ups in any order.
+    """Ids of vertices in the source, for look-ups in any order.
 
     Attributes:
         ids: (num_vertices,) int64; None if vertices have the numbers that they have in the source, or names.
@@ -372,7 +372,7 @@ _EPOCH = "epoch"
 
 
 def metrics_table(run: Run) -> Table:
-    """Return the epochs, counted from 1, and every figure that was measured; those of some epochs only have gaps.
+    """Return the epochs, counted from 1, and every figure that was measured; figures of some epochs only have gaps.
 
     A ``.npy`` file holds the losses.
 

@@ -69,7 +69,7 @@ def _row_of(path: Path, first: int, at: int) -> str:
 
 
 def understood_vertices(graph: Graph, path: Path) -> Understood:
-    """How :func:`read_vertices` reads a file, from its first lines.
+    """Describe how :func:`read_vertices` reads a file, judging by its first lines.
 
     Raises:
         NotFoundError: there is no such file.

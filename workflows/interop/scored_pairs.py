@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What to predict of pairs.
+    """Request for predictions of pairs.
 
     Attributes:
         pairs: file with the pairs to score; or else
@@ -59,7 +59,7 @@ class Wanted:
             raise InputError(f"top: expected a number of targets from 1 on, found {self.top}")
 
     def understood(self, dataset: Dataset, run: Run) -> list[Understood]:
-        """How the files are read, from their first lines; raises as :meth:`check` does."""
+        """Describe how the files are read, judging by their first lines; raises as :meth:`check` does."""
         self.check(run)
         if self.pairs is None and self.of is None:
             return []
@@ -100,7 +100,7 @@ def scored_pairs(
 
     Args:
         read: gives (num_pairs, 2) pairs of vertices of a graph, some at a time.
-        decoder: that of the run, to confirm the import of one that is not gnnloom's.
+        decoder: the run's decoder, to confirm the import of a decoder that is not gnnloom's.
 
     Raises:
         NotFoundError: the run has no predictions.

@@ -1,4 +1,4 @@
-"""What is known of a recipe before its stages run: the keys of what they make."""
+"""Collects what is known of a recipe before its stages run: the keys of their outputs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gnnloom.workflows.recipe.trained_run import is_trained, name_run, run_of
 
 @dataclass(frozen=True)
 class Found:
-    """What is known when a stage is looked for: the recipe, and the keys of the stages before.
+    """Facts for finding a stage's output: the recipe, and the keys of the stages before.
 
     Attributes:
         memory: bytes per worker, which is part of the multilevel partitioner's key.

@@ -164,7 +164,7 @@ class Recipe:
 
     @property
     def propagation(self) -> PropagateConfig | None:
-        """What is propagated, on whichever shards; None if nothing is."""
+        """Configuration of the propagation, for any shards; None if nothing is propagated."""
         if not self.propagate.steps:
             return None
         return self.propagate.options(str(self.catalog.resolve()), self.dataset.name, self.num_ranks)

@@ -131,7 +131,7 @@ def _keys(section: str, kind: type[Any]) -> Iterator[Key]:
     left_out = SETTLED if section == "train" else ()
     for option in (option for name, option in options_of(kind).items() if name not in left_out):
         owners = _owners(section, option.name)
-        # The number of parts is that of the ranks.
+        # The number of parts is the number of ranks.
         required = option.default is dataclasses.MISSING and section != "partition"
         default = option.default
         shown = "" if default in (None, dataclasses.MISSING, (), "") else toml_value(default)

@@ -26,7 +26,7 @@ class Assignment:
     cluster: ClusterOptions
 
     def project(self) -> list[Projection]:
-        """What each stage that was asked for and is not done will need.
+        """Projected needs of each requested stage that is not done.
 
         Raises:
             InputError: the source cannot be read.
@@ -40,7 +40,7 @@ class Assignment:
 
 @dataclass(frozen=True)
 class RecipeRequest:
-    """What a user asks to run.
+    """A user's request to run a recipe.
 
     Attributes:
         recipe: a file, or the name of a recipe that comes with gnnloom.

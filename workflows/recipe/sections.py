@@ -1,4 +1,4 @@
-"""The sections of a recipe as dataclasses, except those of `sources.py` and those that stages define as options."""
+"""The sections of a recipe as dataclasses, except the sections of `sources.py` and options that stages define."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from gnnloom.storage.option import Option, option, option_field, options_of
 
 @dataclass(frozen=True, kw_only=True)
 class _Section(ABC):
-    """What both sections share: a format, its files, and its options as further keys."""
+    """Common base of both sections: a format, its files, and its options as further keys."""
 
     format: str | None = option(None, "Name of the format; guessed from the names of the files by default.")
     path: tuple[str, ...] = option(
@@ -168,7 +168,7 @@ class VerticesSection(_Section):
         return {key: value for key, value in super().given.items() if key != "store"}
 
     def storing(self) -> VertexOptions:
-        """How the data are stored."""
+        """Options that decide how the data are stored."""
         return VertexOptions(self.store)
 
     def options(self) -> Sequence[Option]:

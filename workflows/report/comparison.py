@@ -23,7 +23,7 @@ class _Figure:
 
     Attributes:
         write: formats a value.
-        differ: formats the difference between a value and that of the first run, which is not 0.
+        differ: formats the difference between a value and the value of the first run, which is not 0.
     """
 
     name: str
@@ -62,7 +62,7 @@ def _cells(figure: _Figure) -> list[str]:
 
 
 def _formats(score: Figure) -> tuple[Callable[[Any], str], Callable[[Any, Any], str]]:
-    """Return how to format a score, and its difference from that of the first run."""
+    """Return how to format a score, and its difference from the score of the first run."""
     return partial(written, score), _points if score.is_share else _ratio
 
 

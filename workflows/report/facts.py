@@ -92,7 +92,7 @@ class RunFacts:
 
     @cached_property
     def smoothing(self) -> Mapping[str, Any]:
-        """How the run's predictions are smoothed, with the scores before and after; empty if they are not."""
+        """Smoothing of the run's predictions, with the scores before and after; empty if they are not smoothed."""
         try:
             found = self.run.predictions().facts
         except NotFoundError:
@@ -145,7 +145,7 @@ class RunFacts:
         return float(np.median(self.curve("seconds")[1]))
 
     def _measured(self, task: Task) -> int:
-        """How many figures of a task the run has measured."""
+        """Number of a task's figures that the run has measured."""
         return sum(len(self.curve(figure.names[0])[0]) > 0 for figure in task.figures) if task.automatic else -1
 
     @cached_property
@@ -175,7 +175,7 @@ class RunFacts:
     def rank_seconds(self) -> list[dict[str, float]]:
         """Seconds of each rank in a median epoch on the last number of ranks, by kind; empty without a profile."""
         profiles = [line["profile"] for line in self.metrics if line.get("profile")]
-        # A run may continue on another number of ranks, whose times are not those of the ranks before.
+        # A run may continue on another number of ranks, whose times differ from the times of the ranks before.
         profiles = [profile for profile in profiles if len(profile) == len(profiles[-1])]
         # The first epochs compile and allocate.
         profiles = profiles[min(2, len(profiles) - 1) :] if profiles else []

@@ -33,7 +33,7 @@ def _total_seconds(forecast: Mapping[str, Any], facts: RunFacts) -> tuple[str, s
 
 
 def _split_seconds(forecast: Mapping[str, Any], facts: RunFacts) -> list[tuple[str, str, str]]:
-    """Where the time of an epoch goes, on average over the ranks; measured in profiled runs only."""
+    """Shares of an epoch's time, on average over the ranks; measured in profiled runs only."""
     predicted = {**forecast["seconds_by_kind"], "waiting": forecast.get("waiting_seconds", 0.0)}
     ranks = facts.rank_seconds
     names = dict.fromkeys([*predicted, *(name for rank in ranks for name in rank if name != "other")])

@@ -98,7 +98,7 @@ def traffic_table(facts: RunFacts) -> str | None:
 
 
 def quality_table(facts: RunFacts) -> str | None:
-    """Build a table of the quality of a row partition, next to that of random parts; None for grid shards."""
+    """Build a table of the quality of a row partition, next to the quality of random parts; None for grid shards."""
     quality = facts.quality
     if not quality:
         return None
@@ -219,7 +219,7 @@ def classes_card(facts: RunFacts) -> str | None:
 
 
 def smoothing_card(facts: RunFacts) -> str | None:
-    """Build a table of the scores of smoothed predictions next to those of the model's; None if there are none."""
+    """Build a table of the scores of smoothed and of the model's own predictions; None if there are none."""
     found, rows = facts.smoothing, []
     for split, label in SPLITS.items():
         both = [found.get(f"{prefix}{split}_{facts.score.name}") for prefix in ("", SMOOTHED)]
@@ -232,7 +232,7 @@ def smoothing_card(facts: RunFacts) -> str | None:
 
 
 def baselines_card(facts: RunFacts) -> str | None:
-    """Build a table of the test figures next to those of scores that need no training; None if there are none."""
+    """Build a table of the test figures next to the figures of scores that need no training; None if there are none."""
     rows = baseline_rows(facts.result)
     if not rows:
         return None

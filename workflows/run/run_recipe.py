@@ -1,4 +1,4 @@
-"""Runs a recipe from raw data to predictions, on ranks that this process starts or on those of an MPI job.
+"""Runs a recipe from raw data to predictions, on ranks that this process starts or on the ranks of an MPI job.
 
 The ranks of a job are a Dask cluster until the shards are made. Then the same ranks train.
 """
@@ -67,7 +67,7 @@ def run_recipe(request: RecipeRequest, ranks: Ranks, display: Display) -> Assign
 
 
 def _options(request: RecipeRequest, assignment: Assignment) -> dict[str, Any]:
-    """What every rank must have read in the same way: the request, the recipe and the keys of its artifacts."""
+    """Options that every rank must have read alike: the request, the recipe and the keys of its artifacts."""
     asked = {field.name: getattr(request, field.name) for field in dataclasses.fields(request)}
     sections: dict[str, Any] = {}
     for section in dataclasses.fields(assignment.recipe):

@@ -25,7 +25,7 @@ _NAME = re.compile(r"@([A-Z_]+)@")
 
 @dataclass(frozen=True)
 class Jobs:
-    """What ``--emit slurm`` has written.
+    """Files that ``--emit slurm`` has written.
 
     Attributes:
         recipe: copy of the recipe, with all defaults and settings, that the jobs run.

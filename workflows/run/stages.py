@@ -33,7 +33,7 @@ def undone(stages: Sequence[Stage]) -> Iterator[Stage]:
 
 
 def prepare(assignment: Assignment, cluster: Cluster) -> None:
-    """Run the stages before those of the ranks that are not done.
+    """Run the stages before the stages of the ranks that are not done.
 
     Raises:
         GnnloomError: a stage failed, or the vertex data do not fit the training.

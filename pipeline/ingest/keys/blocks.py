@@ -21,7 +21,7 @@ _SEARCHED_KEYS = 1 << 10
 
 @dataclass(frozen=True)
 class KeyBlock:
-    """Where a block is.
+    """Place of a block of keys.
 
     Attributes:
         lane: the lane that it is a part of, relative to the work folder.

@@ -189,7 +189,7 @@ def _filled(task: CollectKeysTask, tables: Sequence[KeyType[Any]]) -> Iterator[_
 
 @dataclass
 class _GrowingFile:
-    """What the next file will hold: of each table, the keys of each piece, and ends of its edges as positions in them.
+    """Content of the next file: the keys of each table's pieces, and its edges' ends as positions among the keys.
 
     Attributes:
         parts: for each table, the keys of each piece.

@@ -26,7 +26,7 @@ Ids = NDArray[np.int64]
 
 
 class KeyType(Protocol[Keys]):
-    """What the sort has to know about keys.
+    """Operations on keys that the sort needs.
 
     Attributes:
         widths: bytes of an element of each array in which keys are stored; the first has one for each key.

@@ -135,7 +135,7 @@ class KeyRanges:
         ]
 
     def num_files(self, stop: int) -> int:
-        """How many files the first ranges of the source have."""
+        """Number of files that the first ranges of the source have."""
         return sum(len(files) for _, files in self.collected[:stop])
 
     @property
@@ -357,7 +357,7 @@ class ConflictingKindsError(InputError):
     """
 
     def __init__(self, key: str, first: int, second: int) -> None:
-        # The arguments are those of the constructor, so that the error can be sent between processes.
+        # The arguments are the constructor's arguments, so that the error can be sent between processes.
         super().__init__(key, first, second)
         self.key, self.kinds = key, (first, second)
 

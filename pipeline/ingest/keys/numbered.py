@@ -160,7 +160,7 @@ class KeyPlan:
 
     @property
     def reading(self) -> list[Needs]:
-        """What it takes to read each range of the numbered edges."""
+        """Needs of the task that reads each range of the numbered edges."""
         sizes, count = self.sizes, max(1, self.sizes.num_ranges)
         reads = (8 * sizes.num_keys + sizes.edge_bytes) // count
         memory = 16 * sizes.num_keys // max(1, sizes.num_files)

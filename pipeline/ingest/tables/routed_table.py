@@ -25,7 +25,7 @@ from gnnloom.storage.matrix.ranges import Span
 
 @dataclass
 class RowCounts:
-    """What was found while a range of vertices was filled.
+    """Counts of the rows that were found while a range of vertices was filled.
 
     Attributes:
         placed: rows of the table that belong to these vertices.

@@ -77,7 +77,7 @@ class NumberedType:
     dropped: int = 0
 
     def to_facts(self, first: int) -> dict[str, Any]:
-        """What the manifest says about the type, whose first vertex has a number."""
+        """Facts about the type for the manifest; ``first`` is the number of the type's first vertex."""
         found = {"repeated": self.repeated, "added": self.added, "dropped": self.dropped}
         counts = {name: value for name, value in found.items() if value}
         return {"name": self.name, "first": first, "count": self.count, **counts}

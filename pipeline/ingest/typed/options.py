@@ -13,7 +13,7 @@ UNKNOWN: Final = ("error", "add", "drop")
 
 @dataclass(frozen=True)
 class TypedOptions:
-    """How tables of vertices and relations become a graph with types."""
+    """Options that decide how tables of vertices and relations become a graph with types."""
 
     unknown: str = option(
         "error",

@@ -304,7 +304,7 @@ def _commit(
 
 
 def _relation_facts(relation: NumberedRelation, matrix: SortedMatrix) -> dict[str, Any]:
-    """What the manifest says about a relation."""
+    """Facts about a relation for the manifest."""
     facts = matrix.facts(symmetric=False, time_unit=relation.time_unit)
     if relation.columns is not None:
         facts = value_facts(facts, relation.columns)

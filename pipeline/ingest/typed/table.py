@@ -1,4 +1,4 @@
-"""How a table of a relation, or of vertices, is asked for: the ends or the type, the file, and its columns."""
+"""Parses arguments that name a table of a relation or of vertices: the ends or the type, the file, and its columns."""
 
 from __future__ import annotations
 

@@ -239,7 +239,7 @@ class TypedTables:
             yield relation.target, relation.are_names[1], relation.location
 
     def understood(self) -> list[Understood]:
-        """How each file is read."""
+        """Describes how each file is read."""
         found = []
         for relation in self.relations:
             what = f"relation {relation.name}, from {relation.source} to {relation.target}"
@@ -262,7 +262,7 @@ class TypedTables:
         return found
 
     def parameters(self, options: IngestOptions, typed: TypedOptions) -> dict[str, Any]:
-        """What decides the graph's bytes."""
+        """Parameters that decide the graph's bytes."""
         vertices: dict[str, list[Any]] = {}
         for table in self.vertices:
             apart: dict[str, Any] = {} if table.space == table.type else {"space": table.space}
@@ -346,7 +346,7 @@ def _called(space: str) -> str:
 
 
 def _about(understood: Understood, what: str) -> Understood:
-    """How a file is read, with what it is read as."""
+    """Description of how a file is read, with the relation or type that it is read as."""
     first, *others = understood.sentences or ("",)
     return replace(understood, sentences=(first, what, *others))
 

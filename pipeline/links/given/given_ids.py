@@ -1,7 +1,7 @@
 """Brings the ids of given lists to the vertices that they name, in the order of the lists.
 
 Where the graph kept the ids of its source, an id is the number of its vertex. Otherwise ids are routed to buckets of
-vertices, as those of vertex data are (:mod:`gnnloom.pipeline.ingest.tables`), looked up there, and routed back.
+vertices, as ids of vertex data are (:mod:`gnnloom.pipeline.ingest.tables`), looked up there, and routed back.
 """
 
 from __future__ import annotations
@@ -303,7 +303,7 @@ class GivenPlan:
 
     @cached_property
     def vertices(self) -> tuple[ShufflePlan, ...]:
-        """How the vertices of each list get to their places."""
+        """Plans that bring the vertices of each list to their places."""
         plans = []
         for number, (given, rows) in enumerate(zip(self.given.lists, self.num_rows, strict=True)):
             total = rows * given.width
@@ -315,7 +315,7 @@ class GivenPlan:
 
     @cached_property
     def values(self) -> Mapping[int, ShufflePlan]:
-        """How the values of each list that has some get to their places."""
+        """Plans that bring the values of lists to their places, by number of the list, for lists with values."""
         plans = {}
         for number, (given, rows) in enumerate(zip(self.given.lists, self.num_rows, strict=True)):
             if given.has_values:

@@ -1,4 +1,4 @@
-"""What links from files will need, before they are read: tasks, memory per worker and disk."""
+"""Projects the tasks, memory per worker and disk of links from files, before the files are read."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ class GivenLinks:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What determines the bytes of the links, besides the graph."""
+        """Parameters that determine the bytes of the links, besides the graph."""
         how = {"values": self.values, "allow_overlap": self.allow_overlap, "holds_out": self.holds_out}
         # They change nothing where no negatives are drawn.
         drawn: dict[str, Any] = {"negatives": self.negatives, "seed": self.seed} if self.pooled_splits else {}

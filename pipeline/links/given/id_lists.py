@@ -38,7 +38,7 @@ class IdRows:
     values: NDArray[np.float32] | None = None
 
     def as_names(self) -> Names:
-        """The ids as text; that of a number is its digits."""
+        """The ids as text; a number's text is its digits."""
         return self.ids if isinstance(self.ids, Names) else Names.of_values(self.ids)
 
 
@@ -93,7 +93,7 @@ class PairList:
         return 2
 
     def understood(self, *, names: bool) -> list[Understood]:
-        """How the file is read, from its first lines.
+        """Describes how the file is read, judging by its first lines.
 
         Args:
             names: the ids of the graph are names.
@@ -125,7 +125,7 @@ class PairList:
 
     @property
     def source(self) -> object:
-        """What may have compressed arrays."""
+        """The reader, which may have compressed arrays."""
         return self.edges
 
     def ranges(self) -> Sequence[SourceRange]:
@@ -151,14 +151,14 @@ class PairList:
                 yield IdRows(_alternating(named), named.weight)
 
     def count(self, span: SourceRange, *, names: bool) -> int:
-        """How many rows a range has."""
+        """Number of rows of a range."""
         if names:
             return sum(len(rows.as_names()) // 2 for rows in self.read(span, names=True))
         with _as_pairs():
             return sum(len(chunk.source) for chunk in self.edges.read(span))
 
     def expected_rows(self, *, names: bool) -> int:
-        """How many rows there are, about; exact if the file states it, or is so small that a task counts all of it."""
+        """Approximate number of rows; exact if the file states it, or if a task counts all of a small file."""
         stated, estimate = (getattr(self.edges, name, None) for name in ("num_edges", "estimate_edges"))
         if isinstance(stated, int):
             return stated
@@ -231,7 +231,7 @@ class TargetMatrix:
         return self.array.shape[1]
 
     def understood(self, *, names: bool) -> list[Understood]:
-        """How the file is read, as :meth:`PairList.understood`."""
+        """Describes how the file is read, as :meth:`PairList.understood` does."""
         kind = "names" if names else "numbers"
         rows = f"NumPy, {counted(self.array.shape[0], 'row')} of {counted(self.width, 'target')}"
         facts = {"targets": self.width, "ids": kind}

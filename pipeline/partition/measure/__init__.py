@@ -1,1 +1,1 @@
-"""What a partition costs: balance, and the rows that its parts exchange, counted on the real matrix."""
+"""Measures the cost of a partition: balance, and the rows that parts exchange, counted on the real matrix."""

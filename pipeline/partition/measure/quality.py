@@ -203,11 +203,11 @@ def _describe_exchange(direction: str, exchange: PartExchange) -> dict[str, Any]
 
 @dataclass(frozen=True)
 class MeasurePlan:
-    """How parts are measured; the defaults are for plans that are counted and not run.
+    """Plan for measuring parts; the defaults are for plans that are counted and not run.
 
     Attributes:
         graph: sizes of the graph.
-        transpose: sizes of its transpose; those of the graph if it is undirected.
+        transpose: sizes of its transpose; the graph's sizes if it is undirected.
         num_parts: number of parts P.
         memory: bytes that a worker may use.
         weights: what the load of a part counts.

@@ -100,7 +100,7 @@ class PartExchange:
 
 @dataclass(frozen=True)
 class CountBuffers:
-    """What a task that counts a row block holds, whatever the size of the block.
+    """Buffers of a task that counts a row block; their size does not depend on the block.
 
     Attributes:
         memory: bytes that the worker may use; with less than the minimum, it counts as with the minimum.
@@ -121,7 +121,7 @@ class CountBuffers:
 
     @property
     def has_table(self) -> bool:
-        """Whether pairs are counted in a table with a cell for each; otherwise by sorting those of each range."""
+        """Whether pairs are counted in a table with a cell for each; otherwise by sorting the pairs of each range."""
         left = self._room - self._table_bytes
         return self.num_parts**2 <= _TABLE_CELLS and left >= _NONZERO_BYTES * _LEAST_NONZEROS
 
@@ -233,7 +233,7 @@ def _table_counts(task: CountTask) -> Iterator[tuple[NDArray[np.int64], NDArray[
 
 
 def _sorted_counts(task: CountTask) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Count the pairs of every range of a block by sorting them; yields those of each, as :func:`_table_counts`."""
+    """Count the pairs of every range of a block by sorting them; yields counts like :func:`_table_counts`."""
     for emitted in _emitted(task):
         yield np.unique(emitted, return_counts=True)
 

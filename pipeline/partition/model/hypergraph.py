@@ -88,8 +88,8 @@ def column_net_hypergraph(
     Args:
         transpose: the transpose of ``graph``, whose rows are the columns; ``graph`` itself if symmetric.
         weights: weights of the vertices; see :func:`vertex_weights`.
-        directions: ``forward`` for the nets of the product with the matrix; ``both`` to add those of the product with
-            its transpose, which the backward pass of a directed graph sends.
+        directions: ``forward`` for the nets of the product with the matrix; ``both`` to add the nets of the product
+            with its transpose, which the backward pass of a directed graph sends.
 
     Nets with a single pin cost nothing in any partition and are left out.
     """

@@ -1,4 +1,4 @@
-"""What kernels that move vertices between parts share: sets of parts as bits, and randomness.
+"""Common steps of kernels that move vertices between parts: sets of parts as bits, and randomness.
 
 Sets of parts are bits in 64-bit words. Random are the order of visits, and the acceptance of moves that lose:
 Kirkpatrick, Gelatt, Vecchi, Optimization by simulated annealing (Science 220, 1983).

@@ -1,4 +1,4 @@
-"""What is contracted to refine a boundary: labels of all vertices, and the nets with a pin in the boundary.
+"""Contracts what boundary refinement needs: the labels of all vertices, and the nets with a pin in the boundary.
 
 Tasks over ranges of vertices give a label to each vertex inside, and one to the rest of each part. Numbers have no
 gaps: parts without vertices outside get none. Tasks over ranges of nets copy the nets with a pin inside: all others
@@ -49,7 +49,7 @@ _READ_BYTES = RING_BYTES + PART_BYTES + NUMBER_BYTES
 
 @dataclass(frozen=True)
 class _Labeling:
-    """What the tasks have in common.
+    """Common fields of the labeling tasks.
 
     Attributes:
         folder: for the files of the labels.
@@ -174,7 +174,7 @@ def _label(task: RangeTask[_Labeling]) -> None:
 
 @dataclass(frozen=True)
 class _Selection:
-    """What the tasks have in common.
+    """Common fields of the selection tasks.
 
     Attributes:
         folder: for the nets.

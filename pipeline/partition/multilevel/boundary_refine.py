@@ -37,7 +37,7 @@ LOGGER = logging.getLogger("gnnloom.pipeline")
 
 @dataclass(frozen=True)
 class BoundaryRefinement:
-    """How to refine the boundary.
+    """Options of boundary refinement.
 
     Attributes:
         fits: whether a hypergraph with this many pins and vertices can be improved in memory; if so, any smaller one.
@@ -60,7 +60,7 @@ def refine_boundary(
         part_path: file of the (num_vertices,) int32 parts, changed in place.
         parts: number of parts P.
         refinement: what fits in memory, and what improves it.
-        cluster: runs the tasks; those of a small hypergraph run in this process.
+        cluster: runs the tasks; tasks of a small hypergraph run in this process.
 
     Returns:
         False if nothing was tried: no vertex is near a cut, or even the vertices at the cut do not fit.

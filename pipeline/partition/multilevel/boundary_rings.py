@@ -70,9 +70,9 @@ class Side:
 
 @dataclass(frozen=True)
 class Boundary:
-    """The vertices near the cut: those of the first ``width`` rings.
+    """The vertices near the cut: the vertices of the first ``width`` rings.
 
-    The nets with a pin there are those of one ring more.
+    The nets with a pin there are the nets of one ring more.
 
     Attributes:
         num_vertices: of these rings.
@@ -283,7 +283,8 @@ def mark_cut(block: IncidenceBlock, part: NDArray[np.int32], ring_of: NDArray[np
     offset, pin, total = block.offset, block.ids, 0
     for net in range(len(offset) - 1):
         for k in range(offset[net], offset[net + 1]):
-            # A net is cut if the part of any pin differs from that of the first, so the scan ends at such a pin.
+            # A net is cut if the part of any pin differs from the part of the first pin, so the scan ends at such a
+            # pin.
             if part[pin[k]] != part[pin[offset[net]]]:
                 ring_of[block.first_row + net] = 1
                 total += offset[net + 1] - offset[net]

@@ -122,7 +122,7 @@ def _add_scores(
     """Add up the ratings of each cluster by the nets of a vertex, without the vertex itself, which is in ``own``.
 
     Returns:
-        The number of clusters; ``used`` has their slots in the table, that of ``own`` first.
+        The number of clusters; ``used`` has their slots in the table, the slot of ``own`` first.
     """
     slot = _slot(own, slot_cluster)
     slot_cluster[slot] = own

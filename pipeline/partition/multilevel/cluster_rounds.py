@@ -83,7 +83,7 @@ _JOIN, _UPDATE, _WEIGHT = (
 
 @dataclass(frozen=True)
 class _Round:
-    """What the tasks of a round have in common.
+    """Common fields of a round's tasks.
 
     Attributes:
         state, then: before and after the round.

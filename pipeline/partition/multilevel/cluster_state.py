@@ -137,7 +137,7 @@ def _fill(task: RangeTask[ClusterState]) -> None:
 
 @dataclass(frozen=True)
 class _Numbering:
-    """What the tasks have in common.
+    """Common fields of the numbering tasks.
 
     Attributes:
         label_path: file of (num_vertices,) integers, the founder of each vertex's cluster.

@@ -1,7 +1,7 @@
 """Contraction: clusters become vertices, nets lose repeated pins, and nets with the same pins become one.
 
 Tasks contract ranges of nets, find identical ones by ranges of a hash, and write what is kept.  Hashes, and the nets
-that are kept, are in lanes, so that the tasks that read those of all others open few files.  The nets of the new
+that are kept, are in lanes, so that tasks that read the lanes of all others open few files.  The nets of the new
 vertices come from an external sort of (vertex, net) pairs.
 """
 
@@ -64,7 +64,7 @@ _KEPT = (Column("net", "int64"), Column("weight", "int64"))
 
 @dataclass(frozen=True)
 class _Contraction:
-    """What the tasks have in common.
+    """Common fields of the contraction tasks.
 
     Attributes:
         folder: for the files of the result.

@@ -46,7 +46,7 @@ class DiskHypergraph:
         """A hypergraph of which only the size is known, for plans.
 
         Args:
-            is_weighted: whether its nets have weights; those of the finest level have none.
+            is_weighted: whether its nets have weights; nets of the finest level have none.
         """
         nets = StatedLists.of(num_nets, num_pins, num_vertices)
         vertices = StatedLists.of(num_vertices, num_pins, num_nets)
@@ -104,7 +104,7 @@ class DiskHypergraph:
 
 
 def load_nets(nets: Incidence, vertex_weight: NDArray[np.int64], net_weight: NDArray[np.int64]) -> Hypergraph:
-    """Load nets into memory, without those of one pin, which no partition cuts.
+    """Load nets into memory, without nets of one pin, which no partition cuts.
 
     Args:
         nets: the pins of every net.

@@ -67,7 +67,7 @@ def assign_heavy_first(weight: NDArray[np.int64], parts: int, seed: int, part: N
 
 @dataclass(frozen=True)
 class _Classes:
-    """What the tasks have in common; ``folder`` is for files of all tasks and of each."""
+    """Common fields of the tasks; ``folder`` holds the files of every task."""
 
     weight_path: Path
     part_path: Path
@@ -149,7 +149,7 @@ def _rank(work: _Classes, num_pieces: int) -> tuple[NDArray[np.int64], NDArray[n
 
 
 def _deal(weight: NDArray[np.int64], count: NDArray[np.int64], parts: int) -> list[NDArray[Any]]:
-    """What the parts get of each class: the arrays of ``_DEALT``."""
+    """Each part's share of every class: the arrays of ``_DEALT``."""
     load = np.zeros(parts, dtype=np.int64)
     runs: list[tuple[NDArray[np.int32], NDArray[np.int64]]] = []
     for each, vertices in zip(weight[::-1].tolist(), count[::-1].tolist(), strict=True):

@@ -5,8 +5,8 @@ into a few classes; the client accepts or refuses classes as a whole, by their w
 What the moves change is grouped by ranges of nets, and then the masks of each range are updated.
 Neither what is proposed nor what is accepted depends on how the vertices of a round are divided into tasks.  Masks are
 read from one file and written to another, because a task runs twice if its worker dies.  Every round has files of its
-own, so a task that was taken for dead but still runs cannot change those of a later round.  What tasks leave to those
-of the next phase is in lanes, so that each of these opens few files, however many tasks there are.
+own, so a task that was taken for dead but still runs cannot change the files of a later round.  What tasks leave to
+those of the next phase is in lanes, so that each of these opens few files, however many tasks there are.
 
 Deterministic rounds: Gottesbüren, Hamann, Deterministic parallel hypergraph partitioning (Euro-Par 2022), section 4;
 their balance is by pairs of blocks and gains, ours by classes.
@@ -84,7 +84,7 @@ _CLASSES = (Column("class", "int64"), Column("weight", "int64"))
 
 @dataclass(frozen=True)
 class Pass:
-    """What the tasks of a pass have in common; small and picklable.
+    """Common fields of a pass's tasks; small and picklable.
 
     Attributes:
         part_path: file of the (num_vertices,) int32 parts.
@@ -112,7 +112,7 @@ class Pass:
         mask: NDArray[np.uint64],
         load: NDArray[np.int64],
     ) -> Moving:
-        """What kernels take, with these parts, masks, and positions and weights of parts."""
+        """Arguments for kernels, with these parts, masks, and positions and weights of parts."""
         weights = self.hypergraph.vertex_weight, self.hypergraph.net_weight
         # Sorting the positions inverts the permutation: it gives the part at each of them.
         window = np.argsort(position, kind="stable")[self.first : self.first + mask.shape[2] * WORD_BITS]
@@ -125,14 +125,14 @@ class Pass:
 
 @dataclass(frozen=True)
 class _Round:
-    """What the tasks of a round have in common.
+    """Common fields of a round's tasks.
 
     Attributes:
         mask_path, next_path: files of the masks before and after this round.
         rows: the vertices of the round.
         nets: ranges of the tasks that change masks.
         moves: what is proposed.
-        classes: the classes of these moves, those of each task ascending.
+        classes: the classes of these moves, ascending for each task.
         updates: what the moves that are made change, by range of nets; in the order of the vertices.
     """
 

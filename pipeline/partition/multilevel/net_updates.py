@@ -1,7 +1,7 @@
-"""What the moves of a round change, and how it gets to the tasks that change ranges of nets or clusters.
+"""Describes the changes that a round's moves make, and routes them to the tasks that own the nets or clusters.
 
 Every net of a vertex that moves is found once, and routed to the task with its range. Otherwise every such task would
-have to read all moves, and look for its own nets among those of every moved vertex.
+have to read all moves, and look for its own nets among the nets of every moved vertex.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ from gnnloom.storage.wording import counted
 
 LOGGER = logging.getLogger("gnnloom.pipeline")
 
-#: Passes of refinement at each level and their heat: for random parts, and for those of a partitioner, which losses
+#: Passes of refinement at each level and their heat: for random parts, and for a partitioner's parts, which losses
 #: would only spoil.
 _FROM_RANDOM, _FROM_GOOD = (16, 1.5), (4, 0.0)
 #: Rounds of label propagation at each level.
@@ -203,7 +203,7 @@ def _uncoarsen(
 
 
 def refinement_of(parts: int, imbalance: float, seed: int, memory: int, *, fits: bool, passes: int = 0) -> Refinement:
-    """How every level is refined.
+    """Options of the refinement at every level.
 
     Args:
         memory: bytes for the buffers of a worker.

@@ -1,4 +1,4 @@
-"""What tasks do with the part of every vertex in a file: copy, inherit, weigh, count the cut, and fill empty parts."""
+"""Tasks on a file with the part of every vertex: copy, inherit, weigh, count the cut, and fill empty parts."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _inherit(task: RangeTask[tuple[Clusters, Path, Path]]) -> None:
 
 @dataclass(frozen=True)
 class _Parts:
-    """What the tasks that weigh parts or count their cut have in common."""
+    """Common fields of the tasks that weigh parts or count their cut."""
 
     hypergraph: DiskHypergraph
     part_path: Path

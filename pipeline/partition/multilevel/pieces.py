@@ -43,7 +43,7 @@ Work = TypeVar("Work")
 
 @dataclass(frozen=True)
 class Setting:
-    """What the numbers of tasks depend on, besides a hypergraph's size.
+    """Settings that decide the number of tasks, besides a hypergraph's size.
 
     Attributes:
         parts: number of parts P.
@@ -65,7 +65,7 @@ class RangeTask(Generic[Work]):
         work: what all tasks of the phase have in common.
         number: of the task.
         rows: its range.
-        first: number of its first result, among those of all tasks.
+        first: number of its first result, among the results of all tasks.
     """
 
     phase: str
@@ -134,7 +134,7 @@ def run_pieces(phase: Phase, cluster: Cluster) -> None:
 
 
 def in_order(found: Iterable[tuple[int, Any]]) -> list[Any]:
-    """What tasks return with their numbers, in the order of the numbers."""
+    """Results of tasks that return a number with each result, in the order of the numbers."""
     return [result for _, result in sorted(found, key=lambda each: each[0])]
 
 

@@ -1,7 +1,7 @@
 """Streaming refinement: passes over the vertices that move each one to the part where its nets gain most.
 
 The state is O(n): the parts, and two bits for each net and part (``net_masks``), in files that tasks map.  The
-vertices of a small hypergraph are visited one after the other; those of others in rounds of tasks (``move_rounds``).
+vertices of a small hypergraph are visited one after the other; vertices of others in rounds of tasks (``move_rounds``).
 A move to a part costs exactly the nets that have no pin there yet.  The gain of leaving a part is known exactly while
 the net has one pin there, and is zero while it has two or more.  After pins have left, "two or more" may have become
 one, which the masks learn only when they are filled again for the next pass; gains are never overestimated.  Early
@@ -57,13 +57,13 @@ _ROUNDS = 3
 _CLUSTERS_PER_PART, _VERTICES_PER_CLUSTER = 8, 3
 #: The last level is the one before that which would keep more than this share of its pins.
 _TOO_MUCH = 0.97
-#: Heat of the clusters' moves, relative to that of the vertices'.
+#: Heat of the clusters' moves, relative to the heat of the vertices' moves.
 _CLUSTER_HEAT = 4.0
 
 
 @dataclass(frozen=True)
 class Refinement:
-    """How to refine.
+    """Options of refinement.
 
     Attributes:
         parts: number of parts P.

@@ -50,7 +50,7 @@ class _Lists:
 
     Attributes:
         blocks: matrix and number of the row block of each task.
-        transpose: the other matrix, if the lists are those of both.
+        transpose: the other matrix, if the lists are for both.
         folder: for all files.
     """
 

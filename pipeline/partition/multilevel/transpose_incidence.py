@@ -80,7 +80,7 @@ class TransposeSizes:
 
 @dataclass(frozen=True)
 class _Transpose:
-    """What the tasks have in common.
+    """Common fields of the tasks.
 
     Attributes:
         incidence: the lists to transpose.

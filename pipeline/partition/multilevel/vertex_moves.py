@@ -21,7 +21,7 @@ _ALL: Final = np.uint64((1 << 64) - 1)
 
 
 class Moving(NamedTuple):
-    """What the moves of a pass through a window of parts depend on, for kernels.
+    """State that the moves of a pass through a window of parts depend on, for kernels.
 
     Attributes:
         vertex_weight: (num_vertices,) int64.
@@ -104,7 +104,7 @@ def propose_moves(block: IncidenceBlock, work: Moving, buckets: int, moves: NDAr
         target, gains = _choose(vertex, source, staying, touched, candidates[:count], work)
         old = work.window[source]
         if target >= 0 and (gains or work.load[old] > work.limit):
-            # ``~key`` is another stream than that of the chances to lose.
+            # ``~key`` is another stream than the stream of chances to lose.
             bucket = int(unit(~work.key, np.uint64(vertex)) * buckets) if gains else buckets
             moves[found, 0] = vertex
             moves[found, 1] = (bucket * num_parts + old) * num_parts + work.window[target]

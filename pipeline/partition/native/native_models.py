@@ -1,4 +1,4 @@
-"""What a native program partitions: the hypergraph, the graph, or the nets of mini-batches."""
+"""Builds the input of a native program: the hypergraph, the graph, or the nets of mini-batches."""
 
 from __future__ import annotations
 

@@ -199,7 +199,7 @@ def run_program(command: Sequence[str], folder: Path, time_limit: float | None =
             in_time = _ends_within(process, time_limit)
         finally:
             # Also after success and on an interrupt: no process that the program started may stay behind. The child
-            # has not been waited for: its number, which is the group's, could then be that of others.
+            # has not been waited for: its number, which is the group's, could then belong to others.
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             status = process.wait()

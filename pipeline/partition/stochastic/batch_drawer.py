@@ -148,7 +148,7 @@ class BatchDrawer:
 
         Batches with other numbers are independent. Uniform batches need no graph; for others this maps it.
         """
-        # The first batch of an epoch of its own: those of one epoch can be disjoint.
+        # The first batch of an epoch of its own: batches of one epoch can be disjoint.
         if self.kind == "vertex":
             return lambda number: members(self.num_vertices, self.size, self.seed, number, 0)
         graph = map_whole_graph(Graph(Artifact(self.graph_path)))

@@ -112,10 +112,10 @@ def _drawn_problem(
 def expected_phases(graph: GraphSizes, transpose: GraphSizes, options: PartitionSettings) -> list[Phase]:
     """The phases of the model for a graph of these sizes, to be counted.
 
-    How many batches are drawn depends on the data: the phases are those of as many as there are at most.
+    How many batches are drawn depends on the data: the phases are for the maximum number of batches.
 
     Args:
-        transpose: sizes of the transpose; those of the graph if it is undirected.
+        transpose: sizes of the transpose; the graph's sizes if it is undirected.
     """
     both = options.directions == "both" and not graph.symmetric
     matrices = [(Path(), sizes) for sizes in ((transpose, graph) if both else (transpose,))]

@@ -29,7 +29,7 @@ from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from gnnloom.storage.matrix.ranges import split_range
 
-#: Nonzeros of a task, times its batches and part vectors: it looks at those of drawn rows, in about a second.
+#: Nonzeros of a task, times its batches and part vectors: it looks at the nonzeros of drawn rows, in about a second.
 _TASK_NONZEROS = 1 << 29
 #: Number of batches that decide between two partitions, and of other batches on which the volume is then reported:
 #: the least, the most, and the nonzeros to read, which decide in between.
@@ -82,7 +82,7 @@ def fresh_volumes(
 
 
 def num_fresh(nnz: int) -> int:
-    """Return the number of batches that decide, which is also that of the batches that are reported."""
+    """Return the number of batches that decide, which is also the number of batches that are reported."""
     return min(_MOST_FRESH, max(_FEWEST_FRESH, _FRESH_NONZEROS // max(1, nnz)))
 
 

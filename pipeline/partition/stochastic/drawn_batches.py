@@ -23,7 +23,7 @@ from gnnloom.pipeline.tasks.phase import Phase, run
 _ERROR, _MISSED = 0.1, 0.05
 #: Batches suffice once they contain this share of the pins.
 _COVERED = 0.9
-#: No more batches once their pins are this many times those of the full hypergraph: partitioning them takes that much
+#: No more batches once they have this many times the pins of the full hypergraph: partitioning them takes that much
 #: longer than partitioning it.
 MOST_PINS = 4
 #: Most batches that are merged.
@@ -181,7 +181,7 @@ def _stopping_rule(covered: float, times_pins: float, count: int, *, is_late: bo
     """Return what ends the drawing, one of ``MergedBatches.stopped_by``; empty to draw more.
 
     Args:
-        times_pins: pins drawn so far over those of the full hypergraph.
+        times_pins: pins drawn so far over the pins of the full hypergraph.
         count: batches drawn so far.
     """
     rules = {

@@ -48,7 +48,7 @@ KEPT_COLUMNS = (Column("position", "int64"), Column("weight", "int64"))
 
 @dataclass(frozen=True)
 class DrawnRuns:
-    """Where the nets of some batches are, as :mod:`.restricted_nets` leaves them of each piece.
+    """Location of the nets of some batches, as :mod:`.restricted_nets` leaves them for each piece.
 
     Attributes:
         count: batches that count, from the first on; the last group may have more.
@@ -150,7 +150,7 @@ class _Task:
 
 @dataclass(frozen=True, eq=False)
 class MergePlan:
-    """How the equal nets of drawn batches are merged.
+    """Plan for merging equal nets of drawn batches.
 
     Attributes:
         pieces: nets of each piece, and their pins.
@@ -211,7 +211,7 @@ class MergePlan:
 
     @cached_property
     def _plans(self) -> tuple[ShufflePlan, ShufflePlan, ShufflePlan]:
-        """How the distinct hashes, the nets that are kept, and the merged nets are routed."""
+        """Plans that route the distinct hashes, the nets that are kept, and the merged nets."""
         nets, pieces = self.nets, len(self.pieces)
         num_nets = self._num_nets
         buckets = num_buckets(num_nets, pieces)

@@ -100,7 +100,7 @@ def net_pieces(matrices: Sequence[tuple[Path, GraphSizes]]) -> list[NetPiece]:
 
 @dataclass(frozen=True)
 class DrawnProblem:
-    """What batches are drawn of, and where.
+    """A drawing problem: the graph that batches are drawn from, and the files to use.
 
     Attributes:
         writer: of the partition; keeps the records of the tasks.
@@ -124,7 +124,7 @@ class DrawnProblem:
 
 @dataclass(frozen=True)
 class GroupShuffles:
-    """What the tasks of a group of batches leave, by piece; each piece is read by tasks of its own.
+    """Output of the tasks of a group of batches, by piece; each piece is read by its own tasks.
 
     Attributes:
         nets: sizes, hashes and pins of the nets; a run for each batch.
@@ -197,7 +197,7 @@ class BatchGroup:
 
     def _needs(self, piece: NetPiece) -> Needs:
         rate, batches, num_vertices = self.problem.rate, len(self.numbers), self.problem.drawer.num_vertices
-        # The bits of all rows, and those of the columns of drawn rows.
+        # The bits of all rows, and the bits of the columns of drawn rows.
         looks = batches * (piece.num_rows // 8 + int(rate * piece.nnz))
         num_pins = piece.num_rows + piece.nnz
         met, nets, pins = num_pins // 8, *(each(rate, batches) for each in (piece.expected_nets, piece.expected_pins))

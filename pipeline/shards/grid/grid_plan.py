@@ -42,7 +42,7 @@ from gnnloom.storage.shards.grid_variants import stored_variants
 
 @dataclass(frozen=True)
 class GridPlaces:
-    """Where tasks read and write; the defaults are for plans that are counted and not run.
+    """Files that tasks read and write; the defaults are for plans that are counted and not run.
 
     Attributes:
         graph, transpose: artifacts of the matrices.
@@ -221,7 +221,7 @@ class GridPlan:
 
     @cached_property
     def _order_plans(self) -> dict[str, ShufflePlan]:
-        """Empty if the order is that of the ids, so that nothing is routed."""
+        """Empty if the order is the order of the ids, so that nothing is routed."""
         plan, writer = self.vertex_plan, self.places.writer
         if plan.is_identity:
             return {}

@@ -86,7 +86,7 @@ def _entries(graph: Graph, block: int, limit: int) -> Iterator[tuple[Positions, 
     first_row, indptr = graph.block_rows[block], graph.pointers(block)
     indices, data = graph.columns(block), graph.weights(block)
     for start, stop in indices.ranges(limit):
-        # Rows of the matrix from rows of the block: positions and cells are those of the whole matrix.
+        # Rows of the matrix from rows of the block: positions and cells refer to the whole matrix.
         row = first_row + _rows_of(indptr, start, stop)
         yield row, indices.read(start, stop), data.read(start, stop) if data else None
 

@@ -57,7 +57,7 @@ def shard_grid(
     """Cut the permuted adjacency of a graph into grid shards, or find them; resumes what an earlier run left.
 
     Args:
-        vertices: the artifact to write in the permuted orders; by default that of the dataset, if it has any.
+        vertices: the artifact to write in the permuted orders; by default the dataset's, if it has one.
         partition: sorts the vertices by part; required for permutation ``partition``, refused for any other.
 
     Raises:

@@ -1,4 +1,4 @@
-"""How vertex data reach a permuted order: ranges of vertices, and buckets of positions.
+"""Routes vertex data to a permuted order: ranges of vertices, and buckets of positions.
 
 Each range of vertices is sorted by position by one task, and each bucket of positions is written by one.
 

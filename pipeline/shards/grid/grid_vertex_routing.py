@@ -128,7 +128,7 @@ class WriteBucketTask(Task):
 
 
 def bucket_prefix(order: str) -> str:
-    """How the names of an order's tasks begin."""
+    """Prefix of the names of an order's tasks."""
     return f"bucket/{order}/"
 
 

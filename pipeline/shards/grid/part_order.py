@@ -78,7 +78,7 @@ def _positions(partition: Partition) -> Iterator[NDArray[np.int64]]:
 def _assign_positions(part: NDArray[np.int32], next_position: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the positions of the next vertices and advance ``next_position``, the first free one of each part."""
     positions = np.empty(len(part), np.int64)
-    # Ascending ids take ascending positions of their part, so the order within a part is that of the ids.
+    # Ascending ids take ascending positions of their part, so the order within a part is the order of the ids.
     for row in range(len(part)):
         positions[row] = next_position[part[row]]
         next_position[part[row]] += 1

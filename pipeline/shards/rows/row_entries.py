@@ -36,7 +36,7 @@ class RowBatch(NamedTuple):
         begin, length: (num_rows,) int64 where the entries of each row begin, and how many it has.
         indices: (nnz,) global column ids, ascending within a row.
         data: (nnz,) values; empty for a pattern.
-        is_in_order: whether the entries of each row come directly after those of the row before.
+        is_in_order: whether the entries of each row come directly after the entries of the row before.
     """
 
     begin: NDArray[np.int64]
@@ -65,7 +65,7 @@ class SplitRows(NamedTuple):
 
 
 class RankColumns:
-    """Which columns a rank owns, and the numbers of all; maps these once for all rows of a range.
+    """The columns that a rank owns, and the numbers of all columns; maps these once for all rows of a range.
 
     If the vertices of the rank have consecutive ids, and local numbers in the same order, its columns are those between
     two ids, and nothing is looked up: in a graph that exceeds the cache, nearly every look-up waits for memory.
@@ -379,7 +379,7 @@ def _split_outside(given: RowBatch, by_id: NDArray[Any], first: int, stop: int, 
     has_data = len(data) > 0
     for row in range(len(begin)):
         k, last = begin[row], begin[row] + length[row]
-        # Columns ascend, so those of other ranks come before and after those of this one.
+        # Columns ascend, so columns of other ranks come before and after the columns of this one.
         for is_after in (False, True):
             while k < last and (is_after or indices[k] < first):
                 halo_column[num_halo] = by_id[indices[k]]

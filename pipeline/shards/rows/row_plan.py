@@ -80,7 +80,7 @@ _BLOCK_ROW_BYTES = 48
 
 @dataclass(frozen=True)
 class RowPlaces:
-    """Where tasks read and write; the defaults are for plans that are counted and not run.
+    """Files that tasks read and write; the defaults are for plans that are counted and not run.
 
     Attributes:
         numbers: folder of the mapped numbers of all vertices.
@@ -108,7 +108,7 @@ def row_phases(source: ShardSource, parts: PartSizes, places: RowPlaces, reorder
 
 
 def range_sizes(source: ShardSource, parts: PartSizes) -> RangeSizes:
-    """How the rows of every rank are cut into ranges that a task can hold."""
+    """Cut the rows of every rank into ranges that fit a task."""
     vertex = _VERTEX_BYTES + (source.vertices.row_bytes if source.vertices else 0)
     nonzero = source.graph.entry_bytes
     sizes = [vertex * own + nonzero * nnz for own, nnz in zip(parts.vertices, parts.nonzeros, strict=True)]
@@ -338,7 +338,7 @@ class _RowPlan:
         return [0, *accumulate(self.parts.vertices)]
 
     def _of_rank(self, rank: int) -> dict[str, Any]:
-        """What the tasks of the later passes of a rank have in common: no data, so that they are small to send."""
+        """Common fields of a rank's tasks in the later passes: no data, so that the tasks are small to send."""
         return {
             "writer": self.places.writer,
             "numbers": self._numbers,
@@ -414,7 +414,7 @@ class _RowPlan:
         return 8 * own + self._vertex_bytes(rank) + len(self._graphs) * of_matrix
 
     def _halo_needs(self, rank: int) -> Needs:
-        """What a task needs that joins the lists of the ranges of a rank."""
+        """Needs of the task that joins the lists of a rank's ranges."""
         halo, count = self.parts.received[rank], self._ranges.num_ranges[rank]
         found = (8 + self._numbers.dtype.itemsize) * self._found(rank) * count
         span = rank * self._numbers.num_vertices, (rank + 1) * self._numbers.num_vertices

@@ -193,7 +193,7 @@ class _Leaver:
 
 
 def _edges(form: ArrayForm, sections: Sequence[Section]) -> Iterator[Edge]:
-    """What the tasks left of an array, read one after another."""
+    """Edges of an array, as the tasks wrote them, one piece after another."""
     for section in sections:
         rows = section.read("bytes").view(form.dtype).reshape(-1, *form.shape[1:])
         yield Edge(int(section.read("first")[0]), rows)

@@ -39,7 +39,7 @@ def shard_rows(
     """Write the row shards of a partition, or find them; resumes what an earlier run left.
 
     Args:
-        vertices: features, labels and split to include; by default those of the dataset, if it has any.
+        vertices: features, labels and split to include; by default the dataset's, if it has any.
         reorder: order of a rank's rows: ``none`` (by vertex id) or ``degree`` (largest first).
 
     Raises:

@@ -106,7 +106,7 @@ def checked_times(given: NDArray[Any], error: RowError, unit: str = "") -> NDArr
     """(num_edges,) numbers as times.
 
     Args:
-        unit: in which dates are stored, whose floats are those of :func:`floats_of_ticks`.
+        unit: unit of stored dates, whose floats come from :func:`floats_of_ticks`.
 
     Raises:
         InputError: one is NaN or infinite, an integer that float64 does not have, a missing date, or one that the unit

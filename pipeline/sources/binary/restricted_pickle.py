@@ -33,7 +33,7 @@ _NEW_NAMES = {"__builtin__": "builtins", "copy_reg": "copyreg"}
 
 
 class Record(dict[Any, Any]):
-    """What a pickle did with an allowed name: the arguments, the state, and the items that it set."""
+    """A pickle's use of an allowed name: the arguments, the state, and the items that it set."""
 
     name = ""
     args: tuple[Any, ...]

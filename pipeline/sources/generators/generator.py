@@ -1,4 +1,4 @@
-"""What generators share: their descriptor, and a bijection that scrambles ids.
+"""Common parts of generators: their descriptor, and a bijection that scrambles ids.
 
 The options of ``gnnloom generate`` and the keys of recipes are derived from the descriptor.
 """
@@ -66,7 +66,7 @@ class Generator:
 
 @cache
 def generators() -> Mapping[str, Generator]:
-    """All generators by name, including those of other packages."""
+    """All generators by name, including generators of other packages."""
     return load_descriptors(room, "GENERATOR", "gnnloom.generators", Generator)
 
 

@@ -44,7 +44,7 @@ class StochasticBlockModel:
         homophily: probability that the target of an edge is drawn from the community of its source.
         skew: 0 for even degrees; larger hubs as it approaches 1.
         num_features: number of features.
-        noise: standard deviation of the features' noise, relative to that of the centroids.
+        noise: standard deviation of the features' noise, relative to the deviation of the centroids.
         train, valid: fractions of the vertices for training and validation; the others are for testing.
         seed: seed of all random numbers.
     """

@@ -1,4 +1,4 @@
-"""How the bytes of a file stand for its contents: compressed, in UTF-16, with carriage returns, or as they are.
+"""Decodes the bytes of a file: compression, UTF-16, carriage returns, or none of these.
 
 The first bytes of a local file decide, as its name may say nothing or the wrong thing. For remote files, names decide.
 """

@@ -142,7 +142,7 @@ def refuse_foreign(file: SourceFile, begin: bytes) -> None:
 
 
 def name_folder(path: Path) -> str:
-    """What a folder of another program is, and what to do; empty if it is not known."""
+    """Describe a folder of another program, with the remedy; empty if the folder is not recognized."""
     for pattern, what, remedy in _FOLDERS:
         if next(path.glob(pattern), None) is not None:
             return f"{what}, which gnnloom does not read as a folder; {remedy.replace('FOLDER', str(path))}"

@@ -54,7 +54,7 @@ def estimate_lines(files: Sequence[SourceFile]) -> Estimate | None:
     found = sum((_sampled(file) for file in plain), _NOTHING)
     if not streams:
         return found
-    # Of many files only some are read; their stored bytes stand for those of the others.
+    # Of many files only some are read; their stored bytes stand for the bytes of the others.
     step = max(1, -(-len(streams) // STREAMS))
     chosen = streams[::step]
     read = sum((_begun(file, STREAM_SECONDS / len(chosen)) for file in chosen), _NOTHING)

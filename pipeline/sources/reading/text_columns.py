@@ -29,7 +29,7 @@ _INDEX_BYTES, _THREADS = 32 << 20, 4
 
 @dataclass(frozen=True)
 class RowStart:
-    """Where reading begins: a line's offset in the file's contents, in bytes, and the number of the row in it.
+    """Start of reading: a line's offset in the file's contents, in bytes, and the number of the row there.
 
     The offset must be 0 unless the file is seekable.
     """
@@ -44,7 +44,7 @@ BEGINNING = RowStart()
 
 @dataclass(frozen=True)
 class RowIndex:
-    """Where reading can begin in a file with a row in every line that is not blank.
+    """Places to start reading in a file with a row in every line that is not blank.
 
     Attributes:
         starts: ascending; the first is the beginning of the file, and a compressed or remote file has only that one.

@@ -44,7 +44,7 @@ _EXTRAS = re.compile(r"(node|vertex|user|id|name|idx|index)+$")
 
 @dataclass(frozen=True)
 class Stated:
-    """What the user says about text files.
+    """Facts that the user states about text files.
 
     Attributes:
         header: whether the first row names the columns; None if the user did not say.
@@ -143,7 +143,7 @@ class Sample:
 
 
 def _other_separator(rows: Sequence[Row], *, are_edges: bool) -> bytes:
-    """What separates the fields of rows that are one field each, as edges cannot be; empty if nothing does."""
+    """Separator of rows that are one field each, which edges cannot be; empty if nothing separates them."""
     if _have_colons(rows, are_edges=are_edges):
         return b":"
     widths = {len(row.text.split()) if len(row.fields) == 1 else 0 for row in rows}
@@ -166,7 +166,7 @@ def _have_colons(rows: Sequence[Row], *, are_edges: bool) -> bool:
 
 
 def fields_of(line: str, separator: bytes) -> tuple[str, ...]:
-    """As :func:`split_fields`, but a line that has no fields is one field."""
+    """Split a line like :func:`split_fields`, but a line without fields is one field."""
     try:
         return tuple(split_fields(line, separator))
     except csv.Error:
@@ -197,7 +197,7 @@ def _mark_bytes(block: NDArray[np.uint8]) -> int:
 
 
 def likely_separator(location: str, line: bytes, decimal: str = ".") -> bytes:
-    """What separates the fields of a file; a space stands for runs of blanks.
+    """Likely separator of a file's fields; a space stands for runs of blanks.
 
     The comma of a ``.csv`` and the tab of a ``.tsv`` do if the first line has one. Otherwise it is the first of these
     that the first line has outside of double quotes: a tab, a comma that is not part of a number in other fields, a
@@ -274,7 +274,7 @@ def has_names(cells: Sequence[str], array: VertexArray) -> bool:
 
 
 def names_ids(cell: str) -> bool:
-    """Whether a name of a column ends as those of ids do: node, user_id, Index."""
+    """Whether the name of a column ends like a name of ids: node, user_id, Index."""
     return _EXTRAS.search(re.sub(r"[^a-z]", "", cell.lower())) is not None
 
 

@@ -52,7 +52,7 @@ _LETTERS, _DIGITS = re.compile(r"[^\W\d]+"), re.compile(r"\d+")
 
 @dataclass(frozen=True)
 class TextTable:
-    """How one text file of edges is read.
+    """Reading of one text file of edges.
 
     Attributes:
         separator: what is between fields; a space stands for runs of blanks.
@@ -200,7 +200,7 @@ def lacks_first_name(sample: Sample) -> bool | None:
 
 
 def names_question(file: SourceFile, sample: Sample) -> str:
-    """What to ask if a table of vertices has a short header, and its first column may have the ids; empty if nothing.
+    """Question about a table of vertices with a short header whose first column may have the ids; empty if it is clear.
 
     R leaves out the name of its column of names of rows, which may be the ids themselves.
     """
@@ -239,7 +239,7 @@ def _begins_with_row_names(sample: Sample, is_valued: bool) -> bool | None:
 
 
 def _row_names_question(file: SourceFile, sample: Sample, stated: Stated) -> str:
-    """What to ask if it is open which column of edges lacks its name, with the options that answer it."""
+    """Question about which column of edges lacks its name, with the options that answer it; empty if it is clear."""
     first, below = sample.rows[0], sample.rows[1]
     options = []
     for at in (1, 0):
@@ -275,7 +275,7 @@ def _says_undirected(file: SourceFile, sample: Sample, header: Sequence[str]) ->
 
 
 def with_times(file: SourceFile, sample: Sample, table: TextTable) -> TextTable:
-    """How a file is read whose third column has times: as dates if the first one is, otherwise as numbers.
+    """Reading of a file whose third column has times: dates if the first time is a date, otherwise numbers.
 
     Raises:
         InputError: a date and a time of day are two fields.

@@ -30,7 +30,7 @@ _NANO_SECONDS: Final = 9_214_000_000
 
 @dataclass(frozen=True)
 class TimeForm:
-    """How the times of a text file are written.
+    """Form of the times of a text file.
 
     Attributes:
         digits: digits after the point of the unit in which they are stored.
@@ -46,7 +46,7 @@ class TimeForm:
         return "ns" if self.digits == _NANO else "us"
 
     def reason(self, fault: int, text: str) -> str:
-        """What is wrong with a time."""
+        """Reason why a time is refused."""
         zone = (
             "with a zone (Z or an offset), as the first time has" if self.has_zone else "without a zone, as the first"
         )
@@ -58,7 +58,7 @@ class TimeForm:
 
 
 def find_times(cells: Sequence[str]) -> TimeForm | None:
-    """How the first times of a file are written; None if the first one is not a date.
+    """Form of the first times of a file; None if the first one is not a date.
 
     >>> find_times(["2024-03-05T10:11:12Z"]), find_times(["1709633472"])
     (TimeForm(digits=6, has_zone=True), None)

@@ -182,7 +182,7 @@ class CellTable(Protocol):
         ...
 
     def first_cells(self, column: int) -> tuple[str, list[str]]:
-        """What a column has: ``number``, ``list`` or nothing if the cells decide; and the text of its first cells.
+        """Kind of a column, ``number``, ``list`` or empty if the cells decide, and the text of its first cells.
 
         Raises:
             InputError: the type of the column is neither numbers, lists of numbers nor text.
@@ -291,7 +291,7 @@ class ParquetCells:
     """A Parquet file; implements :class:`CellTable`.
 
     Attributes:
-        row_values: values of a row, with those of its lists.
+        row_values: values of a row, with the values of its lists.
     """
 
     table: ParquetTable
@@ -456,5 +456,5 @@ def _where(table: CellTable, column: int) -> str:
 
 
 def column_name(table: CellTable, column: int) -> str:
-    """What a column is called: its name, or its number from 1."""
+    """Name of a column, or its number from 1."""
     return (table.names[column] if column < len(table.names) else "") or str(column + 1)

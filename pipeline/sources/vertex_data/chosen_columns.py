@@ -54,7 +54,7 @@ CATEGORIES: Final = 100
 
 @dataclass(frozen=True)
 class Filling:
-    """What becomes of missing features and of words.
+    """Options for missing features and for words.
 
     Attributes:
         missing: ``error``; or what a missing feature is filled with, ``0`` or ``mean``.
@@ -81,13 +81,13 @@ class Filling:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What differs from the defaults."""
+        """Parameters that differ from their defaults."""
         return {name: value for name, value in vars(self).items() if value != getattr(Filling, name)}
 
 
 @dataclass(frozen=True)
 class Survey:
-    """What is known of a column when all ranges have been surveyed.
+    """Facts about a column from the survey of all ranges.
 
     Attributes:
         words: the words of a column of words, ascending by their bytes.
@@ -235,7 +235,7 @@ class ChosenColumns:
         return cls(table, array, tuple(found), ids, question=question)
 
     def understood(self) -> list[Understood]:
-        """How the table is read."""
+        """Describes how the table is read."""
         (how, what, ids), location = self.in_words(), self.file.location
         kind = "npy" if is_numpy(location) else "parquet" if is_parquet(location) else "text"
         found = of_vertices(location, kind, how, VERTEX_ARRAYS[self.array].option, what, ids)
@@ -283,7 +283,7 @@ class ChosenColumns:
         return {"array": self.array, "file": self.table.file.identity(), **self.stated, **more}
 
     def in_words(self) -> tuple[str, str, str]:
-        """How the table is read, what the array is read from, and where the ids are, for people."""
+        """Sentences for display: how the table is read, what the array is read from, and where the ids are."""
         table, how = self.table, "Parquet"
         if isinstance(table, TextTableCells):
             how = f"text, fields between {spelled(table.separator)}; {header_in_words(bool(table.names))}"
@@ -452,7 +452,7 @@ class ChosenColumns:
 
     @property
     def layout(self) -> list[dict[str, Any]]:
-        """What the stored features are, in order: a record for each column of the table, and for each indicator."""
+        """Records of the stored features, in order: one for each column of the table, and one for each indicator."""
         found: list[dict[str, Any]] = []
         for column, survey in self._surveyed():
             each: dict[str, Any] = {"name": column.name, "width": column.width}

@@ -61,14 +61,14 @@ class ColumnVertices(OneArray):
 
     @property
     def feature_columns(self) -> list[dict[str, Any]]:
-        """What the stored features are."""
+        """Records of the stored features."""
         return self.chosen.layout if self.array == "feature" else []
 
     def identity(self) -> dict[str, Any]:
         return {"format": "columns", **self.chosen.identity()}
 
     def understood(self) -> list[Understood]:
-        """How the table is read."""
+        """Describes how the table is read."""
         return self.chosen.understood()
 
     def num_vertices(self) -> int:

@@ -185,12 +185,12 @@ class KeyedVertices(OneArray):
 
     @property
     def feature_columns(self) -> list[dict[str, Any]]:
-        """What the stored features are, if columns were chosen."""
+        """Records of the stored features, if columns were chosen."""
         chosen = self.rows.chosen if isinstance(self.rows, KeyedColumns) else None
         return chosen.layout if chosen is not None and self.array == "feature" else []
 
     def understood(self) -> list[Understood]:
-        """How the table is read."""
+        """Describes how the table is read."""
         location, option = self.location, VERTEX_ARRAYS[self.array].option
         kind = "npy" if is_numpy(location) else "parquet" if is_parquet(location) else "text"
         how, what, ids = self.rows.in_words()

@@ -79,7 +79,7 @@ class KeyedRows(Protocol):
         ...
 
     def in_words(self) -> tuple[str, str, str]:
-        """How the table is read, what the array is read from, and where the ids are, for people."""
+        """Sentences for display: how the table is read, what the array is read from, and where the ids are."""
         ...
 
     def ranges(self) -> Sequence[SourceRange]:
@@ -108,7 +108,7 @@ class KeyedText:
         fields: numbers of the fields with the id and the values, from 0; none for all.
         first_row: offset of the first row in the file's contents, in bytes.
         named: where labels are names of classes; None if values are numbers.
-        names: names of the columns, with that of the ids; none without a header.
+        names: names of the columns, with the name of the ids; none without a header.
         question: what the first lines leave open; empty if nothing.
     """
 
@@ -175,7 +175,7 @@ class KeyedText:
         )
 
     def in_words(self) -> tuple[str, str, str]:
-        """As :meth:`KeyedRows.in_words`."""
+        """Sentences like :meth:`KeyedRows.in_words`."""
         how = f"text, fields between {spelled(self.separator)}; {header_in_words(bool(self.names))}"
         names = f", names of {len(self.named.names):,} classes" if self.named else ""
         skipped = "; the first column numbers the rows and is skipped" if self.fields[:1] == (1,) else ""
@@ -244,7 +244,7 @@ class KeyedParquet:
         return cls(table)
 
     def in_words(self) -> tuple[str, str, str]:
-        """As :meth:`KeyedRows.in_words`."""
+        """Sentences like :meth:`KeyedRows.in_words`."""
         return "Parquet", columns_in_words(self.columns[1:]), f"column {self.columns[0]}"
 
     @property
@@ -312,7 +312,7 @@ class KeyedNumpy:
         return cls(values, row_ids)
 
     def in_words(self) -> tuple[str, str, str]:
-        """As :meth:`KeyedRows.in_words`."""
+        """Sentences like :meth:`KeyedRows.in_words`."""
         return "NumPy", f"{self.values.dtype} of shape {self.values.shape}", self.row_ids.file.location
 
     @property

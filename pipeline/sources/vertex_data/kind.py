@@ -74,5 +74,5 @@ class VertexKind:
 
 @cache
 def vertex_kinds() -> Mapping[str, VertexKind]:
-    """All kinds of vertex data by name, including those of other packages."""
+    """All kinds of vertex data by name, including kinds of other packages."""
     return load_descriptors(vertex_data, "VERTEX_KIND", "gnnloom.vertex_data", VertexKind)

@@ -138,7 +138,7 @@ class MaskSplit(OneArray):
         return self.masks[0][1].num_rows
 
     def understood(self) -> list[Understood]:
-        """How the masks are read."""
+        """Describes how the masks are read."""
         _, mask = self.masks[0]
         which = "" if self.index is None else f", split {self.index}"
         names = ", ".join(str(mask.array.member or name) for name, mask in self.masks)

@@ -95,7 +95,7 @@ class NumpyVertices:
         return replace(self, given={array: self.given[array]})
 
     def stored_arrays(self) -> tuple[StoredArray, ...]:
-        # Keys of artifacts depend on this order: that of the options.
+        # Keys of artifacts depend on this order, which is the order of the options.
         by_option = sorted(self.given, key=lambda name: VERTEX_ARRAYS[name].option)
         return tuple(array for name in by_option for array in self.given[name])
 
@@ -119,7 +119,7 @@ class NumpyVertices:
         return _width(self.given[array][0]) if array in self.given else 0
 
     def understood(self) -> list[Understood]:
-        """How each file is read."""
+        """Describes how each file is read."""
         found = []
         for name, (stored, *others) in self.given.items():
             what = f"{stored.dtype} of shape {stored.shape}"

@@ -69,7 +69,7 @@ class OgbRows(TextVertices):
         """Count the columns and, if the file is local and uncompressed, the rows.
 
         Raises:
-            InputError: the file is empty, or the number of rows is not that of the vertices.
+            InputError: the file is empty, or the number of rows is not the number of vertices.
         """
         columns, index = count_columns(file), index_rows(file)
         if array == "feature" and not columns:

@@ -80,7 +80,7 @@ class ParquetVertices(OneArray):
         return len(self.columns) if array == self.array else 0
 
     def understood(self) -> list[Understood]:
-        """How the file is read."""
+        """Describes how the file is read."""
         what, option = columns_in_words(self.columns), VERTEX_ARRAYS[self.array].option
         found = of_vertices(self.table.file.location, "parquet", "Parquet", option, what)
         is_id = self.array == "feature" and len(self.columns) > 1 and names_ids(self.columns[0])

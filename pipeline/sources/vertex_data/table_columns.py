@@ -1,4 +1,4 @@
-"""Which columns of a table are read, and what they hold: ``FILE:COLUMNS`` names them, and the first rows decide.
+"""Chooses the columns of a table to read, and their kinds: ``FILE:COLUMNS`` names them, and the first rows decide.
 
 Columns are names, or numbers and ranges of numbers from 1, with commas between them: ``nodes.csv:age,income``,
 ``cora.content:2-1434``.
@@ -211,7 +211,7 @@ def open_text(
     names, width, question = first.fields, len(first.fields), ""
     if is_short_header(sample):
         question = names_question(file, sample) if ids is None else ""
-        # R leaves out the name of the column of row names, and others that of the last one.
+        # R leaves out the name of the column of row names, and others the name of the last column.
         ends_unnamed = lacks_first_name(sample) is False or (ids == "1" and names_ids(names[0]))
         names, width = (*names, "") if ends_unnamed else ("", *names), width + 1
     by_name = any(column in names for column in columns if not column.isdecimal() or int(column) > width)
@@ -275,7 +275,7 @@ def is_value(cell: str) -> bool:
 
 
 def list_width(cell: str) -> int | None:
-    """How many numbers a cell has that is a list: in brackets, or several with blanks, commas or semicolons between.
+    """Length of a cell that is a list: in brackets, or several numbers with blanks, commas or semicolons between.
 
     >>> list_width("[0.1, 0.2]"), list_width("0.1 0.2 0.3"), list_width("0.5"), list_width("a b")
     (2, 3, None, None)
@@ -289,7 +289,7 @@ def list_width(cell: str) -> int | None:
 
 
 def kind_of(cells: Sequence[str]) -> tuple[str, int]:
-    """What a column holds, from its first cells: ``number``, ``list`` or ``words``; and the width of its lists.
+    """Kind of a column, from its first cells: ``number``, ``list`` or ``words``; and the width of its lists.
 
     A few words among numbers do not make a column of words: the reader reports them.
 
@@ -305,7 +305,7 @@ def kind_of(cells: Sequence[str]) -> tuple[str, int]:
 
 
 def ids_question(table: CellTable, numbers: Sequence[int], ids: int | None, *, is_stated: bool) -> str:
-    """What to ask if a table seems to have ids of its rows in a column that is not read as such; empty if nothing.
+    """Question about a table whose column of ids is not read as ids; empty if there is none.
 
     Args:
         numbers: the columns that are read.
@@ -341,7 +341,7 @@ def counts(cells: Sequence[str]) -> bool:
 
 
 def other_ids(location: str, names: Sequence[str], ids: int) -> str:
-    """What to ask if another column than the first is called as ids are; empty if none is.
+    """Question about a column other than the first whose name is usual for ids; empty if there is none.
 
     Args:
         ids: number of the column of ids.
@@ -363,7 +363,7 @@ def _may_be_number(cell: str) -> bool:
 
 
 def find_columns(table: CellTable, numbers: Sequence[int], array: VertexArray) -> list[Column]:
-    """What some columns of a table hold.
+    """Find the kinds of some columns of a table.
 
     Args:
         array: the array that they are for.

@@ -124,7 +124,7 @@ class TextVertices(OneArray):
         return {"format": "text", "array": self.array, "file": self.file.identity(), **stated, **named}
 
     def understood(self) -> list[Understood]:
-        """How the file is read."""
+        """Describes how the file is read."""
         how = f"text, cells between commas or blanks; {header_in_words(self.header)}"
         what = counted(self.width, "column") + (f", names of {len(self.class_names):,} classes" if self.named else "")
         found = of_vertices(self.file.location, "text", how, VERTEX_ARRAYS[self.array].option, what)

@@ -91,11 +91,11 @@ class JoinedVertices:
         return replace(self, sources=tuple(sources))
 
     def understood(self) -> list[Understood]:
-        """How each file is read."""
+        """Describes how each file is read."""
         return joined([each for one in self.sources if isinstance(one, Legible) for each in one.understood()])
 
     def surveys(self) -> Sequence[SourceRange]:
-        """The ranges of all sources to survey, with the number of the source as that of the file."""
+        """The ranges of all sources to survey, with the number of the source as the number of the file."""
         return [
             replace(span, file=number)
             for number, source in enumerate(self.sources)

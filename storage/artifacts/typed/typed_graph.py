@@ -41,12 +41,12 @@ class VertexType:
 
 
 def type_folder(name: str) -> str:
-    """What the paths of a type's arrays begin with."""
+    """Prefix of the paths of a type's arrays."""
     return f"type/{name}/"
 
 
 def relation_folder(name: str) -> str:
-    """What the paths of a relation's arrays begin with."""
+    """Prefix of the paths of a relation's arrays."""
     return f"relation/{name}/"
 
 

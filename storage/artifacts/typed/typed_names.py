@@ -101,7 +101,7 @@ def _is_one_slip(one: str, other: str) -> bool:
 
 
 def _plurals(name: str) -> set[str]:
-    """What the plural of a name may be."""
+    """Possible plurals of a name."""
     return {f"{name}s", f"{name}es", *([f"{name[:-1]}ies"] if name.endswith("y") else [])}
 
 

@@ -38,7 +38,7 @@ def chosen_transport() -> Transport:
 
 
 def lender() -> Callable[[], AbstractContextManager[Any]]:
-    """What lends a communicator of all ranks to a library that takes one of this transport.
+    """Function that lends a communicator of all ranks to a library that takes a communicator of this transport.
 
     Raises:
         InputError: there is no such library.

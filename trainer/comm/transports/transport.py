@@ -27,7 +27,7 @@ class Transport:
         python: the command of a rank; ``-m MODULE`` and its arguments follow. It must end the whole job if an exception
             is not caught, and must not import from the current folder.
         environment: variables that a rank needs, unless the user has set them.
-        variables: pairs of variables in which launchers state the number of a rank, and that of all ranks.
+        variables: pairs of variables in which launchers state the number of a rank, and the number of all ranks.
         lend: a communicator of the transport's own kind, of all ranks and for the time of a block, for a library that
             takes one. Collective. None if there is no such library.
         is_of_launcher: whether the launcher printed a line, rather than a rank.

@@ -92,7 +92,7 @@ def c_heads(library: Library, given: HeadsPass, threads: Threads) -> None:
 def run_ranges(
     kernel: Callable[[Bounds, int], None], ranges: list[RowRange], threads: Threads, work: int, *, has_team: bool
 ) -> None:
-    """Run a kernel over ranges that follow each other, on the team of torch's threads or else on those of Python."""
+    """Run a kernel over ranges that follow each other, on the team of torch's threads or else on Python's threads."""
     if not ranges:
         return
     num_threads = num_threads_for(work, threads)
@@ -185,7 +185,7 @@ class CSparseProduct:
         self._threads.run_slices(kernel, self._ranges, self._slices, progress)
 
     def _matrix(self) -> ProductStruct:
-        """What all products have in common, as C reads it: addresses of memory that this object keeps alive."""
+        """Fields that all products have in common, as C reads them: addresses in memory that this object owns."""
         rows = self._rows
         return ProductStruct(
             begin=rows.begin.ctypes.data,

@@ -4,7 +4,7 @@
 each pattern adds to a running maximum, sum and weighted sum, which are scaled down whenever the maximum grows
 (Milakov, Gimelshein, "Online normalizer calculation for softmax", 2018). The adjoint computes the weights again from
 the maximum and the sum, so nothing of the size of the edges is stored. It visits every entry once, column by column:
-one row of the output's gradient is fetched for the gradients of the column and for that of the row's target score.
+one row of the output's gradient is fetched for the gradients of the column and of the row's target score.
 In dynamic attention, a row's gradient is as wide as a column's, so the adjoint also visits every entry row by row.
 
 The kernels compute scores and weights for a few entries at a time, with vectors of all heads; the sums of a row or
@@ -42,14 +42,14 @@ from gnnloom.trainer.place.contract import (
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.place.threads import RowRange
 
-#: Steps of attention.h: those of :class:`Sweep`, and these.
+#: Steps of attention.h: the steps of :class:`Sweep`, and these.
 _ATTEND, _ATTEND_DYNAMIC = 0, 2
 
 
 class Sweep(IntEnum):
-    """A pass over all entries of the adjoint; the numbers are those of attention.h."""
+    """A pass over all entries of the adjoint; the numbers are the same as in attention.h."""
 
-    #: Column by column, for the gradients of its value and score, and the parts of those of all target scores.
+    #: Column by column, for the gradients of its value and score, and the parts of the gradients of all target scores.
     COLUMNS = 1
     #: Dynamic attention: column by column, for the gradients of its value.
     DYNAMIC_COLUMNS = 3

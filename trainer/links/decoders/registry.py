@@ -1,4 +1,4 @@
-"""All decoders: those of this room, those that installed packages announce, and classes that a user names."""
+"""All decoders: gnnloom's, decoders that installed packages announce, and classes that a user names."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class Inference(Protocol):
 
 @dataclass(frozen=True)
 class EdgeCall:
-    """How a module is called.
+    """Call of a module.
 
     Attributes:
         weighs: with weights of edges.

@@ -93,7 +93,7 @@ class GAT(Model):
         return width if layer == self.num_layers - 1 else width // self._heads
 
     def keep(self, features: Tensor) -> Inputs:
-        """The features together with those of the halo. Collective.
+        """The features together with the halo's features. Collective.
 
         Args:
             features: (num_own, dim) this rank's rows.
@@ -134,7 +134,7 @@ class GAT(Model):
         return self._joined(step.finish(attended, halo._replace(target=halo_target)), layer)
 
     def _values(self, features: Tensor, layer: int) -> Tensor:
-        """What attention sums: the features of columns times the weight, with dynamic attention plus a bias."""
+        """Values that attention sums: the features of columns times the weight, with dynamic attention plus a bias."""
         values = self.operator.transform(features, self.weights[layer], layer)
         return self._biased(values, self.source_biases, layer) if self._is_dynamic else values
 
@@ -145,10 +145,10 @@ class GAT(Model):
         """The values and scores of columns, and of the rows if these are the rank's own.
 
         Args:
-            of_targets: features of the vertices that the rows belong to, before those of the other columns.
+            of_targets: features of the vertices that the rows belong to, before the features of the other columns.
         """
         by_head, place = self._by_head(values), self.place
-        # With sampled neighbors, the leading vertices only are those of the next layer.
+        # With sampled neighbors, the leading vertices only are the vertices of the next layer.
         num_targets = 0 if of_targets is None else self.operator.layout(layer + 1).num_rows
         if not self._is_dynamic:
             target = None if of_targets is None else self.target_attention[layer]
@@ -160,7 +160,7 @@ class GAT(Model):
         return Attended(by_head, self.attention[layer], self._by_head(self._biased(targets, self.target_biases, layer)))
 
     def _joined(self, output: Tensor, layer: int) -> Tensor:
-        """The layer's output from that of every head."""
+        """The layer's output from the output of every head."""
         place, is_last = self.place, layer == self.num_layers - 1
         bias = self.bias_columns(self.biases, layer)
         joined = head_mean(output, place) if is_last else output.flatten(1)

@@ -1,4 +1,4 @@
-"""What all models share: layers over a distributed adjacency, and everything between the layers.
+"""Common base of models: layers over a distributed adjacency, and everything between the layers.
 
 A model of your own is a subclass of :class:`Model`, named as ``--model mypackage.mymodel:MyModel`` or by the
 descriptor of another package. It defines
@@ -139,7 +139,7 @@ class Model(nn.Module, ABC):
         self.epoch = 0
         self.norms = nn.ModuleList(build_norms(options.norm, options.dims[1:-1], self.place))
         # No other random draw of the process changes the initial weights, nor do they change another draw. They come
-        # from one stream, so those of `glorot` and of `nn.Linear` are independent.
+        # from one stream, so the numbers of `glorot` and of `nn.Linear` are independent.
         with seeded(seed) as generator:
             self.create_parameters(generator)
 
@@ -170,7 +170,7 @@ class Model(nn.Module, ABC):
         return len(self.options.dims) - 1
 
     def parameters_by_layer(self) -> list[list[nn.Parameter]]:
-        """The parameters of every layer, including those of the normalization that follows it."""
+        """The parameters of every layer, including the parameters of the normalization that follows it."""
         return entries_by_layer(self, self.num_layers)
 
     def keep(self, features: Tensor) -> Inputs:
@@ -273,7 +273,7 @@ class Model(nn.Module, ABC):
         """(num_rows, columns held) output of a layer before normalization and activation. Collective."""
 
     def checked(self, output: Tensor, layer: int) -> Tensor:
-        """A layer's output, whose shape is that of its layout. Communicates nothing.
+        """A layer's output, with the shape of its layout. Communicates nothing.
 
         Raises:
             InputError: the layer returns something else.
@@ -350,7 +350,7 @@ class Model(nn.Module, ABC):
     def product(self, inputs: Inputs, weight: Tensor, layer: int, *, spends: bool = False) -> Tensor:
         """The adjacency times the inputs times ``weight``, in the cheaper order. Collective.
 
-        In the dtype of features; of the last layer possibly in that of sums.
+        In the dtype of features; of the last layer possibly in the dtype of sums.
 
         Args:
             spends: the inputs are a hidden layer's output that nothing else reads; the call may empty them, and the
@@ -371,7 +371,7 @@ class Model(nn.Module, ABC):
         if inputs.propagated:
             return inputs.value
         product = self.operator.propagate(inputs.value, layer)
-        # The callers still refer to the inputs. Those of the last layer may be wanted as embeddings.
+        # The callers still refer to the inputs. Inputs of the last layer may be wanted as embeddings.
         if spends and layer < self.num_layers - 1:
             give_up(inputs.value)
         return product
@@ -410,7 +410,7 @@ def entries_by_layer(module: nn.Module, num_layers: int) -> list[list[nn.Paramet
     """The parameters that a module holds in lists with one entry per layer, by layer."""
     layers: list[list[nn.Parameter]] = [[] for _ in range(num_layers)]
     for child in module.children():
-        # Some lists are shorter: that of the biases is empty in a model without biases, and the last layer has no
+        # Some lists are shorter: the list of biases is empty in a model without biases, and the last layer has no
         # normalization.
         for entry, found in zip(child if isinstance(child, _LISTS) else (), layers, strict=False):
             found.extend([entry] if isinstance(entry, nn.Parameter) else entry.parameters())

@@ -1,4 +1,4 @@
-"""How far a module of torch looks: which edges a batch must have so that its outputs are those of the whole graph.
+"""Finds how far a module of torch looks: the edges that a batch needs so that its outputs equal the whole graph's.
 
 A convolution reads the rows of its targets. One that normalizes by the degrees of both ends of an edge, such as PyG's
 ``GCNConv``, also reads the rows of the sources, which a batch of all neighbors lacks in its last hop. What a module
@@ -42,13 +42,13 @@ _EXTREME: Final = 4.0
 
 @dataclass(frozen=True)
 class Reach:
-    """What a module reads.
+    """The edges and rows that a module reads.
 
     Attributes:
         by_layer: it offers its layers one by one; the other attributes then are about one layer.
         hops: the rows of vertices at fewer than so many hops from the targets.
         reads_degrees: of the vertices at that distance, the degrees.
-        is_exact: with these rows, outputs are those of the whole graph. Otherwise no number of hops gave those.
+        is_exact: with these rows, outputs equal the whole graph's outputs. Otherwise no number of hops gave these.
         widths: of the features, and of the outputs of each layer, or of the module.
     """
 
@@ -61,7 +61,7 @@ class Reach:
 
 @dataclass(frozen=True)
 class GraphTraits:
-    """What is known of a graph whose edges a module is given.
+    """Facts about a graph whose edges a module is given.
 
     Attributes:
         normalization: weights of the edges; see :func:`gnnloom.trainer.data.adjacency_scaling.scaling`.
@@ -161,11 +161,11 @@ class _Trial:
 
     def __init__(self, model: EdgeModel, graph: _TrialGraph, traits: GraphTraits, place: Place) -> None:
         self._model, self._graph, self._traits, self._place = model, graph, traits, place
-        # Given weights are a normalization already, or those of the graph.
+        # Given weights are a normalization already, or the graph's weights.
         self._completes = model.call.weighs and not traits.gives_weights
 
     def reach(self, feature: Tensor) -> Reach:
-        """What the module reads with its present parameters."""
+        """Find what the module reads with its present parameters."""
         model = self._model
         whole = self.edges(np.arange(self._graph.whole.num_vertices), Reach(by_layer=False, hops=1))[1]
         expected = model.call(model.module, feature, replace(whole, hops=None), self._place)
@@ -180,7 +180,7 @@ class _Trial:
         return whole_batch(self._graph.whole, seeds, reach, normalization, self._place, weighs=weighs)
 
     def by_layer(self, inputs: list[Tensor]) -> Reach | None:
-        """What one layer reads, of any; None if more than is tried."""
+        """Find what one layer reads, for every layer alike; None if the layer reads more than is tried."""
 
         def suffices(seeds: NDArray[np.int64], reach: Reach) -> bool:
             vertices, edges = self.edges(seeds, reach)
@@ -193,7 +193,7 @@ class _Trial:
         return self._first(self._candidates(1, _MOST_OF_LAYER, by_layer=True), suffices, inputs[-1])
 
     def at_once(self, feature: Tensor, expected: Tensor) -> Reach:
-        """What all layers together read."""
+        """Find what all layers together read."""
         model = self._model
 
         def suffices(seeds: NDArray[np.int64], reach: Reach) -> bool:
@@ -254,7 +254,7 @@ def _inputs_by_layer(model: EdgeModel, feature: Tensor, whole: BatchEdges, expec
     # The module is called as a whole then, which has no such failure.
     except Exception:  # noqa: BLE001
         return None
-    # Not so if its outputs join those of several layers, as with jumping knowledge.
+    # Not so if its outputs join the outputs of several layers, as with jumping knowledge.
     return values if _alike(values[-1], expected) else None
 
 

@@ -1,4 +1,4 @@
-"""What the models share whose layers end in a bias and a ReLU: both and the next dropout are one pass in place."""
+"""Common base of models whose layers end in a bias and a ReLU: both and the next dropout are one pass in place."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class RectifiedModel(Model):
         return Inputs(output, dropped=drops)
 
     def mask_before(self, layer: int) -> Mask | None:
-        """Which features of a layer's input are dropped."""
+        """Mask of the features of a layer's input that are dropped."""
         return self.dropout.mask(*self.dropout_place(layer), self.epoch, layer) if self.drops(layer) else None
 
     def added(self, output: Tensor, other: Tensor) -> Tensor:

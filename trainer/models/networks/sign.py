@@ -17,7 +17,7 @@ from gnnloom.trainer.kernels.dispatch import matmul, weight_gradient
 from gnnloom.trainer.models.networks.mlp import MLP
 from gnnloom.trainer.models.networks.model import Inputs, glorot
 
-#: Columns of the input, and those of the output that they are multiplied into.
+#: Columns of the input, and the columns of the output that they are multiplied into.
 Part = tuple[slice, slice]
 
 
@@ -35,7 +35,7 @@ class SIGN(MLP):
 
     @property
     def parts(self) -> list[Part]:
-        """The columns of every step, and those of its product."""
+        """The columns of every step, and the columns of its product."""
         (before, after), count = self.options.pairs[0], self.options.num_inputs
         return [
             (slice(*split_range(before, count, step)), slice(*split_range(after, count, step))) for step in range(count)

@@ -1,1 +1,1 @@
-"""What an epoch computes, one class per mode; the loop asks one for each epoch's gradients. Descriptors: ``modes``."""
+"""Computes epochs, one class per mode; the loop asks it for each epoch's gradients. Descriptors: ``modes``."""

@@ -104,7 +104,7 @@ class WholeInference:
         return find_reach(self._model, traits)
 
     def _agreed(self, reach: Reach) -> Reach:
-        """What the first rank has found; other processors might round otherwise. Collective."""
+        """Share the first rank's finding with all ranks, because other processors might round otherwise. Collective."""
         mine = [reach.by_layer, reach.hops, reach.reads_degrees, reach.is_exact, *reach.widths]
         # As many numbers on every rank: features, and the outputs of each layer.
         missing = self._model.num_layers + 1 - len(reach.widths)

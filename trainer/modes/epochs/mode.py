@@ -1,4 +1,4 @@
-"""What the training loop requires of a mode, what modes that sample share, and ``full``: one step per epoch."""
+"""Interface between the training loop and modes, the base of sampling modes, and ``full``: one step per epoch."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ModeContext:
-    """What a mode may use on one rank.
+    """Data and functions that a mode may use on one rank.
 
     Attributes:
-        options: the mode's own options by name, those of its sampler among them, checked.
+        options: the mode's own options by name, with its sampler's options, checked.
         seed: of the run.
         epochs: those that this process trains, unless it ends early.
         normalization: of the adjacency; see :mod:`gnnloom.trainer.data.adjacency_scaling`.
@@ -112,7 +112,7 @@ class ModeContext:
 
 
 class Mode(ABC):
-    """How an epoch becomes updates of the parameters.
+    """Turns an epoch into updates of the parameters.
 
     The loop around it is the same for all modes: evaluation on the whole graph, learning rates, checkpoints, metrics
     and early stopping. A mode keeps no state from one epoch to the next that its random streams, which depend on the
@@ -179,8 +179,8 @@ def add_gradients(
     Collective among the ranks of the operator.
 
     Args:
-        number: of the batch, among those of all epochs; decides the masks of dropout, so that the same vertex loses
-            other features in every batch.
+        number: of the batch, among the batches of all epochs; decides the masks of dropout, so that the same vertex
+            loses other features in every batch.
         feature: (num_rows, num_features) input features of the batch.
     """
     model.epoch = number
@@ -193,7 +193,7 @@ def add_gradients(
 
 @contextmanager
 def multiplying_by(operator: Operator, model: Model, *, shrinks: bool = False) -> Iterator[None]:
-    """Let a model multiply by the matrix of a batch inside the block; then again by that of the whole graph.
+    """Let a model multiply by the matrix of a batch inside the block; then again by the matrix of the whole graph.
 
     Args:
         shrinks: a layer's output has far fewer rows than its input.

@@ -1,7 +1,7 @@
 """``neighbor``: every rank trains on batches of its own training vertices, with sampled neighbors of each.
 
 Hamilton, Ying, Leskovec, "Inductive Representation Learning on Large Graphs" (NeurIPS 2017), algorithm 2. The
-gradient of a step is that of the mean loss over the batches of all ranks.
+gradient of a step is the gradient of the mean loss over the batches of all ranks.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class NeighborMode(Mode):
                     update()
                 total += contribution * weight
                 terms += weight
-        # The last batch is not needed while those of the next epoch are prepared.
+        # The last batch is not needed while the batches of the next epoch are prepared.
         self._operator.load(empty_batch(len(self._fanouts)))
         return total / terms if terms else 0.0
 
@@ -185,7 +185,7 @@ class NeighborMode(Mode):
 
 
 def _checked(context: ModeContext) -> tuple[int, ...]:
-    """The fan-outs of all layers, from that of the seeds on.
+    """The fan-outs of all layers, beginning with the layer of the seeds.
 
     Raises:
         InputError: they do not fit the model, or the model cannot run on blocks.

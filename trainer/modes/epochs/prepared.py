@@ -57,7 +57,7 @@ class Prepared:
     """A batch, or a rank's share of one, that is ready for a step.
 
     Attributes:
-        number: of the batch, among those of all epochs.
+        number: of the batch, among the batches of all epochs.
         vertices: (num_rows,) int64 global ids.
         operator: multiplies with the rows of the batch.
         feature: (num_rows, width) input features; without rows if the step asks for them.
@@ -94,7 +94,7 @@ class PreparedMode(Mode):
         self._ready = awaited(ready, self.context.comm.traffic)
 
     def _numbers(self) -> Iterator[int]:
-        """The batches of this rank among those of all epochs, in the order of training."""
+        """The batches of this rank among the batches of all epochs, in the order of training."""
         epochs = self.context.epochs
         yield from range(epochs.start * self.num_batches, epochs.stop * self.num_batches)
 

@@ -1,4 +1,4 @@
-"""``subgraph``: every rank trains on subgraphs of its own; a step is the mean over those of all ranks.
+"""``subgraph``: every rank trains on subgraphs of its own; a step is the mean over the subgraphs of all ranks.
 
 Zeng et al., "Accurate, Efficient and Scalable Graph Embedding" (IPDPS 2019), algorithms 1 and 5; with normalization,
 Zeng et al., "GraphSAINT" (ICLR 2020), algorithm 1.

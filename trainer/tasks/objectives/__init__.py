@@ -1,1 +1,1 @@
-"""What tasks compute from a model's output: losses, metrics and predictions, one class per task."""
+"""Computes losses, metrics and predictions from a model's output, with one class per task."""

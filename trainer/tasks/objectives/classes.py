@@ -79,7 +79,7 @@ class Classes(VertexObjective):
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Share of each split's labeled vertices whose highest score is that of their label.
+    """Share of each split's labeled vertices whose highest score is the score of their label.
 
     Attributes:
         layout: layout of the scores.

@@ -130,7 +130,7 @@ class Links(PairObjective):
     def loss(self, layout: Layout, labels: Labels, split: str = TRAIN) -> StepLoss:
         if split != TRAIN:
             return super().loss(layout, labels, split)
-        # Steps draw negatives of their own, so those of all training pairs are drawn only if this is called.
+        # Steps draw negatives of their own, so negatives of all training pairs are drawn only if this is called.
         whole, count = super().loss, self.pairs.num_pairs[TRAIN]
 
         def contribute(scores: Tensor) -> Tensor:
@@ -174,7 +174,7 @@ class Links(PairObjective):
         return measure
 
     def _figures(self, labels: PairLabels, split: str, scored: _Scored) -> dict[str, float | None]:
-        """What is reported of a split, without the prefix. Collective."""
+        """Figures of a split, without the prefix. Collective."""
         layout = labels.placed_rows.layout
         comm, place = layout.grid.comm, layout.place
         if self.pairs.num_negatives(split):

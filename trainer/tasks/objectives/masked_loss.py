@@ -25,7 +25,7 @@ class MaskedLoss(ABC):
 
     num_terms: float
     divisor: float | None = None
-    #: Factors of the terms, of a shape that broadcasts to that of the scores in the mask; None for ones.
+    #: Factors of the terms, of a shape that broadcasts to the shape of the scores in the mask; None for ones.
     _weight: Tensor | None = None
 
     def __init__(self, layout: Layout, mask: Tensor) -> None:
@@ -66,7 +66,7 @@ class MaskedLoss(ABC):
         return torch.index_select(scores, 0, self._rows, out=taken)
 
     def put_rows(self, derivative: Tensor, num_rows: int) -> Tensor:
-        """(num_rows, columns held) the gradient of all scores, from that of the vertices in the mask."""
+        """(num_rows, columns held) the gradient of all scores, from the gradient of the vertices in the mask."""
         whole = self.place.zeros((num_rows, derivative.shape[1]), derivative.dtype)
         return whole.index_copy_(0, self._rows, derivative)
 

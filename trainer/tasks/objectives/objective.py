@@ -39,7 +39,7 @@ Metrics = Callable[[Tensor], dict[str, float | None]]
 
 
 class StepLoss(Protocol):
-    """What a step minimizes.
+    """Loss that a step minimizes.
 
     Attributes:
         num_examples: what it is a mean over: vertices or pairs of all ranks.
@@ -56,7 +56,7 @@ class StepLoss(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class TaskContext:
-    """What a task's class may read and use on one rank.
+    """Data and functions that a task's class may use on one rank.
 
     Attributes:
         width: of the model's output.
@@ -83,12 +83,12 @@ class TaskContext:
 
 @dataclass(frozen=True)
 class Objective(ABC):
-    """What a training run minimizes, measures and predicts; the same on every rank.
+    """Loss, metrics and predictions of a training run; the same on every rank.
 
     Attributes:
         num_outputs: width of the model's output.
         class_weights: (num_outputs,) float64 weights of the classes in the loss; None for equal ones.
-        own_loss: the user's loss, which replaces that of the task.
+        own_loss: the user's loss, which replaces the task's loss.
     """
 
     task: Task
@@ -111,7 +111,7 @@ class Objective(ABC):
 
     @property
     def notes(self) -> dict[str, str]:
-        """What a reader has to know about some figures, by their names in metrics; none by default."""
+        """Notes on figures for readers, by their names in metrics; none by default."""
         return {}
 
     @abstractmethod
@@ -126,7 +126,7 @@ class Objective(ABC):
         """
 
     def placed(self, labels: Labels, operator: Operator) -> Labels:  # noqa: ARG002 - for subclasses
-        """What was read, where the rows that it is about are. Collective."""
+        """Labels moved to the ranks that own their rows. Collective."""
         return labels
 
     def steps(self, loss: StepLoss, operator: Operator, epoch: int) -> Iterator[StepLoss]:  # noqa: ARG002 - as above
@@ -153,7 +153,7 @@ class Objective(ABC):
 
     @abstractmethod
     def metrics(self, layout: Layout, labels: Labels) -> Metrics:
-        """What measures scores of a layout. Collective."""
+        """Metrics for scores of a layout. Collective."""
 
     def details(self, layout: Layout, labels: Labels, scores: Tensor) -> dict[str, Any]:  # noqa: ARG002 - for subclasses
         """More about the test split, as JSON for the run's result and its report; nothing by default. Collective."""

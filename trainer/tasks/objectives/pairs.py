@@ -1,4 +1,4 @@
-"""What the tasks on pairs of vertices share: the pairs of every split on the ranks that own their sources, and steps.
+"""Common base of tasks on pairs of vertices: every split's pairs on the ranks that own their sources, and steps.
 
 The model's output is a vector for every vertex; a decoder makes scores of the vectors of both ends of a pair.
 """
@@ -74,7 +74,7 @@ class PairSet:
         value: (num_pairs,) their class or number; None without.
         negative: (num_pairs, num_negatives) int64 targets that stand for negatives of each pair; None without.
         negative_source: (num_pairs, num_replaced) int64 sources that do; None without.
-        drawn_source: (num_pairs, num_negatives) int64 the sources of ``negative``; None for that of the pair.
+        drawn_source: (num_pairs, num_negatives) int64 the sources of ``negative``; None for the source of the pair.
     """
 
     number: NDArray[np.int64]
@@ -94,7 +94,7 @@ class PairSet:
         return [self.source, self.target, *(each for each in (self.negative, self.drawn_source) if each is not None)]
 
     def take(self, which: NDArray[Any] | slice) -> PairSet:
-        """Those at some positions, or where a mask is True."""
+        """Pairs at the given positions, or where a mask is True."""
         return self.changed(lambda array: array[which])
 
     @property
@@ -131,7 +131,7 @@ class PairSet:
 
 @dataclass(frozen=True)
 class Step:
-    """What the pairs of a loss are.
+    """Pairs of a loss.
 
     Attributes:
         split: that they are from.
@@ -173,7 +173,7 @@ class PairLabels(Labels):
 
     @property
     def known_ends(self) -> ReadEnds:
-        """What finds the vertices at ends of training pairs.
+        """Reader of the vertices at the ends of training pairs.
 
         Raises:
             ValueError: the pairs are where they were read, or nothing was to ask for ends.
@@ -184,7 +184,7 @@ class PairLabels(Labels):
 
 
 def of_pairs(labels: Labels) -> PairLabels:
-    """Labels, as those of pairs.
+    """Labels, in the form of pairs.
 
     Raises:
         TypeError: they are of vertices.
@@ -195,7 +195,7 @@ def of_pairs(labels: Labels) -> PairLabels:
 
 
 class PairAccess:
-    """What an objective on pairs reads, or asks other ranks for, apart from the pairs; the forecast has its own."""
+    """Access of an objective to data and other ranks, apart from the pairs; the forecast has its own implementation."""
 
     def owners(self, given: TaskContext, operator: Operator, layout: Layout) -> Owners | None:
         """The rank of every vertex; None for one rank. Collective."""
@@ -209,11 +209,11 @@ class PairAccess:
         return GridOwners(layout, AllPositions(layout.grid.comm, adjacency, layout.place))
 
     def local_numbers(self, vertex: NDArray[np.int64]) -> Numbering:
-        """What finds the rows of this rank's vertices."""
+        """Numbering that finds the rows of this rank's vertices."""
         return LocalNumbers.of(vertex)
 
     def exchange(self, comm: Communicator, counts: NDArray[np.int64], place: Place) -> BlockExchange:
-        """What moves pairs to the ranks that own their sources. Collective."""
+        """Exchange that moves pairs to the ranks that own their sources. Collective."""
         return BlockExchange(comm, counts, place, Kind.SETUP)
 
     def training_pairs(self, links: Links, counter: ReadCounter) -> PairSource:
@@ -299,7 +299,7 @@ class PairObjective(Objective):
 
     @property
     def given(self) -> TaskContext:
-        """What the task reads.
+        """Context that the task was given.
 
         Raises:
             ValueError: the objective was not made by :meth:`of`.

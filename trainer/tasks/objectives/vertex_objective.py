@@ -1,4 +1,4 @@
-"""What the tasks on vertices share: the labels and the split of a rank's rows, and a mean over some of them."""
+"""Common base of tasks on vertices: the labels and the split of a rank's rows, and a mean over rows."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a training will need, before it runs: a rehearsal of some epochs on arrays without values."""
+"""Forecasts the needs of a training run: rehearses some epochs on arrays without values."""

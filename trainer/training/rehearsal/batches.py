@@ -236,7 +236,7 @@ class RehearsedBatches(Mode):
 
     @cached_property
     def streamed(self) -> StatedBytes | None:
-        """What an evaluation from disk takes; None if there is none, or if it takes some rows at a time."""
+        """Bytes of an evaluation from disk; None if there is none, or if it takes a few rows per step."""
         context, rows = self.context, self.context.label_rows
         if not (context.reads_batches and isinstance(rows, RowShard) and can_stream(context.model)):
             return None

@@ -1,6 +1,6 @@
-"""What a training will need, before it runs: memory of every rank, bytes read and written, and time if it is known.
+"""Forecasts a training run before it runs: memory of every rank, bytes read and written, and time if it is known.
 
-The memory is that of a rehearsal; a test compares it with measured runs.
+The memory comes from a rehearsal; a test compares it with measured runs.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LINE_BYTES = 400
 
 @dataclass(frozen=True)
 class TrainProjection:
-    """What a training is expected to need.
+    """Expected needs of a training run.
 
     Attributes:
         first_epoch: epoch of the checkpoint from which the run continues; 0 for a new run.

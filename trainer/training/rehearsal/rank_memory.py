@@ -194,7 +194,7 @@ def _unread_session(session: Session) -> Session:
 
 
 def _written(session: Session, memory: Unwritten, *, embeddings: bool) -> Tensor | None:
-    """What a rank with rows on disk predicts: it is in temporary files, whose pages count as memory."""
+    """Predictions of a rank with rows on disk: they are in temporary files, whose pages count as memory."""
     if session.rows is None:
         return None
     model = session.model
@@ -207,7 +207,7 @@ def _any_loss(scores: Tensor, labels: Tensor) -> Tensor:  # noqa: ARG001 - calle
 
 
 def _stored_feature(dataset: Dataset, key: str | None) -> np.dtype[Any]:
-    """The dtype in which the features of vertex data are stored; that of sources if they are not there."""
+    """The dtype in which the features of vertex data are stored; the dtype of sources if they are not there."""
     name = "feature"
     try:
         vertices = dataset.vertices(key)
@@ -218,7 +218,7 @@ def _stored_feature(dataset: Dataset, key: str | None) -> np.dtype[Any]:
 
 
 class _Rehearsal:
-    """What :class:`gnnloom.trainer.training.loop.Training` has of one rank's training, as far as memory goes."""
+    """One rank's part of :class:`gnnloom.trainer.training.loop.Training`, as far as memory goes."""
 
     def __init__(self, opened: OpenedRun, rank: int, memory: Unwritten) -> None:
         self.batches = 0
@@ -258,7 +258,7 @@ class _Rehearsal:
             model.inference = RehearsedInference(model, own, is_weighted=shards.weighted, is_symmetric=shards.symmetric)
 
     def _measured(self) -> Tensor | None:
-        """As many rows as metrics may read; see :func:`gnnloom.trainer.training.evaluation.measured_rows`."""
+        """Tensor with the rows that metrics may read; see :func:`gnnloom.trainer.training.evaluation.measured_rows`."""
         if not self.config.reads_batches or self.config.on_pairs:
             return None
         own = len(self.labels.split)
@@ -366,7 +366,7 @@ class _Rehearsal:
 
     @property
     def _streamed(self) -> StatedBytes:
-        """What an evaluation from disk takes."""
+        """Bytes of an evaluation from disk."""
         found = self.sampled.streamed if self.sampled is not None and self.config.evaluates else None
         return found or StatedBytes(0)
 

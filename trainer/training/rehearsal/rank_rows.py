@@ -37,7 +37,7 @@ def rank_rows(
         return RankRows(
             num_rows, 0, shards.num_vertices, shards.nnz, row_bytes, training, has_loops=_has_loops(dataset, shards)
         )
-    # Only the rank's own records: of many ranks, each would otherwise read those of all.
+    # Only the rank's own records: of many ranks, each would otherwise read the records of all.
     own, halo, *nonzeros = (
         shards.artifact.record(f"row/{rank:05d}/{name}").shape[0]
         for name in ("vertex", "halo_vertex", "own/indices", "halo/indices")

@@ -38,7 +38,7 @@ class RowShardSizes:
 
 @dataclass(frozen=True, kw_only=True)
 class _Sizes:
-    """What both kinds of shards have.
+    """Sizes that both kinds of shards have.
 
     Attributes:
         num_outputs: width of the model's output.

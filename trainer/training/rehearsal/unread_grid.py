@@ -29,8 +29,8 @@ class UnreadGridShards(GridShards):
     """Windows have as many entries as their shares of the cells, as if the entries of a cell were spread evenly.
 
     Attributes:
-        read_shares: entries of the windows that were asked for over those of one variant, and the share of the rows
-            whose features were, or if no features were, whose splits.
+        read_shares: entries of the windows that were asked for over the entries of one variant, and the share of the
+            rows whose features were, or if no features were, whose splits.
     """
 
     def __init__(self, artifact: Artifact, memory: Unwritten) -> None:

@@ -86,7 +86,7 @@ class StatedAccess(PairAccess):
         return _StatedTrainingPairs(links, counter)
 
     def known_targets(self, graph: Graph, links: Links, sources: NDArray[np.int64]) -> Lists:  # noqa: ARG002
-        # The pairs that are ranked are often those of vertices with many: as many as a block has at most.
+        # The pairs that are ranked often belong to vertices with many: as many as a block has at most.
         sizes, start = BlockSizes(), np.zeros(len(sources), np.int64)
         listed = np.zeros(sizes.listed // sizes.sources, np.int64)
         return Lists(start, start + len(listed), listed)

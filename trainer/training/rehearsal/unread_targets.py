@@ -98,7 +98,7 @@ class UnreadTargets:
         return sum(self._counts)
 
     def chosen(self, choose: Chosen) -> list[ExcludedEntries]:
-        """As many entries of every block as are in the choice's share of all pairs."""
+        """Entries of every block, in proportion to the choice's share of all pairs."""
         asked = np.linspace(0, max(0, self._num_pairs - 1), min(self._num_pairs, _ASKED)).astype(np.int64)
         share = float(np.mean(choose(asked))) if len(asked) else 0.0
         # Whether each pair is chosen, whether each entry is, and the positions of these.

@@ -15,7 +15,7 @@ _DIGITS = 13
 
 
 def stored_buffers(model: nn.Module) -> dict[str, Tensor]:
-    """The buffers that are part of a model's state, by name: without those of ``persistent=False``, as in torch."""
+    """The buffers that are part of a model's state, by name: without buffers of ``persistent=False``, as in torch."""
     buffers = dict(model.named_buffers())
     # torch does not say publicly which buffers are persistent, but only those are in the state.
     return {name: buffers[name] for name in model.state_dict() if name in buffers} if buffers else {}

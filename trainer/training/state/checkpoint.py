@@ -71,7 +71,7 @@ def _apart(rows: Tensor, tensor: Tensor) -> Tensor:
 
 
 def _check_finite(model: nn.Module, epoch: int) -> None:
-    """Refuse to keep a model that has diverged: the loss of an epoch is that of the parameters before its step.
+    """Refuse to keep a model that has diverged: the loss of an epoch is computed with the parameters before its step.
 
     Raises:
         DivergedError: a parameter is not a finite number.
@@ -105,7 +105,7 @@ def restore(checkpoint: StoredCheckpoint, model: Model, optimizer: Optimizer | N
         FormatError: the checkpoint belongs to a model with other shapes.
     """
     for name, (tensor, piece) in stored_state(model, optimizer).items():
-        # Earlier checkpoints have one number of steps, which was that of all parameters.
+        # Earlier checkpoints have one number of steps, for all parameters.
         shared = name == _OPTIMIZER + STEP and checkpoint.shape(name) == (1,)
         _copy(checkpoint, name, tensor[:1] if shared else tensor, piece, model.place)
         if shared:

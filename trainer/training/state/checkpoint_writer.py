@@ -30,7 +30,7 @@ _LONGEST_LOOK_SECONDS: Final = 0.5
 
 @dataclass(frozen=True)
 class Destination:
-    """Where a checkpoint goes.
+    """Destination of a checkpoint.
 
     Attributes:
         folder: folder of the checkpoints.

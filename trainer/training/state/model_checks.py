@@ -96,7 +96,7 @@ def _layouts(model: Model) -> list[Layout]:
 
 
 def _state(model: Model) -> Iterator[tuple[str, Tensor]]:
-    """What a checkpoint holds of a model: ``parameter NAME`` or ``buffer NAME``, and the tensor."""
+    """State of a model in a checkpoint: ``parameter NAME`` or ``buffer NAME``, and the tensor."""
     for name, parameter in model.named_parameters():
         yield f"parameter {name}", parameter
     for name, buffer in stored_buffers(model).items():
@@ -104,7 +104,7 @@ def _state(model: Model) -> Iterator[tuple[str, Tensor]]:
 
 
 def _problem(name: str, tensor: Tensor, place: Place) -> str | None:
-    """What keeps a parameter or buffer from being trained or stored."""
+    """Reason why a parameter or buffer cannot be trained or stored; None if it can."""
     if nn.parameter.is_lazy(tensor):
         return "has no size yet; use a module that is given all its sizes, such as nn.Linear instead of nn.LazyLinear"
     if not _NAME.fullmatch(name) or name == STEP:
@@ -141,7 +141,7 @@ def _check_rows(model: Model, name: str) -> None:
 
 
 def _difference(comm: Communicator, model: Model) -> str | None:
-    """How parameters or buffers differ between ranks, the same text on every rank. Collective."""
+    """Difference of parameters or buffers between ranks, the same text on every rank. Collective."""
     if comm.size == 1:
         return None
     state = list(_state(model))
@@ -164,7 +164,7 @@ def _difference(comm: Communicator, model: Model) -> str | None:
 
 
 def _identity(what: str, tensor: Tensor) -> tuple[float, float, float]:
-    """What must be equal on all ranks; the piece that a rank holds, or 0; and the values, equal for the same piece."""
+    """Facts that must be equal on all ranks: the rank's piece, or 0, and values that are equal for the same piece."""
     piece = tensor.piece if isinstance(tensor, PartialParameter) else None
     shape = tuple(tensor.shape) if piece is None else piece.shape
     kind = f"{what} {shape} {tensor.dtype} {tensor.requires_grad}"
@@ -180,7 +180,7 @@ def _place(piece: ParameterPiece | None) -> float:
 
 
 def _unequal(place: NDArray[np.float64], value: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """(ranks,) bool: ranks whose values differ from those of the first rank with the same piece."""
+    """(ranks,) bool: ranks whose values differ from the values of the first rank with the same piece."""
     _, first, group = np.unique(place, return_index=True, return_inverse=True)
     differs: NDArray[np.bool_] = value != value[first[group]]
     return differs

@@ -97,7 +97,7 @@ _PAIRS: Final[Mapping[str, Option]] = MappingProxyType(
         "negatives": Option(
             kind=int,
             help="Negatives of each pair of a split without stored ones; 0: none, and no stored ones either; by default"
-            " 1 for training pairs without values, those of evaluations for other pairs without values, else 0",
+            " 1 for training pairs without values, as many as in evaluations for other pairs without values, else 0",
             least=0,
         ),
         **{name: NEGATIVES[name] for name in ("negative_sampler", "strict_negatives")},
@@ -145,4 +145,4 @@ def checked_options(given: Mapping[str, Any], kind: str) -> dict[str, Any]:
 
 def _has(name: str) -> str:
     kinds = [kind for kind, own in _OWN.items() if name in own]
-    return f"those of {' and '.join(kinds)} have it"
+    return f"batches of {' and '.join(kinds)} have it"

@@ -36,7 +36,7 @@ MACHINE_OPTIONS: Final = (
         group=Group.EXECUTION,
         is_common=True,
         is_size=True,
-        default_text="that of the profile",
+        default_text="the profile's",
     ),
     Option(
         "profile",

@@ -17,7 +17,7 @@ _NOT_OPTIONS = frozenset({"catalog", "dataset", "algorithm_options", "mode_optio
 
 
 def train_options() -> dict[str, Option]:
-    """The options of a training by name; those of other packages' algorithms are last."""
+    """The options of a training run by name; options of other packages' algorithms are last."""
     options = {name: option for name, option in options_of(TrainConfig).items() if name not in _NOT_OPTIONS}
     known = options["algorithm"]
     # Not a value of the configuration: the planner replaces it by an algorithm before there is one.

@@ -158,7 +158,7 @@ def _run_row(run: Run) -> dict[str, Any]:
         lines = run.metrics()
         config = run.config()
         row |= {"epochs": len(lines), "of": config.get("epochs"), "task": config.get("task")}
-        # Of an unfinished run, those of the last evaluation.
+        # For an unfinished run, the figures of the last evaluation.
         evaluated = [line for line in lines if not _SCORES.isdisjoint(name.partition("_")[0] for name in line)]
         last: Mapping[str, Any] = (evaluated or [{}])[-1]
         figures = run.result() if run.is_finished else last

@@ -237,7 +237,7 @@ def _negatives_of_each(links: Links) -> int:
 
 
 def _given(links: Links) -> dict[str, Any]:
-    """What was found about links from files."""
+    """Facts about links from files."""
     edges = links.artifact.facts.get("edges")
     if edges is None:
         return {}

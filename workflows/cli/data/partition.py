@@ -175,7 +175,7 @@ def _show_projections(name: str, projections: list[MethodProjection], *, as_json
 
 
 def compare_quality(quality: dict[str, Any], other: Partition) -> dict[str, Any]:
-    """Return volume and messages, in both directions if they differ, as shares of those of another partition."""
+    """Return volume and messages, in both directions if they differ, as shares of another partition's."""
     directions = ("", "backward_") if "volume_backward_total" in quality else ("",)
     figures = itertools.product(("volume", "messages"), directions, ("avg", "max"))
     names = [f"{unit}_{direction}{figure}" for unit, direction, figure in figures]

@@ -48,7 +48,7 @@ def sample_command(
     """Draw the batches of some epochs of dataset NAME, and pack the features that they read.
 
     `gnnloom train NAME --mode neighbor --samples KEY` then reads the batches from disk one after the other, and its
-    losses are those of a training with the same seed that draws its own.
+    losses equal the losses of a run with the same seed that draws its own.
 
     \b
     Example:

@@ -42,7 +42,7 @@ _MEASURED: Final = ("seconds", "peak_memory", "spill_bytes", "bytes_written")
 
 
 def projected_tables(tables: TypedTables, options: IngestOptions, cluster: ClusterOptions) -> IngestProjection:
-    """What an ingest is projected to need.
+    """Projected needs of an ingest.
 
     Raises:
         BudgetError: it does not fit.

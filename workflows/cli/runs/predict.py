@@ -39,7 +39,7 @@ _OPTIONS = (
         "Another dataset to predict on, with the same features.",
         group=Group.INPUT,
         is_common=True,
-        default_text="that of the run",
+        default_text="the run's",
         metavar="NAME",
     ),
     Option(
@@ -120,14 +120,14 @@ _OPTIONS = (
     Option(
         "embeddings", bool, "Keep the output of the last hidden layer too.", False, group=Group.OUTPUT, is_common=True
     ),
-    Option("ranks", int, "MPI ranks.", group=Group.EXECUTION, is_common=True, least=1, default_text="those of the run"),
+    Option("ranks", int, "MPI ranks.", group=Group.EXECUTION, is_common=True, least=1, default_text="the run's number"),
     Option(
         "wait_timeout",
         float,
         "Seconds that a rank waits for others before the prediction ends with a report; 0: forever.",
         group=Group.EXECUTION,
         least=0,
-        default_text="that of the run",
+        default_text="the run's",
     ),
     Option(
         "evaluation_memory",
@@ -137,7 +137,7 @@ _OPTIONS = (
         group=Group.EXECUTION,
         least=0,
         is_size=True,
-        default_text="that of the run",
+        default_text="the run's",
     ),
 )
 
@@ -183,7 +183,7 @@ def predict_command(
     --on and --graph predict on another graph than that of the training, such as tomorrow's: with the same features, and
     classes by name. The predictions are stored in the dataset of the graph, in a run with the same weights.
 
-    --smooth stores smoothed classes in addition to those of the model, and reports the accuracies of both; --out then
+    --smooth stores smoothed classes in addition to the model's classes, and reports the accuracies of both; --out then
     writes the smoothed ones. Smoothing in another way replaces the smoothed classes only.
 
     \b

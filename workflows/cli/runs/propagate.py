@@ -46,7 +46,7 @@ def propagate_command(name: str, plan: bool, as_json: bool, **options: Any) -> N
 
     Each rank reads its row shards (`gnnloom shard`), and multiplies as many columns at a time as fit its memory: the
     features are never in memory as a whole. The same command again continues what was stopped, or reports what is
-    stored already. The ranks are new processes of this machine, or those of the MPI job: mpirun -n 4 gnnloom
+    stored already. The ranks are new processes of this machine, or the ranks of the MPI job: mpirun -n 4 gnnloom
     propagate NAME.
 
     \b

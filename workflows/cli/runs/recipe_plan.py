@@ -65,7 +65,7 @@ def _row(projection: Projection) -> Sequence[str]:
 
 
 def _notes(needs: StageNeeds) -> Iterator[str]:
-    """What the figures assume, and the memory outside the workers."""
+    """Notes on the assumptions of the figures, and on memory outside the workers."""
     if needs.note:
         yield needs.note
     if needs.phases:

@@ -184,7 +184,7 @@ def _situation(name: str | None, sizes: Mapping[str, Any], graph: str | None, co
 
 
 def _notes(plans: Sequence[Plan], situation: Situation) -> list[str]:
-    """What is not exact, for people."""
+    """Notes for display on figures that are not exact."""
     notes = sorted({f"{plan.config.algorithm}: {plan.estimated}" for plan in plans if plan.estimated})
     error = situation.law.error
     if error is not None:

@@ -1,4 +1,4 @@
-"""`gnnloom train`: start the MPI ranks on this machine, or train on those of the MPI job that this is part of."""
+"""`gnnloom train`: start the MPI ranks on this machine, or train on the ranks of this MPI job."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _BRIEF_COST = ("inference", "epoch_seconds", "bytes_sent", "peak_memory")
 
 
 def _options() -> list[Option]:
-    """The options of the command; those of other packages' algorithms are passed on only if they are given."""
+    """The options of the command; options of other packages' algorithms are passed on only if they are given."""
     others = {
         name: replace(option, default=None, default_text=option.shown(option.default))
         for name, option in other_options().items()
@@ -67,9 +67,9 @@ def train_command(name: str, restart: bool, plan: bool, as_json: bool, **options
     """Train on the whole graph of dataset NAME, or on samples of it.
 
     The same command again continues a run from its last checkpoint, or reports the result of one that has finished.
-    Options that are not given are those of the run, if it exists: NAME/RUN alone continues any run.
+    Options that are not given keep the run's values, if it exists: NAME/RUN alone continues any run.
 
-    The ranks are new processes of this machine, or those of the MPI job: mpirun -n 4 gnnloom train NAME.
+    The ranks are new processes of this machine, or the ranks of the MPI job: mpirun -n 4 gnnloom train NAME.
 
     \b
     Example:

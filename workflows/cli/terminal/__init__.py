@@ -1,1 +1,1 @@
-"""What all commands share: their options and help, and how they print results and progress."""
+"""Common parts of commands: their options and help, and how they print results and progress."""

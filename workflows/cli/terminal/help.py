@@ -33,9 +33,9 @@ class DerivedOption(click.Option):
 class GroupedCommand(click.Command):
     """A command whose help groups the options.
 
-    ``--help`` leaves out the options that the rest of the command line rules out, such as those of other modes. It
-    explains the most used options, then those of what was chosen, then as many groups as fit on a page, and lists the
-    other options by name. ``--help-all`` explains everything.
+    ``--help`` leaves out the options that the rest of the command line rules out, such as options of other modes. It
+    explains the most used options, then the options of chosen values, then as many groups as fit on a page, and lists
+    the other options by name. ``--help-all`` explains everything.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -157,7 +157,7 @@ class _Page:
         )
 
     def _say_all(self) -> str:
-        """What --help-all adds."""
+        """Sentence on what --help-all adds."""
         known = self.command.options()
         left_out = [option for option in known if option not in self.options]
         keys = ", ".join(sorted({key for option in left_out for key in declared(option).needs}))
@@ -174,7 +174,7 @@ def _write(formatter: click.HelpFormatter, heading: str, rows: Sequence[tuple[st
 
 
 def declared(option: click.Option) -> Option:
-    """What an option derives from; an option of another kind has no group and no needs."""
+    """Declaration of an option; an option of another kind has no group and no needs."""
     return option.declared if isinstance(option, DerivedOption) else Option(option.name or "")
 
 
@@ -185,7 +185,7 @@ def _applies(option: click.Option, chosen: dict[str | None, Any]) -> bool:
 
 
 def _units(options: Sequence[click.Option], own: Sequence[click.Option]) -> Iterator[list[click.Option]]:
-    """What is explained or only named as one, the most important first: single options, then whole groups.
+    """Units that help explains or names together, the most important first: single options, then whole groups.
 
     Args:
         own: options of what was chosen on the command line.

@@ -37,7 +37,7 @@ def show(
 ) -> None:
     """Print a result: all of it as JSON, or as a table, which shows the range of a list.
 
-    A result with ``seconds``, those of its tasks, also gets ``command_seconds``: the time since the command was called.
+    A result with ``seconds`` (of its tasks) also gets ``command_seconds``: the time since the command was called.
 
     Args:
         hide: names that the table omits.

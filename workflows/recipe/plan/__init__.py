@@ -1,1 +1,1 @@
-"""What the stages of a recipe will need, counted before anything runs."""
+"""Counts the needs of a recipe's stages before anything runs."""

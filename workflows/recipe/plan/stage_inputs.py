@@ -51,7 +51,7 @@ _ASSUMED_CLASSES = 64
 def projected_ingest(
     source: EdgeSource, options: IngestOptions, folder: Path, cluster: ClusterOptions
 ) -> IngestProjection:
-    """What an ingest on a cluster will need.
+    """Projected needs of an ingest on a cluster.
 
     Args:
         folder: where it writes; need not exist.
@@ -70,7 +70,7 @@ def projected_ingest(
 
 @dataclass(frozen=True)
 class StageInputs:
-    """What every stage reads. An artifact that does not exist is estimated from those before it."""
+    """Inputs of every stage. An artifact that does not exist is estimated from the artifacts before it."""
 
     found: Found
     cluster: ClusterOptions
@@ -136,7 +136,7 @@ class StageInputs:
 
     @property
     def graph_phases(self) -> list[PhaseCount]:
-        """What the tasks of the ingest will do, if the edges are spread evenly."""
+        """Phases of the ingest's tasks, if the edges are spread evenly."""
         found, options = self.ingest, self.recipe.dataset.options()
         memory, sort = self.cluster.memory, options.sort
         value_bytes = WEIGHT_BYTES if found.weighted else TIME_BYTES if found.has_times else 0
@@ -163,7 +163,7 @@ class StageInputs:
 
     @property
     def link_phases(self) -> list[PhaseCount]:
-        """What the tasks will do that draw links, and make the graph without them.
+        """Phases of the tasks that draw links, and make the graph without them.
 
         Raises:
             InputError: a split gets no pair.
@@ -192,14 +192,14 @@ class StageInputs:
 
     @property
     def vertex_phases(self) -> list[PhaseCount]:
-        """What the tasks that store the vertex data will do."""
+        """Phases of the tasks that store the vertex data."""
         by_id, types = self.recipe.vertices.format == "keyed", self.vertices.types
         known = {array: kind for array, kind in types.items() if 0 not in kind[1]}
         return count(stated_vertex_phases(self.graph.num_vertices, known, self.cluster.memory, by_id=by_id))
 
     @property
     def partition_phases(self) -> list[PhaseCount]:
-        """What the tasks that make the partition, if any do, and those that store and measure it will do.
+        """Phases of the tasks that make the partition, if any, and of the tasks that store and measure it.
 
         Raises:
             BudgetError: the memory leaves no room for buffers.
@@ -214,7 +214,7 @@ class StageInputs:
 
     @property
     def shard_phases(self) -> list[PhaseCount]:
-        """What the tasks that make the shards will do."""
+        """Phases of the tasks that make the shards."""
         if self.recipe.grid is None:
             return count(row_phases(self._shard_source, self.parts, RowPlaces(), self.recipe.shards.reorder))
         memory = self.cluster.memory
@@ -278,12 +278,12 @@ class StageInputs:
 
     @property
     def expects_random_parts(self) -> bool:
-        """Whether the rows that ranks exchange are those of random parts, since the partition does not exist yet."""
+        """Whether the exchanged rows are estimated for random parts, since the partition does not exist yet."""
         return self.recipe.grid is None and self.stored_partition is None
 
     @property
     def assumed_parts(self) -> str:
-        """What the figures assume of a partition that does not exist yet, for people; empty if it does."""
+        """Assumption of the figures about a partition that does not exist yet, for display; empty if it exists."""
         return "exchange as for random parts, an upper bound" if self.expects_random_parts else ""
 
     @cached_property
@@ -298,7 +298,7 @@ class StageInputs:
 
     @cached_property
     def shard_needs(self) -> ShardNeeds:
-        """What making the shards takes."""
+        """Needs of making the shards."""
         source = self._shard_source
         grid, memory = self.recipe.grid, self.cluster.memory
         if grid is not None:
@@ -329,7 +329,7 @@ class StageInputs:
 
     @property
     def propagation(self) -> Planned | None:
-        """What the ranks will do that propagate; None if it is not known how many columns there are.
+        """Plan of the ranks that propagate; None if the number of columns is not known.
 
         Raises:
             BudgetError: the memory is too small.
@@ -373,7 +373,7 @@ class StageInputs:
 
     @property
     def _num_outputs(self) -> int:
-        """Width of the model's output; before there are vertex data, that of one class per vertex."""
+        """Width of the model's output; before there are vertex data, the width for one class per vertex."""
         stored, config = self._stored_vertices, self.config
         if config.on_pairs:
             return config.output_dim

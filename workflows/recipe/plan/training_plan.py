@@ -20,7 +20,7 @@ from gnnloom.workflows.recipe.stages.stage import RankCount
 
 
 def project_config(inputs: StageInputs) -> TrainProjection:
-    """What the training of a recipe will need; from stated sizes where its inputs do not exist yet."""
+    """Forecast of a recipe's training run; from stated sizes where its inputs do not exist yet."""
     config = inputs.config
     if inputs.has_inputs_of_training:
         return project_training(config)
@@ -69,7 +69,7 @@ def _traffic(inputs: StageInputs, config: TrainConfig) -> tuple[float | None, fl
 
 
 def _exchanges(inputs: StageInputs, ranks: int) -> tuple[Exchange, Exchange] | None:
-    """What the parts exchange: measured, or expected of random parts."""
+    """Rows that the parts exchange: measured, or expected for random parts."""
     if inputs.recipe.grid is not None:
         return None
     if inputs.stored_partition is not None:

@@ -73,7 +73,7 @@ class RecipeStages:
 
     @property
     def preparation(self) -> tuple[Stage, ...]:
-        """The stages before those of the ranks."""
+        """The stages before the stages of the ranks."""
         return tuple(stage for stage in self.stages if isinstance(stage.kind, Prepares))
 
     @property
@@ -115,7 +115,7 @@ class RecipeStages:
         return replace(self, stages=self.stages[begin:end])
 
     def project(self, inputs: StageInputs) -> list[Projection]:
-        """What each stage that is not done will need; see :meth:`Assignment.project`."""
+        """Projected needs of each stage that is not done; see :meth:`Assignment.project`."""
         return [
             Projection(stage) if stage.is_done else Projection(stage, stage.kind.needs(inputs)) for stage in self.stages
         ]

@@ -35,7 +35,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class RankSettings:
-    """How the stages of the ranks run.
+    """Settings for the ranks of the stages.
 
     Attributes:
         scratch: folder for temporary files; None for one in the dataset.
@@ -67,7 +67,7 @@ class RankCount:
 
 @dataclass(frozen=True, kw_only=True)
 class StageNeeds:
-    """What a stage will need; None where it is not known before an earlier stage is done.
+    """Needs of a stage; None where they are not known before an earlier stage is done.
 
     Attributes:
         memory: bytes of the largest process.
@@ -125,7 +125,7 @@ class RecipeStage(ABC):
 
     @abstractmethod
     def needs(self, inputs: StageInputs) -> StageNeeds:
-        """What the stage will need."""
+        """Needs of the stage."""
 
 
 class Prepares(RecipeStage):

@@ -1,7 +1,7 @@
 """The style of reports: colors for light and dark mode, sizes, fonts, and pictures as SVG and PNG.
 
 Pictures are drawn in the light colors. In the page, each color is a CSS variable, so one picture serves both modes.
-Data colors are those of Okabe and Ito ("Color Universal Design", 2008), which color-blind readers can distinguish,
+Data colors come from Okabe and Ito ("Color Universal Design", 2008), which color-blind readers can distinguish,
 slightly darker on white and lighter on black.
 """
 
