@@ -22,7 +22,7 @@ from gnnloom.storage.matrix.random_numbers import stream_key
 from gnnloom.storage.matrix.ranges import split_range
 from gnnloom.storage.shards.known_pairs import KnownInTraining
 from gnnloom.trainer.comm.unconnected import UnconnectedRank
-from gnnloom.trainer.data.batches import Drawn, NeighborBatches, SeedsOfBatch, without_pairs
+from gnnloom.trainer.feed.batches import Drawn, NeighborBatches, SeedsOfBatch, without_pairs
 from gnnloom.trainer.links.negatives import (
     NegativeSampler,
     Positives,
@@ -95,7 +95,7 @@ class _Pairs:
 
 
 class _PairSeeds:
-    """See :class:`gnnloom.trainer.data.batches.Seeds`."""
+    """See :class:`gnnloom.trainer.feed.batches.Seeds`."""
 
     def __init__(self, source: PairSource, links: Links, graph: WholeGraph) -> None:
         self._source, self._links = source, links
@@ -125,7 +125,7 @@ class _PairSeeds:
         return found
 
     def begin(self, epoch: int) -> Callable[[int], SeedsOfBatch]:
-        """See :class:`gnnloom.trainer.data.batches.Seeds`."""
+        """See :class:`gnnloom.trainer.feed.batches.Seeds`."""
         return partial(self._of, epoch)
 
     def _of(self, epoch: int, number: int) -> SeedsOfBatch:

@@ -10,8 +10,8 @@ from gnnloom.storage.artifacts.samples import Samples, StoredBatch
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import as_trained
-from gnnloom.trainer.data.batches import StoredBatches
 from gnnloom.trainer.data.vertex_data import as_features
+from gnnloom.trainer.feed.batches import StoredBatches
 from gnnloom.trainer.loader.choices import STORED
 from gnnloom.trainer.loader.hops import batch_hops, edge_weight
 from gnnloom.trainer.loader.streams import Fields, Source, Stream, hop_fields

@@ -17,7 +17,7 @@ from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.sampling.layered import layered_batch
 from gnnloom.storage.sampling.neighbor import NeighborSampler
-from gnnloom.trainer.data.batches import Batches, Drawn, NeighborBatches, VertexSeeds
+from gnnloom.trainer.feed.batches import Batches, Drawn, NeighborBatches, VertexSeeds
 from gnnloom.trainer.loader.choices import ALL_VERTICES, STORED
 from gnnloom.trainer.loader.hops import Hops, edge_index, edge_weight, sample_hops
 from gnnloom.trainer.loader.vertices import VertexChoice, VertexFields

@@ -13,7 +13,7 @@ from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.sampling.sampler import Sample, Weights
 from gnnloom.storage.sampling.subgraphs import normalization_of, subgraph_sampler
 from gnnloom.trainer.data.batch_data import subgraph_rows
-from gnnloom.trainer.data.batches import Drawn, SubgraphBatches
+from gnnloom.trainer.feed.batches import Drawn, SubgraphBatches
 from gnnloom.trainer.loader.choices import STORED
 from gnnloom.trainer.loader.hops import scaled_entries
 from gnnloom.trainer.loader.streams import Fields, Source, Stream

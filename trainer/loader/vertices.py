@@ -18,7 +18,7 @@ from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.disk.row_buffers import RowBuffers
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import SPLIT, VERTEX_ARRAYS, as_trained, label_name
-from gnnloom.trainer.data.feature_view import FeatureView, MappedFeatures
+from gnnloom.trainer.feed.feature_view import FeatureView, MappedFeatures
 from gnnloom.trainer.loader.choices import FEATURES
 from gnnloom.trainer.place.place import Place
 

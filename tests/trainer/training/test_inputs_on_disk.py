@@ -15,7 +15,7 @@ from gnnloom.storage import Catalog
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.data.feature_view import MappedFeatures
+from gnnloom.trainer.feed.feature_view import MappedFeatures
 from gnnloom.trainer.modes.epochs.neighbor import NeighborMode
 from gnnloom.trainer.streaming.memory import Shape
 from gnnloom.trainer.training.loop import train
@@ -75,7 +75,7 @@ def test_frequent_rows_in_memory_change_no_bit(tmp_path: Path, monkeypatch: pyte
     catalog, kept = Catalog(tmp_path), list[int]()
     store_for_sampling(catalog, GIVEN["signed"], 1)
     losses = [train(LoneCommunicator(), config(catalog, "signed", "memory"))["loss"]]
-    monkeypatch.setattr("gnnloom.trainer.data.feature_view.fits_in_pages", lambda _: False)
+    monkeypatch.setattr("gnnloom.trainer.feed.feature_view.fits_in_pages", lambda _: False)
     keep = MappedFeatures.keep
 
     def counted(features: MappedFeatures, vertices: np.ndarray) -> None:

@@ -21,8 +21,8 @@ from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.matrix.local_numbers import LocalNumbers
 from gnnloom.trainer.comm.agreement import together
-from gnnloom.trainer.data.feature_view import FeatureView, MappedFeatures, OwnFeatures
 from gnnloom.trainer.data.row_exchange import RowExchange
+from gnnloom.trainer.feed.feature_view import FeatureView, MappedFeatures, OwnFeatures
 from gnnloom.trainer.models.networks.edge_model import BatchEdges, EdgeModel
 from gnnloom.trainer.models.networks.model import Inputs
 from gnnloom.trainer.models.networks.reach import GraphTraits, Reach, find_reach, layer_output, whole_batch

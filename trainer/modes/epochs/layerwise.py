@@ -21,7 +21,7 @@ from gnnloom.storage.matrix.layered import LayeredBatch, empty_batch
 from gnnloom.storage.matrix.local_numbers import LocalNumbers
 from gnnloom.storage.sampling.layered import whole_rows
 from gnnloom.trainer.comm.agreement import together
-from gnnloom.trainer.data.feature_view import FeatureView, MappedFeatures
+from gnnloom.trainer.feed.feature_view import FeatureView, MappedFeatures
 from gnnloom.trainer.models.networks.model import Inputs, Model
 from gnnloom.trainer.modes.epochs.mode import ModeContext, multiplying_by
 from gnnloom.trainer.modes.epochs.passes import outputs

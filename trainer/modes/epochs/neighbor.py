@@ -25,9 +25,9 @@ from gnnloom.storage.sampling.hot_rows import hot_vertices
 from gnnloom.storage.sampling.layered import layered_batch
 from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.trainer.comm.agreement import together
-from gnnloom.trainer.data.batches import Batch, Batches, Drawn, NeighborBatches, StoredBatches, VertexSeeds
-from gnnloom.trainer.data.feature_view import FeatureView, MappedFeatures
 from gnnloom.trainer.data.vertex_data import Labels, as_features
+from gnnloom.trainer.feed.batches import Batch, Batches, Drawn, NeighborBatches, StoredBatches, VertexSeeds
+from gnnloom.trainer.feed.feature_view import FeatureView, MappedFeatures
 from gnnloom.trainer.models.networks.model import Inputs
 from gnnloom.trainer.modes.epochs.layerwise import layerwise_scores, map_graph
 from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext, multiplying_by

@@ -18,8 +18,8 @@ from torch import Tensor
 from gnnloom.storage.matrix.local_numbers import LocalNumbers
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.process_grid import ProcessGrid
-from gnnloom.trainer.data.feature_view import FeatureView, OwnFeatures
 from gnnloom.trainer.data.row_exchange import Owners, RowExchange
+from gnnloom.trainer.feed.feature_view import FeatureView, OwnFeatures
 from gnnloom.trainer.place.mapped_rows import MappedRows, UnbackedRows
 
 

@@ -17,8 +17,8 @@ from gnnloom.storage.matrix.local_numbers import LocalNumbers
 from gnnloom.storage.sampling.ahead import prepare_ahead
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import SAMPLING, Kind, Traffic
-from gnnloom.trainer.data.feature_view import FeatureView, LearnedFeatures, OwnFeatures
 from gnnloom.trainer.data.row_exchange import RowExchange
+from gnnloom.trainer.feed.feature_view import FeatureView, LearnedFeatures, OwnFeatures
 from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext, add_gradients
 from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.operators.whole_rows import AXIS

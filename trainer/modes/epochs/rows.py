@@ -21,9 +21,9 @@ from gnnloom.storage.format.vertex_arrays import SPLIT
 from gnnloom.storage.sampling.vertex import batch_of
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.data.batch_share import Division
-from gnnloom.trainer.data.feature_view import FeatureView, PropagatedFeatures
 from gnnloom.trainer.data.stored_rows import StoredRows
 from gnnloom.trainer.data.vertex_numbers import number_vertices
+from gnnloom.trainer.feed.feature_view import FeatureView, PropagatedFeatures
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.models.networks.model import Inputs, Model
 from gnnloom.trainer.modes.epochs.mode import ModeContext, multiplying_by

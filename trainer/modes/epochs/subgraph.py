@@ -22,9 +22,9 @@ from gnnloom.storage.sampling.subgraphs import normalization_of, subgraph_sample
 from gnnloom.storage.wording import counted
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.data.batch_data import subgraph_rows
-from gnnloom.trainer.data.batches import Drawn, SubgraphBatches
-from gnnloom.trainer.data.feature_view import MappedFeatures
 from gnnloom.trainer.data.vertex_data import Labels
+from gnnloom.trainer.feed.batches import Drawn, SubgraphBatches
+from gnnloom.trainer.feed.feature_view import MappedFeatures
 from gnnloom.trainer.modes.epochs.layerwise import map_graph
 from gnnloom.trainer.modes.epochs.mode import ModeContext
 from gnnloom.trainer.modes.epochs.prepared import Prepared, PreparedMode, features_in_memory

@@ -21,8 +21,8 @@ from gnnloom.storage.shards.row_shards import RowShard, ShardMatrix
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.data.adjacency_scaling import Scaling
 from gnnloom.trainer.data.batch_data import BatchRows
-from gnnloom.trainer.data.feature_view import FeatureView, gradient_of
 from gnnloom.trainer.data.vertex_data import Labels
+from gnnloom.trainer.feed.feature_view import FeatureView, gradient_of
 from gnnloom.trainer.kernels.dispatch import Unwritten, even_offsets
 from gnnloom.trainer.layout.partial_parameters import RowGradient
 from gnnloom.trainer.models.networks.model import Inputs

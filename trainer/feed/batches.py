@@ -26,7 +26,7 @@ from gnnloom.storage.sampling.ahead import prepare_ahead
 from gnnloom.storage.sampling.layered import excluded_entries
 from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.storage.sampling.sampler import Normalization, Sample, SubgraphSampler, Weights
-from gnnloom.trainer.data.feature_view import give_back_unused
+from gnnloom.trainer.feed.feature_view import give_back_unused
 
 Made = TypeVar("Made")
 

@@ -15,14 +15,14 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.local_numbers import LocalNumbers
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.process_grid import ProcessGrid
-from gnnloom.trainer.data.feature_view import (
+from gnnloom.trainer.data.row_exchange import RowExchange
+from gnnloom.trainer.feed.feature_view import (
     FeatureView,
     LearnedFeatures,
     MappedFeatures,
     OwnFeatures,
     PropagatedFeatures,
 )
-from gnnloom.trainer.data.row_exchange import RowExchange
 from gnnloom.trainer.layout.partial_parameters import ParameterPiece, PartialParameter
 from gnnloom.trainer.place.place import Place
 from support.thread_ranks import on_thread_ranks
