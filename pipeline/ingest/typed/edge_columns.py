@@ -81,9 +81,10 @@ class EdgeColumn:
                 yield numbers[kinds]
             return
         for chunk in read_chunks(self.source, span, ids):
-            values = chunk.weight if chunk.time is None else chunk.time
-            if values is not None:
-                yield ticks_of_floats(values) if self.has_ticks else values
+            if chunk.time is not None:
+                yield ticks_of_floats(chunk.time) if self.has_ticks else chunk.time
+            elif chunk.weight is not None:
+                yield chunk.weight
 
 
 def _is_number(word: str) -> bool:
