@@ -179,8 +179,8 @@ def test_triples_of_freebase_by_relation(tmp_path: Path, shared_data: Path) -> N
     triples = triples[triples["relation"].isin(largest)]
     entities = np.unique(np.concatenate([triples["head"], triples["tail"]]))
     triples.to_csv(tmp_path / "train.txt", sep="\t", index=False, header=False)
-    how = {"format": "triples", "workers": 0, "catalog": tmp_path / "catalog"}
-    graph = gnnloom.ingest("freebase", tmp_path / "train.txt", **how)
+    catalog = tmp_path / "catalog"
+    graph = gnnloom.ingest("freebase", tmp_path / "train.txt", format="triples", workers=0, catalog=catalog)
     data = graph.to_pyg()
     assert data["entity"].num_nodes == len(entities)
     by_word = {each.facts["word"]: each.name for each in graph.relations}
@@ -202,10 +202,11 @@ def test_triples_of_freebase_by_relation(tmp_path: Path, shared_data: Path) -> N
         ("triples.txt", "7 0 8\n8 0 9\n7 1 9\n", {"ids": "names"}),
     ],
 )
-def test_triples_as_they_are_distributed(tmp_path: Path, name: str, text: str, options: dict[str, str]) -> None:
+def test_triples_as_they_are_distributed(tmp_path: Path, name: str, text: str, options: dict[str, Any]) -> None:
     (tmp_path / name).write_text(text)
-    how = {"format": "triples", "workers": 0, "catalog": tmp_path / "catalog"}
-    graph = gnnloom.ingest("g", tmp_path / name, **how, **options).typed_graph()
+    catalog = tmp_path / "catalog"
+    dataset = gnnloom.ingest("g", tmp_path / name, format="triples", workers=0, catalog=catalog, **options)
+    graph = dataset.typed_graph()
     assert [(each.name, each.nnz) for each in graph.relations] == [("0", 2), ("1", 1)]
     assert graph.relation("1").to_scipy().toarray().tolist() == [[0, 0, 0], [0, 0, 0], [1, 0, 0]]
     ids = graph.ids("entity")
@@ -230,10 +231,11 @@ def test_files_of_triples_that_are_read_in_different_ways_are_refused(tmp_path: 
     (tmp_path / "a2id.txt").write_text("2\n1 2 0\n2 1 0\n")
     (tmp_path / "b.txt").write_text("1 0 2\n2 0 1\n")
     files = [tmp_path / "a2id.txt", tmp_path / "b.txt"]
-    for given, options, message in (
+    cases: list[tuple[list[Path], dict[str, Any], str]] = [
         (files, {}, r"b\.txt: does not begin"),
         (files[1:], {"columns": "1,2"}, "expected those of heads, relations and tails"),
-    ):
+    ]
+    for given, options, message in cases:
         with pytest.raises(InputError, match=message):
             gnnloom.ingest("g", given, format="triples", workers=0, catalog=tmp_path / "catalog", **options)
 
@@ -310,6 +312,7 @@ def test_edges_of_a_relation_are_exported_with_the_ids_and_columns_of_the_table(
     wanted = table.assign(row=table.index).sort_values(["what", "who", "row"], ignore_index=True)
     if suffix is None:
         found = gnnloom.export("g", "edges", relation="pays", catalog="c")
+        assert isinstance(found, pd.DataFrame)
     else:
         run("--catalog", "c", "export", "g", "edges", "--relation", "pays", "--out", f"pays.{suffix}")
         if suffix == "npz":

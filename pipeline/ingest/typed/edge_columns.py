@@ -82,7 +82,7 @@ class EdgeColumn:
             return
         for chunk in read_chunks(self.source, span, ids):
             if chunk.time is not None:
-                yield ticks_of_floats(chunk.time) if self.has_ticks else chunk.time
+                yield ticks_of_floats(chunk.time.astype(np.float64, copy=False)) if self.has_ticks else chunk.time
             elif chunk.weight is not None:
                 yield chunk.weight
 

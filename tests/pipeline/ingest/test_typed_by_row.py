@@ -49,11 +49,11 @@ def _check(graph: TypedGraph, edges: pd.DataFrame, vertices: pd.DataFrame) -> No
     joined = edges.merge(kinds, left_on="from", right_on="id").merge(kinds, left_on="to", right_on="id")
     wanted = joined.groupby(["word", "kind_x", "kind_y", "from", "to"], as_index=False)["w"].sum()
     parts = []
-    for each in graph.relations:
-        matrix = each.to_scipy().tocoo()
-        of_relation = pd.DataFrame({"from": ids[each.source.name][matrix.col], "to": ids[each.target.name][matrix.row]})
-        word = each.facts.get("word", each.name)
-        parts.append(of_relation.assign(word=word, kind_x=each.source.name, kind_y=each.target.name, w=matrix.data))
+    for relation in graph.relations:
+        matrix, source, target = relation.to_scipy().tocoo(), relation.source.name, relation.target.name
+        of_relation = pd.DataFrame({"from": ids[source][matrix.col], "to": ids[target][matrix.row]})
+        word = relation.facts.get("word", relation.name)
+        parts.append(of_relation.assign(word=word, kind_x=source, kind_y=target, w=matrix.data))
     order = ["word", "kind_x", "kind_y", "from", "to"]
     found = pd.concat(parts)[[*order, "w"]].sort_values(order, ignore_index=True)
     expected = wanted[[*order, "w"]].sort_values(order, ignore_index=True)

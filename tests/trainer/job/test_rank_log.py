@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from typing import Any
 
 import pytest
 
@@ -43,7 +44,8 @@ def test_warnings_of_ranks_stay_warnings(caplog: pytest.LogCaptureFixture) -> No
 def test_the_progress_of_a_rank_is_that_of_the_process_that_started_it(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, PROGRESS.name):
         _, last_lines = _run([sys.executable, "-c", STATES], dict(os.environ), None)
-    states = [record.args[0] for record in caplog.records if record.name == PROGRESS.name and record.args]
+    records: list[Any] = [record for record in caplog.records if record.name == PROGRESS.name and record.args]
+    states = [record.args[0] for record in records]
     assert [(state.phase, state.done, state.tasks, state.count) for state in states] == [
         ("layers", 0, 2, 0),
         ("layers", 2, 2, 11),

@@ -102,10 +102,10 @@ def test_plans_are_ranked_and_what_does_not_fit_stays_visible(folder: Path) -> N
         "p2p", "broadcast", "replicated", "summa", "split3d", "tensor3d",
     }  # fmt: skip
     assert len({(plan["algorithm"], tuple(plan["grid"])) for plan in plans}) == 1 + 1 + 3 + 3 + 6 + 6
-    given = {"ranks": 4, "hidden": [32, 32], "precision": "float32", "profile": "summit", "catalog": folder}
-    assert json.loads(json.dumps(gnnloom.plan("web", **given))) == plans
+    given: dict[str, Any] = {"ranks": 4, "hidden": [32, 32], "precision": "float32", "profile": "summit"}
+    assert json.loads(json.dumps(gnnloom.plan("web", catalog=folder, **given))) == plans
     with pytest.raises(InputError, match="plan: no option lr"):
-        gnnloom.plan("web", lr=0.1, catalog=folder)
+        gnnloom.plan("web", lr=0.1, catalog=folder)  # type: ignore[call-arg]
     first, *others = (plan["epoch_seconds"] for plan in plans)
     assert others == sorted(others)
     # The first one may send less than another that is about as fast.

@@ -90,8 +90,9 @@ def store(
     given = {"undirected": undirected, "ids": "compact", "workers": 0, "weights": weights, **options}
     dataset = gnnloom.ingest(name, edges, catalog=folder / "catalog", **given)
     arrays = {"feature": ",".join(columns), "label": "topic", "split": "split"}
-    filling = {"missing": "mean"} if missing else {}
-    gnnloom.features(dataset, **{a: f"{table}:{c}" for a, c in arrays.items()}, by_id=True, workers=0, **filling)
+    filling: dict[str, Any] = {"missing": "mean"} if missing else {}
+    filling |= {array: f"{table}:{column}" for array, column in arrays.items()}
+    gnnloom.features(dataset, by_id=True, workers=0, **filling)
     for ranks in parts:
         gnnloom.partition(dataset, ranks, method="random", workers=0)
         gnnloom.shard(dataset, ranks, workers=0)
@@ -285,16 +286,17 @@ def test_a_recipe_predicts_on_another_graph(tmp_path: Path) -> None:
 
 
 def test_vertex_data_stored_like_others_have_their_columns(catalog: gnnloom.Catalog, tmp_path: Path) -> None:
-    rows = [["id", "age", "city", "topic"], ["v000", 3, "Bonn", "law"], ["v001", "", "Oslo", "art"]]
+    rows: list[list[Any]] = [["id", "age", "city", "topic"], ["v000", 3, "Bonn", "law"], ["v001", "", "Oslo", "art"]]
     before = write_rows(tmp_path / "before.csv", [*rows, ["v002", 5, "Rome", "sport"]])
     rows = [["id", "age", "city", "topic"], ["v000", "", "Rome", "sport"], ["v001", 9, "Bonn", "law"]]
     after = write_rows(tmp_path / "after.csv", [*rows, ["v002", 1, "", "law"]])
     edges = write_rows(tmp_path / "edges.csv", [["v000", "v001"], ["v001", "v002"]])
-    root, given = tmp_path / "catalog", {"by_id": True, "workers": 0}
+    root = tmp_path / "catalog"
 
     def stored(name: str, table: Path, **options: Any) -> gnnloom.Dataset:
         dataset = gnnloom.ingest(name, edges, ids="compact", undirected=True, catalog=root, workers=0)
-        gnnloom.features(dataset, feature=f"{table}:age,city", label=f"{table}:topic", **given, **options)
+        options |= {"feature": f"{table}:age,city", "label": f"{table}:topic"}
+        gnnloom.features(dataset, by_id=True, workers=0, **options)
         return dataset
 
     today = stored("today", before, missing="mean", missing_indicator=True).vertices()
