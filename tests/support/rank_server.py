@@ -136,8 +136,14 @@ def _fork(selector: selectors.BaseSelector, connection: socket.socket) -> tuple[
     """Fork the rank that a connection asks for; returns the request and its files in the forked process only."""
     size, files, _, _ = socket.recv_fds(connection, 8, 8)
     content = b""
-    while len(content) < int.from_bytes(size, "little"):
-        content += connection.recv(1 << 16)
+    while len(content) < int.from_bytes(size, "little") and (piece := connection.recv(1 << 16)):
+        content += piece
+    if not size or len(content) < int.from_bytes(size, "little"):
+        # The client was killed, as a partitioner is that runs out of time.
+        connection.close()
+        for file in files:
+            os.close(file)
+        return None
     request = marshal.loads(content)
     if any(_WITH_COMMANDS.search(argument) for argument in request["arguments"]):
         _load_commands()

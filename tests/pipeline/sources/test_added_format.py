@@ -54,7 +54,7 @@ def test_added_format_is_ingested_with_its_own_option(
 
 def test_help_lists_an_added_format_and_its_option(program: InstalledProgram, catalog: Catalog) -> None:
     text = gnnloom(program, catalog, "ingest", "--help-all").stdout
-    assert "|planetoid|toy]" in text
+    assert "|planetoid|toy|triples]" in text
     assert ".toy: a number of edges" in text
     assert "toy: Number to add to every id." in text
 

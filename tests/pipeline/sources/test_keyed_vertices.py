@@ -191,7 +191,7 @@ def test_ids_that_do_not_fit_the_rows_are_refused(catalog: Catalog, tmp_path: Pa
         ({"feature": feature, "ids_file": ids}, r"x\.npy: 5 rows, .*ids\.npy has 4 ids"),
         ({"feature": feature, "ids_file": str(tmp_path / "half.npy")}, r"half\.npy: expected ids, integers or text"),
         ({"feature": feature}, r"an array has no column of ids; give the ids of its rows with `--ids-file`"),
-        ({"label": str(tmp_path / "edges.csv"), "ids_file": ids}, "none of which was given"),
+        ({"label": str(tmp_path / "edges.csv"), "ids_file": ids}, "but no such file was given"),
     ):
         with pytest.raises(InputError, match=message):
             open_vertices("keyed", (), files, graph)

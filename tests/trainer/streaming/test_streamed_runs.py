@@ -251,7 +251,7 @@ def test_a_damaged_temporary_file_is_refused(tmp_path: Path, reads: Callable[[Co
     assert torch.equal(matrix.block(1), values[:, 3:])
     assert matrix._store is not None
     _flip(matrix._store)
-    with pytest.raises(CorruptError, match="not those that were written"):
+    with pytest.raises(CorruptError, match="not the rows that were written"):
         reads(matrix)
 
 

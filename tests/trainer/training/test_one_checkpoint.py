@@ -436,7 +436,7 @@ def test_a_stopped_training_reports_its_checkpoint_and_so_does_the_finished_one(
 
 
 @pytest.mark.usefixtures("unrehearsed")
-def test_early_stopping_reports_the_best_checkpoint(catalog: Catalog) -> None:
+def test_early_stopping_reports_the_best_checkpoint(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     options: dict[str, Any] = {"keep_best": "val_loss", "monitor": "val_loss", "patience": 2, "eval_every": 1}
     config = config_of(catalog, "link", "full", "early", **options, epochs=30, save_embeddings=True)
     result = train(LoneCommunicator(), config)
@@ -444,6 +444,7 @@ def test_early_stopping_reports_the_best_checkpoint(catalog: Catalog) -> None:
     check(catalog, config, result)
     row = next(row for row in call(catalog.root, "catalog", "show", "link")["runs"] if row["run"] == "early")
     assert (row["scored_epoch"], row["scores"]["test_auc"]) == (result["checkpoint_epoch"], result["test_auc"])
+    monkeypatch.setenv("COLUMNS", "300")  # no cell of the table is cut into lines
     assert f"after epoch {row['scored_epoch']}" in " ".join(shown(catalog.root, "catalog", "show", "link").split())
 
 

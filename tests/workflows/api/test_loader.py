@@ -713,7 +713,7 @@ def bare(tmp_path: Path) -> Dataset:
         ({"fanout": (3, 0)}, "fanout 0: expected at least 1, or -1"),
         ({"batch_size": 0}, "batch_size 0: expected at least 1"),
         ({"fanuot": 3}, "no option fanuot; did you mean fanout?"),
-        ({"frontier": 3}, "frontier is no option of batches of sampled neighbors; those of subgraphs have it"),
+        ({"frontier": 3}, "frontier is no option of batches of sampled neighbors; batches of subgraphs have it"),
         ({"sampler": "frontier", "split": "train"}, "split is no option of batches of subgraphs"),
         ({"samples": "1", "fanout": 3}, "fanout is no option of batches of stored samples"),
         ({"samples": "1", "links": True}, "choose one"),

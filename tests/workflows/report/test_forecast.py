@@ -70,7 +70,7 @@ def test_the_forecast_is_shown_next_to_the_measured_figures(tmp_path: Path, plan
     record_forecast(planned)
     for first_epoch in (0, 1):
         begin_session(run.path, {"started": "2026-03-01T10:20:30Z"}, first_epoch)
-    assert "of the epochs of all sessions" in (forecast_card(RunFacts.gather(dataset, "planned")) or "")
+    assert "from the epochs of all sessions" in (forecast_card(RunFacts.gather(dataset, "planned")) or "")
     assert "Predicted times are processor seconds" in (forecast_card(RunFacts.gather(dataset, "planned")) or "")
 
 
