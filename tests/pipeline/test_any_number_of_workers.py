@@ -75,6 +75,7 @@ def test_an_ingest_of_names_whatever_the_ranges_of_the_file(catalog: Catalog, tm
     assert len(digests) == 1
 
 
+@pytest.mark.slow
 def test_an_ingest_of_vertex_data(catalog: Catalog, workers: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     # Planned in the client only, so the workers need not know: many chunks, pieces and tasks.
     monkeypatch.setattr(stored_arrays, "CHUNK_BYTES", 4096)

@@ -180,6 +180,7 @@ def test_shards_move_the_data_a_few_times(graph: Described, ranks: int, layout: 
     check_shares(phases, data, data / (2 << 20) + 4 * ranks + 64)
 
 
+@pytest.mark.slow
 @cases_on_ranks
 def test_the_memory_of_row_shards_is_that_of_the_smallest_workers(graph: Described, ranks: int) -> None:
     # Row blocks are cut whole, and are as large as ingest makes them.
@@ -191,6 +192,7 @@ def test_the_memory_of_row_shards_is_that_of_the_smallest_workers(graph: Describ
         assert BASE_MEMORY + phase.most_memory <= MINIMUM_MEMORY, phase
 
 
+@pytest.mark.slow
 @cases_on_layouts
 def test_shards_open_few_files(graph: Described, ranks: int, layout: str) -> None:
     check_opens(shard_phases(graph, ranks, layout))

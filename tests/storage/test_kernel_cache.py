@@ -105,6 +105,7 @@ def test_a_folder_that_others_can_write_to_is_not_used(temporary: Path) -> None:
     assert Path(found) != planted
 
 
+@pytest.mark.slow
 def test_numba_takes_no_cache_from_a_file_of_the_current_folder(tmp_path: Path) -> None:
     (tmp_path / ".numba_config.yaml").write_text(
         f"cache_dir: {tmp_path / 'planted'}\ncache_locator_classes: evil.Locator\nchrome_trace: {tmp_path / 'trace'}\n"

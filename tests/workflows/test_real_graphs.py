@@ -25,6 +25,9 @@ from support.dense import from_arrays, normalized, train_dense
 from support.mpi import train_all
 from support.tolerance import assert_close
 
+#: They share training runs on several ranks.
+pytestmark = pytest.mark.slow
+
 CLUSTER = InProcessCluster()
 RANKS = (1, 2, 3, 4, 7)
 #: Epochs and learning rate of the curves that are compared.
@@ -141,7 +144,6 @@ def exact_results(
     return dict(zip(request.param, results[1:], strict=True))
 
 
-@pytest.mark.slow
 def test_cora_has_the_loss_curve_of_a_dense_reference_on_any_number_of_ranks(
     cora: Dataset, exact_results: dict[int, dict[str, Any]]
 ) -> None:

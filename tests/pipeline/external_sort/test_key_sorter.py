@@ -45,6 +45,7 @@ def key_range(file: OpenLane, keys: NDArray[np.uint64], num_segments: int) -> Ke
     return KeyRange(0, LIMIT - 1, segments)
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.integers(0, 40) | st.integers(0, LIMIT - 1), min_size=1, max_size=300),
     st.sampled_from(["sum", "min", "max", "first"]),

@@ -21,6 +21,7 @@ def bits_of(
     return entries.astype(np.uint32), (entries >> np.uint64(32)).astype(np.uint32)
 
 
+@pytest.mark.slow
 def test_entries_of_wide_matrices_are_decoded_exactly() -> None:
     """Row and column share the 64 bits of an entry, here with ids beyond 2^34."""
     n = (1 << 34) + 5

@@ -84,6 +84,7 @@ def python_ticks(text: str) -> int:
     return (moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ids", ["keep", "compact", "names"])
 @pytest.mark.parametrize(("separator", "quote"), [(",", ""), (",", '"'), (";", ""), ("\t", ""), ("|", ""), ("::", "")])
 def test_dates_in_text_are_those_of_python(tmp_path: Path, ids: str, separator: str, quote: str) -> None:
@@ -279,6 +280,7 @@ def test_the_preview_and_the_result_say_that_times_are_dates(tmp_path: Path) -> 
     assert json.loads(result.stdout)["time_unit"] == "us"
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.datetimes(), st.timezones() | st.none(), st.sampled_from("T "), st.booleans())
 def test_any_time_of_python_is_parsed(moment: dt.datetime, zone: Any, between: str, quoted: bool) -> None:

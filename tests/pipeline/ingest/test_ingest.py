@@ -73,6 +73,7 @@ def edge_lists(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray | No
     return u, v, weights
 
 
+@pytest.mark.slow
 @given(
     edge_lists(),
     st.booleans(),

@@ -119,6 +119,7 @@ def test_no_task_opens_more_than_16_files_of_ids_or_one_of_them_twice(kind: str)
     assert 8 < max(found["scatter_range"]) <= 1 + MOST_FILES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_merged_ranges_are_read_from_16_files(kind: str) -> None:
     opened = [files for function, files in opened_files(kind) if function == "write_key_array"]

@@ -88,6 +88,7 @@ def many_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gnnloom.pipeline.matrix_sort.sort_plan.BLOCK_ENTRIES", 60)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", [False, True])
 def test_tables_of_several_types_and_relations(catalog: Catalog, tmp_path: Path, names: bool) -> None:
     edges, vertices = _random(1, names=names)
@@ -103,6 +104,7 @@ def test_tables_of_several_types_and_relations(catalog: Catalog, tmp_path: Path,
         _ingest(catalog.create("strict"), tmp_path / "t", "error")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("many_files", "small_lanes")
 def test_bytes_do_not_depend_on_memory_or_interruptions(catalog: Catalog, tmp_path: Path) -> None:
     edges, vertices = _random(2)
@@ -127,6 +129,7 @@ def _tables(draw: st.DrawFn) -> tuple[pd.DataFrame, pd.DataFrame]:
     return pd.DataFrame(rows, columns=["from", "to", "word", "w"]), pd.DataFrame({"id": ids, "kind": kinds})
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(25), deadline=None)
 @given(tables=_tables())
 def test_random_tables(tmp_path_factory: pytest.TempPathFactory, tables: tuple[pd.DataFrame, pd.DataFrame]) -> None:

@@ -91,6 +91,7 @@ def many_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gnnloom.pipeline.ingest.typed.edge_columns.CHUNK_BYTES", 256)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("merge", "suffix", "names"), [("keep", "csv", True), ("first", "parquet", False)])
 def test_columns_follow_their_edges(catalog: Catalog, tmp_path: Path, merge: str, suffix: str, names: bool) -> None:
     table = _random(1, names=names)
@@ -127,6 +128,7 @@ def test_bytes_do_not_depend_on_memory_interruptions_or_workers(catalog: Catalog
     assert stopped.artifact.facts == whole.artifact.facts
 
 
+@pytest.mark.slow
 def test_workers_give_the_same_bytes(catalog: Catalog, tmp_path: Path) -> None:
     table = _random(3)
     table.to_csv(tmp_path / "pay.csv", index=False)
@@ -136,6 +138,7 @@ def test_workers_give_the_same_bytes(catalog: Catalog, tmp_path: Path) -> None:
     assert shared.artifact.digest == alone.artifact.digest
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(20), deadline=None)
 @given(
     rows=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3), st.integers(0, 5)), min_size=1, max_size=15),

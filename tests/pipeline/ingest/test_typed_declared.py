@@ -60,6 +60,7 @@ def _edges(dataset: Any) -> dict[tuple[str, str, str], set[tuple[str, str]]]:
     return found
 
 
+@pytest.mark.slow
 def test_files_of_neo4j(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = _write(tmp_path / "export", NEO4J)
     monkeypatch.chdir(tmp_path)

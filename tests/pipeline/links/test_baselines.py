@@ -75,6 +75,7 @@ def check_scores(dataset: Dataset, links: Links, split: str, kind: str) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("symmetric", "weighted", "loops"), few_of(*[[False, True]] * 3, together=2))
 def test_scores_are_those_of_scipy(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, symmetric: bool, weighted: bool, loops: bool

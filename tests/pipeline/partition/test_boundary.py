@@ -142,6 +142,7 @@ def boundary_by_sets(
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     n=st.integers(2, 60),
@@ -177,6 +178,7 @@ def test_the_boundary_is_the_widest_that_fits(
         assert len(near) == found.num_vertices
 
 
+@pytest.mark.slow
 def test_only_vertices_near_the_cut_move_and_the_cut_improves(tmp_path: Path) -> None:
     side = 40
     hypergraph = stored(tmp_path, straight_lattice(side))

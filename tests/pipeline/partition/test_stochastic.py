@@ -185,6 +185,7 @@ def test_annealing_stops_at_the_deadline_with_parts_that_are_no_worse(catalog: C
     np.testing.assert_array_equal(annealed, part)
 
 
+@pytest.mark.slow
 def test_the_reason_to_stop_drawing_is_reported(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,6 +57,7 @@ def load_of(graph: Graph, parts: int, folder: Path, weights: str = "nonzeros") -
     return read_load(where[0], graph.num_blocks, parts)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     num_vertices=st.integers(1, 40),

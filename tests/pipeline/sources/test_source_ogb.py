@@ -182,6 +182,7 @@ def test_a_truncated_file_is_an_error(tmp_path: Path, name: str) -> None:
         read_all(folder)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=examples(200), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(

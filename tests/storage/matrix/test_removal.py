@@ -11,6 +11,7 @@ from gnnloom.storage.matrix.removal import without_entries
 from support.graphs import random_adjacency
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0, 1, 3])
 def test_the_other_entries_stay_in_their_order(share: int) -> None:
     adjacency = random_adjacency(40, 160, 3, symmetric=False)

@@ -59,6 +59,7 @@ def test_an_added_algorithm_trains_from_the_command_line(installed: Installed) -
     assert config["algorithm_options"] == ["toy_rounds=2"]
 
 
+@pytest.mark.slow
 def test_the_help_lists_an_added_algorithm_and_its_options(installed: Installed) -> None:
     text = " ".join(installed.run("train", "--help-all").stdout.split())
     assert "|tensor3d|toy|auto]" in text

@@ -63,6 +63,7 @@ def make(kind: str, comm: Communicator, place: Place) -> FeatureView:
             return PropagatedFeatures(packed, order, WIDTH, "row", place)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keeps", [False, True])
 @pytest.mark.parametrize("kind", ["own", "mapped", "reused", "propagated"])
 def test_every_view_gives_the_rows_that_are_asked_for(kind: str, keeps: bool) -> None:

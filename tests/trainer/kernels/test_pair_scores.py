@@ -11,6 +11,7 @@ from gnnloom.trainer.place.place import Place
 from support.tolerance import assert_close
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("dim", [0, 1, 3, 4, 7, 64])
 @pytest.mark.parametrize("num_right", [0, 1, 255, 256, 1025])

@@ -27,6 +27,9 @@ from support.problems import problem
 from support.shards import volume
 from support.tolerance import ADAM_BITS, assert_close
 
+#: They share training runs on several ranks.
+pytestmark = pytest.mark.slow
+
 EPOCHS = 2
 HIDDEN = (8, 6)
 HEADS = 2
@@ -208,7 +211,6 @@ def _train(
     return dense.train(given.feature, given.label, given.training, epochs, lr, optimizer)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize("model", MODELS)
 def test_every_model_equals_the_dense_one_on_any_number_of_ranks(results: Results, name: str, model: str) -> None:

@@ -27,6 +27,9 @@ from support.own_models import Plain
 from support.problems import problem
 from support.tolerance import ADAM_BITS, assert_close
 
+#: They share training runs on several ranks.
+pytestmark = pytest.mark.slow
+
 PROBLEM = problem("graph", 60, 240, symmetric=False)
 EPOCHS, SEED, HIDDEN, LR, DECAY, CLIP = 6, 3, (6, 6), 0.05, 0.1, 0.5
 RANKS, FEW_RANKS = (1, 2, 4), (2,)
@@ -163,7 +166,6 @@ def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return Results(catalog, folder, every=request.param)
 
 
-@pytest.mark.slow
 def test_losses_and_parameters_equal_those_of_torch_on_any_number_of_ranks(results: Results) -> None:
     for ranks in results.ranks:
         _check(results, ranks)

@@ -28,6 +28,9 @@ from support.mpi import train_all
 from support.problems import Problem, problem, usual_problems
 from support.tolerance import ADAM_BITS, assert_close
 
+#: They share training runs on several ranks.
+pytestmark = pytest.mark.slow
+
 #: The first step's gradients affect the second epoch's loss; the second step's affect the parameters.
 EPOCHS = 2
 LR = 0.02
@@ -247,7 +250,6 @@ def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return Results(tmp_path_factory.mktemp("algorithms"), [case for cases in chosen for case in cases])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ON_GRIDS)
 def test_every_grid_gives_the_dense_loss_curve_and_parameters(results: Results, algorithm: str) -> None:
     for case in results.having(*EVERY_GRID):

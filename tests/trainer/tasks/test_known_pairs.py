@@ -35,6 +35,9 @@ from support.pair_problems import pair_config, store_pairs
 from support.partitions import store_partition
 from support.problems import Problem, problem
 
+#: They share training runs on several ranks.
+pytestmark = pytest.mark.slow
+
 N, RANKS, CLUSTER = 40, (1, 2, 3), InProcessCluster()
 #: Dense graphs: most of what is drawn or ranked is known.
 PROBLEMS = {
@@ -116,7 +119,6 @@ def filtered(tmp_path_factory: pytest.TempPathFactory) -> Filtered:
     return Filtered(tmp_path_factory.mktemp("known"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "way"), CASES)
 def test_filtered_ranks_equal_brute_force_on_any_number_of_ranks(filtered: Filtered, name: str, way: str) -> None:
     dataset, links = filtered.of[name, way]
@@ -145,7 +147,6 @@ def test_best_targets_are_not_known(filtered: Filtered, way: str) -> None:
         np.testing.assert_array_equal(found, ~known_of(dataset, links))
 
 
-@pytest.mark.slow
 def test_few_sources_at_once_give_the_same_ranks(filtered: Filtered, monkeypatch: pytest.MonkeyPatch) -> None:
     dataset, links = filtered.of["undirected", "disjoint"]
     monkeypatch.setattr(objectives, "SOURCES_AT_ONCE", 3)
@@ -238,7 +239,6 @@ def test_hard_negatives_are_not_pairs_that_are_no_edges(tmp_path: Path, name: st
         assert not known[hard.negative_source(split), target[:, None]].any()
 
 
-@pytest.mark.slow
 def test_the_forecast_counts_the_reverses_that_steps_exclude(tmp_path: Path) -> None:
     catalog, counts = Catalog(tmp_path), []
     for name, way in (("directed", "kept"), ("undirected", "kept"), ("directed", "both")):

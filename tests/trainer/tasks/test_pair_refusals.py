@@ -77,6 +77,7 @@ def test_shards_of_the_graph_that_has_the_held_out_edges_are_refused(catalog: Ca
     assert train(LoneCommunicator(), pair_config(catalog, "undirected", "first", shards=shards))["epochs"] == 2
 
 
+@pytest.mark.slow
 def test_of_several_links_of_a_graph_one_is_chosen(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     given = replace(GIVEN, name="several")
     dataset, first = store_pairs(catalog, given, 1)

@@ -25,6 +25,9 @@ from support.lone import LoneCommunicator
 from support.mpi import train_all
 from support.problems import Problem
 
+#: They share training runs on several ranks.
+pytestmark = pytest.mark.slow
+
 NUM_VERTICES, NUM_CLASSES = 300, 3
 EPOCHS, FEW_EPOCHS = 50, 5
 #: Two units in the last of the eight bits of a bfloat16 number, for sums in another order.
@@ -121,7 +124,6 @@ def _trained(catalog: Catalog, folder: Path, variants: Iterable[str], others: Ma
     return found
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("variant", ALGORITHMS)
 def test_losses_of_every_algorithm_follow_float32(results: Found, variant: str) -> None:
     _check_losses(results, variant)

@@ -43,6 +43,9 @@ from support.projections import parts_of
 from support.sampled import sampled_config, store_for_sampling
 from support.tolerance import ADAM_BITS, assert_close
 
+#: They share training runs on several ranks.
+pytestmark = pytest.mark.slow
+
 RANKS = (1, 2, 3)
 EPOCHS, HIDDEN = 3, (6, 6)
 OWN, PYG = "support.edge_modules", "torch_geometric.nn"
@@ -153,7 +156,6 @@ def whole_loss(module: nn.Module, given: Problem, weight: Tensor | None) -> Tens
     return nn.functional.cross_entropy(scores[mask], torch.tensor(given.label)[mask])
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("unrehearsed")
 @pytest.mark.parametrize(("kind", "name"), few_of(WHOLE, GRAPHS, together=1))
 def test_with_all_neighbors_loss_and_gradients_are_those_of_the_module_on_the_whole_graph(
@@ -180,7 +182,6 @@ def test_with_all_neighbors_loss_and_gradients_are_those_of_the_module_on_the_wh
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "name", "carried"), few_of(WHOLE, GRAPHS, (1, 2000), together=2))
 def test_scores_of_an_evaluation_are_those_of_the_module_on_the_whole_graph(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, kind: str, name: str, carried: int
@@ -233,7 +234,6 @@ def test_a_graph_with_weights_is_refused_if_the_module_takes_none(catalog: Catal
 
 
 # Its pooling multiplies sparse tensors of torch.
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Sparse")
 @pytest.mark.parametrize(("model", "options"), [(f"{OWN}:Centered", ()), (f"{PYG}:GraphUNet", ("depth=2",))])
 def test_a_module_that_sees_all_vertices_at_once_is_not_evaluated_exactly_and_the_result_says_so(
@@ -305,7 +305,6 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     return Results(catalog, folder)
 
 
-@pytest.mark.slow
 def test_losses_and_metrics_are_the_same_on_any_number_of_ranks(results: Results) -> None:
     runs = [f"every-{ranks}" for ranks in RANKS]
     for run in runs[1:]:
@@ -352,7 +351,6 @@ def test_batch_normalizations_lazy_parameters_learned_features_and_bf16_train(re
         assert results.by_run[run]["inference_exact"], run
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("unrehearsed")
 def test_batches_from_disk_are_those_that_are_drawn(catalog: Catalog) -> None:
     dataset = catalog["no-loops"]
@@ -391,7 +389,6 @@ def test_subgraphs_with_weights_give_them_to_the_edges(catalog: Catalog) -> None
     assert np.isfinite(weighted["loss"]).all()
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("unrehearsed")
 def test_a_resumed_run_has_the_losses_of_an_uninterrupted_one(catalog: Catalog) -> None:
     options: dict[str, Any] = {"fanout": (3, 2, 2), "batch_size": 5, "dropout": 0.3}
@@ -415,7 +412,6 @@ def test_the_first_layer_alone_may_decay(catalog: Catalog) -> None:
     assert losses[0]["loss"] != losses[1]["loss"]
 
 
-@pytest.mark.slow
 def test_the_example_trains(catalog: Catalog) -> None:
     pytest.importorskip("torch_geometric")
     example = "gnnloom.workflows.examples.gated:GatedNet"
@@ -426,7 +422,6 @@ def test_the_example_trains(catalog: Catalog) -> None:
     assert (result["inference"], result["inference_exact"]) == ("all neighbors, hop by hop", True)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("model", [f"{OWN}:Sums", f"{PYG}:GraphSAGE"])
 def test_a_module_makes_the_vectors_of_pairs(tmp_path: Path, model: str) -> None:
     needs_pyg(model)
@@ -474,7 +469,6 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     return catalog
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "model",
     [
@@ -497,7 +491,6 @@ def test_its_memory_is_planned_with_that_of_its_batches(web: Catalog, model: str
     assert few.batch_memory < many.batch_memory
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["neighbor", "subgraph"])
 def test_a_module_is_planned_with_the_loops_that_it_replaces(tmp_path: Path, mode: str) -> None:
     catalog, cluster = Catalog(tmp_path), InProcessCluster()

@@ -21,6 +21,9 @@ from support.mpi import train_all
 from support.problems import problem
 from support.tolerance import ADAM_BITS, assert_close
 
+#: They share training runs on several ranks.
+pytestmark = pytest.mark.slow
+
 SMALL = problem("graph", 60, 240, symmetric=False)
 LARGE = problem("large", 4000, 300_000, symmetric=True)
 CELLS = (6, 6)
@@ -106,7 +109,6 @@ def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return Results(tmp_path_factory.mktemp("runs"), every=request.param)
 
 
-@pytest.mark.slow
 def test_a_checkpoint_continues_with_another_algorithm_on_another_grid(results: Results) -> None:
     for number in results.moves:
         _check_move(results, number)
@@ -157,7 +159,6 @@ def _order_bytes(results: Results, order: str, span: tuple[int, int], names: tup
     )
 
 
-@pytest.mark.slow
 def test_a_rank_reads_only_its_share(results: Results) -> None:
     """Two layers: the windows of both forward products and of the second backward product, and vertex data."""
     everything = (0, 4000)

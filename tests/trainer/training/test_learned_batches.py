@@ -34,6 +34,9 @@ from support.sampled import sampled_config, store_for_sampling
 from support.samples import in_memory
 from support.tolerance import ADAM_BITS, assert_close
 
+#: They share training runs on several ranks.
+pytestmark = pytest.mark.slow
+
 WIDTH, SEED, LR = 6, 3, 0.02
 #: Epochs of a run: 20 steps or more.
 EPOCHS = 8
@@ -197,7 +200,6 @@ def losses(request: pytest.FixtureRequest, catalog: Catalog, tmp_path_factory: p
     return {key: result["loss"] for key, result in zip(keys, results, strict=True)}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_steps_are_those_of_sparse_optimizers_of_torch(catalog: Catalog, losses: Losses, mode: str) -> None:
     trained = [ranks for ranks in RANKS if (mode, ranks, "straight") in losses]
@@ -237,7 +239,6 @@ def test_a_run_goes_on_with_other_ranks(catalog: Catalog, losses: Losses) -> Non
         assert_close(moved[f"optimizer/{name}"], straight[f"optimizer/{name}"], steps=10 * EPOCHS, bits=ADAM_BITS)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("mode", "ranks"), few_of(MODES, (1, 4), together=1))
 def test_the_memory_is_known_before_a_run_and_grows_with_the_width(catalog: Catalog, mode: str, ranks: int) -> None:
     narrow, wide = (
@@ -248,7 +249,6 @@ def test_the_memory_is_known_before_a_run_and_grows_with_the_width(catalog: Cata
     assert wide.written_bytes > 1.9 * narrow.written_bytes
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("model", ["gcn", "sage", "gin", "gat"])
 def test_one_batch_of_all_vertices_is_a_step_on_the_whole_graph(catalog: Catalog, model: str) -> None:
     options: dict[str, Any] = {"model": model, "optimizer": "sgd", "epochs": 4, "ranks": 1}
@@ -264,7 +264,6 @@ def test_one_batch_of_all_vertices_is_a_step_on_the_whole_graph(catalog: Catalog
     assert_close(train(LoneCommunicator(), subgraph)["loss"], expected, steps=20)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_precisions_differ_by_rounding(catalog: Catalog, losses: Losses, mode: str) -> None:
     for precision, allowed in (("float32", 1e-4), ("bf16", 0.03)):

@@ -24,6 +24,9 @@ from support.sampled import sampled_config, store_whole
 from support.shards import volume
 from support.tolerance import ADAM_BITS, assert_close
 
+#: They share training runs on several ranks.
+pytestmark = pytest.mark.slow
+
 PROBLEMS = {
     given.name: given
     for given in (
@@ -91,7 +94,6 @@ def results(request: pytest.FixtureRequest, catalog: Catalog, tmp_path_factory: 
     return Results({given.run_name: result for given, result in zip(configs, found, strict=True)}, several)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_losses_are_equal_on_any_number_of_ranks(results: Results, case: str) -> None:
     one = results[f"{case}-1"]

@@ -37,6 +37,9 @@ from support.sampled import sampled_config, store_for_sampling
 from support.samples import in_memory
 from support.tolerance import ADAM_BITS, assert_close
 
+#: They share training runs on several ranks.
+pytestmark = pytest.mark.slow
+
 RANKS = (1, 3)
 EVERYTHING = (ALL,) * 3
 PROBLEMS = {
@@ -181,7 +184,6 @@ def dense_losses(results: Results, given: Problem, ranks: int, model: str) -> li
     return losses
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_with_all_neighbors_every_step_is_that_of_dense_training_on_the_batch(results: Results, name: str) -> None:
     for ranks in results.chosen.ranks[name]:
@@ -224,7 +226,6 @@ def test_the_cache_saves_messages_and_one_rank_sends_none(results: Results) -> N
     assert alone == 0
 
 
-@pytest.mark.slow
 def test_a_resumed_run_has_the_losses_of_an_uninterrupted_one(tmp_path: Path) -> None:
     catalog = Catalog(tmp_path / "catalog")
     store_for_sampling(catalog, PROBLEMS["undirected"], 1)
@@ -260,7 +261,6 @@ def stored(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return Results(catalog, configs, folder, chosen)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLED)
 def test_training_from_samples_has_the_losses_of_training_that_draws_them(stored: Results, name: str) -> None:
     for ranks in stored.chosen.stored[name]:
@@ -295,7 +295,6 @@ def _check_evaluation(stored: Results, name: str, ranks: int) -> None:
     assert mine == other
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "step", "precision"),
     [*FEW_LAYERED, *(pytest.param(*case, marks=pytest.mark.long) for case in LAYERED if case not in FEW_LAYERED)],

@@ -31,6 +31,9 @@ from support.problems import Problem, problem
 from support.propagated import reference_steps, store_propagated
 from support.tolerance import ADAM_BITS, assert_close
 
+#: They share training runs on several ranks.
+pytestmark = pytest.mark.slow
+
 RANKS = (1, 2, 3, 4)
 STEPS, EPOCHS, BATCH = 2, 3, 7
 HIDDEN = (10, 6)
@@ -176,7 +179,6 @@ def job(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     return Job(tmp_path_factory.mktemp("rows"), EVERY if request.param else FEW)
 
 
-@pytest.mark.slow
 def test_losses_equal_those_of_plain_pytorch_on_any_ranks(job: Job) -> None:
     for (name, case, ranks), result in job.results.items():
         reference = Reference(PROBLEMS[name], case, job.arrays(name, f"{case}-start"))
@@ -211,7 +213,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
 FEW_INTERRUPTED = ("batch", "steps")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("every", FEW_OR_EVERY)
 def test_losses_and_checkpoints_are_the_same_on_any_ranks_and_after_an_interruption(
     catalog: Catalog, tmp_path: Path, every: bool

@@ -21,6 +21,9 @@ from support.mpi import run_program
 from support.problems import Problem, problem
 from support.tolerance import assert_close
 
+#: They share training runs on several ranks.
+pytestmark = pytest.mark.slow
+
 PROBLEMS = {
     given.name: given
     for given in (
@@ -124,7 +127,6 @@ def _reference(given: Problem, scores: np.ndarray, method: str) -> np.ndarray:
     return np.asarray(model(soft, label[mask], mask, edges, weight))
 
 
-@pytest.mark.slow
 def test_smoothed_scores_equal_those_of_pyg(job: Job) -> None:
     for name, method, layout in job:
         found = job.predictions(name, method, layout)

@@ -166,6 +166,7 @@ def check_weighted_step(
     check_step(catalog, dataset, f"weights-{kind}", gradients)
 
 
+@pytest.mark.slow
 def test_few_counted_batches_are_reported_once_and_auto_counts_enough(catalog: Catalog) -> None:
     options: dict[str, Any] = {"sampler": "walk", "epochs": 2}
     with warnings_logged() as logged:
@@ -196,6 +197,7 @@ def test_losses_do_not_depend_on_sampler_threads_and_no_two_epochs_are_alike(cat
     assert not [thread for thread in threading.enumerate() if "sampler" in thread.name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["frontier", "vertex", "edge", "walk"])
 def test_a_resumed_run_has_the_losses_of_one_that_was_not_interrupted(catalog: Catalog, sampler: str) -> None:
     options: dict[str, Any] = {"sampler": sampler, "dropout": 0.3, "norm": "batch", "presamples": 5, "epochs": 5}

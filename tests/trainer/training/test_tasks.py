@@ -35,6 +35,9 @@ from support.edge_files import write_edges
 from support.mpi import run_program
 from support.tolerance import ADAM_BITS, assert_close, tolerance
 
+#: They share training runs on several ranks.
+pytestmark = pytest.mark.slow
+
 N, CLASSES, EPOCHS = 61, 5, 3
 LAYOUTS: dict[str, dict[str, Any]] = {
     "p2p-1": {"ranks": 1},
@@ -300,7 +303,6 @@ def f1(label: np.ndarray, predicted: np.ndarray) -> float:
     return float(2 * precision * recall / (precision + recall))
 
 
-@pytest.mark.slow
 def test_losses_parameters_and_figures_equal_the_dense_reference(task: Task) -> None:
     for layout in task.layouts["multilabel"]:
         _check_multilabel(task, layout)

@@ -418,6 +418,7 @@ def test_rows_need_memory_for_their_batches_and_none_for_the_adjacency(small: Ca
         assert found.adjacency_memory < whole.adjacency_memory - 4 * nonzeros
 
 
+@pytest.mark.slow
 def test_no_more_batches_are_prepared_than_an_epoch_has(small: Catalog) -> None:
     drawn: dict[str, Any] = {"mode": "neighbor", "batch_size": 100, "sampler_threads": 2}
     few, many = (project(small, **drawn, pool=pool).batch_memory for pool in (10, 1000))

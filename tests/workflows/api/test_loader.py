@@ -186,6 +186,7 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state:UserWarning")
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_a_user_overwrites_in_a_batch_changes_no_other_batch_and_nothing_stored(
@@ -543,6 +544,7 @@ def test_subgraphs_are_those_of_training(catalog: Catalog, sampler: str, presamp
         assert "node_norm" not in found[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sampler", "strict"), few_of(NEGATIVE_SAMPLERS, [False, True], together=1))
 def test_pairs_are_those_of_training(catalog: Catalog, sampler: str, strict: bool) -> None:
     options: dict[str, Any] = {

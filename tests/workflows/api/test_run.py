@@ -88,6 +88,7 @@ def test_a_run_is_found_by_name_and_described(run: gnnloom.Run) -> None:
     assert "not started" in empty._repr_html_()
 
 
+@pytest.mark.slow
 def test_one_of_several_runs_must_be_named(tmp_path: Path) -> None:
     catalog = gnnloom.Catalog(tmp_path)
     store_small_dataset(catalog)

@@ -35,6 +35,7 @@ def command(*arguments: str) -> dict[str, Any]:
     return result
 
 
+@pytest.mark.slow
 def test_functions_and_commands_make_the_same_artifacts(catalog: gnnloom.Catalog, tmp_path: Path) -> None:
     file = tmp_path / "edges.txt"
     file.write_text("".join(f"{u} {v}\n" for u, v in EDGES.T))

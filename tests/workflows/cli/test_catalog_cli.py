@@ -49,6 +49,7 @@ def refused(catalog: Catalog, *arguments: str) -> GnnloomError:
     return done.exception
 
 
+@pytest.mark.slow
 def test_show_distinguishes_shards_of_different_grids(catalog: Catalog) -> None:
     store_small_dataset(catalog)
     for grid in ("2x2", "3x1"):
@@ -60,6 +61,7 @@ def test_show_distinguishes_shards_of_different_grids(catalog: Catalog) -> None:
     assert "grid=3x1" in listed
 
 
+@pytest.mark.slow
 def test_show_tells_artifacts_with_equal_parameters_by_what_they_are_made_from(catalog: Catalog) -> None:
     dataset = catalog.create("web")
     adjacency = random_adjacency(60, 300, 1, symmetric=True)

@@ -28,6 +28,7 @@ def invoke(catalog: Catalog, *arguments: str) -> Result:
     return result
 
 
+@pytest.mark.slow
 def test_a_projection_stores_nothing(catalog: Catalog) -> None:
     plan: dict[str, Any] = json.loads(invoke(catalog, *RMAT, "--plan", "--json").stdout)
     assert (plan["edges"], plan["vertices"], plan["entries"]) == (1 << 16, 1 << 12, 1 << 17)
@@ -42,6 +43,7 @@ def test_an_ingest_that_cannot_fit_is_refused(catalog: Catalog, monkeypatch: pyt
         invoke(catalog, *RMAT, "--plan")
 
 
+@pytest.mark.slow
 def test_a_result_has_planned_and_measured_figures(catalog: Catalog) -> None:
     found = json.loads(invoke(catalog, *RMAT, "--codec", "small", "--json").stdout)
     assert found["plan"]["edges"] == {"planned": 1 << 16, "measured": 1 << 16}

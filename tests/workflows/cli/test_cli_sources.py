@@ -33,6 +33,7 @@ def usage_error(catalog: Catalog, *arguments: str) -> str:
     return result.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format_can_be_ingested(tmp_path: Path, catalog: Catalog, name: str) -> None:
     format_name, options, _, _, write = FORMATS[name]
@@ -45,6 +46,7 @@ def test_every_format_can_be_ingested(tmp_path: Path, catalog: Catalog, name: st
     assert np.array_equal(catalog["some"].graph().to_scipy().toarray(), np.eye(10, k=-1))
 
 
+@pytest.mark.slow
 def test_columns_of_a_parquet_file_can_be_named(tmp_path: Path, catalog: Catalog) -> None:
     path = tmp_path / "calls.parquet"
     pq.write_table(pa.table({"time": ["a", "b"], "callee": [1, 2], "caller": [0, 1], "minutes": [2.5, 1]}), path)

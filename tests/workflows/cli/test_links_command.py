@@ -159,6 +159,7 @@ def test_links_of_an_ogb_folder_are_planned_and_made(root: Path, tmp_path: Path)
     assert answer(root, *words, "--plan")["is_done"]
 
 
+@pytest.mark.slow
 def test_the_latest_edges_are_held_out_of_a_graph_with_times(root: Path, tmp_path: Path) -> None:
     # An edge that occurs twice, in either direction, has its last time.
     lines = [f"{vertex},{vertex + 1},{2000 + vertex}" for vertex in range(40)] + ["3,2,2090", "30,31,1999"]

@@ -72,6 +72,7 @@ def test_a_figure_that_its_negatives_decide_is_marked() -> None:
     assert rows[0] == ("test pairs", "Hits@20", f"Hits@50 ({few})")
 
 
+@pytest.mark.slow
 def test_a_line_of_the_log_has_the_figure_that_counts_and_one_more(
     root: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -112,6 +112,7 @@ def train(catalog: gnnloom.Catalog, run: str, dataset: str = "today", **options:
     return gnnloom.train(dataset, catalog=catalog, run=run, **{**given, **options})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -189,6 +190,7 @@ def perceptron(vectors: np.ndarray, decoder: dict[str, np.ndarray]) -> np.ndarra
     return scores
 
 
+@pytest.mark.slow
 def test_links_are_scored_on_another_graph(catalog: gnnloom.Catalog, tmp_path: Path) -> None:
     linked, tomorrow = store(catalog.root.parent, "linked", parts=()), catalog["tomorrow"]
     links = gnnloom.draw_links(linked, test=0.2, workers=0)

@@ -64,6 +64,7 @@ def planned(path: Path, root: Path) -> dict[str, Any]:
     return {stage["stage"]: stage for stage in command(path, root, "--plan")["stages"]}
 
 
+@pytest.mark.slow
 def test_one_file_goes_from_raw_data_to_a_training_on_propagated_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,6 +65,7 @@ def run(text: str, *words: str, expected: int = 0) -> Any:
     return done
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("folder")
 def test_a_recipe_plans_runs_and_finds_a_graph_with_types() -> None:
     (planned,) = json.loads(run(RECIPE, "--plan", "--json").stdout)["stages"]

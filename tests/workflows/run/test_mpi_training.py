@@ -93,6 +93,7 @@ def test_a_plan_is_printed_by_rank_0_only(catalog: Catalog, monkeypatch: pytest.
         assert (done.exit_code, len(done.stdout.splitlines())) == (0, lines)
 
 
+@pytest.mark.slow
 def test_wrong_usage_is_printed_once_for_all_ranks(tmp_path: Path) -> None:
     program = str(TESTS / "workflows" / "run" / "programs" / "in_place.py")
     wrong, right = ["train", "web", "--epoch", "2"], ["--catalog", str(tmp_path), "train", "web", "--epochs", "2"]
