@@ -80,7 +80,8 @@ def check_features(trained: Vertices, other: Vertices | None, where: str) -> Non
     if other is None or not other.has_feature:
         raise InputError(
             f"dataset {where} has no features of this graph, but the run reads"
-            f" {counted(trained.num_features, 'feature')}; add them with `gnnloom features {where} --feature FILE`"
+            f" {counted(trained.num_features, 'feature')}; add them with"
+            f" `{shell_command('gnnloom', 'features', where, '--feature', 'FILE')}`"
         )
     path = other.artifact.path
     before, now = trained.feature_columns, other.feature_columns
