@@ -274,8 +274,7 @@ def _decode_bucket(
     keys: NDArray[np.uint64],
 ) -> None:
     column_mask = np.uint64((1 << entry_column_bits) - 1)
-    # A file's columns have as many bits as its own highest id needs, a key's columns as many as the graph's highest id
-    # needs.
+    # Columns of a file have the bits of the highest id in the file; columns of a key, of the highest id in the graph.
     for k in range(keys.size):
         entry = np.uint64(low[k])
         if high.size:

@@ -1,4 +1,4 @@
-"""Has vertex data stored like others: with the same features, categories, means and numbers of classes."""
+"""Stores vertex data in the form of existing vertex data: the same columns, categories, means and class numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gnnloom.storage.wording import counted
 
 
 def stored_like(source: VertexSource, like: Vertices) -> VertexSource:
-    """The same source, whose features and labels are stored like those of other vertex data.
+    """Make a source store its features and labels in the form of existing vertex data.
 
     Columns of words become the same categories, missing values the same means, and names of classes the same numbers.
 

@@ -91,5 +91,5 @@ def vertex_notes(vertices: Vertices) -> list[str]:
         notes.append("the labels and the split are the same; is one of the two another column?")
     elif facts.get("labels_are_split"):
         parts = ", ".join(vertices.class_names)
-        notes.append(f"the labels are the parts of a split ({parts}); is the column that of the split?")
+        notes.append(f"the labels are the parts of a split ({parts}); does the column hold the split?")
     return notes

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.ingest.typed.options import TypedOptions
@@ -16,6 +17,15 @@ from gnnloom.pipeline.ingest.typed.table import Ends, parse_relations, parse_ver
 from gnnloom.pipeline.ingest.typed.tables import TypedTables
 from gnnloom.pipeline.tasks.cluster import Cluster, InProcessCluster
 from gnnloom.storage import Dataset, TypedGraph
+
+
+def in_many_files(patch: pytest.MonkeyPatch) -> None:
+    """Have tiny tables make many files of keys, ranges of keys and blocks."""
+    patch.setattr("gnnloom.pipeline.ingest.keys.merge.RANGE_BYTES", 600)
+    patch.setattr("gnnloom.pipeline.ingest.keys.merge.FILE_RANGE_BYTES", 1)
+    patch.setattr("gnnloom.pipeline.ingest.keys.merge.working_memory", lambda _: 2 * 4000)
+    patch.setattr("gnnloom.pipeline.ingest.keys.collect.gathered_memory", lambda _: 5000)
+    patch.setattr("gnnloom.pipeline.matrix_sort.sort_plan.BLOCK_ENTRIES", 60)
 
 
 @dataclass(frozen=True)

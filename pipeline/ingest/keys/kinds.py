@@ -26,7 +26,7 @@ class KindColumn:
         rows: the words, as the targets of edges from an id of the row.
         location: the table, for messages.
         column: name or number of the column.
-        several: what separates several words in a cell, of which the first one counts; empty if a cell is one word.
+        several: separator of words in a cell, whose first word counts; empty if a cell is one word.
         names: the distinct words, ascending; None before they are known.
     """
 
@@ -47,7 +47,7 @@ class KindColumn:
         """The distinct words of a range, ascending.
 
         Raises:
-            InputError: the table cannot be read, or has so many words that they cannot be kinds.
+            InputError: the table cannot be read, or has too many different words to be kinds.
         """
         found: set[str] = set()
         for chunk in self.rows.read_names(span):
@@ -68,7 +68,7 @@ class KindColumn:
             )
 
     def read(self, span: SourceRange) -> Iterator[NDArray[np.int32]]:
-        """The (num_rows,) int32 numbers of the words of some rows at a time, among :attr:`names`."""
+        """Yield (num_rows,) int32 positions in :attr:`names`, one per row, for some rows per step."""
         number = {name: at for at, name in enumerate(self.names or ())}
         for chunk in self.rows.read_names(span):
             words, indices = self._encoded(chunk.target)

@@ -226,7 +226,7 @@ class NumberedKeys:
         return self.tables[0]
 
     def num_keys(self, kind: int = 0) -> int:
-        """Number of distinct keys, or of those of a kind."""
+        """Number of distinct keys of a kind; of all keys if they have no kinds."""
         return KeyTable.load(self.tables[kind]).firsts(0)[-1]
 
     @property

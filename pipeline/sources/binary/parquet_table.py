@@ -21,6 +21,8 @@ from gnnloom.storage.system_errors import check_is_of_content
 _BUFFER = 1 << 20
 #: Most bytes of the text of a cell: of a list with 50,000 numbers, or of a name that is too long.
 _LONGEST_CELL = 1 << 20
+#: Most bytes of a row group for each byte of its file, if cells are long.
+_MOST_EXPANSION = 16
 #: Most bytes of a row group whose columns are read as a whole.
 _SMALL_GROUP = 16 << 20
 #: Prefixes of Arrow's type names by kind: signed, unsigned, float, bool, text.
@@ -143,9 +145,10 @@ class ParquetTable:
         """Refuse text that Arrow would need far more memory for than the file has: cells are read as a whole."""
         texts = [name for name in columns if name in self.names and self.holds_text(name)]
         for group in groups if texts else ():
-            # Arrow's metadata of a column ends the process if the statistics of the column are damaged.
-            cells = self.group_rows[group] * metadata.num_columns
-            if metadata.row_group(group).total_byte_size > cells * _LONGEST_CELL + _BUFFER:
+            # All columns count, because Arrow's metadata of a column ends the process if the column's statistics are
+            # damaged. Other columns may have long cells, such as pictures, which hardly shrink when they are stored.
+            cells, size = self.group_rows[group] * metadata.num_columns, metadata.row_group(group).total_byte_size
+            if size > cells * _LONGEST_CELL + _BUFFER and size > _MOST_EXPANSION * (self.file.size or 0):
                 raise self.error(texts[0], self.first_rows[group], "expected text of at most 1 MiB, found more")
 
     def _checked(self, name: str, column: Any, first: int) -> Any:

@@ -28,17 +28,12 @@ from gnnloom.storage.format.schema import array_files
 from support.covering import examples
 from support.lanes import flip_bit
 from support.stopping import run_in_steps
-from support.typed_tables import TypedProblem, check, random_problem
+from support.typed_tables import TypedProblem, check, in_many_files, random_problem
 
 
 @pytest.fixture
 def many_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many files of keys, ranges of keys and blocks."""
-    monkeypatch.setattr("gnnloom.pipeline.ingest.keys.merge.RANGE_BYTES", 600)
-    monkeypatch.setattr("gnnloom.pipeline.ingest.keys.merge.FILE_RANGE_BYTES", 1)
-    monkeypatch.setattr("gnnloom.pipeline.ingest.keys.merge.working_memory", lambda _: 2 * 4000)
-    monkeypatch.setattr("gnnloom.pipeline.ingest.keys.collect.gathered_memory", lambda _: 5000)
-    monkeypatch.setattr("gnnloom.pipeline.matrix_sort.sort_plan.BLOCK_ENTRIES", 60)
+    in_many_files(monkeypatch)
 
 
 @pytest.mark.parametrize("unknown", ["add", "drop"])

@@ -21,6 +21,7 @@ from gnnloom.storage.artifacts.typed.typed_names import distinct_names
 from gnnloom.storage.errors import GnnloomError, InputError
 from support.covering import examples
 from support.stopping import run_in_steps
+from support.typed_tables import in_many_files
 
 
 def _ingest(dataset: Dataset, folder: Path, unknown: str = "drop", cluster: Cluster | None = None) -> TypedGraph:
@@ -77,15 +78,10 @@ def _random(seed: int, edges: int = 300, *, names: bool = False) -> tuple[pd.Dat
 
 @pytest.fixture
 def many_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many files of keys, ranges of keys, chunks and blocks."""
-    monkeypatch.setattr("gnnloom.pipeline.ingest.keys.merge.RANGE_BYTES", 600)
-    monkeypatch.setattr("gnnloom.pipeline.ingest.keys.merge.FILE_RANGE_BYTES", 1)
-    monkeypatch.setattr("gnnloom.pipeline.ingest.keys.merge.working_memory", lambda _: 2 * 4000)
-    monkeypatch.setattr("gnnloom.pipeline.ingest.keys.collect.gathered_memory", lambda _: 5000)
+    in_many_files(monkeypatch)
     monkeypatch.setattr("gnnloom.pipeline.ingest.keys.numbered.CHUNK_EDGES", 40)
     monkeypatch.setattr("gnnloom.pipeline.ingest.typed.divide.CHUNK_EDGES", 7)
     monkeypatch.setattr("gnnloom.pipeline.ingest.typed.divide.RANGE_EDGES", 16)
-    monkeypatch.setattr("gnnloom.pipeline.matrix_sort.sort_plan.BLOCK_ENTRIES", 60)
 
 
 @pytest.mark.slow

@@ -56,6 +56,15 @@ def test_a_flipped_bit_of_a_parquet_footer_ends_no_process(tmp_path: Path) -> No
     fails(path, "not a Parquet file, truncated, damaged")
 
 
+def test_parquet_files_with_pictures_beside_the_ids_are_read(tmp_path: Path) -> None:
+    pictures = [np.random.default_rng(number).bytes(4 << 20) for number in range(5)]
+    table = pa.table({"src": [f"v{each}" for each in U], "dst": [f"v{each}" for each in V], "picture": pictures})
+    pq.write_table(table, tmp_path / "edges.parquet")
+    opened = ParquetTable.open(open_files([str(tmp_path / "edges.parquet")])[0])
+    ((_, (source, _)),) = opened.read_arrow(["src", "dst"], [0], 10)
+    assert source.to_pylist() == [f"v{each}" for each in U]
+
+
 @pytest.mark.long
 def test_every_bit_of_a_parquet_footer_may_be_flipped(tmp_path: Path) -> None:
     path = tmp_path / "edges.parquet"

@@ -287,6 +287,27 @@ def test_a_recipe_predicts_on_another_graph(tmp_path: Path) -> None:
     assert len(gnnloom.Catalog(root)["before"].runs()) == 1
 
 
+def test_a_graph_of_the_same_dataset_gets_the_predictions_that_it_gets_elsewhere(tmp_path: Path) -> None:
+    dataset, _ = store(tmp_path, "today"), store(tmp_path, "tomorrow")
+    root = gnnloom.Catalog(tmp_path / "catalog")
+    run = train(root, "first", ranks=1)
+    before, own = {info.key for info in dataset.artifacts("graph")}, gnnloom.predict(run).predictions()
+    edges = tmp_path / "tomorrow.csv"
+    gnnloom.ingest("today", edges, undirected=True, ids="compact", add=True, catalog=root, workers=0)
+    (key,) = {info.key for info in dataset.artifacts("graph")} - before
+    table = tmp_path / "tomorrow-vertices.csv"
+    columns: dict[str, Any] = {"feature": f"{table}:{','.join(COLUMNS)}", "label": f"{table}:topic"}
+    gnnloom.features(dataset, **columns, by_id=True, graph=key, workers=0)
+    gnnloom.partition(dataset, 1, graph=key, method="random", workers=0)
+    with pytest.raises(CollectiveError, match=f"`gnnloom shard today --parts 1 --graph {key}`"):
+        gnnloom.predict(run, graph=key)
+    gnnloom.shard(dataset, 1, graph=key, workers=0)
+    here, there = gnnloom.predict(run, graph=key), gnnloom.predict(run, on="tomorrow")
+    np.testing.assert_array_equal(here.scores(), there.scores())
+    # The predictions of the run on its own graph stay what they were.
+    np.testing.assert_array_equal(gnnloom.predict(run).predictions(), own)
+
+
 def test_vertex_data_stored_like_others_have_their_columns(catalog: gnnloom.Catalog, tmp_path: Path) -> None:
     rows: list[list[Any]] = [["id", "age", "city", "topic"], ["v000", 3, "Bonn", "law"], ["v001", "", "Oslo", "art"]]
     before = write_rows(tmp_path / "before.csv", [*rows, ["v002", 5, "Rome", "sport"]])
