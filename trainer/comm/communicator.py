@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -39,6 +40,15 @@ class Machine:
     rank: int = 0
     ranks: int = 1
     cores: int = 1
+
+    @property
+    def threads(self) -> int:
+        """Threads of each rank that keep the cores of its ranks busy."""
+        # Containers and launchers restrict the cores. All ranks of a machine may share the same ones, or a launcher
+        # such as `srun --cpus-per-task` may bind every rank to cores of its own; counting distinct cores is right for
+        # both.
+        # A rank that is bound to fewer cores than others cannot use more threads than these.
+        return max(1, min(self.cores // self.ranks, len(os.sched_getaffinity(0))))
 
 
 class Communicator(Protocol):

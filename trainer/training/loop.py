@@ -36,7 +36,8 @@ from gnnloom.trainer.training.course import Course
 from gnnloom.trainer.training.evaluation import Evaluation
 from gnnloom.trainer.training.predict import find_predictions, write_predictions
 from gnnloom.trainer.training.record import EXPOSED, RunLog, describe_result, gather_costs, gather_profile, recorded
-from gnnloom.trainer.training.session import agree_on_shards, threads_per_rank, writing
+from gnnloom.trainer.training.run_lock import writing
+from gnnloom.trainer.training.session import agree_on_shards
 from gnnloom.trainer.training.start import Begun, ReadStart, begin_run, check_fits, class_weights
 from gnnloom.trainer.training.state.buffers import average_buffers
 from gnnloom.trainer.training.state.checkpoint import restore
@@ -116,7 +117,7 @@ def train(
         )
         if start.is_finished:
             return run.result()
-        num_threads = threads_per_rank(comm, config.threads)
+        num_threads = config.threads or comm.this_machine().threads
         memory = check_fits(comm, opened, is_kept=begun is not None)
         read = together(comm, lambda: ReadStart.read(comm, opened, num_threads, start.first_epoch))
         training = Training(comm, read)

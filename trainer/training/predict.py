@@ -38,18 +38,11 @@ from gnnloom.trainer.propagation.memory import RankSizes
 from gnnloom.trainer.streaming.evaluation import Report, can_stream
 from gnnloom.trainer.streaming.memory import fits_whole, whole_bytes
 from gnnloom.trainer.training.alike import alike_data
+from gnnloom.trainer.training.outputs import predicted_rows, stored_rows, streamed_rows
 from gnnloom.trainer.training.predicted_shards import shards_of_run
 from gnnloom.trainer.training.rehearsal.rank_memory import rehearse_prediction
-from gnnloom.trainer.training.session import (
-    Session,
-    agree_on_shards,
-    open_session,
-    predicted_rows,
-    stored_rows,
-    streamed_rows,
-    threads_per_rank,
-    writing,
-)
+from gnnloom.trainer.training.run_lock import writing
+from gnnloom.trainer.training.session import Session, agree_on_shards, open_session
 from gnnloom.trainer.training.smoothing import objective_of, smooth
 from gnnloom.trainer.training.state.checkpoint import restore
 
@@ -78,7 +71,7 @@ def predict(comm: Communicator, config: PredictConfig) -> dict[str, Any]:
             # It loads numba, which other predictions do without.
             from gnnloom.trainer.training.best_targets import find_targets  # noqa: PLC0415
 
-            threads = threads_per_rank(comm, config.threads)
+            threads = config.threads or comm.this_machine().threads
             find_targets(comm, dataset, run, Path(config.targets), config.top, threads, config.decoder)
         return result
 
@@ -102,7 +95,7 @@ def _predicted(comm: Communicator, dataset: Dataset, run: Run, config: PredictCo
         return OpenedRun.open(computed, dataset, run, comm.rank, comm.size)
 
     opened = together(comm, opened_to_write, alike)
-    num_threads, computes = threads_per_rank(comm, config.threads), not found.lacks_smoothing
+    num_threads, computes = config.threads or comm.this_machine().threads, not found.lacks_smoothing
     streams = _streams(comm, opened, config.evaluation_memory, computes=computes)
     session = together(comm, lambda: open_session(comm, opened, num_threads, streams=streams, reads_features=computes))
     agree_on_shards(session)

@@ -29,7 +29,6 @@ from gnnloom.trainer.propagation.source_rows import PROPAGABLE, SourceRows
 from gnnloom.trainer.propagation.stage import Clock, propagate_blocks
 from gnnloom.trainer.propagation.stored_steps import task_of
 from gnnloom.trainer.training.alike import alike_data
-from gnnloom.trainer.training.session import threads_per_rank
 
 
 def propagate(comm: Communicator, config: PropagateConfig, stop: Callable[[], bool]) -> dict[str, Any]:
@@ -45,7 +44,7 @@ def propagate(comm: Communicator, config: PropagateConfig, stop: Callable[[], bo
         CollectiveError: there are no such shards, they lack the matrix, or the memory is too small.
     """
     started, counter = time.perf_counter(), ReadCounter()
-    threads = threads_per_rank(comm, config.threads)
+    threads = config.threads or comm.this_machine().threads
     # By default torch uses all cores in every rank.
     torch.set_num_threads(threads)
 

@@ -28,7 +28,8 @@ from gnnloom.trainer.operators.p2p import PointToPoint
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.streaming.range_operator import RangeOperator
 from gnnloom.trainer.tasks.objectives.classes import Classes
-from gnnloom.trainer.training.session import Session, vertex_rows
+from gnnloom.trainer.training.session import Session
+from gnnloom.trainer.training.share import vertex_rows
 
 _NORMALIZATION: Final = "symmetric"
 #: A larger factor of the propagated error of a vertex is left out: it would magnify noise.

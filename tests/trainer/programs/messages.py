@@ -25,7 +25,6 @@ from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.tasks.objectives.by_element import MaskedBinaryCrossEntropy
 from gnnloom.trainer.tasks.objectives.classes import MaskedCrossEntropy, predicted_class
-from gnnloom.trainer.training.session import threads_per_rank
 
 
 def exchange_in_segments() -> dict[str, Any]:
@@ -212,7 +211,7 @@ def threads_by_cores() -> list[list[float]]:
     for cores in (range(first, first + 8), range(7), range(first, first + (1 if first == 0 else 4))):
         comm = world()
         with mock.patch("os.sched_getaffinity", return_value=set(cores)):
-            found.append(comm.gather_numbers([threads_per_rank(comm, 0)])[:, 0].tolist())
+            found.append(comm.gather_numbers([comm.this_machine().threads])[:, 0].tolist())
     return found
 
 

@@ -85,7 +85,7 @@ def test_what_is_predicted_already_is_smoothed_without_the_model(
         with monkeypatch.context() as patch:
             for name in ("write_predictions", "_write_from_disk", "_checkpoint_of", "restore"):
                 patch.setattr(f"gnnloom.trainer.training.predict.{name}", _fail)
-            patch.setattr("gnnloom.trainer.training.session.read_feature", _fail)
+            patch.setattr("gnnloom.trainer.training.share.read_feature", _fail)
             patch.setattr("gnnloom.trainer.training.predict.fits_whole", lambda *_: not is_on_disk)
             found = predicted(trained, **options)
         assert (found["reused"], found["epoch"], found["ranks"]) == (False, 3, 1)

@@ -10,18 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from gnnloom.storage.artifacts.samples import Samples
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.shards.row_shards import RowShards
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.data.open_shards import VertexRows
-from gnnloom.trainer.data.stored_rows import StoredRows
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.layout.partial_parameters import PartialParameter
 from gnnloom.trainer.models.networks.model import Inputs, Model
-from gnnloom.trainer.modes.options import ON_DISK
+from gnnloom.trainer.modes.epochs.model_inputs import ModelInputs
 from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.streaming.evaluation import Source
@@ -48,11 +46,9 @@ class ModeContext:
         objective: for losses of batches.
         operator, model: on the whole graph; the loop evaluates with them.
         inputs: the input features of this rank's rows, in the first layer's layout, as the loop evaluates with them.
-        feature_norm: ``row`` or ``none``; see :func:`gnnloom.trainer.data.vertex_data.normalize_feature`.
+        given: what the inputs were taken from: a mode that reads batches or rows reads there.
         labels: labels and split of this rank's rows of the output.
         loss: the loss over all training vertices, or pairs.
-        samples: the samples that batches are read from, if any.
-        rows: what a mode of rows reads, and nothing else is in memory but labels and the split.
         counter: counts the bytes that this rank reads.
         source: what an evaluation from disk reads.
         measured: (num_measured,) int64 the rows of the output whose scores metrics read, ascending; None for all.
@@ -70,11 +66,9 @@ class ModeContext:
     operator: Operator
     model: Model
     inputs: Inputs
-    feature_norm: str
+    given: ModelInputs
     labels: Labels
     loss: StepLoss
-    samples: Samples | None
-    rows: StoredRows | None
     counter: ReadCounter
     source: Source
     measured: Tensor | None = None
@@ -86,9 +80,9 @@ class ModeContext:
         return value if isinstance(value, PartialParameter) else None
 
     @property
-    def reads_batches(self) -> bool:
-        """Whether batches come with their features. Then no features and no adjacency are in memory."""
-        return self.samples is not None or self.options.get("inputs") == ON_DISK
+    def feature_norm(self) -> str:
+        """How the features are scaled: ``row`` or ``none``."""
+        return self.given.norm
 
     @property
     def comm(self) -> Communicator:

@@ -31,6 +31,7 @@ from gnnloom.trainer.feed.feature_view import FeatureView, MappedFeatures
 from gnnloom.trainer.models.networks.model import Inputs
 from gnnloom.trainer.modes.epochs.layerwise import layerwise_scores, map_graph
 from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext, multiplying_by
+from gnnloom.trainer.modes.epochs.model_inputs import BatchInputs
 from gnnloom.trainer.modes.epochs.pair_batches import PairSeeds
 from gnnloom.trainer.modes.epochs.prepared import awaited, features_in_memory
 from gnnloom.trainer.modes.neighbor import fanouts
@@ -58,7 +59,7 @@ class NeighborMode(Mode):
         self._pairs: PairSeeds | None = None
         #: What the steps ask for features; None if batches have them.
         self._features: FeatureView | None = None
-        samples = context.samples
+        samples = context.given.samples
         self._batches = self._drawn() if samples is None else together(comm, lambda: self._stored(samples))
         self._num_steps = int(comm.gather_numbers([self._batches.num_batches]).max())
 
@@ -97,7 +98,7 @@ class NeighborMode(Mode):
     def _view(self, owner: NDArray[np.int32] | None) -> FeatureView:
         """The features of any vertices. Communicates nothing."""
         context = self.context
-        if context.reads_batches:
+        if isinstance(context.given, BatchInputs):
             vertices = context.dataset.vertices(context.shards.artifact.inputs["vertices"])
             return MappedFeatures.of(vertices, context.feature_norm, context.place)
         return features_in_memory(context, owner)
@@ -147,7 +148,7 @@ class NeighborMode(Mode):
     def scores(self) -> Tensor:
         """See :meth:`Mode.scores`; from disk if the features of the batches come from there."""
         context = self.context
-        if not context.reads_batches:
+        if not isinstance(context.given, BatchInputs):
             return super().scores()
         measured = context.measured
         if not can_stream(context.model):
@@ -190,7 +191,7 @@ def _checked(context: ModeContext) -> tuple[int, ...]:
     Raises:
         InputError: they do not fit the model, or the model cannot run on blocks.
     """
-    model, samples = context.model, context.samples
+    model, samples = context.model, context.given.samples
     if not model.takes_blocks:
         raise InputError(
             f"mode neighbor: the layers of model {context.model_name} need the same rows before and after; use gcn,"

@@ -27,6 +27,7 @@ from gnnloom.trainer.feed.feature_view import FeatureView, PropagatedFeatures
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.models.networks.model import Inputs, Model
 from gnnloom.trainer.modes.epochs.mode import ModeContext, multiplying_by
+from gnnloom.trainer.modes.epochs.model_inputs import StepInputs
 from gnnloom.trainer.modes.epochs.prepared import Prepared, PreparedMode
 from gnnloom.trainer.operators.rows_only import RowsOnly
 from gnnloom.trainer.operators.whole_rows import AXIS
@@ -112,9 +113,9 @@ def stored_rows(context: ModeContext) -> StoredRows:
     Raises:
         InputError: it has not.
     """
-    if context.rows is None:
+    if not isinstance(context.given, StepInputs):
         raise InputError("mode rows: the session has opened no rows")
-    return context.rows
+    return context.given.rows
 
 
 def all_outputs(model: Model, rows: StoredRows, norm: str, *, embeddings: bool) -> tuple[Tensor, Tensor | None]:

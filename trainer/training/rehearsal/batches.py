@@ -27,6 +27,7 @@ from gnnloom.trainer.kernels.dispatch import Unwritten, even_offsets
 from gnnloom.trainer.layout.partial_parameters import RowGradient
 from gnnloom.trainer.models.networks.model import Inputs
 from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext, multiplying_by
+from gnnloom.trainer.modes.epochs.model_inputs import BatchInputs, StepInputs
 from gnnloom.trainer.modes.epochs.pair_batches import PairSeeds
 from gnnloom.trainer.modes.epochs.rows import step_rows
 from gnnloom.trainer.modes.kind import BatchSizes, RankRows
@@ -127,7 +128,7 @@ class StatedFeatures(FeatureView):
         if learned is not None:
             # At most all of them come from other ranks, to which as many go.
             return self._fetched(len(vertices), len(vertices), learned.shape[1], learned.dtype).requires_grad_()
-        if self._sizes.fetches and self._context.samples is None:
+        if self._sizes.fetches and self._context.given.samples is None:
             return self._fetched(len(vertices), int(self._sizes.asked), model.options.dims[0], model.dtype)
         return self.rows(vertices)
 
@@ -181,7 +182,7 @@ class RehearsedBatches(Mode):
         self._pairs = RehearsedPairs(context) if context.objective.task.on_pairs else None
         self._alone = ProcessGrid(context.comm.group(0, 0, 1), {AXIS: 1}, context.place)
         drawn = _NUMBERED * sizes.rows[0] + _DRAWN * max(sizes.nonzeros)
-        threads = 0 if context.samples else max(1, context.options["sampler_threads"])
+        threads = 0 if context.given.samples else max(1, context.options["sampler_threads"])
         self._kept = [memory.array((round(sizes.kept_bytes + threads * drawn),), np.dtype(np.uint8))]
         # Without memory of its own: only its length counts.
         self._vertices = np.broadcast_to(np.int64(0), int(sizes.rows[0]))
@@ -222,9 +223,9 @@ class RehearsedBatches(Mode):
         return loss
 
     def scores(self) -> Tensor:
-        if self.context.rows is not None:
+        if isinstance(self.context.given, StepInputs):
             self._evaluate_rows()
-        elif not self.context.reads_batches:
+        elif not isinstance(self.context.given, BatchInputs):
             return super().scores()
         measured = self.context.measured
         if self.streamed is not None:
@@ -238,7 +239,8 @@ class RehearsedBatches(Mode):
     def streamed(self) -> StatedBytes | None:
         """Bytes of an evaluation from disk; None if there is none, or if it takes a few rows per step."""
         context, rows = self.context, self.context.label_rows
-        if not (context.reads_batches and isinstance(rows, RowShard) and can_stream(context.model)):
+        reads_batches = isinstance(context.given, BatchInputs)
+        if not (reads_batches and isinstance(rows, RowShard) and can_stream(context.model)):
             return None
         measured = context.labels.split if context.measured is None else context.measured
         return stated_bytes(context.model, context.source, rows, len(measured))
@@ -256,7 +258,7 @@ class RehearsedBatches(Mode):
 
     def _prepared(self) -> SampledRows | Layered | RowsOnly:
         """The products of a batch."""
-        if self.context.rows is not None:
+        if isinstance(self.context.given, StepInputs):
             return RowsOnly(self._alone, np.zeros(int(self._sizes.rows[0]), np.int64))
         return self._layered() if self._sizes.is_layered else self._one_matrix()
 

@@ -38,13 +38,15 @@ from gnnloom.trainer.kernels.dispatch import Unperformed, Unwritten, place_witho
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.redistribute import whole_rows
 from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext
+from gnnloom.trainer.modes.epochs.model_inputs import StepInputs
 from gnnloom.trainer.place.global_generator import seeded
 from gnnloom.trainer.streaming.evaluation import StatedBytes
 from gnnloom.trainer.tasks.objectives.objective import Objective
+from gnnloom.trainer.training.outputs import predicted_rows
 from gnnloom.trainer.training.rehearsal.rank_rows import most_measured, rank_rows, row_lengths
 from gnnloom.trainer.training.rehearsal.unread import unread
 from gnnloom.trainer.training.rehearsal.unread_rows import UnreadStoredRows
-from gnnloom.trainer.training.session import Session, build_model, predicted_rows, read_share
+from gnnloom.trainer.training.session import Session
 from gnnloom.trainer.training.state.checkpoint import stored_state
 from gnnloom.trainer.training.state.optimizer import build_optimizer, clip_gradients, sum_gradients, trained_parameters
 
@@ -118,9 +120,8 @@ def rehearse_prediction(opened: OpenedRun, rank: int) -> int | None:
     def run(memory: Unwritten) -> int:
         comm = UnconnectedRank(rank, opened.config.ranks)
         unread_run = replace(opened, shards=unread(opened.shards, rank, memory), counter=ReadCounter())
-        session = _unread_session(read_share(comm, unread_run, memory.place))
-        session.model = build_model(session.operator, opened.config, opened.config.seed, session.options)
-        session.objective = session.objective.attached(session.model, session.operator)
+        session = _unread_session(Session.read(comm, unread_run, memory.place))
+        session.build()
         written = _written(session, memory, embeddings=False)
         found = predicted_rows(session, session.take_inputs(), embeddings=False)
         memory.observe()
@@ -188,18 +189,18 @@ def _unwritten(config: ModelConfig) -> Unwritten:
 
 def _unread_session(session: Session) -> Session:
     """A session whose rows on disk are not read."""
-    if session.rows is not None:
-        session.rows = UnreadStoredRows(session.rows)
+    if isinstance(session.inputs, StepInputs):
+        session.inputs.rows = UnreadStoredRows(session.inputs.rows)
     return session
 
 
 def _written(session: Session, memory: Unwritten, *, embeddings: bool) -> Tensor | None:
     """Predictions of a rank with rows on disk: they are in temporary files, whose pages count as memory."""
-    if session.rows is None:
+    if not isinstance(session.inputs, StepInputs):
         return None
     model = session.model
     width = sum(model.options.dims[-2 if embeddings and model.num_layers > 1 else -1 :])
-    return memory.tensor((len(session.rows.vertex), width), model.dtype)
+    return memory.tensor((len(session.inputs.rows.vertex), width), model.dtype)
 
 
 def _any_loss(scores: Tensor, labels: Tensor) -> Tensor:  # noqa: ARG001 - called as a user's loss is
@@ -226,12 +227,12 @@ class _Rehearsal:
         self.config, self.memory, self.comm = opened.config, memory, UnconnectedRank(rank, opened.config.ranks)
         self.shards = unread(opened.shards, rank, memory)
         unread_run = replace(opened, shards=self.shards, counter=ReadCounter())
-        self.session = session = _unread_session(read_share(self.comm, unread_run, memory.place))
-        self.adjacency = memory.held - (0 if session.feature is None else session.feature.nbytes)
-        session.model = build_model(session.operator, self.config, self.config.seed, session.options)
+        self.session = session = _unread_session(Session.read(self.comm, unread_run, memory.place))
+        self.adjacency = memory.held - session.inputs.nbytes
+        session.objective = self._weighted(session.objective)
+        session.build()
         if self.config.model_kind.on_edges:
             self._rehearse_inference()
-        session.objective = self._weighted(session.objective).attached(session.model, session.operator)
         labels = session.objective.read(session.label_rows, memory.place)
         inputs = session.take_inputs()
         self.optimizer = build_optimizer(session.model, self.config.model, self.config)
@@ -278,7 +279,7 @@ class _Rehearsal:
         # It imports numba, which a job on the whole graph need not load.
         from gnnloom.trainer.training.rehearsal.batches import RehearsedBatches, pair_sizes, stored_sizes  # noqa: PLC0415
 
-        samples, rank = context.samples, self.comm.rank
+        samples, rank = context.given.samples, self.comm.rank
         if samples is not None and samples.num_batches[rank]:
             self.sizes, ahead = stored_sizes(samples, rank, reads_ahead=config.sampler_threads > 0)
         else:
@@ -348,10 +349,10 @@ class _Rehearsal:
 
     def _mapped(self) -> int:
         """Bytes of the uncompressed copies of the graph and of the vertex data, or of the rank's packed rows."""
-        shards, sizes, stored = self.shards.shards, self.sizes, self.session.rows
+        shards, sizes, given = self.shards.shards, self.sizes, self.session.inputs
         n = shards.num_vertices
-        if stored is not None:
-            return len(stored.vertex) * stored.width * PACKED.itemsize
+        if isinstance(given, StepInputs):
+            return len(given.rows.vertex) * given.rows.width * PACKED.itemsize
         if self.config.maps_inputs and not self.config.mode_kind.is_sampled:
             inputs = self.mode.context.inputs
             # The features stay where the model reads them beside the product.

@@ -1,0 +1,212 @@
+"""The input of a model on one rank: features in memory, learned, in mapped files, or in the batches alone."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from gnnloom.storage.artifacts.samples import Samples
+from gnnloom.storage.shards.row_shards import RowShard
+from gnnloom.trainer.comm.agreement import together
+from gnnloom.trainer.data.open_shards import VertexRows
+from gnnloom.trainer.data.stored_rows import StoredRows
+from gnnloom.trainer.data.vertex_data import normalize_feature, settled_feature_norm
+from gnnloom.trainer.layout.redistribute import split_rows
+from gnnloom.trainer.models.networks.model import Inputs, Model
+from gnnloom.trainer.place.mapped_rows import MappedRows, UnbackedRows
+from gnnloom.trainer.streaming.shard_features import ShardFeatures
+
+
+class ModelInputs(ABC):
+    """What a rank has opened of the input of a model, until the model takes it.
+
+    Attributes:
+        norm: how the features are scaled, ``row`` or ``none``; ``auto`` until :meth:`take` has settled it. See
+            :func:`gnnloom.trainer.data.vertex_data.normalize_feature`.
+        samples: batches that were drawn before, and have their features; None if there are none.
+    """
+
+    samples: Samples | None = None
+
+    def __init__(self, norm: str) -> None:
+        self.norm = norm
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of features that were read to memory when the shards were."""
+        return 0
+
+    @abstractmethod
+    def take(self, model: Model) -> Inputs:
+        """The input of a model: the features, those to learn, or the constant part of the first layer. Collective."""
+
+
+class NoInputs(ModelInputs):
+    """The features stay on disk, for an evaluation from there, or are not needed."""
+
+    def take(self, model: Model) -> Inputs:
+        raise ValueError(f"model {type(model).__name__}: its input was not opened")
+
+
+@dataclass(frozen=True)
+class InputUse:
+    """How a model on the whole graph uses its features.
+
+    Attributes:
+        trains: they are parameters.
+        has_gradient: their gradient is formed.
+        is_cached: the first layer's product with them is kept.
+    """
+
+    trains: bool
+    has_gradient: bool
+    is_cached: bool
+
+
+class FeaturesInMemory(ModelInputs):
+    """Features that were read with the shards; they are freed as soon as the model does not need them."""
+
+    def __init__(self, feature: Tensor, norm: str, use: InputUse, num_vertices: int) -> None:
+        """Keep what was read.
+
+        Args:
+            feature: (num_rows, num_features) whole rows.
+            num_vertices: of the whole graph.
+        """
+        super().__init__(norm)
+        self._use, self._num_vertices = use, num_vertices
+        self._feature: Tensor | None = feature
+
+    @property
+    def nbytes(self) -> int:
+        return 0 if self._feature is None else self._feature.nbytes
+
+    def take(self, model: Model) -> Inputs:
+        read, self._feature = self._feature, None
+        if read is None:
+            raise ValueError("the input of a model can be taken only once")
+        grid, layout = model.operator.grid, model.operator.layout(0)
+        # Normalized first, while rows are whole: the sum over a row needs all of its columns.
+        self.norm = settled_feature_norm(read, self.norm, grid.comm)
+        feature = normalize_feature(read, self.norm, grid.place)
+        del read
+        if self._use.trains:
+            return Inputs(model.train_features(split_rows(feature, layout), self._num_vertices))
+        feature = split_rows(model.as_features(feature), layout)
+        if self._use.has_gradient:
+            return Inputs(feature.requires_grad_())
+        if not self._use.is_cached:
+            return Inputs(feature)
+        with torch.no_grad():
+            return model.keep(feature)
+
+
+class LearnedInputs(ModelInputs):
+    """Features that are learned; they start from numbers that depend on the seed and the vertex."""
+
+    def __init__(self, width: int, seed: int, num_vertices: int) -> None:
+        super().__init__("none")
+        self._width, self._seed, self._num_vertices = width, seed, num_vertices
+
+    def take(self, model: Model) -> Inputs:
+        # It imports numba, which a job on row shards need not load.
+        from gnnloom.trainer.data.learned_features import first_features  # noqa: PLC0415
+
+        layout, width = model.operator.layout(0), self._width
+        feature = first_features(layout.vertex, layout.columns(width), width, self._seed, model.place)
+        return Inputs(model.train_features(feature, self._num_vertices))
+
+
+class FeaturesOnDisk(ModelInputs):
+    """Features of a rank's vertices that its row shard has on disk."""
+
+    def __init__(self, rows: VertexRows, norm: str) -> None:
+        super().__init__(norm)
+        self._rows = rows
+
+    def _settled(self, model: Model) -> ShardFeatures | None:
+        """Open the features, and settle how they are scaled; None if they are not in a row shard. Collective."""
+        if not isinstance(self._rows, RowShard):
+            self.norm = "none" if self.norm == "auto" else self.norm
+            return None
+        rows = ShardFeatures(self._rows, model.place)
+        rows.settle(self.norm, model.operator.grid.comm)
+        self.norm = rows.norm
+        return rows
+
+
+class MappedInputs(FeaturesOnDisk):
+    """Features in a file that the rank maps, or their product with the adjacency that is kept."""
+
+    def __init__(self, rows: VertexRows, norm: str, folder: Path, *, is_cached: bool) -> None:
+        """Make no file yet.
+
+        Args:
+            folder: of the files.
+            is_cached: the first layer's product with the features is kept.
+        """
+        super().__init__(rows, norm)
+        self._folder, self._is_cached = folder, is_cached
+
+    def take(self, model: Model) -> Inputs:
+        comm = model.operator.grid.comm
+        rows = self._settled(model)
+        feature = self._mapped(model, "features", (model.operator.layout(0).num_rows, model.options.dims[0]))
+        if rows is not None:
+            together(comm, lambda: rows.copy_to(feature))
+        if not self._is_cached:
+            return Inputs(feature.tensor)
+        with torch.no_grad():
+            kept = model.keep(feature.tensor)
+        # Some models keep the features as they are.
+        if kept.value is feature.tensor:
+            return kept
+        # The product was made from them.
+        together(comm, feature.check)
+        rows_kept, width = kept.value.shape
+        product = self._mapped(model, "the adjacency times the features", (rows_kept, width))
+        product.write(slice(None), kept.value)
+        return replace(kept, value=product.tensor)
+
+    def _mapped(self, model: Model, what: str, shape: tuple[int, int]) -> MappedRows | UnbackedRows:
+        """Zeros of the dtype of features, in a file that is checked while it is used. Collective."""
+        place = model.place
+        made = together(model.operator.grid.comm, lambda: place.mapped(self._folder, what, shape, place.feature_dtype))
+        if isinstance(made, MappedRows):
+            place.files.while_used(made.recorded)
+        return made
+
+
+class BatchInputs(FeaturesOnDisk):
+    """Batches come with their features, so there are no features and no adjacency in memory."""
+
+    def __init__(self, rows: VertexRows, norm: str, samples: Samples | None) -> None:
+        super().__init__(rows, norm)
+        self.samples = samples
+
+    def take(self, model: Model) -> Inputs:
+        if self.samples is None:
+            self._settled(model)
+        elif self.norm == "auto":
+            self.norm = "none" if self.samples.has_negative_feature else "row"
+        return Inputs(model.place.lasting((0, model.options.dims[0]), model.dtype))
+
+
+class StepInputs(ModelInputs):
+    """Rows of features and of their propagated steps stay on disk, and there is no adjacency.
+
+    Attributes:
+        rows: what the mode of rows reads.
+    """
+
+    def __init__(self, rows: StoredRows, norm: str) -> None:
+        super().__init__(norm)
+        self.rows = rows
+
+    def take(self, model: Model) -> Inputs:
+        self.norm = self.rows.settled_norm(self.norm, model.operator.grid.comm, model.place)
+        return Inputs(model.place.lasting((0, self.rows.width), model.dtype))

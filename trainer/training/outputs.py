@@ -1,0 +1,78 @@
+"""The arrays that a session predicts for the rows of its rank, in memory, from disk, or as they are stored."""
+
+from __future__ import annotations
+
+import torch
+
+from gnnloom.storage.runs.predictions import SMOOTHED, Predictions
+from gnnloom.trainer.comm.agreement import together
+from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.data.stored_rows import StoredRows
+from gnnloom.trainer.layout.redistribute import whole_rows
+from gnnloom.trainer.layout.vertex_arrays import read_vertex_rows
+from gnnloom.trainer.models.networks.model import Inputs
+from gnnloom.trainer.modes.epochs.model_inputs import StepInputs
+from gnnloom.trainer.place.arrays import tensor_dtype
+from gnnloom.trainer.streaming.evaluation import Report, streamed_outputs
+from gnnloom.trainer.training.session import Session
+
+
+def streamed_rows(
+    session: Session, feature_norm: str, memory: int, *, embeddings: bool
+) -> tuple[dict[str, torch.Tensor], Report]:
+    """The arrays to write for this rank's rows, by name, from disk, and how they were computed. Collective.
+
+    Args:
+        feature_norm: how the features were scaled in training, or ``auto``.
+        memory: bytes of this rank; 0 for its share of what the machine has left.
+    """
+    model, source = session.model.eval(), session.streamed_source(feature_norm, memory)
+    with torch.no_grad(), session.comm.traffic.recording():
+        found, report = streamed_outputs(model, source, embeds=embeddings)
+        rows = session.objective.predict(session.operator.layout(model.num_layers), found.scores)
+    return (rows if found.embedding is None else {**rows, "embedding": found.embedding}), report
+
+
+def stored_rows(session: Session, predictions: Predictions) -> dict[str, torch.Tensor]:
+    """The arrays of stored predictions that are not smoothed, for this rank's rows, by name. Communicates nothing."""
+    found, place, last = {}, session.place, session.model.num_layers
+    for record in predictions.records:
+        name = record.path
+        if not name.startswith(SMOOTHED):
+            array = predictions.array(name, session.opened.counter)
+            vertex = place.from_numpy(session.operator.layout(last - (name == "embedding")).vertex)
+            found[name] = place.lasting((len(vertex), *array.shape[1:]), tensor_dtype(array.dtype))
+            read_vertex_rows(array, vertex, found[name], place)
+    return found
+
+
+def predicted_rows(session: Session, inputs: Inputs, *, embeddings: bool) -> dict[str, torch.Tensor]:
+    """The arrays to write for this rank's rows, by name. Collective."""
+    model = session.model.eval()
+    with torch.no_grad(), session.comm.traffic.recording():
+        if model.takes_edges:
+            layout = session.operator.layout(model.num_layers)
+            return session.objective.predict(layout, model.whole_scores(inputs))
+        if isinstance(session.inputs, StepInputs):
+            return _rowwise_outputs(session, session.inputs.rows, embeddings=embeddings)
+        hidden = model.embed(inputs)
+        layout = session.operator.layout(model.num_layers)
+        outputs = session.objective.predict(layout, model.classify(hidden))
+        if embeddings and model.num_layers > 1:
+            last = model.num_layers - 1
+            before, width = session.operator.layout(last), model.options.dims[last]
+            outputs["embedding"] = whole_rows(model.as_sums(hidden.value), before, width, Kind.PREDICTION)
+    return outputs
+
+
+def _rowwise_outputs(session: Session, rows: StoredRows, *, embeddings: bool) -> dict[str, torch.Tensor]:
+    """The arrays of a model that treats rows one by one, whose input stays on disk. Collective."""
+    # It imports numba, which other sessions need not load.
+    from gnnloom.trainer.modes.epochs.rows import all_outputs  # noqa: PLC0415
+
+    model = session.model
+    scores, hidden = together(
+        session.comm, lambda: all_outputs(model, rows, session.inputs.norm, embeddings=embeddings)
+    )
+    outputs = session.objective.predict(session.operator.layout(model.num_layers), scores)
+    return outputs if hidden is None else {**outputs, "embedding": hidden}

@@ -1,0 +1,171 @@
+"""Reads a rank's share of a run: its operator, the rows whose labels it has, and the input of its model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gnnloom.trainer.algorithms.algorithm import OperatorContext
+from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.process_grid import ProcessGrid
+from gnnloom.trainer.config.continuation import OpenedRun
+from gnnloom.trainer.data.open_shards import OpenedShards, OwnRowShard, VertexRows, open_samples
+from gnnloom.trainer.data.stored_rows import StoredRows
+from gnnloom.trainer.data.vertex_data import check_stored, read_feature
+from gnnloom.trainer.layout.layout import Layout
+from gnnloom.trainer.models.options import ModelOptions
+from gnnloom.trainer.modes.epochs.model_inputs import (
+    BatchInputs,
+    FeaturesInMemory,
+    InputUse,
+    LearnedInputs,
+    MappedInputs,
+    ModelInputs,
+    NoInputs,
+    StepInputs,
+)
+from gnnloom.trainer.operators.operator import Operator
+from gnnloom.trainer.operators.rows_only import RowsOnly
+from gnnloom.trainer.operators.whole_rows import AXIS
+from gnnloom.trainer.place.place import Place
+from gnnloom.trainer.streaming.range_operator import RangeOperator
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one rank has read for a run, before there is a model.
+
+    Attributes:
+        options: of the model.
+        label_rows: the rows of the last layer's output, whose labels this rank has.
+        inputs: the input of the model.
+    """
+
+    options: ModelOptions
+    operator: Operator
+    label_rows: VertexRows
+    inputs: ModelInputs
+
+
+def read_share(
+    comm: Communicator,
+    opened: OpenedRun,
+    num_outputs: int,
+    place: Place,
+    *,
+    streams: bool = False,
+    reads_features: bool = True,
+) -> Share:
+    """Read what a rank has of the graph and the features. Communicates nothing.
+
+    Args:
+        num_outputs: of the model.
+        streams: leave the features and the adjacency on disk, for an evaluation from there.
+        reads_features: read the input features; without them the share has no inputs.
+
+    Raises:
+        InputError: the shards lack features, the samples do not fit the run, or the model is not defined for the graph.
+    """
+    config, shards = opened.config, opened.shards
+    if isinstance(shards, OwnRowShard):
+        if config.reads_batches:
+            return _on_batches(comm, opened, shards, num_outputs, place)
+        if config.mode_kind.reads_rows:
+            return _on_rows(comm, opened, shards, num_outputs, place)
+        if streams:
+            return _on_disk(comm, opened, shards, num_outputs, place)
+    return _on_graph(comm, opened, num_outputs, place, reads_features=reads_features)
+
+
+def _on_graph(comm: Communicator, opened: OpenedRun, num_outputs: int, place: Place, *, reads_features: bool) -> Share:
+    """A share of the whole graph, as the algorithm distributes it."""
+    config, shards = opened.config, opened.shards
+    options = config.options_of_model(shards.shards.num_features, num_outputs)
+    operator = _operator(comm, opened, options, place)
+    first, last = operator.layout(0), operator.layout(len(options.pairs))
+    label_rows, norm, total = vertex_rows(shards, last, last.row_axes), config.feature_norm, shards.shards.num_vertices
+    inputs: ModelInputs = NoInputs(norm)
+    if config.embed:
+        inputs = LearnedInputs(config.embed, config.seed, total)
+    elif config.maps_inputs:
+        inputs = MappedInputs(label_rows, norm, opened.dataset.path, is_cached=config.input_is_cached)
+    elif reads_features:
+        # Features are stored in whole rows. Ranks that hold other columns of the same rows read some of these rows
+        # each, and exchange columns when the model takes them.
+        feature = read_feature(vertex_rows(shards, first, first.row_axes + first.column_axes), place)
+        use = InputUse(config.train_features, not config.skip_input_gradient, config.input_is_cached)
+        inputs = FeaturesInMemory(feature, norm, use, total)
+    return Share(options, operator, label_rows, inputs)
+
+
+def _operator(comm: Communicator, opened: OpenedRun, options: ModelOptions, place: Place) -> Operator:
+    """The products of a model. Communicates nothing."""
+    config, shards = opened.config, opened.shards
+    if config.model_kind.is_rowwise and isinstance(shards, OwnRowShard):
+        return RowsOnly(ProcessGrid(comm, {AXIS: comm.size}, place), shards.shard.vertex())
+    algorithm = config.chosen_algorithm
+    return algorithm.build(
+        OperatorContext(
+            comm=comm,
+            axes=algorithm.settled_grid(config.grid, comm.size),
+            shards=shards,
+            normalization=config.normalization,
+            place=place,
+            # It comes before the operator, which reads only what the plan multiplies with.
+            plan=options.layer_plan(),
+            differentiates=config.differentiates_products,
+            counter=opened.counter,
+            options=config.own_options(),
+        )
+    )
+
+
+def _on_batches(comm: Communicator, opened: OpenedRun, shards: OwnRowShard, num_outputs: int, place: Place) -> Share:
+    """A share whose batches come with their features: only ids, labels and split of the rank's vertices are read.
+
+    Raises:
+        InputError: the samples do not fit the run, or the shards lack features.
+    """
+    # It transposes blocks with numba, which only training on batches should load.
+    from gnnloom.trainer.operators.layered import Layered  # noqa: PLC0415
+
+    config = opened.config
+    samples, num_features = None, shards.shards.num_features
+    if config.samples is not None:
+        samples = open_samples(
+            opened.dataset,
+            config.own_mode_options(),
+            len(config.hidden) + 1,
+            shards.shards.artifact,
+            comm.size,
+            opened.counter,
+            on_edges=config.model_kind.on_edges,
+        )
+        num_features = samples.num_features
+    else:
+        check_stored(shards.shard, "feature")
+    options = config.options_of_model(num_features, num_outputs)
+    operator = Layered(comm, len(options.pairs), config.normalization, place)
+    operator.rest(shards.shard.vertex())
+    return Share(options, operator, shards.shard, BatchInputs(shards.shard, config.feature_norm, samples))
+
+
+def _on_rows(comm: Communicator, opened: OpenedRun, shards: OwnRowShard, num_outputs: int, place: Place) -> Share:
+    """A share without an adjacency, whose features and propagated steps stay on disk."""
+    config, steps = opened.config, opened.config.own_mode_options()["steps"]
+    rows = StoredRows(opened.dataset, opened.inputs, steps, shards.shard.vertex(), opened.counter)
+    options = config.options_of_model(rows.num_features, num_outputs, rows.num_inputs)
+    operator = _operator(comm, opened, options, place)
+    return Share(options, operator, shards.shard, StepInputs(rows, config.feature_norm))
+
+
+def _on_disk(comm: Communicator, opened: OpenedRun, shards: OwnRowShard, num_outputs: int, place: Place) -> Share:
+    """A share that is evaluated from disk: only the ids of the rank's vertices are in memory."""
+    options = opened.config.options_of_model(shards.shards.num_features, num_outputs)
+    operator = RangeOperator(ProcessGrid(comm, {AXIS: comm.size}, place))
+    operator.load(shards.shard.vertex(), ())
+    return Share(options, operator, shards.shard, NoInputs(opened.config.feature_norm))
+
+
+def vertex_rows(opened: OpenedShards, layout: Layout, axes: tuple[str, ...]) -> VertexRows:
+    """This rank's rows if the vertices are split along ``axes``, in the order of ``layout``."""
+    return opened.vertex_rows(layout.order, layout.grid.span(opened.shards.num_vertices, axes))
