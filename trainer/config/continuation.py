@@ -238,15 +238,34 @@ class OpenedRun:
     transfer: Transfer | None = None
 
     @classmethod
-    def open(cls, config: TrainConfig, dataset: Dataset, run: Run, rank: int, num_ranks: int) -> OpenedRun:
+    def open(
+        cls,
+        config: TrainConfig,
+        dataset: Dataset,
+        run: Run,
+        rank: int,
+        num_ranks: int,
+        *,
+        goes_on: bool = True,
+        predicts: bool = False,
+    ) -> OpenedRun:
         """Open the shards of a run, and find its links. Communicates nothing.
+
+        Args:
+            goes_on: shards of the data of the run are chosen if it exists.
+            predicts: no other shards will do.
 
         Raises:
             InputError: the shards are made for another number of ranks, or the links do not fit them.
             NotFoundError: they do not exist.
         """
         counter, transfer = ReadCounter(), Transfer.of(run)
-        shards = config.chosen_algorithm.reads.open(dataset, config, rank, num_ranks, counter)
+        reads, request = config.chosen_algorithm.reads, config.shard_request(dataset)
+        if run.exists and goes_on:
+            of_run = reads.of_run(dataset, request, run.inputs())
+            # Without such shards, or with the key of others, the check of the data says which data has changed.
+            request = of_run if predicts or (of_run.key and not request.key) else request
+        shards = reads.open(dataset, request, rank, num_ranks, counter)
         inputs = inputs_of(config, dataset, shards.shards.artifact, transfer)
         return cls(config, dataset, run, shards, inputs, counter, transfer)
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.format.artifact import artifact_key
 from gnnloom.storage.option import Group
 from gnnloom.storage.shards.row_shards import RowShards
 from gnnloom.trainer.config.fields import Config, option
 from gnnloom.trainer.data.adjacency_scaling import NORMALIZATIONS
+from gnnloom.trainer.data.open_shards import ShardRequest
 from gnnloom.trainer.propagation.memory import ADJACENCY
 from gnnloom.trainer.propagation.source_rows import PROPAGABLE
 
@@ -71,15 +71,10 @@ class PropagateConfig(Config):
         600.0, "Seconds that a rank waits for others before it ends with a report; 0: forever", least=0
     )
 
-    # What opening row shards asks of a configuration.
-    algorithm = "p2p"
-    permutation = None
-    streams_adjacency = False
-
-    @staticmethod
-    def message_graph(dataset: Dataset) -> str | None:  # noqa: ARG004 - as others ask for one
-        """None: the shards may belong to any graph."""
-        return None
+    @property
+    def shard_request(self) -> ShardRequest:
+        """The choice of row shards."""
+        return ShardRequest(algorithm="p2p", ranks=self.ranks, key=self.shards, method=self.method)
 
     def parameters(self) -> dict[str, Any]:
         """Parameters that determine the values, except the inputs."""

@@ -30,7 +30,7 @@ from gnnloom.trainer.config.mode_config import ModeConfig, other_mode_options
 from gnnloom.trainer.config.model_config import ModelConfig
 from gnnloom.trainer.config.optimization_config import ScheduleConfig, StoppingConfig
 from gnnloom.trainer.config.run_config import RunConfig
-from gnnloom.trainer.data.open_shards import find_propagated
+from gnnloom.trainer.data.open_shards import ShardRequest, find_propagated
 from gnnloom.trainer.models.registry import MODELS
 from gnnloom.trainer.modes.options import ON_DISK
 from gnnloom.trainer.modes.registry import MODES
@@ -274,6 +274,19 @@ class TrainConfig(
         """Gradients go back through the products with the adjacency; sampled training has products of its own."""
         multiplies: bool = self.model_kind.load().multiplies
         return multiplies and not self.mode_kind.is_sampled
+
+    def shard_request(self, dataset: Dataset) -> ShardRequest:
+        """The choice of shards; unless a key is given, of the graph without the links that the task reads."""
+        graph = None if self.shards else self.message_graph(dataset)
+        return ShardRequest(
+            algorithm=self.algorithm,
+            ranks=self.ranks,
+            key=self.shards,
+            method=self.method,
+            permutation=self.permutation,
+            streams_adjacency=self.streams_adjacency,
+            made_from={} if graph is None else {"graph": graph},
+        )
 
     def own_links(self, dataset: Dataset, shards: Artifact) -> Links | None:
         links = super().own_links(dataset, shards)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.propagated import Propagated
 from gnnloom.storage.artifacts.samples import Samples
-from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.catalog import ArtifactInfo, Dataset
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.artifact import Artifact
@@ -56,30 +56,31 @@ class VertexRows(Protocol):
         ...
 
 
-class ShardRequest(Protocol):
-    """The fields of a configuration that choose shards."""
+#: Inputs of shards that decide what a run on them computes.
+_DATA: Final = ("graph", "vertices")
 
-    @property
-    def algorithm(self) -> str: ...
 
-    @property
-    def ranks(self) -> int: ...
+@dataclass(frozen=True, kw_only=True)
+class ShardRequest:
+    """A choice of shards.
 
-    @property
-    def shards(self) -> str | None: ...
+    Attributes:
+        algorithm: that reads them.
+        ranks: number of ranks that read them.
+        key: key of the shards, if several fit.
+        method: partitioner of the row shards; None for any.
+        permutation: permutation of the grid shards; None for any.
+        streams_adjacency: the adjacency stays on disk.
+        made_from: inputs, kind to key, that the shards must have.
+    """
 
-    @property
-    def method(self) -> str | None: ...
-
-    @property
-    def permutation(self) -> str | None: ...
-
-    @property
-    def streams_adjacency(self) -> bool: ...
-
-    def message_graph(self, dataset: Dataset) -> str | None:
-        """Key of the graph without held-out links, of which the shards have to be; None for any graph."""
-        ...
+    algorithm: str
+    ranks: int
+    key: str | None = None
+    method: str | None = None
+    permutation: str | None = None
+    streams_adjacency: bool = False
+    made_from: Mapping[str, str] = field(default_factory=dict)
 
 
 class OpenedShards(Protocol):
@@ -177,21 +178,42 @@ class ShardKind(Generic[Opened]):
     load_kernels: Callable[[], None]
     open: Callable[[Dataset, ShardRequest, int, int, ReadCounter], Opened]
 
+    def of_run(self, dataset: Dataset, request: ShardRequest, inputs: Mapping[str, str]) -> ShardRequest:
+        """A request for shards of the graph and the vertex data of a run.
+
+        The run's own shards are chosen if they fit; of others, the first key, since results differ by rounding only.
+
+        Args:
+            inputs: kind to key of the artifacts that the run has read.
+
+        Returns:
+            The request with a key, unless no shards fit.
+        """
+        made_from = {kind: inputs[kind] for kind in _DATA if kind in inputs}
+        wanted: dict[str, object] = {
+            "layout": self.name,
+            "method": request.method,
+            "permutation": request.permutation,
+            "parts": None if self.serves_any_ranks else request.ranks,
+        }
+        fitting = [info.key for info in dataset.artifacts("shards") if _fits(info, made_from, wanted)]
+        own = [key for key in fitting if key == inputs.get("shards")]
+        return replace(request, made_from=made_from, key=request.key or next(iter(own + fitting), None))
+
 
 def _open_row_shard(
     dataset: Dataset, request: ShardRequest, rank: int, num_ranks: int, counter: ReadCounter
 ) -> OwnRowShard:
-    # A key chooses the shards by itself; if it is for another number of ranks, the check below says so.
-    parts, wanted = (None, None) if request.shards else (request.ranks, request.message_graph(dataset))
+    # A key chooses the shards by itself; if they are for another number of ranks, the check below says so.
+    parts = None if request.key else request.ranks
     try:
         shards = dataset.row_shards(
-            parts=parts, key=request.shards, counter=counter, method=request.method, made_from=_of_graph(wanted)
+            parts=parts, key=request.key, counter=counter, method=request.method, made_from=request.made_from
         )
     except NotFoundError as error:
-        words = [dataset.name, "--parts", str(request.ranks), *_graph_option(dataset, wanted)]
         raise NotFoundError(
-            f"{error}; make some with `{shell_command('gnnloom', 'partition', *words)}` and"
-            f" `{shell_command('gnnloom', 'shard', *words)}`, or start as many ranks as there are parts (`--ranks`)"
+            f"{error}; make some with {_commands(dataset, request, ROW_SHARDS)}, or start as many ranks as there are"
+            " parts (`--ranks`)"
         ) from error
     # All three must agree: a launcher may start another number of ranks than the configuration says.
     if not shards.num_parts == request.ranks == num_ranks:
@@ -201,18 +223,6 @@ def _open_row_shard(
             f" `gnnloom shard {dataset.name} --parts {num_ranks}`"
         )
     return OwnRowShard(shards.shard(rank, counter, on_disk=request.streams_adjacency))
-
-
-def _of_graph(key: str | None) -> dict[str, str] | None:
-    """Inputs that shards must have been made from."""
-    return None if key is None else {"graph": key}
-
-
-def _graph_option(dataset: Dataset, key: str | None) -> list[str]:
-    """The option with which a command reads the graph of a key, which lacks held-out links; none without a key."""
-    if key is None:
-        return []
-    return ["--links"] if len(dataset.message_graphs()) == 1 else ["--graph", key]
 
 
 def _open_grid_shards(
@@ -227,23 +237,60 @@ def _open_grid_shards(
             f"the job has {counted(num_ranks, 'rank')}, but {request.ranks} are configured; start"
             f" {counted(request.ranks, 'rank')} or set --ranks {num_ranks}"
         )
-    wanted = None if request.shards else request.message_graph(dataset)
     try:
-        shards = dataset.grid_shards(
-            request.shards, counter, permutation=request.permutation, made_from=_of_graph(wanted)
-        )
+        shards = dataset.grid_shards(request.key, counter, permutation=request.permutation, made_from=request.made_from)
     except InputError as error:
         raise InputError(f"{error} (--shards KEY, or another --permutation)") from error
     except NotFoundError as error:
-        permutation = request.permutation or "double"
-        words = [dataset.name, "--grid", "16x16", "--permutation", permutation]
-        words += ["--parts", str(request.ranks)] if permutation == "partition" else []
-        words += _graph_option(dataset, wanted)
         raise NotFoundError(
             f"{error}; algorithm {request.algorithm} reads grid shards: make some with"
-            f" `{shell_command('gnnloom', 'shard', *words)}`"
+            f" {_commands(dataset, request, GRID_SHARDS)}"
         ) from error
     return SharedGridShards(shards, counter)
+
+
+def _commands(dataset: Dataset, request: ShardRequest, kind: ShardKind[Any]) -> str:
+    """The commands that make the shards that a request asks for."""
+    name, ranks = dataset.name, str(request.ranks)
+    method = ["--method", request.method] if request.method else []
+    graph, permutation = _graph_option(dataset, request.made_from), request.permutation or "double"
+    if kind.serves_any_ranks:
+        parts = ["--parts", ranks] if permutation == "partition" else []
+        words = [name, "--grid", "16x16", "--permutation", permutation, *parts]
+    else:
+        parts, words = ["--parts", ranks], [name, "--parts", ranks, *method]
+    shard = shell_command("gnnloom", "shard", *words, *graph, *_vertices_option(dataset, request.made_from))
+    wanted = {"parts": request.ranks, "method": request.method}
+    of_graph = {kind: key for kind, key in request.made_from.items() if kind == "graph"}
+    if not parts or any(_fits(info, of_graph, wanted) for info in dataset.artifacts("partition")):
+        return f"`{shard}`"
+    return f"`{shell_command('gnnloom', 'partition', name, *parts, *method, *graph)}` and `{shard}`"
+
+
+def _fits(info: ArtifactInfo, made_from: Mapping[str, str], parameters: Mapping[str, object]) -> bool:
+    """Whether an artifact is complete and has these inputs and parameters; None stands for any value."""
+    return (
+        info.state == "complete"
+        and all(info.inputs.get(kind) == key for kind, key in made_from.items())
+        and all(value is None or info.parameters.get(name) == value for name, value in parameters.items())
+    )
+
+
+def _graph_option(dataset: Dataset, made_from: Mapping[str, str]) -> list[str]:
+    """The option that chooses a graph; none for any graph, and for the only graph."""
+    graph = made_from.get("graph")
+    if graph is None or [info.key for info in dataset.ingested_graphs() if info.state == "complete"] == [graph]:
+        return []
+    return ["--links"] if dataset.message_graphs() == [graph] else ["--graph", graph]
+
+
+def _vertices_option(dataset: Dataset, made_from: Mapping[str, str]) -> list[str]:
+    """The option that chooses the vertex data; none for any data, and for the only data of the graph."""
+    if "vertices" not in made_from:
+        return []
+    graph = dataset.origin(made_from["graph"])
+    there = [info.key for info in dataset.artifacts("vertices") if info.inputs.get("graph") == graph]
+    return [] if there == [made_from["vertices"]] else ["--vertices", made_from["vertices"]]
 
 
 def _load_grid_kernels() -> None:

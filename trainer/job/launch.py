@@ -27,7 +27,7 @@ from gnnloom.storage.runs.run import Run, sole_writer
 from gnnloom.storage.shared_memory import remove_abandoned
 from gnnloom.trainer.comm.reported_error import ERROR_FOLDER, ReportedError
 from gnnloom.trainer.comm.transports.registry import chosen_transport
-from gnnloom.trainer.config.continuation import Start, find_start, inputs_of, run_of, with_its_run
+from gnnloom.trainer.config.continuation import OpenedRun, Start, find_start, run_of, with_its_run
 from gnnloom.trainer.config.fields import named_code
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.propagate_config import PropagateConfig
@@ -89,11 +89,11 @@ def prepare_launch(config: TrainConfig, *, restart: bool = False) -> tuple[Train
     """
     config = with_its_run(config)
     dataset = Catalog(config.catalog).dataset(config.dataset)
-    opened = config.chosen_algorithm.reads.open(dataset, config, 0, config.ranks, ReadCounter())
-    shards, run = opened.shards, Run(dataset.run_path(config.run_name))
+    run = Run(dataset.run_path(config.run_name))
     with sole_writer(run):
         pass  # only a check: the ranks take the lock themselves
-    start = find_start(run, config, inputs_of(config, dataset, shards.artifact), restart=restart)
+    opened = OpenedRun.open(config, dataset, run, 0, config.ranks, goes_on=not restart)
+    shards, start = opened.shards.shards, find_start(run, config, opened.inputs, restart=restart)
     # A result is shown without importing the code that made it.
     if not start.is_finished:
         config.check_code()
@@ -190,7 +190,7 @@ def prepare_propagation(config: PropagateConfig) -> tuple[Path, Planned]:
         BudgetError: the memory is too small.
     """
     dataset = Catalog(config.catalog).dataset(config.dataset)
-    shard = ROW_SHARDS.open(dataset, config, 0, config.ranks, ReadCounter()).shard
+    shard = ROW_SHARDS.open(dataset, config.shard_request, 0, config.ranks, ReadCounter()).shard
     PROPAGABLE[config.of].open(shard)
     planned = plan_of(config, shard.shards, rank_sizes(shard.shards), *of_this_machine(config))
     artifact = shard.shards.artifact

@@ -138,7 +138,9 @@ def _has_shards(dataset: Dataset, plan: Plan) -> bool:
     """Whether the shards that a plan reads exist, and belong to its partition."""
     config = replace(plan.config, run=None)
     try:
-        opened = config.chosen_algorithm.reads.open(dataset, config, 0, config.ranks, ReadCounter())
+        opened = config.chosen_algorithm.reads.open(
+            dataset, config.shard_request(dataset), 0, config.ranks, ReadCounter()
+        )
     except GnnloomError:
         return False
     made_from = opened.shards.artifact.inputs.get("partition", plan.partition_key)

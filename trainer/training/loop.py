@@ -106,7 +106,7 @@ def train(
         return dataset, Run(dataset.run_path(config.run_name))
 
     with writing(comm, find, config.wait_timeout) as (dataset, run):
-        opened = together(comm, lambda: OpenedRun.open(config, dataset, run, comm.rank, comm.size))
+        opened = together(comm, lambda: OpenedRun.open(config, dataset, run, comm.rank, comm.size, goes_on=not restart))
         # Found out before the shards are read, so that a finished run costs nothing.
         start = together(
             comm,

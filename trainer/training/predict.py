@@ -39,7 +39,6 @@ from gnnloom.trainer.streaming.evaluation import Report, can_stream
 from gnnloom.trainer.streaming.memory import fits_whole, whole_bytes
 from gnnloom.trainer.training.alike import alike_data
 from gnnloom.trainer.training.outputs import predicted_rows, stored_rows, streamed_rows
-from gnnloom.trainer.training.predicted_shards import shards_of_run
 from gnnloom.trainer.training.rehearsal.rank_memory import rehearse_prediction
 from gnnloom.trainer.training.run_lock import writing
 from gnnloom.trainer.training.session import Session, agree_on_shards, open_session
@@ -90,9 +89,7 @@ def _predicted(comm: Communicator, dataset: Dataset, run: Run, config: PredictCo
                 f"{run.path}: the run lacks these predictions, and they cannot be stored: the folder cannot be written;"
                 " make it writable, or predict in a copy of the catalog (`gnnloom catalog export`)"
             )
-        computed = _computed(run, config)
-        computed = replace(computed, shards=shards_of_run(dataset, run, computed))
-        return OpenedRun.open(computed, dataset, run, comm.rank, comm.size)
+        return OpenedRun.open(_computed(run, config), dataset, run, comm.rank, comm.size, predicts=True)
 
     opened = together(comm, opened_to_write, alike)
     num_threads, computes = config.threads or comm.this_machine().threads, not found.lacks_smoothing

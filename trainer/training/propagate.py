@@ -50,7 +50,7 @@ def propagate(comm: Communicator, config: PropagateConfig, stop: Callable[[], bo
 
     def read() -> tuple[Dataset, RowShard, SourceRows]:
         dataset = Catalog(config.catalog).dataset(config.dataset)
-        shard = ROW_SHARDS.open(dataset, config, comm.rank, comm.size, counter).shard
+        shard = ROW_SHARDS.open(dataset, config.shard_request, comm.rank, comm.size, counter).shard
         return dataset, shard, PROPAGABLE[config.of].open(shard)
 
     dataset, shard, source = together(comm, read, lambda found: alike_data(config.inputs(found[1].shards), {}))

@@ -32,7 +32,7 @@ from gnnloom.trainer.streaming.range_operator import RangeOperator
 
 @dataclass(frozen=True)
 class Share:
-    """What one rank has read for a run, before there is a model.
+    """A rank's part of the graph and the vertex data of a run, before there is a model.
 
     Attributes:
         options: of the model.

@@ -24,7 +24,8 @@ def dataset(tmp_path: Path) -> Dataset:
 
 def open_shards(dataset: Dataset, num_ranks: int, **options: Any) -> OpenedShards:
     config = TrainConfig(catalog=str(dataset.path.parent), dataset=dataset.name, **options)
-    opened: OpenedShards = config.chosen_algorithm.reads.open(dataset, config, 0, num_ranks, ReadCounter())
+    reads, request = config.chosen_algorithm.reads, config.shard_request(dataset)
+    opened: OpenedShards = reads.open(dataset, request, 0, num_ranks, ReadCounter())
     return opened
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -24,6 +23,7 @@ from gnnloom.trainer.algorithms.algorithm import OperatorContext
 from gnnloom.trainer.algorithms.registry import ALGORITHMS
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.mpi import MpiCommunicator
+from gnnloom.trainer.data.open_shards import ShardRequest
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.operators.exclusion import ExcludingOperator
 from gnnloom.trainer.operators.operator import LayerPlan
@@ -53,14 +53,11 @@ def piece(matrix: NDArray[np.float64], layout: Layout, dtype: torch.dtype) -> to
 def build(comm: Communicator, case: dict[str, Any]) -> Any:
     algorithm = ALGORITHMS[case["algorithm"]]
     dataset, counter = Catalog(case["catalog"]).dataset(case["dataset"]), ReadCounter()
-    request = SimpleNamespace(
+    request = ShardRequest(
         algorithm=algorithm.name,
         ranks=comm.size,
-        shards=None,
-        method=None,
         permutation=case["permutation"],
         streams_adjacency=case["on_disk"],
-        message_graph=lambda dataset: None,
     )
     options = {name: option.default for name, option in algorithm.options.items()} | case["options"]
     context = OperatorContext(

@@ -14,6 +14,7 @@ from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.disk.files import read_json, write_json
+from gnnloom.storage.errors import InputError
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.launch import launch, launch_prediction
@@ -75,3 +76,19 @@ def test_a_finished_run_that_is_resumed_keeps_its_result_and_predictions(
     assert launch(replace(config(catalog, "first"), permutation="double")) == before
     assert launcher.jobs == 1
     np.testing.assert_array_equal(Run.open(dataset, "run").predictions().score(), score)
+
+
+def test_a_run_goes_on_with_its_own_shards_beside_shards_of_another_graph(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(monkeypatch)
+    catalog = Catalog(tmp_path / "rows")
+    dataset = FIRST.store(catalog, 1)
+    given = config(catalog, "first", ranks=1, algorithm="p2p")
+    launch(given)
+    before = Run.open(dataset, "run").inputs()
+    OTHERS["graph"].store_rows(dataset, 1)
+    with pytest.raises(InputError, match="several shards artifacts"):
+        launch(replace(given, run="new"))
+    assert len(launch(replace(given, epochs=5))["loss"]) == 5
+    assert Run.open(dataset, "run").inputs() == before

@@ -46,7 +46,7 @@ class ModeContext:
         objective: for losses of batches.
         operator, model: on the whole graph; the loop evaluates with them.
         inputs: the input features of this rank's rows, in the first layer's layout, as the loop evaluates with them.
-        given: what the inputs were taken from: a mode that reads batches or rows reads there.
+        given: has given the model its inputs; samples and rows on disk are read through it.
         labels: labels and split of this rank's rows of the output.
         loss: the loss over all training vertices, or pairs.
         counter: counts the bytes that this rank reads.

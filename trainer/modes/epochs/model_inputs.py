@@ -22,7 +22,7 @@ from gnnloom.trainer.streaming.shard_features import ShardFeatures
 
 
 class ModelInputs(ABC):
-    """What a rank has opened of the input of a model, until the model takes it.
+    """The input of a model on one rank: opened with the shards, and taken once by the model.
 
     Attributes:
         norm: how the features are scaled, ``row`` or ``none``; ``auto`` until :meth:`take` has settled it. See
@@ -71,7 +71,7 @@ class FeaturesInMemory(ModelInputs):
     """Features that were read with the shards; they are freed as soon as the model does not need them."""
 
     def __init__(self, feature: Tensor, norm: str, use: InputUse, num_vertices: int) -> None:
-        """Keep what was read.
+        """Keep the features.
 
         Args:
             feature: (num_rows, num_features) whole rows.

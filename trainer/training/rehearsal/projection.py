@@ -86,8 +86,11 @@ class TrainProjection:
         return asdict(self)
 
 
-def opened_run(config: TrainConfig) -> OpenedRun:
+def opened_run(config: TrainConfig, *, restart: bool = False) -> OpenedRun:
     """The run that a training would begin or continue. Reads manifests only.
+
+    Args:
+        restart: the run would start over.
 
     Raises:
         NotFoundError: the dataset or its shards do not exist.
@@ -95,7 +98,7 @@ def opened_run(config: TrainConfig) -> OpenedRun:
     """
     config = with_its_run(config)
     dataset = Catalog(config.catalog).dataset(config.dataset)
-    return OpenedRun.open(config, dataset, Run(dataset.run_path(config.run_name)), 0, config.ranks)
+    return OpenedRun.open(config, dataset, Run(dataset.run_path(config.run_name)), 0, config.ranks, goes_on=not restart)
 
 
 def project_training(config: TrainConfig, *, restart: bool = False) -> TrainProjection:
@@ -109,7 +112,7 @@ def project_training(config: TrainConfig, *, restart: bool = False) -> TrainProj
     from gnnloom.trainer.training.rehearsal.rank_memory import rehearse, why_unknown  # noqa: PLC0415
 
     config.check_code()
-    opened = opened_run(config)
+    opened = opened_run(config, restart=restart)
     config, dataset, shards = opened.config, opened.dataset, opened.shards.shards
     sizes = sizes_of(shards, config, reads_features=not config.embed)
     if not (config.embed or sizes.num_features) or not sizes.num_outputs:
