@@ -181,6 +181,7 @@ class AgainMode(SubgraphMode):
 TASK = '''
 """Ordered classes."""
 
+from gnnloom.storage.option import Option
 from gnnloom.trainer.tasks.task import Figure, Task
 
 TASK = Task(
@@ -193,6 +194,7 @@ TASK = Task(
     figures=(Figure("accuracy", "accuracy", is_share=True), Figure("distance", "distance", lower=True, judges=True)),
     predicts={"label": ("vertex",), "score": ("vertex", "step")},
     column="level",
+    options={"ordinal_threshold": Option(default=0.0, help="Score from which a step is a yes")},
 )
 '''
 
@@ -232,7 +234,36 @@ class Steps(Classes):
 
     def predict(self, layout, scores):
         whole = self.whole(layout, scores)
-        return {"label": (whole > 0).sum(1).to(torch.int32), "score": whole}
+        threshold = self.options["ordinal_threshold"]
+        return {"label": (whole > threshold).sum(1).to(torch.int32), "score": whole}
+"""
+
+DECODER = '''
+"""The dot product, times a number."""
+
+from gnnloom.storage.option import Option
+from gnnloom.trainer.links.decoders.kind import DecoderKind
+
+DECODER = DecoderKind(
+    name="scaled",
+    order=10,
+    help="Dot product times a number",
+    place=("scaled_class", "Scaled"),
+    is_symmetric=True,
+    gives_several=False,
+    options={"decoder_scale": Option(default=1.0, help="Factor of the dot product", above=0.0)},
+)
+'''
+DECODER_CLASS = """
+from gnnloom.trainer.links.decoder import Decoder
+
+
+class Scaled(Decoder):
+    gives_several = False
+    is_symmetric = True
+
+    def forward(self, source, target):
+        return (source * target).sum(1) * self.options["decoder_scale"]
 """
 
 #: Of each package: its module, its source, the group of its entry point and the constant that holds its descriptor.
@@ -243,8 +274,14 @@ _DESCRIPTORS = (
     ("stretch", SAMPLER, "gnnloom.samplers", "SAMPLER"),
     ("again", MODE, "gnnloom.modes", "MODE"),
     ("ordinal", TASK, "gnnloom.tasks", "TASK"),
+    ("scaled", DECODER, "gnnloom.decoders", "DECODER"),
 )
-_CLASSES = {"stretch_class": SAMPLER_CLASS, "again_class": MODE_CLASS, "ordinal_steps": TASK_CLASS}
+_CLASSES = {
+    "stretch_class": SAMPLER_CLASS,
+    "again_class": MODE_CLASS,
+    "ordinal_steps": TASK_CLASS,
+    "scaled_class": DECODER_CLASS,
+}
 
 
 def install_added(folder: Path) -> dict[str, str]:

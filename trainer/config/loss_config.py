@@ -13,9 +13,9 @@ from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact
-from gnnloom.storage.option import Group, option_field
+from gnnloom.storage.option import Group, Option, option_field, parse_named
 from gnnloom.storage.wording import counted
-from gnnloom.trainer.config.fields import Config, names_with_option, option, shared_option
+from gnnloom.trainer.config.fields import Config, names_with_option, option, own_values, shared_option
 from gnnloom.trainer.links.decoders.registry import DECODERS
 from gnnloom.trainer.tasks.open_links import open_links
 from gnnloom.trainer.tasks.registry import AUTO, TASKS, task_of_data
@@ -30,16 +30,22 @@ _option = partial(option, group=Group.TASK)
 _LOSSES = {loss: kind.name for kind in TASKS.values() for loss in kind.losses}
 
 
+def _shown(name: str) -> Option:
+    return shared_option(TASKS, "task", name, Group.TASK)
+
+
 def _task_option(name: str) -> Any:
     # They decide the result of the tasks that have them, and nothing else.
-    return option_field(shared_option(TASKS, "task", name, Group.TASK), free=True)
+    return option_field(_shown(name), free=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LossConfig(Config):
     """The task and its options, its loss, the weights of the classes in it, and a metric of the user's own.
 
-    An option of another task is refused, as it would do nothing.
+    An option of another task is refused, as it would do nothing. The options of gnnloom's own tasks and decoders are
+    fields. Options of other packages are ``task_options``, each as ``name=value``; they decide the result if there are
+    any.
     """
 
     task: str = _option(AUTO, "What to predict; auto: what the vertex data have", choices=(AUTO, *TASKS))
@@ -70,19 +76,23 @@ class LossConfig(Config):
     negative_sampler: str = _task_option("negative_sampler")
     strict_negatives: bool = _task_option("strict_negatives")
     filtered_ranks: bool = _task_option("filtered_ranks")
+    task_options: tuple[str, ...] = _option(
+        (), "Options of tasks and decoders from other packages, each as name=value", free=True, kind=tuple[str, ...]
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         # Only a check here; `given_class_weights` parses again.
         self.given_class_weights  # noqa: B018
         changed = [each.name for each in dataclasses.fields(LossConfig) if getattr(self, each.name) != each.default]
+        changed += self._other_values()
         for name in changed:
             able = names_with_option(TASKS, name)
             if able and self.task not in able:
                 raise InputError(f"{name}: task {self.task} has no such option, only {', '.join(able)}")
             decoders = names_with_option(DECODERS, name)
-            if decoders and self.decoder not in (*decoders, AUTO):
-                raise InputError(f"{name}: decoder {self.decoder} has no such option, only {', '.join(decoders)}")
+            if decoders and self.decoder_name not in decoders:
+                raise InputError(f"{name}: decoder {self.decoder_name} has no such option, only {', '.join(decoders)}")
         if self.loss in _LOSSES and self.loss not in self._named_losses:
             raise InputError(f"loss {self.loss!r}: a loss of task {_LOSSES[self.loss]}, not of task {self.task}")
         for name, is_own in (("loss", self.is_own_loss), ("metric", self.metric != "none")):
@@ -104,9 +114,14 @@ class LossConfig(Config):
         return self.task in TASKS and TASKS[self.task].on_pairs
 
     @property
-    def task_options(self) -> frozenset[str]:
-        """Names of the options of the task, if it was named."""
-        return frozenset(TASKS[self.task].options) if self.task in TASKS else frozenset()
+    def decoder_name(self) -> str:
+        """The decoder of a task on pairs; of ``auto``, the usual decoder of the task."""
+        return TASKS[self.task].usual_decoder if self.on_pairs and self.decoder == AUTO else self.decoder
+
+    @property
+    def own_task_fields(self) -> frozenset[str]:
+        """Names of the fields that are options of the task, if it was named."""
+        return _FIELDS.intersection(TASKS[self.task].options if self.task in TASKS else ())
 
     @property
     def drops_targets(self) -> bool:
@@ -136,7 +151,12 @@ class LossConfig(Config):
 
     def own_task_options(self, task: Task) -> dict[str, Any]:
         """The options of the task by name."""
-        return {name: getattr(self, name) for name in task.options}
+        return own_values(self, LossConfig, task.options, self._other_values())
+
+    def _other_values(self) -> dict[str, Any]:
+        """Name to value of what ``task_options`` has."""
+        nothing = "name=value with a name that an installed package declares"
+        return parse_named("task_options", self.task_options, other_task_options(), nothing)
 
     def output_width(self, task: Task, sizes: LabelSizes) -> int:
         """Width of the model's output for a task; 0 if there is nothing to train."""
@@ -187,3 +207,12 @@ class LossConfig(Config):
         if refused:
             raise InputError(f"class_weights {self.class_weights!r}: {refused}")
         return task
+
+
+_FIELDS = frozenset(LossConfig.__dataclass_fields__)
+
+
+def other_task_options() -> dict[str, Option]:
+    """Options of tasks and decoders that are not fields of the configuration: they go into ``task_options``."""
+    names = {name: None for kind in TASKS.values() for name in kind.options if name not in _FIELDS}
+    return {name: _shown(name) for name in names}

@@ -25,7 +25,7 @@ from gnnloom.trainer.algorithms.registry import algorithms_with
 from gnnloom.trainer.config.algorithm_config import AlgorithmConfig, other_algorithm_options
 from gnnloom.trainer.config.data_config import DataConfig
 from gnnloom.trainer.config.fields import named_code
-from gnnloom.trainer.config.loss_config import LossConfig
+from gnnloom.trainer.config.loss_config import LossConfig, other_task_options
 from gnnloom.trainer.config.mode_config import ModeConfig, other_mode_options
 from gnnloom.trainer.config.model_config import ModelConfig
 from gnnloom.trainer.config.optimization_config import ScheduleConfig, StoppingConfig
@@ -35,6 +35,7 @@ from gnnloom.trainer.models.registry import MODELS
 from gnnloom.trainer.modes.options import ON_DISK
 from gnnloom.trainer.modes.registry import MODES
 from gnnloom.trainer.tasks.open_links import check_step
+from gnnloom.trainer.tasks.task import Task
 
 #: Hexadecimal digits of the hash in a name: 32 bits, which make a collision among the runs of a dataset unlikely.
 _DIGITS = 8
@@ -58,7 +59,7 @@ def _short(model: str) -> str:
 
 def other_options() -> dict[str, Option]:
     """The options by name."""
-    return other_algorithm_options() | other_mode_options()
+    return other_algorithm_options() | other_mode_options() | other_task_options()
 
 
 def gather_fields(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -68,7 +69,11 @@ def gather_fields(values: Mapping[str, Any]) -> dict[str, Any]:
         values: option name to value. Options that are not fields move into the field that holds them as texts, unless
             they are None.
     """
-    others = {"algorithm_options": other_algorithm_options(), "mode_options": other_mode_options()}
+    others = {
+        "algorithm_options": other_algorithm_options(),
+        "mode_options": other_mode_options(),
+        "task_options": other_task_options(),
+    }
     fields = {name: value for name, value in values.items() if not any(name in each for each in others.values())}
     for field, options in others.items():
         given = [f"{name}={each.shown(values[name])}" for name, each in options.items() if values.get(name) is not None]
@@ -79,7 +84,7 @@ def gather_fields(values: Mapping[str, Any]) -> dict[str, Any]:
 
 #: Free fields that decide the result if they are given. The names of runs are those that they had before there were
 #: such fields.
-_IF_GIVEN = ("mode_options", "embed", "draw_once", "propagated", "steps", "attention")
+_IF_GIVEN = ("mode_options", "task_options", "embed", "draw_once", "propagated", "steps", "attention")
 
 
 # Fields come in the reverse order of the bases: the algorithm's are the first ones in --help.
@@ -264,6 +269,15 @@ class TrainConfig(
         return frozenset({ONE_LAYOUT}) if self.recompute else frozenset()
 
     @property
+    def drops_targets(self) -> bool:
+        # A model that treats rows one by one multiplies with no edges.
+        return super().drops_targets and not self.model_kind.is_rowwise
+
+    def own_task_options(self, task: Task) -> dict[str, Any]:
+        options = super().own_task_options(task)
+        return {**options, "exclude_targets": self.drops_targets} if "exclude_targets" in options else options
+
+    @property
     def input_is_cached(self) -> bool:
         # The rows of a batch differ from those of the whole graph, and from those of every other batch; so do those of
         # a graph without the targets of a step.
@@ -290,7 +304,7 @@ class TrainConfig(
 
     def own_links(self, dataset: Dataset, shards: Artifact) -> Links | None:
         links = super().own_links(dataset, shards)
-        if links is not None and self.exclude_targets and not self.mode_kind.is_sampled:
+        if links is not None and self.drops_targets and not self.mode_kind.is_sampled:
             check_step(dataset, links, self.link_batch)
         return links
 
@@ -350,7 +364,7 @@ class TrainConfig(
         decides = {field.name for field in dataclasses.fields(self) if not field.metadata["free"]}
         decides |= {"ranks"} if self.mode_kind.ranks_decide else set()
         options = options_of(type(self))
-        decides |= {name for name in _IF_GIVEN if getattr(self, name) != options[name].default} | self.task_options
+        decides |= {name for name in _IF_GIVEN if getattr(self, name) != options[name].default} | self.own_task_fields
         return decides | ({"eval_every"} if self.lr_follows_evaluations else set())
 
     def changes_since(self, before: TrainConfig) -> list[str]:
@@ -405,7 +419,7 @@ class TrainConfig(
 
 
 #: Fields that are not options of their own, and those that say how to go on with a run rather than what to train.
-_LEFT_OUT = frozenset({"catalog", "dataset", "algorithm_options", "mode_options", "restart"})
+_LEFT_OUT = frozenset({"catalog", "dataset", "algorithm_options", "mode_options", "task_options", "restart"})
 
 
 def command_line(config: TrainConfig) -> str:

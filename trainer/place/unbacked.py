@@ -7,10 +7,11 @@ from itertools import islice
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from gnnloom.trainer.place.mapped_rows import UnbackedRows
 from gnnloom.trainer.place.place import Kernels, Place, Step
-from gnnloom.trainer.place.workspace import UNLIMITED, Workspace
+from gnnloom.trainer.place.workspace import SMALL, UNLIMITED, Workspace
 
 
 class UnbackedPlace(Place):
@@ -23,6 +24,11 @@ class UnbackedPlace(Place):
             kernels: compute nothing.
         """
         super().__init__(feature_dtype, num_threads, kernels, Workspace(UNLIMITED))
+
+    def empty(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+        """A contiguous tensor of zeros: small tensors are computed with, and what memory has had must not decide."""
+        found = super().empty(shape, dtype)
+        return found.zero_() if found.nbytes < SMALL else found
 
     def mapped(self, folder: Path, what: str, shape: Sequence[int], dtype: torch.dtype) -> UnbackedRows:  # noqa: ARG002
         """Rows that are not written to any file."""

@@ -46,10 +46,10 @@ class PairFacts:
         Args:
             num_pairs: pairs to train on.
         """
-        draws = config.task_options >= NEGATIVES.keys()
+        draws = config.own_task_fields >= NEGATIVES.keys()
         return cls(
             num_pairs=num_pairs,
-            step_pairs=step_pairs(config.link_batch, num_pairs, excludes=config.exclude_targets),
+            step_pairs=step_pairs(config.link_batch, num_pairs, excludes=config.drops_targets),
             negatives=config.negatives if draws else 0,
             draws_sources=draws and config.negative_sampler == "pairs",
         )

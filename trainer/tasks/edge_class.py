@@ -11,6 +11,7 @@ TASK = Task(
     help="One class per pair of vertices: cross-entropy, accuracy",
     on_pairs=True,
     value="class",
+    usual_decoder="mlp",
     place=("gnnloom.trainer.tasks.objectives.edges", "EdgeClasses"),
     width=lambda sizes: sizes.num_classes,
     figures=(Figure("accuracy", "accuracy", "labels predicted correctly", is_share=True),),

@@ -11,6 +11,7 @@ TASK = Task(
     help="A number for each pair of vertices (a regression): mean squared error, RMSE, MAE and R2",
     on_pairs=True,
     value="number",
+    usual_decoder="mlp",
     place=("gnnloom.trainer.tasks.objectives.edges", "EdgeNumbers"),
     width=lambda sizes: sizes.num_targets,
     figures=(Figure("rmse", "RMSE", lower=True), Figure("mae", "MAE", lower=True), Figure("r2", "R2")),

@@ -80,6 +80,7 @@ class Task(Placed):
             every vertex, whose width is an option.
         value: kind of the values of the pairs that it predicts, ``class`` or ``number``; empty for the pairs
             themselves.
+        usual_decoder: name of the decoder that ``auto`` stands for, of a task on pairs.
         automatic: ``auto`` chooses this task for data that have the array. Of several such tasks, it is the first one.
         place: module and class, a subclass of :class:`gnnloom.trainer.tasks.objectives.objective.Objective`. Named
             instead of imported: the class needs torch.
@@ -102,6 +103,7 @@ class Task(Placed):
     array: str = ""
     on_pairs: bool = False
     value: str = ""
+    usual_decoder: str = "dot"
     width: Callable[[LabelSizes], int]
     figures: tuple[Figure, ...]
     predicts: Mapping[str, tuple[str, ...]]

@@ -31,13 +31,12 @@ from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.links.all_targets import top_targets
 from gnnloom.trainer.links.decoder import Decoder
-from gnnloom.trainer.links.decoders.registry import decoder_kind
 from gnnloom.trainer.links.pair_rows import PairRows, RangeOwners
 from gnnloom.trainer.links.scoring import AllTargets, Lists, score_all
 from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.tasks.objectives.objective import TASK_MODULE
-from gnnloom.trainer.tasks.objectives.pairs import PairObjective
+from gnnloom.trainer.tasks.objectives.pairs import build_decoder
 from gnnloom.trainer.tasks.options import AUTO
 from gnnloom.trainer.tasks.registry import TASKS
 from gnnloom.trainer.tasks.task import Task
@@ -99,7 +98,9 @@ class PairModel:
         links = links_of_run(dataset, run)
         vectors = stored.array(task.prediction)
         place = Place(getattr(torch, config.feature_dtype), threads or len(os.sched_getaffinity(0)))
-        scorer = _decoder(config, task, links, vectors.shape[1], place)
+        # Every parameter comes from the checkpoint.
+        options, width = config.own_task_options(task), vectors.shape[1]
+        scorer = build_decoder(task, options, width, task.width(links), 0, place).eval()
         state = scorer.state_dict()
         if state:
             scorer.load_state_dict(module_state(_checkpoint(run, stored), TASK_MODULE))
@@ -229,17 +230,6 @@ def check_ranks(task: Task) -> None:
     """
     if task.name == "edge-class":
         raise InputError(f"task {task.name}: its pairs have a score for each class, so targets have no order")
-
-
-def _decoder(config: TrainConfig, task: Task, links: Links, dim: int, place: Place) -> Decoder:
-    objective = task.load()
-    usual = objective.usual_decoder if issubclass(objective, PairObjective) else AUTO
-    options = config.own_task_options(task)
-    kind = decoder_kind(usual if options["decoder"] == AUTO else options["decoder"])
-    own = {name: options.get(name, option.default) for name, option in kind.options.items()}
-    # Every parameter comes from the checkpoint.
-    decoder: Decoder = kind.load()(dim, place, 0, task.width(links), own)
-    return decoder.eval()
 
 
 def _checkpoint(run: Run, stored: Predictions) -> StoredCheckpoint:

@@ -26,6 +26,7 @@ from gnnloom.trainer.training.loop import train
 from support.edge_files import write_edges
 from support.lone import LoneCommunicator
 from support.mpi import rank_command
+from support.plugins import InstalledProgram
 from support.tolerance import ADAM_BITS, assert_close
 
 N, LEVELS, EPOCHS = 50, 4, 6
@@ -133,3 +134,40 @@ def test_a_named_task_is_the_one_that_the_data_suggest_and_others_are_refused(da
         data.train("ordered", "refused", task="number")
     with pytest.raises(InputError, match="task 'ordinal': expected one of auto, class, multilabel, number"):
         data.config("ordered", task="ordinal")
+
+
+@pytest.mark.slow
+def test_added_tasks_and_decoders_have_options_of_their_own(
+    data: Data, added_packages: dict[str, str], tmp_path: Path
+) -> None:
+    program, root = InstalledProgram(added_packages, alone=True), str(data.catalog.root)
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return program.run("--catalog", root, *arguments)
+
+    def trained(*arguments: str) -> dict[str, Any]:
+        done = run("train", "ordered", "--hidden", "6", "--epochs", "2", "--json", *arguments)
+        assert done.returncode == 0, done.stderr
+        result: dict[str, Any] = json.loads(done.stdout)
+        return result
+
+    try:
+        for threshold, level in (("-1e9", LEVELS - 1), ("1e9", 0)):
+            name = f"level-{level}"
+            trained("--task", "ordinal", "--ordinal-threshold", threshold, "--run", name, "--save-embeddings")
+            stored = Run(data.catalog["ordered"].run_path(name))
+            assert set(stored.predictions().label().tolist()) == {level}
+            assert stored.config()["task_options"] == [f"ordinal_threshold={float(threshold)}"]
+        for words in (("links", "ordered", "random"), ("partition", "ordered", "--parts", "1", "--links")):
+            assert run(*words, "--workers", "0").returncode == 0
+        assert run("shard", "ordered", "--parts", "1", "--links", "--workers", "0").returncode == 0
+        link = ("--task", "link", "--output-dim", "4")
+        usual = trained(*link, "--run", "dot")["loss"]
+        assert trained(*link, "--decoder", "scaled", "--run", "scaled")["loss"] == pytest.approx(usual)
+        assert trained(*link, "--decoder", "scaled", "--decoder-scale", "2", "--run", "twice")["loss"] != pytest.approx(usual)
+        refused = run("train", "ordered", *link, "--decoder-scale", "2")
+        assert "decoder_scale: decoder dot has no such option, only scaled" in refused.stderr + refused.stdout
+        refused = run("train", "ordered", "--task", "class", "--ordinal-threshold", "2")
+        assert "ordinal_threshold: task class has no such option, only ordinal" in refused.stderr + refused.stdout
+    finally:
+        program.close()

@@ -14,6 +14,7 @@ from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.rehearsal.projection import project_training
 from support.lone import LoneCommunicator
 from support.mpi import train_all
+from support.poison import poisoned_memory
 from support.problems import problem
 
 RANKS = (1, 2, 4)
@@ -76,6 +77,13 @@ def test_the_plan_counts_them_as_mapped(catalog: Catalog) -> None:
     width = catalog["large"].row_shards(parts=1).num_features
     assert (memory.mapped_bytes, disk.mapped_bytes) == (0, 20_000 * width * 4)
     assert memory.peak_memory[0] - disk.peak_memory[0] == 20_000 * width * 4
+
+
+def test_a_forecast_does_not_depend_on_what_memory_held_before(catalog: Catalog) -> None:
+    config = _config(catalog, 1, "disk", "plan")
+    found = project_training(config)
+    with poisoned_memory():
+        assert project_training(config) == found
 
 
 @pytest.mark.parametrize(

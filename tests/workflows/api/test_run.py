@@ -117,7 +117,7 @@ def test_reports_are_of_runs_that_are_named(run: gnnloom.Run) -> None:
 
 def test_train_lists_its_options_with_their_help() -> None:
     parameters = inspect.signature(gnnloom.train).parameters
-    settled = {"catalog", "dataset", "algorithm_options", "mode_options"}
+    settled = {"catalog", "dataset", "algorithm_options", "mode_options", "task_options"}
     assert {field.name for field in dataclasses.fields(TrainConfig)} - settled <= set(parameters)
     assert parameters["epochs"].default == 100
     assert "\n    lr: Learning rate (default: 0.01)" in (gnnloom.train.__doc__ or "")

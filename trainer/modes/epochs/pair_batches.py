@@ -40,7 +40,7 @@ class PairSeeds:
         pairs, size = pairs_of_epoch(self._context, self._objective, epoch), self.batch_size
         # A copy: an empty slice would be a view that keeps all pairs of the epoch in memory until the next one.
         self.nothing = pairs.take(np.empty(0, np.int64))
-        excludes, links = self._objective.given.options["exclude_targets"], self._objective.pairs
+        excludes, links = self._objective.options["exclude_targets"], self._objective.pairs
 
         def of(number: int) -> SeedsOfBatch:
             batch = pairs.take(slice(number * size, (number + 1) * size))
@@ -66,7 +66,7 @@ class PairSeeds:
 
 def pairs_of_batch(objective: PairObjective) -> int:
     """Training pairs of a batch; the last one may have fewer."""
-    return int(objective.given.options["link_batch"]) or BATCH_PAIRS
+    return int(objective.options["link_batch"]) or BATCH_PAIRS
 
 
 def pairs_of_epoch(context: ModeContext, objective: PairObjective, epoch: int) -> PairSet:

@@ -41,7 +41,6 @@ _ENDS = ("number", "source", "target")
 class EdgeObjective(PairObjective):
     """A task on the values of pairs."""
 
-    usual_decoder: ClassVar[str] = "mlp"
     #: The class that works on rows of scores.
     by_row: ClassVar[type[VertexObjective]] = Classes
 

@@ -123,7 +123,7 @@ class Links(PairObjective):
 
     def placed(self, labels: Labels, operator: Operator) -> Labels:
         found = of_pairs(super().placed(labels, operator))
-        if self.given.options["negative_sampler"] != DegreeNegatives.name:
+        if self.options["negative_sampler"] != DegreeNegatives.name:
             return found
         return replace(found, ends=_TrainingEnds(found, self.pairs.num_pairs[TRAIN]))
 
@@ -212,7 +212,7 @@ class Links(PairObjective):
         found = {
             "baselines": baseline_figures(self.pairs, TEST, grid.comm, grid.place, self.given.counter),
             "score_distribution": score_distribution(grid.comm, grid.place, *scored),
-            "filtered": self._filtered(placed, rows) if self.given.options["filtered_ranks"] else {},
+            "filtered": self._filtered(placed, rows) if self.options["filtered_ranks"] else {},
         }
         return {name: figures for name, figures in found.items() if figures}
 
@@ -261,7 +261,7 @@ class Links(PairObjective):
         return found
 
     def _sampler(self, labels: PairLabels) -> NegativeSampler:
-        options, pairs = self.given.options, self.pairs
+        options, pairs = self.options, self.pairs
         count = pairs.num_pairs[TRAIN]
         return make_negative_sampler(
             options["negative_sampler"],

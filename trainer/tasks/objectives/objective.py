@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from torch import Tensor, nn
@@ -89,12 +89,14 @@ class Objective(ABC):
         num_outputs: width of the model's output.
         class_weights: (num_outputs,) float64 weights of the classes in the loss; None for equal ones.
         own_loss: the user's loss, which replaces the task's loss.
+        options: the task's own options by name, checked.
     """
 
     task: Task
     num_outputs: int
     class_weights: Tensor | None = None
     own_loss: OwnFunction | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, task: Task, context: TaskContext) -> Self:
@@ -103,7 +105,7 @@ class Objective(ABC):
         Raises:
             InputError, NotFoundError: what the task reads is missing.
         """
-        return cls(task, context.width)
+        return cls(task, context.width, options=context.options)
 
     def attached(self, model: nn.Module, operator: Operator) -> Self:  # noqa: ARG002 - for subclasses
         """The task with a model, to which it adds what else it trains. Communicates nothing."""

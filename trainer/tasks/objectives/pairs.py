@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import Any, ClassVar, Final, Self
+from typing import Any, Final, Self
 
 import numpy as np
 import torch
@@ -279,12 +279,9 @@ class PairObjective(Objective):
     num_layers: int = 0
     access: PairAccess = field(default_factory=PairAccess)
 
-    #: Decoder that ``auto`` stands for.
-    usual_decoder: ClassVar[str] = "dot"
-
     @classmethod
     def of(cls, task: Task, context: TaskContext) -> Self:
-        return cls(task, context.width, context=context, links=context.links)
+        return cls(task, context.width, options=context.options, context=context, links=context.links)
 
     @property
     def pairs(self) -> Links:
@@ -315,11 +312,9 @@ class PairObjective(Objective):
 
     def attached(self, model: nn.Module, operator: Operator) -> Self:
         """See :meth:`Objective.attached`: the decoder's parameters become the model's."""
-        options, place = self.given.options, operator.grid.place
-        kind = decoder_kind(self.usual_decoder if options["decoder"] == AUTO else options["decoder"])
-        own = {name: options.get(name, option.default) for name, option in kind.options.items()}
+        place = operator.grid.place
         seed = derived_seed(self.given.seed, Draws.CREATION, _OF_DECODER)
-        decoder: Decoder = kind.load()(self.num_outputs, place, seed, self.num_scores, own)
+        decoder = build_decoder(self.task, self.options, self.num_outputs, self.num_scores, seed, place)
         model.add_module(TASK_MODULE, decoder)
         # Pairs differ between all ranks, but gradients of the model's parameters are summed along some axes only.
         axes = tuple(axis for axis in operator.grid.axes if axis not in operator.weight_axes)
@@ -359,7 +354,7 @@ class PairObjective(Objective):
         rows = PairRows(layout, self.num_outputs, n, owners, operator.align, self.access.local_numbers)
         read = of_pairs(labels)
         sets = {name: self._routed(comm, each, rows.owner(each.source), place) for name, each in read.sets.items()}
-        if self.given.options["exclude_targets"] and self.given.steps_on_graph:
+        if self.options["exclude_targets"] and self.given.steps_on_graph:
             _excluding(operator).prepare_targets(self.access.training_pairs(self.pairs, self.given.counter))
         return replace(read, sets=sets, rows=rows, read=read.sets)
 
@@ -376,7 +371,7 @@ class PairObjective(Objective):
     @property
     def step_pairs(self) -> int:
         """Training pairs of a step on the whole graph."""
-        options, total = self.given.options, self.pairs.num_pairs[TRAIN]
+        options, total = self.options, self.pairs.num_pairs[TRAIN]
         return step_pairs(int(options["link_batch"]), total, excludes=options["exclude_targets"])
 
     @property
@@ -391,7 +386,7 @@ class PairObjective(Objective):
         def step_of(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
             return order.forward(numbers) // size
 
-        excluding = _excluding(operator) if self.given.options["exclude_targets"] else None
+        excluding = _excluding(operator) if self.options["exclude_targets"] else None
         steps = operator.grid.place.steps(range(self.num_steps), _ALIKE)
         try:
             for step, pairs in zip(steps, self._pairs_of_steps(labels, step_of, epoch), strict=False):
@@ -409,7 +404,7 @@ class PairObjective(Objective):
         self, labels: PairLabels, step_of: Callable[[NDArray[np.int64]], NDArray[np.int64]], epoch: int
     ) -> Iterator[PairSet]:
         """This rank's pairs of every step, with what they are compared with. Collective."""
-        pairs, of_step = labels.sets[TRAIN], self.step_pairs * (1 + int(self.given.options.get("negatives", 0)))
+        pairs, of_step = labels.sets[TRAIN], self.step_pairs * (1 + int(self.options.get("negatives", 0)))
         step, at_once = step_of(pairs.number), max(1, _DRAWN_AT_ONCE * self.given.num_ranks // of_step)
         for first in range(0, self.num_steps, at_once):
             chosen = np.flatnonzero((step >= first) & (step < first + at_once))
@@ -515,6 +510,26 @@ class PairStepLoss:
         """The same loss of vectors that are changed first. Communicates nothing."""
         before = self._contribute
         return PairStepLoss(self.labels, self.num_examples, self.num_terms, lambda scores: before(change(scores)))
+
+
+def build_decoder(
+    task: Task, options: Mapping[str, Any], dim: int, num_scores: int, seed: int, place: Place
+) -> Decoder:
+    """The decoder of a task on pairs. Communicates nothing.
+
+    Args:
+        options: the options of the task by name.
+        dim: width of the vectors that it is given.
+        num_scores: scores of a pair.
+        seed: seed of its parameters, the same on every rank.
+
+    Raises:
+        InputError: the class of the user's own cannot be loaded, or it gives fewer scores.
+    """
+    kind = decoder_kind(task.usual_decoder if options["decoder"] == AUTO else options["decoder"])
+    own = {name: options.get(name, option.default) for name, option in kind.options.items()}
+    decoder: Decoder = kind.load()(dim, place, seed, num_scores, own)
+    return decoder
 
 
 def _excluding(operator: Operator) -> ExcludingOperator:

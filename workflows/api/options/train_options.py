@@ -13,7 +13,7 @@ from gnnloom.workflows.api.options.keywords import check_known, plain_values
 
 #: Fields that are not options: the dataset is an argument, and options of other packages have names of
 #: their own.
-_NOT_OPTIONS = frozenset({"catalog", "dataset", "algorithm_options", "mode_options"})
+_NOT_OPTIONS = frozenset({"catalog", "dataset", "algorithm_options", "mode_options", "task_options"})
 
 
 def train_options() -> dict[str, Option]:
