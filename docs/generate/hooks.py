@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(Path(__file__).parent))
 
 import cli_reference  # noqa: E402
+import combinations  # noqa: E402
 import figures  # noqa: E402
 import python_reference  # noqa: E402
 import recipe_reference  # noqa: E402
@@ -24,6 +25,7 @@ import schema_tables  # noqa: E402
 
 _DIRECTIVE = re.compile(r"<!-- generated: ([\w-]+)(?: ([\w-]+))? -->")
 _GENERATORS: dict[str, Callable[[str], str]] = {
+    "combinations": combinations.table,
     "commands": lambda _: cli_reference.commands(),
     "recipe": lambda _: recipe_reference.sections(),
     "python": lambda _: python_reference.names(),

@@ -32,6 +32,7 @@ from gnnloom.trainer.config.optimization_config import ScheduleConfig, StoppingC
 from gnnloom.trainer.config.run_config import RunConfig
 from gnnloom.trainer.data.open_shards import ShardRequest, find_propagated
 from gnnloom.trainer.models.registry import MODELS
+from gnnloom.trainer.modes.kind import EDGES, INPUT_GRADIENT, LEARNED, PAIRS, RANKS_DECIDE, ROWS_ON_DISK, Adjacency
 from gnnloom.trainer.modes.options import ON_DISK
 from gnnloom.trainer.modes.registry import MODES
 from gnnloom.trainer.tasks.open_links import check_step
@@ -113,17 +114,15 @@ class TrainConfig(
                 able = ", ".join(algorithms_with(needs))
                 raise InputError(f"algorithm {self.algorithm!r}: {what} runs on {able} only")
         self._check_rows()
-        if self.mode_kind.is_sampled and (self.train_features or not self.skip_input_gradient):
-            what = "train_features" if self.train_features else "skip_input_gradient"
-            raise InputError(f"{what}: mode {self.mode} forms no gradient of the input features; use mode full")
+        if self.train_features or not self.skip_input_gradient:
+            self._require(INPUT_GRADIENT, "train_features" if self.train_features else "skip_input_gradient")
         if self.embed:
             self._check_embed()
         if self.samples is not None and self.save_embeddings:
             message = "training from samples does not predict; run `gnnloom predict` afterwards"
             raise InputError(f"save_embeddings: {message}")
-        if self.on_pairs and not self.mode_kind.takes_pairs:
-            able = ", ".join(name for name, kind in MODES.items() if kind.takes_pairs)
-            raise InputError(f"task {self.task!r}: mode {self.mode} trains tasks on vertices only; use mode {able}")
+        if self.on_pairs:
+            self._require(PAIRS, f"task {self.task!r}")
         if self.maps_inputs:
             self._check_inputs()
         if self.on_pairs and self.samples is not None:
@@ -133,14 +132,27 @@ class TrainConfig(
         if self.model in MODELS and self.mode_kind.check_layers:
             self.mode_kind.check_layers(self.own_mode_options(), len(self.hidden) + 1)
 
+    def _require(self, capability: str, what: str) -> None:
+        """Refuse a mode that lacks a capability.
+
+        Args:
+            what: needs the capability, for the message.
+
+        Raises:
+            InputError: see above.
+        """
+        if capability not in self.mode_kind.offers:
+            able = " or ".join(name for name, kind in MODES.items() if capability in kind.offers)
+            raise InputError(f"{what}: mode {self.mode} does not {capability}; choose --mode {able}")
+
     def _settle_edges(self) -> None:
         """Settle and check what a model that takes the edges of batches requires.
 
         Raises:
             InputError: the mode has no edges to give, or an option is not for such a model.
         """
-        if not self.mode_kind.gives_edges:
-            able = " or ".join(name for name, kind in MODES.items() if kind.gives_edges)
+        if EDGES not in self.mode_kind.offers:
+            able = " or ".join(name for name, kind in MODES.items() if EDGES in kind.offers)
             raise InputError(
                 f"mode {self.mode}: model {self.model} is a module of torch that takes edges, and this mode gives none:"
                 f" it multiplies by the distributed adjacency. Choose --mode {able}, or write the model with gnnloom's"
@@ -184,9 +196,7 @@ class TrainConfig(
         Raises:
             InputError: see above.
         """
-        if self.mode_kind.is_sampled and not self.mode_kind.learns_features:
-            able = ", ".join(kind.name for kind in MODES.values() if kind.learns_features)
-            raise InputError(f"embed {self.embed}: mode {self.mode} learns no input features; choose {able}")
+        self._require(LEARNED, f"embed {self.embed}")
         if self.samples is not None:
             raise InputError(
                 f"samples {self.samples!r}: batches on disk hold stored features, which embed {self.embed} does not"
@@ -234,7 +244,7 @@ class TrainConfig(
         # Attention visits the edges themselves, forward and backward, and not only their products.
         if NEIGHBORS in self.model_kind.needs and not self.model_kind.on_edges:
             raise InputError(f"adjacency {self.adjacency!r}: model {self.model} needs the adjacency in memory")
-        if self.mode_kind.rows_in_memory:
+        if self.mode_kind.adjacency is Adjacency.RESTRICTED:
             raise InputError(f"adjacency {self.adjacency!r}: mode {self.mode} needs the adjacency in memory")
 
     @property
@@ -244,7 +254,7 @@ class TrainConfig(
         if isinstance(self.model, UnconfirmedName):
             return True
         # Attention cannot read it from there. A model that takes edges reads none of it.
-        evaluates = self.mode_kind.rows_evaluate and NEIGHBORS not in self.model_kind.needs
+        evaluates = ROWS_ON_DISK in self.mode_kind.offers and NEIGHBORS not in self.model_kind.needs
         return self.adjacency == "disk" or evaluates or self.model_kind.on_edges
 
     @property
@@ -362,7 +372,7 @@ class TrainConfig(
     def deciding(self) -> set[str]:
         """Names of the fields that determine the result."""
         decides = {field.name for field in dataclasses.fields(self) if not field.metadata["free"]}
-        decides |= {"ranks"} if self.mode_kind.ranks_decide else set()
+        decides |= {"ranks"} if RANKS_DECIDE in self.mode_kind.offers else set()
         options = options_of(type(self))
         decides |= {name for name in _IF_GIVEN if getattr(self, name) != options[name].default} | self.own_task_fields
         return decides | ({"eval_every"} if self.lr_follows_evaluations else set())

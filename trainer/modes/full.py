@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gnnloom.trainer.modes.kind import ModeKind
+from gnnloom.trainer.modes.kind import INPUT_GRADIENT, LEARNED, PAIRS, Adjacency, ModeKind
 from gnnloom.trainer.modes.options import INPUTS
 
 MODE = ModeKind(
@@ -11,8 +11,7 @@ MODE = ModeKind(
     help="One step per epoch, with the exact gradient of the whole graph",
     source="Kipf, Welling, ICLR 2017, section 3.2",
     place=("gnnloom.trainer.modes.epochs.mode", "FullMode"),
-    is_sampled=False,
-    takes_pairs=True,
-    learns_features=True,
+    adjacency=Adjacency.WHOLE,
+    offers=frozenset({PAIRS, LEARNED, INPUT_GRADIENT}),
     options={"inputs": INPUTS},
 )

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from enum import Enum, auto
+from typing import Any, Final, NamedTuple
 
 from gnnloom.storage.descriptors import Placed
 from gnnloom.storage.option import Option
@@ -140,6 +141,33 @@ class BatchSizes:
         return others if self.num_batches is None else min(others, max(0, self.num_batches - 1))
 
 
+class Adjacency(Enum):
+    """The adjacency that the steps of a mode multiply with."""
+
+    #: The whole graph, as the algorithm distributes it.
+    WHOLE = auto()
+    #: The rows of a rank, in memory and restricted to a batch.
+    RESTRICTED = auto()
+    #: Rows that are drawn from the graph, which all processes of a machine map.
+    DRAWN = auto()
+    #: None: batches have rows of features alone, and the model must be rowwise.
+    NONE = auto()
+
+
+#: Capabilities of modes, as messages about modes without them say it.
+PAIRS: Final = "train on pairs of vertices"
+#: Batches have edges, for models that take them.
+EDGES: Final = "give a model the edges of batches"
+#: A mode with batches gives the parameter of learned features a
+#: :class:`~gnnloom.trainer.layout.partial_parameters.RowGradient` in every step.
+LEARNED: Final = "learn input features"
+INPUT_GRADIENT: Final = "form the gradient of the input features"
+#: The batches depend on the number of ranks, and so do the losses.
+RANKS_DECIDE: Final = "draw batches for each rank"
+#: The rows of the shards serve evaluation only, and stay on disk in training.
+ROWS_ON_DISK: Final = "leave the rows of the shards on disk"
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModeKind(Placed):
     """A mode that can be chosen: what an epoch of training computes.
@@ -151,20 +179,13 @@ class ModeKind(Placed):
         source: paper and section.
         place: module and class, a subclass of :class:`gnnloom.trainer.modes.epochs.mode.Mode`. Named instead of
             imported: the class needs torch.
-        is_sampled: an epoch consists of batches. Features and their gradients are then not kept from one to the next.
-        ranks_decide: the batches depend on the number of ranks, and so do the losses.
+        adjacency: that its steps multiply with.
+        offers: capabilities of the mode, such as ``PAIRS``.
         needs: capabilities that an algorithm must have.
-        rows_in_memory: the adjacency must be in memory.
-        learns_features: the mode can train learned input features (``embed``): it gives the parameter of them a
-            :class:`~gnnloom.trainer.layout.partial_parameters.RowGradient` in every step. Modes of the whole graph can.
-        reads_rows: the mode reads rows of the vertices alone, and no adjacency: the model must be rowwise.
-        rows_evaluate: the rows of the shards serve evaluation only, so they stay on disk in training.
         batch: sizes of a rank's share of a batch, from the mode's own options, the number of layers and the rank's
             rows; None for the whole graph, or if they are not known, and with them the memory.
         check_layers: refuses (InputError) options of the mode that do not fit a model of so many layers; None if all
             do.
-        takes_pairs: it trains tasks on pairs of vertices, too.
-        gives_edges: its batches have edges, for models that take them.
         options: the mode's own options by name. Modes that share a name share the option.
     """
 
@@ -172,15 +193,19 @@ class ModeKind(Placed):
     order: int
     help: str
     source: str
-    is_sampled: bool = True
-    ranks_decide: bool = False
+    adjacency: Adjacency
+    offers: frozenset[str] = frozenset()
     needs: frozenset[str] = frozenset()
-    rows_in_memory: bool = False
-    learns_features: bool = False
-    reads_rows: bool = False
-    rows_evaluate: bool = False
     batch: Callable[[Mapping[str, Any], int, RankRows], BatchSizes] | None = None
     check_layers: Callable[[Mapping[str, Any], int], object] | None = None
-    takes_pairs: bool = False
-    gives_edges: bool = False
     options: Mapping[str, Option] = field(default_factory=dict)
+
+    @property
+    def is_sampled(self) -> bool:
+        """An epoch consists of batches. Features and their gradients are then not kept from one to the next."""
+        return self.adjacency is not Adjacency.WHOLE
+
+    @property
+    def reads_rows(self) -> bool:
+        """Batches have rows of features alone."""
+        return self.adjacency is Adjacency.NONE

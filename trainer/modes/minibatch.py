@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gnnloom.trainer.algorithms.algorithm import NEIGHBORS, ONE_LAYOUT
-from gnnloom.trainer.modes.kind import BatchSizes, ModeKind, RankRows
+from gnnloom.trainer.modes.kind import LEARNED, Adjacency, BatchSizes, ModeKind, RankRows
 from gnnloom.trainer.modes.options import AHEAD, BATCH_SIZE
 
 #: Bytes per vertex of the division of an epoch into batches, of which two are kept.
@@ -35,8 +35,8 @@ MODE = ModeKind(
     source="Demirci, Haldar, Ferhatosmanoglu, PVLDB 16(4), 2022, section 4.3",
     place=("gnnloom.trainer.modes.epochs.minibatch", "MinibatchMode"),
     needs=frozenset({NEIGHBORS, ONE_LAYOUT}),
-    rows_in_memory=True,
-    learns_features=True,
+    adjacency=Adjacency.RESTRICTED,
+    offers=frozenset({LEARNED}),
     batch=batch,
     options={"batch_size": BATCH_SIZE, **AHEAD},
 )

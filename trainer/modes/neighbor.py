@@ -11,7 +11,18 @@ from gnnloom.storage.option import Option
 from gnnloom.storage.samplers.kind import ALL
 from gnnloom.storage.wording import counted
 from gnnloom.trainer.algorithms.algorithm import NEIGHBORS, ONE_LAYOUT
-from gnnloom.trainer.modes.kind import BatchSizes, ModeKind, RankRows, RowDraws
+from gnnloom.trainer.modes.kind import (
+    EDGES,
+    LEARNED,
+    PAIRS,
+    RANKS_DECIDE,
+    ROWS_ON_DISK,
+    Adjacency,
+    BatchSizes,
+    ModeKind,
+    RankRows,
+    RowDraws,
+)
 from gnnloom.trainer.modes.options import AHEAD, BATCH_SIZE, INPUTS, ON_DISK
 
 #: Fan-out of every layer if none is given.
@@ -100,15 +111,11 @@ MODE = ModeKind(
     order=3,
     help="Batches of training vertices with sampled neighbors, layer by layer",
     source="Hamilton, Ying, Leskovec, NeurIPS 2017, appendix A",
-    takes_pairs=True,
-    gives_edges=True,
+    adjacency=Adjacency.DRAWN,
+    offers=frozenset({PAIRS, EDGES, LEARNED, RANKS_DECIDE, ROWS_ON_DISK}),
     place=("gnnloom.trainer.modes.epochs.neighbor", "NeighborMode"),
-    ranks_decide=True,
     # Only row shards say which rank owns a vertex.
     needs=frozenset({NEIGHBORS, ONE_LAYOUT}),
-    learns_features=True,
-    # Batches are drawn from the graph, which all processes of a machine map.
-    rows_evaluate=True,
     batch=batch,
     check_layers=lambda options, num_layers: fanouts(options["fanout"], num_layers),
     options={

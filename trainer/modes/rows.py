@@ -7,7 +7,7 @@ from typing import Any
 
 from gnnloom.storage.option import Option
 from gnnloom.trainer.algorithms.algorithm import NEIGHBORS, ONE_LAYOUT
-from gnnloom.trainer.modes.kind import BatchSizes, ModeKind, RankRows
+from gnnloom.trainer.modes.kind import Adjacency, BatchSizes, ModeKind, RankRows
 from gnnloom.trainer.modes.options import AHEAD, BATCH_SIZE
 
 #: Bytes per vertex of the division of an epoch into batches, of which two are kept, and of where its row is.
@@ -34,7 +34,7 @@ MODE = ModeKind(
     place=("gnnloom.trainer.modes.epochs.rows", "RowsMode"),
     # Only row shards say which rank has a vertex.
     needs=frozenset({NEIGHBORS, ONE_LAYOUT}),
-    reads_rows=True,
+    adjacency=Adjacency.NONE,
     batch=batch,
     options={
         "propagated": Option(

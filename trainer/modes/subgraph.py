@@ -9,7 +9,7 @@ from gnnloom.storage.option import Option
 from gnnloom.storage.samplers.kind import MOST_COUNTED, SUFFICIENT
 from gnnloom.storage.samplers.registry import SAMPLERS
 from gnnloom.trainer.algorithms.algorithm import ONE_LAYOUT
-from gnnloom.trainer.modes.kind import BatchSizes, ModeKind, RankRows
+from gnnloom.trainer.modes.kind import EDGES, LEARNED, RANKS_DECIDE, Adjacency, BatchSizes, ModeKind, RankRows
 from gnnloom.trainer.modes.options import AHEAD, AUTO, BATCH_SIZE, SUBGRAPHS
 
 
@@ -32,10 +32,9 @@ MODE = ModeKind(
     help="Every rank trains on its own sampled subgraphs; a step is the mean over the subgraphs of all ranks",
     source="Zeng et al., IPDPS 2019; GraphSAINT, ICLR 2020; Cluster-GCN, KDD 2019",
     place=("gnnloom.trainer.modes.epochs.subgraph", "SubgraphMode"),
-    ranks_decide=True,
+    adjacency=Adjacency.DRAWN,
+    offers=frozenset({EDGES, LEARNED, RANKS_DECIDE}),
     needs=frozenset({ONE_LAYOUT}),
-    learns_features=True,
-    gives_edges=True,
     batch=batch,
     options={
         "batch_size": BATCH_SIZE,

@@ -30,8 +30,8 @@ def test_the_mode_is_part_of_the_name() -> None:
         ({"mode": "subgraph", "walk_length": 3}, "walk_length: sampler frontier has no such option, only walk"),
         ({"mode": "subgraph", "algorithm": "summa", "grid": (2, 2)}, "mode subgraph runs on p2p only"),
         ({"mode": "minibatch", "algorithm": "broadcast"}, "mode minibatch runs on p2p only"),
-        ({"mode": "subgraph", "train_features": True}, "train_features: mode subgraph forms no gradient"),
-        ({"mode": "minibatch", "skip_input_gradient": False}, "skip_input_gradient: mode minibatch forms no"),
+        ({"mode": "subgraph", "train_features": True}, "train_features: mode subgraph does not form the gradient"),
+        ({"mode": "minibatch", "skip_input_gradient": False}, "skip_input_gradient: mode minibatch does not form the"),
         ({"mode": "magic"}, "mode 'magic': expected one of full, subgraph, minibatch"),
     ],
 )

@@ -164,7 +164,9 @@ def test_added_tasks_and_decoders_have_options_of_their_own(
         link = ("--task", "link", "--output-dim", "4")
         usual = trained(*link, "--run", "dot")["loss"]
         assert trained(*link, "--decoder", "scaled", "--run", "scaled")["loss"] == pytest.approx(usual)
-        assert trained(*link, "--decoder", "scaled", "--decoder-scale", "2", "--run", "twice")["loss"] != pytest.approx(usual)
+        assert trained(*link, "--decoder", "scaled", "--decoder-scale", "2", "--run", "twice")["loss"] != pytest.approx(
+            usual
+        )
         refused = run("train", "ordered", *link, "--decoder-scale", "2")
         assert "decoder_scale: decoder dot has no such option, only scaled" in refused.stderr + refused.stdout
         refused = run("train", "ordered", "--task", "class", "--ordinal-threshold", "2")

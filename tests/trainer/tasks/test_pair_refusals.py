@@ -164,8 +164,8 @@ def test_pairs_that_were_given_may_be_all_edges_too(
 
 #: Options that do not go together, and what is said of them.
 MISTAKES: list[tuple[dict[str, Any], str]] = [
-    ({"mode": "minibatch"}, "task 'link': mode minibatch trains tasks on vertices only; use mode full, neighbor"),
-    ({"mode": "subgraph"}, "task 'link': mode subgraph trains tasks on vertices only; use mode full, neighbor"),
+    ({"mode": "minibatch"}, "task 'link': mode minibatch does not train on pairs of vertices; choose --mode full"),
+    ({"mode": "subgraph"}, "task 'link': mode subgraph does not train on pairs of vertices; choose --mode full"),
     ({"task": "edge-class", "negatives": 3}, "negatives: task edge-class has no such option, only link"),
     (
         {"task": "class", "link_batch": 3},

@@ -332,9 +332,9 @@ def test_a_run_predicts_with_what_it_was_trained_on(catalog: Catalog) -> None:
         ({"mode": "minibatch", "model": "mlp"}, "mode minibatch: model mlp uses no edges; use mode rows or full"),
         ({"algorithm": "summa"}, "algorithm 'summa': m.* runs on p2p"),
         ({"mode": "full", "model": "mlp", "steps": (0,)}, "steps: mode full has no such option, only rows"),
-        ({"embed": 4}, "embed 4: mode rows learns no input features"),
+        ({"embed": 4}, "embed 4: mode rows does not learn input features; choose --mode full"),
         ({"train_features": True}, "train_features: mode rows forms no gradient"),
-        ({"task": "link"}, "task 'link': mode rows trains tasks on vertices only"),
+        ({"task": "link"}, "task 'link': mode rows does not train on pairs of vertices"),
     ],
 )
 def test_what_does_not_go_with_rows_is_refused(options: dict[str, Any], said: str) -> None:

@@ -138,7 +138,7 @@ def most_seeds(carried_by_one: float, width: int, num_own: int) -> int:
 
 
 class _Batches:
-    """Ranges of a rank's vertices with all that their outputs need, as many at a time as fit."""
+    """Ranges of a rank's vertices with all that their outputs need, as long as memory allows."""
 
     def __init__(
         self, model: EdgeModel, normalization: str, graph: WholeGraph, vertices: NDArray[np.int64], reach: Reach

@@ -1,4 +1,4 @@
-"""What modes share that prepare batches ahead of their use: the wait for a batch, its features, and its step."""
+"""The wait for a batch that was prepared ahead, its features and its step, which several modes share."""
 
 from __future__ import annotations
 
