@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import gzip
 import os
 import re
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -208,3 +210,17 @@ def test_commands_in_recipes_work(folder: Path, recipe: Path) -> None:
     assert commands
     for command in commands:
         run(folder, replaced(command))
+
+
+def test_a_step_can_be_followed_in_a_few_lines() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text().partition("## Follow a step")[2].partition("\n## ")[0]
+    total = 0
+    for path, names in re.findall(r"^\d\. `(\S+\.py)`((?:,? `[\w.]+`)+)", text, re.MULTILINE):
+        source = (ROOT / path).read_text()
+        for name in re.findall("`([^`]+)`", names):
+            found: Any = ast.parse(source)
+            for part in name.split("."):
+                found = next(each for each in found.body if getattr(each, "name", None) == part)
+            docstring = len((ast.get_docstring(found) or "").splitlines())
+            total += found.end_lineno - found.lineno + 1 - docstring
+    assert 100 < total < 200

@@ -90,7 +90,8 @@ def train(
     Args:
         stop: called once per epoch on every rank; if it returns True on any rank, all write a checkpoint and return.
         restart: start the run over; whatever it has is dropped before the first epoch.
-        begun: called on rank 0 when the run's folder is there, before the first epoch; given on all ranks or on none.
+        begun: called on rank 0 when the run's folder is there, before the first epoch, with the memory that the
+            training will take; given on all ranks or on none. Without it, the memory is not checked.
 
     Returns:
         The run's result, the same on every rank; ``state`` is ``finished`` or ``stopped``. A run that has finished
@@ -118,7 +119,7 @@ def train(
         if start.is_finished:
             return run.result()
         num_threads = config.threads or comm.this_machine().threads
-        memory = check_fits(comm, opened, is_kept=begun is not None)
+        memory = None if begun is None else check_fits(comm, opened)
         read = together(comm, lambda: ReadStart.read(comm, opened, num_threads, start.first_epoch))
         training = Training(comm, read)
         # Only here, after all ranks have read and checked everything, is the former state of the run dropped: an error

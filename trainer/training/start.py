@@ -29,15 +29,11 @@ from gnnloom.trainer.modes.options import ON_DISK
 from gnnloom.trainer.tasks.objectives.own_functions import OwnFunction, load_function
 from gnnloom.trainer.tasks.objectives.vertex_objective import VertexObjective
 from gnnloom.trainer.training.course import KeptBest
-from gnnloom.trainer.training.rehearsal.memory_bound import memory_bound
 from gnnloom.trainer.training.rehearsal.projection import with_drawn_options
 from gnnloom.trainer.training.rehearsal.rank_memory import rehearse
 from gnnloom.trainer.training.session import Session, open_session
 
 logger = logging.getLogger(__name__)
-
-#: Times that a bound has to fit the memory: what is available differs from rank to rank, and from moment to moment.
-_AMPLE = 4
 
 
 @dataclass(frozen=True)
@@ -54,12 +50,8 @@ class Begun:
     memory: int | None
 
 
-def check_fits(comm: Communicator, opened: OpenedRun, *, is_kept: bool = True) -> int | None:
+def check_fits(comm: Communicator, opened: OpenedRun) -> int | None:
     """Check that the training can fit the memory of the first rank's machine. Collective.
-
-    Args:
-        is_kept: the result is stored, so it must be exact. Otherwise an upper bound is enough where it is far below the
-            memory, and no epoch is rehearsed.
 
     Returns:
         What the busiest rank will take beyond the process itself; None if that is not known.
@@ -71,11 +63,7 @@ def check_fits(comm: Communicator, opened: OpenedRun, *, is_kept: bool = True) -
 
     def find() -> int:
         drawn = with_drawn_options(opened.config, opened.dataset, opened.shards.shards.artifact)
-        drawn_run = replace(opened, config=drawn)
-        bound = None if is_kept else memory_bound(drawn_run, comm.rank)
-        if bound is not None and bound * ranks_here < available_memory() // _AMPLE:
-            return bound
-        memory = rehearse(drawn_run, comm.rank)
+        memory = rehearse(replace(opened, config=drawn), comm.rank)
         return -1 if memory is None else memory.total
 
     needed: list[int] = comm.gather_numbers([together(comm, find)])[:, 0].astype(int).tolist()

@@ -82,14 +82,14 @@ def test_what_was_drawn_decides_whether_a_training_fits(
     # What a process allocates for the first time counts too, some tens of KiB.
     assert true == pytest.approx(needed(drawn), abs=1 << 17)
     available(monkeypatch, round(1.1 * true))
-    assert train(LoneCommunicator(), config)["state"] == "finished"
+    assert train(LoneCommunicator(), config, begun=lambda _: None)["state"] == "finished"
     # The plan is that of the run, not of one whose options are written out.
     assert drawn.run_name != config.run_name
     available(monkeypatch, true // 2)
     with pytest.raises(
         CollectiveError, match=rf"run {config.run_name}: .*\(--hidden\), smaller batches .* or train on"
     ):
-        train(LoneCommunicator(), config, restart=True)
+        train(LoneCommunicator(), config, restart=True, begun=lambda _: None)
     assert project_training(config, restart=True).run == config.run_name
 
 
