@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 #: Parameters by which users recognize an artifact, in the order in which errors list them.
-_KNOWN_BY = ("layout", "parts", "method", "grid", "permutation", "ranks", "batch_size", "of", "steps", "seed")
+_KNOWN_BY = ("type", "layout", "parts", "method", "grid", "permutation", "ranks", "batch_size", "of", "steps", "seed")
 #: Number of artifacts that an error lists.
 _MOST_LISTED = 5
 #: What kinds of artifacts are called if not by their own names.
@@ -235,15 +235,40 @@ class Dataset:
             graph = inputs[graph]["graph"]
         return graph
 
-    def vertices(self, key: str | None = None, graph: str | None = None) -> Vertices:
+    def vertices(self, key: str | None = None, graph: str | None = None, of_type: str | None = None) -> Vertices:
         """Features, labels and split; ``key``, or the key of the graph they belong to, chooses between several.
 
         A graph without held-out links has those of the graph that these were drawn from, unless it has some of its own.
+
+        Args:
+            of_type: type of the vertices, in a graph with types; without it and a key, vertex data of a type are chosen
+                only if there are no other.
         """
-        if graph is None:
-            return Vertices(self.find("vertices", key))
-        own = any(info.state == "complete" and info.inputs.get("graph") == graph for info in self.artifacts("vertices"))
-        return Vertices(self.find("vertices", key, made_from={"graph": graph if own else self.origin(graph)}))
+        infos, made_from = [info for info in self.artifacts("vertices") if info.state == "complete"], dict[str, str]()
+        if graph is not None:
+            own = any(info.inputs.get("graph") == graph for info in infos)
+            made_from = {"graph": graph if own else self.origin(graph)}
+            infos = [info for info in infos if info.inputs.get("graph") == made_from["graph"]]
+        without = [info.key for info in infos if "type" not in info.parameters]
+        if key is None and of_type is None and len(without) == 1:
+            key = without[0]
+        return Vertices(self.find("vertices", key, made_from=made_from, type=of_type))
+
+    def vertices_of_types(self, graph: str, keys: Mapping[str, str] | None = None) -> dict[str, Vertices]:
+        """Features, labels and splits by type, for the types that have some.
+
+        Args:
+            graph: key of a graph with types.
+            keys: of vertex data by type, to choose between several.
+
+        Raises:
+            InputError: a type has several.
+            NotFoundError: there is no vertex data with such a key.
+        """
+        chosen = dict(keys or {})
+        infos = [info for info in self.artifacts("vertices") if info.state == "complete"]
+        types = {info.parameters.get("type", "") for info in infos if info.inputs.get("graph") == graph} - {""}
+        return {each: self.vertices(chosen.get(each), graph, each) for each in sorted(types | set(chosen))}
 
     def partition(self, parts: int | None = None, key: str | None = None, **parameters: Any) -> Partition:
         """A partition, found by its number of parts and other parameters (``method``, ``seed``, ...)."""

@@ -26,10 +26,10 @@ from gnnloom.pipeline.sources.binary.edge_columns import rebatch
 from gnnloom.pipeline.sources.source import VertexSource
 from gnnloom.pipeline.sources.vertex_data.keyed_rows import table_ranges
 from gnnloom.pipeline.tasks.phase import Needs, Phase, Task
-from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.artifacts.typed.source_ids import SourceIds
 from gnnloom.storage.errors import FormatError, InputError
 from gnnloom.storage.format.arrays import default_chunk_rows, write_rows
-from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
+from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS
 from gnnloom.storage.meters import Done
 from gnnloom.storage.wording import counted
@@ -51,7 +51,7 @@ class VertexArrayTask(Task):
     Attributes:
         piece_rows: rows of a piece.
         dtype: of the stored array.
-        compacted: folder of the graph artifact, if the source's rows must be chosen by its original ids.
+        compacted: folder of the original ids, if the source's rows must be chosen by them.
     """
 
     source: VertexSource | RoutedTable
@@ -81,7 +81,7 @@ class ArrayPlan:
         shape, dtype: of the whole array, as it is stored.
         table: how rows get to their tasks, if they come from a table that names the vertices.
         source: a :class:`~gnnloom.pipeline.sources.source.VertexSource` of other rows; None for plans that are counted.
-        compacted: folder of the graph artifact, if the source's rows must be chosen by its original ids.
+        compacted: folder of the original ids, if the source's rows must be chosen by them.
         is_shared: whether tasks share the array.
     """
 
@@ -198,11 +198,11 @@ def _as_stored(task: VertexArrayTask, start: int, given: NDArray[Any]) -> NDArra
 
 def _original(task: VertexArrayTask, vertex: int) -> object:
     """Id of a vertex in the source of the edges."""
-    folder = task.source.graph if isinstance(task.source, RoutedTable) else task.compacted
+    folder = task.source.ids if isinstance(task.source, RoutedTable) else task.compacted
     if folder is None:
         return vertex
-    graph = Graph(Artifact(folder))
-    return (graph.original_name if graph.has_names else graph.original_id)(vertex, vertex + 1)[0]
+    ids = SourceIds.at(folder)
+    return (ids.original_name if ids.has_names else ids.original_id)(vertex, vertex + 1)[0]
 
 
 def _rows(task: VertexArrayTask, counts: RowCounts) -> Iterator[NDArray[Any]]:
@@ -212,14 +212,14 @@ def _rows(task: VertexArrayTask, counts: RowCounts) -> Iterator[NDArray[Any]]:
     if task.compacted is None or task.start == task.stop:
         yield from task.source.read_rows(task.array, task.start, task.stop)
         return
-    graph = Graph(Artifact(task.compacted))
+    ids_of = SourceIds.at(task.compacted)
     # A source that reads files from their start checks them as a whole only if all of their rows are read.
     if task.source.random_access:
-        row = int(graph.original_id(task.start, task.start + 1)[0])
-        end = int(graph.original_id(task.stop - 1, task.stop)[0]) + 1
+        row = int(ids_of.original_id(task.start, task.start + 1)[0])
+        end = int(ids_of.original_id(task.stop - 1, task.stop)[0]) + 1
     else:
         row, end = 0, task.source.num_vertices()
-    wanted = _AscendingIds(graph, task.start, task.stop)
+    wanted = _AscendingIds(ids_of, task.start, task.stop)
     for block in task.source.read_rows(task.array, row, end):
         # Both the rows and the original ids ascend, so one pass over each selects the rows.
         ids = wanted.below(row + len(block))
@@ -230,12 +230,10 @@ def _rows(task: VertexArrayTask, counts: RowCounts) -> Iterator[NDArray[Any]]:
 class _AscendingIds:
     """The original ids of vertices ``start`` to ``stop``, one block in memory at a time."""
 
-    def __init__(self, graph: Graph, start: int, stop: int) -> None:
-        self._blocks = (
-            graph.original_id(first, min(first + _ID_BLOCK, stop)) for first in range(start, stop, _ID_BLOCK)
-        )
+    def __init__(self, ids: SourceIds, start: int, stop: int) -> None:
+        self._blocks = (ids.original_id(first, min(first + _ID_BLOCK, stop)) for first in range(start, stop, _ID_BLOCK))
         self._pending = np.empty(0, np.int64)
-        self._path = graph.artifact.path / "original_id"
+        self._path = ids.folder / "original_id"
 
     def below(self, limit: int) -> NDArray[np.int64]:
         """The next ids that are below ``limit``, (num_ids,) int64, ascending.

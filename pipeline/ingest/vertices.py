@@ -18,7 +18,7 @@ from gnnloom.pipeline.sources.reading.class_names import names_of
 from gnnloom.pipeline.sources.source import KeyedSource, SeparableSource, VertexData, VertexSource
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.phase import repairing, run
-from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.artifacts.typed.source_ids import SourceIds
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.differences import differences, in_words
@@ -37,7 +37,7 @@ def ingest_vertices(
     dataset: Dataset,
     source: VertexSource,
     cluster: Cluster,
-    graph: Graph | None = None,
+    graph: SourceIds | None = None,
     *,
     options: VertexOptions = _DEFAULTS,
     allow_others: bool | None = None,
@@ -52,7 +52,8 @@ def ingest_vertices(
         dataset: dataset of the graph.
         source: the rows.
         cluster: where the tasks run.
-        graph: one of several graphs of the dataset; by default, the dataset's only graph.
+        graph: one of several graphs of the dataset, or the ids of one type of a graph with types; by default, the
+            dataset's only graph.
         options: how they are stored.
         allow_others: allow the graph to have other vertex data; readers must then pass a key. By default, if ``graph``
             is given.
@@ -71,7 +72,8 @@ def ingest_vertices(
         _check_rows(owner, one)
     if len({*LABELS} & {*source.arrays}) > 1:
         raise InputError("the vertex data has labels (classes) and targets (numbers to predict); give only one of them")
-    parameters, inputs = _parameters(source.identity(), options), {"graph": owner.artifact.key}
+    parameters = _parameters(source.identity(), options, owner.type)
+    inputs = {"graph": owner.artifact.key}
     if not (graph is not None if allow_others is None else allow_others):
         _check_others(dataset, inputs["graph"], parameters)
     with ArtifactWriter.begin(dataset.path, "vertices", parameters, inputs, cluster.scratch) as writer:
@@ -81,22 +83,23 @@ def ingest_vertices(
     return Vertices(Artifact(writer.path))
 
 
-def vertices_key(identity: JsonObject, graph_key: str, options: VertexOptions = _DEFAULTS) -> str:
+def vertices_key(identity: JsonObject, graph_key: str, options: VertexOptions = _DEFAULTS, of_type: str = "") -> str:
     """The key of the artifact that :func:`ingest_vertices` makes or finds.
 
     Args:
         identity: identity of the source.
         graph_key: key of the graph that the vertices belong to.
         options: how they are stored.
+        of_type: name of their type; empty in a graph without types.
     """
-    return artifact_key("vertices", _parameters(identity, options), {"graph": graph_key})
+    return artifact_key("vertices", _parameters(identity, options, of_type), {"graph": graph_key})
 
 
-def _parameters(identity: JsonObject, options: VertexOptions) -> dict[str, Any]:
-    return {"source": identity, **options.parameters}
+def _parameters(identity: JsonObject, options: VertexOptions, of_type: str) -> dict[str, Any]:
+    return {"source": identity, **options.parameters, **({"type": of_type} if of_type else {})}
 
 
-def _check_rows(graph: Graph, source: VertexData) -> None:
+def _check_rows(graph: SourceIds, source: VertexData) -> None:
     rows = source.num_vertices()
     if _selects(graph, source):
         last = int(graph.original_id(graph.num_vertices - 1)[0]) if graph.num_vertices else -1
@@ -114,14 +117,15 @@ def _check_rows(graph: Graph, source: VertexData) -> None:
         )
 
 
-def _selects(graph: Graph, source: VertexData) -> bool:
-    return "original_id" in graph.artifact and not source.in_graph_order
+def _selects(graph: SourceIds, source: VertexData) -> bool:
+    return graph.has_numbers and not source.in_graph_order
 
 
 def _check_others(dataset: Dataset, graph_key: str, parameters: Mapping[str, Any]) -> None:
     key = artifact_key("vertices", parameters, {"graph": graph_key})
     for info in dataset.artifacts("vertices"):
-        if info.state == "complete" and info.key != key and info.inputs.get("graph") == graph_key:
+        alike = info.inputs.get("graph") == graph_key and info.parameters.get("type") == parameters.get("type")
+        if info.state == "complete" and info.key != key and alike:
             found, new = differences([info.parameters, parameters])
             raise ExistsError(
                 f"dataset {dataset.name} has vertex data from another source: {info.key} ({in_words(found)}). This"
@@ -131,7 +135,7 @@ def _check_others(dataset: Dataset, graph_key: str, parameters: Mapping[str, Any
 
 
 def _write(
-    writer: ArtifactWriter, source: VertexSource, options: VertexOptions, graph: Graph, cluster: Cluster
+    writer: ArtifactWriter, source: VertexSource, options: VertexOptions, graph: SourceIds, cluster: Cluster
 ) -> None:
     widths = {dim: source.num_columns(array) for array in source.arrays for dim in VERTEX_ARRAYS[array].dims}
     sizes = {"vertex": graph.num_vertices, "feature": 0} | widths
@@ -175,7 +179,7 @@ def _array_plan(
     array: str,
     shape: tuple[int, ...],
     options: VertexOptions,
-    graph: Graph,
+    graph: SourceIds,
     memory: int,
 ) -> ArrayPlan:
     """Plan that brings the rows of one array to their vertices.
@@ -189,17 +193,17 @@ def _array_plan(
         buckets = VertexBuckets(graph.num_vertices, task_rows(shape, dtype), values, id_bytes(graph))
         rows = one.num_vertices()
         num_bytes = rows * (values.num_bytes + buckets.id_bytes)
-        where = (writer, graph.artifact.path, one)
+        where = (writer, graph.folder, one)
         return ArrayPlan(
             array, shape, dtype, TablePlan(array, buckets, one.ranges(), rows, num_bytes, memory, *where), writer
         )
     if isinstance(one, VertexSource):
-        compacted = graph.artifact.path if _selects(graph, one) else None
+        compacted = graph.folder if _selects(graph, one) else None
         return ArrayPlan(array, shape, dtype, None, writer, one, compacted, one.random_access)
     raise InputError(f"{array}: the rows of the source have neither ids nor the order of the vertices")
 
 
-def _check_placed(source: VertexSource, graph: Graph, of_tables: Mapping[str, Mapping[str, int]]) -> None:
+def _check_placed(source: VertexSource, graph: SourceIds, of_tables: Mapping[str, Mapping[str, int]]) -> None:
     """Refuse tables without any row of the graph's vertices, or with few if every vertex needs a row."""
     for array, facts in of_tables.items():
         where = _location(_source_of(source, array), array)
@@ -228,7 +232,7 @@ def _table_facts(plan: ArrayPlan, recorded: Mapping[str, TaskRecord]) -> dict[st
     }
 
 
-def _left_out(graph: Graph, source: VertexSource, of_tables: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+def _left_out(graph: SourceIds, source: VertexSource, of_tables: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
     """Number of rows of vertices that the graph does not have, as they have no edge; empty if there are none."""
     by_row = [
         one.num_vertices() - graph.num_vertices

@@ -16,7 +16,7 @@ from gnnloom.pipeline.sources.reading.files import expand, is_local, open_files
 from gnnloom.pipeline.sources.reading.foreign import first_bytes, name_folder, refuse_counts, refuse_foreign
 from gnnloom.pipeline.sources.source import EdgeSource, OfTwoTypes, VertexSource
 from gnnloom.pipeline.sources.vertex_data.kind import vertex_kinds
-from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.artifacts.typed.source_ids import SourceIds
 from gnnloom.storage.descriptors import load_descriptors
 from gnnloom.storage.disk.files import user_path
 from gnnloom.storage.errors import InputError
@@ -258,7 +258,7 @@ def open_vertices(
     format: str,  # noqa: A002
     locations: Sequence[str] = (),
     options: Options | None = None,
-    graph: Graph | None = None,
+    graph: SourceIds | None = None,
 ) -> VertexSource:
     """Open features, labels and split.
 
@@ -267,7 +267,7 @@ def open_vertices(
             :func:`~gnnloom.pipeline.sources.vertex_data.kind.vertex_kinds`.
         locations: as for :func:`open_edges`; empty for kinds of vertex data, which name their files in options.
         options: options of the format or kind; None counts as not given.
-        graph: the stored graph; required by kinds with ``needs_graph``.
+        graph: the stored graph, or the ids of one type; required by kinds with ``needs_graph``.
 
     Raises:
         InputError: the format is unknown, does not have one of the options, or needs a graph.
@@ -288,7 +288,9 @@ def vertex_identity(format: str, locations: Sequence[str], options: Options | No
     return _open_vertices(format, locations, options, None).identity()
 
 
-def _open_vertices(name: str, locations: Sequence[str], options: Options | None, graph: Graph | None) -> VertexSource:
+def _open_vertices(
+    name: str, locations: Sequence[str], options: Options | None, graph: SourceIds | None
+) -> VertexSource:
     kinds = vertex_kinds()
     bundled = {known.name: known.vertices for known in formats().values() if known.vertices}
     if name not in kinds and name not in bundled:

@@ -7,9 +7,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from gnnloom.storage.artifacts.block_matrix import BlockMatrix
 from gnnloom.storage.artifacts.typed.source_ids import SourceIds
 from gnnloom.storage.disk.files import parsing
@@ -28,7 +25,7 @@ def refuse_types(path: Path) -> InputError:
     )
 
 
-class Graph(BlockMatrix):
+class Graph(BlockMatrix, SourceIds):
     """The adjacency of a dataset (kind ``graph``), or of its transpose (kind ``transpose``)."""
 
     def __init__(self, artifact: Artifact) -> None:
@@ -42,11 +39,10 @@ class Graph(BlockMatrix):
             raise refuse_types(artifact.path)
         with parsing(artifact.path / MANIFEST, f"the manifest of a {artifact.kind}"):
             n, facts = artifact.sizes["vertex"], artifact.facts
-            super().__init__(artifact, "", (n, n), facts)
-            self.num_vertices: int = n
+            BlockMatrix.__init__(self, artifact, "", (n, n), facts)
+            self.num_vertices = n
             #: Whether the matrix equals its transpose (the input was made undirected).
             self.symmetric: bool = facts["symmetric"]
-        self._ids = SourceIds(artifact, "", n)
 
     def __repr__(self) -> str:
         kind = "symmetric" if self.symmetric else "directed"
@@ -54,20 +50,3 @@ class Graph(BlockMatrix):
             f"Graph({counted(self.num_vertices, 'vertex')}, {counted(self.nnz, 'nonzero')}, {kind},"
             f" {counted(self.num_blocks, 'row block')})"
         )
-
-    @property
-    def has_names(self) -> bool:
-        """Whether the source identified vertices by name."""
-        return self._ids.has_names
-
-    def original_name(self, start: int = 0, stop: int | None = None) -> list[str]:
-        """Names of the vertices ``start`` to ``stop`` in the source.
-
-        Raises:
-            NotFoundError: the source identified vertices by number.
-        """
-        return self._ids.names(start, stop)
-
-    def original_id(self, start: int = 0, stop: int | None = None) -> NDArray[np.int64]:
-        """(stop - start,) int64 ids of vertices in the source; the vertices' own ids if none are stored."""
-        return self._ids.ids(start, stop)

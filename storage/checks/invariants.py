@@ -14,6 +14,7 @@ import numpy as np
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
+from gnnloom.storage.artifacts.typed.typed_names import check_type_name
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.checks.csr_invariants import MatrixPrint
@@ -87,10 +88,28 @@ def _scan_origin(dataset: Dataset, artifact: Artifact) -> MatrixPrint | None:
 
 
 def _check_vertices(dataset: Dataset, artifact: Artifact) -> None:
-    del dataset
+    if of_type := artifact.parameters.get("type"):
+        _check_type(dataset, artifact, check_type_name(str(of_type), "type"))
     for name in Vertices(artifact).names:
         stored = np.dtype(artifact.record(name).dtype)
         _check_range(artifact, name, *VERTEX_ARRAYS[name].limits(artifact.facts, stored))
+
+
+def _check_type(dataset: Dataset, artifact: Artifact, name: str) -> None:
+    """Check that vertex data of a type have a row for each of its vertices, if their graph is there and whole.
+
+    Raises:
+        CorruptError: they have another number of rows.
+    """
+    try:
+        graph = TypedGraph(Artifact(dataset.path / "graph" / Path(str(artifact.inputs["graph"])).name))
+        count = graph.type(name).count
+    except (KeyError, GnnloomError):
+        return
+    if artifact.sizes["vertex"] != count:
+        raise CorruptError(
+            f"{artifact.path}: rows of {counted(artifact.sizes['vertex'], 'vertex')}, type {name} has {count:,}"
+        )
 
 
 def _check_partition(dataset: Dataset, artifact: Artifact) -> None:

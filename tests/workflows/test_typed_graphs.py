@@ -210,7 +210,7 @@ def test_triples_as_they_are_distributed(tmp_path: Path, name: str, text: str, o
     assert [(each.name, each.nnz) for each in graph.relations] == [("0", 2), ("1", 1)]
     assert graph.relation("1").to_scipy().toarray().tolist() == [[0, 0, 0], [0, 0, 0], [1, 0, 0]]
     ids = graph.ids("entity")
-    assert [str(each) for each in (ids.names() if ids.has_names else ids.ids())] == ["7", "8", "9"]
+    assert [str(each) for each in (ids.original_name() if ids.has_names else ids.original_id())] == ["7", "8", "9"]
 
 
 def test_what_is_shown_of_a_table_counts_all_columns_that_are_read(

@@ -117,7 +117,9 @@ def stored_tables(
         for name, value in vertices.items():
             are_files = is_location(value)
             given: list[Any] = value if isinstance(value, list) and are_files else [value]
-            listed[name] = [_stored_table(stack, _as_ids(each, name), f"vertices {name}") for each in given]
+            listed[name] = [
+                _stored_table(stack, _as_ids(each, name), f"vertices {name}", of_edges=False) for each in given
+            ]
         yield found, listed
 
 
@@ -134,13 +136,15 @@ def _as_ids(value: Any, name: str) -> Any:
         raise InputError(f"vertices {name}: expected a table or ids, found {_type_name(value)} ({error})") from error
 
 
-def _stored_table(stack: ExitStack, value: Any, what: str) -> Table:
+def _stored_table(stack: ExitStack, value: Any, what: str, *, of_edges: bool = True) -> Table:
     table, columns = _chosen(value)
     names = [str(column) for column in columns]
     if isinstance(table, str | Path):
-        return Table.of_columns([str(table)], names, what) if names else Table.parse(str(table), what)
+        if names:
+            return Table.of_columns([str(table)], names, what, of_edges=of_edges)
+        return Table.parse(str(table), what, of_edges=of_edges)
     file = stack.enter_context(stored_edges(table))
-    return replace(Table.of_columns([file.location], names, what), shown=what)
+    return replace(Table.of_columns([file.location], names, what, of_edges=of_edges), shown=what)
 
 
 def _write_edges(folder: Path, edges: Any) -> tuple[Path, bool]:

@@ -18,6 +18,7 @@ from gnnloom.pipeline.ingest.typed.options import TypedOptions
 from gnnloom.pipeline.ingest.typed.stage import ingest_typed_graph
 from gnnloom.pipeline.ingest.typed.tables import TypedTables
 from gnnloom.pipeline.ingest.typed.triples import TRIPLES, triples_tables
+from gnnloom.pipeline.ingest.typed.type_vertices import ingest_type_vertices
 from gnnloom.pipeline.ingest.vertex_options import VertexOptions
 from gnnloom.pipeline.ingest.vertex_rows import stated_vertex_phases
 from gnnloom.pipeline.ingest.vertex_tables import Rows, check_rows, read_as_vertices, rows_question
@@ -33,6 +34,7 @@ from gnnloom.pipeline.tasks.phase import count, temporary_bytes, total_tasks
 from gnnloom.storage import Catalog as StoredCatalog
 from gnnloom.storage import Dataset as StoredDataset
 from gnnloom.storage import Graph, TypedGraph, Vertices
+from gnnloom.storage.artifacts.typed.source_ids import SourceIds
 from gnnloom.storage.errors import GnnloomError, InputError
 from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS
 from gnnloom.storage.option import options_of
@@ -84,7 +86,8 @@ def ingest(
             perhaps with its columns, of which the third may be followed by ``as weight`` or ``as time``; a frame, or a
             tuple of a frame and its columns; or edges in memory.
         vertices: tables of the vertices of some types, by type: the name of a file or several, perhaps with the column
-            of ids, ``"users.csv:id"``; a frame, or a tuple of a frame and its column; or an array of ids.
+            of ids, ``"users.csv:id"``; a frame, or a tuple of a frame and its columns; or an array of ids. Columns
+            after the ids may be followed by ``as feature``, ``as label``, ``as target`` or ``as split``.
         format: format of the files; by default guessed from their names.
         add: store another graph in a dataset that has one; other functions then choose with ``graph``.
         catalog: the catalog or its directory; by default ``$GNNLOOM_CATALOG``, or else ``./catalog``.
@@ -113,14 +116,14 @@ def ingest(
     if relations is None and source is not None and is_location(source):
         declared = typed_source(as_texts(source), format, plain_values(others))
     if declared is None:
-        check_typed(source, relations, [*(["vertices"] if vertices else []), *typed], stored)
+        check_typed(source, relations, [*(["vertices"] if vertices else []), *typed])
     else:
-        check_typed(None, declared, (), [*(["vertices"] if vertices else []), *stored])
+        check_typed(None, declared, (), ["vertices"] if vertices else [])
 
     def store_opened(tables: TypedTables) -> Dataset:
-        found = as_catalog(catalog)
-        graph = store_typed(found, name, tables, given_options, TypedOptions(**typed), cluster, add=add)
-        _log(typed_notes(graph))
+        found, how = as_catalog(catalog), (given_options, TypedOptions(**typed), cluster)
+        graph, data = store_typed(found, name, tables, *how, storing=vertex_options, add=add)
+        _log([*typed_notes(graph), *(note for each in data for note in vertex_notes(each))])
         return as_dataset(name, catalog)
 
     def store_tables() -> Dataset:
@@ -178,12 +181,12 @@ def typed_source(locations: Sequence[str], format_name: str | None, values: Mapp
     return DeclaredTables.of(locations, values)
 
 
-def check_typed(source: Any, relations: Any, of_types: Iterable[str], stored: Iterable[str]) -> None:
+def check_typed(source: Any, relations: Any, of_types: Iterable[str], others: Iterable[str] = ()) -> None:
     """Check that a graph with types is given by relations, and any other by a source.
 
     Args:
         of_types: names of the options of graphs with types that are given.
-        stored: names of the options of vertex data that are given.
+        others: names of what is given and does not go with relations.
 
     Raises:
         InputError: both are given, or neither.
@@ -196,8 +199,18 @@ def check_typed(source: Any, relations: Any, of_types: Iterable[str], stored: It
         return
     if source is not None:
         raise InputError("relations: a graph has either a source of edges or relations; leave one of them out")
-    if given := next(iter(stored), None):
-        raise InputError(f"{given}: no vertex data come along with relations")
+    if given := next(iter(others), None):
+        raise InputError(f"{given}: the files say themselves which vertices they have; leave it out")
+
+
+def check_storing(tables: TypedTables, storing: VertexOptions) -> None:
+    """Check that options of vertex data are only given for tables that have some.
+
+    Raises:
+        InputError: they are given, and no table of vertices has any.
+    """
+    if storing != _STORING and not tables.data:
+        raise InputError(f"store {storing.store}: no table of vertices has a column with a feature, label or split")
 
 
 @with_options(CLUSTER)
@@ -256,6 +269,7 @@ def features(
     ids_file: Any = None,
     by_id: bool | None = None,
     graph: str | None = None,
+    of_type: str | None = None,
     add: bool = False,
     like: DatasetLike | None = None,
     catalog: CatalogLike = None,
@@ -280,6 +294,7 @@ def features(
         by_id: files and frames: whether the first column, or the index of a frame of pandas, has the ids of the
             vertices; by default no, and a table that seems to have some is refused.
         graph: key, to choose between several graphs.
+        of_type: type of the vertices, in a graph with types.
         add: store other vertex data next to those that the graph has.
         like: another dataset, or ``DATASET/KEY`` of its vertex data, like which columns are stored: with the same
             categories, means in place of missing values and numbers of classes, so that a model trained there can
@@ -305,7 +320,7 @@ def features(
     def store() -> Dataset:
         with stored_vertices(arrays, by_id=is_keyed) as files, named_as(_temporary(arrays, files)):
             values = files | plain_values(others)
-            owner, asks = found.graph(graph), by_id is not False
+            owner, asks = vertex_owner(found, graph, of_type), by_id is not False
             pattern = None if like is None else vertices_like(found, like)
             stored = store_vertices(
                 found, kind, values, cluster, owner, storing=storing, add=add, like=pattern, asks=asks
@@ -314,6 +329,15 @@ def features(
         return found
 
     return once_per_job(store)
+
+
+def vertex_owner(dataset: StoredDataset, graph: str | None, of_type: str | None) -> SourceIds:
+    """The vertices that vertex data are for: of a graph, or of one type of a graph with types.
+
+    Raises:
+        NotFoundError, InputError: there is no such graph or type, or there are several graphs.
+    """
+    return dataset.graph(graph) if of_type is None else dataset.typed_graph(graph).ids(of_type)
 
 
 def vertices_like(dataset: StoredDataset, like: DatasetLike) -> Vertices:
@@ -418,15 +442,19 @@ def store_typed(
     typed: TypedOptions,
     cluster: ClusterOptions,
     *,
+    storing: VertexOptions = _STORING,
     add: bool = False,
-) -> TypedGraph:
-    """Store tables as a graph with types; a new dataset that stays empty is removed again.
+) -> tuple[TypedGraph, list[Vertices]]:
+    """Store tables as a graph with types and its vertex data; a new dataset that stays empty is removed again.
 
     Raises:
-        GnnloomError: as :func:`~gnnloom.pipeline.ingest.typed.stage.ingest_typed_graph`.
+        GnnloomError: as :func:`~gnnloom.pipeline.ingest.typed.stage.ingest_typed_graph` and
+            :func:`~gnnloom.pipeline.ingest.vertices.ingest_vertices`.
     """
+    check_storing(tables, storing)
     with _made_or_found(catalog, name) as dataset, open_cluster(cluster) as opened:
-        return ingest_typed_graph(dataset, tables, options, typed, opened, allow_others=add)
+        graph = ingest_typed_graph(dataset, tables, options, typed, opened, allow_others=add)
+        return graph, ingest_type_vertices(dataset, graph, tables.data, opened, storing, allow_others=add)
 
 
 @contextmanager
@@ -452,7 +480,7 @@ def store_vertices(
     kind: VertexKind,
     values: dict[str, Any],
     cluster: ClusterOptions,
-    graph: Graph | None = None,
+    graph: SourceIds | None = None,
     *,
     storing: VertexOptions = _STORING,
     add: bool = False,
@@ -464,7 +492,7 @@ def store_vertices(
 
     Args:
         values: options of the kind.
-        graph: one of several graphs of the dataset; by default its only one.
+        graph: one of several graphs of the dataset, or the ids of a type; by default its only graph.
         storing: how the vertex data are stored.
         add: allow the graph to have other vertex data.
         like: other vertex data, like which features and labels are stored.
@@ -486,7 +514,7 @@ def plan_vertices(
     kind: VertexKind,
     values: dict[str, Any],
     cluster: ClusterOptions,
-    graph: Graph,
+    graph: SourceIds,
     *,
     storing: VertexOptions = _STORING,
     shown: Callable[[Sequence[Understood]], None] | None = None,
@@ -516,11 +544,13 @@ def plan_vertices(
 def _opened(
     kind: VertexKind,
     values: dict[str, Any],
-    graph: Graph,
+    graph: SourceIds,
     shown: Callable[[Sequence[Understood]], None] | None,
     *,
     asks: bool,
 ) -> VertexSource:
+    if graph.type and kind.is_synthetic:
+        raise InputError(f"{kind.name}: vertices of a type get data from files only; give feature, label or split")
     source = open_vertices(kind.name, (), values, graph)
     understood = source.understood() if isinstance(source, Legible) and (shown or asks) else ()
     if shown is not None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.storage import Dataset, Graph, TypedGraph
+from gnnloom.storage import Dataset, Graph, TypedGraph, Vertices
 from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.format.vertex_arrays import LABELS, SPLIT, as_trained, widened
 
@@ -39,7 +41,7 @@ def to_pyg(dataset: Dataset, graph: str | None = None, max_nnz: int = MAX_NONZER
     from torch_geometric.data.data import Data
 
     if typed := typed_graph(dataset, graph):
-        return to_hetero_data(typed, max_nnz)
+        return to_hetero_data(typed, dataset.vertices_of_types(typed.artifact.key), max_nnz)
     stored = dataset.graph(graph)
     sources, targets, weight = edge_arrays(stored, max_nnz)
     tensors = {name: torch.from_numpy(array) for name, array in vertex_arrays(dataset).items()}
@@ -58,14 +60,19 @@ def typed_graph(dataset: Dataset, key: str | None = None) -> TypedGraph | None:
     return dataset.typed_graph(key)
 
 
-def to_hetero_data(graph: TypedGraph, max_nnz: int = MAX_NONZEROS) -> HeteroData:
+def to_hetero_data(
+    graph: TypedGraph, vertices: Mapping[str, Vertices] = MappingProxyType({}), max_nnz: int = MAX_NONZEROS
+) -> HeteroData:
     """Load a graph with types into memory.
 
+    Args:
+        vertices: vertex data by type.
+
     Returns:
-        For each type, ``num_nodes``; for each relation, ``edge_index`` (2, edge) int64 with the numbers of vertices
-        within their types, sources first, ordered by target; ``edge_weight`` (edge,) float32 if it has weights;
-        ``time`` (edge,) int64 or float64 if it has times; ``edge_attr`` (edge, feature) float32 and ``edge_label``
-        (edge,) int64 if it has such columns.
+        For each type, ``num_nodes`` and the arrays of :func:`vertex_arrays` that it has; for each relation,
+        ``edge_index`` (2, edge) int64 with the numbers of vertices within their types, sources first, ordered by
+        target; ``edge_weight`` (edge,) float32 if it has weights; ``time`` (edge,) int64 or float64 if it has times;
+        ``edge_attr`` (edge, feature) float32 and ``edge_label`` (edge,) int64 if it has such columns.
 
     Raises:
         BudgetError: the relations have more than ``max_nnz`` edges.
@@ -78,6 +85,9 @@ def to_hetero_data(graph: TypedGraph, max_nnz: int = MAX_NONZEROS) -> HeteroData
     data = HeteroData()
     for each in graph.types:
         data[each.name].num_nodes = each.count
+        if each.name in vertices:
+            arrays = loaded_vertices(vertices[each.name])
+            data[each.name].update({name: torch.from_numpy(array) for name, array in arrays.items()})
     for relation in graph.relations:
         blocks = list(relation.edge_blocks())
         ends = [np.concatenate([block[end] for block in blocks]) for end in (0, 1)]
@@ -117,7 +127,12 @@ def vertex_arrays(dataset: Dataset, key: str | None = None) -> dict[str, NDArray
     """
     if key is None and not dataset.artifacts("vertices"):
         return {}
-    vertices, found = dataset.vertices(key), dict[str, NDArray[Any]]()
+    return loaded_vertices(dataset.vertices(key))
+
+
+def loaded_vertices(vertices: Vertices) -> dict[str, NDArray[Any]]:
+    """Load vertex data under the names of PyG; see :func:`vertex_arrays`."""
+    found = dict[str, NDArray[Any]]()
     for name in vertices.names:
         stored = vertices.array(name).read()
         array = stored.astype(widened(stored.dtype), copy=False)

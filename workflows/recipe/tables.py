@@ -39,7 +39,7 @@ class _TableSection:
         return replace(self, path=tuple(map(whole_path, self.path)))
 
     def _table(self, columns: Sequence[str], what: str) -> Table:
-        table = Table.of_columns(self.path, columns, what)
+        table = Table.of_columns(self.path, columns, what, of_edges=isinstance(self, RelationSection))
         names = (each.option.name for each in _format_options().values())
         given = tuple((name, value) for name in names if (value := getattr(self, name, None)) is not None)
         return replace(table, format=self.format or "", options=given)
@@ -104,6 +104,10 @@ class ListSection(_TableSection):
     type: str = option(text="Type of the vertices.")
     id: str | None = option(None, "Column with the ids; the first one by default.")
     type_column: str | None = option(None, 'Column with the type of each vertex, with `type = "*"`.')
+    features: tuple[str, ...] = option((), "Columns with features of the vertices.", kind=tuple[str, ...])
+    label: str | None = option(None, "Column with the class of each vertex.")
+    target: str | None = option(None, "Column with a number to predict for each vertex.")
+    split: str | None = option(None, "Column with the split that each vertex belongs to.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -115,8 +119,11 @@ class ListSection(_TableSection):
 
     def table(self) -> Table:
         """The table as it is opened."""
-        kinds = [] if self.type_column is None else [f"{self.type_column} as type"]
-        return self._table([*([] if self.id is None else [self.id]), *kinds], f"vertices {self.type}")
+        values = [] if self.type_column is None else [f"{self.type_column} as type"]
+        values += [f"{column} as feature" for column in self.features]
+        single = {role: getattr(self, role) for role in ("label", "target", "split")}
+        values += [f"{column} as {role}" for role, column in single.items() if column is not None]
+        return self._table([*([] if self.id is None else [self.id]), *values], f"vertices {self.type}")
 
 
 def _check_named(key: str, name: str, what: str) -> None:

@@ -22,7 +22,7 @@ from gnnloom.pipeline.shuffle.columns import Column, row_bytes
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.sources.names import Names
 from gnnloom.pipeline.sources.reading.numerals import PADDED, REASONS
-from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.artifacts.typed.source_ids import SourceIds
 from gnnloom.storage.disk.files import read_json, write_json
 from gnnloom.storage.matrix.ranges import Span
 
@@ -103,25 +103,25 @@ _NAMES_HINT = "; write it as the edges do, or ingest these with `--ids names`"
 _MISSING = "the id of the vertex is missing; remove the row"
 
 
-def id_bytes(graph: Graph) -> int:
+def id_bytes(ids: SourceIds) -> int:
     """Mean bytes of a vertex's id."""
-    if not graph.has_names:
+    if not ids.has_names:
         return 8
-    return -(-graph.artifact.record("original_name").shape[0] // max(1, graph.num_vertices))
+    return -(-ids.artifact.record(f"{ids.prefix}original_name").shape[0] // max(1, ids.num_vertices))
 
 
-def first_ids(graph: Graph, buckets: VertexBuckets, numbers: range) -> list[Any]:
+def first_ids(ids: SourceIds, buckets: VertexBuckets, numbers: range) -> list[Any]:
     """For each of some buckets, a lower bound of its ids that is greater than every id of the buckets before it.
 
     A text bound is as short as possible, with one character per byte.
     """
-    if not graph.has_names:
+    if not ids.has_names:
         starts = (buckets.vertices_of(number)[0] for number in numbers)
-        return [int(graph.original_id(start, start + 1)[0]) for start in starts]
+        return [int(ids.original_id(start, start + 1)[0]) for start in starts]
     found = []
     for number in numbers:
         start = buckets.vertices_of(number)[0]
-        before, *own = (name.encode() for name in graph.original_name(max(0, start - 1), start + 1))
+        before, *own = (name.encode() for name in ids.original_name(max(0, start - 1), start + 1))
         found.append(_separator(before, own[0]).decode("latin-1") if own else "")
     return found
 
@@ -178,14 +178,12 @@ class BucketBounds:
 class VertexLookup:
     """Finds the vertices of a range by id; holds their ids."""
 
-    def __init__(self, graph: Graph, start: int, stop: int) -> None:
+    def __init__(self, ids: SourceIds, start: int, stop: int) -> None:
         self._start, self._stop, self._names, self._numbers = start, stop, None, None
-        if graph.has_names:
-            offset = graph.artifact.array("original_name_offset").read(start, stop + 1)
-            text = graph.artifact.array("original_name").read(int(offset[0]), int(offset[-1]))
-            self._names = Names(offset - offset[0], text)
-        elif "original_id" in graph.artifact:
-            self._numbers = graph.original_id(start, stop)
+        if ids.has_names:
+            self._names = Names(*ids.name_bytes(start, stop))
+        elif ids.has_numbers:
+            self._numbers = ids.original_id(start, stop)
 
     def find(self, ids: Names) -> NDArray[np.int64]:
         """(num_ids,) int64 vertices, counted from the start of the range; -1 for ids that none of them has."""

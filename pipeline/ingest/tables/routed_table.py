@@ -17,8 +17,7 @@ from gnnloom.pipeline.shuffle.runs import BLOCK_BYTES, Section
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.sources.names import Names
 from gnnloom.pipeline.sources.source import KeyedSource
-from gnnloom.storage.artifacts.graph import Graph
-from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.artifacts.typed.source_ids import SourceIds
 from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS
 from gnnloom.storage.matrix.ranges import Span
 
@@ -47,14 +46,14 @@ class RoutedTable:
 
     Attributes:
         source: the table, for errors.
-        graph: folder of the graph artifact.
+        ids: folder of the ids of the vertices.
         buckets: of the vertices.
         shuffle: of the rows, by bucket.
         work: folder of the shuffle's files.
     """
 
     source: KeyedSource
-    graph: Path
+    ids: Path
     buckets: VertexBuckets
     shuffle: Shuffle
     work: Path
@@ -71,19 +70,19 @@ class RoutedTable:
             InputError: a vertex has two rows.
             DamagedWorkError: a file is damaged.
         """
-        graph = Graph(Artifact(self.graph))
+        ids = SourceIds.at(self.ids)
         with OpenFiles(self.work) as files:
             rows = self.shuffle.rows(self.work, files)
             for bucket in self.buckets.buckets_of(start, stop):
                 sections = rows.sections(bucket, bucket + 1)
-                yield self._filled(array, graph, sections, self.buckets.vertices_of(bucket), counts)
+                yield self._filled(array, ids, sections, self.buckets.vertices_of(bucket), counts)
 
     def _filled(
-        self, array: str, graph: Graph, sections: Sequence[Section], vertices: Span, counts: RowCounts
+        self, array: str, ids: SourceIds, sections: Sequence[Section], vertices: Span, counts: RowCounts
     ) -> NDArray[Any]:
         """The rows of one bucket's vertices."""
         num_rows = vertices[1] - vertices[0]
-        lookup, rows = VertexLookup(graph, *vertices), self.buckets.values.empty(num_rows)
+        lookup, rows = VertexLookup(ids, *vertices), self.buckets.values.empty(num_rows)
         rows[:] = VERTEX_ARRAYS[array].fill or 0
         # Flags, because rows come in any order and no value of an array can stand for "not yet filled".
         taken, placed = np.zeros(num_rows, bool), 0

@@ -27,8 +27,8 @@ from gnnloom.pipeline.sources.names import Names
 from gnnloom.pipeline.sources.source import KeyedSource, SourceRange
 from gnnloom.pipeline.tasks.memory import gathered_memory
 from gnnloom.pipeline.tasks.phase import Needs, Phase, Task, WorkFiles
-from gnnloom.storage.artifacts.graph import Graph
-from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskRecord
+from gnnloom.storage.artifacts.typed.source_ids import SourceIds
+from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
 
 #: Buckets whose first ids one task looks up: a chunk of the stored ids is decompressed for each.
 BOUNDS_PER_TASK = 256
@@ -44,7 +44,7 @@ GATHERED_ROW_BYTES: Final = 64
 class CutIdsTask(Task):
     """Finds the ids at which buckets ``start`` to ``stop`` begin."""
 
-    graph: Path
+    ids: Path
     buckets: VertexBuckets
     start: int
     stop: int
@@ -93,7 +93,7 @@ class TablePlan:
         num_bytes: bytes of the table, about.
         memory: bytes that a worker may use.
         writer: the artifact that gets the array.
-        graph: folder of the graph whose vertices the ids name.
+        ids: folder of the ids of the vertices, as :meth:`SourceIds.at` opens them.
         source: the table, a :class:`~gnnloom.pipeline.sources.source.KeyedSource`; None for plans that are counted.
     """
 
@@ -104,14 +104,14 @@ class TablePlan:
     num_bytes: int
     memory: int
     writer: ArtifactWriter = field(default_factory=lambda: ArtifactWriter(Path(), "vertices", ""))
-    graph: Path = Path()
+    ids: Path = Path()
     source: Any = None
 
     def phases(self) -> list[Phase]:
         """Cut the buckets, route rows, and merge what was routed."""
         buckets, step = self.buckets, BOUNDS_PER_TASK
         cuts = [
-            CutIdsTask(self.writer, f"cut/{self.array}/{start:08d}", Needs(), self.graph, buckets, start, stop)
+            CutIdsTask(self.writer, f"cut/{self.array}/{start:08d}", Needs(), self.ids, buckets, start, stop)
             for start, stop in pairwise([*range(0, buckets.num_buckets, step), buckets.num_buckets])
         ]
         bounds = BoundsFile(self.writer.work / "bounds" / f"{self.array}.json")
@@ -161,7 +161,7 @@ class TablePlan:
     @property
     def routed(self) -> RoutedTable:
         """The rows after all merges."""
-        return RoutedTable(self.source, self.graph, self.buckets, self.shuffled.shuffle, self.writer.work)
+        return RoutedTable(self.source, self.ids, self.buckets, self.shuffled.shuffle, self.writer.work)
 
     def num_unknown(self) -> int:
         """Rows whose ids do not belong to any vertex and that were not put into a bucket, once they are routed."""
@@ -172,8 +172,8 @@ class TablePlan:
 def cut_ids(task: CutIdsTask) -> int:
     """Record the ids at which some buckets begin; returns the number of buckets."""
     with task.writer.task(task.name) as output:
-        graph = Graph(Artifact(task.graph))
-        output.facts["bounds"] = first_ids(graph, task.buckets, range(task.start, task.stop))
+        ids = SourceIds.at(task.ids)
+        output.facts["bounds"] = first_ids(ids, task.buckets, range(task.start, task.stop))
     return task.stop - task.start
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS
 from gnnloom.pipeline.sources.vertex_data.table_columns import split_location
 from gnnloom.storage.errors import InputError
 
@@ -20,7 +21,9 @@ KINDS: Final = ("relation", "type")
 #: What stands for a name that each row of a table has in a column.
 BY_ROW: Final = "*"
 
-_HELD: Final = (*ROLES, *FURTHER, *KINDS)
+#: What the columns of tables of relations, and of vertices, may hold besides ids.
+_OF_EDGES: Final = (*ROLES, *FURTHER)
+_OF_VERTICES: Final = tuple(option.name for option in FILE_OPTIONS)
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class Table:
         columns: columns of the ends, and perhaps of a weight or time; or of the ids of vertices; empty for the first.
         role: ``weight`` or ``time`` if there is a column of it, otherwise empty.
         kinds: column with the name of the relation, or the type of the vertex, of each row; empty if all are the same.
-        others: role and name of each column that is stored next to the edges, in the order of the table's roles.
+        others: role and name of each column that is stored next to the edges, or of the vertices, in the order given.
         several: what separates several types in such a column, of which the first one counts.
         space: of a table of vertices, the space of their ids, if it is not called as their type: ids are distinct
             within a space, whose vertices may have several types.
@@ -60,11 +63,12 @@ class Table:
         return self.shown or (*self.locations, *self.headless)[0]
 
     @classmethod
-    def parse(cls, text: str, what: str) -> Table:
+    def parse(cls, text: str, what: str, *, of_edges: bool = True) -> Table:
         """Read ``clicks.csv:user_id,item_id,amount as weight``.
 
         Args:
             what: what the table is of, for messages.
+            of_edges: the table has edges, and not vertices.
 
         Raises:
             InputError: a column has a role that gnnloom does not know.
@@ -72,15 +76,16 @@ class Table:
         location, columns = split_location(text)
         if not location:
             raise InputError(f"{what}: the file is missing")
-        return cls.of_columns([location], columns, what)
+        return cls.of_columns([location], columns, what, of_edges=of_edges)
 
     @classmethod
-    def of_columns(cls, locations: Sequence[str], columns: Sequence[str], what: str) -> Table:
+    def of_columns(cls, locations: Sequence[str], columns: Sequence[str], what: str, *, of_edges: bool = True) -> Table:
         """A table with its columns, of which some may be followed by what they hold, such as ``as weight``.
 
         Raises:
             InputError: a column holds something that gnnloom does not know, or a further column has nothing after it.
         """
+        roles, kind = (_OF_EDGES, KINDS[0]) if of_edges else (_OF_VERTICES, KINDS[1])
         ends: list[str] = []
         values: list[tuple[str, str]] = []
         kinds: list[str] = []
@@ -88,19 +93,21 @@ class Table:
             name, separator, found = column.rpartition(" as ")
             if not separator:
                 ends.append(column)
-            elif found in KINDS:
+            elif found == kind:
                 kinds.append(name.strip())
-            elif found in ROLES or found in FURTHER:
+            elif found in roles:
                 values.append((name.strip(), found))
             else:
-                raise InputError(f"{what}, column {column!r}: expected {', '.join(f'as {each}' for each in _HELD)}")
+                raise InputError(
+                    f"{what}, column {column!r}: expected {', '.join(f'as {each}' for each in (*roles, kind))}"
+                )
         if len(ends) > 2:
             raise InputError(
                 f"{what}, column {ends[2]!r}: say what it holds, as in {ends[2]!r} as weight, or as time; leave out"
                 " other columns"
             )
-        roles = [role for _, role in values if role != "feature"]
-        if len(roles) > len(set(roles)) or len(kinds) > 1:
+        single = [role for _, role in values if of_edges and role != "feature"]
+        if len(single) > len(set(single)) or len(kinds) > 1:
             raise InputError(f"{what}: several columns may hold features, and one column each all else")
         kind = next(iter(kinds), "")
         if len(values) == 1 and values[0][1] in ROLES:
@@ -129,7 +136,9 @@ def parse_relations(texts: Iterable[str]) -> dict[Ends, Table]:
 
 
 def parse_vertices(texts: Iterable[str]) -> dict[str, list[Table]]:
-    """Read tables of vertices as the command line has them, such as ``user=users.csv:id``; a type may have several.
+    """Read tables of vertices as the command line has them, such as ``user=users.csv:id,age as feature``.
+
+    A type may have several.
 
     Raises:
         InputError: a text is not of this form.
@@ -139,5 +148,5 @@ def parse_vertices(texts: Iterable[str]) -> dict[str, list[Table]]:
         name, separator, table = text.partition("=")
         if not separator:
             raise InputError(f"vertices {text!r}: expected TYPE=FILE, as in user=users.csv:id")
-        found.setdefault(name.strip(), []).append(Table.parse(table, f"vertices {name.strip()}"))
+        found.setdefault(name.strip(), []).append(Table.parse(table, f"vertices {name.strip()}", of_edges=False))
     return found

@@ -14,6 +14,7 @@ from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.ingest.typed.edge_columns import EdgeColumn
 from gnnloom.pipeline.ingest.typed.options import TypedOptions
 from gnnloom.pipeline.ingest.typed.table import BY_ROW, ROLES, Ends, Table
+from gnnloom.pipeline.ingest.typed.type_vertices import TypeVertices
 from gnnloom.pipeline.sources.binary.parquet_table import ParquetTable
 from gnnloom.pipeline.sources.format import COLUMNS, Format, OneColumn, formats, guess_format, open_edges
 from gnnloom.pipeline.sources.names import NamedEdgeSource
@@ -131,10 +132,12 @@ class TypedTables:
     Attributes:
         relations: by name.
         vertices: by type.
+        data: features, labels and splits, which are stored after the graph.
     """
 
     relations: tuple[RelationTable, ...]
     vertices: tuple[VertexTable, ...]
+    data: tuple[TypeVertices, ...] = ()
 
     @classmethod
     def open(
@@ -197,7 +200,11 @@ class TypedTables:
             for number, ((source, name, target), table) in enumerate(relations)
         ]
         listed = [_open_vertices(name, table, given[table], *how) for name, table in vertices]
-        return cls(tuple(opened), (*listed, *_counted(opened)))
+        of_type: dict[str, list[Table]] = {}
+        for name, table in vertices:
+            of_type.setdefault(name, []).append(table)
+        data = [TypeVertices.of(name, each, options) for name, each in of_type.items()]
+        return cls(tuple(opened), (*listed, *_counted(opened)), tuple(each for each in data if each is not None))
 
     @property
     def spaces(self) -> list[str]:
@@ -259,7 +266,7 @@ class TypedTables:
                 of_type = f"of type {table.type}" if table.kinds is None else f"of types by {_column(table.kinds)},"
                 first, sentence = each.sentences[:1], f"vertices {of_type} from {column}; ids are {kind}"
                 found.append(replace(each, sentences=(*first, sentence)))
-        return found
+        return found + [each for data in self.data for each in data.understood()]
 
     def parameters(self, options: IngestOptions, typed: TypedOptions) -> dict[str, Any]:
         """Parameters that decide the graph's bytes."""

@@ -299,7 +299,7 @@ class GivenPlan:
 
     @property
     def kept_ids(self) -> bool:
-        return "original_id" not in self.graph.artifact and not self.graph.has_names
+        return not self.graph.has_numbers and not self.graph.has_names
 
     @cached_property
     def vertices(self) -> tuple[ShufflePlan, ...]:

@@ -25,13 +25,13 @@ from gnnloom.pipeline.sources.vertex_data.mask_split import SPLIT_INDEX
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import open_one_array
 from gnnloom.pipeline.sources.vertex_data.table_columns import is_numpy, is_parquet, other_ids, split_location
 from gnnloom.pipeline.sources.vertex_data.vertex_files import JoinedVertices, open_arrays
-from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.artifacts.typed.source_ids import SourceIds
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS, array_in_file
 
 
 def open_keyed_vertices(
-    graph: Graph | None,
+    graph: SourceIds | None,
     ids_file: str | None = None,
     header: bool | None = None,
     split_index: int | None = None,
@@ -44,7 +44,7 @@ def open_keyed_vertices(
     """Open tables of arrays, each in its own format.
 
     Args:
-        graph: the graph whose vertices the ids name; None for a source that can only state its identity.
+        graph: the graph, or the type, whose vertices the ids name; None for a source that can only state its identity.
         ids_file: location of an ``.npy`` with the ids of the rows of all NumPy arrays; or of the table and the column
             that has them.
         header: whether the first line of text files names the columns; None if the user did not say.
@@ -106,9 +106,9 @@ def _refuse_index(split_index: int | None) -> None:
         raise InputError(f"--split-index {split_index}: chooses between masks in NumPy files without ids of their rows")
 
 
-def _num_rows(graph: Graph) -> int:
+def _num_rows(graph: SourceIds) -> int:
     """Rows of an array whose row k belongs to the vertex with the id k in the source of the edges."""
-    if "original_id" not in graph.artifact or not graph.num_vertices:
+    if not graph.has_numbers or not graph.num_vertices:
         return graph.num_vertices
     return int(graph.original_id(graph.num_vertices - 1)[0]) + 1
 
@@ -134,7 +134,7 @@ class KeyedVertices(OneArray):
     @classmethod
     def open(
         cls,
-        graph: Graph | None,
+        graph: SourceIds | None,
         location: str,
         array: str,
         ids_file: str | None = None,

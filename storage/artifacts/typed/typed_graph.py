@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.block_matrix import BlockMatrix
-from gnnloom.storage.artifacts.typed.source_ids import SourceIds
+from gnnloom.storage.artifacts.typed.source_ids import TYPES, SourceIds
 from gnnloom.storage.artifacts.typed.typed_names import check_relation_names, check_type_name, reverse_name
 from gnnloom.storage.disk.files import parsing
 from gnnloom.storage.errors import CorruptError, InputError, NotFoundError
@@ -42,7 +42,7 @@ class VertexType:
 
 def type_folder(name: str) -> str:
     """Prefix of the paths of a type's arrays."""
-    return f"type/{name}/"
+    return f"{TYPES}/{name}/"
 
 
 def relation_folder(name: str) -> str:
@@ -268,7 +268,7 @@ class TypedGraph:
         Raises:
             NotFoundError: the graph has no such type.
         """
-        return self.ids(name).ids(start, stop)
+        return self.ids(name).original_id(start, stop)
 
     def original_name(self, name: str, start: int = 0, stop: int | None = None) -> list[str]:
         """Names of vertices of a type in the source.
@@ -276,7 +276,7 @@ class TypedGraph:
         Raises:
             NotFoundError: the graph has no such type, or its vertices have numbers.
         """
-        return self.ids(name).names(start, stop)
+        return self.ids(name).original_name(start, stop)
 
 
 def _known(name: str, names: Sequence[str]) -> str:

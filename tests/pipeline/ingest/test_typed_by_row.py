@@ -45,7 +45,7 @@ def _check(graph: TypedGraph, edges: pd.DataFrame, vertices: pd.DataFrame) -> No
     for each in graph.types:
         members = np.unique(kinds["id"][kinds["kind"] == each.name])
         found = graph.ids(each.name)
-        ids[each.name] = np.array(found.names() if found.has_names else found.ids())
+        ids[each.name] = np.array(found.original_name() if found.has_names else found.original_id())
         np.testing.assert_array_equal(ids[each.name], members)
     joined = edges.merge(kinds, left_on="from", right_on="id").merge(kinds, left_on="to", right_on="id")
     wanted = joined.groupby(["word", "kind_x", "kind_y", "from", "to"], as_index=False)["w"].sum()

@@ -62,7 +62,9 @@ def _check(graph: TypedGraph, table: pd.DataFrame, merge: str = "keep") -> None:
     """Compare a relation with the table, sorted as its edges are."""
     pays = graph.relation("pays")
     ids = {each.name: graph.ids(each.name) for each in graph.types}
-    called = {name: np.array(each.names() if each.has_names else each.ids()) for name, each in ids.items()}
+    called = {
+        name: np.array(each.original_name() if each.has_names else each.original_id()) for name, each in ids.items()
+    }
     known = table[table["who"].isin(called["user"]) & table["what"].isin(called["shop"])]
     wanted = known.assign(row=known.index).sort_values(["what", "who", "row"], kind="stable")
     if merge == "first":

@@ -21,7 +21,7 @@ from gnnloom.storage.wording import counted
 from gnnloom.trainer.tasks.registry import AUTO, TASKS
 from gnnloom.workflows.cli.data.catalog_files import export_command, gc_command, import_command, part_command
 from gnnloom.workflows.cli.data.catalog_tree import du_command, lineage_command, tree_command
-from gnnloom.workflows.cli.data.shown_types import show_types, types_json
+from gnnloom.workflows.cli.data.shown_types import data_of_types, show_types, types_json
 from gnnloom.workflows.cli.terminal.options import current_catalog, existing_catalog, json_option, split_run
 from gnnloom.workflows.cli.terminal.output import readable, readable_bytes, show, show_rows
 from gnnloom.workflows.cli.terminal.progress import shown_progress
@@ -115,7 +115,7 @@ def show_command(name: str, as_json: bool) -> None:
       gnnloom catalog show web --json
     """
     dataset = current_catalog()[name]
-    artifacts = [_artifact_row(info) for info in dataset.artifacts()]
+    artifacts = [_artifact_row(dataset, info) for info in dataset.artifacts()]
     runs = [_run_row(Run.open(dataset, run)) for run in dataset.runs()]
     problems = {row["key"]: row["problem"] for row in artifacts}
     if as_json:
@@ -132,7 +132,8 @@ def show_command(name: str, as_json: bool) -> None:
     )
     for info in dataset.artifacts("graph"):
         if info.state == "complete" and info.is_typed and not problems.get(info.key):
-            show_types(TypedGraph(Artifact(info.path)))
+            graph = TypedGraph(Artifact(info.path))
+            show_types(graph, data_of_types(dataset, info.key))
     for problem in (row["problem"] for row in [*artifacts, *runs] if row["problem"]):
         say(problem)
     if runs:
@@ -193,7 +194,7 @@ def _scores(row: dict[str, Any]) -> str:
     return ", ".join(shown) + epoch
 
 
-def _artifact_row(info: ArtifactInfo) -> dict[str, Any]:
+def _artifact_row(dataset: Dataset, info: ArtifactInfo) -> dict[str, Any]:
     row = {
         "kind": info.kind,
         "key": info.key,
@@ -206,7 +207,7 @@ def _artifact_row(info: ArtifactInfo) -> dict[str, Any]:
         try:
             artifact = Artifact(info.path)
             if info.is_typed:
-                row |= types_json(TypedGraph(artifact))
+                row |= types_json(TypedGraph(artifact), data_of_types(dataset, info.key))
         except GnnloomError as error:
             return row | {"problem": str(error)}
         names = ("digest", "inputs", "sizes", "facts", "measured")

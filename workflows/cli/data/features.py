@@ -13,7 +13,7 @@ from gnnloom.pipeline.ingest.vertex_options import VertexOptions
 from gnnloom.pipeline.sources.understood import Understood, summary_lines
 from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS, VertexKind, vertex_kinds
 from gnnloom.storage.option import Group, Option
-from gnnloom.workflows.api.ingest import plan_vertices, store_vertices, vertex_kind, vertices_like
+from gnnloom.workflows.api.ingest import plan_vertices, store_vertices, vertex_kind, vertex_owner, vertices_like
 from gnnloom.workflows.cli.data.ingest import say_notes, vertices_result
 from gnnloom.workflows.cli.data.source_options import dashed, given_flags, option_value, options_by_flag
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
@@ -64,6 +64,7 @@ Example:
   gnnloom features people --feature people.csv:age,income --label people.csv:sector --by-id
   gnnloom features people --feature x.npy --ids-file ids.npy --label labels.csv
   gnnloom features web --feature x.npy --store float16
+  gnnloom features shop --of-type user --feature users.csv:age,income --by-id
   gnnloom features web degree-labels --dim 128 --classes 32 --seed 1
 """
 
@@ -79,6 +80,7 @@ def _features_help() -> str:
 @click_option(_BY_ID)
 @object_option("storing", VertexOptions)
 @key_option("graph")
+@click_option(Option("of_type", str, "Type of the vertices, in a graph with types.", group=Group.INPUT))
 @click_option(
     Option(
         "like",
@@ -100,6 +102,7 @@ def features_command(
     by_id: bool | None,
     storing: VertexOptions,
     graph: str | None,
+    of_type: str | None,
     like: str | None,
     add: bool,
     plan: bool,
@@ -114,7 +117,7 @@ def features_command(
     kind = vertex_kind(synthetic, by_id=bool(by_id or given.get("ids_file")))
     _check_given(kind, given | ({"by_id": True} if by_id else {}))
     values = {option.name: option_value(option, given) for option in kind.options if option.flag in given}
-    owner, shown, asks = dataset.graph(graph), None if quiet else _say_understood, by_id is not False
+    owner, shown, asks = vertex_owner(dataset, graph, of_type), None if quiet else _say_understood, by_id is not False
     if plan:
         needs = plan_vertices(kind, values, cluster, owner, storing=storing, shown=shown, asks=asks)
         show(needs, as_json=as_json, title=f"plan: vertex data of {name} (upper bounds)")

@@ -23,7 +23,7 @@ from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
 from gnnloom.pipeline.sources.understood import Understood
 from gnnloom.storage import Catalog, Graph, Vertices
 from gnnloom.storage.option import Group, Option
-from gnnloom.workflows.api.ingest import check_typed, open_source, store_source, typed_source
+from gnnloom.workflows.api.ingest import check_storing, check_typed, open_source, store_source, typed_source
 from gnnloom.workflows.cli.data.source_options import given_flags, option_value, options_by_flag
 from gnnloom.workflows.cli.data.typed_ingest import RELATION, VERTICES, projected_tables, store_typed_tables
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
@@ -168,12 +168,13 @@ def ingest_command(
         if not relations and not vertices and declared is None:
             raise click.MissingParameter(param_hint="'SOURCE...'", param_type="argument")
         if declared is None:
-            check_typed(source or None, relations or None, ["vertices"], _changed(storing))
+            check_typed(source or None, relations or None, ["vertices"])
             given_tables = parse_relations(relations), parse_vertices(vertices)
             tables = TypedTables.open(*given_tables, values, format_name, any_name=any_name)
         else:
-            check_typed(None, declared, (), [*(["vertices"] if vertices else []), *_changed(storing)])
+            check_typed(None, declared, (), ["vertices"] if vertices else [])
             tables = declared.open(values, any_name=any_name)
+        check_storing(tables, storing)
         if not quiet:
             say_understood(tables.understood())
         how = tables, options, cluster
@@ -182,9 +183,9 @@ def ingest_command(
             content = projection.to_json() if as_json else _for_people(projection, compact=True)
             show(content, as_json=as_json, title="plan")
         else:
-            store_typed_tables(name, *how, typed, add=add, as_json=as_json)
+            store_typed_tables(name, *how, typed, storing, add=add, as_json=as_json)
         return
-    check_typed(source, None, [*(["vertices"] if vertices else []), *_changed(typed)], ())
+    check_typed(source, None, [*(["vertices"] if vertices else []), *_changed(typed)])
     edges, understood = open_source(name, source, format_name, values, undirected=options.undirected)
     if not quiet:
         say_understood(understood)
@@ -198,7 +199,7 @@ def ingest_command(
     store_graph(name, edges, bundled, options, cluster, as_json, storing=storing, add=add, notes=notes)
 
 
-def _changed(options: TypedOptions | VertexOptions) -> list[str]:
+def _changed(options: TypedOptions) -> list[str]:
     """Names of the options that differ from their defaults."""
     default = type(options)()
     return [name for name, value in vars(options).items() if value != getattr(default, name)]

@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gnnloom.storage import TypedGraph
+from gnnloom.storage import Dataset, TypedGraph, Vertices
 from gnnloom.storage.artifacts.typed.typed_graph import Relation
+from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.wording import counted
 from gnnloom.workflows.cli.terminal.output import show_rows
 
 
-def types_json(graph: TypedGraph) -> dict[str, Any]:
-    """The types and relations of a graph, without what only readers of its blocks need."""
+def data_of_types(dataset: Dataset, graph: str) -> dict[str, list[Vertices]]:
+    """All vertex data of a graph with types, by type.
+
+    Args:
+        graph: key of the graph.
+    """
+    found: dict[str, list[Vertices]] = {}
+    for info in dataset.artifacts("vertices"):
+        if info.state == "complete" and info.inputs.get("graph") == graph:
+            found.setdefault(info.parameters.get("type", ""), []).append(Vertices(Artifact(info.path)))
+    return found
+
+
+def types_json(graph: TypedGraph, data: Mapping[str, Sequence[Vertices]]) -> dict[str, Any]:
+    """The types and relations of a graph, without what only readers of its blocks need.
+
+    Args:
+        data: vertex data by type.
+    """
     types = [
-        {**facts, "names": graph.ids(each.name).has_names}
+        {**facts, "names": graph.ids(each.name).has_names, **_data_json(data.get(each.name, ()))}
         for each, facts in zip(graph.types, graph.artifact.facts["types"], strict=True)
     ]
     relations = [
@@ -22,10 +42,13 @@ def types_json(graph: TypedGraph) -> dict[str, Any]:
     return {"types": types, "relations": relations}
 
 
-def show_types(graph: TypedGraph) -> None:
-    """Print the types and relations of a graph."""
+def show_types(graph: TypedGraph, data: Mapping[str, Sequence[Vertices]]) -> None:
+    """Print the types and relations of a graph, with its vertex data by type."""
     kinds = {each.name: "names" if graph.ids(each.name).has_names else "numbers" for each in graph.types}
-    show_rows(("type", "vertices", "ids"), [(each.name, f"{each.count:,}", kinds[each.name]) for each in graph.types])
+    show_rows(
+        ("type", "vertices", "ids", "data"),
+        [(each.name, f"{each.count:,}", kinds[each.name], _data(data.get(each.name, ()))) for each in graph.types],
+    )
     show_rows(
         ("relation", "from", "to", "edges", "values"),
         [
@@ -41,3 +64,32 @@ def _values(relation: Relation) -> str:
     if relation.edge_columns:
         return ", ".join(f"{name} ({', '.join(columns)})" for name, columns in relation.edge_columns.items())
     return "weights" if relation.weighted else f"times {relation.time_unit}".strip() if relation.has_times else ""
+
+
+def _data_json(data: Sequence[Vertices]) -> dict[str, Any]:
+    """The vertex data of a type; empty if it has none."""
+    found = [
+        {
+            "key": each.artifact.key,
+            **{name: width for name, width in _widths(each).items() if width},
+            "arrays": list(each.names),
+        }
+        for each in data
+    ]
+    return {"data": found} if found else {}
+
+
+def _data(data: Sequence[Vertices]) -> str:
+    """The vertex data of a type, for people."""
+    return "; ".join(
+        ", ".join([*(counted(width, name) for name, width in _widths(each).items() if width), *_split(each)])
+        for each in data
+    )
+
+
+def _widths(vertices: Vertices) -> dict[str, int]:
+    return {"feature": vertices.num_features, "class": vertices.num_classes, "target": vertices.num_targets}
+
+
+def _split(vertices: Vertices) -> list[str]:
+    return ["split"] if vertices.has_split else []

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gnnloom.pipeline.ingest.notes import log_notes
+from gnnloom.pipeline.ingest.notes import log_notes, vertex_notes
 from gnnloom.pipeline.ingest.typed.notes import typed_notes
 from gnnloom.pipeline.ingest.typed.stage import ingest_typed_graph, typed_graph_key
+from gnnloom.pipeline.ingest.typed.type_vertices import ingest_type_vertices
+from gnnloom.pipeline.ingest.vertex_options import VertexOptions
+from gnnloom.pipeline.ingest.vertices import vertices_key
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage.catalog import Dataset
 from gnnloom.workflows.formatting import readable_estimate
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class TypedGraphStage(Prepares):
-    """Stores the tables of relations and vertices."""
+    """Stores the tables of relations and vertices, and the vertex data that the latter have."""
 
     name = "graph"
 
@@ -27,12 +30,21 @@ class TypedGraphStage(Prepares):
         with found.named_section("relations"):
             return typed_graph_key(found.recipe.tables(), section.options(), section.typed_options())
 
+    def is_done(self, found: Found, key: str) -> bool:
+        made = [
+            found.has("vertices", vertices_key(each.open(None).identity(), key, of_type=each.type))
+            for each in found.recipe.tables().data
+        ]
+        return found.has(self.name, key) and all(made)
+
     def prepare(self, found: Found, dataset: Dataset, cluster: Cluster) -> None:
         section = found.recipe.dataset
         how = section.options(), section.typed_options(), cluster
         # Another recipe may keep another graph in this dataset.
-        graph = ingest_typed_graph(dataset, found.recipe.tables(), *how, allow_others=True)
-        log_notes(typed_notes(graph))
+        tables = found.recipe.tables()
+        graph = ingest_typed_graph(dataset, tables, *how, allow_others=True)
+        data = ingest_type_vertices(dataset, graph, tables.data, cluster, VertexOptions(), allow_others=True)
+        log_notes([*typed_notes(graph), *(note for each in data for note in vertex_notes(each))])
 
     def needs(self, inputs: StageInputs) -> StageNeeds:
         found = inputs.typed_ingest

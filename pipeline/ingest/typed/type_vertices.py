@@ -1,0 +1,114 @@
+"""Features, labels and splits of the vertices of a type, from further columns of the table that lists them.
+
+The vertices of each type have an artifact of their own, as the vertices of a graph without types have. Its arrays have
+the width that the type needs, and a reader of one type opens nothing else.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from gnnloom.pipeline.ingest.typed.table import BY_ROW, Table
+from gnnloom.pipeline.ingest.vertex_options import VertexOptions
+from gnnloom.pipeline.ingest.vertices import ingest_vertices
+from gnnloom.pipeline.sources.source import VertexSource
+from gnnloom.pipeline.sources.understood import Legible, Understood
+from gnnloom.pipeline.sources.vertex_data.kind import DECIMAL, HEADER, vertex_kinds
+from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.storage.artifacts.typed.source_ids import SourceIds
+from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
+from gnnloom.storage.artifacts.vertices import Vertices
+from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.errors import InputError
+
+#: The kind of vertex data that reads tables with ids.
+_KEYED: Final = "keyed"
+#: Options of tables that decide how their cells are read.
+_OF_CELLS: Final = (HEADER.name, DECIMAL.name)
+
+
+@dataclass(frozen=True)
+class TypeVertices:
+    """The vertex data of a type, which a table has next to the ids of the vertices.
+
+    Attributes:
+        type: name of the type.
+        options: of the kind of vertex data that reads them.
+    """
+
+    type: str
+    options: Mapping[str, Any] = field(hash=False)
+
+    @classmethod
+    def of(cls, name: str, tables: Sequence[Table], options: Mapping[str, Any]) -> TypeVertices | None:
+        """The vertex data of a type; None if no table of its vertices has some.
+
+        Args:
+            options: of all tables.
+
+        Raises:
+            InputError: several tables have some, or each row has its own type, or a column is missing.
+        """
+        having = [table for table in tables if table.others]
+        if not having:
+            return None
+        table = having[0]
+        what, role = f"{table.location}, vertices {name}", table.others[0][0]
+        if name == BY_ROW or table.kinds:
+            raise InputError(f"{what}: so far, only tables of one type may have a column with {role}")
+        if len(having) > 1 or len((*table.locations, *table.headless)) > 1:
+            raise InputError(f"{what}: so far, features, labels and split of a type come from one file; join the files")
+        if len(table.columns) != 1:
+            raise InputError(f"{what}: name the column of ids too, before {table.others[0][1]!r} as {role}")
+        location, named = table.locations[0], dict[str, list[str]]()
+        for role, column in table.others:
+            named.setdefault(role, []).append(column)
+        files = {role: f"{location}:{_listed(columns)}" for role, columns in named.items()}
+        given = {**options, **dict(table.options)}
+        cells = {key: given[key] for key in _OF_CELLS if given.get(key) is not None}
+        found = cls(name, {**files, **cells, "ids_file": f"{location}:{_listed(table.columns)}"})
+        # Columns that are not there are found before the graph is stored.
+        found.open(None)
+        return found
+
+    def open(self, ids: SourceIds | None) -> VertexSource:
+        """Open the columns; for the errors see :func:`~gnnloom.pipeline.sources.format.open_vertices`.
+
+        Args:
+            ids: of the vertices of the type; None for a source that can only say how it is read.
+        """
+        return vertex_kinds()[_KEYED].open(ids, **self.options)
+
+    def understood(self) -> list[Understood]:
+        """Describes how the columns are read."""
+        source = self.open(None)
+        return list(source.understood()) if isinstance(source, Legible) else []
+
+
+def _listed(columns: Sequence[str]) -> str:
+    """Names of columns as the user of a command writes them."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="").writerow(columns)
+    return out.getvalue()
+
+
+def ingest_type_vertices(
+    dataset: Dataset,
+    graph: TypedGraph,
+    found: Sequence[TypeVertices],
+    cluster: Cluster,
+    options: VertexOptions,
+    *,
+    allow_others: bool = False,
+) -> list[Vertices]:
+    """Store the vertex data of some types of a graph; for the errors see :func:`ingest_vertices`."""
+    stored = []
+    for each in found:
+        ids = graph.ids(each.type)
+        how = {"options": options, "allow_others": allow_others}
+        stored.append(ingest_vertices(dataset, each.open(ids), cluster, ids, **how))
+    return stored
