@@ -10,6 +10,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from gnnloom.storage.artifacts.block_matrix import BlockMatrix
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.disk.value_rules import Ascending, Within
 from gnnloom.storage.format.mapped_copy import ArrayContent, open_copy
@@ -73,8 +74,8 @@ def graph_contents(graph: Graph) -> dict[str, ArrayContent]:
     """The arrays of a whole graph by name: ``indptr``, ``indices``, ``loop`` and, if it has weights, ``data``."""
     n, nnz = graph.num_vertices, graph.nnz
     contents = {
-        "indptr": ArrayContent((n + 1,), np.dtype(np.int64), Ascending(nnz), lambda: _row_pointers(graph)),
-        "indices": ArrayContent((nnz,), index_dtype(n), Within(0, n), lambda: _columns(graph)),
+        "indptr": ArrayContent((n + 1,), np.dtype(np.int64), Ascending(nnz), lambda: pointer_chunks(graph)),
+        "indices": ArrayContent((nnz,), index_dtype(n), Within(0, n), lambda: column_chunks(graph)),
         "loop": ArrayContent((n,), np.dtype(np.bool_), Within(0, 2), lambda: _loops(graph)),
     }
     weights = graph.weights(0)
@@ -88,7 +89,8 @@ def _from_arrays(arrays: dict[str, NDArray[Any]]) -> WholeGraph:
     return WholeGraph(CSR(0, arrays["indptr"], arrays["indices"], arrays.get("data"), n), arrays["loop"])
 
 
-def _row_pointers(graph: Graph) -> Iterator[NDArray[np.int64]]:
+def pointer_chunks(graph: BlockMatrix) -> Iterator[NDArray[np.int64]]:
+    """The row pointers of a whole matrix, in pieces."""
     yield np.zeros(1, np.int64)
     first = 0
     for number in range(graph.num_blocks):
@@ -97,7 +99,8 @@ def _row_pointers(graph: Graph) -> Iterator[NDArray[np.int64]]:
         first += graph.block_nnz[number]
 
 
-def _columns(graph: Graph) -> Iterator[NDArray[Any]]:
+def column_chunks(graph: BlockMatrix) -> Iterator[NDArray[Any]]:
+    """The column ids of a whole matrix, in pieces."""
     for number in range(graph.num_blocks):
         yield from graph.columns(number).chunks()
 

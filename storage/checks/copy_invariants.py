@@ -13,16 +13,26 @@ from gnnloom.storage.artifacts.mapped_links import links_contents
 from gnnloom.storage.artifacts.mapped_vertices import vertices_contents
 from gnnloom.storage.artifacts.part_members import partition_contents
 from gnnloom.storage.artifacts.partition import Partition
+from gnnloom.storage.artifacts.typed.mapped_graph import relation_contents
+from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.artifacts.whole_graph import graph_contents
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.format.mapped_copy import Contents, artifact_path, verify_copy
+from gnnloom.storage.format.schema import TYPED_VERSION
+
+
+def _graph_contents(artifact: Artifact) -> Contents:
+    if artifact.version == TYPED_VERSION:
+        return relation_contents(TypedGraph(artifact))
+    return graph_contents(Graph(artifact))
+
 
 #: What the copies of each kind of artifact hold.
 _CONTENTS: Final[Mapping[str, Callable[[Artifact], Contents]]] = MappingProxyType(
     {
-        "graph": lambda artifact: graph_contents(Graph(artifact)),
+        "graph": _graph_contents,
         "transpose": lambda artifact: graph_contents(Graph(artifact)),
         "vertices": lambda artifact: vertices_contents(Vertices(artifact)),
         "partition": lambda artifact: partition_contents(Partition(artifact)),

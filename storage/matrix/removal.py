@@ -37,6 +37,20 @@ def entry_positions(matrix: CSR, row: NDArray[Any], column: NDArray[Any]) -> NDA
     return _positions(matrix.indptr, matrix.indices, row, column)
 
 
+def excluded_entries(matrix: CSR, row: NDArray[np.int64], column: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(num_excluded,) int64 positions of entries in a matrix, ascending, each once; of parallel entries, all.
+
+    Args:
+        row, column: (num_given,) int64 vertices in any order, such as both directions of a batch's target edges. What
+            is no entry of the graph is left out.
+    """
+    first, place = np.unique(entry_positions(matrix, row, column), return_index=True)
+    first, place = first[first >= 0], place[first >= 0]
+    count = _parallel(matrix.indptr, matrix.indices, row[place], first)
+    ends = np.cumsum(count)
+    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(first - ends + count, count)
+
+
 @njit(cache=True, nogil=True)
 def _positions(
     indptr: NDArray[np.int64], indices: NDArray[Any], row: NDArray[Any], column: NDArray[Any]
@@ -48,3 +62,16 @@ def _positions(
         position = first + np.searchsorted(indices[first:last], column[k])
         found[k] = position if position < last and indices[position] == column[k] else -1
     return found
+
+
+@njit(cache=True, nogil=True)
+def _parallel(
+    indptr: NDArray[np.int64], indices: NDArray[Any], row: NDArray[Any], first: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Number of entries in the row and column of an entry, which is the first entry there."""
+    count = np.ones(len(row), np.int64)
+    for k in range(len(row)):
+        last = indptr[row[k] + 1]
+        while first[k] + count[k] < last and indices[first[k] + count[k]] == indices[first[k]]:
+            count[k] += 1
+    return count

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.kernels import copy_elements, count_below
 from gnnloom.storage.matrix.csr import CSR
-from gnnloom.storage.sampling.vertex_table import build_table, find_slot, hashed, slot_bits
+from gnnloom.storage.sampling.layers.vertex_table import build_table, find_slot, hashed, slot_bits
 
 #: A row with this many times more nonzeros than there are vertices is searched for every vertex instead of scanned.
 _LONG = 64

@@ -10,23 +10,9 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.matrix.layered import LayeredBatch
-from gnnloom.storage.matrix.removal import entry_positions
 from gnnloom.storage.samplers.kind import ALL
 from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.storage.sampling.sampler import Sample
-
-
-def excluded_entries(graph: WholeGraph, row: NDArray[np.int64], column: NDArray[np.int64]) -> NDArray[np.int64]:
-    """(num_excluded,) int64 positions of entries in the graph's matrix, ascending, each once.
-
-    Args:
-        row, column: (num_given,) int64 vertices in any order, such as both directions of a batch's target edges. What
-            is no entry of the graph is left out.
-    """
-    found = np.sort(entry_positions(graph.matrix, row, column))
-    is_first = np.ones(len(found), bool)
-    is_first[1:] = found[1:] != found[:-1]
-    return found[is_first & (found >= 0)]
 
 
 def layered_batch(graph: WholeGraph, sample: Sample, excluded: NDArray[np.int64] | None = None) -> LayeredBatch:

@@ -23,12 +23,37 @@ from gnnloom.storage.disk.row_buffers import RowBuffers
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.matrix.layered import LayeredBatch
 from gnnloom.storage.sampling.ahead import prepare_ahead
-from gnnloom.storage.sampling.layered import excluded_entries
-from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.storage.sampling.sampler import Normalization, Sample, SubgraphSampler, Weights
 from gnnloom.trainer.feed.feature_view import give_back_unused
 
 Made = TypeVar("Made")
+#: What is drawn: a sample of a graph, or of a graph with types.
+Drawing = TypeVar("Drawing")
+Drawing_co = TypeVar("Drawing_co", covariant=True)
+
+
+class LayeredSampler(Protocol[Drawing_co]):
+    """Draws neighbors of the seeds of a batch, layer by layer; any number of threads may ask.
+
+    Attributes:
+        seeds: (num_seeds,) int64 vertices, ascending.
+        batch_size: seeds of every batch but the last.
+    """
+
+    seeds: NDArray[np.int64]
+    batch_size: int
+
+    def draw(self, epoch: int, batch: int) -> NDArray[np.int64]:
+        """(at most batch_size,) int64 seeds of a batch, ascending."""
+        ...
+
+    def excluded(self, without: Any) -> Any:
+        """Positions of entries to draw without, from :attr:`SeedsOfBatch.without`."""
+        ...
+
+    def sample_of(self, seeds: NDArray[np.int64], epoch: int, batch: int, excluded: Any = None) -> Drawing_co:
+        """Draw neighbors for a batch of given seeds, as if the graph lacked some entries."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -50,20 +75,20 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class Drawn(Generic[Drawing]):
     """A batch as it is drawn.
 
     Attributes:
         number: of the batch, among the batches of all epochs.
-        excluded: (num_excluded,) int64 positions of entries of the graph that neighbors were drawn without, ascending;
-            None for no entry.
+        excluded: (num_excluded,) int64 positions of entries of the graph that neighbors were drawn without, ascending,
+            or those by relation; None for no entry.
         pairs: the pairs that the seeds are the ends of; None for a batch of vertices.
         weights: of the losses and nonzeros of a subgraph; None for ones.
     """
 
     number: int
-    sample: Sample
-    excluded: NDArray[np.int64] | None = None
+    sample: Drawing
+    excluded: Any = None
     pairs: Any = None
     weights: Weights | None = None
 
@@ -114,12 +139,13 @@ class SeedsOfBatch:
     Attributes:
         vertices: (num_seeds,) int64, ascending.
         pairs: the pairs that these are the ends of, if any.
-        without: rows and columns of the entries of the graph to draw without; None to draw from all.
+        without: rows and columns of the entries of the graph to draw without, or those by relation; None to draw from
+            all.
     """
 
     vertices: NDArray[np.int64]
     pairs: Any = None
-    without: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
+    without: Any = None
 
 
 class Seeds(Protocol):
@@ -144,7 +170,7 @@ class Seeds(Protocol):
 class VertexSeeds:
     """The seeds of a sampler, in a random order that differs between epochs or as they are."""
 
-    def __init__(self, sampler: NeighborSampler | None, *, shuffle: bool = True) -> None:
+    def __init__(self, sampler: LayeredSampler[Any] | None, *, shuffle: bool = True) -> None:
         """Communicates nothing.
 
         Args:
@@ -165,7 +191,7 @@ class VertexSeeds:
         return of
 
 
-def _given(sampler: NeighborSampler | None) -> NeighborSampler:
+def _given(sampler: LayeredSampler[Drawing] | None) -> LayeredSampler[Drawing]:
     """The sampler of batches that there are.
 
     Raises:
@@ -185,10 +211,12 @@ def without_pairs(
     return target, source
 
 
-class NeighborBatches(Batches[Made]):
+class NeighborBatches(Batches[Made], Generic[Drawing, Made]):
     """Batches of sampled neighbors of seeds."""
 
-    def __init__(self, sampler: NeighborSampler | None, seeds: Seeds, make: Callable[[Drawn], Made]) -> None:
+    def __init__(
+        self, sampler: LayeredSampler[Drawing] | None, seeds: Seeds, make: Callable[[Drawn[Drawing]], Made]
+    ) -> None:
         """Communicates nothing.
 
         Args:
@@ -210,7 +238,7 @@ class NeighborBatches(Batches[Made]):
     def _draw(self, epoch: int, number: int, seeds: Callable[[int], SeedsOfBatch]) -> Made:
         asked, sampler, excluded = seeds(number), _given(self._sampler), None
         if asked.without is not None:
-            excluded = excluded_entries(sampler.graph, *asked.without)
+            excluded = sampler.excluded(asked.without)
         sample = sampler.sample_of(asked.vertices, epoch, number, excluded)
         return self._make(Drawn(epoch * self.num_batches + number, sample, excluded, asked.pairs))
 
@@ -223,7 +251,7 @@ class SubgraphBatches(Batches[Made]):
         sampler: SubgraphSampler,
         num_batches: int,
         weights: Normalization | None,
-        make: Callable[[Drawn], Made],
+        make: Callable[[Drawn[Sample]], Made],
     ) -> None:
         """Communicates nothing.
 

@@ -20,6 +20,7 @@ from gnnloom.storage.matrix.distinct import distinct
 from gnnloom.storage.matrix.permutation import KeyedPermutation
 from gnnloom.storage.matrix.random_numbers import stream_key
 from gnnloom.storage.matrix.ranges import split_range
+from gnnloom.storage.sampling.sampler import Sample
 from gnnloom.storage.shards.known_pairs import KnownInTraining
 from gnnloom.trainer.comm.unconnected import UnconnectedRank
 from gnnloom.trainer.feed.batches import Drawn, NeighborBatches, SeedsOfBatch, without_pairs
@@ -66,7 +67,7 @@ class PairSource(NeighborSource):
         make = partial(self._fields, graph, vertices)
         return NeighborBatches(sampler, _PairSeeds(self, links, graph), make)
 
-    def _fields(self, graph: WholeGraph, vertices: VertexFields, drawn: Drawn) -> Fields:
+    def _fields(self, graph: WholeGraph, vertices: VertexFields, drawn: Drawn[Sample]) -> Fields:
         pairs: _Pairs = drawn.pairs
         seeds = drawn.sample.vertices[: drawn.sample.num_seeds]
         return {

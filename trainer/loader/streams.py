@@ -17,6 +17,7 @@ from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.sampling.layered import layered_batch
 from gnnloom.storage.sampling.neighbor import NeighborSampler
+from gnnloom.storage.sampling.sampler import Sample
 from gnnloom.trainer.feed.batches import Batches, Drawn, NeighborBatches, VertexSeeds
 from gnnloom.trainer.loader.choices import ALL_VERTICES, STORED
 from gnnloom.trainer.loader.hops import Hops, edge_index, edge_weight, sample_hops
@@ -94,7 +95,7 @@ class Source(ABC):
         place = self.place
         return None if matrix.data is None else place.from_numpy(matrix.data).to(place.sum_dtype)
 
-    def layered_fields(self, graph: WholeGraph, vertices: VertexFields, drawn: Drawn) -> Fields:
+    def layered_fields(self, graph: WholeGraph, vertices: VertexFields, drawn: Drawn[Sample]) -> Fields:
         """The fields of a layered batch."""
         sample = drawn.sample
         hops, matrix = sample_hops(sample), sample.blocks[0].matrix

@@ -45,7 +45,7 @@ class SubgraphSource(Source):
             weights = normalization_of(sampler, self.presamples, symmetric=symmetric)
         return SubgraphBatches(sampler, self.num_batches, weights, lambda drawn: self._fields(graph, vertices, drawn))
 
-    def _fields(self, graph: WholeGraph, vertices: VertexFields, drawn: Drawn) -> Fields:
+    def _fields(self, graph: WholeGraph, vertices: VertexFields, drawn: Drawn[Sample]) -> Fields:
         sample = drawn.sample
         return {
             **vertices.of(sample.vertices),

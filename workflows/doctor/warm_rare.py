@@ -152,10 +152,10 @@ def _unload_a_part() -> None:
 def _sample(graph: Graph) -> None:
     """Draw a batch of every layout, with and without replacement and weights, count batches, and restrict a matrix."""
     from gnnloom.storage.artifacts.whole_graph import read_whole_graph, whole_graph
-    from gnnloom.storage.matrix.removal import without_entries
+    from gnnloom.storage.matrix.removal import excluded_entries, without_entries
     from gnnloom.storage.sampling.edge import EdgeSampler
     from gnnloom.storage.sampling.induction import restrict
-    from gnnloom.storage.sampling.layered import excluded_entries, layered_batch
+    from gnnloom.storage.sampling.layered import layered_batch
     from gnnloom.storage.sampling.neighbor import NeighborSampler
     from gnnloom.storage.sampling.normalization import count_samples
     from gnnloom.storage.sampling.vertex import VertexSampler
@@ -165,7 +165,7 @@ def _sample(graph: Graph) -> None:
         NeighborSampler(whole, 0, np.arange(20), (2, 2), 10, replace=replace).sample(0, 0)
     weighted = whole_graph(dataclasses.replace(whole.matrix, data=np.ones(whole.matrix.nnz, np.float32)))
     layered_batch(weighted, NeighborSampler(weighted, 0, np.arange(20), (2, 2), 10).sample(0, 0))
-    excluded = excluded_entries(whole, np.arange(20), np.arange(20))
+    excluded = excluded_entries(whole.matrix, np.arange(20), np.arange(20))
     NeighborSampler(whole, 0, np.arange(20), (2, 2), 10).sample_of(np.arange(5), 0, 0, excluded)
     count_samples(VertexSampler(whole, 0, 10), 2)
     edges = EdgeSampler(whole, 0, 10)

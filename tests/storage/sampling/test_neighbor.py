@@ -10,8 +10,9 @@ import scipy.sparse
 
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.matrix.csr import CSR
+from gnnloom.storage.matrix.removal import excluded_entries
 from gnnloom.storage.samplers.kind import ALL
-from gnnloom.storage.sampling.layered import excluded_entries, layered_batch
+from gnnloom.storage.sampling.layered import layered_batch
 from gnnloom.storage.sampling.neighbor import NeighborSampler
 from support.chi_squared import chance_of_counts
 from support.graphs import random_adjacency
@@ -156,7 +157,7 @@ def test_a_batch_without_some_entries_is_that_of_a_graph_that_lacks_them(weighte
     without[row, column] = 0
     rebuilt = scipy.sparse.csr_array(without)
     graph, rest = (in_memory(each, weighted=weighted) for each in (adjacency, rebuilt))
-    excluded = excluded_entries(graph, row.astype(np.int64), column.astype(np.int64))
+    excluded = excluded_entries(graph.matrix, row.astype(np.int64), column.astype(np.int64))
     assert len(excluded) == adjacency.nnz - rebuilt.nnz
     seeds = np.arange(0, n, 3)
     for fanouts in ([2, 3], [ALL, 5]):

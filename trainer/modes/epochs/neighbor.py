@@ -24,6 +24,7 @@ from gnnloom.storage.matrix.local_numbers import LocalNumbers
 from gnnloom.storage.sampling.hot_rows import hot_vertices
 from gnnloom.storage.sampling.layered import layered_batch
 from gnnloom.storage.sampling.neighbor import NeighborSampler
+from gnnloom.storage.sampling.sampler import Sample
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.data.vertex_data import Labels, as_features
 from gnnloom.trainer.feed.batches import Batch, Batches, Drawn, NeighborBatches, StoredBatches, VertexSeeds
@@ -89,7 +90,7 @@ class NeighborMode(Mode):
             hot = hot_vertices(sampler, features.num_kept(context.options["cache_memory"]), features.is_far)
         features.keep(hot)
 
-        def make(drawn: Drawn) -> Batch:
+        def make(drawn: Drawn[Sample]) -> Batch:
             rows = layered_batch(graph, drawn.sample, drawn.excluded)
             return Batch(rows, self._label(rows), features.ahead(rows.vertices), drawn.pairs)
 

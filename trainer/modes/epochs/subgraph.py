@@ -17,7 +17,7 @@ from gnnloom.storage.artifacts.mapped_vertices import map_vertices
 from gnnloom.storage.artifacts.whole_graph import map_whole_graph
 from gnnloom.storage.samplers.kind import SUFFICIENT
 from gnnloom.storage.sampling.normalization import CountedNormalization
-from gnnloom.storage.sampling.sampler import Normalization, SubgraphSampler
+from gnnloom.storage.sampling.sampler import Normalization, Sample, SubgraphSampler
 from gnnloom.storage.sampling.subgraphs import normalization_of, subgraph_sampler
 from gnnloom.storage.wording import counted
 from gnnloom.trainer.comm.agreement import together
@@ -84,7 +84,7 @@ class SubgraphMode(PreparedMode):
         """See :meth:`PreparedMode._prepare`: draws a batch, and gathers its data."""
         return self._batches.prepare(*divmod(number, self.num_batches))
 
-    def _make(self, drawn: Drawn) -> Prepared:
+    def _make(self, drawn: Drawn[Sample]) -> Prepared:
         context, weights, vertices = self.context, drawn.weights, drawn.sample.vertices
         rows = subgraph_rows(
             drawn.sample,

@@ -1,0 +1,162 @@
+"""Batches of a graph with types: seeds of one type, and neighbors along each relation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.matrix.permutation import mix
+from gnnloom.storage.matrix.random_numbers import stream_key
+from gnnloom.storage.samplers.kind import ALL
+from gnnloom.storage.sampling.layers.expansion import Layers, SampledRelation, draw_layers
+from gnnloom.storage.sampling.layers.graph_view import Draw, GraphView
+from gnnloom.storage.sampling.sampler import Block
+from gnnloom.storage.sampling.vertex import members
+
+
+@dataclass(frozen=True)
+class RelationView:
+    """The rows of one relation.
+
+    Attributes:
+        name: name of the relation.
+        source, target: names of the types.
+    """
+
+    name: str
+    source: str
+    target: str
+    view: GraphView
+
+
+@dataclass(frozen=True)
+class TypedSample:
+    """A batch of a graph with types.
+
+    Attributes:
+        vertices: (num_vertices,) int64 vertices of each type: the seeds, then the vertices that each hop adds,
+            ascending.
+        blocks: rows of each relation, for the leading vertices of its target type; columns are positions in the
+            vertices of the source type.
+        num_vertices: number of seeds of each type, and of the vertices that each hop adds.
+        num_entries: number of entries of each relation that each hop draws.
+        num_seeds: number of seeds.
+    """
+
+    vertices: Mapping[str, NDArray[np.int64]]
+    blocks: Mapping[str, Block]
+    num_vertices: Mapping[str, list[int]]
+    num_entries: Mapping[str, list[int]]
+    num_seeds: int
+
+
+class TypedNeighborSampler:
+    """Draws the batches of seeds of one type, with neighbors along each relation.
+
+    A vertex draws from its row of every relation that leads to its type, when a batch first has it; all layers share
+    what it drew, as in PyG. What a vertex draws from a relation depends on the batch, the hop, and the names of the
+    relation and the vertex only: other relations do not matter.
+
+    Args:
+        types: names of the types.
+        relations: rows of each relation.
+        of_type: type of the seeds.
+        seeds: (num_seeds,) int64 vertices of this type, ascending.
+        fanouts: entries to draw from each row of each relation, for each hop: ``ALL``, or 0 or more. All relations have
+            one number of hops.
+        batch_size: seeds in a batch.
+        replace: draw with replacement.
+
+    Raises:
+        InputError: an argument is out of its range.
+    """
+
+    def __init__(
+        self,
+        types: Sequence[str],
+        relations: Sequence[RelationView],
+        seed: int,
+        of_type: str,
+        seeds: NDArray[np.int64],
+        fanouts: Mapping[str, Sequence[int]],
+        batch_size: int,
+        *,
+        replace: bool = False,
+    ) -> None:
+        hops = {len(fanouts[each.name]) for each in relations}
+        if len(hops) > 1 or 0 in hops:
+            raise InputError(f"fan-outs of {sorted(hops)} hops: expected the same number for all relations, 1 or more")
+        for each in relations:
+            if any(fanout != ALL and fanout < 0 for fanout in fanouts[each.name]):
+                found = list(fanouts[each.name])
+                raise InputError(f"fan-outs {found} of relation {each.name}: expected 0 or more, or {ALL} for all")
+        if batch_size < 1:
+            raise InputError(f"batches of {batch_size} seeds: expected 1 or more")
+        if not len(seeds):
+            raise InputError(f"type {of_type}: no seeds")
+        self.types, self.relations, self.seed, self.of_type = tuple(types), tuple(relations), seed, of_type
+        self.seeds, self.fanouts, self.batch_size, self.replace = seeds, fanouts, batch_size, replace
+        self._num_hops = next(iter(hops), 0)
+        number = {name: at for at, name in enumerate(self.types)}
+        self._sampled = [SampledRelation(each.view, number[each.source], number[each.target]) for each in relations]
+
+    def draw(self, epoch: int, batch: int) -> NDArray[np.int64]:
+        """(at most batch_size,) int64 seeds of a batch, ascending.
+
+        Raises:
+            InputError: the epoch has fewer batches.
+        """
+        return self.seeds[members(len(self.seeds), self.batch_size, self.seed, epoch, batch)]
+
+    def excluded(
+        self, without: Mapping[str, tuple[NDArray[np.int64], NDArray[np.int64]]]
+    ) -> dict[str, NDArray[np.int64]]:
+        """Positions of the entries to draw without, for :meth:`sample_of`.
+
+        Args:
+            without: rows and columns, (num_given,) int64 each, by relation.
+        """
+        views = {each.name: each.view for each in self.relations}
+        return {name: views[name].positions(*ends) for name, ends in without.items() if name in views}
+
+    def sample_of(
+        self, seeds: NDArray[np.int64], epoch: int, batch: int, excluded: Mapping[str, NDArray[np.int64]] | None = None
+    ) -> TypedSample:
+        """Draw neighbors for a batch of given seeds.
+
+        Args:
+            seeds: (num_drawn,) int64, ascending.
+            excluded: (num_excluded,) int64 positions of entries that relations are taken to lack, ascending, by name.
+        """
+        given = [seeds if name == self.of_type else np.empty(0, np.int64) for name in self.types]
+        keys = [stream_key(self.seed, f"neighbor/{epoch}/{batch}/{each.name}") for each in self.relations]
+        lacks = [(excluded or {}).get(each.name, np.empty(0, np.int64)) for each in self.relations]
+        draws = [
+            [
+                Draw(np.uint64(mix(key + np.uint64(hop + 1))), self.fanouts[each.name][hop], self.replace, left_out)
+                for each, key, left_out in zip(self.relations, keys, lacks, strict=True)
+            ]
+            for hop in range(self._num_hops)
+        ]
+        return self._sample(draw_layers(self._sampled, given, draws, draw_once=True), len(seeds))
+
+    def _sample(self, layers: Layers, num_seeds: int) -> TypedSample:
+        sizes = np.array(layers.sizes, np.int64)
+        # Hop k draws for the vertices that hop k - 1 added.
+        added = np.diff(sizes, axis=0, prepend=0)
+        blocks = layers.blocks[0] if layers.blocks else ()
+        entries = {
+            each.name: np.diff(block.matrix.indptr[np.append(0, sizes[:-1, sampled.target])]).tolist()
+            for each, sampled, block in zip(self.relations, self._sampled, blocks, strict=True)
+        }
+        return TypedSample(
+            dict(zip(self.types, layers.vertices, strict=True)),
+            {each.name: block for each, block in zip(self.relations, blocks, strict=True)},
+            {name: added[:, at].tolist() for at, name in enumerate(self.types)},
+            entries,
+            num_seeds,
+        )

@@ -1,0 +1,158 @@
+"""Batches of graphs with types: each row of a relation is a part of the stored row, and hops lead where edges lead."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.matrix.csr import CSR
+from gnnloom.storage.samplers.kind import ALL
+from gnnloom.storage.sampling.layers.graph_view import MatrixView
+from gnnloom.storage.sampling.layers.typed import RelationView, TypedNeighborSampler, TypedSample
+from gnnloom.storage.sampling.neighbor import NeighborSampler
+from support.covering import examples
+from support.graphs import random_adjacency
+from support.samples import in_memory
+
+_COUNTS = {"a": 40, "b": 25, "c": 9, "alone": 3}
+_ENDS = {"ab": ("a", "b"), "ba": ("b", "a"), "aa": ("a", "a"), "cb": ("c", "b"), "empty": ("c", "a")}
+
+
+def _relations(seed: int) -> dict[str, RelationView]:
+    """Relations with parallel edges, one of them without edges."""
+    rng, found = np.random.default_rng(seed), {}
+    for name, (source, target) in _ENDS.items():
+        count = 0 if name == "empty" else 150
+        row, column = np.sort(rng.integers(0, _COUNTS[target], count)), rng.integers(0, _COUNTS[source], count)
+        column = column[np.lexsort((column, row))].astype(np.int32)
+        indptr = np.searchsorted(row, np.arange(_COUNTS[target] + 1)).astype(np.int64)
+        matrix = CSR(0, indptr, column, None, _COUNTS[source])
+        found[name] = RelationView(name, source, target, MatrixView(matrix))
+    return found
+
+
+def _sampler(
+    relations: dict[str, RelationView], fanouts: dict[str, tuple[int, ...]], size: int = 5, seed: int = 1
+) -> TypedNeighborSampler:
+    types, seeds = list(_COUNTS), np.arange(0, _COUNTS["b"], 2)
+    return TypedNeighborSampler(types, list(relations.values()), seed, "b", seeds, fanouts, size)
+
+
+def _matrix(view: RelationView) -> CSR:
+    assert isinstance(view.view, MatrixView)
+    return view.view.matrix
+
+
+def _check(sample: TypedSample, relations: dict[str, RelationView], fanouts: dict[str, tuple[int, ...]]) -> None:
+    """Check every row of a sample against the stored rows, hop by hop."""
+    first = {name: np.concatenate([[0], np.cumsum(sample.num_vertices[name])]) for name in _COUNTS}
+    for name, vertices in sample.vertices.items():
+        assert len(np.unique(vertices)) == len(vertices) == first[name][-1]
+        for start, stop in pairwise(first[name]):
+            assert (np.diff(vertices[start:stop]) > 0).all()
+    reached = {name: set(sample.vertices[name][: first[name][1]].tolist()) for name in _COUNTS}
+    num_hops = len(next(iter(fanouts.values())))
+    for hop in range(num_hops):
+        found: dict[str, set[int]] = {name: set() for name in _COUNTS}
+        for name, view in relations.items():
+            block, matrix, fanout = sample.blocks[name], _matrix(view), fanouts[name][hop]
+            rows = range(first[view.target][hop], first[view.target][hop + 1])
+            drawn = 0
+            for row in rows:
+                vertex = sample.vertices[view.target][row]
+                whole = range(matrix.indptr[vertex], matrix.indptr[vertex + 1])
+                start, stop = block.matrix.indptr[row], block.matrix.indptr[row + 1]
+                entry = block.entry[start:stop]
+                assert block.row_nnz[row] == len(whole)
+                wanted = len(whole) if fanout == ALL else min(fanout, len(whole))
+                assert len(set(entry.tolist())) == len(entry) == wanted
+                assert set(entry.tolist()) <= set(whole)
+                column = sample.vertices[view.source][block.matrix.indices[start:stop]]
+                np.testing.assert_array_equal(column, matrix.indices[entry])
+                found[view.source] |= set(column.tolist())
+                drawn += len(entry)
+            assert sample.num_entries[name][hop] == drawn
+        for name in _COUNTS:
+            added = sample.vertices[name][first[name][hop + 1] : first[name][hop + 2]]
+            assert set(added.tolist()) == found[name] - reached[name]
+            reached[name] |= found[name]
+
+
+@settings(max_examples=examples(15), deadline=None)
+@given(
+    st.integers(0, 99),
+    st.lists(st.tuples(st.sampled_from([ALL, 0, 1, 3]), st.sampled_from([ALL, 0, 2])), min_size=5, max_size=5),
+)
+def test_rows_are_parts_of_the_stored_rows_and_hops_lead_where_edges_lead(
+    seed: int, drawn: list[tuple[int, int]]
+) -> None:
+    relations, fanouts = _relations(seed), dict(zip(_ENDS, drawn, strict=True))
+    sampler = _sampler(relations, fanouts)
+    for batch in range(3):
+        seeds = sampler.draw(2, batch)
+        sample = sampler.sample_of(seeds, 2, batch)
+        assert sample.num_seeds == len(seeds)
+        np.testing.assert_array_equal(sample.vertices["b"][: len(seeds)], seeds)
+        _check(sample, relations, fanouts)
+        again = _sampler(relations, fanouts).sample_of(seeds, 2, batch)
+        for name in _ENDS:
+            np.testing.assert_array_equal(sample.blocks[name].entry, again.blocks[name].entry)
+
+
+def test_draws_differ_between_batches_epochs_seeds_and_relations_and_depend_on_nothing_else() -> None:
+    relations, fanouts = _relations(3), dict.fromkeys(_ENDS, (2, 2))
+    seeds = np.arange(0, _COUNTS["b"], 2)
+    sampler = _sampler(relations, fanouts)
+    drawn = sampler.sample_of(seeds, 0, 0).blocks["ab"].entry.tolist()
+    others = [
+        sampler.sample_of(seeds, 0, 1),
+        sampler.sample_of(seeds, 1, 0),
+        _sampler(relations, fanouts, seed=2).sample_of(seeds, 0, 0),
+    ]
+    assert all(other.blocks["ab"].entry.tolist() != drawn for other in others)
+    twin = {**relations, "twin": RelationView("twin", "a", "b", relations["ab"].view)}
+    both = _sampler(twin, {**fanouts, "twin": (2, 2)}).sample_of(seeds, 0, 0)
+    # Rows of the seeds are the first rows.
+    blocks = both.blocks["ab"], both.blocks["twin"]
+    first = [block.entry[: block.matrix.indptr[len(seeds)]].tolist() for block in blocks]
+    assert first[0] == drawn[: len(first[0])]
+    assert first[1] != first[0]
+
+
+def test_one_relation_gives_the_hops_of_a_graph_without_types() -> None:
+    adjacency = random_adjacency(200, 900, 4, symmetric=False)
+    graph = in_memory(adjacency)
+    seeds = np.arange(0, 200, 9)
+    untyped = NeighborSampler(graph, 0, seeds, [ALL, ALL], 30, draw_once=True).sample(0, 0)
+    view = RelationView("edge", "v", "v", MatrixView(graph.matrix))
+    typed = TypedNeighborSampler(["v"], [view], 0, "v", seeds, {"edge": [ALL, ALL]}, 30).sample_of(seeds, 0, 0)
+    np.testing.assert_array_equal(typed.vertices["v"], untyped.vertices)
+    for name in ("indptr", "indices"):
+        found, wanted = (getattr(block.matrix, name) for block in (typed.blocks["edge"], untyped.blocks[0]))
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_excluded_edges_are_not_drawn_nor_are_edges_parallel_to_them() -> None:
+    relations, fanouts = _relations(5), dict.fromkeys(_ENDS, (ALL,))
+    matrix = _matrix(relations["ab"])
+    row = np.repeat(np.arange(matrix.num_rows), np.diff(matrix.indptr))
+    chosen = np.arange(0, matrix.nnz, 7)
+    sampler = _sampler(relations, fanouts)
+    excluded = sampler.excluded({"ab": (row[chosen], matrix.indices[chosen])})
+    pairs = {(int(row[at]), int(matrix.indices[at])) for at in chosen}
+    wanted = [at for at in range(matrix.nnz) if (int(row[at]), int(matrix.indices[at])) in pairs]
+    assert excluded["ab"].tolist() == wanted
+    assert len(wanted) > len(chosen)
+    sample = sampler.sample_of(np.arange(_COUNTS["b"]), 0, 0, excluded)
+    assert sorted(sample.blocks["ab"].entry.tolist()) == sorted(set(range(matrix.nnz)) - set(wanted))
+
+
+@pytest.mark.parametrize("wrong", [(-2,), (), (2, 2)])
+def test_fanouts_that_cannot_be_are_refused(wrong: tuple[int, ...]) -> None:
+    with pytest.raises(InputError, match="fan-outs"):
+        _sampler(_relations(0), {**dict.fromkeys(_ENDS, (2,)), "ab": wrong})
