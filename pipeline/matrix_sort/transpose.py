@@ -15,6 +15,7 @@ from gnnloom.pipeline.matrix_sort.sort_plan import SortOptions
 from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, SourceRange
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import repairing
+from gnnloom.storage.artifacts.block_matrix import BlockMatrix
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
@@ -45,11 +46,7 @@ class TransposedGraph:
 
     def ranges(self) -> Sequence[SourceRange]:
         """Ranges of the nonzeros of each block."""
-        return [
-            SourceRange(block, start, min(start + RANGE_EDGES, nnz))
-            for block, nnz in enumerate(self._graph().block_nnz)
-            for start in range(0, nnz, RANGE_EDGES)
-        ]
+        return nonzero_ranges(self._graph())
 
     def read(self, source_range: SourceRange) -> Iterator[EdgeChunk]:
         graph = self._graph()
@@ -57,7 +54,7 @@ class TransposedGraph:
         data = None if self.is_pattern else graph.weights(source_range.file)
         for start in range(source_range.start, source_range.stop, CHUNK_EDGES):
             stop = min(start + CHUNK_EDGES, source_range.stop)
-            rows = _rows(indptr, start, stop) + graph.block_rows[source_range.file]
+            rows = entry_rows(indptr, start, stop) + graph.block_rows[source_range.file]
             # The entry (row, column) is the edge column -> row; the transpose has row -> column.
             columns = indices.read(start, stop).astype(np.int64)
             yield EdgeChunk(rows, columns, None if data is None else data.read(start, stop))
@@ -66,7 +63,16 @@ class TransposedGraph:
         return Graph(Artifact(self.path))
 
 
-def _rows(indptr: NDArray[np.int64], start: int, stop: int) -> NDArray[np.int64]:
+def nonzero_ranges(matrix: BlockMatrix) -> list[SourceRange]:
+    """Ranges of the nonzeros of each block, for tasks."""
+    return [
+        SourceRange(block, start, min(start + RANGE_EDGES, nnz))
+        for block, nnz in enumerate(matrix.block_nnz)
+        for start in range(0, nnz, RANGE_EDGES)
+    ]
+
+
+def entry_rows(indptr: NDArray[np.int64], start: int, stop: int) -> NDArray[np.int64]:
     """(stop - start,) row, within the block, of each of the nonzeros ``start`` to ``stop``."""
     # Rows without entries repeat the pointer of the next row: ``right`` skips them at the start, ``left`` at the end.
     first = int(np.searchsorted(indptr, start, side="right")) - 1

@@ -13,7 +13,8 @@ from gnnloom.storage.artifacts.mapped_links import links_contents
 from gnnloom.storage.artifacts.mapped_vertices import vertices_contents
 from gnnloom.storage.artifacts.part_members import partition_contents
 from gnnloom.storage.artifacts.partition import Partition
-from gnnloom.storage.artifacts.typed.mapped_graph import relation_contents
+from gnnloom.storage.artifacts.typed.mapped_graph import relation_contents, reverse_contents
+from gnnloom.storage.artifacts.typed.reverses import reverses_of
 from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.artifacts.whole_graph import graph_contents
@@ -29,11 +30,17 @@ def _graph_contents(artifact: Artifact) -> Contents:
     return graph_contents(Graph(artifact))
 
 
+def _transpose_contents(artifact: Artifact) -> Contents:
+    if artifact.version == TYPED_VERSION:
+        return reverse_contents(reverses_of(artifact))
+    return graph_contents(Graph(artifact))
+
+
 #: What the copies of each kind of artifact hold.
 _CONTENTS: Final[Mapping[str, Callable[[Artifact], Contents]]] = MappingProxyType(
     {
         "graph": _graph_contents,
-        "transpose": lambda artifact: graph_contents(Graph(artifact)),
+        "transpose": _transpose_contents,
         "vertices": lambda artifact: vertices_contents(Vertices(artifact)),
         "partition": lambda artifact: partition_contents(Partition(artifact)),
         "links": lambda artifact: links_contents(Links(artifact)),

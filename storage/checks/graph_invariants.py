@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from typing import Final
 
 import numpy as np
 
 from gnnloom.storage.artifacts.block_matrix import BlockMatrix
+from gnnloom.storage.artifacts.typed.reverses import Reverses
 from gnnloom.storage.artifacts.typed.typed_graph import (
     EDGE_ARRAYS,
     Relation,
@@ -17,7 +19,11 @@ from gnnloom.storage.artifacts.typed.typed_graph import (
 from gnnloom.storage.checks.csr_invariants import MatrixPrint, check_csr
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.matrix.fingerprint import fingerprint_ids
 from gnnloom.storage.wording import counted
+
+#: Numbers of edges that are fingerprinted at a time, 8 MiB.
+_CHUNK: Final = 1 << 20
 
 
 def scan_matrix(matrix: BlockMatrix, values: str = "data") -> MatrixPrint:
@@ -91,11 +97,34 @@ def check_typed_graph(graph: TypedGraph) -> None:
         has = [name for name in ("data", "time", "row") if f"{relation.block_path(0)}/{name}" in artifact]
         wanted = ["data"] if relation.weighted else ["time"] if relation.has_times else []
         if relation.edge_columns:
-            wanted = ["row"]
+            # The sort of no edges has found no numbers.
+            wanted = ["row"] if relation.nnz else []
             _check_columns(relation)
         if relation.num_blocks and has != wanted:
             raise CorruptError(f"{relation.where}: has {has or 'no values'}, the manifest says {wanted or 'none'}")
         scan_matrix(relation, "row" if relation.edge_columns else "time" if relation.has_times else "data")
+
+
+def check_reverses(reverses: Reverses) -> None:
+    """Check that each reverse has the edges of its relation in the other direction, and the number of each edge once.
+
+    Raises:
+        CorruptError: an invariant is broken.
+    """
+    for each in reverses.relations:
+        # Without values: a reverse has the numbers of the edges, and the relation has not.
+        found, origin = scan_matrix(each, ""), scan_matrix(each.relation, "")
+        if found.forward != origin.backward:
+            raise CorruptError(f"{each.where}: is not relation {each.relation.name} in the other direction")
+        numbers = wanted = 0
+        for number in range(each.num_blocks):
+            stored = each.positions(number)
+            for chunk in () if stored is None else stored.chunks():
+                numbers += int(fingerprint_ids(chunk, 0))
+        for start in range(0, each.nnz, _CHUNK):
+            wanted += int(fingerprint_ids(np.arange(start, min(start + _CHUNK, each.nnz), dtype=np.int64), 0))
+        if (numbers - wanted) % (1 << 64):
+            raise CorruptError(f"{each.where}: the numbers of its edges are not each edge once")
 
 
 def _check_columns(relation: Relation) -> None:

@@ -13,12 +13,13 @@ import numpy as np
 
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition
+from gnnloom.storage.artifacts.typed.reverses import reverses_of
 from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
 from gnnloom.storage.artifacts.typed.typed_names import check_type_name
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.checks.csr_invariants import MatrixPrint
-from gnnloom.storage.checks.graph_invariants import check_names, check_typed_graph, scan_matrix
+from gnnloom.storage.checks.graph_invariants import check_names, check_reverses, check_typed_graph, scan_matrix
 from gnnloom.storage.checks.link_invariants import check_links
 from gnnloom.storage.checks.propagated_invariants import check_propagated
 from gnnloom.storage.checks.sample_invariants import check_samples
@@ -64,6 +65,9 @@ def _check_graph(dataset: Dataset, artifact: Artifact) -> None:
 
 
 def _check_transpose(dataset: Dataset, artifact: Artifact) -> None:
+    if artifact.version == TYPED_VERSION:
+        check_reverses(reverses_of(artifact))
+        return
     found = scan_matrix(Graph(artifact))
     origin = _scan_origin(dataset, artifact)
     if artifact.parameters:

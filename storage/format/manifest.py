@@ -12,7 +12,7 @@ import xxhash
 from gnnloom.storage.disk.files import read_json
 from gnnloom.storage.errors import CorruptError, FormatError, IncompleteError, NotFoundError
 from gnnloom.storage.format.arrays import ArrayRecord
-from gnnloom.storage.format.schema import FORMAT_VERSION, SCHEMAS, TYPED_VERSION, check_version
+from gnnloom.storage.format.schema import SCHEMAS, check_version, newest_version
 from gnnloom.storage.format.sections import section_of
 
 MANIFEST = "manifest.json"
@@ -43,7 +43,7 @@ def read_manifest(artifact: Path) -> dict[str, Any]:
             f"{artifact}: begun and not finished (no {MANIFEST}); run the same command again to finish it"
         ) from None
     # Before the entries, which another format may name otherwise.
-    check_version(path, manifest, TYPED_VERSION if manifest.get("kind") == "graph" else FORMAT_VERSION)
+    check_version(path, manifest, newest_version(manifest.get("kind")))
     wrong = sorted(name for name, wanted in _ENTRIES.items() if not isinstance(manifest.get(name), wanted))
     if wrong or manifest["kind"] not in SCHEMAS:
         raise FormatError(f"{path}: lacks or mistypes {wrong} or has an unknown kind {manifest.get('kind')!r}")

@@ -19,7 +19,7 @@ from gnnloom.storage.format.vertex_arrays import LABELS, VERTEX_ARRAYS
 
 #: Version of the on-disk format.
 FORMAT_VERSION = 1
-#: Version of graphs with types and of nothing else, so that earlier versions of gnnloom refuse them.
+#: Version of graphs with types and of the reverses of relations, so that earlier versions of gnnloom refuse them.
 TYPED_VERSION = 2
 #: Entry with the version of the format, in the attributes of a dataset, in manifests and in other indexes.
 VERSION_ENTRY = "format_version"
@@ -64,15 +64,23 @@ def _source_ids(dim: str) -> dict[str, ArraySpec]:
     }
 
 
-_TRANSPOSE = {**_CSR_BLOCK, "degree": ArraySpec(("vertex",), ("int64",)), **_source_ids("vertex")}
+_MATRIX = {**_CSR_BLOCK, "degree": ArraySpec(("vertex",), ("int64",)), **_source_ids("vertex")}
 
-# A graph has either the arrays of a transpose or, if it has types, those below ``relation`` and ``type``.
-_GRAPH = {
-    **_TRANSPOSE,
+#: The matrices of relations, and of their reverses, with the number of the row of the table of each edge or, in a
+#: reverse, of the edge.
+_RELATIONS = {
     **{f"relation/*/{path}": spec for path, spec in _CSR_BLOCK.items()},
     "relation/*/degree": ArraySpec(("row",), ("int64",)),
-    # What the table of a relation says about each edge, and the number of the edge's row in it.
     "relation/*/block/*/row": ArraySpec(("nonzero",), ("int64",), required=False),
+}
+
+_TRANSPOSE = {**_MATRIX, **_RELATIONS}
+
+# A graph has either the arrays of a matrix or, if it has types, those below ``relation`` and ``type``.
+_GRAPH = {
+    **_MATRIX,
+    **_RELATIONS,
+    # What the table of a relation says about each edge.
     "relation/*/weight": ArraySpec(("edge",), ("float32",), required=False),
     "relation/*/time": ArraySpec(("edge",), ("int64", "float64"), required=False),
     "relation/*/feature": ArraySpec(("edge", "value"), ("float32",), required=False),
@@ -183,6 +191,11 @@ SCHEMAS: Mapping[str, Mapping[str, ArraySpec]] = {
     "links": _links(),
     "propagated": _PROPAGATED,
 }
+
+
+def newest_version(kind: object) -> int:
+    """The newest version of artifacts of a kind."""
+    return TYPED_VERSION if kind in {"graph", "transpose"} else FORMAT_VERSION
 
 
 def check_version(where: Path, content: Mapping[str, object], newest: int = FORMAT_VERSION) -> None:

@@ -30,7 +30,7 @@ FILE = Path(gnnloom.workflows.api.options.__file__).with_name("option_types.pyi"
 _HEAD = """\
 # The keywords of the functions, for type checkers and editors. `python tests/support/option_types.py` writes this file.
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
 """
@@ -61,7 +61,8 @@ def option_types() -> str:
     blocks += [_class(name, "ClusterKeywords", options) for name, options in classes.items()]
     blocks += [_class("PropagateKeywords", "TypedDict", propagate_options())]
     blocks += [_class("PlanKeywords", "TypedDict", plan_options())]
-    blocks += [_class("LoaderKeywords", "TypedDict", loader_options())]
+    by_relation = {"fanout": "int | Sequence[int] | Mapping[str | tuple[str, str, str], int | Sequence[int]]"}
+    blocks += [_class("LoaderKeywords", "TypedDict", loader_options(), by_relation)]
     return "\n".join([*blocks, _class("TrainKeywords", "TypedDict", train_options())])
 
 
@@ -70,8 +71,9 @@ def _of(sources: Iterable[object]) -> dict[str, Option]:
     return {option.name: option for source in sources for option in getattr(source, "options")}  # noqa: B009
 
 
-def _class(name: str, base: str, options: Mapping[str, Option]) -> str:
-    lines = [f"    {key}: {_type(option)}\n" for key, option in options.items()]
+def _class(name: str, base: str, options: Mapping[str, Option], others: Mapping[str, str] | None = None) -> str:
+    types = {key: _type(option) for key, option in options.items()} | dict(others or {})
+    lines = [f"    {key}: {each}\n" for key, each in types.items()]
     return f"class {name}({base}, total=False):\n{''.join(lines)}"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 #: Types of the features of a batch; ``none`` leaves them out.
@@ -10,3 +12,7 @@ FEATURES: Final = ("float32", "bf16", "float64", "none")
 ALL_VERTICES: Final = "all"
 #: The weights of edges as they are stored.
 STORED: Final = "stored"
+#: Names that PyG gives the columns of edges.
+EDGE_NAMES: Final[Mapping[str, str]] = MappingProxyType(
+    {"weight": "edge_weight", "time": "time", "feature": "edge_attr", "label": "edge_label"}
+)

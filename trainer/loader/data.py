@@ -1,4 +1,4 @@
-"""Batches as ``Data`` of PyTorch Geometric, which is imported here only."""
+"""Batches as ``Data`` or ``HeteroData`` of PyTorch Geometric, which is imported here only."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from gnnloom.trainer.loader.streams import Fields
 
 if TYPE_CHECKING:
     from torch_geometric.data.data import Data
+    from torch_geometric.data.hetero_data import HeteroData
 
 
 def check_installed() -> None:
@@ -22,8 +23,10 @@ def check_installed() -> None:
         raise MissingPackageError("loader needs torch_geometric: `pip install 'gnnloom[interop]'`")
 
 
-def as_data(fields: Fields) -> Data:
+def as_data(fields: Fields, *, has_types: bool) -> Data | HeteroData:
     """A batch; its tensors are not copied."""
-    from torch_geometric.data.data import Data  # noqa: PLC0415 - takes seconds, and need not be installed
+    # Their import takes seconds, and they need not be installed.
+    from torch_geometric.data.data import Data  # noqa: PLC0415
+    from torch_geometric.data.hetero_data import HeteroData  # noqa: PLC0415
 
-    return Data(**fields)
+    return HeteroData(fields) if has_types else Data(**fields)

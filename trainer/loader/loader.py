@@ -18,6 +18,7 @@ from gnnloom.trainer.loader.streams import Source, Stream
 
 if TYPE_CHECKING:
     from torch_geometric.data.data import Data
+    from torch_geometric.data.hetero_data import HeteroData
 
 #: Threads that prepare batches, at most, unless a number is given: they share the memory's bandwidth with the model.
 _THREADS: Final = 4
@@ -59,8 +60,8 @@ class Schedule:
         return self.num_threads + 1 if self.pool is None else self.pool
 
 
-class Loader(IterableDataset["Data"]):
-    """The batches of one rank, epoch after epoch, as ``Data`` of PyTorch Geometric.
+class Loader(IterableDataset["Data | HeteroData"]):
+    """The batches of one rank, epoch after epoch, as ``Data`` or ``HeteroData`` of PyTorch Geometric.
 
     Every iteration has the next epoch; :meth:`set_epoch` chooses another one. Any process can make any batch, so a copy
     in another process gives the same batches. In the workers of ``torch.utils.data.DataLoader(loader, batch_size=None,
@@ -111,7 +112,7 @@ class Loader(IterableDataset["Data"]):
         """
         self._epochs.set(epoch)
 
-    def __iter__(self) -> Iterator[Data]:
+    def __iter__(self) -> Iterator[Data | HeteroData]:
         # The epoch is chosen when the first batch is asked for: Lightning also makes iterators that it never uses.
         numbers, worker, schedule = self._numbers, get_worker_info(), self.schedule
         if worker is not None:
@@ -119,9 +120,9 @@ class Loader(IterableDataset["Data"]):
         epoch = self._epochs.claim()
         with closing(self._stream.of_epoch(epoch, numbers, schedule.num_threads, schedule.num_ahead)) as batches:
             for fields in batches:
-                yield as_data(fields)
+                yield as_data(fields, has_types=self.source.has_types)
 
-    def batch(self, number: int, epoch: int | None = None) -> Data:
+    def batch(self, number: int, epoch: int | None = None) -> Data | HeteroData:
         """One batch of an epoch; its number counts the batches of all ranks.
 
         Args:
@@ -134,7 +135,7 @@ class Loader(IterableDataset["Data"]):
         check_epoch(chosen)
         if not 0 <= as_index(number) < stream.num_batches:
             raise InputError(f"batch {number!r} of an epoch of {counted(stream.num_batches, 'batch')}")
-        return as_data(stream.prepare(int(chosen), int(number)))
+        return as_data(stream.prepare(int(chosen), int(number)), has_types=self.source.has_types)
 
     @property
     def _stream(self) -> Stream:

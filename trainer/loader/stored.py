@@ -14,12 +14,12 @@ from gnnloom.trainer.data.vertex_data import as_features
 from gnnloom.trainer.feed.batches import StoredBatches
 from gnnloom.trainer.loader.choices import STORED
 from gnnloom.trainer.loader.hops import batch_hops, edge_weight
-from gnnloom.trainer.loader.streams import Fields, Source, Stream, hop_fields
+from gnnloom.trainer.loader.streams import Fields, GraphSource, Stream, hop_fields
 from gnnloom.trainer.loader.vertices import FEATURE_DTYPES
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class StoredSource(Source):
+class StoredSource(GraphSource):
     """The batches of one rank of stored samples.
 
     Attributes:

@@ -24,8 +24,8 @@ from gnnloom.trainer.loader.hops import Hops, edge_index, edge_weight, sample_ho
 from gnnloom.trainer.loader.vertices import VertexChoice, VertexFields
 from gnnloom.trainer.place.place import Place
 
-#: What a batch has, by the names that PyG gives it.
-Fields: TypeAlias = dict[str, Any]
+#: What a batch has, by the names that PyG gives it; in a graph with types, such fields by type and by relation.
+Fields: TypeAlias = dict[Any, Any]
 
 
 #: The batches of all epochs.
@@ -39,20 +39,17 @@ class Source(ABC):
     Attributes:
         dataset: its folder.
         graph: key of the graph.
-        vertices: what is read of the vertices.
-        normalization: of the weights of edges, as in :func:`gnnloom.trainer.loader.hops.edge_weight`; or ``STORED``.
-        adj_t: the graph of a batch is a sparse matrix instead of pairs.
         seed: of the random streams.
         kept: arrays of features to keep that are not in use.
+        has_types: fields of batches are fields by type and by relation.
     """
 
     dataset: Path
     graph: str
-    vertices: VertexChoice
-    normalization: str = STORED
-    adj_t: bool = False
     seed: int = 0
     kept: int = 2
+
+    has_types: ClassVar[bool] = False
 
     @abstractmethod
     def open(self) -> Stream:
@@ -61,6 +58,21 @@ class Source(ABC):
         Raises:
             InputError: something is missing, or an option is out of its range.
         """
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class GraphSource(Source):
+    """Source of batches of a graph without types.
+
+    Attributes:
+        vertices: the data to read of the vertices.
+        normalization: of the weights of edges, as in :func:`gnnloom.trainer.loader.hops.edge_weight`; or ``STORED``.
+        adj_t: the graph of a batch is a sparse matrix instead of pairs.
+    """
+
+    vertices: VertexChoice
+    normalization: str = STORED
+    adj_t: bool = False
 
     @property
     def place(self) -> Place:
@@ -129,7 +141,7 @@ def _square(matrix: CSR, weight: Tensor | None, place: Place) -> Tensor:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class NeighborSource(Source):
+class NeighborSource(GraphSource):
     """Batches of vertices of a split, or of given ones, with sampled neighbors.
 
     Attributes:

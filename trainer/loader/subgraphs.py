@@ -16,12 +16,12 @@ from gnnloom.trainer.data.batch_data import subgraph_rows
 from gnnloom.trainer.feed.batches import Drawn, SubgraphBatches
 from gnnloom.trainer.loader.choices import STORED
 from gnnloom.trainer.loader.hops import scaled_entries
-from gnnloom.trainer.loader.streams import Fields, Source, Stream
+from gnnloom.trainer.loader.streams import Fields, GraphSource, Stream
 from gnnloom.trainer.loader.vertices import VertexFields
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SubgraphSource(Source):
+class SubgraphSource(GraphSource):
     """Subgraphs that sampled vertices induce.
 
     Attributes:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.storage import Vertices
+from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
+from gnnloom.pipeline.ingest.typed.reverses import reverse_relations
+from gnnloom.storage import TypedGraph, Vertices
 from gnnloom.storage.artifacts.links import PAIR, Links
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import LABELS
@@ -21,6 +24,7 @@ from gnnloom.trainer.loader.pairs import PairSource
 from gnnloom.trainer.loader.stored import StoredSource
 from gnnloom.trainer.loader.streams import NeighborSource, Source
 from gnnloom.trainer.loader.subgraphs import SubgraphSource
+from gnnloom.trainer.loader.typed import TypedSource
 from gnnloom.trainer.loader.vertices import VertexChoice
 from gnnloom.trainer.modes.options import AUTO, sampler_arguments
 from gnnloom.workflows.api.catalog import CatalogLike, Dataset, DatasetLike, as_dataset
@@ -31,9 +35,12 @@ from gnnloom.workflows.api.options.loader_options import (
     OF_PAIRS,
     PACKED,
     SUBGRAPH,
+    TYPED,
     checked_options,
     loader_options,
+    relation_fanouts,
 )
+from gnnloom.workflows.interop.graph_libraries import typed_graph
 
 if TYPE_CHECKING:
     from gnnloom.workflows.api.options.option_types import LoaderKeywords
@@ -44,14 +51,17 @@ def loader(
     dataset: DatasetLike,
     *,
     vertices: Any = None,
+    of_type: str | None = None,
     links: str | bool | Links | None = None,
     samples: str | None = None,
     graph: str | None = None,
-    vertex_data: str | None = None,
+    vertex_data: str | Mapping[str, str] | None = None,
     catalog: CatalogLike = None,
     **options: Unpack[LoaderKeywords],
 ) -> Loader:
     """Iterate over batches as ``Data`` of PyTorch Geometric, drawn from a graph and features that stay on disk.
+
+    Batches of a graph with types are ``HeteroData``.
 
     Equal arguments give equal batches, in any process. Those of one process are the batches of ``gnnloom train --mode
     neighbor --draw-once`` on one rank, or of ``--mode subgraph``; with ``links``, the batches of ``--task link``.
@@ -65,17 +75,24 @@ def loader(
     the splits valid and test, these are the negatives that an evaluation of a run compares the pairs with; of a pool
     that all pairs share, every batch has a part, and an epoch the whole pool once.
 
+    In a graph with types, each type has ``x``, ``y``, ``n_id`` and ``num_sampled_nodes``, and the type of the examples
+    ``batch_size`` and ``input_id`` (numbers among the examples); each relation has ``edge_index``, ``e_id``,
+    ``num_sampled_edges``, and the columns of its edges as ``edge_attr``, ``edge_weight``, ``time`` and ``edge_label``.
+    Numbers of vertices count within their types, and numbers of edges within their relations, as in ``to_pyg()``.
+
     Args:
         dataset: the dataset or its name.
         vertices: (num_seeds,) vertices, or a mask of all, instead of the vertices of a split.
+        of_type: in a graph with types, the type of the examples; by default the only type with labels.
         links: key of links, or True for the only ones: batches of their pairs, on the graph without held-out edges.
         samples: key of samples that `gnnloom sample --draw-once` stored: read them instead of drawing.
         graph: key, to choose between several graphs.
-        vertex_data: key, to choose between several features and labels.
+        vertex_data: key, to choose between several features and labels; in a graph with types, keys by type.
         catalog: as for :func:`gnnloom.ingest`.
 
     Returns:
-        An iterable of ``Data``, which is also a dataset for ``torch.utils.data.DataLoader(..., batch_size=None)``.
+        An iterable of ``Data`` or ``HeteroData``, which is also a dataset for ``torch.utils.data.DataLoader(...,
+        batch_size=None)``.
 
     Raises:
         MissingPackageError: PyTorch Geometric is not installed.
@@ -85,7 +102,7 @@ def loader(
     """
     check_installed()
     found = as_dataset(dataset, catalog)
-    asked = _Asked(found, vertices, links, samples, graph, vertex_data)
+    asked = _Asked(found, vertices, of_type, links, samples, graph, vertex_data)
     kind = asked.kind(options.get("sampler", NEIGHBOR))
     given = checked_options(options, kind)
     values = {name: option.default for name, option in loader_options().items()} | given
@@ -93,6 +110,8 @@ def loader(
     if kind == PACKED:
         # Stored samples belong to one rank already.
         source, schedule = asked.stored(values), replace(schedule, rank=0, size=1)
+    elif kind == TYPED:
+        source = asked.typed(values)
     elif kind == OF_PAIRS:
         source = asked.pairs(values, given)
     else:
@@ -106,10 +125,11 @@ class _Asked:
 
     dataset: Dataset
     vertices: Any
+    of_type: str | None
     links: str | bool | Links | None
     samples: str | None
     graph: str | None
-    vertex_data: str | None
+    vertex_data: str | Mapping[str, str] | None
 
     def kind(self, sampler: Any) -> str:
         """The kind of the batches.
@@ -117,6 +137,9 @@ class _Asked:
         Raises:
             InputError: the arguments contradict each other.
         """
+        has_types = typed_graph(self.dataset, self.graph) is not None
+        if not has_types and self.of_type is not None:
+            raise InputError(f"of_type {self.of_type!r}: the graph has no types")
         chosen = {
             OF_PAIRS: self.links is not None and self.links is not False,
             PACKED: self.samples is not None,
@@ -126,6 +149,10 @@ class _Asked:
         wanted = [name for name, is_chosen in chosen.items() if is_chosen]
         if len(wanted) > 1:
             raise InputError(f"loader: batches of {' and of '.join(wanted)} at the same time; choose one")
+        if has_types and wanted and wanted[0] in {OF_PAIRS, PACKED, SUBGRAPH}:
+            raise InputError(f"loader: batches of {wanted[0]}: so far, a graph with types has sampled neighbors only")
+        if has_types:
+            return TYPED
         return wanted[0] if wanted and wanted[0] in {OF_PAIRS, PACKED, SUBGRAPH} else DRAWN
 
     def neighbors(self, values: dict[str, Any]) -> Source:
@@ -135,6 +162,60 @@ class _Asked:
         return NeighborSource(
             **self._common(graph.artifact.key, values, labels=values["labels"]), **_drawn(values), chosen=chosen
         )
+
+    def typed(self, values: dict[str, Any]) -> Source:
+        """Batches of vertices of one type."""
+        graph, keys = self.dataset.typed_graph(self.graph), self.vertex_data or {}
+        if not isinstance(keys, Mapping):
+            raise InputError(f"vertex_data {keys!r}: the graph has types; give a mapping from types to keys")
+        stored = self.dataset.vertices_of_types(graph.artifact.key, keys)
+        of_type = self._seed_type(graph, stored)
+        choices = {}
+        for name in {*stored, of_type}:
+            data = stored.get(name)
+            has_labels = data is not None and any(label in LABELS for label in data.names)
+            choices[name] = VertexChoice(
+                None if data is None else data.artifact.key,
+                values["features"] if data is not None and data.has_feature else "none",
+                values["feature_norm"],
+                # Examples without labels are an error unless nobody asks for labels.
+                values["labels"] and (has_labels or name == of_type),
+            )
+        drawn = _drawn(values | {"fanout": ()})
+        relations, reverses = [each.edge_type for each in graph.relations], None
+        if values["reverse"]:
+            # In this process, so that a script needs no `if __name__ == "__main__":`.
+            with open_cluster(ClusterOptions(workers=0)) as cluster:
+                reverses = reverse_relations(self.dataset, graph, cluster).artifact.key
+            relations += [graph.reverse(each.name).edge_type for each in graph.relations]
+        return TypedSource(
+            **{name: value for name, value in drawn.items() if name != "fanouts"},
+            dataset=self.dataset.path,
+            graph=graph.artifact.key,
+            seed=values["seed"],
+            of_type=of_type,
+            chosen=None if self.vertices is None else _seeds(self.vertices, graph.type(of_type).count),
+            vertices=choices,
+            features=values["features"],
+            reverses=reverses,
+            fanouts=relation_fanouts(values["fanout"], relations),
+        )
+
+    def _seed_type(self, graph: TypedGraph, stored: Mapping[str, Vertices]) -> str:
+        """The type of the examples.
+
+        Raises:
+            NotFoundError: there is no such type.
+            InputError: none was given, and not exactly one type has labels.
+        """
+        if self.of_type is not None:
+            return graph.type(self.of_type).name
+        labeled = [name for name, data in stored.items() if any(label in LABELS for label in data.names)]
+        if len(labeled) != 1:
+            names = [each.name for each in graph.types]
+            have = f"{' and '.join(labeled)} have labels" if labeled else "no type has labels"
+            raise InputError(f"of_type: {have}; choose the type of the examples: {', '.join(names)}")
+        return labeled[0]
 
     def pairs(self, values: dict[str, Any], given: dict[str, Any]) -> Source:
         """Batches of pairs."""
@@ -197,6 +278,8 @@ class _Asked:
 
     def _vertices(self, graph: str) -> Vertices | None:
         """Features and labels of a graph; None if the dataset has none."""
+        if isinstance(self.vertex_data, Mapping):
+            raise InputError("vertex_data: the graph has no types; give one key")
         if self.vertex_data is None and not any(
             info.state == "complete" for info in self.dataset.artifacts("vertices")
         ):

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from gnnloom.storage import Dataset, Graph, TypedGraph, Vertices
 from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.format.vertex_arrays import LABELS, SPLIT, as_trained, widened
+from gnnloom.trainer.loader.choices import EDGE_NAMES
 
 if TYPE_CHECKING:
     from torch_geometric.data.data import Data
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 #: Nonzeros above which a graph is not loaded into memory for another library, unless asked for: 200 million edges take
 #: 3.2 GB as pairs of int64 ids.
 MAX_NONZEROS = 200_000_000
-#: What PyG calls the values of edges.
-_EDGE_NAMES = {"weight": "edge_weight", "time": "time", "feature": "edge_attr", "label": "edge_label"}
 
 
 def to_pyg(dataset: Dataset, graph: str | None = None, max_nnz: int = MAX_NONZEROS) -> Data | HeteroData:
@@ -93,7 +92,7 @@ def to_hetero_data(
         ends = [np.concatenate([block[end] for block in blocks]) for end in (0, 1)]
         data[relation.edge_type].edge_index = torch.from_numpy(np.stack(ends))
         for array in relation.edge_columns:
-            data[relation.edge_type][_EDGE_NAMES[array]] = torch.from_numpy(relation.column(array))
+            data[relation.edge_type][EDGE_NAMES[array]] = torch.from_numpy(relation.column(array))
         values = [block[2] for block in blocks if block[2] is not None]
         if values:
             name = "time" if relation.has_times else "edge_weight"

@@ -250,7 +250,8 @@ def store_columns(
         path, step = f"{folder}{column.name}", _TASK_CHUNKS * max(1, CHUNK_BYTES // column.num_bytes)
         dims = ("edge", *(["value"] if column.trailing else []))
         create_array(writer.path, path, (nnz, *column.trailing), column.dtype, dims, step // _TASK_CHUNKS, codec)
-        for start in range(0, nnz, step):
+        # An array without edges has a task as well, which records it.
+        for start in range(0, max(1, nnz), step):
             stop = min(start + step, nnz)
             size = (stop - start) * column.num_bytes
             needs = Needs(size, size, to_places.opens((start, stop)), 3 * size)
@@ -268,10 +269,10 @@ def store_columns(
 def route_places(task: PlaceTask) -> int:
     """Route the places of the entries of a block; returns their number."""
     record = ArrayRecord(task.path, (task.count,), "int64", ("nonzero",), ())
-    reader = ArrayReader(task.writer.path, record)
     with task.writer.task(task.name) as output, task.shuffle.routed(output, task.lane) as runs:
         for start in range(0, task.count, _STEP):
-            rows = reader.read(start, min(start + _STEP, task.count))
+            # Opened here: a block without edges has no such array.
+            rows = ArrayReader(task.writer.path, record).read(start, min(start + _STEP, task.count))
             order = np.argsort(rows)
             runs.add(Index.of_positions(rows[order]), {"place": order + (task.first + start)})
     return task.count

@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.block_matrix import BlockMatrix
+from gnnloom.storage.artifacts.typed.reverses import Reverses
 from gnnloom.storage.artifacts.typed.typed_graph import Relation, TypedGraph
 from gnnloom.storage.artifacts.whole_graph import column_chunks, pointer_chunks
+from gnnloom.storage.disk.mapped_rows import take_rows
 from gnnloom.storage.disk.value_rules import Ascending, Within
 from gnnloom.storage.format.arrays import ArrayReader
 from gnnloom.storage.format.mapped_copy import ArrayContent, open_copy
@@ -20,6 +22,8 @@ from gnnloom.storage.matrix.csr import CSR, index_dtype
 #: Arrays of the matrix of a relation; all others are columns of its edges.
 _INDPTR: Final = "indptr"
 _INDICES: Final = "indices"
+#: Positions of the entries of a reverse among the edges of its relation.
+_POSITION: Final = "position"
 
 
 @dataclass(frozen=True)
@@ -30,8 +34,10 @@ class MappedRelation:
         name: name of the relation.
         source, target: names of the types.
         matrix: pattern of the edges: row i lists the vertices with edges to vertex i. Its arrays cannot be written.
-        columns: (nnz, ...) values of the edges in the order of the entries, by name: ``weight``, ``time``, ``feature``
-            and ``label``, as far as the relation has them.
+        columns: (nnz, ...) values of the edges by name: ``weight``, ``time``, ``feature`` and ``label``, as far as the
+            relation has them, in the order of :meth:`edges`.
+        position: (nnz,) int64 positions of the entries of a reverse among the edges of its relation, whose columns it
+            has; None for a relation, whose entries are in this order.
     """
 
     name: str
@@ -39,11 +45,20 @@ class MappedRelation:
     target: str
     matrix: CSR
     columns: Mapping[str, NDArray[Any]]
+    position: NDArray[np.int64] | None = None
 
     @property
     def edge_type(self) -> tuple[str, str, str]:
         """Source type, name and target type."""
         return self.source, self.name, self.target
+
+    def edges(self, entry: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(num_entries,) int64 positions of entries among the edges of the relation, in the order of its columns."""
+        return entry if self.position is None else take_rows(self.position, entry)
+
+    def values(self, name: str, entry: NDArray[np.int64]) -> NDArray[Any]:
+        """(num_entries, ...) values of a column for some entries of the matrix."""
+        return take_rows(self.columns[name], self.edges(entry))
 
 
 def map_relations(graph: TypedGraph) -> dict[str, MappedRelation]:
@@ -54,6 +69,31 @@ def map_relations(graph: TypedGraph) -> dict[str, MappedRelation]:
         own = {name.partition(".")[2]: array for name, array in arrays.items() if name.partition(".")[0] == each.name}
         matrix = CSR(0, own.pop(_INDPTR), own.pop(_INDICES), None, each.num_columns)
         found[each.name] = MappedRelation(each.name, each.source.name, each.target.name, matrix, own)
+    return found
+
+
+def map_reverses(reverses: Reverses, relations: Mapping[str, MappedRelation]) -> dict[str, MappedRelation]:
+    """Map the reverses of relations, by name; raises as :func:`map_relations`.
+
+    Args:
+        relations: the mapped relations, whose columns they share.
+    """
+    arrays, found = open_copy(reverses.artifact, reverse_contents(reverses)), {}
+    for each in reverses.relations:
+        indptr, indices, position = (arrays[f"{each.name}.{name}"] for name in (_INDPTR, _INDICES, _POSITION))
+        of, matrix = relations[each.relation.name], CSR(0, indptr, indices, None, each.num_columns)
+        found[each.name] = MappedRelation(each.name, of.target, of.source, matrix, of.columns, position)
+    return found
+
+
+def reverse_contents(reverses: Reverses) -> dict[str, ArrayContent]:
+    """The arrays of all reverses, by the name of the reverse, a dot, and the name of the array."""
+    found = {}
+    for each in reverses.relations:
+        chunks = _in_blocks(each.num_blocks, each.positions)
+        position = ArrayContent((each.nnz,), np.dtype(np.int64), Within(0, each.nnz), chunks)
+        own = {**matrix_contents(each), _POSITION: position}
+        found |= {f"{each.name}.{name}": content for name, content in own.items()}
     return found
 
 
@@ -75,7 +115,7 @@ def _contents(relation: Relation) -> dict[str, ArrayContent]:
         for name, opened in (("weight", relation.weights), ("time", relation.times)):
             first = opened(0)
             if first is not None:
-                found[name] = ArrayContent((relation.nnz,), first.dtype, None, _in_blocks(relation, opened))
+                found[name] = ArrayContent((relation.nnz,), first.dtype, None, _in_blocks(relation.num_blocks, opened))
     return found
 
 
@@ -87,9 +127,11 @@ def matrix_contents(matrix: BlockMatrix) -> dict[str, ArrayContent]:
     return {_INDPTR: pointers, _INDICES: indices}
 
 
-def _in_blocks(relation: Relation, opened: Callable[[int], ArrayReader | None]) -> Callable[[], Iterator[NDArray[Any]]]:
+def _in_blocks(num_blocks: int, opened: Callable[[int], ArrayReader | None]) -> Callable[[], Iterator[NDArray[Any]]]:
+    """Function that yields the chunks of an array of each block."""
+
     def chunks() -> Iterator[NDArray[Any]]:
-        for number in range(relation.num_blocks):
+        for number in range(num_blocks):
             stored = opened(number)
             yield from () if stored is None else stored.chunks()
 

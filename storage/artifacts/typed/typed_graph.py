@@ -109,6 +109,8 @@ class Relation(BlockMatrix):
         Raises:
             NotFoundError: the relation does not keep it, as it has no columns next to the edges.
         """
+        if not self.nnz and self.edge_columns:
+            return np.empty(0, np.int64)
         bounds = 0, self.facts["edges_in"]
         return self.artifact.array(f"{self.block_path(number)}/row", bounds=bounds).read(start, stop)
 

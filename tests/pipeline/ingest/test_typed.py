@@ -191,7 +191,7 @@ def test_what_reads_graphs_without_types_refuses_those_with_types(catalog: Catal
 
 def test_earlier_versions_refuse_only_graphs_with_types(catalog: Catalog, tmp_path: Path, monkeypatch: Any) -> None:
     graph = random_problem(8, edges=60).ingest(catalog.create("shop"), tmp_path / "tables")
-    monkeypatch.setattr("gnnloom.storage.format.manifest.TYPED_VERSION", 1)
+    monkeypatch.setattr("gnnloom.storage.format.manifest.newest_version", lambda _: 1)
     assert catalog["shop"].name == "shop"
     with pytest.raises(FormatError, match="format 2 is newer than 1"):
         Artifact(graph.artifact.path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
@@ -22,6 +22,7 @@ from gnnloom.workflows.api.options.keywords import check_known, plain_values
 NEIGHBOR: Final = "neighbor"
 #: Kinds of batches.
 DRAWN, SUBGRAPH, OF_PAIRS, PACKED = "sampled neighbors", "subgraphs", "pairs", "stored samples"
+TYPED: Final = "a graph with types"
 #: Options of batches of every kind.
 _COMMON: Final[Mapping[str, Option]] = MappingProxyType(
     {
@@ -42,11 +43,18 @@ _COMMON: Final[Mapping[str, Option]] = MappingProxyType(
         "pool": Option(
             kind=int, help="Batches that are prepared ahead, at most; by default one more than workers", least=1
         ),
-        "features": Option(default="float32", help="Type of the features; none: leave them out", choices=FEATURES),
+        "features": Option(
+            default="float32", help="Type of the features of vertices and edges; none: leave them out", choices=FEATURES
+        ),
         "feature_norm": Option(
             default="none", help="Scaling of each vertex's features; row: to a sum of 1", choices=("none", "row")
         ),
         "labels": Option(default=True, help="Read labels; by default only for batches of pairs that have labels"),
+    }
+)
+#: Options of the edges of batches of a graph without types.
+_EDGES: Final[Mapping[str, Option]] = MappingProxyType(
+    {
         "normalization": Option(
             default=STORED,
             help="Weights of edges; stored: the graph's weights, if it has weights; others: factors that make weighted"
@@ -62,7 +70,8 @@ _NEIGHBORS: Final[Mapping[str, Option]] = MappingProxyType(
     {
         "fanout": Option(
             default=(15, 10, 5),
-            help="Neighbors to draw for each vertex, from the seeds on; -1 for all",
+            help="Neighbors to draw for each vertex, from the seeds on; -1 for all; in a graph with types, of each"
+            " relation, or a mapping from relations to such numbers, where 0 leaves a relation out",
             least=1,
             also=(-1,),
             example="(15, 10, 5)",
@@ -107,20 +116,30 @@ _PAIRS: Final[Mapping[str, Option]] = MappingProxyType(
         ),
     }
 )
+_RELATIONS: Final[Mapping[str, Option]] = MappingProxyType(
+    {
+        "reverse": Option(
+            default=False,
+            help="Sample each relation of a graph with types in the other direction, too, as rev_NAME; the first loader"
+            " that does stores the reverses in the dataset",
+        ),
+    }
+)
 #: The options that each kind of batches takes besides the common ones.
 _OWN: Final[Mapping[str, Mapping[str, Option]]] = MappingProxyType(
     {
-        DRAWN: {"sampler": _SUBGRAPHS["sampler"], **_NEIGHBORS},
-        SUBGRAPH: _SUBGRAPHS,
-        OF_PAIRS: _PAIRS,
-        PACKED: {},
+        DRAWN: {"sampler": _SUBGRAPHS["sampler"], **_NEIGHBORS, **_EDGES},
+        SUBGRAPH: {**_SUBGRAPHS, **_EDGES},
+        OF_PAIRS: {**_PAIRS, **_EDGES},
+        PACKED: _EDGES,
+        TYPED: {"sampler": _SUBGRAPHS["sampler"], **_NEIGHBORS, **_RELATIONS},
     }
 )
 
 
 def loader_options() -> dict[str, Option]:
     """The options of :func:`loader` by name."""
-    options = {**_NEIGHBORS, **_COMMON, **_SUBGRAPHS, **_PAIRS}
+    options = {**_NEIGHBORS, **_COMMON, **_EDGES, **_SUBGRAPHS, **_PAIRS, **_RELATIONS}
     return {name: replace(option, name=name) for name, option in options.items()}
 
 
@@ -140,7 +159,40 @@ def checked_options(given: Mapping[str, Any], kind: str) -> dict[str, Any]:
     for name in values:
         if name not in _COMMON and name not in _OWN[kind]:
             raise InputError(f"loader: {name} is no option of batches of {kind}; {_has(name)}")
-    return {name: known[name].check(value) for name, value in values.items()}
+    by_relation = kind == TYPED and isinstance(values.get("fanout"), Mapping)
+    return {
+        name: value if by_relation and name == "fanout" else known[name].check(value) for name, value in values.items()
+    }
+
+
+def relation_fanouts(given: Any, relations: Sequence[tuple[str, str, str]]) -> dict[str, tuple[int, ...]]:
+    """Fan-outs of each relation, for each hop, by the name of the relation.
+
+    Args:
+        given: numbers for each hop, for all relations; or a mapping from names of relations, or from triples of source
+            type, name and target type, to such numbers or to one number for all hops.
+        relations: source type, name and target type of each relation.
+
+    Raises:
+        InputError: a relation has no number, or is unknown, or a number is out of range, or hops differ.
+    """
+    names = [name for _, name, _ in relations]
+    if not isinstance(given, Mapping):
+        return dict.fromkeys(names, tuple(given))
+    known = {**dict(zip(names, names, strict=True)), **{ends: ends[1] for ends in relations}}
+    found: dict[str, Any] = {}
+    for key, value in given.items():
+        if key not in known:
+            raise InputError(f"fanout: no relation {key!r}; there are {', '.join(names)}")
+        found[known[key]] = value
+    if missing := [name for name in names if name not in found]:
+        raise InputError(f"fanout: no number for relation {missing[0]}; give 0 to leave it out")
+    lengths = {len(value) for value in found.values() if not isinstance(value, int)}
+    if len(lengths) > 1:
+        raise InputError(f"fanout: {' and '.join(map(str, sorted(lengths)))} hops; give each relation the same number")
+    num_hops, option = next(iter(lengths), 1), replace(_NEIGHBORS["fanout"], name="fanout", least=0)
+    hops = {name: (value,) * num_hops if isinstance(value, int) else tuple(value) for name, value in found.items()}
+    return {name: option.check(value) for name, value in hops.items()}
 
 
 def _has(name: str) -> str:

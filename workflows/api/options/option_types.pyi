@@ -1,6 +1,6 @@
 # The keywords of the functions, for type checkers and editors. `python tests/support/option_types.py` writes this file.
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
 
@@ -156,7 +156,7 @@ class PlanKeywords(TypedDict, total=False):
     negative_sampler: str
 
 class LoaderKeywords(TypedDict, total=False):
-    fanout: int | Sequence[int]
+    fanout: int | Sequence[int] | Mapping[str | tuple[str, str, str], int | Sequence[int]]
     batch_size: int
     split: str
     shuffle: bool
@@ -187,6 +187,7 @@ class LoaderKeywords(TypedDict, total=False):
     negative_sampler: str
     strict_negatives: bool
     exclude_targets: bool
+    reverse: bool
 
 class TrainKeywords(TypedDict, total=False):
     ranks: int

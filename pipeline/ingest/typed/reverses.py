@@ -1,0 +1,97 @@
+"""The reverses of relations: the matrices of a graph with types, transposed by the sort that made them.
+
+Each entry keeps the number of its edge in the relation, so that both directions share the columns of the edges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gnnloom.pipeline.matrix_sort.bucket_sort import SortedMatrix, sort_edges
+from gnnloom.pipeline.matrix_sort.sort_plan import SortOptions
+from gnnloom.pipeline.matrix_sort.transpose import entry_rows, nonzero_ranges
+from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, SourceRange
+from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.tasks.phase import repairing
+from gnnloom.storage.artifacts.typed.reverses import POSITION, Reverses
+from gnnloom.storage.artifacts.typed.typed_graph import Relation, TypedGraph, relation_folder
+from gnnloom.storage.artifacts.typed.typed_names import reverse_name
+from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
+from gnnloom.storage.format.schema import TYPED_VERSION
+from gnnloom.storage.matrix.ticks import floats_of_ticks
+
+#: Facts of a matrix that its reverse has as well.
+_FACTS = ("nnz", "block_rows", "block_nnz", "parallel")
+
+
+@dataclass(frozen=True)
+class ReversedEdges:
+    """The edges of a stored relation, reversed, with their numbers; an ``EdgeSource``.
+
+    Attributes:
+        path: folder of the graph artifact.
+        name: name of the relation.
+    """
+
+    path: Path
+    name: str
+
+    def identity(self) -> dict[str, Any]:
+        return {"reverse": self.name}
+
+    def num_vertices(self) -> int | None:
+        return None
+
+    def ranges(self) -> Sequence[SourceRange]:
+        """Ranges of the nonzeros of each block."""
+        return nonzero_ranges(self._relation())
+
+    def read(self, source_range: SourceRange) -> Iterator[EdgeChunk]:
+        """Read one range."""
+        relation, block = self._relation(), source_range.file
+        first = list(accumulate(relation.block_nnz, initial=0))[block]
+        indptr, indices = relation.pointers(block), relation.columns(block)
+        for start in range(source_range.start, source_range.stop, CHUNK_EDGES):
+            stop = min(start + CHUNK_EDGES, source_range.stop)
+            rows = entry_rows(indptr, start, stop) + relation.block_rows[block]
+            number = floats_of_ticks(np.arange(first + start, first + stop, dtype=np.int64))
+            yield EdgeChunk(rows, indices.read(start, stop).astype(np.int64), None, number)
+
+    def _relation(self) -> Relation:
+        return TypedGraph(Artifact(self.path)).relation(self.name)
+
+
+@repairing
+def reverse_relations(dataset: Dataset, graph: TypedGraph, cluster: Cluster) -> Reverses:
+    """Make, finish or find the reverses of all relations of a graph.
+
+    Raises:
+        BudgetError: the cluster's memory per worker is too small.
+    """
+    inputs = {"graph": graph.artifact.key}
+    with ArtifactWriter.begin(dataset.path, "transpose", {}, inputs, cluster.scratch, TYPED_VERSION) as writer:
+        if writer.is_complete:
+            return Reverses(Artifact(writer.path), graph)
+        matrices = [_sort(writer, graph, each, cluster) for each in graph.relations]
+        relations = []
+        for each, matrix in zip(graph.relations, matrices, strict=True):
+            facts = matrix.facts(symmetric=False)
+            own = {"name": reverse_name(each.name), "of": each.name, "weighted": False}
+            relations.append(own | {name: facts[name] for name in _FACTS if name in facts})
+        names = [name for matrix in matrices for name in matrix.tasks]
+        facts = {"relations": relations, "nnz": graph.nnz}
+        return Reverses(writer.commit(names, {"vertex": graph.num_vertices}, facts), graph)
+
+
+def _sort(writer: ArtifactWriter, graph: TypedGraph, relation: Relation, cluster: Cluster) -> SortedMatrix:
+    # Numbers of edges travel as times do.
+    options = SortOptions(self_loops="keep", merge="keep", has_ticks=True, values=POSITION)
+    edges, shape = ReversedEdges(graph.artifact.path, relation.name), (relation.num_columns, relation.num_rows)
+    return sort_edges(writer, edges, options, cluster, shape, relation_folder(reverse_name(relation.name)))

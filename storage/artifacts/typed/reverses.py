@@ -1,0 +1,72 @@
+"""The reverses of the relations of a graph with types, as they are stored once somebody samples against the edges."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from gnnloom.storage.artifacts.block_matrix import BlockMatrix
+from gnnloom.storage.artifacts.typed.typed_graph import Relation, TypedGraph, relation_folder
+from gnnloom.storage.artifacts.typed.typed_names import check_type_name
+from gnnloom.storage.disk.files import parsing
+from gnnloom.storage.errors import CorruptError
+from gnnloom.storage.format.arrays import ArrayReader
+from gnnloom.storage.format.artifact import MANIFEST, Artifact
+
+#: Name of the array with the numbers of edges.
+POSITION: Final = "row"
+
+
+class Reverse(BlockMatrix):
+    """The edges of a relation in the other direction: row i lists the targets of the edges from vertex i.
+
+    Attributes:
+        name: ``rev_`` and the name of the relation.
+        relation: the relation.
+    """
+
+    def __init__(self, artifact: Artifact, name: str, relation: Relation, facts: dict[str, object]) -> None:
+        shape = relation.num_columns, relation.num_rows
+        super().__init__(artifact, relation_folder(name), shape, facts)
+        self.name, self.relation = name, relation
+
+    def positions(self, number: int) -> ArrayReader | None:
+        """Open the positions of the edges of one block among the edges of the relation; None if there are no edges."""
+        path = f"{self.block_path(number)}/{POSITION}"
+        return self.artifact.array(path, bounds=(0, self.relation.nnz)) if path in self.artifact or self.nnz else None
+
+
+def reverses_of(artifact: Artifact) -> Reverses:
+    """Open reverses along with the graph that they were made from.
+
+    Raises:
+        NotFoundError: the graph is gone.
+    """
+    key = Path(str(artifact.inputs["graph"])).name
+    return Reverses(artifact, TypedGraph(Artifact(artifact.path.parents[1] / "graph" / key)))
+
+
+class Reverses:
+    """The reverses of all relations of a graph (kind ``transpose``, of the version of graphs with types)."""
+
+    def __init__(self, artifact: Artifact, graph: TypedGraph) -> None:
+        """Read the facts from the manifest.
+
+        Raises:
+            CorruptError: the manifest does not fit the graph.
+        """
+        self.artifact, self.graph = artifact, graph
+        with parsing(artifact.path / MANIFEST, "the manifest of the reverses of relations"):
+            known = {each.name: each for each in graph.relations}
+            #: The reverses, in the order of the relations.
+            self.relations = tuple(
+                Reverse(artifact, check_type_name(facts["name"], "relation"), known[facts["of"]], facts)
+                for facts in artifact.facts["relations"]
+            )
+        for each in self.relations:
+            if each.nnz != each.relation.nnz:
+                raise CorruptError(
+                    f"{each.where}: {each.nnz:,} edges, relation {each.relation.name} has {each.relation.nnz:,}"
+                )
+        if len(self.relations) != len(known):
+            raise CorruptError(f"{artifact.path}: not a reverse for each relation")

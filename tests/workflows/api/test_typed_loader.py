@@ -1,0 +1,364 @@
+"""Batches of graphs with types: with all neighbors, models of PyG see the whole graph; values are from the tables."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+import gnnloom
+from gnnloom.storage import Catalog, Dataset
+from gnnloom.storage.checks.copy_invariants import check_copy
+from gnnloom.storage.errors import GnnloomError, InputError, NotFoundError
+from support.tolerance import assert_close
+
+_COUNTS = {"author": 45, "paper": 60, "topic": 8, "venue": 4}
+_WRITES = ["a", "p", "weight as weight", "day as time", "share as feature", "rank as feature", "role as label"]
+SAMPLED: dict[str, Any] = {"fanout": (3, 2), "batch_size": 7, "of_type": "paper", "seed": 5}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _pyg() -> None:
+    # Not while tests are collected, which every process does: it takes seconds.
+    pytest.importorskip("torch_geometric.nn")
+
+
+def tables(seed: int = 0) -> dict[str, pd.DataFrame]:
+    """Tables with parallel edges, a relation without edges between listed vertices, and a type without relations."""
+    rng = np.random.default_rng(seed)
+
+    def of(name: str, count: int, **columns: Any) -> pd.DataFrame:
+        ends = {"writes": "ap", "cites": "pq", "about": "pt", "knows": "ab", "near": "tp"}[name]
+        types = {"a": "author", "b": "author", "p": "paper", "q": "paper", "t": "topic"}
+        return pd.DataFrame({end: rng.integers(0, _COUNTS[types[end]], count) for end in ends} | columns)
+
+    writes = {
+        "weight": rng.integers(1, 9, 220),
+        "day": pd.to_datetime(rng.integers(0, 1 << 30, 220), unit="s").strftime("%Y-%m-%dT%H:%M:%S"),
+        "share": rng.random(220).round(3),
+        "rank": rng.integers(0, 5, 220),
+        "role": rng.choice(["first", "last"], 220),
+    }
+    found = {
+        "writes": of("writes", 220, **writes),
+        "cites": of("cites", 150, w=rng.integers(1, 9, 150)),
+        "about": of("about", 70),
+        "knows": of("knows", 60, at=rng.integers(0, 99, 60)),
+        "near": pd.DataFrame({"t": [900], "p": [901], "at": [1.5], "f": [2.5]}),
+    }
+    for name, width in (("author", 3), ("paper", 5)):
+        rows = rng.permutation(_COUNTS[name])
+        columns = {f"x{at}": rng.normal(size=len(rows)).round(3) for at in range(width)}
+        found[name] = pd.DataFrame({"id": rows, **columns})
+    found["paper"]["y"] = rng.integers(0, 4, _COUNTS["paper"])
+    found["paper"]["split"] = rng.choice(["train", "valid", "test"], _COUNTS["paper"])
+    return found
+
+
+def store(folder: Path, name: str, given: dict[str, pd.DataFrame]) -> Dataset:
+    relations = {
+        ("author", "writes", "paper"): (given["writes"], _WRITES),
+        ("paper", "cites", "paper"): (given["cites"], ["p", "q", "w as weight"]),
+        ("paper", "about", "topic"): (given["about"], ["p", "t"]),
+        ("author", "knows", "author"): (given["knows"], ["a", "b", "at as time"]),
+        ("topic", "near", "paper"): (given["near"], ["t", "p", "at as time", "f as feature"]),
+    }
+    features = {each: [f"{c} as feature" for c in given[each] if c.startswith("x")] for each in ("author", "paper")}
+    vertices = {
+        "author": (given["author"], ["id", *features["author"]]),
+        "paper": (given["paper"], ["id", *features["paper"], "y as label", "split as split"]),
+        "topic": np.arange(_COUNTS["topic"]),
+        "venue": np.arange(_COUNTS["venue"]),
+    }
+    return gnnloom.ingest(
+        name, relations=relations, vertices=vertices, merge="keep", unknown="drop", workers=0, catalog=folder
+    )
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    return store(tmp_path_factory.mktemp("typed") / "catalog", "papers", tables())
+
+
+def load(dataset: Any, **options: Any) -> Any:
+    """The loader, untyped: tests know what a batch has."""
+    return gnnloom.loader(dataset, **options)
+
+
+def contents(batch: Any) -> dict[Any, Any]:
+    """All that a batch has, as lists."""
+    return {
+        (key, name): value.tolist() if torch.is_tensor(value) else value
+        for key in (*batch.node_types, *batch.edge_types)
+        for name, value in batch[key].items()
+    }
+
+
+def whole_graph(dataset: Any) -> Any:
+    """``to_pyg()`` in float64."""
+    data = dataset.to_pyg()
+    for store in (*data.node_stores, *data.edge_stores):
+        for name in ("x", "edge_attr", "edge_weight"):
+            if name in store:
+                store[name] = store[name].double()
+    return data
+
+
+@pytest.mark.parametrize(
+    "fanout", [(3, 2), (-1, 1), {"writes": (2, 4), "cites": 1, "about": 0, "knows": -1, "near": 2}]
+)
+def test_batches_have_parts_of_the_whole_graph(stored: Dataset, fanout: Any) -> None:
+    whole = whole_graph(stored)
+    loader = load(stored, **{**SAMPLED, "fanout": fanout, "features": "float64"})
+    by_relation = dict.fromkeys(["writes", "cites", "about", "knows", "near"], fanout)
+    if isinstance(fanout, dict):
+        by_relation = {name: value if isinstance(value, tuple) else (value,) * 2 for name, value in fanout.items()}
+    seen = []
+    for batch in loader:
+        assert batch.node_types == list(whole.node_types)
+        # In the same order, on which parameters of HGT depend.
+        assert batch.edge_types == whole.edge_types
+        for name in whole.node_types:
+            n_id = batch[name].n_id
+            assert batch[name].num_nodes == len(n_id) == sum(batch[name].num_sampled_nodes)
+            for array in ("x", "y"):
+                assert (array in batch[name]) == (array in whole[name])
+                if array in whole[name]:
+                    assert torch.equal(batch[name][array], whole[name][array][n_id])
+        seeds = batch["paper"].n_id[: batch["paper"].batch_size]
+        known = whole["paper"].train_mask.nonzero()[:, 0]
+        assert torch.equal(known[batch["paper"].input_id], seeds)
+        seen.append(seeds)
+        for source, name, target in whole.edge_types:
+            own, edges = batch[source, name, target], whole[source, name, target]
+            assert len(own.e_id) == len(own.e_id.unique()) == sum(own.num_sampled_edges)
+            ends = torch.stack([batch[end].n_id[own.edge_index[at]] for at, end in enumerate((source, target))])
+            assert torch.equal(ends, edges.edge_index[:, own.e_id])
+            assert set(own.keys()) - {"e_id", "num_sampled_edges"} == set(edges.keys())
+            for column in set(edges.keys()) - {"edge_index"}:
+                assert torch.equal(own[column], edges[column][own.e_id])
+            # No row has more edges than the fan-out of its hop, nor fewer if the graph has more.
+            first, drawn = 0, torch.bincount(own.edge_index[1], minlength=batch[target].num_nodes)
+            stored_rows = torch.bincount(edges.edge_index[1], minlength=whole[target].num_nodes)[batch[target].n_id]
+            for hop, count in enumerate(batch[target].num_sampled_nodes[:2]):
+                most = by_relation[name][hop]
+                wanted = stored_rows[first : first + count]
+                assert torch.equal(drawn[first : first + count], wanted if most < 0 else wanted.clamp(max=most))
+                first += count
+    assert sorted(torch.cat(seen).tolist()) == whole["paper"].train_mask.nonzero()[:, 0].tolist()
+
+
+def test_edges_have_the_values_of_their_rows_of_the_table(stored: Dataset) -> None:
+    """Through the numbers of the rows that ingest keeps next to the edges."""
+    table, relation = tables()["writes"], stored.typed_graph().relation("writes")
+    row = np.concatenate([relation.rows(number) for number in range(relation.num_blocks)])
+    for batch in load(stored, **SAMPLED):
+        own = batch["author", "writes", "paper"]
+        rows = table.iloc[row[own.e_id.numpy()]]
+        assert batch["author"].n_id[own.edge_index[0]].tolist() == rows["a"].tolist()
+        assert batch["paper"].n_id[own.edge_index[1]].tolist() == rows["p"].tolist()
+        np.testing.assert_array_equal(own.edge_attr, rows[["share", "rank"]].to_numpy(np.float32))
+        np.testing.assert_array_equal(own.edge_weight, rows["weight"])
+        assert own.time.tolist() == [int(np.datetime64(day, relation.time_unit).astype(int)) for day in rows["day"]]
+        assert [relation.classes[each] for each in own.edge_label.tolist()] == rows["role"].tolist()
+
+
+def _sage(data: Any) -> nn.Module:
+    from torch_geometric.nn import HeteroConv, SAGEConv
+
+    return HeteroConv({each: SAGEConv((-1, -1), 6) for each in data.edge_types}, aggr="sum")
+
+
+def _attention(data: Any) -> nn.Module:
+    from torch_geometric.nn import GATv2Conv, HeteroConv
+
+    width = {each: data[each].edge_attr.shape[1] if "edge_attr" in data[each] else None for each in data.edge_types}
+    convs = {each: GATv2Conv((-1, -1), 6, edge_dim=width[each], add_self_loops=False) for each in data.edge_types}
+    return HeteroConv(convs, aggr="sum")
+
+
+def _hgt(data: Any) -> nn.Module:
+    from torch_geometric.nn import HGTConv
+
+    return HGTConv(-1, 6, data.metadata(), heads=2)
+
+
+class _Relational(nn.Module):
+    """R-GCN over all relations: vertices of all types in one numbering."""
+
+    def __init__(self, data: Any) -> None:
+        from torch_geometric.nn import FastRGCNConv
+
+        super().__init__()
+        self.conv = FastRGCNConv(6, 6, len(data.edge_types))
+
+    def forward(self, x: dict[str, Tensor], edges: dict[Any, Tensor]) -> dict[str, Tensor]:
+        first, total = {}, 0
+        for name, rows in x.items():
+            first[name], total = total, total + len(rows)
+        shifts = [torch.tensor([[first[source]], [first[target]]]) for source, _, target in edges]
+        index = torch.cat([each + shift for each, shift in zip(edges.values(), shifts, strict=True)], dim=1)
+        kind = torch.cat([torch.full((each.shape[1],), at) for at, each in enumerate(edges.values())])
+        out = self.conv(torch.cat(list(x.values())), index, kind)
+        return {name: out[first[name] :][: len(rows)] for name, rows in x.items()}
+
+
+class _Model(nn.Module):
+    """Features or an embedding of each type, two layers, and the scores of papers."""
+
+    def __init__(self, data: Any, layer: Callable[[Any], nn.Module], *, has_attributes: bool) -> None:
+        super().__init__()
+        self.has_attributes = has_attributes
+        self.project = nn.ModuleDict(
+            {
+                name: nn.Linear(data[name].x.shape[1], 6)
+                if "x" in data[name]
+                else nn.Embedding(data[name].num_nodes, 6)
+                for name in data.node_types
+            }
+        )
+        self.layers = nn.ModuleList([layer(data), layer(data)])
+
+    def forward(self, data: Any, numbers: Callable[[str], Tensor]) -> Tensor:
+        x = {
+            name: module(data[name].x if isinstance(module, nn.Linear) else numbers(name))
+            for name, module in self.project.items()
+        }
+        edges = {each: data[each].edge_index for each in data.edge_types}
+        more = {"edge_attr_dict": data.collect("edge_attr", allow_empty=True)} if self.has_attributes else {}
+        for layer in self.layers:
+            out = layer(x, edges, **more)
+            x = {name: torch.tanh(out[name]) if out.get(name) is not None else rows for name, rows in x.items()}
+        found: Tensor = x["paper"]
+        return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("layer", "has_attributes"), [(_sage, False), (_attention, True), (_hgt, False), (_Relational, False)]
+)
+@pytest.mark.parametrize("reverse", [False, True])
+def test_with_all_neighbors_models_of_pyg_see_the_whole_graph(
+    stored: Dataset, layer: Callable[[Any], nn.Module], has_attributes: bool, reverse: bool
+) -> None:
+    whole = whole_graph(stored)
+    if reverse:
+        for source, name, target in list(whole.edge_types):
+            for key, value in whole[source, name, target].items():
+                turned = value.flip(0) if key == "edge_index" else value
+                whole[target, f"rev_{name}", source][key] = turned
+    torch.manual_seed(3)
+    model = _Model(whole, layer, has_attributes=has_attributes).double()
+    with torch.no_grad():
+        model(whole, lambda name: torch.arange(whole[name].num_nodes))
+    options = {**SAMPLED, "fanout": (-1, -1), "features": "float64"} | ({"reverse": True} if reverse else {})
+    target = torch.randn(whole["paper"].num_nodes, 6, dtype=torch.float64)
+    seeds = whole["paper"].train_mask
+    out = model(whole, lambda name: torch.arange(whole[name].num_nodes))
+    (out * target)[seeds].sum().backward()
+    wanted = {name: each.grad.clone() for name, each in model.named_parameters() if each.grad is not None}
+    assert len(wanted) > 4
+    model.zero_grad()
+    for batch in load(stored, **options):
+        assert batch.edge_types == whole.edge_types
+        size = batch["paper"].batch_size
+        found = model(batch, lambda name, own=batch: own[name].n_id)[:size]  # type: ignore[misc]
+        assert_close(found.detach().numpy(), out[batch["paper"].n_id[:size]].detach().numpy())
+        (found * target[batch["paper"].n_id[:size]]).sum().backward()
+    for name, each in model.named_parameters():
+        assert (each.grad is None) == (name not in wanted), name
+        if each.grad is not None:
+            np.testing.assert_allclose(each.grad, wanted[name], rtol=1e-9, atol=1e-9, err_msg=name)
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_batches_of_all_ranks_are_those_of_one(stored: Dataset, size: int) -> None:
+    single = [contents(batch) for batch in load(stored, **SAMPLED, epoch=2)]
+    loaders = [load(stored, **SAMPLED, epoch=2, rank=rank, size=size) for rank in range(size)]
+    for rank, loader in enumerate(loaders):
+        assert [contents(batch) for batch in loader] == single[rank::size]
+
+
+def test_batches_depend_on_arguments_alone(stored: Dataset) -> None:
+    loader = load(stored, **SAMPLED, workers=2)
+    first, second = [[contents(batch) for batch in loader] for _ in range(2)]
+    assert first != second
+    assert [contents(batch) for batch in load(stored, **SAMPLED, workers=0)] == first
+    assert contents(loader.batch(2, epoch=1)) == second[2]
+    assert contents(copy.copy(loader).batch(0, 0)) == first[0]
+    others = [load(stored, **{**SAMPLED, "seed": 6}), load(stored, **{**SAMPLED, "replace": True})]
+    assert all([contents(batch) for batch in other] != first for other in others)
+    # Seeds keep their order without shuffling; vertices may be given.
+    plain = load(stored, **{**SAMPLED, "shuffle": False, "split": "all"})
+    assert torch.cat([each["paper"].n_id[: each["paper"].batch_size] for each in plain]).tolist() == list(range(60))
+    given = load(stored, fanout=2, of_type="author", vertices=[4, 9, 30], labels=False, batch_size=9)
+    (batch,) = given
+    assert batch["author"].n_id[:3].tolist() == [4, 9, 30]
+
+
+@pytest.mark.slow
+def test_workers_of_torch_give_the_same_batches(stored: Dataset) -> None:
+    loader = load(stored, **SAMPLED)
+    alone = [contents(batch) for batch in load(stored, **SAMPLED)]
+    assert [contents(batch) for batch in DataLoader(loader, batch_size=None, num_workers=2)] == alone
+
+
+def test_the_only_type_with_labels_has_the_examples(stored: Dataset) -> None:
+    options = {name: value for name, value in SAMPLED.items() if name != "of_type"}
+    found = [contents(batch) for batch in load(stored, **options)]
+    assert found == [contents(batch) for batch in load(stored, **SAMPLED)]
+    for name in ("author", "venue"):
+        with pytest.raises(InputError, match=r"labels=False"):
+            load(stored, **{**SAMPLED, "of_type": name, "split": "all"})
+    without = load(stored, **{**SAMPLED, "features": "none", "labels": False})
+    batch = next(iter(without))
+    assert not any(name in batch[key] for key in batch.node_types for name in ("x", "y"))
+    assert "edge_attr" not in batch["author", "writes", "paper"]
+    assert "time" in batch["author", "writes", "paper"]
+
+
+def test_what_does_not_go_together_is_refused(stored: Dataset) -> None:
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"fanout": {"writes": 2}}, "relation about; give 0"),
+        ({"fanout": {"write": 2}}, "no relation 'write'; .*writes"),
+        ({"fanout": {**dict.fromkeys(["writes", "cites", "about", "knows"], (2, 2)), "near": (2,)}}, "1 and 2 hops"),
+        ({"fanout": dict.fromkeys(["writes", "cites", "about", "knows", "near"], -3)}, "fanout"),
+        ({"fanout": (3, 0)}, "fanout"),
+        ({"of_type": "papers"}, "paper"),
+        ({"normalization": "symmetric"}, "normalization"),
+        ({"links": True}, "pairs"),
+        ({"sampler": "vertex"}, "subgraphs"),
+        ({"vertices": [60]}, "0 to 59"),
+        ({"vertex_data": "0123"}, "mapping"),
+        ({"split": "train", "of_type": "author", "labels": False}, "split"),
+    ]
+    for options, message in cases:
+        with pytest.raises((InputError, NotFoundError), match=message):
+            load(stored, **{**SAMPLED, **options})
+    plain = gnnloom.generate("plain", "sbm", vertices=50, edges=200, workers=0, catalog=stored.path.parent)
+    with pytest.raises(GnnloomError, match="no types"):
+        load(plain, of_type="paper")
+    with pytest.raises(GnnloomError, match="one key"):
+        load(plain, vertex_data={"paper": "0"})
+
+
+def test_a_copy_of_the_relations_is_verified(tmp_path: Path) -> None:
+    dataset = store(tmp_path / "catalog", "papers", tables(1))
+    next(iter(load(dataset, **SAMPLED)))
+    assert all(not finding.problem for finding in dataset.verify())
+    (folder,) = (dataset.path / ".mapped").glob("graph-*")
+    file = folder / "writes.time.npy"
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(GnnloomError, match=r"writes\.time"):
+        check_copy(folder)
+    assert Catalog(tmp_path / "catalog")["papers"].typed_graph().relation("near").nnz == 0
