@@ -83,7 +83,7 @@ _GRAPH = {
     # What the table of a relation says about each edge.
     "relation/*/weight": ArraySpec(("edge",), ("float32",), required=False),
     "relation/*/time": ArraySpec(("edge",), ("int64", "float64"), required=False),
-    "relation/*/feature": ArraySpec(("edge", "value"), ("float32",), required=False),
+    "relation/*/feature": ArraySpec(("edge", "value"), ("float32", "float16"), required=False),
     "relation/*/label": ArraySpec(("edge",), ("int64",), required=False),
     **{f"type/*/{path}": spec for path, spec in _source_ids("member").items()},
 }

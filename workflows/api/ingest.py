@@ -83,8 +83,8 @@ def ingest(
             weights; an undirected one implies ``undirected``. Edges in memory are written to a temporary file first.
         relations: instead of a source, the tables of a graph with types, by source type, name of the relation and
             target type, such as ``{("user", "buys", "item"): "clicks.csv:user_id,item_id"}``: the name of a file,
-            perhaps with its columns, of which the third may be followed by ``as weight`` or ``as time``; a frame, or a
-            tuple of a frame and its columns; or edges in memory.
+            perhaps with its columns, of which further ones say what they hold, as in ``amount as weight`` or ``fee as
+            feature else 0``; a frame, or a tuple of a frame and its columns; or edges in memory.
         vertices: tables of the vertices of some types, by type: the name of a file or several, perhaps with the column
             of ids, ``"users.csv:id"``; a frame, or a tuple of a frame and its columns; or an array of ids. Columns
             after the ids may be followed by ``as feature``, ``as label``, ``as target`` or ``as split``.
@@ -175,8 +175,7 @@ def typed_source(locations: Sequence[str], format_name: str | None, values: Mapp
     """
     if format_name == TRIPLES:
         return triples_tables(locations, values)
-    # Whoever names columns does not ask for it.
-    if values.get("columns") or (format_name or guess_format(locations)) != "snap":
+    if (format_name or guess_format(locations)) != "snap":
         return None
     return DeclaredTables.of(locations, values)
 

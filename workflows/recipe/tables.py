@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, make_dataclass, replace
 from functools import cache
 from typing import Any, Final, Self, TypeVar
 
-from gnnloom.pipeline.ingest.typed.table import BY_ROW, Ends, Table
+from gnnloom.pipeline.ingest.typed.table import BY_ROW, FEATURE_TYPES, Ends, Table
 from gnnloom.pipeline.ingest.typed.tables import TypedTables
 from gnnloom.pipeline.sources.format import COLUMNS, TIMES, WEIGHTS, Format, formats, merge_options
 from gnnloom.storage.artifacts.typed.typed_names import check_relation_names, check_type_name
@@ -61,10 +61,15 @@ class RelationSection(_TableSection):
     columns: tuple[str, ...] = option(
         (), "Columns with the ids of sources and targets; the first two by default.", kind=tuple[str, ...]
     )
-    weight: str | None = option(None, "Column with the weights of the edges.")
+    weight: str | None = option(
+        None, "Column with the weights of the edges; of it and other columns, `amount else 0` fills empty cells."
+    )
     time: str | None = option(None, "Column with the times of the edges; set `merge` in `[dataset]` as well.")
     features: tuple[str, ...] = option(
         (), "Columns with features of the edges; set `merge` in `[dataset]` as well.", kind=tuple[str, ...]
+    )
+    feature_type: str | None = option(
+        None, "Type of the stored features.", choices=FEATURE_TYPES, default_text="float32"
     )
     label: str | None = option(None, "Column with the class of each edge; set `merge` in `[dataset]` as well.")
     name_column: str | None = option(None, 'Column with the name of the relation of each edge, with `name = "*"`.')
@@ -87,10 +92,10 @@ class RelationSection(_TableSection):
 
     def table(self) -> Table:
         """The table as it is opened."""
-        values = [f"{column} as {role}" for role in ("weight", "time") if (column := getattr(self, role)) is not None]
-        values += [f"{column} as feature" for column in self.features]
-        values += [f"{self.label} as label"] if self.label is not None else []
-        values += [f"{self.name_column} as relation"] if self.name_column is not None else []
+        feature = "feature" if self.feature_type is None else f"{self.feature_type} feature"
+        held = [("weight", self.weight), ("time", self.time), *((feature, column) for column in self.features)]
+        held += [("label", self.label), ("relation", self.name_column)]
+        values = [_held(column, role) for role, column in held if column is not None]
         return self._table([*self.columns, *values], f"relation {self.name}")
 
 
@@ -124,6 +129,12 @@ class ListSection(_TableSection):
         single = {role: getattr(self, role) for role in ("label", "target", "split")}
         values += [f"{column} as {role}" for role, column in single.items() if column is not None]
         return self._table([*([] if self.id is None else [self.id]), *values], f"vertices {self.type}")
+
+
+def _held(column: str, role: str) -> str:
+    """A column with its role, and what fills its empty cells, as the command line has them."""
+    name, separator, fill = column.partition(" else ")
+    return f"{name} as {role}{separator}{fill}"
 
 
 def _check_named(key: str, name: str, what: str) -> None:

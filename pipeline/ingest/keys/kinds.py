@@ -15,7 +15,7 @@ from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError
 
 #: Distinct words of a column, at most: each becomes a relation with arrays of its own, or a type.
-_MOST_KINDS: Final = 1 << 14
+MOST_KINDS: Final = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,9 @@ class KindColumn:
         return replace(self, names=tuple(sorted(names)))
 
     def _check(self, names: set[str]) -> None:
-        if len(names) > _MOST_KINDS:
+        if len(names) > MOST_KINDS:
             raise InputError(
-                f"{self.location}: more than {_MOST_KINDS:,} different words, such as {min(names)!r}, in the column of"
+                f"{self.location}: more than {MOST_KINDS:,} different words, such as {min(names)!r}, in the column of"
                 " relations or types; name another column"
             )
 

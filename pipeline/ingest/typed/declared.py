@@ -2,23 +2,24 @@
 
 Neo4j: ``:ID(Person)``, ``personId:ID``, ``:LABEL``; ``:START_ID(Person)``, ``:END_ID(Movie)``, ``:TYPE``. What is in
 parentheses is an id space; without it, ids are distinct over all files. Only the first file of a table needs a header,
-and that file may have nothing else. Neptune: ``~id``, ``~label``, ``~from``, ``~to``. Other columns are not read.
+and that file may have nothing else. Neptune: ``~id``, ``~label``, ``~from``, ``~to``. Other columns,
+such as ``amount:float``, are read if the user names them, by the name before the colon.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any, Final
 
-from gnnloom.pipeline.ingest.typed.table import BY_ROW, Ends, Table
+from gnnloom.pipeline.ingest.typed.table import BY_ROW, EdgeColumn, Ends, Table
 from gnnloom.pipeline.ingest.typed.tables import TypedTables
 from gnnloom.pipeline.sources.format import COLUMNS
 from gnnloom.pipeline.sources.reading.coding import without_suffix
 from gnnloom.pipeline.sources.reading.files import SourceFile, is_local, open_files
-from gnnloom.pipeline.sources.reading.text_layout import Sample, Stated
+from gnnloom.pipeline.sources.reading.text_layout import Sample, Stated, declared_names
 from gnnloom.pipeline.sources.vertex_data.table_columns import is_parquet
 from gnnloom.storage.artifacts.typed.typed_names import valid_name
 from gnnloom.storage.disk.files import user_path
@@ -98,6 +99,14 @@ class Header:
         words = ("START_ID", "END_ID") if self.are_edges else ("ID",)
         return tuple(str(self.words[word] + 1) for word in words)
 
+    def values(self, wanted: Sequence[EdgeColumn]) -> list[EdgeColumn]:
+        """The columns with values of edges that the file has."""
+        found = [each for each in wanted if declared_names(self.fields, each.name)]
+        if len(found) > 1 or not found:
+            return found
+        # A reader of edges and a single number expects numbers of all columns, from 1.
+        return [replace(found[0], name=str(declared_names(self.fields, found[0].name)[0] + 1))]
+
     def space(self, word: str) -> str:
         """The id space of a column."""
         return self.spaces.get(word, BY_ROW)
@@ -122,12 +131,18 @@ class DeclaredTables:
         """The tables of some files; None if no file has a header that says that it has edges.
 
         Args:
-            options: options of the format of texts.
+            options: options of the format of texts; ``columns`` has columns of edges with what they hold, such as
+                ``amount as weight``.
 
         Raises:
             NotFoundError: a file does not exist.
-            InputError: only some files have such headers, or a header is not complete.
+            InputError: only some files have such headers, a header is not complete, or no file of edges has one of the
+                columns.
         """
+        names, values = EdgeColumn.parse_all(options.get("columns") or (), "columns")
+        if names:
+            # A user who names the columns of ids does not ask for the headers.
+            return None
         if any(is_local(each) and user_path(each.removeprefix("file://")).is_dir() for each in locations):
             return None
         between = options.get("delimiter") or ""
@@ -146,10 +161,15 @@ class DeclaredTables:
                 others.append((file, len(sample.rows[0].fields) if sample.rows else 0))
             else:
                 headers.append(header)
-        return cls._grouped(headers, others) if any(each.are_edges for each in headers) else None
+        if not any(each.are_edges for each in headers):
+            return None
+        _check_values(headers, values)
+        return cls._grouped(headers, others, values)
 
     @classmethod
-    def _grouped(cls, headers: Sequence[Header], others: Sequence[tuple[SourceFile, int]]) -> DeclaredTables:
+    def _grouped(
+        cls, headers: Sequence[Header], others: Sequence[tuple[SourceFile, int]], values: Sequence[EdgeColumn]
+    ) -> DeclaredTables:
         """Files with equal headers are one table, and so are files without a header with the one of their name."""
         headless: dict[SourceFile, list[str]] = {}
         for file, width in others:
@@ -178,6 +198,7 @@ class DeclaredTables:
                 for word in ("START_ID", "END_ID"):
                     _check_space(first, word, lists)
                 name = BY_ROW if first.kinds else valid_name(_stem(first.file))
+                table = table.with_values(first.values(values), first.file.location)
                 relations.append(((first.space("START_ID"), name, first.space("END_ID")), table))
             else:
                 called = first.space("ID") if "ID" in first.spaces else _stem(first.file)
@@ -189,6 +210,23 @@ class DeclaredTables:
         # The tables name their columns.
         others = {name: value for name, value in options.items() if name != COLUMNS.name}
         return TypedTables.of(self.relations, self.vertices, others, self.format or None, any_name=any_name)
+
+
+def _check_values(headers: Sequence[Header], values: Sequence[EdgeColumn]) -> None:
+    """Refuse columns that no file of edges has, or that a file has twice.
+
+    Raises:
+        InputError: there is such a column.
+    """
+    edges = [each for each in headers if each.are_edges]
+    for value in values:
+        found = [(each, declared_names(each.fields, value.name)) for each in edges]
+        if twice := next((each for each, numbers in found if len(numbers) > 1), None):
+            raise InputError(f"{twice.file.location}, line 1: two columns are called {value.name}")
+        if not any(numbers for _, numbers in found):
+            known = {field.partition(":")[0] for each in edges for field in each.fields} - {"", *_NEPTUNE}
+            meant = did_you_mean(value.name, sorted(known), "they have")
+            raise InputError(f"column {value.name}: no file of edges has it{f'; {meant}' if known else ''}")
 
 
 def _check_space(header: Header, word: str, lists: set[str]) -> None:

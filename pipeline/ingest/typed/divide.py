@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
 from gnnloom.pipeline.external_sort.spill import value_dtype
 from gnnloom.pipeline.ingest.keys.numbered import KIND_BITS, NumberedEdges
+from gnnloom.pipeline.ingest.typed.edge_columns import RowEdges
 from gnnloom.pipeline.matrix_sort.scatter import range_name
 from gnnloom.pipeline.shuffle.columns import Column, row_bytes
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
@@ -64,11 +65,11 @@ class DivideTask(Task):
     """Divides the edges of one range of a table.
 
     Attributes:
-        edges: the table, with numbered ends.
+        edges: the table, with numbered ends, or with numbered ends and rows.
         lane: where the edges go, relative to the work folder.
     """
 
-    edges: NumberedEdges
+    edges: NumberedEdges | RowEdges
     range: SourceRange
     division: Division
     shuffle: Shuffle
@@ -144,14 +145,19 @@ class DividedEdges:
 
 
 def divide_edges(
-    writer: ArtifactWriter, name: str, edges: NumberedEdges, division: Division, value_bytes: int, cluster: Cluster
+    writer: ArtifactWriter,
+    name: str,
+    edges: NumberedEdges | RowEdges,
+    division: Division,
+    value_bytes: int,
+    cluster: Cluster,
 ) -> Divided:
     """Divide the edges of a table, except for what an earlier run has done.
 
     Args:
         name: what the names of the tasks begin with.
-        edges: the table, with numbered ends.
-        value_bytes: bytes of the weight or time of an edge; 0 if there are none.
+        edges: the table, with numbered ends, or with numbered ends and rows.
+        value_bytes: bytes of the weight, time or row of an edge; 0 if there are none.
     """
     values = [Column("value", value_dtype(value_bytes).name)] if value_bytes else []
     columns = (Column("source", "int64"), Column("target", "int64"), *values)

@@ -15,80 +15,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
-from gnnloom.pipeline.ingest.keys.key_types import read_chunks
-from gnnloom.pipeline.ingest.keys.kinds import KindColumn
-from gnnloom.pipeline.ingest.keys.numbered import NumberedEdges
+from gnnloom.pipeline.ingest.keys.numbered import NumberedEdges, NumberedKeys
+from gnnloom.pipeline.ingest.typed.column_values import ColumnsTable
 from gnnloom.pipeline.matrix_sort.bucket_sort import SortedMatrix
 from gnnloom.pipeline.matrix_sort.scatter import range_name
 from gnnloom.pipeline.shuffle.columns import Column, row_bytes
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.shuffle.runs import Index
-from gnnloom.pipeline.shuffle.shuffle import RunsWriter, Shuffle
-from gnnloom.pipeline.sources.source import EdgeChunk, EdgeSource, SourceRange
+from gnnloom.pipeline.shuffle.shuffle import Shuffle
+from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import Needs, Phase, Task, run
 from gnnloom.storage.errors import DamagedWorkError, InputError
 from gnnloom.storage.format.arrays import CHUNK_BYTES, ArrayReader, ArrayRecord, create_array, write_rows
 from gnnloom.storage.format.artifact import ArtifactWriter
-from gnnloom.storage.matrix.ticks import floats_of_ticks, ticks_of_floats
+from gnnloom.storage.matrix.ticks import floats_of_ticks
 
 #: Entries whose places, or rows whose values, are routed at a time.
 _STEP: Final = 1 << 20
 #: Chunks of an array that one task writes.
 _TASK_CHUNKS: Final = 4
-#: Dimensions of the arrays after the first.
-_FEATURE: Final = "feature"
-
-
-@dataclass(frozen=True)
-class EdgeColumn:
-    """A column of the table of a relation.
-
-    Attributes:
-        role: ``weight``, ``time``, ``feature`` or ``label``; several columns may have features.
-        name: of the column.
-        source: the values, as weights or times of the edges; or words, of a label.
-    """
-
-    role: str
-    name: str
-    source: EdgeSource | KindColumn
-
-    @property
-    def has_ticks(self) -> bool:
-        """Whether the values are times that are whole numbers."""
-        return self.role == "time" and bool(getattr(self.source, "time_unit", ""))
-
-    @property
-    def dtype(self) -> str:
-        """Of the values, as they are stored."""
-        if self.role == "label":
-            return "int64"
-        return "float32" if self.role != "time" else "int64" if self.has_ticks else "float64"
-
-    @property
-    def classes(self) -> list[str]:
-        """The words of a label, in the order of their numbers; none if they are numbers themselves."""
-        names = self.source.names or () if isinstance(self.source, KindColumn) else ()
-        return [] if all(map(_is_number, names)) else list(names)
-
-    def read(self, span: SourceRange, ids: Sequence[str]) -> Iterator[NDArray[Any]]:
-        """The (num_rows,) values of some rows of a range at a time."""
-        if isinstance(self.source, KindColumn):
-            names = self.source.names or ()
-            numbers = np.arange(len(names)) if self.classes else np.array(list(map(int, names)), np.int64)
-            for kinds in self.source.read(span):
-                yield numbers[kinds]
-            return
-        for chunk in read_chunks(self.source, span, ids):
-            if chunk.time is not None:
-                yield ticks_of_floats(chunk.time.astype(np.float64, copy=False)) if self.has_ticks else chunk.time
-            elif chunk.weight is not None:
-                yield chunk.weight
-
-
-def _is_number(word: str) -> bool:
-    return word.isascii() and word.isdigit() and len(word) < 19
+#: Arrays that one task writes, at most: each has a record.
+_TASK_ARRAYS: Final = 256
+#: Bytes that a task of values holds: a block of cells with the text, and the places of its rows.
+_VALUE_MEMORY: Final = 96 << 20
 
 
 @dataclass(frozen=True)
@@ -107,6 +57,11 @@ class RowEdges:
     def of(cls, edges: NumberedEdges) -> RowEdges:
         return cls(edges, tuple(accumulate((span.stop for span in edges.ranges()), initial=0)))
 
+    @property
+    def ends(self) -> tuple[NumberedKeys, ...]:
+        """Numbers of the keys of the ends."""
+        return self.edges.ends
+
     def identity(self) -> dict[str, Any]:
         return {"format": "rows"}
 
@@ -116,61 +71,52 @@ class RowEdges:
     def ranges(self) -> Sequence[SourceRange]:
         return self.edges.ranges()
 
-    def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
-        """Read one range."""
+    def read_kinds(self, span: SourceRange) -> Iterator[tuple[EdgeChunk, NDArray[np.int32]]]:
+        """Read one range, with the (num_edges,) int32 kind of each edge and with edges that are left out."""
         first = self.firsts[span.file]
-        for chunk, _ in self.edges.read_kinds(span):
+        for chunk, kinds in self.edges.read_kinds(span):
             rows = np.arange(first, first + len(chunk.source), dtype=np.int64)
             first += len(rows)
+            yield EdgeChunk(chunk.source, chunk.target, None, floats_of_ticks(rows)), kinds
+
+    def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
+        """Read one range."""
+        for chunk, _ in self.read_kinds(span):
             is_known = (chunk.source >= 0) & (chunk.target >= 0)
-            if is_known.any():
-                ends = chunk.source[is_known], chunk.target[is_known]
-                yield EdgeChunk(*ends, None, floats_of_ticks(rows[is_known]))
+            if is_known.any() and chunk.time is not None:
+                yield EdgeChunk(chunk.source[is_known], chunk.target[is_known], None, chunk.time[is_known])
 
 
 @dataclass(frozen=True)
-class ColumnsTable:
-    """The columns of a table, and the rows that have them.
+class TableRows:
+    """The columns of a table, and the numbers of its rows.
 
     Attributes:
-        location: the table, for messages.
-        columns: what is stored.
-        ids: type of the keys of the ends.
-        spans: ranges of the table.
+        name: what the names of the tasks begin with.
+        table: the columns.
         firsts: number of the first row of each range, and the number of rows.
+        relation: the only relation of the table; empty if its edges are divided among several.
     """
 
-    location: str
-    columns: tuple[EdgeColumn, ...]
-    ids: tuple[str, ...]
-    spans: tuple[SourceRange, ...]
+    name: str
+    table: ColumnsTable
     firsts: tuple[int, ...]
+    relation: str = ""
 
     @property
-    def arrays(self) -> dict[str, Column]:
-        """What is stored, by the name of the array."""
-        found = {each.role: Column(each.role, each.dtype) for each in self.columns if each.role != _FEATURE}
-        if width := sum(each.role == _FEATURE for each in self.columns):
-            found[_FEATURE] = Column(_FEATURE, "float32", (width,))
-        return dict(sorted(found.items()))
+    def num_rows(self) -> int:
+        return self.firsts[-1]
 
     def facts(self) -> dict[str, Any]:
-        """What the manifest says of the columns."""
-        names = {role: [each.name for each in self.columns if each.role == role] for role in self.arrays}
-        classes = next((each.classes for each in self.columns if each.role == "label"), [])
-        unit = next((getattr(each.source, "time_unit", "") for each in self.columns if each.role == "time"), "")
-        return {
-            "columns": names,
-            "weighted": "weight" in names,
-            **({"has_times": True} if "time" in names else {}),
-            **({"time_unit": unit} if unit else {}),
-            **({"classes": classes} if classes else {}),
-        }
+        """Facts about the columns of a relation for the manifest."""
+        return self.table.facts() | ({} if self.relation else {"table_rows": self.num_rows})
 
 
 @dataclass(frozen=True)
 class PlaceTask(Task):
     """Routes the places of the entries of a block to the rows of the table.
+
+    Places count the entries of all relations of the table.
 
     Attributes:
         path: of the block's numbers of rows.
@@ -189,7 +135,7 @@ class PlaceTask(Task):
 class ValueTask(Task):
     """Routes the values of range ``number`` of the table to the places of their entries."""
 
-    table: ColumnsTable
+    rows: TableRows
     number: int
     places: Shuffle
     values: Shuffle
@@ -197,73 +143,116 @@ class ValueTask(Task):
 
 
 @dataclass(frozen=True)
-class ArrayTask(Task):
-    """Writes elements ``start`` to ``stop`` of an array."""
+class Piece:
+    """Elements ``start`` to ``stop`` of an array, the first of which has a place."""
 
-    values: Shuffle
-    column: str
     path: str
     start: int
     stop: int
+    place: int
+
+
+@dataclass(frozen=True)
+class ArrayTask(Task):
+    """Writes elements of the arrays of one column, which follow one another."""
+
+    values: Shuffle
+    column: str
+    pieces: tuple[Piece, ...]
 
 
 def store_columns(
-    writer: ArtifactWriter, folder: str, table: ColumnsTable, matrix: SortedMatrix, codec: str, cluster: Cluster
+    writer: ArtifactWriter,
+    rows: TableRows,
+    matrices: Sequence[tuple[str, SortedMatrix]],
+    codec: str,
+    cluster: Cluster,
 ) -> list[str]:
-    """Store the columns of a relation, except for what an earlier run has done; returns the names of the tasks.
+    """Store the columns of the relations of a table, except for what an earlier run has done.
 
     Args:
-        folder: what the paths of the relation's arrays begin with.
-        matrix: the sorted edges, whose values are the numbers of their rows.
+        matrices: what the paths of each relation's arrays begin with, and its sorted edges, whose values are the
+            numbers of their rows.
+
+    Returns:
+        Names of the tasks that write arrays.
     """
-    recorded = writer.recorded_of(matrix.blocks)
-    counts = [int(recorded[name].facts["nnz"]) for name in matrix.blocks]
-    starts, nnz, rows = list(accumulate(counts, initial=0)), sum(counts), table.firsts[-1]
-    arrays, digest = table.arrays, "-".join(map(str, (rows, nnz, len(table.spans))))
-    places = Shuffle(f"{folder}places/{digest}", max(1, rows), (Column("place", "int64"),), len(table.spans))
+    blocks = [name for _, matrix in matrices for name in matrix.blocks]
+    recorded = writer.recorded_of(blocks)
+    counts = [int(recorded[name].facts["nnz"]) for name in blocks]
+    of_relations = [sum(int(recorded[name].facts["nnz"]) for name in matrix.blocks) for _, matrix in matrices]
+    starts, nnz, num_rows = list(accumulate(counts, initial=0)), sum(counts), rows.num_rows
+    arrays, spans = rows.table.arrays, rows.table.spans
+    digest = "-".join(map(str, (num_rows, nnz, len(spans), len(blocks))))
+    name = rows.name
+    places = Shuffle(f"{name}/places/{digest}", max(1, num_rows), (Column("place", "int64"),), len(spans))
     columns = tuple(arrays.values())
     tasks_of_arrays = max(1, -(-nnz * row_bytes(columns) // (_TASK_CHUNKS * CHUNK_BYTES)))
-    values = Shuffle(f"{folder}values/{digest}", max(1, nnz), columns, tasks_of_arrays)
+    values = Shuffle(f"{name}/values/{digest}", max(1, nnz), columns, tasks_of_arrays)
     to_rows = ShufflePlan(writer, places, len(counts), 8 * nnz, nnz)
-    to_places = ShufflePlan(writer, values, len(table.spans), nnz * row_bytes(columns), nnz)
+    to_places = ShufflePlan(writer, values, len(spans), nnz * row_bytes(columns), nnz)
     place = [
         PlaceTask(
             writer,
-            f"{folder}place/{number:05d}-{digest}",
+            f"{name}/place/{number:05d}-{digest}",
             Needs(8 * count, 8 * count, memory=32 * min(count, _STEP)),
-            f"{name}/row",
+            f"{block}/row",
             first,
             count,
             places,
             to_rows.lane(number),
         )
-        for number, (name, first, count) in enumerate(zip(matrix.blocks, starts, counts, strict=False))
+        for number, (block, first, count) in enumerate(zip(blocks, starts, counts, strict=False))
     ]
     value = []
-    for number, span in enumerate(table.spans):
-        held = table.firsts[number + 1] - table.firsts[number]
-        needs = Needs(held * row_bytes(columns), held * row_bytes(columns), memory=24 * held)
-        name = f"{folder}value/{range_name(number, span)}-{digest}"
-        value.append(ValueTask(writer, name, needs, table, number, places, values, to_places.lane(number)))
+    for number, span in enumerate(spans):
+        held = rows.firsts[number + 1] - rows.firsts[number]
+        needs = Needs(held * row_bytes(columns), held * row_bytes(columns), memory=_VALUE_MEMORY)
+        task = f"{name}/value/{range_name(number, span)}-{digest}"
+        value.append(ValueTask(writer, task, needs, rows, number, places, values, to_places.lane(number)))
+    folders = [folder for folder, _ in matrices]
     write = []
     for column in columns:
-        path, step = f"{folder}{column.name}", _TASK_CHUNKS * max(1, CHUNK_BYTES // column.num_bytes)
+        step = _TASK_CHUNKS * max(1, CHUNK_BYTES // column.num_bytes)
         dims = ("edge", *(["value"] if column.trailing else []))
-        create_array(writer.path, path, (nnz, *column.trailing), column.dtype, dims, step // _TASK_CHUNKS, codec)
-        # An array without edges has a task as well, which records it.
-        for start in range(0, max(1, nnz), step):
-            stop = min(start + step, nnz)
-            size = (stop - start) * column.num_bytes
-            needs = Needs(size, size, to_places.opens((start, stop)), 3 * size)
-            write.append(ArrayTask(writer, f"{path}/{start:015d}", needs, values, column.name, path, start, stop))
+        for folder, count in zip(folders, of_relations, strict=True):
+            path = f"{folder}{column.name}"
+            create_array(writer.path, path, (count, *column.trailing), column.dtype, dims, step // _TASK_CHUNKS, codec)
+        for pieces in _shared(_pieces(column.name, folders, of_relations, step), step):
+            first, count = pieces[0].place, sum(each.stop - each.start for each in pieces)
+            size, opens = count * column.num_bytes, to_places.opens((first, max(first + count, 1)))
+            task = f"{name}/{column.name}/{first:015d}-{len(pieces)}-{digest}"
+            write.append(ArrayTask(writer, task, Needs(size, size, opens, 3 * size), values, column.name, pieces))
     phases = [
         Phase("place edges", route_places, place, files=(to_rows.files,)),
         *to_rows.merges("merge places"),
         Phase("route columns", route_values, value, reads=(to_rows.read_files,), files=(to_places.files,)),
         *to_places.merges("merge columns"),
-        Phase("write columns", write_array, write, "edges", (to_places.read_files,), makes_arrays=True),
+        Phase("write columns", write_arrays, write, "edges", (to_places.read_files,), makes_arrays=True),
     ]
     return run(phases, cluster, writer)
+
+
+def _pieces(name: str, folders: Sequence[str], counts: Sequence[int], step: int) -> Iterator[Piece]:
+    """The pieces of the arrays of a column, of at most ``step`` elements; an empty array has one."""
+    for folder, first, count in zip(folders, accumulate(counts, initial=0), counts, strict=False):
+        for start in range(0, max(1, count), step):
+            yield Piece(f"{folder}{name}", start, min(start + step, count), first + start)
+
+
+def _shared(pieces: Iterator[Piece], step: int) -> Iterator[tuple[Piece, ...]]:
+    """Groups of consecutive pieces of at most ``step`` elements: small relations share a task."""
+    group: list[Piece] = []
+    count = 0
+    for piece in pieces:
+        more = piece.stop - piece.start
+        if group and (count + more > step or len(group) == _TASK_ARRAYS):
+            yield tuple(group)
+            group, count = [], 0
+        group.append(piece)
+        count += more
+    if group:
+        yield tuple(group)
 
 
 def route_places(task: PlaceTask) -> int:
@@ -282,82 +271,63 @@ def route_values(task: ValueTask) -> int:
     """Route the values of the rows of a range that are entries; returns how many rows the range has.
 
     Raises:
-        InputError: a column cannot be read, or has another number of rows.
+        InputError: a column cannot be read, or there are more or fewer rows than edges.
     """
-    table, span = task.table, task.table.spans[task.number]
-    first, stop = table.firsts[task.number], table.firsts[task.number + 1]
-    with OpenFiles(task.writer.work) as files:
-        found = task.places.rows(task.writer.work, files).read(first, stop)
-        place = np.full(stop - first, -1, np.int64)
-        place[found.position - first] = found.column("place")
-    at = 0
-    with task.writer.task(task.name) as output, task.values.routed(output, task.lane) as runs:
-        for values in _aligned([each.read(span, table.ids) for each in table.columns], table.location):
-            count = len(values[0])
-            _route(runs, table, values, place[at : at + count], count)
+    table, span = task.rows.table, task.rows.table.spans[task.number]
+    first, stop = task.rows.firsts[task.number], task.rows.firsts[task.number + 1]
+    at = first
+    with (
+        OpenFiles(task.writer.work) as files,
+        task.writer.task(task.name) as output,
+        task.values.routed(output, task.lane) as runs,
+    ):
+        places = task.places.rows(task.writer.work, files)
+        for values in table.read(span):
+            count = len(next(iter(values.values())))
+            if at + count > stop:
+                raise _unequal(table, f"more rows than {stop - first:,} edges")
+            for start in range(0, count, _STEP):
+                end = min(start + _STEP, count)
+                found = places.read(at + start, at + end)
+                # Each row is one entry at most. Places ascend within a run, as the entries are found in their order.
+                place, rows = found.column("place"), found.position - at
+                order = np.argsort(place)
+                if len(order):
+                    chosen = rows[order]
+                    runs.add(Index.of_positions(place[order]), {name: each[chosen] for name, each in values.items()})
             at += count
-        if at != stop - first:
-            raise InputError(f"{table.location}: columns of {at:,} rows, and {stop - first:,} edges")
+        if at != stop:
+            raise _unequal(table, f"{at - first:,} rows, and {stop - first:,} edges")
     return stop - first
 
 
-def _route(
-    runs: RunsWriter, table: ColumnsTable, values: Sequence[NDArray[Any]], place: NDArray[np.int64], count: int
-) -> None:
-    if len(place) != count:
-        raise InputError(f"{table.location}: a column has more rows than there are edges")
-    rows = np.flatnonzero(place >= 0)
-    if not len(rows):
-        return
-    rows = rows[np.argsort(place[rows])]
-    found: dict[str, NDArray[Any]] = {}
-    features = []
-    for column, each in zip(table.columns, values, strict=True):
-        if column.role == _FEATURE:
-            features.append(each[rows])
-        else:
-            found[column.role] = each[rows].astype(column.dtype, copy=False)
-    if features:
-        found[_FEATURE] = np.stack(features, axis=1).astype(np.float32, copy=False)
-    runs.add(Index.of_positions(place[rows]), found)
+def _unequal(table: ColumnsTable, found: str) -> InputError:
+    return InputError(
+        f"{table.location}: {found}; a line between the rows may be a comment: say so with `--comment '#'`, or"
+        " `--comment none` if it is a row"
+    )
 
 
-def _aligned(readers: Sequence[Iterator[NDArray[Any]]], location: str) -> Iterator[list[NDArray[Any]]]:
-    """Values of the same rows, from readers whose chunks differ.
-
-    Raises:
-        InputError: a reader has fewer rows than another one.
-    """
-    left: list[NDArray[Any]] = [np.empty(0) for _ in readers]
-    while True:
-        for number, reader in enumerate(readers):
-            while not len(left[number]) and (chunk := next(reader, None)) is not None:
-                left[number] = chunk
-        step = min(map(len, left))
-        if not step:
-            if any(map(len, left)):
-                raise InputError(f"{location}: columns have different numbers of rows; a line may be a comment")
-            return
-        yield [each[:step] for each in left]
-        left = [each[step:] for each in left]
-
-
-def write_array(task: ArrayTask) -> int:
-    """Write some elements of one array; returns their number.
+def write_arrays(task: ArrayTask) -> int:
+    """Write elements of the arrays of a column; returns their number.
 
     Raises:
         DamagedWorkError: an entry has no row.
     """
-    work = task.writer.work
+    work, count = task.writer.work, 0
     with OpenFiles(work) as files, task.writer.task(task.name) as output:
-        found = task.values.rows(work, files).read(task.start, task.stop)
-        if not np.array_equal(found.position, np.arange(task.start, task.stop)):
-            raise DamagedWorkError(work / task.values.folder, "not every edge has one row")
-        output.add(write_rows(task.writer.path, task.path, task.start, found.column(task.column)))
-    return task.stop - task.start
+        rows = task.values.rows(work, files)
+        for each in task.pieces:
+            stop = each.place + each.stop - each.start
+            found = rows.read(each.place, stop)
+            if not np.array_equal(found.position, np.arange(each.place, stop)):
+                raise DamagedWorkError(work / task.values.folder, "not every edge has one row")
+            output.add(write_rows(task.writer.path, each.path, each.start, found.column(task.column)))
+            count += each.stop - each.start
+    return count
 
 
-def value_facts(facts: Mapping[str, Any], table: ColumnsTable) -> dict[str, Any]:
+def value_facts(facts: Mapping[str, Any], rows: TableRows) -> dict[str, Any]:
     """The facts of a matrix whose values are numbers of rows, as those of a relation with columns."""
     own = {name: value for name, value in facts.items() if name not in {"weighted", "has_times", "time_unit"}}
-    return own | table.facts()
+    return own | rows.facts()

@@ -8,7 +8,7 @@ from typing import Final
 
 from gnnloom.pipeline.ingest.keys.numbered import KnownEdges, NumberedEdges
 from gnnloom.pipeline.ingest.typed.divide import Division, divide_edges
-from gnnloom.pipeline.ingest.typed.edge_columns import ColumnsTable, RowEdges
+from gnnloom.pipeline.ingest.typed.edge_columns import RowEdges, TableRows
 from gnnloom.pipeline.ingest.typed.numbering import Collected, KeyInput, NumberedSpace, NumberedType
 from gnnloom.pipeline.ingest.typed.tables import RelationTable, TypedTables
 from gnnloom.pipeline.sources.source import EdgeSource
@@ -16,6 +16,7 @@ from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage.artifacts.typed.typed_names import check_relation_names, distinct_names
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import ArtifactWriter
+from gnnloom.storage.matrix.csr import TIME_BYTES
 from gnnloom.storage.wording import counted
 
 #: Relations of a table that there may be: tasks count the edges of each.
@@ -46,7 +47,7 @@ class NumberedRelation:
     spill_bytes: int
     time_unit: str
     location: str
-    columns: ColumnsTable | None = None
+    columns: TableRows | None = None
 
 
 @dataclass(frozen=True)
@@ -79,12 +80,7 @@ def number_relations(
     for table in tables.relations:
         ends = spaces[table.source], spaces[table.target]
         if table.kinds is None and all(len(each.types) == 1 for each in ends):
-            found.append(_whole(writer, table, spaces, tables.ids))
-        elif table.columns:
-            raise InputError(
-                f"{table.location}: so far, only edges between vertices of one type each may have several columns of"
-                " values"
-            )
+            found.append(_whole(writer, table, spaces))
         else:
             divided, lost = _divided(writer, collected, table, spaces, cluster)
             found += divided
@@ -100,19 +96,16 @@ def _numbered(
     return (KnownEdges if drops else NumberedEdges)(writer.work, ends)
 
 
-def _whole(
-    writer: ArtifactWriter, table: RelationTable, spaces: Mapping[str, NumberedSpace], ids: Mapping[str, str]
-) -> NumberedRelation:
+def _whole(writer: ArtifactWriter, table: RelationTable, spaces: Mapping[str, NumberedSpace]) -> NumberedRelation:
     """The relation of a table that has one."""
     edges = _numbered(writer, table, spaces, drops=any(spaces[each].drops for each in table.spaces))
     (source,), (target,) = spaces[table.source].types, spaces[table.target].types
     read, unit = sum(span.stop for span in edges.ranges()), getattr(table.edges, "time_unit", "")
-    if not table.columns:
+    if table.columns is None:
         how = edges, read, edges.spill_bytes(), unit, table.location
         return NumberedRelation(table.name, table.name, source, target, *how)
-    rows, spans = RowEdges.of(edges), tuple(table.edges.ranges())
-    kinds = tuple(ids[each] for each in table.spaces)
-    columns = ColumnsTable(table.location, table.columns, kinds, spans, rows.firsts)
+    rows = RowEdges.of(edges)
+    columns = TableRows(KeyInput.of_relation(table).name, table.columns, rows.firsts, table.name)
     with_rows = rows, read, edges.spill_bytes(), "", table.location
     return NumberedRelation(table.name, table.name, source, target, *with_rows, columns)
 
@@ -134,7 +127,10 @@ def _divided(
             f"{table.location}: {len(words):,} words for relations between {len(sources):,} and {len(targets):,} types"
             f" are more than {_MOST_POSITIONS:,} relations that there may be; give fewer words or types"
         )
-    divided = divide_edges(writer, name, edges, division, collected.value_bytes(name), cluster)
+    rows = None if table.columns is None else RowEdges.of(edges)
+    columns = None if table.columns is None or rows is None else TableRows(name, table.columns, rows.firsts)
+    value_bytes = collected.value_bytes(name) if rows is None else TIME_BYTES
+    divided = divide_edges(writer, name, rows or edges, division, value_bytes, cluster)
     lost = sum(divided.left_out.values())
     if not divided.counts:
         raise InputError(f"{table.location}: no table of vertices lists both ends of any of {counted(lost, 'edge')}")
@@ -145,7 +141,12 @@ def _divided(
     for position, count in divided.counts.items():
         kind, source, target = division.parts(position)
         how = divided.edges(position), count, spilled * count // total, unit, table.location
-        found.append(NumberedRelation("", words[kind], sources[source], targets[target], *how))
+        found.append(NumberedRelation("", words[kind], sources[source], targets[target], *how, columns))
+    if columns is not None and len(found) * len(columns.table.classes) > _MOST_POSITIONS:
+        raise InputError(
+            f"{table.location}: {len(found):,} relations with {len(columns.table.classes):,} words as labels; number"
+            " the labels, or leave them out"
+        )
     return found, lost
 
 

@@ -8,20 +8,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 from gnnloom.pipeline.ingest.calibration import calibrate
 from gnnloom.pipeline.ingest.keys.arrays import write_key_arrays
 from gnnloom.pipeline.ingest.preparation import as_unpacked, prepared_source
 from gnnloom.pipeline.ingest.projection import IngestProjection, Resources, extrapolate
 from gnnloom.pipeline.ingest.stage import IngestOptions, check_others, discarding
-from gnnloom.pipeline.ingest.typed.edge_columns import EdgeColumn, store_columns, value_facts
+from gnnloom.pipeline.ingest.typed.edge_columns import TableRows, store_columns, value_facts
 from gnnloom.pipeline.ingest.typed.numbering import KeyInput, NumberedType, collect_keys, inputs_of, number_spaces
 from gnnloom.pipeline.ingest.typed.options import TypedOptions
 from gnnloom.pipeline.ingest.typed.relations import NumberedRelation, NumberedRelations, number_relations
-from gnnloom.pipeline.ingest.typed.tables import RelationTable, TypedTables
+from gnnloom.pipeline.ingest.typed.tables import TypedTables
 from gnnloom.pipeline.matrix_sort.bucket_sort import SortedMatrix, sort_edges
 from gnnloom.pipeline.matrix_sort.sort_plan import SortOptions
+from gnnloom.pipeline.shuffle.columns import row_bytes
 from gnnloom.pipeline.sources.source import EdgeSource
 from gnnloom.pipeline.tasks.cluster import Cluster, ThreadedCluster, for_work
 from gnnloom.pipeline.tasks.phase import repairing
@@ -93,7 +92,7 @@ def _project(
             projection = replace(projection, edges=0, edges_low=0, edges_high=0, entries=0, blocks=0, output_bytes=0)
         elif of_table := columns[table.name]:
             # Each edge has its row and its values, which go through two shuffles.
-            row = 8 + sum(np.dtype(each.dtype).itemsize for each in of_table)
+            row = 8 + row_bytes(tuple(of_table.arrays.values()))
             output, spilled = projection.output_bytes + projection.edges * row, projection.edges * 2 * (row + 8)
             projection = replace(projection, output_bytes=output, spill_bytes=projection.spill_bytes + spilled)
         found.append(projection)
@@ -173,13 +172,7 @@ def ingest_typed_graph(
             _check_types(types)
             found = number_relations(writer, collected, tables, spaces, cluster)
             matrices = [_sort(writer, each, options.sort, cluster) for each in found.relations]
-            stored = [
-                name
-                for each, matrix in zip(found.relations, matrices, strict=True)
-                if each.columns is not None
-                for where in [relation_folder(each.name)]
-                for name in store_columns(writer, where, each.columns, matrix, options.codec, cluster)
-            ]
+            stored = _store_columns(writer, found.relations, matrices, options.codec, cluster)
             stored += [
                 name
                 for each in types
@@ -218,18 +211,32 @@ def _prepared(writer: ArtifactWriter, tables: TypedTables, cluster: Cluster) -> 
         replace(each, rows=rows, kinds=own) for each, (rows, own) in zip(tables.vertices, of_lists, strict=True)
     ]
     relations = [
-        replace(each, edges=edges, kinds=own, columns=_prepared_columns(writer, each, cluster))
+        replace(
+            each,
+            edges=edges,
+            kinds=own,
+            columns=prepared_source(writer, each.columns, cluster, f"{KeyInput.of_relation(each).name}/columns/"),
+        )
         for each, (edges, own) in zip(tables.relations, of_relations, strict=True)
     ]
     return TypedTables(tuple(relations), tuple(vertices))
 
 
-def _prepared_columns(writer: ArtifactWriter, table: RelationTable, cluster: Cluster) -> tuple[EdgeColumn, ...]:
-    """The columns of a table, which tasks can share."""
-    return tuple(
-        replace(each, source=prepared_source(writer, each.source, cluster, f"relation/{table.name}/column/{number}/"))
-        for number, each in enumerate(table.columns)
-    )
+def _store_columns(
+    writer: ArtifactWriter,
+    relations: Sequence[NumberedRelation],
+    matrices: Sequence[SortedMatrix],
+    codec: str,
+    cluster: Cluster,
+) -> list[str]:
+    """Store the columns next to the edges, table by table; returns the names of the tasks that write arrays."""
+    tables: dict[str, tuple[TableRows, list[tuple[str, SortedMatrix]]]] = {}
+    for each, matrix in zip(relations, matrices, strict=True):
+        # A relation without edges has no values either.
+        if each.columns is not None and matrix.facts(symmetric=False)["nnz"]:
+            found = tables.setdefault(each.columns.name, (each.columns, []))
+            found[1].append((relation_folder(each.name), matrix))
+    return [name for found in tables.values() for name in store_columns(writer, *found, codec, cluster)]
 
 
 def _sort(writer: ArtifactWriter, relation: NumberedRelation, options: SortOptions, cluster: Cluster) -> SortedMatrix:
@@ -306,7 +313,7 @@ def _commit(
 def _relation_facts(relation: NumberedRelation, matrix: SortedMatrix) -> dict[str, Any]:
     """Facts about a relation for the manifest."""
     facts = matrix.facts(symmetric=False, time_unit=relation.time_unit)
-    if relation.columns is not None:
+    if relation.columns is not None and facts["nnz"]:
         facts = value_facts(facts, relation.columns)
     # Of a matrix whose rows and columns are the same vertices.
     for name in ("symmetric", "min_id"):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS
 from gnnloom.pipeline.sources.vertex_data.table_columns import split_location
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.wording import did_you_mean
 
 #: Source type, name and target type of a relation.
 Ends: TypeAlias = tuple[str, str, str]
@@ -21,9 +23,90 @@ KINDS: Final = ("relation", "type")
 #: What stands for a name that each row of a table has in a column.
 BY_ROW: Final = "*"
 
-#: What the columns of tables of relations, and of vertices, may hold besides ids.
-_OF_EDGES: Final = (*ROLES, *FURTHER)
-_OF_VERTICES: Final = tuple(option.name for option in FILE_OPTIONS)
+#: What the columns of tables of relations, and of vertices, may hold besides ids; the kind is the last one.
+_OF_EDGES: Final = (*ROLES, *FURTHER, KINDS[0])
+_OF_VERTICES: Final = (*(option.name for option in FILE_OPTIONS), KINDS[1])
+#: Types of stored features of edges; the first one is the default.
+FEATURE_TYPES: Final = ("float32", "float16")
+
+
+@dataclass(frozen=True)
+class EdgeColumn:
+    """A column of a table, besides ids, that is stored next to the edges of a relation or the vertices of a type.
+
+    Attributes:
+        role: of edges, ``weight``, ``time``, ``feature`` or ``label``; of vertices, a kind of vertex data.
+        name: name or number of the column.
+        fill: what a cell without a value stands for, as text; None if such a cell is an error.
+        dtype: type of a stored feature.
+    """
+
+    role: str
+    name: str
+    fill: str | None = None
+    dtype: str = FEATURE_TYPES[0]
+
+    @classmethod
+    def parse(cls, text: str, what: str, *, of_edges: bool = True) -> EdgeColumn | None:
+        """Read ``amount as weight``, ``fee as float16 feature`` or ``tip as feature else 0``; None for a name alone.
+
+        Args:
+            what: the table, for messages.
+            of_edges: the table has edges, and not vertices, whose columns have neither a type nor a value for empty
+                cells.
+
+        Raises:
+            InputError: the column has a role that gnnloom does not know.
+        """
+        known_roles = _OF_EDGES if of_edges else _OF_VERTICES
+        name, separator, held = text.rpartition(" as ")
+        if not separator:
+            return None
+        described, filled, fill = held.partition(" else ")
+        words = described.split()
+        dtype = words.pop(0) if len(words) == 2 and words[0] in FEATURE_TYPES else ""
+        role = words[0] if len(words) == 1 else described
+        if role not in known_roles or (dtype and role != "feature") or (not of_edges and (dtype or filled)):
+            known = did_you_mean(role, known_roles) if role not in known_roles else ""
+            expected = ", ".join(f"as {each}" for each in known_roles)
+            raise InputError(f"{what}, column {text!r}: expected {expected}{f'; {known}' if known else ''}")
+        if filled and (role in KINDS or not fill.strip()):
+            raise InputError(f"{what}, column {text!r}: expected a value after else, as in `fee as feature else 0`")
+        return cls(role, name.strip(), fill.strip() if filled else None, dtype or FEATURE_TYPES[0])
+
+    @classmethod
+    def parse_all(cls, columns: str | Sequence[str], what: str) -> tuple[list[str], list[EdgeColumn]]:
+        """Read columns, which a text separates by commas: names of columns alone, and columns with values of edges.
+
+        Args:
+            what: what the columns are of, for messages.
+
+        Raises:
+            InputError: a column has a role that values of edges do not have.
+        """
+        given = next(csv.reader([columns], skipinitialspace=True), []) if isinstance(columns, str) else list(columns)
+        names: list[str] = []
+        values: list[EdgeColumn] = []
+        for column in given:
+            held = cls.parse(column.strip(), what)
+            if held is None:
+                names.append(column.strip())
+            elif held.role in KINDS:
+                raise InputError(f"{what}, column {column!r}: the files say which column has the names of {held.role}s")
+            else:
+                values.append(held)
+        return names, values
+
+    def to_json(self) -> list[Any]:
+        """The column as a part of the parameters of a graph."""
+        more: dict[str, Any] = {} if self.fill is None else {"fill": self.fill}
+        more |= {} if self.dtype == FEATURE_TYPES[0] else {"dtype": self.dtype}
+        return [self.role, self.name, *([more] if more else [])]
+
+    def in_words(self) -> str:
+        """The column for people."""
+        kind = "" if self.dtype == FEATURE_TYPES[0] else f"{self.dtype} "
+        return f"{kind}{self.role} in {self.name}{'' if self.fill is None else f' (else {self.fill})'}"
 
 
 @dataclass(frozen=True)
@@ -35,7 +118,7 @@ class Table:
         columns: columns of the ends, and perhaps of a weight or time; or of the ids of vertices; empty for the first.
         role: ``weight`` or ``time`` if there is a column of it, otherwise empty.
         kinds: column with the name of the relation, or the type of the vertex, of each row; empty if all are the same.
-        others: role and name of each column that is stored next to the edges, or of the vertices, in the order given.
+        others: columns that are stored next to the edges, or of the vertices, in the order given.
         several: what separates several types in such a column, of which the first one counts.
         space: of a table of vertices, the space of their ids, if it is not called as their type: ids are distinct
             within a space, whose vertices may have several types.
@@ -52,7 +135,7 @@ class Table:
     format: str = ""
     options: tuple[tuple[str, Any], ...] = ()
     kinds: str = ""
-    others: tuple[tuple[str, str], ...] = ()
+    others: tuple[EdgeColumn, ...] = ()
     several: str = ""
     space: str = ""
     headless: tuple[str, ...] = ()
@@ -85,36 +168,45 @@ class Table:
         Raises:
             InputError: a column holds something that gnnloom does not know, or a further column has nothing after it.
         """
-        roles, kind = (_OF_EDGES, KINDS[0]) if of_edges else (_OF_VERTICES, KINDS[1])
         ends: list[str] = []
-        values: list[tuple[str, str]] = []
+        values: list[EdgeColumn] = []
         kinds: list[str] = []
         for column in columns:
-            name, separator, found = column.rpartition(" as ")
-            if not separator:
+            held = EdgeColumn.parse(column, what, of_edges=of_edges)
+            if held is None:
                 ends.append(column)
-            elif found == kind:
-                kinds.append(name.strip())
-            elif found in roles:
-                values.append((name.strip(), found))
+            elif held.role in KINDS:
+                kinds.append(held.name)
             else:
-                raise InputError(
-                    f"{what}, column {column!r}: expected {', '.join(f'as {each}' for each in (*roles, kind))}"
-                )
+                values.append(held)
         if len(ends) > 2:
             raise InputError(
                 f"{what}, column {ends[2]!r}: say what it holds, as in {ends[2]!r} as weight, or as time; leave out"
                 " other columns"
             )
-        single = [role for _, role in values if of_edges and role != "feature"]
-        if len(single) > len(set(single)) or len(kinds) > 1:
+        if len(kinds) > 1:
+            raise InputError(f"{what}: columns {' and '.join(kinds)}: one column has the name of the relation or type")
+        table = cls(tuple(locations), tuple(ends), kinds=next(iter(kinds), ""))
+        return table.with_values(values, what) if of_edges else replace(table, others=tuple(values))
+
+    def with_values(self, values: Sequence[EdgeColumn], what: str) -> Table:
+        """The same table with columns of values.
+
+        Args:
+            what: the table, for messages.
+
+        Raises:
+            InputError: two columns have a role that one column has, or features have several types.
+        """
+        roles = [each.role for each in values if each.role != "feature"]
+        if len(roles) > len(set(roles)):
             raise InputError(f"{what}: several columns may hold features, and one column each all else")
-        kind = next(iter(kinds), "")
-        if len(values) == 1 and values[0][1] in ROLES:
+        if len({each.dtype for each in values if each.role == "feature"}) > 1:
+            raise InputError(f"{what}: features of one table have one type; give all of them as float16, or none")
+        if len(values) == 1 and values[0].role in ROLES and values[0].fill is None:
             # A single number is sorted with its edge.
-            return cls(tuple(locations), (*ends, values[0][0]), values[0][1], kinds=kind)
-        others = tuple((role, name) for name, role in values)
-        return cls(tuple(locations), tuple(ends), kinds=kind, others=others)
+            return replace(self, columns=(*self.columns, values[0].name), role=values[0].role)
+        return replace(self, others=tuple(values))
 
 
 def parse_relations(texts: Iterable[str]) -> dict[Ends, Table]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from gnnloom.pipeline.ingest.keys.kinds import KindColumn
 from gnnloom.pipeline.ingest.stage import IngestOptions
-from gnnloom.pipeline.ingest.typed.edge_columns import EdgeColumn
+from gnnloom.pipeline.ingest.typed.column_values import ColumnsTable
 from gnnloom.pipeline.ingest.typed.options import TypedOptions
 from gnnloom.pipeline.ingest.typed.table import BY_ROW, ROLES, Ends, Table
 from gnnloom.pipeline.ingest.typed.type_vertices import TypeVertices
@@ -55,7 +55,7 @@ class RelationTable:
         are_names: whether the ids of the sources, and of the targets, are names.
         location: the table, for messages.
         kinds: the name of the relation of each row; None if all rows have the same.
-        columns: what is stored next to the edges.
+        columns: what is stored next to the edges; None if there is nothing.
     """
 
     source: str
@@ -65,7 +65,7 @@ class RelationTable:
     are_names: tuple[bool, bool]
     location: str
     kinds: KindColumn | None = None
-    columns: tuple[EdgeColumn, ...] = ()
+    columns: ColumnsTable | None = None
 
     @property
     def spaces(self) -> tuple[str, ...]:
@@ -254,9 +254,10 @@ class TypedTables:
                 ends = "" if relation.source == BY_ROW else f", from {relation.source} to {relation.target}"
                 what = f"relations by the words of {_column(relation.kinds)}{ends}"
             edges = understood_of(relation.edges, [relation.location], "")
-            read = [each.name for each in relation.columns]
+            columns = () if relation.columns is None else relation.columns.columns
+            read = [each.name for each in columns]
             read += [relation.kinds.column] if relation.kinds is not None else []
-            values = ", ".join(f"{each.role} in {each.name}" for each in relation.columns)
+            values = ", ".join(each.in_words() for each in columns)
             shown = [_about(_without(each, read), what) for each in edges]
             found += [replace(each, sentences=(*each.sentences, values)) if values else each for each in shown]
         for table in (each for each in self.vertices if not isinstance(each.rows, NumberedVertices)):
@@ -282,7 +283,7 @@ class TypedTables:
                 "target": each.target,
                 "table": each.edges.identity(),
                 **({} if each.kinds is None else {"kinds": each.kinds.identity()}),
-                **({"columns": [[column.role, column.name] for column in each.columns]} if each.columns else {}),
+                **({"columns": [column.to_json() for column in each.columns.columns]} if each.columns else {}),
             }
             for each in self.relations
         }
@@ -422,6 +423,7 @@ def _open_relation(
     ends: Ends, table: Table, options: Mapping[str, Any], format_name: str | None, any_name: bool
 ) -> RelationTable:
     (source, name, target), where = ends, table.location
+    found = _format_of(table, format_name)
     if name == BY_ROW:
         raise InputError(
             f"{where}: name the column with the names of the relations, as in"
@@ -440,29 +442,17 @@ def _open_relation(
         raise InputError(f"{where}: ids are always numbers in this format, not names (`--ids compact`)")
     are_names = (True, True) if any_name else _are_names(edges, table, options, format_name)
     kinds = _open_kinds(table, options, format_name)
-    columns = _open_columns(table, options, format_name, any_name)
-    if columns and kinds is not None:
-        raise InputError(f"{where}: so far, only tables of one relation may have several columns of values")
+    columns = _open_columns(table, edges, are_names=any(are_names), has_columns=COLUMNS in found.options)
     return RelationTable(source, name, target, edges, are_names, where, kinds, columns)
 
 
-def _open_columns(
-    table: Table, options: Mapping[str, Any], format_name: str | None, any_name: bool
-) -> tuple[EdgeColumn, ...]:
-    """The columns that are stored next to the edges."""
-    if table.others and (len(table.columns) != 2 or COLUMNS not in _format_of(table, format_name).options):
-        raise InputError(f"{table.location}: name the columns of both ends, before those with {table.others[0][0]}")
-    found = []
-    for role, name in table.others:
-        source: EdgeSource | KindColumn | None
-        if role == "label":
-            source = _open_kinds(replace(table, kinds=name), options, format_name)
-        else:
-            read = replace(table, role="time" if role == "time" else "weight")
-            source = _open(read, (*table.columns, name), options, format_name, any_name)
-        if source is not None:
-            found.append(EdgeColumn(role, name, source))
-    return tuple(found)
+def _open_columns(table: Table, edges: EdgeSource, *, are_names: bool, has_columns: bool) -> ColumnsTable | None:
+    """The columns that are stored next to the edges; None if there are none."""
+    if not table.others:
+        return None
+    if len(table.columns) != 2 or not (has_columns and isinstance(edges, TextEdges | ParquetEdges)):
+        raise InputError(f"{table.location}: name the columns of both ends, before those with {table.others[0].role}")
+    return ColumnsTable.open(edges, table.others, table.location, are_names=are_names)
 
 
 def _open_vertices(

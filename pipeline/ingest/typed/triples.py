@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from gnnloom.pipeline.ingest.typed.declared import DeclaredTables
-from gnnloom.pipeline.ingest.typed.table import BY_ROW, Table
+from gnnloom.pipeline.ingest.typed.table import BY_ROW, EdgeColumn, Table
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.reading.text_layout import Sample, Stated
 from gnnloom.pipeline.sources.vertex_data.table_columns import is_parquet
@@ -28,14 +28,14 @@ def triples_tables(locations: Sequence[str], options: Mapping[str, Any]) -> Decl
     """The table of some files with triples.
 
     Args:
-        options: options of the formats of tables; ``columns`` has those of heads, relations and tails.
+        options: options of the formats of tables; ``columns`` has the columns of heads, relations and tails, and
+            perhaps columns with what they hold, such as ``score as weight``.
 
     Raises:
         NotFoundError: a file does not exist.
         InputError: the columns are not three, or only some files are of OpenKE.
     """
-    given = options.get("columns") or ()
-    names = [name.strip() for name in given.split(",")] if isinstance(given, str) else [str(name) for name in given]
+    names, values = EdgeColumn.parse_all(options.get("columns") or (), "columns")
     if names and len(names) != _WIDTH:
         raise InputError(f"columns {','.join(names)}: expected those of heads, relations and tails")
     files = open_files(locations)
@@ -49,7 +49,7 @@ def triples_tables(locations: Sequence[str], options: Mapping[str, Any]) -> Decl
         header = (("header", True),)
     else:
         head, relation, tail = names or _first_columns(files)
-    table = Table(tuple(locations), (head, tail), kinds=relation, options=header)
+    table = Table(tuple(locations), (head, tail), kinds=relation, options=header).with_values(values, "columns")
     return DeclaredTables([((TYPE, BY_ROW, TYPE), table)], [])
 
 

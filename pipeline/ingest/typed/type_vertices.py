@@ -57,16 +57,16 @@ class TypeVertices:
         if not having:
             return None
         table = having[0]
-        what, role = f"{table.location}, vertices {name}", table.others[0][0]
+        what, role = f"{table.location}, vertices {name}", table.others[0].role
         if name == BY_ROW or table.kinds:
             raise InputError(f"{what}: so far, only tables of one type may have a column with {role}")
         if len(having) > 1 or len((*table.locations, *table.headless)) > 1:
             raise InputError(f"{what}: so far, features, labels and split of a type come from one file; join the files")
         if len(table.columns) != 1:
-            raise InputError(f"{what}: name the column of ids too, before {table.others[0][1]!r} as {role}")
+            raise InputError(f"{what}: name the column of ids too, before {table.others[0].name!r} as {role}")
         location, named = table.locations[0], dict[str, list[str]]()
-        for role, column in table.others:
-            named.setdefault(role, []).append(column)
+        for column in table.others:
+            named.setdefault(column.role, []).append(column.name)
         files = {role: f"{location}:{_listed(columns)}" for role, columns in named.items()}
         given = {**options, **dict(table.options)}
         cells = {key: given[key] for key in _OF_CELLS if given.get(key) is not None}

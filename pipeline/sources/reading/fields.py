@@ -37,6 +37,7 @@ from gnnloom.pipeline.sources.reading.numerals import (
     is_end,
     next_line,
     parse_number,
+    parse_value,
     skip_blanks,
 )
 from gnnloom.pipeline.sources.reading.times import TimeForm, parse_time
@@ -263,14 +264,19 @@ def _copy_fields(
 
 
 @njit(cache=True, nogil=True)
-def find_cells(text: Any, separator: Any, width: int, wanted: Any, cells: Any, line_at: Any) -> tuple[int, int, int]:
-    """Find where the cells of some columns begin and end, without quotes, in all lines that are not blank.
+def find_cells(
+    text: Any, separator: Any, width: int, wanted: Any, comments: Any, cells: Any, line_at: Any
+) -> tuple[int, int, int]:
+    """Find where the cells of some columns begin and end, without quotes, in all lines that are rows.
+
+    Blank lines are not rows, and neither are comments.
 
     Args:
         text: (num_bytes,) uint8, whole lines.
         separator: (num_bytes,) uint8; see :func:`chosen_fields`.
         width: fields that each line must have.
         wanted: (num_columns,) int64 numbers of the fields, from 0.
+        comments: (num_signs,) uint8 bytes that begin comments.
         cells: (num_columns, max_rows, 2) int64, filled with the first byte of each cell and the one after its last.
         line_at: (max_rows,) int64, filled with the positions of the lines.
 
@@ -279,7 +285,11 @@ def find_cells(text: Any, separator: Any, width: int, wanted: Any, cells: Any, l
     """
     at, count, spans = 0, 0, np.empty((width + 1, 2), np.int64)
     while at < len(text):
-        if not is_end(text, skip_blanks(text, at)):
+        first_byte = skip_blanks(text, at)
+        is_comment = False
+        for byte in comments:
+            is_comment |= text[first_byte] == byte
+        if not (is_end(text, first_byte) or is_comment):
             found = _find_fields(text, at, separator, spans)
             if found != width:
                 return count, at, TOO_FEW if found < width else TOO_MANY
@@ -338,9 +348,15 @@ def _trimmed(text: Any, first: int, stop: int) -> tuple[int, int]:
 
 
 @njit(cache=True, nogil=True)
+def _is_unknown(text: Any, first: int, stop: int) -> bool:
+    """Whether a cell says that there is no value."""
+    return bool(stop == first or is_missing(text, first, stop) or (stop - first == 1 and text[first] == ord("?")))
+
+
+@njit(cache=True, nogil=True)
 def _parse_one(text: Any, first: int, stop: int) -> tuple[float, int]:
     """Parse a cell with a number, True or False; returns NaN for one that says that there is none, and the fault."""
-    if stop == first or is_missing(text, first, stop) or (stop - first == 1 and text[first] == ord("?")):
+    if _is_unknown(text, first, stop):
         return np.nan, 0
     value, after, wrong = parse_number(text, first)
     if not wrong and after == stop:
@@ -401,4 +417,51 @@ def parse_cells(text: Any, cells: Any, is_list: bool, values: Any) -> tuple[int,
             wrong = _parse_list(text, first, stop, values[row])
         if wrong:
             return row, wrong
+    return -1, 0
+
+
+@njit(cache=True, nogil=True)
+def parse_exact(text: Any, cells: Any, values: Any) -> tuple[int, int]:
+    """Parse the cells of a column of times that are numbers, which a double must hold with all their digits.
+
+    Args:
+        text: (num_bytes,) uint8 that ends with a line feed.
+        cells: (num_rows, 2) int64 from :func:`find_cells`.
+        values: (num_rows,) float64, filled with the numbers; NaN where there is none.
+
+    Returns:
+        The first row that cannot be read, and its fault; -1 and 0 if there is none.
+    """
+    for row in range(len(cells)):
+        first, stop = _trimmed(text, cells[row, 0], cells[row, 1])
+        if _is_unknown(text, first, stop):
+            values[row] = np.nan
+            continue
+        values[row], after, wrong = parse_value(text, first, True)
+        if wrong or after != stop:
+            return row, wrong or NO_NUMBER
+    return -1, 0
+
+
+@njit(cache=True, nogil=True)
+def parse_dates(text: Any, cells: Any, digits: int, has_zone: bool, ticks: Any, missing: Any) -> tuple[int, int]:
+    """Parse the cells of a column of times that are dates.
+
+    Args:
+        text: (num_bytes,) uint8 that ends with a line feed.
+        cells: (num_rows, 2) int64 from :func:`find_cells`.
+        digits, has_zone: of :func:`~gnnloom.pipeline.sources.reading.times.parse_time`.
+        ticks: (num_rows,) int64, filled with the times.
+        missing: (num_rows,) bool, filled with whether there is none.
+
+    Returns:
+        The first row that cannot be read, and its fault; -1 and 0 if there is none.
+    """
+    for row in range(len(cells)):
+        first, stop = _trimmed(text, cells[row, 0], cells[row, 1])
+        missing[row] = _is_unknown(text, first, stop)
+        if not missing[row]:
+            ticks[row], wrong = parse_time(text, first, stop, digits, has_zone)
+            if wrong:
+                return row, wrong
     return -1, 0

@@ -42,6 +42,16 @@ _PAIRS = frozenset({
 _EXTRAS = re.compile(r"(node|vertex|user|id|name|idx|index)+$")
 
 
+def declared_names(names: Sequence[str], name: str) -> list[int]:
+    """Numbers of the columns with a name, from 0; if there are none, of the columns whose names end with a type.
+
+    >>> declared_names(["~id", "amount:float", "since:datetime"], "amount")
+    [1]
+    """
+    exact = [number for number, each in enumerate(names) if each == name]
+    return exact or [number for number, each in enumerate(names) if name and each.partition(":")[0] == name]
+
+
 @dataclass(frozen=True)
 class Stated:
     """Facts that the user states about text files.

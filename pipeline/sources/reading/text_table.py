@@ -21,6 +21,7 @@ from gnnloom.pipeline.sources.reading.text_layout import (
     Row,
     Sample,
     Stated,
+    declared_names,
     fields_of,
     is_grouped,
     is_number,
@@ -379,16 +380,18 @@ def _is_over_values(cells: Sequence[str], rows: Sequence[Row], ends: tuple[int, 
 def _named(file: SourceFile, first: Sequence[str], columns: Sequence[str], *, named: bool) -> tuple[int, ...]:
     """Indices of the fields with these names in the first row."""
     known = first if named else [str(number + 1) for number in range(len(first))]
+    found: list[int] = []
     for column in columns:
-        if column not in known:
+        numbers = declared_names(known, column)
+        if not numbers:
             hint = "; if it does not name the columns, give their numbers from 1 and `--no-header`" if named else ""
             raise InputError(f"{file.location}: no column {column}; the first line has {', '.join(known)}{hint}")
-        if known.count(column) > 1:
+        if len(numbers) > 1:
             raise InputError(
-                f"{file.location}: {known.count(column)} columns are called {column}; give their numbers from 1 and"
-                " `--header`"
+                f"{file.location}: {len(numbers)} columns are called {column}; give their numbers from 1 and `--header`"
             )
-    return tuple(map(known.index, columns))
+        found += numbers
+    return tuple(found)
 
 
 def _numbered(first: Sequence[str], width: int, columns: Sequence[str], *, has_header: bool) -> tuple[int, ...]:

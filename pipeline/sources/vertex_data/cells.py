@@ -227,6 +227,7 @@ class TextTableCells:
         index: where rows begin, if rows are counted.
         question: what the first lines leave open; empty if nothing.
         has_commas: numbers have decimal commas.
+        comments: bytes that begin comments between the rows.
     """
 
     file: SourceFile
@@ -238,6 +239,7 @@ class TextTableCells:
     index: RowIndex | None = None
     question: str = ""
     has_commas: bool = False
+    comments: bytes = b""
 
     @property
     def is_shared(self) -> bool:
@@ -271,11 +273,12 @@ class TextTableCells:
             yield block
 
     def _read(self, start: int, stop: int | None, first: int, columns: Sequence[int]) -> Iterator[CellBlock]:
-        separator, wanted = np.frombuffer(self.separator, np.uint8), np.array(columns, np.int64)
+        wanted = np.array(columns, np.int64)
+        separator, comments = (np.frombuffer(each, np.uint8) for each in (self.separator, self.comments))
         for offset, text in row_blocks(self.file, self.first_row, start, stop, _BLOCK_BYTES):
             most = int(np.count_nonzero(text == FEED))
             spans, line_at = np.empty((len(columns), most, 2), np.int64), np.empty(most, np.int64)
-            count, at, wrong = find_cells(text, separator, self.width, wanted, spans, line_at)
+            count, at, wrong = find_cells(text, separator, self.width, wanted, comments, spans, line_at)
             if wrong:
                 raise bad_line(self.file, offset + at, f"{REASONS[wrong]}; expected {self.width:,} as before")
             cells = tuple(TextCells(text, spans[number, :count], self.has_commas) for number in range(len(columns)))

@@ -85,8 +85,8 @@ class Relation(BlockMatrix):
         """Values of edges ``start`` to ``stop``, in the order in which they are stored.
 
         Args:
-            name: ``weight`` (float32), ``time`` (int64 or float64), ``feature`` (float32, with a column for each of
-                the table) or ``label`` (int64; a number of :attr:`classes` if the table has words).
+            name: ``weight`` (float32), ``time`` (int64 or float64), ``feature`` (float32 or float16, with a column
+                for each of the table) or ``label`` (int64; a number of :attr:`classes` if the table has words).
 
         Raises:
             NotFoundError: the edges do not have such values next to them.
@@ -111,7 +111,8 @@ class Relation(BlockMatrix):
         """
         if not self.nnz and self.edge_columns:
             return np.empty(0, np.int64)
-        bounds = 0, self.facts["edges_in"]
+        # The table may have edges of other relations.
+        bounds = 0, self.facts.get("table_rows", self.facts["edges_in"])
         return self.artifact.array(f"{self.block_path(number)}/row", bounds=bounds).read(start, stop)
 
     def _first_edge(self, number: int) -> int:

@@ -96,6 +96,55 @@ def test_edges_alone_make_types_of_their_id_spaces(tmp_path: Path) -> None:
     assert [each.edge_type for each in dataset.relations] == [("vertex", "x", "vertex"), ("vertex", "y", "vertex")]
 
 
+def test_columns_of_declared_tables_are_read_by_name(tmp_path: Path) -> None:
+    files = dict(NEO4J)
+    files["roles.csv"] = (
+        ":START_ID(Person),role,fee:float,since:date,:END_ID(Movie),:TYPE\nkeanu,Neo,0.5,1999-03-31,tt1,ACTED_IN\n"
+        "carrie,Trinity,0.25,1999-03-31,tt1,ACTED_IN\nkeanu,Neo,,2000-01-01,tt3,LIKES"
+    )
+    files["roles2.csv"] = "carrie,x,4,2001-02-03,tt2,DIRECTED"
+    dataset = gnnloom.ingest(
+        "movies",
+        _write(tmp_path / "export", files),
+        workers=0,
+        catalog=tmp_path / "catalog",
+        merge="keep",
+        columns="fee as weight else 9,since as time,role as label",
+    )
+    graph, found = dataset.typed_graph(), {}
+    for relation in graph.relations:
+        if relation.edge_columns:
+            assert relation.edge_columns == {"label": ["role"], "time": ["since"], "weight": ["fee"]}
+            labels = [relation.classes[each] for each in relation.column("label")]
+            times = relation.column("time").astype(f"M8[{relation.time_unit}]").astype("M8[D]").astype(str)
+            found[relation.name] = list(zip(relation.column("weight").tolist(), times, labels, strict=True))
+    assert found == {
+        "ACTED_IN": [(0.25, "1999-03-31", "Trinity"), (0.5, "1999-03-31", "Neo")],
+        "DIRECTED": [(4.0, "2001-02-03", "x")],
+        "LIKES": [(9.0, "2000-01-01", "Neo")],
+    }
+    neptune = _write(tmp_path / "n", NEPTUNE)
+    dataset = gnnloom.ingest("g", neptune, workers=0, catalog=tmp_path / "catalog", columns="weight as weight")
+    weights = {each.name: sorted(each.to_scipy().data.tolist()) for each in dataset.typed_graph().relations}
+    assert weights == {"created": [pytest.approx(0.4), 1.0], "knows": [0.5, 1.0]}
+    for columns, message in (("wieght as weight", "did you mean weight"), ("weight as wieght", "did you mean weight")):
+        with pytest.raises(GnnloomError, match=message):
+            gnnloom.ingest("h", neptune, workers=0, catalog=tmp_path / "catalog", columns=columns)
+
+
+def test_triples_have_columns(tmp_path: Path) -> None:
+    (tmp_path / "facts.tsv").write_text("a\tlikes\tb\t0.5\nb\tknows\tc\t0.25\na\tlikes\tc\t1\n")
+    how = {"format": "triples", "workers": 0, "catalog": tmp_path / "catalog"}
+    dataset = gnnloom.ingest("g", tmp_path / "facts.tsv", columns="1,2,3,4 as weight", **how)
+    assert {each.name: each.to_scipy().data.tolist() for each in dataset.typed_graph().relations} == {
+        "knows": [0.25],
+        "likes": [0.5, 1.0],
+    }
+    columns = "1,2,3,4 as float16 feature"
+    dataset = gnnloom.ingest("h", tmp_path / "facts.tsv", columns=columns, merge="keep", **how)
+    assert dataset.typed_graph().relation("likes").column("feature").tolist() == [[0.5], [1.0]]
+
+
 @pytest.mark.parametrize(
     ("changed", "message"),
     [

@@ -27,7 +27,8 @@ RELATION: Final = Option(
     "relation",
     str,
     "Table of the edges of a relation, instead of SOURCE; further columns are followed by ' as weight', ' as time',"
-    " ' as feature', ' as label' or, with the name *, ' as relation'. May be given several times.",
+    " ' as feature', ' as float16 feature', ' as label' or, with the name *, ' as relation'; and by ' else VALUE' if"
+    " cells may be empty. May be given several times.",
     group=Group.INPUT,
     metavar="TYPE,NAME,TYPE=FILE[:COLUMN,COLUMN[,COLUMN]]",
 )
