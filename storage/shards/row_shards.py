@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import google_crc32c
 import numpy as np
@@ -26,6 +26,10 @@ from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.format.vertex_arrays import vertex_bounds
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.wording import counted
+
+if TYPE_CHECKING:
+    # It imports numba, which reading shards need not load.
+    from gnnloom.storage.shards.row_cover import PartialSums
 
 #: Bytes that are read at a time to be converted.
 CONVERTED_BYTES: Final = 8 << 20
@@ -73,12 +77,20 @@ class ShardMatrix(Generic[Block_co]):
         Returns:
             (num_parts, 2) int64 of the rows that are sent, and of those that are awaited.
         """
-        sent = np.split(self.send_row, self.send_offset[1:-1])
-        awaited = np.split(self.halo_vertex, self.halo_offset[1:-1])
         return (
-            np.array([_listed(vertex[rows]) for rows in sent], np.int64),
-            np.array([_listed(ids) for ids in awaited], np.int64),
+            listed_by_rank(vertex[self.send_row], self.send_offset),
+            listed_by_rank(self.halo_vertex, self.halo_offset),
         )
+
+
+def listed_by_rank(ids: NDArray[np.int64], offset: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(num_parts, 2) int64 number and checksum of the vertices that are exchanged with each rank.
+
+    Args:
+        ids: (num_ids,) int64 vertices by rank.
+        offset: (num_parts + 1,) int64; rank p has the vertices ids[offset[p]:offset[p+1]].
+    """
+    return np.array([_listed(each) for each in np.split(ids, offset[1:-1])], np.int64)
 
 
 def _listed(ids: NDArray[np.int64]) -> tuple[int, int]:
@@ -131,6 +143,14 @@ class RowShard:
     def operand(self, transpose: bool = False) -> ShardMatrix[CSR | StoredCSR]:
         """The same for products: if the adjacency stays on disk, only its row pointers are read."""
         return self._matrix(transpose, self._stored if self.on_disk else self._csr)
+
+    def covered(
+        self, matrix: ShardMatrix[CSR], transpose: ShardMatrix[CSR], sum_weight: int
+    ) -> tuple[ShardMatrix[CSR], PartialSums]:
+        """See :func:`gnnloom.storage.shards.row_cover.covered`."""
+        from gnnloom.storage.shards.row_cover import covered  # noqa: PLC0415 - imports numba
+
+        return covered(matrix, transpose, self.vertex(), sum_weight)
 
     def _matrix(self, transpose: bool, open_block: Callable[[str, int], Block_co]) -> ShardMatrix[Block_co]:
         prefix = "transpose/" if transpose and not self.shards.symmetric else ""

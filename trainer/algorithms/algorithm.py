@@ -92,6 +92,7 @@ class Algorithm(Generic[Shards]):
         reads: the kind of shards that a rank reads.
         build: builds the operator of one rank. It reads this rank's adjacency and communicates nothing.
         capabilities: what the operator can do beyond the two products, such as :data:`NEIGHBORS`.
+        lacks: for some options of the algorithm's own, the values with which its operator lacks some capabilities.
         options: the algorithm's own options by name. Names are unique among all algorithms and fields of TrainConfig;
             algorithms that share a name share the option. ``gnnloom train --help`` shows them as ``--name``.
         footprint: what a rank holds in every layer and of the output, from the ranks along each axis and the order of
@@ -110,6 +111,7 @@ class Algorithm(Generic[Shards]):
     reads: ShardKind[Shards]
     build: Callable[[OperatorContext[Shards]], Operator]
     capabilities: frozenset[str] = frozenset()
+    lacks: Mapping[str, Mapping[Any, frozenset[str]]] = field(default_factory=dict)
     options: Mapping[str, Option] = field(default_factory=dict)
     footprint: Callable[[Mapping[str, int], Sequence[bool]], list[Footprint]] | None = None
     steps: Callable[[Workload, Mapping[str, int], Mapping[str, Any]], list[Step]] | None = None

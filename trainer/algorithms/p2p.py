@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.option import Option
 from gnnloom.trainer.algorithms.algorithm import NEIGHBORS, ONE_LAYOUT, STREAMS, Algorithm, OperatorContext
 from gnnloom.trainer.algorithms.steps import Spread, Step, Steps, add_common
 from gnnloom.trainer.algorithms.workload import Workload, share
@@ -18,6 +19,10 @@ from gnnloom.trainer.data.open_shards import ROW_SHARDS, OwnRowShard
 
 if TYPE_CHECKING:
     from gnnloom.trainer.operators.operator import Operator
+
+
+#: Values of the option ``exchange``.
+ROWS, COVER = "rows", "cover"
 
 
 def build(context: OperatorContext[OwnRowShard]) -> Operator:
@@ -30,6 +35,8 @@ def build(context: OperatorContext[OwnRowShard]) -> Operator:
         context.normalization,
         context.place,
         multiplies=context.differentiates,
+        # An evaluation from disk exchanges rows, whatever the training does.
+        covers=context.options["exchange"] == COVER and not context.shards.shard.on_disk,
     )
 
 
@@ -80,4 +87,12 @@ ALGORITHM = Algorithm(
     build=build,
     steps=steps,
     capabilities=frozenset({NEIGHBORS, ONE_LAYOUT, STREAMS}),
+    lacks={"exchange": {COVER: frozenset({NEIGHBORS, STREAMS})}},
+    options={
+        "exchange": Option(
+            default=ROWS,
+            help="What ranks send for a product: rows, or also sums of rows where that is less; not for attention",
+            choices=(ROWS, COVER),
+        )
+    },
 )

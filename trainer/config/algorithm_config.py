@@ -53,6 +53,7 @@ class AlgorithmConfig(Config):
     grid: tuple[int, ...] | None = _option(
         None, _grid_help(), free=True, kind=tuple[int, ...], separator="x", lengths=_numbers_of_axes()
     )
+    exchange: str = _algorithm_option("exchange")
     summa_width: int = _algorithm_option("summa_width")
     aggregation_blocks: int = _algorithm_option("aggregation_blocks")
     gradient_product: str = _algorithm_option("gradient_product")

@@ -113,6 +113,7 @@ class TrainConfig(
             if not needs <= self.chosen_algorithm.capabilities:
                 able = ", ".join(algorithms_with(needs))
                 raise InputError(f"algorithm {self.algorithm!r}: {what} runs on {able} only")
+        self._check_lacks()
         self._check_rows()
         if self.train_features or not self.skip_input_gradient:
             self._require(INPUT_GRADIENT, "train_features" if self.train_features else "skip_input_gradient")
@@ -144,6 +145,28 @@ class TrainConfig(
         if capability not in self.mode_kind.offers:
             able = " or ".join(name for name, kind in MODES.items() if capability in kind.offers)
             raise InputError(f"{what}: mode {self.mode} does not {capability}; choose --mode {able}")
+
+    def _check_lacks(self) -> None:
+        """Refuse an option of the algorithm with which its operator lacks what the model, the mode or the data need.
+
+        Raises:
+            InputError: see above.
+        """
+        on_disk = frozenset({STREAMS}) if self.adjacency == "disk" else frozenset[str]()
+        for name, values in self.chosen_algorithm.lacks.items():
+            value = self.own_options()[name]
+            lost, default = values.get(value, frozenset()), options_of(TrainConfig)[name].default
+            wanting = [
+                what
+                for what, needs in (
+                    (f"model {self.model}", self.model_kind.needs),
+                    (f"mode {self.mode}", lost if self.mode_kind.is_sampled else frozenset()),
+                    (f"adjacency {self.adjacency}", on_disk),
+                )
+                if needs & lost
+            ]
+            if wanting:
+                raise InputError(f"{name} {value!r}: {wanting[0]} runs with {name} {default} only")
 
     def _settle_edges(self) -> None:
         """Settle and check what a model that takes the edges of batches requires.

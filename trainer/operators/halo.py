@@ -7,7 +7,7 @@ Demirci, Haldar, Ferhatosmanoglu, "Scalable Graph Convolutional Network Training
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -71,12 +71,12 @@ class HaloExchange:
         """
         halo = self.place.empty((self._halo_offset[-1], own.shape[1]), own.dtype)
         # Receives are posted first, so that arriving rows go to their buffer without another copy.
-        receives = self._receive(halo, self._halo_offset)
+        receives = receive_parts(self.comm, halo, self._halo_offset)
         packed = self.place.empty((len(self._send_row), own.shape[1]), own.dtype)
         torch.index_select(own, 0, self._send_row, out=packed)
         if scale is not None:
             scaled_rows(packed, scale, self.place, packed)
-        return Arrival(halo, receives, self._send(packed, self._send_offset, kind), packed)
+        return Arrival(halo, receives, send_parts(self.comm, packed, self._send_offset, kind), packed)
 
     def halo_of(self, rank: int) -> slice:
         """The halo rows that a rank owns."""
@@ -84,8 +84,7 @@ class HaloExchange:
 
     def owners(self) -> list[int]:
         """The ranks that own halo rows, in the order in which their rows are expected."""
-        others = [(self.comm.rank - step) % self.comm.size for step in range(1, self.comm.size)]
-        return [rank for rank in others if self._halo_offset[rank] < self._halo_offset[rank + 1]]
+        return others_with_rows(self.comm, self._halo_offset)
 
     def sent(self, own: Tensor) -> Tensor:
         """The rows that this rank sends, one for every rank that needs it. Communicates nothing."""
@@ -106,8 +105,8 @@ class HaloExchange:
         # The adjoint swaps the roles of the offsets: halo rows are sent, and rows that were sent before arrive.
         packed = self.place.contiguous(halo)
         returned = self.place.empty((self._send_offset[-1], halo.shape[1]), halo.dtype)
-        receives = self._receive(returned, self._send_offset)
-        return Arrival(returned, receives, self._send(packed, self._halo_offset, kind), packed)
+        receives = receive_parts(self.comm, returned, self._send_offset)
+        return Arrival(returned, receives, send_parts(self.comm, packed, self._halo_offset, kind), packed)
 
     def add_returned(self, arrival: Arrival) -> Tensor:
         """(num_own, dim) sums of the values that came back for every row, one from each rank that fetched it."""
@@ -118,23 +117,42 @@ class HaloExchange:
         total = self.place.zeros((self.num_own, returned.shape[1]), returned.dtype)
         return total.index_add_(0, self._send_row, returned)
 
-    def _send(self, rows: Tensor, offset: list[int], kind: Kind) -> list[Request]:
-        requests: list[Request] = []
-        for step in range(1, self.comm.size):
-            # Each rank starts with the one after itself; starting with rank 0 would make all ranks send there first.
-            other = (self.comm.rank + step) % self.comm.size
-            # Ranks without common rows exchange nothing: an empty tensor has no segment to send or receive.
-            requests += self.comm.send(rows[offset[other] : offset[other + 1]], other, kind)
-        return requests
 
-    def _receive(self, rows: Tensor, offset: list[int]) -> dict[int, list[Request]]:
-        requests: dict[int, list[Request]] = {}
-        for step in range(1, self.comm.size):
-            # In the order in which the others' sends begin.
-            other = (self.comm.rank - step) % self.comm.size
-            if offset[other] < offset[other + 1]:
-                requests[other] = self.comm.receive(rows[offset[other] : offset[other + 1]], other)
-        return requests
+def send_parts(comm: Communicator, rows: Tensor, offset: list[int], kind: Kind) -> list[Request]:
+    """Begin to send each rank its range of some rows.
+
+    Args:
+        offset: (size + 1,); rank p gets the rows offset[p] to offset[p+1].
+    """
+    requests: list[Request] = []
+    for step in range(1, comm.size):
+        # Each rank starts with the one after itself; starting with rank 0 would make all ranks send there first.
+        other = (comm.rank + step) % comm.size
+        # Ranks without common rows exchange nothing: an empty tensor has no segment to send or receive.
+        requests += comm.send(rows[offset[other] : offset[other + 1]], other, kind)
+    return requests
+
+
+def receive_parts(comm: Communicator, rows: Tensor, offset: list[int]) -> dict[int, list[Request]]:
+    """Begin to receive a range of rows from each rank; arguments as of :func:`send_parts`."""
+    requests: dict[int, list[Request]] = {}
+    for other in others_with_rows(comm, offset):
+        requests[other] = comm.receive(rows[offset[other] : offset[other + 1]], other)
+    return requests
+
+
+def others_with_rows(comm: Communicator, offset: list[int]) -> list[int]:
+    """The ranks whose ranges are not empty, in the order in which their messages begin."""
+    others = [(comm.rank - step) % comm.size for step in range(1, comm.size)]
+    return [rank for rank in others if offset[rank] < offset[rank + 1]]
+
+
+class Exchanged(Protocol):
+    """Rows or sums that a rank exchanges with the others."""
+
+    def exchanged(self, vertex: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """See :meth:`gnnloom.storage.shards.row_shards.ShardMatrix.exchanged`."""
+        ...
 
 
 class ExchangedRows:
@@ -155,11 +173,11 @@ class ExchangedRows:
         self._sent: list[NDArray[np.int64]] = []
         self._awaited: list[NDArray[np.int64]] = []
 
-    def add(self, matrix: ShardMatrix[Any]) -> None:
-        """Add the rows of a matrix. Communicates nothing."""
+    def add(self, exchanged: Exchanged) -> None:
+        """Add the rows of a matrix, or the sums for it. Communicates nothing."""
         if self._comm.size == 1:
             return
-        sent, awaited = matrix.exchanged(self._vertex)
+        sent, awaited = exchanged.exchanged(self._vertex)
         self._sent.append(sent)
         self._awaited.append(awaited)
 

@@ -10,9 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.artifacts.stored_csr import StoredCSR
@@ -32,6 +30,7 @@ from gnnloom.trainer.kernels.dispatch import (
 )
 from gnnloom.trainer.operators.exclusion import ExcludedBlock
 from gnnloom.trainer.operators.halo import Arrival, HaloExchange
+from gnnloom.trainer.operators.partial_sums import SumExchange
 from gnnloom.trainer.place.place import Place
 
 
@@ -65,30 +64,43 @@ class LocalProducts:
 
 @dataclass(frozen=True)
 class ExcludedColumns:
-    """The entries that a step excludes from a rank's rows, in its own columns and in the columns of the halo."""
+    """The entries that a step excludes from a rank's rows, in its own columns and in the columns of the halo.
+
+    Attributes:
+        sums: the entries that it excludes from the sums for other ranks; None if none are formed.
+    """
 
     own: ExcludedBlock
     halo: ExcludedBlock
+    sums: ExcludedBlock | None = None
 
     @classmethod
     def of(cls, blocks: Sequence[ExcludedEntries], place: Place) -> ExcludedColumns:
-        """From the entries in the own columns, and those in the halo's."""
+        """From the entries in the own columns, in the halo's columns and, if there are any, in the sums for others."""
         return cls(*(ExcludedBlock(entries, place) for entries in blocks))
 
     @property
     def is_weighted(self) -> bool:
         return self.own.entries.weight is not None
 
-    def row_sums(self) -> NDArray[np.float64]:
-        """(num_own,) float64 sums of the rows."""
-        return self.own.entries.row_sums() + self.halo.entries.row_sums()
-
 
 class HaloProduct:
     """One scaled matrix, in an own and a halo block of columns, and its exchange of rows."""
 
-    def __init__(self, exchange: HaloExchange, products: LocalProducts, sides: Scaling, kind: Kind) -> None:
-        self._exchange = exchange
+    def __init__(
+        self,
+        exchange: HaloExchange,
+        products: LocalProducts,
+        sides: Scaling,
+        kind: Kind,
+        sums: SumExchange | None = None,
+    ) -> None:
+        """Prepare the product. Communicates nothing.
+
+        Args:
+            sums: what is exchanged besides the rows; None if the rows serve all halo entries.
+        """
+        self._exchange, self._sums = exchange, sums
         self._kind = kind
         self._own, self._halo = products.own, products.halo
         self.exclude(None, sides)
@@ -141,7 +153,8 @@ class HaloProduct:
 
     def _dtype(self, features: Tensor, *, as_sums: bool) -> torch.dtype:
         """Several summands are added in the dtype of sums."""
-        several = self._halo or self._excluded or as_sums
+        receives = self._halo or (self._sums is not None and self._sums.receives)
+        several = receives or self._excluded or as_sums
         return self._exchange.place.sum_dtype if several else features.dtype
 
     def _multiply(self, features: Tensor, product: Tensor | RowSink) -> None:
@@ -150,8 +163,6 @@ class HaloProduct:
         own = place.contiguous(features)
         with comm.traffic.timing(self._kind):
             arrival = self._exchange.begin(own, self._kind, self._sent)
-        # The own columns need no rows of other ranks: their product hides the exchange, which advances between slices
-        # of it. It overwrites every row, so the buffer need not be zeroed.
         requests = arrival.requests
         progress = (lambda: comm.progress(requests)) if requests else None
         with comm.traffic.timing(SPMM):
@@ -159,13 +170,23 @@ class HaloProduct:
             if excluded and excluded.is_weighted and factors is not None:
                 # No kernel has both weights and factors of columns: the rows are scaled once, not in each product.
                 scaled, factors = scaled_rows(own, factors.factors, place), None
+        # Others wait for these sums, so they are formed before the product with the own columns.
+        sums = self._sums and self._sums.begin(scaled, self._kind, factors, excluded and excluded.sums, progress)
+        if sums is not None:
+            requests = requests + sums.requests
+            progress = (lambda: comm.progress(requests)) if requests else None
+        # The own columns need no rows of other ranks: their product hides the exchange, which advances between slices
+        # of it. It overwrites every row, so the buffer need not be zeroed.
+        with comm.traffic.timing(SPMM):
             self._own.multiply(scaled, product, self._left, column_scale=factors, progress=progress)
             if excluded and isinstance(product, Tensor):
                 excluded.own.subtract(scaled, product, self._left, factors, progress)
         self._add_neighbors(arrival, product, progress)
+        if self._sums is not None and sums is not None and isinstance(product, Tensor):
+            self._sums.add(sums, product, self._left, self._kind, progress)
         # Sends are waited for last, when most have completed; until then the packed rows must stay alive.
         with comm.traffic.timing(self._kind):
-            comm.wait(arrival.sends)
+            comm.wait(arrival.sends + (sums.sends if sums is not None else []))
 
     def _add_neighbors(self, arrival: Arrival, product: Tensor | RowSink, progress: Progress) -> None:
         """Add what the neighbors' rows contribute, each as soon as it is there. Collective.

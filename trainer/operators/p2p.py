@@ -7,6 +7,7 @@ Demirci, Haldar, Ferhatosmanoglu, "Scalable Graph Convolutional Network Training
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from gnnloom.trainer.data.adjacency_scaling import Scaling, degrees, scaling
 from gnnloom.trainer.data.row_targets import row_targets
 from gnnloom.trainer.data.target_edges import (
     Chosen,
+    ExcludedEntries,
     PairSource,
     StateTargets,
     Targets,
@@ -30,11 +32,13 @@ from gnnloom.trainer.operators.attention import NeighborRows
 from gnnloom.trainer.operators.exclusion import check_excludes
 from gnnloom.trainer.operators.halo import ExchangedRows, HaloExchange
 from gnnloom.trainer.operators.halo_product import ExcludedColumns, HaloProduct, LocalProducts
+from gnnloom.trainer.operators.partial_sums import SumExchange, excluded_from_sums
 from gnnloom.trainer.operators.whole_rows import AXIS, WholeRows
 from gnnloom.trainer.place.place import Place
 
 if TYPE_CHECKING:
-    # It imports numba, which training on row shards need not load.
+    # They import numba, which training on row shards need not load.
+    from gnnloom.storage.shards.row_cover import PartialSums
     from gnnloom.trainer.data.batch_data import BatchRows
 
 
@@ -49,6 +53,7 @@ class PointToPoint(WholeRows):
         place: Place,
         *,
         multiplies: bool = True,
+        covers: bool = False,
     ) -> None:
         """Read this rank's adjacency. Communicates nothing.
 
@@ -56,26 +61,41 @@ class PointToPoint(WholeRows):
             normalization: see :func:`gnnloom.trainer.data.adjacency_scaling.scaling`.
             multiplies: the model differentiates products with the adjacency. Attention does not, and needs no
                 transpose; none is read for it.
+            covers: ranks send partial sums in place of some rows, where that is less. The adjacency must be in memory,
+                and attention finds only some of its neighbors' rows.
 
         Raises:
             InputError: a degree is negative or not finite.
         """
         super().__init__(ProcessGrid(comm, {AXIS: comm.size}, place), shard.vertex())
         matrix = shard.operand()
-        self._shard, self._normalization = shard, normalization
+        self._shard, self._normalization, self._covers = shard, normalization, covers
         self._targets: Sequence[Targets] = ()
         self._keeps_product = False
-        self._degree = np.empty(0)
-        self._sides = sides = self._scaling(self._degrees(matrix))
-        #: This rank's rows of the adjacency, not normalized, and the exchange of the rows that their columns need.
-        self.matrix, self.exchange = matrix, HaloExchange(comm, matrix, place)
+        degree = self._degrees(matrix)
+        self._sides = sides = self._scaling(degree)
+        # With a cover, the matrix does not stay in memory as a whole.
+        self._degree = degree if covers else np.empty(0)
         #: Before rows are exchanged, all ranks let them agree. Collective.
         self.exchanged = ExchangedRows(self._where, self.layout(0).vertex, comm, place)
         self.exchanged.add(matrix)
-        self._neighbors = NeighborRows(matrix, self.exchange, self.grid)
-        products = LocalProducts.of(self.exchange, matrix)
-        self.forward_product: HaloProduct = HaloProduct(self.exchange, products, sides, Kind.HALO_FORWARD)
-        self.backward_product: HaloProduct | None = self._adjoint(shard, products, sides) if multiplies else None
+        is_symmetric = shard.shards.symmetric
+        transpose = shard.operand(transpose=True) if covers and not is_symmetric else matrix
+        forward = self._side(matrix, transpose)
+        #: This rank's rows of the adjacency, not normalized, and the exchange of the rows that their columns need. With
+        #: a cover, the halo has no other columns.
+        self.matrix, self.exchange = forward.matrix, forward.exchange
+        self._neighbors = NeighborRows(self.matrix, self.exchange, self.grid)
+        self._forward = self._backward = forward
+        self.forward_product: HaloProduct = forward.product(sides, Kind.HALO_FORWARD)
+        self.backward_product: HaloProduct | None = None
+        if multiplies and not is_symmetric:
+            # The transpose of an asymmetric pattern refers to other rows, so it needs an exchange of its own.
+            transpose = transpose if covers else shard.operand(transpose=True)
+            self.exchanged.add(transpose)
+            self._backward = self._side(transpose, matrix)
+        if multiplies:
+            self.backward_product = self._backward.product(sides.transposed, Kind.HALO_BACKWARD)
 
     def neighbors(self, layer: int) -> NeighborRows:  # noqa: ARG002 - the same for every layer
         return self._neighbors
@@ -98,11 +118,14 @@ class PointToPoint(WholeRows):
     def prepare_targets(self, source: PairSource) -> None:
         check_directions(source, symmetric=self._shard.shards.symmetric)
         self._targets = source.targets(lambda: self._read_targets(source), self._stated_targets)
-        self._degree = self._degrees(self.matrix)
+        if not self._covers:
+            self._degree = self._degrees(self.matrix)
 
     def _read_targets(self, source: PairSource) -> Sequence[Targets]:
         """The entries of this rank's rows. Collective."""
-        shards, halos = self._shard.shards, [self.matrix.halo_vertex]
+        # With a cover, the matrix has only some of the halo.
+        halo = self._shard.read("halo_vertex") if self._covers else self.matrix.halo_vertex
+        shards, halos = self._shard.shards, [halo]
         if self._has_own_transpose:
             halos.append(self._shard.read("transpose/halo_vertex"))
         comm, vertex = self.grid.comm, self.layout(0).vertex
@@ -120,19 +143,22 @@ class PointToPoint(WholeRows):
 
     @property
     def _has_own_transpose(self) -> bool:
-        return self.backward_product is not None and not self._shard.shards.symmetric
+        return (self._covers or self.backward_product is not None) and not self._shard.shards.symmetric
 
     def exclude(self, chosen: Chosen | None) -> None:
         if chosen is None:
             self._multiply_without(None, None, self._sides)
             return
         check_excludes(self._targets, keeps_product=self._keeps_product)
-        forward, *backward = (ExcludedColumns.of(targets.chosen(chosen), self.place) for targets in self._targets)
+        blocks = [targets.chosen(chosen) for targets in self._targets]
         sides = self._sides
         if self._normalization != "none":
-            sides = self._scaling(remaining_degree(self._degree, forward.row_sums()))
+            own, halo = (entries.row_sums() for entries in blocks[0])
+            sides = self._scaling(remaining_degree(self._degree, own + halo))
         # The transpose of a symmetric adjacency lacks the same entries.
-        self._multiply_without(forward, backward[0] if backward else forward, sides)
+        forward = self._forward.without(blocks[0], blocks[-1])
+        backward = forward if self._backward is self._forward else self._backward.without(blocks[-1], blocks[0])
+        self._multiply_without(forward, backward, sides)
 
     def _multiply_without(
         self, forward: ExcludedColumns | None, backward: ExcludedColumns | None, sides: Scaling
@@ -142,16 +168,53 @@ class PointToPoint(WholeRows):
         if self.backward_product is not None:
             self.backward_product.exclude(backward, sides.transposed)
 
-    def _adjoint(self, shard: RowShard, products: LocalProducts, sides: Scaling) -> HaloProduct:
-        """The product with the transpose, whose pattern and exchange are the same if the adjacency is symmetric."""
-        exchange = self.exchange
-        if not shard.shards.symmetric:
-            # The transpose of an asymmetric pattern refers to other rows, so it needs an exchange of its own.
-            transpose = shard.operand(transpose=True)
-            exchange = HaloExchange(self.grid.comm, transpose, self.place)
-            self.exchanged.add(transpose)
-            products = LocalProducts.of(exchange, transpose)
-        return HaloProduct(exchange, products, sides.transposed, Kind.HALO_BACKWARD)
+    def _side(self, matrix: ShardMatrix[Any], transpose: ShardMatrix[Any]) -> _Side:
+        """Prepare the products with a matrix.
+
+        Args:
+            transpose: the rank's rows of its transpose; not used without a cover.
+        """
+        comm, place, sums = self.grid.comm, self.place, None
+        if self._covers:
+            weight = max(1, place.sum_dtype.itemsize // place.feature_dtype.itemsize)
+            matrix, sums = self._shard.covered(matrix, transpose, weight)
+            self.exchanged.add(matrix)
+            self.exchanged.add(sums)
+        exchange = HaloExchange(comm, matrix, place)
+        summing = None if sums is None else SumExchange(comm, sums, matrix.own.num_rows, place)
+        return _Side(matrix, sums, exchange, LocalProducts.of(exchange, matrix), summing)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """The adjacency or its transpose, ready for products.
+
+    Attributes:
+        matrix: the rows of this rank, with the halo that is fetched.
+        sums: sums that are exchanged in place of other rows; None for none.
+    """
+
+    matrix: ShardMatrix[Any]
+    sums: PartialSums | None
+    exchange: HaloExchange
+    products: LocalProducts
+    summing: SumExchange | None
+
+    def product(self, sides: Scaling, kind: Kind) -> HaloProduct:
+        """The product with the matrix, scaled."""
+        return HaloProduct(self.exchange, self.products, sides, kind, self.summing)
+
+    def without(self, blocks: Sequence[ExcludedEntries], transpose: Sequence[ExcludedEntries]) -> ExcludedColumns:
+        """Find the entries that a product leaves out.
+
+        Args:
+            blocks: in the rank's rows: in their own columns, and in the whole halo.
+            transpose: in its rows of the transpose, likewise.
+        """
+        place = self.exchange.place
+        if self.sums is not None:
+            blocks = [blocks[0], *excluded_from_sums(self.sums, blocks[1], transpose[1])]
+        return ExcludedColumns.of(blocks, place)
 
 
 class SampledRows(WholeRows):

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gnnloom.storage.errors import InputError
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import GEMM
 from gnnloom.trainer.kernels.dispatch import backward_from, converted, matmul, rectify, weight_gradient
@@ -77,6 +78,19 @@ class WholeRows:
 
     def transform(self, features: Tensor, weight: Tensor, layer: int, *, spends: bool = False) -> Tensor:  # noqa: ARG002
         return timed_product(features, weight, self.grid, spends=spends)
+
+
+class RowsOnly(WholeRows):
+    """Every rank holds some whole rows, the same ones in every layer, and no adjacency.
+
+    For models whose layers multiply with weights alone; nothing else is read.
+    """
+
+    def propagate(self, features: Tensor, layer: int, *, as_sums: bool = False) -> Tensor:  # noqa: ARG002
+        raise InputError(
+            f"layer {layer}: the model says that it treats rows one by one (is_rowwise), but multiplies with the"
+            " adjacency"
+        )
 
 
 class _Propagate(torch.autograd.Function):

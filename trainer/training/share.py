@@ -24,8 +24,7 @@ from gnnloom.trainer.modes.epochs.model_inputs import (
     StepInputs,
 )
 from gnnloom.trainer.operators.operator import Operator
-from gnnloom.trainer.operators.rows_only import RowsOnly
-from gnnloom.trainer.operators.whole_rows import AXIS
+from gnnloom.trainer.operators.whole_rows import AXIS, RowsOnly
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.streaming.range_operator import RangeOperator
 

@@ -29,8 +29,7 @@ from gnnloom.trainer.models.networks.model import Inputs, Model
 from gnnloom.trainer.modes.epochs.mode import ModeContext, multiplying_by
 from gnnloom.trainer.modes.epochs.model_inputs import StepInputs
 from gnnloom.trainer.modes.epochs.prepared import Prepared, PreparedMode
-from gnnloom.trainer.operators.rows_only import RowsOnly
-from gnnloom.trainer.operators.whole_rows import AXIS
+from gnnloom.trainer.operators.whole_rows import AXIS, RowsOnly
 from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.place.mapped_rows import MappedRows, UnbackedRows
 from gnnloom.trainer.place.place import Place

@@ -33,8 +33,7 @@ from gnnloom.trainer.modes.epochs.rows import step_rows
 from gnnloom.trainer.modes.kind import BatchSizes, RankRows
 from gnnloom.trainer.operators.layered import Layered
 from gnnloom.trainer.operators.p2p import SampledRows
-from gnnloom.trainer.operators.rows_only import RowsOnly
-from gnnloom.trainer.operators.whole_rows import AXIS
+from gnnloom.trainer.operators.whole_rows import AXIS, RowsOnly
 from gnnloom.trainer.streaming.evaluation import StatedBytes, can_stream, stated_bytes
 from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
 from gnnloom.trainer.tasks.objectives.objective import StepLoss

@@ -193,6 +193,7 @@ class TrainKeywords(TypedDict, total=False):
     ranks: int
     algorithm: str
     grid: int | Sequence[int] | None
+    exchange: str
     summa_width: int
     aggregation_blocks: int
     gradient_product: str

@@ -1,0 +1,186 @@
+"""Ranks that send partial sums in place of some rows train the same model, and send the minimum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+from scipy.sparse.csgraph import maximum_bipartite_matching
+
+from gnnloom.storage import Catalog
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.runs.checkpoint import read_checkpoint
+from gnnloom.trainer.config.train_config import TrainConfig
+from support.dense_models import DenseModel
+from support.mpi import train_all
+from support.problems import Problem, problem
+from support.shards import volume
+from support.tolerance import ADAM_BITS, assert_close
+
+#: They share training runs on several ranks.
+pytestmark = pytest.mark.slow
+
+EPOCHS, HIDDEN, DIMS = 3, (17, 11), (5, 17, 11, 3)
+
+
+def _skewed() -> Problem:
+    """A directed graph in which a few vertices have most of the edges: one sum replaces many rows."""
+    given, rng = problem("skewed", 60, 10, symmetric=False), np.random.default_rng(1)
+    row, column = (60 * rng.random(300) ** 4).astype(int), rng.integers(0, 60, 300)
+    hubs = scipy.sparse.csr_matrix((np.ones(300), (row, column)), (60, 60))
+    adjacency = ((given.adjacency + hubs) != 0).astype(float).tocsr()
+    return replace(given, adjacency=adjacency)
+
+
+PROBLEMS = {
+    given.name: given
+    for given in (
+        problem("undirected", 50, 200, symmetric=True),
+        problem("directed", 45, 260, symmetric=False),
+        problem("weighted", 45, 260, symmetric=False, weighted=True),
+        problem("empty-ranks", 40, 160, symmetric=False, crowded=True),
+        problem("fewer-vertices-than-ranks", 5, 9, symmetric=True),
+        _skewed(),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One training run."""
+
+    problem: str
+    ranks: int
+    model: str = "gcn"
+    exchange: str = "cover"
+    precision: str = "float64"
+    again: bool = False
+
+    @property
+    def run(self) -> str:
+        return f"{self.model}-{self.exchange}-{self.precision}-{self.ranks}{'-again' if self.again else ''}"
+
+    def config(self, catalog: Catalog, **options: Any) -> TrainConfig:
+        fixed: dict[str, Any] = {"epochs": EPOCHS, "lr": 0.02, "seed": 3, "eval_every": 0, "threads": 1}
+        own: dict[str, Any] = {"hidden": HIDDEN, "precision": self.precision, "exchange": self.exchange}
+        named: dict[str, Any] = {"dataset": self.problem, "ranks": self.ranks, "model": self.model, "run": self.run}
+        return TrainConfig(catalog=str(catalog.root), **{**fixed, **own, **named, **options})
+
+
+EXACT = [
+    *(Case("undirected", ranks) for ranks in (1, 2, 3, 4, 7)),
+    *(Case("directed", ranks) for ranks in (2, 3, 7)),
+    *(Case("weighted", ranks) for ranks in (3, 4)),
+    *(Case("directed", 4, model) for model in ("sage", "gin")),
+    *(Case("undirected", 3, model) for model in ("sage", "gin")),
+    Case("skewed", 4),
+    Case("empty-ranks", 4),
+    Case("fewer-vertices-than-ranks", 7),
+]
+AGAIN = Case("directed", 3, again=True)
+NARROW = [Case("skewed", 4, exchange=exchange, precision="bf16") for exchange in ("rows", "cover")]
+
+
+class Results:
+    """All runs of one MPI job, and the weights with which they begin."""
+
+    def __init__(self, folder: Path) -> None:
+        self.catalog = Catalog(folder / "catalog")
+        cases = [*EXACT, AGAIN, *NARROW]
+        for name, given in PROBLEMS.items():
+            given.store(self.catalog, *sorted({1, *(case.ranks for case in cases if case.problem == name)}))
+        starts = {(case.problem, case.model) for case in EXACT}
+        configs = [case.config(self.catalog) for case in cases]
+        configs += [
+            Case(name, 1, model).config(self.catalog, run=f"{model}-start", lr=0.0, epochs=1) for name, model in starts
+        ]
+        found = train_all(folder, configs)
+        self.of = dict(zip(cases, found[: len(cases)], strict=True))
+
+    def arrays(self, name: str, run: str) -> dict[str, np.ndarray]:
+        return dict(read_checkpoint(self.catalog[name].run_path(run) / "checkpoint").arrays)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    return Results(tmp_path_factory.mktemp("cover"))
+
+
+@pytest.mark.parametrize("case", EXACT, ids=lambda case: f"{case.problem}-{case.model}-{case.ranks}")
+def test_losses_and_parameters_equal_the_dense_model(results: Results, case: Case) -> None:
+    given = PROBLEMS[case.problem]
+    dense = DenseModel.from_arrays(
+        case.model, given.adjacency.toarray(), results.arrays(case.problem, f"{case.model}-start")
+    )
+    losses = dense.train(given.feature, given.label, given.training, EPOCHS, 0.02, "adam")
+    assert_close(results.of[case]["loss"], losses, steps=EPOCHS * 3)
+    arrays = results.arrays(case.problem, case.run)
+    for name, parameter in dense.parameters.items():
+        assert_close(arrays[f"parameter/{name}"], parameter.detach().numpy(), steps=EPOCHS * 3, bits=ADAM_BITS)
+
+
+def test_the_same_configuration_gives_the_same_bits(results: Results) -> None:
+    first = Case("directed", 3)
+    assert results.of[AGAIN]["loss"] == results.of[first]["loss"]
+    before, after = (results.arrays("directed", case.run) for case in (first, AGAIN))
+    assert all(np.array_equal(before[name], after[name]) for name in before)
+
+
+def _blocks(adjacency: Any, part: np.ndarray, ranks: int) -> list[Any]:
+    """The blocks between two ranks that have nonzeros."""
+    pairs = [(one, other) for one in range(ranks) for other in range(ranks) if one != other]
+    found = [adjacency[part == one][:, part == other] for one, other in pairs]
+    return [block for block in found if block.nnz]
+
+
+def _minimum(blocks: list[Any], sum_weight: int = 1) -> int:
+    """Rows and sums of minimum covers, where a sum counts as so many rows."""
+    return sum(
+        int((maximum_bipartite_matching(scipy.sparse.vstack([block] * sum_weight).tocsr()) >= 0).sum())
+        for block in blocks
+    )
+
+
+def test_an_epoch_sends_the_rows_and_sums_of_minimum_covers(results: Results) -> None:
+    # A X is cached; the other layers form A (H W), as H W is the narrower one: 11 and 3 columns.
+    saved, columns = 0, 11 + 3
+    for case in (case for case in EXACT if case.model == "gcn"):
+        given = PROBLEMS[case.problem]
+        part, forward = given.part(case.ranks), given.adjacency.tocsr()
+        for kind, matrix in (("halo forward", forward), ("halo backward", forward.T.tocsr())):
+            least = _minimum(_blocks(matrix, part, case.ranks))
+            assert results.of[case]["bytes_by_kind"].get(kind, 0) == least * columns * 8, (case, kind)
+            cut = volume(matrix, part, case.ranks)
+            assert least <= cut
+            saved += cut - least
+    assert saved > 0
+
+
+def test_sums_of_narrow_features_weigh_twice_as_much(results: Results) -> None:
+    rows, cover = (results.of[case] for case in NARROW)
+    given = PROBLEMS["skewed"]
+    part = given.part(4)
+    for kind, matrix in (("halo forward", given.adjacency), ("halo backward", given.adjacency.T)):
+        least = _minimum(_blocks(matrix.tocsr(), part, 4), sum_weight=2)
+        assert cover["bytes_by_kind"][kind] == least * (11 + 3) * 2
+    assert cover["bytes_by_kind"]["halo forward"] < rows["bytes_by_kind"]["halo forward"]
+    assert torch.allclose(torch.tensor(rows["loss"]), torch.tensor(cover["loss"]), rtol=2e-2)
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"model": "gat"}, "gat"),
+        ({"mode": "minibatch", "batch_size": 8}, "minibatch"),
+        ({"adjacency": "disk"}, "adjacency"),
+    ],
+)
+def test_what_needs_rows_is_refused(tmp_path: Path, options: dict[str, Any], word: str) -> None:
+    with pytest.raises(InputError, match="exchange") as caught:
+        TrainConfig(catalog=str(tmp_path), dataset="any", ranks=2, exchange="cover", **options)
+    assert word in str(caught.value)
