@@ -178,7 +178,10 @@ def _call_shards(folder: Path, name: str) -> list[str]:
     shard_rows(dataset, partition_graph(dataset, graph, PartitionOptions(3, method="block"), cluster), cluster)
     partition = partition_graph(dataset, graph, PartitionOptions(3, method="random"), cluster)
     for order in ("none", "degree"):
-        shard_rows(dataset, partition, cluster, reorder=order)
+        rows = shard_rows(dataset, partition, cluster, reorder=order)
+    # As a rank covers its blocks for the exchange of partial sums.
+    rank = rows.shard(0)
+    rank.covered(rank.matrix(), rank.matrix(transpose=True), 1)
     shard_grid(dataset, graph, GridOptions((2, 2), "partition"), cluster, partition=partition)
     shards = shard_grid(dataset, graph, GridOptions((2, 2)), cluster)
     half = (0, graph.num_vertices // 2)

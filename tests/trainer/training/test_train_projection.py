@@ -47,6 +47,7 @@ CASES: dict[str, dict[str, Any]] = {
     "gcn": {"hidden": (96, 32), "precision": "float64"},
     "directed": {"dataset": "directed", "hidden": (64, 64, 64), "norm": "batch", "dropout": 0.3},
     "sage": {"model": "sage", "hidden": (96,), "save_embeddings": True},
+    "cover": {"dataset": "directed", "hidden": (64, 64), "exchange": "cover"},
     "gat": {"model": "gat", "hidden": (32, 32), "heads": 2},
     "gatv2": {"model": "gat", "attention": "v2", "hidden": (32, 32), "heads": 2},
     "summa": {"algorithm": "summa", "grid": (2, 1), "hidden": (100, 50)},

@@ -18,6 +18,7 @@ from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.runs.run import Run
 from gnnloom.storage.samplers.registry import SAMPLERS
+from gnnloom.trainer.algorithms.p2p import COVER
 from gnnloom.trainer.config.continuation import OpenedRun, find_start, with_its_run
 from gnnloom.trainer.config.mode_config import ModeConfig
 from gnnloom.trainer.config.model_config import ModelConfig
@@ -197,9 +198,10 @@ def with_drawn_options(config: TrainConfig, dataset: Dataset, shards: Artifact) 
 def process_memory(config: TrainConfig) -> int:
     """Bytes of a rank without any data."""
     kind, work = config.model_kind, config.model_work
-    # Grids are read with numba; batches, attention, pairs and the start of learned features are computed with it.
+    # Grids are read with numba; batches, attention, pairs, covers and first learned features are computed with it.
     attends = not kind.is_rowwise if work is None else work.attends
-    uses_numba = config.mode != "full" or attends or config.embed or config.on_pairs
+    covers = config.chosen_algorithm.name == "p2p" and config.exchange == COVER
+    uses_numba = config.mode != "full" or attends or covers or config.embed or config.on_pairs
     plain = config.chosen_algorithm.reads is ROW_SHARDS and not uses_numba
     # Modules of other packages are there once the configuration has named them.
     pyg = PYG_MEMORY if kind.on_edges and "torch_geometric" in sys.modules else 0
@@ -221,7 +223,7 @@ def prediction_bytes(shards: ShardSizes, config: ModelConfig, *, embeddings: boo
 #: Fields that decide how long an epoch takes.
 _SIZE_FIELDS = (
     "algorithm", "ranks", "grid", "model", "hidden", "heads", "attention", "precision", "norm", "dropout",
-    "input_dropout", "product_order", "train_features", "embed", "threads", "adjacency",
+    "input_dropout", "product_order", "train_features", "embed", "threads", "adjacency", "exchange",
     *(field.name for field in fields(ModeConfig) if not field.metadata["free"]),
 )  # fmt: skip
 

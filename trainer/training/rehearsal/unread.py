@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,9 @@ from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.shards.row_shards import CONVERTED_BYTES, RowShard, RowShards, ShardMatrix
 from gnnloom.trainer.data.open_shards import OpenedShards, OwnRowShard
 from gnnloom.trainer.kernels.dispatch import UnreadRows, Unwritten, even_offsets
+
+if TYPE_CHECKING:
+    from gnnloom.storage.shards.row_cover import PartialSums
 
 #: Arrays with a number for each rank, which say whose rows go where.
 _READ = ("halo_offset", "send_offset")
@@ -54,6 +57,32 @@ class UnreadRowShard(RowShard):
 
     def operand(self, transpose: bool = False) -> ShardMatrix[CSR | StoredCSR]:
         return _UnreadMatrix(**vars(super().operand(transpose)))
+
+    def covered(
+        self,
+        matrix: ShardMatrix[CSR],
+        transpose: ShardMatrix[CSR],
+        sum_weight: int,  # noqa: ARG002
+    ) -> tuple[ShardMatrix[CSR], PartialSums]:
+        """The most memory that a cover may take: the halo stays whole, and sums have all entries of its transpose.
+
+        A cover weighs no more than all rows, so buffers are no larger than buffers of rows.
+        """
+        # It imports numba, which training on row shards need not load.
+        from gnnloom.storage.shards.row_cover import PartialSums  # noqa: PLC0415
+
+        halo, ids, none = transpose.halo, np.dtype(np.int64), np.zeros(self.shards.num_parts + 1, np.int64)
+        # While the covers are computed: three numbers for each row with entries in the columns of another rank, in both
+        # matrices, and at most the transpose of the halo.
+        listed = [self._memory.array(each.send_row.shape, ids) for each in (matrix, transpose) for _ in range(3)]
+        listed.append(self._memory.array(halo.indices.shape, halo.indices.dtype))
+        indices = self._memory.array(halo.indices.shape, halo.indices.dtype)
+        data = None if halo.data is None else self._memory.array(halo.data.shape, halo.data.dtype)
+        sums = UnreadRows(0, np.zeros(1, np.int64), indices, data, halo.num_rows, self._memory, 0)
+        del listed
+        empty = np.empty(0, np.int64)
+        flags = (np.empty(each.halo.num_columns, bool) for each in (matrix, transpose))
+        return matrix, PartialSums(sums, empty, none, empty, none, *flags)
 
     def _offsets(self, name: str, total: int) -> NDArray[np.int64]:
         if name.endswith(_READ):
