@@ -10,6 +10,7 @@ from gnnloom.pipeline.partition import methods
 from gnnloom.pipeline.partition.partitioner import Partitioner
 from gnnloom.pipeline.partition.settings import (
     BATCH_RATE,
+    EXCHANGES,
     NATIVE_METHOD,
     QUALITY_METHOD,
     PartitionSettings,
@@ -142,6 +143,7 @@ class PartitionOptions(PartitionSettings):
             time_limit=self.time_limit,
             threads=self.threads,
             weights=self.weights,
+            exchange=self.exchange,
             memory_limit=self.memory_limit,
         )
 
@@ -153,6 +155,9 @@ class PartitionOptions(PartitionSettings):
         """
         names = ("parts", "method", "imbalance", "seed", "model", "preset", "weights", "directions")
         parameters: dict[str, Any] = {name: getattr(self, name) for name in names}
+        # Keys name an exchange only if it is counted.
+        if self.exchange != EXCHANGES[0]:
+            parameters["exchange"] = self.exchange
         if self.model == "stochastic":
             parameters |= {"batches": self.batches, "batch_rate": self.batch_rate}
         preset = next(preset for preset in self.partitioner.presets if preset.name == self.preset)

@@ -12,7 +12,7 @@ from gnnloom.pipeline.partition.multilevel.plan import boundary_phases, method_p
 from gnnloom.pipeline.partition.multilevel.ways import measure_structure
 from gnnloom.pipeline.partition.options import METHODS, PartitionOptions
 from gnnloom.pipeline.partition.partitioner import PartitionWorkload, Structure
-from gnnloom.pipeline.partition.settings import check_parts
+from gnnloom.pipeline.partition.settings import EXCHANGES, check_parts
 from gnnloom.pipeline.partition.stage import store_phase
 from gnnloom.pipeline.partition.stochastic.batch_partition import expected_phases
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY
@@ -40,7 +40,8 @@ def partition_counts(
     """
     parts = options.parts if options else 1
     store = store_phase(graph.num_vertices, parts, "", ArtifactWriter(Path(), "partition", ""), Path())
-    measured = count([store, *MeasurePlan(graph, transpose, parts, memory).phases()])
+    covers = options is not None and options.exchange == EXCHANGES[1]
+    measured = count([store, *MeasurePlan(graph, transpose, parts, memory, covers=covers).phases()])
     # One part, or a part for each vertex, leaves no choice.
     if options is None or parts in {1, graph.num_vertices}:
         return measured

@@ -13,6 +13,8 @@ from gnnloom.storage.wording import counted
 
 WEIGHTS = ("nonzeros", "unit")
 DIRECTIONS = ("forward", "both")
+#: What ranks send for a product: rows, or a cover of rows and partial sums.
+EXCHANGES = ("rows", "cover")
 #: The method that chooses among the others; its presets are the levels of ``quality``.
 QUALITY_METHOD = "auto"
 #: The default method for models and presets that ``QUALITY_METHOD`` lacks.
@@ -101,6 +103,11 @@ class PartitionSettings:
         needs={"model": ("stochastic",)},
         above=0,
         most=1,
+    )
+    exchange: str = _option(
+        "rows",
+        "What ranks will send: with cover, also count the rows and sums of `gnnloom train --exchange cover`.",
+        choices=EXCHANGES,
     )
     quality: str = ""
     method_options: tuple[str, ...] = _option(

@@ -15,7 +15,7 @@ from gnnloom.pipeline.partition.measure.quality import MeasurePlan, record_quali
 from gnnloom.pipeline.partition.native.guard import check_part
 from gnnloom.pipeline.partition.options import METHODS, PartitionOptions
 from gnnloom.pipeline.partition.partitioner import Partitioner, PartitionProblem
-from gnnloom.pipeline.partition.settings import check_parts
+from gnnloom.pipeline.partition.settings import EXCHANGES, check_parts
 from gnnloom.pipeline.shuffle.mapped_vectors import copy_vector
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.phase import Needs, Phase, repairing, run
@@ -99,7 +99,8 @@ def _measure(problem: PartitionProblem) -> None:
         return
     with one_step("measure the partition"), writer.task(_QUALITY) as output:
         where = options.parts, problem.cluster.memory, options.weights, writer, writer.work / "parts"
-        plan = MeasurePlan.of(problem.graph, problem.transpose, *where)
+        covers = options.exchange == EXCHANGES[1]
+        plan = MeasurePlan.of(problem.graph, problem.transpose, *where, covers=covers)
         if plan.phases():
             (record,) = writer.recorded_of([_PART])[_PART].arrays
             # Tasks look up parts in no order: in a plain file, made of the parts that are stored.

@@ -8,14 +8,19 @@ smaller side, and so never above the rows that are sent otherwise (for training 
 its rows of M, and q has the transposed block in the halo of its rows of the transpose of M. Both find the same cover
 without a message, see :func:`~gnnloom.storage.matrix.cover.minimum_cover`.
 
+Both halves of an exchange are products: q multiplies its own rows with a matrix that has a row of one entry for each
+row that it sends, and a row of M for each sum; and p multiplies what arrives with its halo, where a column of one entry
+stands for each sum. So one message goes from q to p, and rows and sums are packed and added alike. A sum has the dtype
+of a row. If that is bfloat16, the sum is rounded; the bound of this error is below that of the rounded rows themselves.
+
 The product with the transpose is covered likewise, with the two matrices exchanged. Its blocks are the transposed
-blocks, whose rows and sums have swapped roles: if a row weighs as much as a sum, it sends as much.
+blocks, so rows and sums swap roles, and as many are sent in the other direction.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,80 +34,60 @@ from gnnloom.storage.shards.row_shards import ShardMatrix, listed_by_rank
 
 
 @dataclass(frozen=True)
-class PartialSums:
-    """The sums that a rank sends and receives for the products with one matrix.
+class CoveredMatrix:
+    """One matrix of one rank, where ranks exchange rows and sums that cover the blocks between them.
+
+    What a rank receives from another one, and likewise what it sends, are first rows, then sums, each by vertex.
 
     Attributes:
-        matrix: (num_sent, num_own) the entries of other ranks' rows in this rank's columns; one row per sum that this
-            rank sends, by receiver, then by the vertex of the target.
-        sent_vertex: (num_sent,) int64 global ids of the targets.
-        sent_offset: (num_parts + 1,) int64; receiver p gets the sums sent_offset[p] to sent_offset[p+1].
-        target: (num_received,) int64 own local rows to which the received sums are added, by sender, then by vertex.
-        target_offset: (num_parts + 1,) int64; sender p has the sums target_offset[p] to target_offset[p+1].
-        is_fetched: (num_halo,) bool columns of the whole halo whose rows are still received.
-        is_summed: (number of halo columns of the transpose,) bool columns there that are the targets of sums.
+        own: (num_own, num_own); columns are the rank's own vertices.
+        halo: (num_own, num_received); columns are the rows and sums that arrive.
+        halo_vertex: (num_received,) int64 global id v of each row, and -1 - v for a sum whose target is v.
+        halo_offset: (num_parts + 1,) int64; rank p sends the rows and sums halo_offset[p] to halo_offset[p+1].
+        send: (num_sent, num_own) the rows and sums to send, as a matrix.
+        send_vertex: (num_sent,) int64 likewise.
+        send_offset: (num_parts + 1,) int64; rank p gets the rows and sums send_offset[p] to send_offset[p+1].
+        column: (num_halo,) columns of ``halo`` by column of the whole halo; -1 for rows that are not received.
+        row: (number of halo columns of the transpose,) rows of ``send`` with the sums for targets; -1 for others.
     """
 
-    matrix: CSR
-    sent_vertex: NDArray[np.int64]
-    sent_offset: NDArray[np.int64]
-    target: NDArray[np.int64]
-    target_offset: NDArray[np.int64]
-    is_fetched: NDArray[np.bool_]
-    is_summed: NDArray[np.bool_]
+    own: CSR
+    halo: CSR
+    halo_vertex: NDArray[np.int64]
+    halo_offset: NDArray[np.int64]
+    send: CSR
+    send_vertex: NDArray[np.int64]
+    send_offset: NDArray[np.int64]
+    column: NDArray[Any]
+    row: NDArray[Any]
 
-    def exchanged(self, vertex: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Number of sums sent to and received from each rank, with a checksum of the vertices of their targets.
-
-        Arguments and results as for :meth:`gnnloom.storage.shards.row_shards.ShardMatrix.exchanged`.
-        """
-        return (
-            listed_by_rank(self.sent_vertex, self.sent_offset),
-            listed_by_rank(vertex[self.target], self.target_offset),
-        )
+    def exchanged(self, vertex: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:  # noqa: ARG002
+        """See :meth:`gnnloom.storage.shards.row_shards.ShardMatrix.exchanged`."""
+        return listed_by_rank(self.send_vertex, self.send_offset), listed_by_rank(self.halo_vertex, self.halo_offset)
 
 
-def covered(
-    matrix: ShardMatrix[CSR], transpose: ShardMatrix[CSR], vertex: NDArray[np.int64], sum_weight: int
-) -> tuple[ShardMatrix[CSR], PartialSums]:
+def covered(matrix: ShardMatrix[CSR], transpose: ShardMatrix[CSR], vertex: NDArray[np.int64]) -> CoveredMatrix:
     """Cover the blocks of a rank's matrix with rows and sums.
 
-    Beside the results, it holds three numbers for each row that a rank sends without a cover, and what the cover of
-    the largest block takes.
+    Beside the result, it holds three numbers for each row that a rank sends or receives without a cover, and the
+    transpose of the largest block with what its cover takes.
 
     Args:
         matrix: the rank's rows of the matrix.
         transpose: its rows of the transpose; the same object for a symmetric matrix.
         vertex: (num_own,) int64 global ids of the rank's vertices.
-        sum_weight: bytes of a sum over the bytes of a row.
-
-    Returns:
-        The matrix with the rows that are still exchanged, and a halo of their columns; and the sums.
     """
-    awaited, sent = _by_rank(matrix), _by_rank(transpose)
-    is_fetched, target = _received(matrix, awaited, vertex, sum_weight)
-    is_summed, is_sent = _sent(transpose, sent, sum_weight)
-    fetched_offset = _offsets_within(is_fetched, matrix.halo_offset)
-    # Own vertices of a range are sent in the order of their ids, in which the receiver has its halo.
-    rows = [sent.row[span][is_sent[span]] for span in sent.spans()]
-    row_offset = _offsets(rows)
-    send_row = np.concatenate([each[np.argsort(vertex[each])] for each in rows]) if rows else sent.row[:0]
-    covered_rows = replace(
-        matrix,
-        halo=_with_columns(matrix.halo, is_fetched),
-        halo_vertex=matrix.halo_vertex[is_fetched],
-        halo_offset=fetched_offset,
-        send_row=send_row.astype(matrix.send_row.dtype),
-        send_offset=row_offset,
-    )
-    return covered_rows, PartialSums(
-        matrix=_sums(transpose, sent, is_summed, is_sent),
-        sent_vertex=transpose.halo_vertex[is_summed],
-        sent_offset=_offsets_within(is_summed, transpose.halo_offset),
-        target=np.concatenate(target) if target else np.empty(0, np.int64),
-        target_offset=_offsets(target),
-        is_fetched=is_fetched,
-        is_summed=is_summed,
+    received, sent = _Received.of(matrix, vertex), _Sent.of(transpose, vertex)
+    return CoveredMatrix(
+        matrix.own,
+        received.halo(matrix.halo),
+        np.concatenate(received.vertex),
+        received.offset,
+        sent.matrix(transpose.halo),
+        np.concatenate(sent.vertex),
+        sent.offset,
+        received.column,
+        sent.row,
     )
 
 
@@ -178,20 +163,92 @@ def _list_rows(
             listed[place], begin[place], end[place] = row, first, entry
 
 
-def _received(
-    matrix: ShardMatrix[CSR], awaited: _RankRows, vertex: NDArray[np.int64], sum_weight: int
-) -> tuple[NDArray[np.bool_], list[NDArray[np.int64]]]:
-    """The halo columns whose rows are received, and for every rank the own rows whose sums are received."""
-    is_fetched, target = np.zeros(matrix.halo.num_columns, bool), []
-    for rank, span in enumerate(awaited.spans()):
-        first, stop = matrix.halo_offset[rank : rank + 2].tolist()
-        # A cover lists the rows of the sender, which are columns here.
-        indptr, listed = _transposed_block(awaited.begin[span], awaited.end[span], matrix.halo.indices, first, stop)
-        found = minimum_cover(indptr[:-1], indptr[1:], listed, (0, span.stop - span.start), sum_weight)
-        is_fetched[first:stop] = found.row
-        rows = awaited.row[span][found.column]
-        target.append(rows[np.argsort(vertex[rows])])
-    return is_fetched, target
+@dataclass(frozen=True)
+class _Received:
+    """The rows and sums that arrive at a rank.
+
+    Attributes:
+        listed: rows of the halo by rank.
+        vertex: for each rank, what it sends; see :class:`CoveredMatrix`, as of the others.
+        slot: (num_listed,) column of the sum for each listed row, or -1.
+    """
+
+    listed: _RankRows
+    vertex: list[NDArray[np.int64]]
+    offset: NDArray[np.int64]
+    column: NDArray[Any]
+    slot: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, matrix: ShardMatrix[CSR], vertex: NDArray[np.int64]) -> _Received:
+        listed, end, offset, sent = _by_rank(matrix), 0, [0], []
+        column = np.full(matrix.halo.num_columns, -1, index_dtype(matrix.halo.num_columns))
+        slot = np.full(len(listed.row), -1, np.int64)
+        for rank, span in enumerate(listed.spans()):
+            first, stop = matrix.halo_offset[rank : rank + 2].tolist()
+            # A cover lists the rows of the sender, which are columns here.
+            indptr, numbers = _transposed_block(listed.begin[span], listed.end[span], matrix.halo.indices, first, stop)
+            cover = minimum_cover(indptr[:-1], indptr[1:], numbers, (0, span.stop - span.start))
+            rows, targets = first + np.flatnonzero(cover.row), span.start + np.flatnonzero(cover.column)
+            targets = targets[np.argsort(vertex[listed.row[targets]])]
+            column[rows] = end + np.arange(len(rows))
+            slot[targets] = end + len(rows) + np.arange(len(targets))
+            sent += [matrix.halo_vertex[rows], -1 - vertex[listed.row[targets]]]
+            end += len(rows) + len(targets)
+            offset.append(end)
+        return cls(listed, sent, np.array(offset, np.int64), column, slot)
+
+    def halo(self, halo: CSR) -> CSR:
+        """The matrix of what arrives."""
+        indptr = np.zeros(len(halo.indptr), np.int64)
+        num_columns = int(self.offset[-1])
+        _count_received(self.listed, halo.indices, self.column, self.slot, indptr)
+        np.cumsum(indptr, out=indptr)
+        indices, given, data = _entries(int(indptr[-1]), num_columns, halo)
+        _fill_received(self.listed, halo.indices, given, self.column, self.slot, indptr[:-1].copy(), indices, data)
+        return CSR(0, indptr, indices, None if halo.data is None else data, num_columns)
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """The rows and sums that a rank sends; attributes as of :class:`_Received`.
+
+    Attributes:
+        position: (num_listed,) row of the matrix for each listed row that is sent as it is, or -1.
+        row: row of the matrix for each column of the halo that is the target of a sum, or -1.
+    """
+
+    listed: _RankRows
+    vertex: list[NDArray[np.int64]]
+    offset: NDArray[np.int64]
+    position: NDArray[np.int64]
+    row: NDArray[Any]
+
+    @classmethod
+    def of(cls, transpose: ShardMatrix[CSR], vertex: NDArray[np.int64]) -> _Sent:
+        listed, end, offset, sent = _by_rank(transpose), 0, [0], []
+        position = np.full(len(listed.row), -1, np.int64)
+        row = np.full(transpose.halo.num_columns, -1, index_dtype(transpose.halo.num_columns + len(listed.row)))
+        for rank, span in enumerate(listed.spans()):
+            first, stop = transpose.halo_offset[rank : rank + 2].tolist()
+            cover = minimum_cover(listed.begin[span], listed.end[span], transpose.halo.indices, (first, stop))
+            rows, targets = span.start + np.flatnonzero(cover.row), first + np.flatnonzero(cover.column)
+            rows = rows[np.argsort(vertex[listed.row[rows]])]
+            position[rows] = end + np.arange(len(rows))
+            row[targets] = end + len(rows) + np.arange(len(targets))
+            sent += [vertex[listed.row[rows]], -1 - transpose.halo_vertex[targets]]
+            end += len(rows) + len(targets)
+            offset.append(end)
+        return cls(listed, sent, np.array(offset, np.int64), position, row)
+
+    def matrix(self, halo: CSR) -> CSR:
+        """The matrix of what is sent, from the halo of the transpose."""
+        indptr = np.zeros(int(self.offset[-1]) + 1, np.int64)
+        _count_sent(self.listed, halo.indices, self.position, self.row, indptr)
+        np.cumsum(indptr, out=indptr)
+        indices, given, data = _entries(int(indptr[-1]), halo.num_rows, halo)
+        _fill_sent(self.listed, halo.indices, given, self.position, self.row, indptr[:-1].copy(), indices, data)
+        return CSR(0, indptr, indices, None if halo.data is None else data, halo.num_rows)
 
 
 def _transposed_block(
@@ -227,116 +284,105 @@ def _transpose(
             position[column] += 1
 
 
-def _sent(transpose: ShardMatrix[CSR], sent: _RankRows, sum_weight: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """The halo columns of the transpose whose sums are sent, and the listed rows that are sent to their ranks."""
-    is_summed, is_sent = np.zeros(transpose.halo.num_columns, bool), np.zeros(len(sent.row), bool)
-    for rank, span in enumerate(sent.spans()):
-        first, stop = transpose.halo_offset[rank : rank + 2].tolist()
-        found = minimum_cover(sent.begin[span], sent.end[span], transpose.halo.indices, (first, stop), sum_weight)
-        is_sent[span], is_summed[first:stop] = found
-    return is_summed, is_sent
-
-
-def _sums(
-    transpose: ShardMatrix[CSR], sent: _RankRows, is_summed: NDArray[np.bool_], is_sent: NDArray[np.bool_]
-) -> CSR:
-    """The matrix of the sums: all entries of the rows that are not sent, as a cover holds them."""
-    halo = transpose.halo
-    number = np.cumsum(is_summed) - 1
-    indptr = np.zeros(np.count_nonzero(is_summed) + 1, np.int64)
-    given = np.empty(0, np.float32) if halo.data is None else halo.data
-    _count_sums(sent.begin, sent.end, halo.indices, is_sent, number, indptr)
-    np.cumsum(indptr, out=indptr)
-    indices = np.empty(int(indptr[-1]), index_dtype(halo.num_rows))
-    data = np.empty(len(indices) if len(given) else 0, given.dtype)
-    _fill_sums(sent, halo.indices, given, is_sent, number, indptr[:-1].copy(), indices, data)
-    return CSR(0, indptr, indices, None if halo.data is None else data, halo.num_rows)
+def _entries(nnz: int, num_columns: int, source: CSR) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Columns to fill in, the values of a matrix, and values to fill in; values are empty for a pattern."""
+    # One compiled version serves patterns and float32 weights.
+    given = np.empty(0, np.float32) if source.data is None else source.data
+    data = np.empty(0 if source.data is None else nnz, given.dtype)
+    return np.empty(nnz, index_dtype(num_columns)), given, data
 
 
 @njit(cache=True, nogil=True)
-def _count_sums(
-    begin: NDArray[np.int64],
-    end: NDArray[np.int64],
+def _count_received(
+    listed: _RankRows,
     columns: NDArray[Any],
-    is_sent: NDArray[np.bool_],
-    number: NDArray[np.int64],
+    column: NDArray[Any],
+    slot: NDArray[np.int64],
     indptr: NDArray[np.int64],
 ) -> None:
-    """Add up in ``indptr[k + 1]`` the entries of sum k."""
-    for listed in range(len(begin)):
-        if not is_sent[listed]:
-            for entry in range(begin[listed], end[listed]):
-                indptr[number[columns[entry]] + 1] += 1
+    """Count in ``indptr[i + 1]`` the entries of row i: those of rows that are received, and one for each sum."""
+    for number in range(len(listed.row)):
+        count = 1 if slot[number] >= 0 else 0
+        for entry in range(listed.begin[number], listed.end[number]):
+            if column[columns[entry]] >= 0:
+                count += 1
+        indptr[listed.row[number] + 1] += count
 
 
 @njit(cache=True, nogil=True)
-def _fill_sums(
-    sent: _RankRows,
+def _fill_received(
+    listed: _RankRows,
     columns: NDArray[Any],
     given: NDArray[Any],
-    is_sent: NDArray[np.bool_],
-    number: NDArray[np.int64],
+    column: NDArray[Any],
+    slot: NDArray[np.int64],
     position: NDArray[np.int64],
     indices: NDArray[Any],
     data: NDArray[Any],
 ) -> None:
-    """Fill in the entries; ``position`` is where the next entry of each sum goes.
+    """Fill in the entries; ``position`` is where the next entry of each row goes.
 
-    The rows of a rank ascend, and so do the columns of each sum.
+    The lists ascend by rank, and a rank's sums follow its rows, so the columns of each row ascend.
     """
-    for listed in range(len(sent.row)):
-        if is_sent[listed]:
-            continue
-        for entry in range(sent.begin[listed], sent.end[listed]):
-            place = position[number[columns[entry]]]
-            position[number[columns[entry]]] = place + 1
-            indices[place] = sent.row[listed]
+    for number in range(len(listed.row)):
+        place = position[listed.row[number]]
+        for entry in range(listed.begin[number], listed.end[number]):
+            if column[columns[entry]] >= 0:
+                indices[place] = column[columns[entry]]
+                if len(given):
+                    data[place] = given[entry]
+                place += 1
+        if slot[number] >= 0:
+            indices[place] = slot[number]
             if len(given):
-                data[place] = given[entry]
-
-
-def _with_columns(halo: CSR, is_kept: NDArray[np.bool_]) -> CSR:
-    """A halo with some of its columns only, which are renumbered."""
-    number = np.where(is_kept, np.cumsum(is_kept) - 1, -1)
-    indptr = np.zeros(len(halo.indptr), np.int64)
-    _count_kept(halo.indptr, halo.indices, number, indptr)
-    np.cumsum(indptr, out=indptr)
-    num_columns = int(np.count_nonzero(is_kept))
-    indices = np.empty(int(indptr[-1]), index_dtype(num_columns))
-    given = np.empty(0, np.float32) if halo.data is None else halo.data
-    data = np.empty(len(indices) if len(given) else 0, given.dtype)
-    _copy_kept(halo.indices, given, number, indices, data)
-    return CSR(0, indptr, indices, None if halo.data is None else data, num_columns)
-
-
-@njit(cache=True, nogil=True)
-def _count_kept(
-    indptr: NDArray[np.int64], indices: NDArray[Any], number: NDArray[np.int64], kept: NDArray[np.int64]
-) -> None:
-    """Count in ``kept[i + 1]`` the entries of row i whose columns have a number."""
-    for row in range(len(indptr) - 1):
-        for entry in range(indptr[row], indptr[row + 1]):
-            if number[indices[entry]] >= 0:
-                kept[row + 1] += 1
-
-
-@njit(cache=True, nogil=True)
-def _copy_kept(
-    indices: NDArray[Any], given: NDArray[Any], number: NDArray[np.int64], columns: NDArray[Any], data: NDArray[Any]
-) -> None:
-    place = 0
-    for entry in range(len(indices)):
-        if number[indices[entry]] >= 0:
-            columns[place] = number[indices[entry]]
-            if len(given):
-                data[place] = given[entry]
+                data[place] = 1
             place += 1
+        position[listed.row[number]] = place
 
 
-def _offsets(parts: list[NDArray[np.int64]]) -> NDArray[np.int64]:
-    return np.cumsum([0, *map(len, parts)], dtype=np.int64)
+@njit(cache=True, nogil=True)
+def _count_sent(
+    listed: _RankRows,
+    columns: NDArray[Any],
+    position: NDArray[np.int64],
+    row: NDArray[Any],
+    indptr: NDArray[np.int64],
+) -> None:
+    """Count in ``indptr[k + 1]`` the entries of row k of the matrix of what is sent."""
+    for number in range(len(listed.row)):
+        if position[number] >= 0:
+            indptr[position[number] + 1] = 1
+        else:
+            for entry in range(listed.begin[number], listed.end[number]):
+                indptr[row[columns[entry]] + 1] += 1
 
 
-def _offsets_within(chosen: NDArray[np.bool_], offset: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Begins of the ranges of an offset, counted in chosen elements."""
-    return np.concatenate([[0], np.cumsum(chosen)])[offset].astype(np.int64)
+@njit(cache=True, nogil=True)
+def _fill_sent(
+    listed: _RankRows,
+    columns: NDArray[Any],
+    given: NDArray[Any],
+    position: NDArray[np.int64],
+    row: NDArray[Any],
+    places: NDArray[np.int64],
+    indices: NDArray[Any],
+    data: NDArray[Any],
+) -> None:
+    """Fill in the entries; ``places`` is where the next entry of each row of the matrix goes.
+
+    A row that is sent serves all of its entries. All others belong to sums, as the two cover the block.
+    """
+    for number in range(len(listed.row)):
+        if position[number] >= 0:
+            place = places[position[number]]
+            indices[place] = listed.row[number]
+            if len(given):
+                data[place] = 1
+            continue
+        for entry in range(listed.begin[number], listed.end[number]):
+            target = row[columns[entry]]
+            place = places[target]
+            places[target] = place + 1
+            indices[place] = listed.row[number]
+            if len(given):
+                data[place] = given[entry]

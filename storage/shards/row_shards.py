@@ -29,7 +29,7 @@ from gnnloom.storage.wording import counted
 
 if TYPE_CHECKING:
     # It imports numba, which reading shards need not load.
-    from gnnloom.storage.shards.row_cover import PartialSums
+    from gnnloom.storage.shards.row_cover import CoveredMatrix
 
 #: Bytes that are read at a time to be converted.
 CONVERTED_BYTES: Final = 8 << 20
@@ -144,13 +144,11 @@ class RowShard:
         """The same for products: if the adjacency stays on disk, only its row pointers are read."""
         return self._matrix(transpose, self._stored if self.on_disk else self._csr)
 
-    def covered(
-        self, matrix: ShardMatrix[CSR], transpose: ShardMatrix[CSR], sum_weight: int
-    ) -> tuple[ShardMatrix[CSR], PartialSums]:
+    def covered(self, matrix: ShardMatrix[CSR], transpose: ShardMatrix[CSR]) -> CoveredMatrix:
         """See :func:`gnnloom.storage.shards.row_cover.covered`."""
         from gnnloom.storage.shards.row_cover import covered  # noqa: PLC0415 - imports numba
 
-        return covered(matrix, transpose, self.vertex(), sum_weight)
+        return covered(matrix, transpose, self.vertex())
 
     def _matrix(self, transpose: bool, open_block: Callable[[str, int], Block_co]) -> ShardMatrix[Block_co]:
         prefix = "transpose/" if transpose and not self.shards.symmetric else ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,10 @@ from gnnloom.trainer.comm.exchange import BlockExchange
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.kernels.dispatch import SparseRows, listed_entries
 from gnnloom.trainer.place.place import Place
+
+if TYPE_CHECKING:
+    # It imports numba, which an exchange of rows need not load.
+    from gnnloom.storage.shards.row_cover import CoveredMatrix
 
 #: Says of (k,) int64 numbers of pairs which ones a step excludes, as (k,) bool. All ranks say the same of a number.
 Chosen = Callable[[NDArray[np.int64]], NDArray[np.bool_]]
@@ -222,6 +226,11 @@ class ExcludedEntries:
         """(num_rows,) float64."""
         return np.bincount(self.row, self.weight, self.num_rows).astype(np.float64, copy=False)
 
+    def moved(self, which: NDArray[np.int64], row: NDArray[Any], column: NDArray[Any], block: CSR) -> ExcludedEntries:
+        """Some of the entries in other rows and columns, ascending, of another block."""
+        weight = None if self.weight is None else self.weight[which]
+        return ExcludedEntries(row, column, weight, block.num_rows, block.num_columns)
+
     def listed(self) -> SparseRows:
         """The matrix of these entries, as products read it."""
         return listed_entries(self.row, self.column, self.weight, self.num_rows, self.num_columns)
@@ -232,6 +241,29 @@ class ExcludedEntries:
         from gnnloom.storage.matrix.removal import without_entries  # noqa: PLC0415
 
         return without_entries(block, self.row, self.column)
+
+
+def covered_entries(
+    matrix: CoveredMatrix, halo: ExcludedEntries, transpose: ExcludedEntries
+) -> tuple[ExcludedEntries, ExcludedEntries]:
+    """Excluded entries of a product that sends sums in place of rows: in its halo, and in the matrix of what is sent.
+
+    Args:
+        halo: in the whole halo of the matrix.
+        transpose: in the whole halo of its transpose.
+    """
+    # It imports numba, which an exchange of rows need not load.
+    from gnnloom.storage.matrix.removal import entry_positions  # noqa: PLC0415
+
+    column = matrix.column[halo.column]
+    kept = np.flatnonzero(column >= 0)
+    received = halo.moved(kept, halo.row[kept], column[kept], matrix.halo)
+    row = matrix.row[transpose.column]
+    kept = np.flatnonzero(row >= 0)
+    # A row that is sent serves its entries, so that the sums lack them.
+    kept = kept[entry_positions(matrix.send, row[kept], transpose.row[kept]) >= 0]
+    kept = kept[np.lexsort((transpose.row[kept], row[kept]))]
+    return received, transpose.moved(kept, row[kept], transpose.row[kept], matrix.send)
 
 
 class StateTargets(Protocol):

@@ -6,8 +6,9 @@ Demirci, Haldar, Ferhatosmanoglu, "Scalable Graph Convolutional Network Training
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -21,9 +22,17 @@ from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator, Request
 from gnnloom.trainer.comm.exchange import exchange
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.kernels.dispatch import scaled_rows
+from gnnloom.trainer.kernels.dispatch import ColumnScale, scaled_rows, sparse_product
+from gnnloom.trainer.operators.exclusion import ExcludedBlock
 from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.place.place import Place
+
+if TYPE_CHECKING:
+    # It imports numba, which an exchange of rows need not load.
+    from gnnloom.storage.shards.row_cover import CoveredMatrix
+
+#: Writes what a rank sends, from its (num_own, dim) rows, to a (number of rows sent, dim) tensor.
+Pack = Callable[[Tensor, Tensor], None]
 
 
 @dataclass(frozen=True)
@@ -62,21 +71,39 @@ class HaloExchange:
         self._send_offset = matrix.send_offset.tolist()
         self._send_row = place.from_numpy(matrix.send_row)
 
-    def begin(self, own: Tensor, kind: Kind, scale: Tensor | None = None) -> Arrival:
+    def begin(self, own: Tensor, kind: Kind, pack: Pack | None = None) -> Arrival:
         """Begin to fetch the halo rows: (num_halo, dim), ordered by owner, then by the owner's local number.
 
         Args:
             own: (num_own, dim) this rank's rows.
-            scale: (number of rows sent,) their factors, in the order of :meth:`sent`; None for ones.
+            pack: from :meth:`packing`; None for rows without factors.
         """
         halo = self.place.empty((self._halo_offset[-1], own.shape[1]), own.dtype)
         # Receives are posted first, so that arriving rows go to their buffer without another copy.
-        receives = receive_parts(self.comm, halo, self._halo_offset)
-        packed = self.place.empty((len(self._send_row), own.shape[1]), own.dtype)
+        receives = self._receive(halo, self._halo_offset)
+        packed = self.place.empty((self._send_offset[-1], own.shape[1]), own.dtype)
+        (pack or self._gather)(own, packed)
+        return Arrival(halo, receives, self._send(packed, self._send_offset, kind), packed)
+
+    def _gather(self, own: Tensor, packed: Tensor) -> None:
         torch.index_select(own, 0, self._send_row, out=packed)
-        if scale is not None:
-            scaled_rows(packed, scale, self.place, packed)
-        return Arrival(halo, receives, send_parts(self.comm, packed, self._send_offset, kind), packed)
+
+    def packing(self, factors: ColumnScale | None, excluded: ExcludedBlock | None = None) -> Pack:  # noqa: ARG002
+        """The function that packs rows to send, scaled. Communicates nothing.
+
+        Args:
+            factors: (num_own,) factors of this rank's rows; None for ones.
+            excluded: entries to leave out of sums that are sent; rows are sent whole.
+        """
+        if factors is None:
+            return self._gather
+        sent = factors.factors.index_select(0, self._send_row)
+
+        def pack(own: Tensor, packed: Tensor) -> None:
+            self._gather(own, packed)
+            scaled_rows(packed, sent, self.place, packed)
+
+        return pack
 
     def halo_of(self, rank: int) -> slice:
         """The halo rows that a rank owns."""
@@ -84,11 +111,8 @@ class HaloExchange:
 
     def owners(self) -> list[int]:
         """The ranks that own halo rows, in the order in which their rows are expected."""
-        return others_with_rows(self.comm, self._halo_offset)
-
-    def sent(self, own: Tensor) -> Tensor:
-        """The rows that this rank sends, one for every rank that needs it. Communicates nothing."""
-        return own.index_select(0, self._send_row)
+        others = [(self.comm.rank - step) % self.comm.size for step in range(1, self.comm.size)]
+        return [rank for rank in others if self._halo_offset[rank] < self._halo_offset[rank + 1]]
 
     def gather(self, own: Tensor, kind: Kind) -> Tensor:
         """Fetch the (num_halo, dim) halo rows."""
@@ -105,8 +129,8 @@ class HaloExchange:
         # The adjoint swaps the roles of the offsets: halo rows are sent, and rows that were sent before arrive.
         packed = self.place.contiguous(halo)
         returned = self.place.empty((self._send_offset[-1], halo.shape[1]), halo.dtype)
-        receives = receive_parts(self.comm, returned, self._send_offset)
-        return Arrival(returned, receives, send_parts(self.comm, packed, self._halo_offset, kind), packed)
+        receives = self._receive(returned, self._send_offset)
+        return Arrival(returned, receives, self._send(packed, self._halo_offset, kind), packed)
 
     def add_returned(self, arrival: Arrival) -> Tensor:
         """(num_own, dim) sums of the values that came back for every row, one from each rank that fetched it."""
@@ -117,38 +141,49 @@ class HaloExchange:
         total = self.place.zeros((self.num_own, returned.shape[1]), returned.dtype)
         return total.index_add_(0, self._send_row, returned)
 
+    def _send(self, rows: Tensor, offset: list[int], kind: Kind) -> list[Request]:
+        requests: list[Request] = []
+        for step in range(1, self.comm.size):
+            # Each rank starts with the one after itself; starting with rank 0 would make all ranks send there first.
+            other = (self.comm.rank + step) % self.comm.size
+            # Ranks without common rows exchange nothing: an empty tensor has no segment to send or receive.
+            requests += self.comm.send(rows[offset[other] : offset[other + 1]], other, kind)
+        return requests
 
-def send_parts(comm: Communicator, rows: Tensor, offset: list[int], kind: Kind) -> list[Request]:
-    """Begin to send each rank its range of some rows.
+    def _receive(self, rows: Tensor, offset: list[int]) -> dict[int, list[Request]]:
+        requests: dict[int, list[Request]] = {}
+        for step in range(1, self.comm.size):
+            # In the order in which the others' sends begin.
+            other = (self.comm.rank - step) % self.comm.size
+            if offset[other] < offset[other + 1]:
+                requests[other] = self.comm.receive(rows[offset[other] : offset[other + 1]], other)
+        return requests
 
-    Args:
-        offset: (size + 1,); rank p gets the rows offset[p] to offset[p+1].
+
+class CoverExchange(HaloExchange):
+    """An exchange of rows and of sums in place of other rows; see :mod:`gnnloom.storage.shards.row_cover`.
+
+    A product needs no other rows, but attention does, and so do gradients that return to the rows that were fetched.
     """
-    requests: list[Request] = []
-    for step in range(1, comm.size):
-        # Each rank starts with the one after itself; starting with rank 0 would make all ranks send there first.
-        other = (comm.rank + step) % comm.size
-        # Ranks without common rows exchange nothing: an empty tensor has no segment to send or receive.
-        requests += comm.send(rows[offset[other] : offset[other + 1]], other, kind)
-    return requests
 
+    def __init__(self, comm: Communicator, matrix: CoveredMatrix, place: Place) -> None:
+        self.comm, self.place = comm, place
+        self.num_own = matrix.own.num_rows
+        self._halo_offset, self._send_offset = matrix.halo_offset.tolist(), matrix.send_offset.tolist()
+        self._product = sparse_product(matrix.send, place)
+        self._ones = place.lasting((0,), place.sum_dtype)
 
-def receive_parts(comm: Communicator, rows: Tensor, offset: list[int]) -> dict[int, list[Request]]:
-    """Begin to receive a range of rows from each rank; arguments as of :func:`send_parts`."""
-    requests: dict[int, list[Request]] = {}
-    for other in others_with_rows(comm, offset):
-        requests[other] = comm.receive(rows[offset[other] : offset[other + 1]], other)
-    return requests
+    def packing(self, factors: ColumnScale | None, excluded: ExcludedBlock | None = None) -> Pack:
+        def pack(own: Tensor, packed: Tensor) -> None:
+            self._product.multiply(own, packed, self._ones, column_scale=factors)
+            if excluded is not None:
+                excluded.subtract(own, packed, self._ones, factors)
 
-
-def others_with_rows(comm: Communicator, offset: list[int]) -> list[int]:
-    """The ranks whose ranges are not empty, in the order in which their messages begin."""
-    others = [(comm.rank - step) % comm.size for step in range(1, comm.size)]
-    return [rank for rank in others if offset[rank] < offset[rank + 1]]
+        return pack
 
 
 class Exchanged(Protocol):
-    """Rows or sums that a rank exchanges with the others."""
+    """What a rank exchanges with the others."""
 
     def exchanged(self, vertex: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """See :meth:`gnnloom.storage.shards.row_shards.ShardMatrix.exchanged`."""
@@ -173,11 +208,11 @@ class ExchangedRows:
         self._sent: list[NDArray[np.int64]] = []
         self._awaited: list[NDArray[np.int64]] = []
 
-    def add(self, exchanged: Exchanged) -> None:
-        """Add the rows of a matrix, or the sums for it. Communicates nothing."""
+    def add(self, matrix: Exchanged) -> None:
+        """Add the rows of a matrix. Communicates nothing."""
         if self._comm.size == 1:
             return
-        sent, awaited = exchanged.exchanged(self._vertex)
+        sent, awaited = matrix.exchanged(self._vertex)
         self._sent.append(sent)
         self._awaited.append(awaited)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -30,8 +30,11 @@ from gnnloom.trainer.kernels.dispatch import (
 )
 from gnnloom.trainer.operators.exclusion import ExcludedBlock
 from gnnloom.trainer.operators.halo import Arrival, HaloExchange
-from gnnloom.trainer.operators.partial_sums import SumExchange
 from gnnloom.trainer.place.place import Place
+
+if TYPE_CHECKING:
+    # It imports numba, which an exchange of rows need not load.
+    from gnnloom.storage.shards.row_cover import CoveredMatrix
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class LocalProducts:
     halo: list[tuple[list[int], SparseProduct]]
 
     @classmethod
-    def of(cls, exchange: HaloExchange, matrix: ShardMatrix[Any]) -> LocalProducts:
+    def of(cls, exchange: HaloExchange, matrix: ShardMatrix[Any] | CoveredMatrix) -> LocalProducts:
         """Prepare the products with the matrix of an exchange. Communicates nothing."""
         place, ranks, halo = exchange.place, exchange.owners(), matrix.halo
         own = sparse_product(matrix.own, place)
@@ -67,16 +70,16 @@ class ExcludedColumns:
     """The entries that a step excludes from a rank's rows, in its own columns and in the columns of the halo.
 
     Attributes:
-        sums: the entries that it excludes from the sums for other ranks; None if none are formed.
+        send: entries that it excludes from the sums that the rank sends; None if it sends rows only.
     """
 
     own: ExcludedBlock
     halo: ExcludedBlock
-    sums: ExcludedBlock | None = None
+    send: ExcludedBlock | None = None
 
     @classmethod
     def of(cls, blocks: Sequence[ExcludedEntries], place: Place) -> ExcludedColumns:
-        """From the entries in the own columns, in the halo's columns and, if there are any, in the sums for others."""
+        """From the entries in the own columns, in the halo's columns and, if sums are sent, in these."""
         return cls(*(ExcludedBlock(entries, place) for entries in blocks))
 
     @property
@@ -87,20 +90,8 @@ class ExcludedColumns:
 class HaloProduct:
     """One scaled matrix, in an own and a halo block of columns, and its exchange of rows."""
 
-    def __init__(
-        self,
-        exchange: HaloExchange,
-        products: LocalProducts,
-        sides: Scaling,
-        kind: Kind,
-        sums: SumExchange | None = None,
-    ) -> None:
-        """Prepare the product. Communicates nothing.
-
-        Args:
-            sums: what is exchanged besides the rows; None if the rows serve all halo entries.
-        """
-        self._exchange, self._sums = exchange, sums
+    def __init__(self, exchange: HaloExchange, products: LocalProducts, sides: Scaling, kind: Kind) -> None:
+        self._exchange = exchange
         self._kind = kind
         self._own, self._halo = products.own, products.halo
         self.exclude(None, sides)
@@ -115,7 +106,7 @@ class HaloProduct:
         self._excluded = excluded
         self._left, self._right = sides.left, column_scale(sides.right, self._exchange.place)
         # Owners scale the rows that they send, so no rank needs the factors of its halo.
-        self._sent = None if self._right is None else self._exchange.sent(self._right.factors)
+        self._pack = self._exchange.packing(self._right, None if excluded is None else excluded.send)
 
     def multiply(self, features: Tensor, *, as_sums: bool = False) -> Tensor:
         """The scaled matrix times ``features``. Collective.
@@ -153,8 +144,7 @@ class HaloProduct:
 
     def _dtype(self, features: Tensor, *, as_sums: bool) -> torch.dtype:
         """Several summands are added in the dtype of sums."""
-        receives = self._halo or (self._sums is not None and self._sums.receives)
-        several = receives or self._excluded or as_sums
+        several = self._halo or self._excluded or as_sums
         return self._exchange.place.sum_dtype if several else features.dtype
 
     def _multiply(self, features: Tensor, product: Tensor | RowSink) -> None:
@@ -162,7 +152,9 @@ class HaloProduct:
         comm, place, excluded = self._exchange.comm, self._exchange.place, self._excluded
         own = place.contiguous(features)
         with comm.traffic.timing(self._kind):
-            arrival = self._exchange.begin(own, self._kind, self._sent)
+            arrival = self._exchange.begin(own, self._kind, self._pack)
+        # The own columns need no rows of other ranks: their product hides the exchange, which advances between slices
+        # of it. It overwrites every row, so the buffer need not be zeroed.
         requests = arrival.requests
         progress = (lambda: comm.progress(requests)) if requests else None
         with comm.traffic.timing(SPMM):
@@ -170,23 +162,13 @@ class HaloProduct:
             if excluded and excluded.is_weighted and factors is not None:
                 # No kernel has both weights and factors of columns: the rows are scaled once, not in each product.
                 scaled, factors = scaled_rows(own, factors.factors, place), None
-        # Others wait for these sums, so they are formed before the product with the own columns.
-        sums = self._sums and self._sums.begin(scaled, self._kind, factors, excluded and excluded.sums, progress)
-        if sums is not None:
-            requests = requests + sums.requests
-            progress = (lambda: comm.progress(requests)) if requests else None
-        # The own columns need no rows of other ranks: their product hides the exchange, which advances between slices
-        # of it. It overwrites every row, so the buffer need not be zeroed.
-        with comm.traffic.timing(SPMM):
             self._own.multiply(scaled, product, self._left, column_scale=factors, progress=progress)
             if excluded and isinstance(product, Tensor):
                 excluded.own.subtract(scaled, product, self._left, factors, progress)
         self._add_neighbors(arrival, product, progress)
-        if self._sums is not None and sums is not None and isinstance(product, Tensor):
-            self._sums.add(sums, product, self._left, self._kind, progress)
         # Sends are waited for last, when most have completed; until then the packed rows must stay alive.
         with comm.traffic.timing(self._kind):
-            comm.wait(arrival.sends + (sums.sends if sums is not None else []))
+            comm.wait(arrival.sends)
 
     def _add_neighbors(self, arrival: Arrival, product: Tensor | RowSink, progress: Progress) -> None:
         """Add what the neighbors' rows contribute, each as soon as it is there. Collective.

@@ -26,19 +26,19 @@ from gnnloom.trainer.data.target_edges import (
     StateTargets,
     Targets,
     check_directions,
+    covered_entries,
     remaining_degree,
 )
 from gnnloom.trainer.operators.attention import NeighborRows
 from gnnloom.trainer.operators.exclusion import check_excludes
-from gnnloom.trainer.operators.halo import ExchangedRows, HaloExchange
+from gnnloom.trainer.operators.halo import CoverExchange, ExchangedRows, HaloExchange
 from gnnloom.trainer.operators.halo_product import ExcludedColumns, HaloProduct, LocalProducts
-from gnnloom.trainer.operators.partial_sums import SumExchange, excluded_from_sums
 from gnnloom.trainer.operators.whole_rows import AXIS, WholeRows
 from gnnloom.trainer.place.place import Place
 
 if TYPE_CHECKING:
     # They import numba, which training on row shards need not load.
-    from gnnloom.storage.shards.row_cover import PartialSums
+    from gnnloom.storage.shards.row_cover import CoveredMatrix
     from gnnloom.trainer.data.batch_data import BatchRows
 
 
@@ -61,8 +61,8 @@ class PointToPoint(WholeRows):
             normalization: see :func:`gnnloom.trainer.data.adjacency_scaling.scaling`.
             multiplies: the model differentiates products with the adjacency. Attention does not, and needs no
                 transpose; none is read for it.
-            covers: ranks send partial sums in place of some rows, where that is less. The adjacency must be in memory,
-                and attention finds only some of its neighbors' rows.
+            covers: ranks send sums in place of some rows, where that is less. The adjacency must be in memory, and
+                there is no attention.
 
         Raises:
             InputError: a degree is negative or not finite.
@@ -81,12 +81,11 @@ class PointToPoint(WholeRows):
         self.exchanged.add(matrix)
         is_symmetric = shard.shards.symmetric
         transpose = shard.operand(transpose=True) if covers and not is_symmetric else matrix
-        forward = self._side(matrix, transpose)
+        self._forward = self._backward = forward = self._side(matrix, transpose)
         #: This rank's rows of the adjacency, not normalized, and the exchange of the rows that their columns need. With
-        #: a cover, the halo has no other columns.
+        #: a cover, the halo has a column for each row and sum that arrives.
         self.matrix, self.exchange = forward.matrix, forward.exchange
         self._neighbors = NeighborRows(self.matrix, self.exchange, self.grid)
-        self._forward = self._backward = forward
         self.forward_product: HaloProduct = forward.product(sides, Kind.HALO_FORWARD)
         self.backward_product: HaloProduct | None = None
         if multiplies and not is_symmetric:
@@ -150,15 +149,15 @@ class PointToPoint(WholeRows):
             self._multiply_without(None, None, self._sides)
             return
         check_excludes(self._targets, keeps_product=self._keeps_product)
-        blocks = [targets.chosen(chosen) for targets in self._targets]
-        sides = self._sides
-        if self._normalization != "none":
-            own, halo = (entries.row_sums() for entries in blocks[0])
-            sides = self._scaling(remaining_degree(self._degree, own + halo))
         # The transpose of a symmetric adjacency lacks the same entries.
-        forward = self._forward.without(blocks[0], blocks[-1])
-        backward = forward if self._backward is self._forward else self._backward.without(blocks[-1], blocks[0])
-        self._multiply_without(forward, backward, sides)
+        forward, *others = (targets.chosen(chosen) for targets in self._targets)
+        transpose, sides = others[0] if others else forward, self._sides
+        if self._normalization != "none":
+            own, halo = (entries.row_sums() for entries in forward)
+            sides = self._scaling(remaining_degree(self._degree, own + halo))
+        excluded = self._forward.without(forward, transpose)
+        back = excluded if self._backward is self._forward else self._backward.without(transpose, forward)
+        self._multiply_without(excluded, back, sides)
 
     def _multiply_without(
         self, forward: ExcludedColumns | None, backward: ExcludedColumns | None, sides: Scaling
@@ -174,47 +173,37 @@ class PointToPoint(WholeRows):
         Args:
             transpose: the rank's rows of its transpose; not used without a cover.
         """
-        comm, place, sums = self.grid.comm, self.place, None
-        if self._covers:
-            weight = max(1, place.sum_dtype.itemsize // place.feature_dtype.itemsize)
-            matrix, sums = self._shard.covered(matrix, transpose, weight)
-            self.exchanged.add(matrix)
-            self.exchanged.add(sums)
-        exchange = HaloExchange(comm, matrix, place)
-        summing = None if sums is None else SumExchange(comm, sums, matrix.own.num_rows, place)
-        return _Side(matrix, sums, exchange, LocalProducts.of(exchange, matrix), summing)
+        if not self._covers:
+            exchange = HaloExchange(self.grid.comm, matrix, self.place)
+            return _Side(matrix, exchange, LocalProducts.of(exchange, matrix))
+        found = self._shard.covered(matrix, transpose)
+        self.exchanged.add(found)
+        covering = CoverExchange(self.grid.comm, found, self.place)
+        return _Side(found, covering, LocalProducts.of(covering, found))
 
 
 @dataclass(frozen=True)
 class _Side:
-    """The adjacency or its transpose, ready for products.
+    """The adjacency or its transpose, ready for products: the rows of this rank, and what it exchanges for them."""
 
-    Attributes:
-        matrix: the rows of this rank, with the halo that is fetched.
-        sums: sums that are exchanged in place of other rows; None for none.
-    """
-
-    matrix: ShardMatrix[Any]
-    sums: PartialSums | None
+    matrix: ShardMatrix[Any] | CoveredMatrix
     exchange: HaloExchange
     products: LocalProducts
-    summing: SumExchange | None
 
     def product(self, sides: Scaling, kind: Kind) -> HaloProduct:
         """The product with the matrix, scaled."""
-        return HaloProduct(self.exchange, self.products, sides, kind, self.summing)
+        return HaloProduct(self.exchange, self.products, sides, kind)
 
     def without(self, blocks: Sequence[ExcludedEntries], transpose: Sequence[ExcludedEntries]) -> ExcludedColumns:
         """Find the entries that a product leaves out.
 
         Args:
-            blocks: in the rank's rows: in their own columns, and in the whole halo.
-            transpose: in its rows of the transpose, likewise.
+            blocks: excluded entries in the rank's rows: in their own columns, and in the whole halo.
+            transpose: excluded entries in its rows of the transpose, likewise.
         """
-        place = self.exchange.place
-        if self.sums is not None:
-            blocks = [blocks[0], *excluded_from_sums(self.sums, blocks[1], transpose[1])]
-        return ExcludedColumns.of(blocks, place)
+        if not isinstance(self.matrix, ShardMatrix):
+            blocks = [blocks[0], *covered_entries(self.matrix, blocks[1], transpose[1])]
+        return ExcludedColumns.of(blocks, self.exchange.place)
 
 
 class SampledRows(WholeRows):

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
 from gnnloom.pipeline.partition.measure.balance import asked_limit
+from gnnloom.pipeline.partition.measure.cover import cover_phases, read_cover
 from gnnloom.pipeline.partition.measure.volume import CountBuffers, PartExchange, exchange_phase, read_exchange
 from gnnloom.pipeline.partition.model.hypergraph import row_weights
 from gnnloom.pipeline.shuffle.columns import Column
@@ -148,7 +149,8 @@ def describe_quality(
         ``load_max`` (nonzeros per part), ``imbalance`` (highest load over the average, less 1), ``imbalance_bound``
         (the limit on the weights of parts: the imbalance asked for, in whole weights, or what the heaviest row
         forces), ``weight_imbalance`` (imbalance of these weights, if they are not the nonzeros), ``vertices_min`` and
-        ``vertices_max`` (per part); for directed graphs also ``volume_backward_total`` and so on.
+        ``vertices_max`` (per part); for directed graphs also ``volume_backward_total`` and so on. Where the exchange
+        of rows and partial sums is counted, :func:`record_quality` adds ``volume_cover_total`` and so on.
 
         Lists with a number for each part: ``volume_per_part``, ``receive_volume_per_part``, ``messages_per_part``,
         ``receive_messages_per_part``, ``load_per_part`` and ``vertices_per_part``.  Up to ``MATRIX_PARTS`` parts also
@@ -214,6 +216,7 @@ class MeasurePlan:
         writer: of the artifact that the figures describe; finished tasks leave their records there.
         part_path: mapped vector of the (num_vertices,) int32 parts.
         graph_path, transpose_path: artifacts of the graph and its transpose.
+        covers: count also the rows and sums of an exchange that covers the blocks between parts.
     """
 
     graph: GraphSizes
@@ -225,14 +228,24 @@ class MeasurePlan:
     part_path: Path = Path()
     graph_path: Path = Path()
     transpose_path: Path = Path()
+    covers: bool = False
 
     @classmethod
     def of(
-        cls, graph: Graph, transpose: Graph, parts: int, memory: int, weights: str, writer: ArtifactWriter, path: Path
+        cls,
+        graph: Graph,
+        transpose: Graph,
+        parts: int,
+        memory: int,
+        weights: str,
+        writer: ArtifactWriter,
+        path: Path,
+        *,
+        covers: bool = False,
     ) -> MeasurePlan:
         """The plan for a stored graph and a mapped vector of parts."""
         paths = writer, path, graph.artifact.path, transpose.artifact.path
-        return cls(GraphSizes.of(graph), GraphSizes.of(transpose), parts, memory, weights, *paths)
+        return cls(GraphSizes.of(graph), GraphSizes.of(transpose), parts, memory, weights, *paths, covers)
 
     def phases(self) -> list[Phase]:
         """The phases that measure the parts; a single part has nothing to measure."""
@@ -249,7 +262,11 @@ class MeasurePlan:
                 for name, path, sizes in products
             ),
             load_phase(self.writer, self.graph_path, self.part_path, self.graph, self.num_parts, self.weights),
+            *(self._cover_phases() if self.covers else []),
         ]
+
+    def _cover_phases(self) -> list[Phase]:
+        return cover_phases(self.writer, self.graph_path, self.part_path, self.graph, self.num_parts, self.memory)
 
 
 def record_quality(output: TaskOutput, plan: MeasurePlan, cluster: Cluster, method: str, imbalance: float) -> None:
@@ -269,6 +286,11 @@ def record_quality(output: TaskOutput, plan: MeasurePlan, cluster: Cluster, meth
         backward = None if plan.graph.symmetric else read_exchange(writer, "backward", parts)
         load = read_load(writer, plan.graph.num_blocks, parts)
     output.facts = describe_quality(method, imbalance, load, forward, backward)
+    if plan.covers:
+        cover = read_cover(writer, parts) if parts > 1 else forward
+        output.facts |= _describe_exchange("cover_", cover)
+        # The covers of transposed blocks have the same sizes, and what is sent goes in the other direction.
+        output.facts |= {} if backward is None else _describe_exchange("cover_backward_", cover.transposed)
     if parts > MATRIX_PARTS:
         for direction, exchange in (("forward", forward), ("backward", backward)):
             if exchange is not None:

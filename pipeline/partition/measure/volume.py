@@ -65,6 +65,14 @@ class PartExchange:
         return cls(num_parts, np.empty(0, np.int64), np.empty(0, np.int64))
 
     @property
+    def transposed(self) -> PartExchange:
+        """The exchange in which every receiver sends as many rows to the sender."""
+        sender, receiver = np.divmod(self.pair, self.num_parts)
+        pair = receiver * self.num_parts + sender
+        order = np.argsort(pair)
+        return PartExchange(self.num_parts, pair[order], self.rows[order])
+
+    @property
     def total(self) -> int:
         """Rows sent by all parts together, which is the connectivity-1 cut of the column-net hypergraph."""
         return int(self.rows.sum())

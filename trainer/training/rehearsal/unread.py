@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.stored_csr import BLOCK_ENTRIES, StoredCSR, Sweep
 from gnnloom.storage.format.arrays import Array, ArrayReader
-from gnnloom.storage.matrix.csr import CSR
+from gnnloom.storage.matrix.csr import CSR, index_dtype
 from gnnloom.storage.shards.row_shards import CONVERTED_BYTES, RowShard, RowShards, ShardMatrix
 from gnnloom.trainer.data.open_shards import OpenedShards, OwnRowShard
 from gnnloom.trainer.kernels.dispatch import UnreadRows, Unwritten, even_offsets
 
 if TYPE_CHECKING:
-    from gnnloom.storage.shards.row_cover import PartialSums
+    from gnnloom.storage.shards.row_cover import CoveredMatrix
 
 #: Arrays with a number for each rank, which say whose rows go where.
 _READ = ("halo_offset", "send_offset")
@@ -58,31 +58,31 @@ class UnreadRowShard(RowShard):
     def operand(self, transpose: bool = False) -> ShardMatrix[CSR | StoredCSR]:
         return _UnreadMatrix(**vars(super().operand(transpose)))
 
-    def covered(
-        self,
-        matrix: ShardMatrix[CSR],
-        transpose: ShardMatrix[CSR],
-        sum_weight: int,  # noqa: ARG002
-    ) -> tuple[ShardMatrix[CSR], PartialSums]:
-        """The most memory that a cover may take: the halo stays whole, and sums have all entries of its transpose.
-
-        A cover weighs no more than all rows, so buffers are no larger than buffers of rows.
-        """
+    def covered(self, matrix: ShardMatrix[CSR], transpose: ShardMatrix[CSR]) -> CoveredMatrix:
+        """A matrix of at least the memory of a covered one: all rows arrive, and all entries of others are in sums."""
         # It imports numba, which training on row shards need not load.
-        from gnnloom.storage.shards.row_cover import PartialSums  # noqa: PLC0415
+        from gnnloom.storage.shards.row_cover import CoveredMatrix  # noqa: PLC0415
 
-        halo, ids, none = transpose.halo, np.dtype(np.int64), np.zeros(self.shards.num_parts + 1, np.int64)
+        halo, memory, ids = transpose.halo, self._memory, np.dtype(np.int64)
         # While the covers are computed: three numbers for each row with entries in the columns of another rank, in both
         # matrices, and at most the transpose of the halo.
-        listed = [self._memory.array(each.send_row.shape, ids) for each in (matrix, transpose) for _ in range(3)]
-        listed.append(self._memory.array(halo.indices.shape, halo.indices.dtype))
-        indices = self._memory.array(halo.indices.shape, halo.indices.dtype)
-        data = None if halo.data is None else self._memory.array(halo.data.shape, halo.data.dtype)
-        sums = UnreadRows(0, np.zeros(1, np.int64), indices, data, halo.num_rows, self._memory, 0)
+        listed = [memory.array(each.send_row.shape, ids) for each in (matrix, transpose) for _ in range(3)]
+        listed.append(memory.array(halo.indices.shape, halo.indices.dtype))
         del listed
-        empty = np.empty(0, np.int64)
-        flags = (np.empty(each.halo.num_columns, bool) for each in (matrix, transpose))
-        return matrix, PartialSums(sums, empty, none, empty, none, *flags)
+        indices = memory.array(halo.indices.shape, halo.indices.dtype)
+        data = None if halo.data is None else memory.array(halo.data.shape, halo.data.dtype)
+        send = even_offsets(len(matrix.send_row) + 1, halo.nnz)
+        numbers = (memory.array((each.num_columns,), index_dtype(each.num_columns)) for each in (matrix.halo, halo))
+        return CoveredMatrix(
+            matrix.own,
+            matrix.halo,
+            matrix.halo_vertex,
+            matrix.halo_offset,
+            UnreadRows(0, send, indices, data, halo.num_rows, memory, 0),
+            memory.array(matrix.send_row.shape, ids),
+            matrix.send_offset,
+            *numbers,
+        )
 
     def _offsets(self, name: str, total: int) -> NDArray[np.int64]:
         if name.endswith(_READ):

@@ -39,6 +39,7 @@ _BRIEF = (
     "parts",
     "chosen",
     "km1",
+    "volume_cover_total",
     "imbalance",
     "volume_avg",
     "volume_max",
