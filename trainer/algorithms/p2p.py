@@ -1,7 +1,8 @@
 """``p2p``: point-to-point exchange of exactly the rows that each rank needs.
 
 A product of width w sends km1 * w words, where km1 is the connectivity-1 cut of the column-net hypergraph, in one
-message to each rank that needs a row.
+message to each rank that needs a row. With ``--exchange cover``, ranks send a sum in place of several rows where that
+is less: the fewest words that this allows, in as many messages.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ def build(context: OperatorContext[OwnRowShard]) -> Operator:
 def steps(work: Workload, axes: Mapping[str, int], options: Mapping[str, Any]) -> list[Step]:  # noqa: ARG001
     """An epoch, from what the partition's ranks exchange for a product.
 
-    Demirci, Haldar, Ferhatosmanoglu (PVLDB 16(4), 2022), section 5: a product of width w sends km1 * w words.
+    Demirci, Haldar, Ferhatosmanoglu (PVLDB 16(4), 2022), section 5: a product of width w sends km1 * w words. With
+    ``--exchange cover``, it sends w words for each row and sum of the minimum covers.
 
     Raises:
         InputError: the workload has no exchange.

@@ -9,6 +9,7 @@ from typing import Any
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.shards.grid_variants import stored_variants
 from gnnloom.trainer.algorithms.algorithm import factorizations
+from gnnloom.trainer.algorithms.p2p import COVER
 from gnnloom.trainer.algorithms.registry import ALGORITHMS
 from gnnloom.trainer.algorithms.steps import Step, Volume
 from gnnloom.trainer.algorithms.workload import Exchange, Workload
@@ -30,6 +31,8 @@ _INDEX_BYTES, _POINTER_BYTES = 4, 8
 CLOSE = 1.05
 #: Why the volume of such moves is an estimate.
 _MOVES = "expected moves between two random orders"
+#: Why the volume of a cover is an estimate.
+_UNCOUNTED = "at most, as the partition does not count its cover (`gnnloom partition --exchange cover` does)"
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,11 @@ class Plan:
         return list(self.config.chosen_algorithm.settled_grid(self.config.grid, self.config.ranks).values())
 
     @property
+    def exchange(self) -> str:
+        """What ranks send for a product; empty for algorithms without a choice."""
+        return str(self.config.own_options().get("exchange", ""))
+
+    @property
     def bytes_sent(self) -> int:
         """By all ranks in an epoch."""
         return sum(round(count) for count in self.volume.bytes.values())
@@ -91,6 +99,7 @@ class Plan:
             "ranks": self.config.ranks,
             "grid": self.grid,
             "precision": self.config.precision,
+            "exchange": self.exchange,
             "partition": self.partition,
             "partition_key": self.partition_key,
             "epoch_seconds": self.cost.total,
@@ -121,6 +130,7 @@ def make_plans(
     memory: int = 0,
     algorithms: Sequence[str] = (),
     precisions: Sequence[str] = (),
+    exchanges: Sequence[str] = (),
 ) -> list[Plan]:
     """All ways to run a training on ``config.ranks`` ranks, those that fit first, each group fastest first.
 
@@ -129,6 +139,8 @@ def make_plans(
         memory: bytes per rank; 0 for the profile's bytes.
         algorithms: names to consider; by default all that state their steps and run the model.
         precisions: precisions to consider; by default the precision of ``config``.
+        exchanges: exchanges of ``p2p`` to consider, on partitions that count them; by default the exchange of
+            ``config``, on all partitions.
 
     Raises:
         InputError: the planner does not know the model, or no algorithm is left.
@@ -145,6 +157,14 @@ def make_plans(
             for precision in precisions or (config.precision,):
                 chosen = replace(config, algorithm=name, grid=grid, precision=precision)
                 plans += [_plan(chosen, situation.graph, each, profile, limit) for each in _ways(chosen, situation)]
+                lost = frozenset[str]().union(*algorithm.lacks.get("exchange", {}).values())
+                if COVER in exchanges and config.exchange != COVER and lost and not config.needs & lost:
+                    covering = replace(chosen, exchange=COVER)
+                    plans += [
+                        _plan(covering, situation.graph, each, profile, limit)
+                        for each in _ways(covering, situation)
+                        if each.key and not each.estimated
+                    ]
     if not plans:
         raise InputError(f"no algorithm states what it sends and runs model {config.model}")
     return fastest_first(plans)
@@ -201,8 +221,10 @@ def _ways(config: AlgorithmConfig, situation: Situation) -> Iterator[_Way]:
         yield _Way("", "", None, situation.grid_heaviest, "")
         return
     known = [each for each in situation.partitions if each.parts == config.ranks]
+    covers = config.exchange == COVER
     for each in known:
-        yield _Way(each.name, each.key, (each.exchange, each.exchange_back), each.heaviest, "")
+        why = _UNCOUNTED if covers and each.covers is None and each.parts > 1 else ""
+        yield _Way(each.name, each.key, each.exchanges(cover=covers), each.heaviest, why)
     if not known:
         law = situation.law
         exchange = law.at(config.ranks)

@@ -82,10 +82,23 @@ def exchanges_of(partition: Partition) -> tuple[Exchange, Exchange]:
     """
     if "volume_total" not in partition.quality:
         raise InputError(f"{partition.artifact.path}: the partition has no measured volume")
-    is_directed = "volume_backward_total" in partition.quality
+    return _exchanges(partition, "")
+
+
+def covers_of(partition: Partition) -> tuple[Exchange, Exchange] | None:
+    """Rows and sums that the parts exchange if sums may replace rows; None if the partition does not count them.
+
+    Raises:
+        InputError: its manifest is damaged.
+    """
+    return _exchanges(partition, "cover_") if "volume_cover_total" in partition.quality else None
+
+
+def _exchanges(partition: Partition, kind: str) -> tuple[Exchange, Exchange]:
+    is_directed = f"volume_{kind}backward_total" in partition.quality
     try:
-        forward = _exchange(partition, "")
-        return forward, _exchange(partition, "backward_") if is_directed else forward
+        forward = _exchange(partition, kind)
+        return forward, _exchange(partition, f"{kind}backward_") if is_directed else forward
     except KeyError as error:
         raise InputError(f"{partition.artifact.path}: the partition lacks {error}; make it again") from None
 

@@ -27,6 +27,7 @@ class KnownPartition:
         key: of the artifact.
         exchange, exchange_back: of the product and of that with the transpose.
         heaviest: nonzeros of the heaviest part over the average.
+        covers: the two exchanges if sums may replace rows; None if the partition does not count them.
     """
 
     name: str
@@ -35,6 +36,12 @@ class KnownPartition:
     exchange: Exchange
     exchange_back: Exchange
     heaviest: float
+    covers: tuple[Exchange, Exchange] | None = None
+
+    def exchanges(self, *, cover: bool) -> tuple[Exchange, Exchange]:
+        """What ranks exchange for a product, and for a product with the transpose; at most, if it is not counted."""
+        rows = self.exchange, self.exchange_back
+        return (self.covers or rows) if cover else rows
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from gnnloom.trainer.config.loss_config import LossConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.open_shards import missing_features
 from gnnloom.trainer.planner.candidates import Plan, Situation, make_plans
-from gnnloom.trainer.planner.describe import GraphFacts, count_training, exchanges_of
+from gnnloom.trainer.planner.describe import GraphFacts, count_training, covers_of, exchanges_of
 from gnnloom.trainer.planner.law import KnownPartition
 from gnnloom.trainer.planner.pair_steps import PairFacts
 from gnnloom.trainer.planner.profile import LOCAL, open_profile
@@ -86,7 +86,8 @@ def _partitions(dataset: Dataset, graph: str) -> list[KnownPartition]:
         if "volume_total" in partition.quality:
             forward, back = exchanges_of(partition)
             heaviest = 1.0 + partition.quality["imbalance"]
-            found.append(KnownPartition(partition.method, info.key, partition.num_parts, forward, back, heaviest))
+            sizes = partition.num_parts, forward, back, heaviest
+            found.append(KnownPartition(partition.method, info.key, *sizes, covers_of(partition)))
     return found
 
 

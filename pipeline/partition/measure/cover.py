@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -212,7 +213,7 @@ def _pairs(task: _CoverTask, files: OpenFiles) -> Iterator[tuple[int, NDArray[An
             )
         position, row, column = step.position, step.column("row"), step.column("column")
         begin = np.flatnonzero(np.diff(position, prepend=-1))
-        for start, stop in zip(begin, [*begin[1:], len(position)], strict=True):
+        for start, stop in pairwise([*begin.tolist(), len(position)]):
             yield int(position[start]), row[start:stop], column[start:stop]
 
 

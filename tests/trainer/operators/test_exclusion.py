@@ -46,7 +46,7 @@ class Case:
     dtype: str = "float64"
     permutation: str = "double"
     on_disk: bool = False
-    options: tuple[tuple[str, int], ...] = ()
+    options: tuple[tuple[str, int | str], ...] = ()
 
     @property
     def ranks(self) -> int:
@@ -136,6 +136,10 @@ def _row_cases(ranks: int) -> list[Case]:
     for name in ("undirected", "weighted"):
         cases += [Case(name, "p2p", (ranks,), on_disk=True)]
         cases += [Case(name, "p2p", (ranks,), dtype=dtype) for dtype in ("float32", "bfloat16")]
+    # Sums for other ranks lack the excluded entries, too.
+    cover = (("exchange", "cover"),)
+    cases += [Case(name, "p2p", (ranks,), options=cover) for name in PROBLEMS]
+    cases += [Case("weighted", "p2p", (ranks,), dtype="bfloat16", options=cover)]
     return cases
 
 

@@ -70,6 +70,7 @@ class PartitionKeywords(ClusterKeywords, total=False):
     memory_limit: int | None
     batches: str
     batch_rate: float
+    exchange: str
     quality: str
     method_options: Sequence[str]
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from gnnloom.storage.catalog import Catalog
 from gnnloom.storage.option import Group, Option, options_of
+from gnnloom.trainer.algorithms.p2p import COVER, ROWS
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.planner.profile import LOCAL, MachineProfile, open_profile
 
@@ -72,4 +73,5 @@ def planned(
     machine = open_profile(catalog.root, profile)
     situation = situation_of(catalog.dataset(config.dataset), graph, given=config, embed=config.embed)
     precisions = PRECISIONS if is_open else (config.precision,)
-    return machine, make_plans(config, situation, machine, memory, precisions=precisions)
+    exchanges = (ROWS, COVER)
+    return machine, make_plans(config, situation, machine, memory, precisions=precisions, exchanges=exchanges)

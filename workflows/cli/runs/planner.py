@@ -11,6 +11,7 @@ from click.core import ParameterSource
 
 from gnnloom.storage.option import Group, Option, options_of
 from gnnloom.storage.wording import counted
+from gnnloom.trainer.algorithms.p2p import ROWS
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.workflows.api.options.plan_options import MACHINE_OPTIONS, MODEL_OPTIONS, PAIR_OPTIONS, planned
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
@@ -91,7 +92,8 @@ _COLUMNS = ("plan", "precision", "epoch ms", "compute", "comm.", "waiting", "sen
 
 def _row(plan: Plan) -> list[str]:
     cost = plan.cost
-    name = f"{plan.config.algorithm} {'x'.join(map(str, plan.grid))} {plan.partition}".strip()
+    what = [plan.config.algorithm, "x".join(map(str, plan.grid)), plan.partition]
+    name = " ".join(filter(None, [*what, plan.exchange if plan.exchange != ROWS else ""]))
     return [
         name + ("*" if plan.estimated else ""),
         plan.config.precision,
