@@ -11,10 +11,10 @@ without a message, see :func:`~gnnloom.storage.matrix.cover.minimum_cover`.
 Both halves of an exchange are products: q multiplies its own rows with a matrix that has a row of one entry for each
 row that it sends, and a row of M for each sum; and p multiplies what arrives with its halo, where a column of one entry
 stands for each sum. So one message goes from q to p, and rows and sums are packed and added alike. A sum has the dtype
-of a row. If that is bfloat16, the sum is rounded; the bound of this error is below that of the rounded rows themselves.
+of a row. A bfloat16 sum is rounded; the bound of this error is below the bound of the error of the rounded rows.
 
 The product with the transpose is covered likewise, with the two matrices exchanged. Its blocks are the transposed
-blocks, so rows and sums swap roles, and as many are sent in the other direction.
+blocks, so rows and sums swap roles, and their number is the same.
 """
 
 from __future__ import annotations
@@ -300,7 +300,7 @@ def _count_received(
     slot: NDArray[np.int64],
     indptr: NDArray[np.int64],
 ) -> None:
-    """Count in ``indptr[i + 1]`` the entries of row i: those of rows that are received, and one for each sum."""
+    """Count in ``indptr[i + 1]`` the entries of row i in rows that are received, and one for each sum."""
     for number in range(len(listed.row)):
         count = 1 if slot[number] >= 0 else 0
         for entry in range(listed.begin[number], listed.end[number]):

@@ -2,7 +2,7 @@
 
 A product of width w sends km1 * w words, where km1 is the connectivity-1 cut of the column-net hypergraph, in one
 message to each rank that needs a row. With ``--exchange cover``, ranks send a sum in place of several rows where that
-is less: the fewest words that this allows, in as many messages.
+is less: the fewest words that this allows, in the same messages.
 """
 
 from __future__ import annotations

@@ -183,7 +183,7 @@ class CoverExchange(HaloExchange):
 
 
 class Exchanged(Protocol):
-    """What a rank exchanges with the others."""
+    """A matrix whose rows, or sums, a rank exchanges with the others."""
 
     def exchanged(self, vertex: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """See :meth:`gnnloom.storage.shards.row_shards.ShardMatrix.exchanged`."""

@@ -82,7 +82,7 @@ class Plan:
 
     @property
     def exchange(self) -> str:
-        """What ranks send for a product; empty for algorithms without a choice."""
+        """The exchange of ``p2p``; empty for algorithms without this option."""
         return str(self.config.own_options().get("exchange", ""))
 
     @property

@@ -39,7 +39,7 @@ class KnownPartition:
     covers: tuple[Exchange, Exchange] | None = None
 
     def exchanges(self, *, cover: bool) -> tuple[Exchange, Exchange]:
-        """What ranks exchange for a product, and for a product with the transpose; at most, if it is not counted."""
+        """The exchange of a product, and of a product with the transpose; a bound, if a cover is not counted."""
         rows = self.exchange, self.exchange_back
         return (self.covers or rows) if cover else rows
 

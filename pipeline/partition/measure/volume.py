@@ -66,7 +66,7 @@ class PartExchange:
 
     @property
     def transposed(self) -> PartExchange:
-        """The exchange in which every receiver sends as many rows to the sender."""
+        """The exchange in the other direction: every receiver sends its number of rows back."""
         sender, receiver = np.divmod(self.pair, self.num_parts)
         pair = receiver * self.num_parts + sender
         order = np.argsort(pair)

@@ -11,10 +11,16 @@ import pytest
 import scipy.sparse
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
+from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
+from gnnloom.pipeline.shards.rows.row_stage import shard_rows
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.runs.checkpoint import read_checkpoint
 from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.planner.candidates import make_plans, plan_of
+from gnnloom.trainer.planner.profile import GENERIC, open_profile
+from gnnloom.trainer.planner.stored import situation_of
 from support.dense_models import DenseModel
 from support.mpi import train_all
 from support.problems import Problem, problem
@@ -82,7 +88,19 @@ EXACT = [
     Case("fewer-vertices-than-ranks", 7),
 ]
 AGAIN = Case("directed", 3, again=True)
+#: On the partition of a stored graph, which counts its cover.
+PLANNED = [Case("planned", 3, precision=precision) for precision in ("float32", "bf16")]
 NARROW = [Case("skewed", 4, exchange=exchange, precision="bf16") for exchange in ("rows", "cover")]
+
+
+def _store_planned(catalog: Catalog) -> None:
+    """Store a graph, a partition that counts its cover, and the row shards of the partition."""
+    given, cluster = problem("planned", 60, 400, symmetric=False), InProcessCluster()
+    dataset = given.store_grid(catalog)
+    for exchange in ("rows", "cover"):
+        options = PartitionOptions(3, "block", exchange=exchange)
+        partition = partition_graph(dataset, dataset.graph(), options, cluster)
+    shard_rows(dataset, partition, cluster)
 
 
 class Results:
@@ -90,7 +108,8 @@ class Results:
 
     def __init__(self, folder: Path) -> None:
         self.catalog = Catalog(folder / "catalog")
-        cases = [*EXACT, AGAIN, *NARROW]
+        cases = [*EXACT, AGAIN, *NARROW, *PLANNED]
+        _store_planned(self.catalog)
         for name, given in PROBLEMS.items():
             given.store(self.catalog, *sorted({1, *(case.ranks for case in cases if case.problem == name)}))
         starts = {(case.problem, case.model) for case in EXACT}
@@ -155,6 +174,34 @@ def test_an_epoch_sends_the_rows_and_sums_of_minimum_covers(results: Results) ->
             assert least <= cut
             saved += cut - least
     assert saved > 0
+
+
+@pytest.mark.parametrize("case", PLANNED, ids=lambda case: case.precision)
+def test_the_plan_of_a_counted_cover_has_the_bytes_and_messages_of_the_run(results: Results, case: Case) -> None:
+    found, dataset = results.of[case], results.catalog["planned"]
+    partition = dataset.find("partition", parts=3, exchange="cover")
+    profile, config = open_profile(results.catalog.root, GENERIC), case.config(results.catalog)
+    plan = plan_of(config, situation_of(dataset), profile, partition.key).to_json()
+    assert all(plan[name] == found[name] for name in ("bytes_by_kind", "messages_by_kind"))
+    assert (plan["exchange"], plan["estimated"]) == ("cover", "")
+    quality = partition.facts["quality"]
+    columns, size = 11 + 3, 2 if case.precision == "bf16" else 4
+    assert found["bytes_by_kind"]["halo forward"] == quality["volume_cover_total"] * columns * size
+
+
+def test_a_plan_lists_both_exchanges_of_a_partition_that_counts_them(results: Results) -> None:
+    situation = situation_of(results.catalog["planned"])
+    config, profile = PLANNED[0].config(results.catalog, exchange="rows"), open_profile(results.catalog.root, GENERIC)
+    plans = make_plans(config, situation, profile, algorithms=["p2p"], exchanges=("rows", "cover"))
+    by_exchange = {(plan.exchange, plan.estimated): plan.bytes_sent for plan in plans}
+    assert by_exchange["cover", ""] < by_exchange["rows", ""]
+    assert len(plans) == 3
+    # A partition that does not count its cover bounds the bytes.
+    given = make_plans(replace(config, exchange="cover"), situation, profile, algorithms=["p2p"])
+    assert sorted(bool(plan.estimated) for plan in given) == [False, True]
+    attending = replace(config, model="gat", normalization="none", hidden=(16,), heads=2)
+    attended = make_plans(attending, situation, profile, algorithms=["p2p"], exchanges=("rows", "cover"))
+    assert {plan.exchange for plan in attended} == {"rows"}
 
 
 def test_sums_of_narrow_features_are_as_narrow_and_change_a_loss_by_rounding(results: Results) -> None:
