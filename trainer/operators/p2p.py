@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.storage.errors import InputError
 from gnnloom.storage.shards.row_shards import RowShard, ShardMatrix
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.process_grid import ProcessGrid
@@ -85,7 +86,8 @@ class PointToPoint(WholeRows):
         #: This rank's rows of the adjacency, not normalized, and the exchange of the rows that their columns need. With
         #: a cover, the halo has a column for each row and sum that arrives.
         self.matrix, self.exchange = forward.matrix, forward.exchange
-        self._neighbors = NeighborRows(self.matrix, self.exchange, self.grid)
+        #: Attention reads the rows themselves, which a cover does not bring.
+        self._neighbors = None if covers else NeighborRows(matrix, self.exchange, self.grid)
         self.forward_product: HaloProduct = forward.product(sides, Kind.HALO_FORWARD)
         self.backward_product: HaloProduct | None = None
         if multiplies and not is_symmetric:
@@ -97,13 +99,20 @@ class PointToPoint(WholeRows):
             self.backward_product = self._backward.product(sides.transposed, Kind.HALO_BACKWARD)
 
     def neighbors(self, layer: int) -> NeighborRows:  # noqa: ARG002 - the same for every layer
+        """See :class:`~gnnloom.trainer.operators.attention.NeighborRows`.
+
+        Raises:
+            InputError: ranks exchange a cover.
+        """
+        if self._neighbors is None:
+            raise InputError("exchange cover: sums in place of rows arrive from other ranks; use --exchange rows")
         return self._neighbors
 
     def release(self, layer: int) -> None:
         super().release(layer)
         self._keeps_product = True
 
-    def _degrees(self, matrix: ShardMatrix[Any]) -> NDArray[np.float64]:
+    def _degrees(self, matrix: ShardMatrix[Any] | CoveredMatrix) -> NDArray[np.float64]:
         # Degrees of weighted rows take a pass over the matrix, which may be on disk.
         return np.empty(0) if self._normalization == "none" else degrees(matrix.own, matrix.halo)
 
@@ -162,7 +171,8 @@ class PointToPoint(WholeRows):
     def _multiply_without(
         self, forward: ExcludedColumns | None, backward: ExcludedColumns | None, sides: Scaling
     ) -> None:
-        self._neighbors.exclude(None if forward is None else (forward.own.entries, forward.halo.entries))
+        if self._neighbors is not None:
+            self._neighbors.exclude(None if forward is None else (forward.own.entries, forward.halo.entries))
         self.forward_product.exclude(forward, sides)
         if self.backward_product is not None:
             self.backward_product.exclude(backward, sides.transposed)

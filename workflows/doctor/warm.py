@@ -181,7 +181,7 @@ def _call_shards(folder: Path, name: str) -> list[str]:
         rows = shard_rows(dataset, partition, cluster, reorder=order)
     # As a rank covers its blocks for the exchange of partial sums.
     rank = rows.shard(0)
-    rank.covered(rank.matrix(), rank.matrix(transpose=True), 1)
+    rank.covered(rank.matrix(), rank.matrix(transpose=True))
     shard_grid(dataset, graph, GridOptions((2, 2), "partition"), cluster, partition=partition)
     shards = shard_grid(dataset, graph, GridOptions((2, 2)), cluster)
     half = (0, graph.num_vertices // 2)

@@ -167,7 +167,8 @@ def _route(task: _RouteTask) -> int:
                 column = indices.read(start, stop)
                 # The nonzeros may begin and end within a row.
                 first, last = np.searchsorted(rows.pointers, [start, stop - 1], side="right") - 1
-                lengths = np.diff(np.clip(rows.pointers[first : last + 2], start, stop))
+                bounds: NDArray[np.int64] = np.clip(rows.pointers[first : last + 2], start, stop)
+                lengths = bounds[1:] - bounds[:-1]
                 row = np.repeat(np.arange(rows.first + first, rows.first + last + 1, dtype=ids), lengths)
                 receiver, sender = part[row], part[column]
                 # Of a symmetric matrix, the block of two parts is the transpose of the other one.

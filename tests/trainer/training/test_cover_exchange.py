@@ -65,14 +65,17 @@ class Case:
     exchange: str = "cover"
     precision: str = "float64"
     again: bool = False
+    dropout: float = 0.0
 
     @property
     def run(self) -> str:
-        return f"{self.model}-{self.exchange}-{self.precision}-{self.ranks}{'-again' if self.again else ''}"
+        other = ("-again" if self.again else "") + ("-dropped" if self.dropout else "")
+        return f"{self.model}-{self.exchange}-{self.precision}-{self.ranks}{other}"
 
     def config(self, catalog: Catalog, **options: Any) -> TrainConfig:
         fixed: dict[str, Any] = {"epochs": EPOCHS, "lr": 0.02, "seed": 3, "eval_every": 0, "threads": 1}
         own: dict[str, Any] = {"hidden": HIDDEN, "precision": self.precision, "exchange": self.exchange}
+        own["dropout"] = self.dropout
         named: dict[str, Any] = {"dataset": self.problem, "ranks": self.ranks, "model": self.model, "run": self.run}
         return TrainConfig(catalog=str(catalog.root), **{**fixed, **own, **named, **options})
 
@@ -88,6 +91,7 @@ EXACT = [
     Case("fewer-vertices-than-ranks", 7),
 ]
 AGAIN = Case("directed", 3, again=True)
+DROPPED = [Case("skewed", 4, exchange=exchange, dropout=0.5) for exchange in ("rows", "cover")]
 #: On the partition of a stored graph, which counts its cover.
 PLANNED = [Case("planned", 3, precision=precision) for precision in ("float32", "bf16")]
 NARROW = [Case("skewed", 4, exchange=exchange, precision="bf16") for exchange in ("rows", "cover")]
@@ -108,7 +112,7 @@ class Results:
 
     def __init__(self, folder: Path) -> None:
         self.catalog = Catalog(folder / "catalog")
-        cases = [*EXACT, AGAIN, *NARROW, *PLANNED]
+        cases = [*EXACT, AGAIN, *NARROW, *DROPPED, *PLANNED]
         _store_planned(self.catalog)
         for name, given in PROBLEMS.items():
             given.store(self.catalog, *sorted({1, *(case.ranks for case in cases if case.problem == name)}))
@@ -147,6 +151,12 @@ def test_the_same_configuration_gives_the_same_bits(results: Results) -> None:
     assert results.of[AGAIN]["loss"] == results.of[first]["loss"]
     before, after = (results.arrays("directed", case.run) for case in (first, AGAIN))
     assert all(np.array_equal(before[name], after[name]) for name in before)
+
+
+def test_dropout_draws_the_same_masks_with_both_exchanges(results: Results) -> None:
+    rows, cover = (results.of[case]["loss"] for case in DROPPED)
+    assert_close(cover, rows, steps=EPOCHS * 3)
+    assert rows != results.of[Case("skewed", 4)]["loss"]
 
 
 def _blocks(adjacency: Any, part: np.ndarray, ranks: int) -> list[Any]:
