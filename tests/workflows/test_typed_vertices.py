@@ -88,7 +88,9 @@ def test_each_type_gets_the_columns_of_its_table(tables: dict[str, pd.DataFrame]
     shop = gnnloom.Catalog()["shop"]
     _check(shop.to_pyg(), tables)
     run("catalog", "verify", "shop")
-    assert "users.csv" in run("catalog", "lineage", "shop").output
+    shown = run("catalog", "lineage", "shop").output
+    assert "users.csv" in shown
+    assert "type=user" in shown
     run("catalog", "export", "shop", "shop.tar.zst")
     run("catalog", "import", "shop.tar.zst", "--as", "copy")
     _check(gnnloom.Catalog()["copy"].to_pyg(), tables)
@@ -130,7 +132,7 @@ features = ["price"]
         found = {"user": _USERS.partition("=")[2], "item": _ITEMS.partition("=")[2]}
         gnnloom.ingest(name, relations=relations, vertices=found, workers=workers)
     later = gnnloom.ingest("later", relations=relations, vertices=listed, workers=0)
-    columns = {"label": "users.csv:job", "split": "users.csv:part", "feature": "users.csv:age,height"}
+    columns: dict[str, Any] = {"label": "users.csv:job", "split": "users.csv:part", "feature": "users.csv:age,height"}
     gnnloom.features(later, **columns, ids_file="users.csv:id", of_type="user", workers=0)
     gnnloom.features(later, feature="items.csv:price", ids_file="items.csv:sku", of_type="item", workers=0)
     for of_type in ("user", "item"):
@@ -169,13 +171,14 @@ def test_what_does_not_fit_is_refused(tables: dict[str, pd.DataFrame]) -> None:
     with pytest.raises(InputError, match=r"few\.csv.*without features"):
         gnnloom.ingest("added", relations=relations, vertices=vertices, unknown="add", workers=0)
     shop = gnnloom.ingest("shop", relations=relations, vertices={"user": "users.csv:id,age as feature"}, workers=0)
-    more = {"feature": "users.csv:height", "ids_file": "users.csv:id"}
+    more: dict[str, Any] = {"feature": "users.csv:height", "ids_file": "users.csv:id"}
     with pytest.raises(ExistsError):
         gnnloom.features(shop, **more, of_type="user", workers=0)
     gnnloom.features(shop, **more, of_type="user", add=True, workers=0)
     with pytest.raises(InputError, match="several"):
         shop.vertices_of_types(shop.typed_graph().artifact.key)
-    for keywords, kind in (({"of_type": "users"}, NotFoundError), ({}, InputError)):
+    wrong: list[tuple[dict[str, Any], type[GnnloomError]]] = [({"of_type": "users"}, NotFoundError), ({}, InputError)]
+    for keywords, kind in wrong:
         with pytest.raises(kind):
             gnnloom.features(shop, **more, **keywords, workers=0)
     with pytest.raises(GnnloomError, match="from files"):

@@ -48,8 +48,7 @@ class Source(ABC):
     graph: str
     seed: int = 0
     kept: int = 2
-
-    has_types: ClassVar[bool] = False
+    has_types: bool = False
 
     @abstractmethod
     def open(self) -> Stream:

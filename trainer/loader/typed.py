@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -41,6 +41,7 @@ class TypedSource(Source):
         fanouts: of each relation; see :class:`~gnnloom.storage.sampling.layers.typed.TypedNeighborSampler`.
         replace: draw with replacement.
         shuffle: in a random order that differs between epochs, instead of ascending.
+        has_types: without, the only type and the only relation have their fields in one ``Data``.
     """
 
     of_type: str
@@ -53,8 +54,6 @@ class TypedSource(Source):
     batch_size: int
     replace: bool = False
     shuffle: bool = True
-
-    has_types: ClassVar[bool] = True
 
     def open(self) -> Stream:
         dataset = Dataset(self.dataset)
@@ -114,7 +113,10 @@ class TypedSource(Source):
                 "e_id": torch.from_numpy(relation.edges(block.entry)),
                 "num_sampled_edges": sample.num_entries[name],
             }
-        return found
+        if self.has_types:
+            return found
+        of_type, of_relation = found.values()
+        return {**of_type, **of_relation}
 
     def _edge_values(self, relation: MappedRelation, entry: NDArray[np.int64]) -> dict[str, Tensor]:
         """Values of the drawn edges, under the names of PyG."""

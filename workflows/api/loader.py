@@ -61,7 +61,7 @@ def loader(
 ) -> Loader:
     """Iterate over batches as ``Data`` of PyTorch Geometric, drawn from a graph and features that stay on disk.
 
-    Batches of a graph with types are ``HeteroData``.
+    Batches of a graph with types are ``HeteroData``, unless it has one type and one relation.
 
     Equal arguments give equal batches, in any process. Those of one process are the batches of ``gnnloom train --mode
     neighbor --draw-once`` on one rank, or of ``--mode subgraph``; with ``links``, the batches of ``--task link``.
@@ -199,6 +199,7 @@ class _Asked:
             features=values["features"],
             reverses=reverses,
             fanouts=relation_fanouts(values["fanout"], relations),
+            has_types=len(graph.types) > 1 or len(relations) > 1,
         )
 
     def _seed_type(self, graph: TypedGraph, stored: Mapping[str, Vertices]) -> str:

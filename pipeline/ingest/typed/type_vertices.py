@@ -108,7 +108,6 @@ def ingest_type_vertices(
     """Store the vertex data of some types of a graph; for the errors see :func:`ingest_vertices`."""
     stored = []
     for each in found:
-        ids = graph.ids(each.type)
-        how = {"options": options, "allow_others": allow_others}
-        stored.append(ingest_vertices(dataset, each.open(ids), cluster, ids, **how))
+        source, ids = each.open(graph.ids(each.type)), graph.ids(each.type)
+        stored.append(ingest_vertices(dataset, source, cluster, ids, options=options, allow_others=allow_others))
     return stored

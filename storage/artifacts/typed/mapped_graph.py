@@ -64,7 +64,7 @@ class MappedRelation:
 def map_relations(graph: TypedGraph) -> dict[str, MappedRelation]:
     """Map all relations of a graph, by name; raises as :func:`~gnnloom.storage.format.mapped_copy.open_copy`."""
     arrays = open_copy(graph.artifact, relation_contents(graph))
-    found = {}
+    found = dict[str, MappedRelation]()
     for each in graph.relations:
         own = {name.partition(".")[2]: array for name, array in arrays.items() if name.partition(".")[0] == each.name}
         matrix = CSR(0, own.pop(_INDPTR), own.pop(_INDICES), None, each.num_columns)
@@ -78,7 +78,7 @@ def map_reverses(reverses: Reverses, relations: Mapping[str, MappedRelation]) ->
     Args:
         relations: the mapped relations, whose columns they share.
     """
-    arrays, found = open_copy(reverses.artifact, reverse_contents(reverses)), {}
+    arrays, found = open_copy(reverses.artifact, reverse_contents(reverses)), dict[str, MappedRelation]()
     for each in reverses.relations:
         indptr, indices, position = (arrays[f"{each.name}.{name}"] for name in (_INDPTR, _INDICES, _POSITION))
         of, matrix = relations[each.relation.name], CSR(0, indptr, indices, None, each.num_columns)
@@ -88,7 +88,7 @@ def map_reverses(reverses: Reverses, relations: Mapping[str, MappedRelation]) ->
 
 def reverse_contents(reverses: Reverses) -> dict[str, ArrayContent]:
     """The arrays of all reverses, by the name of the reverse, a dot, and the name of the array."""
-    found = {}
+    found = dict[str, ArrayContent]()
     for each in reverses.relations:
         chunks = _in_blocks(each.num_blocks, each.positions)
         position = ArrayContent((each.nnz,), np.dtype(np.int64), Within(0, each.nnz), chunks)

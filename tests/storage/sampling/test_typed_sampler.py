@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 
 import numpy as np
@@ -37,7 +38,7 @@ def _relations(seed: int) -> dict[str, RelationView]:
 
 
 def _sampler(
-    relations: dict[str, RelationView], fanouts: dict[str, tuple[int, ...]], size: int = 5, seed: int = 1
+    relations: dict[str, RelationView], fanouts: Mapping[str, tuple[int, ...]], size: int = 5, seed: int = 1
 ) -> TypedNeighborSampler:
     types, seeds = list(_COUNTS), np.arange(0, _COUNTS["b"], 2)
     return TypedNeighborSampler(types, list(relations.values()), seed, "b", seeds, fanouts, size)
@@ -48,7 +49,7 @@ def _matrix(view: RelationView) -> CSR:
     return view.view.matrix
 
 
-def _check(sample: TypedSample, relations: dict[str, RelationView], fanouts: dict[str, tuple[int, ...]]) -> None:
+def _check(sample: TypedSample, relations: dict[str, RelationView], fanouts: Mapping[str, tuple[int, ...]]) -> None:
     """Check every row of a sample against the stored rows, hop by hop."""
     first = {name: np.concatenate([[0], np.cumsum(sample.num_vertices[name])]) for name in _COUNTS}
     for name, vertices in sample.vertices.items():

@@ -167,14 +167,15 @@ def test_edges_have_the_values_of_their_rows_of_the_table(stored: Dataset) -> No
         assert batch["paper"].n_id[own.edge_index[1]].tolist() == rows["p"].tolist()
         np.testing.assert_array_equal(own.edge_attr, rows[["share", "rank"]].to_numpy(np.float32))
         np.testing.assert_array_equal(own.edge_weight, rows["weight"])
-        assert own.time.tolist() == [int(np.datetime64(day, relation.time_unit).astype(int)) for day in rows["day"]]
+        assert own.time.tolist() == rows["day"].to_numpy(f"M8[{relation.time_unit}]").astype(np.int64).tolist()
         assert [relation.classes[each] for each in own.edge_label.tolist()] == rows["role"].tolist()
 
 
 def _sage(data: Any) -> nn.Module:
     from torch_geometric.nn import HeteroConv, SAGEConv
 
-    return HeteroConv({each: SAGEConv((-1, -1), 6) for each in data.edge_types}, aggr="sum")
+    conv: nn.Module = HeteroConv({each: SAGEConv((-1, -1), 6) for each in data.edge_types}, aggr="sum")
+    return conv
 
 
 def _attention(data: Any) -> nn.Module:
@@ -182,13 +183,15 @@ def _attention(data: Any) -> nn.Module:
 
     width = {each: data[each].edge_attr.shape[1] if "edge_attr" in data[each] else None for each in data.edge_types}
     convs = {each: GATv2Conv((-1, -1), 6, edge_dim=width[each], add_self_loops=False) for each in data.edge_types}
-    return HeteroConv(convs, aggr="sum")
+    conv: nn.Module = HeteroConv(convs, aggr="sum")
+    return conv
 
 
 def _hgt(data: Any) -> nn.Module:
     from torch_geometric.nn import HGTConv
 
-    return HGTConv(-1, 6, data.metadata(), heads=2)
+    conv: nn.Module = HGTConv(-1, 6, data.metadata(), heads=2)
+    return conv
 
 
 class _Relational(nn.Module):
@@ -270,13 +273,39 @@ def test_with_all_neighbors_models_of_pyg_see_the_whole_graph(
     for batch in load(stored, **options):
         assert batch.edge_types == whole.edge_types
         size = batch["paper"].batch_size
-        found = model(batch, lambda name, own=batch: own[name].n_id)[:size]  # type: ignore[misc]
+        found = model(batch, lambda name, own=batch: own[name].n_id)[:size]
         assert_close(found.detach().numpy(), out[batch["paper"].n_id[:size]].detach().numpy())
         (found * target[batch["paper"].n_id[:size]]).sum().backward()
     for name, each in model.named_parameters():
         assert (each.grad is None) == (name not in wanted), name
         if each.grad is not None:
             np.testing.assert_allclose(each.grad, wanted[name], rtol=1e-9, atol=1e-9, err_msg=name)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_one_type_and_one_relation_need_no_types(tmp_path: Path, reverse: bool) -> None:
+    given = tables(4)
+    given["pays"] = given["writes"].assign(a=given["writes"]["a"] % 40, p=given["writes"]["p"] % 40)
+    pays = {("person", "pays", "person"): (given["pays"], _WRITES)}
+    features = ["x0 as feature", "y as label", "split as split"]
+    people = given["paper"][given["paper"]["id"] < 40]
+    vertices = {"person": (people, ["id", *features])}
+    dataset = gnnloom.ingest(
+        "people", relations=pays, vertices=vertices, merge="keep", workers=0, catalog=tmp_path / "catalog"
+    )
+    options = {**SAMPLED, "of_type": "person", "reverse": reverse}
+    batches, whole = list(load(dataset, **options)), dataset.to_pyg()["person", "pays", "person"]
+    assert batches
+    for batch in batches:
+        if reverse:
+            assert len(batch.edge_types) == 2
+            continue
+        ends = torch.stack([batch.n_id[batch.edge_index[end]] for end in (0, 1)])
+        assert torch.equal(ends, whole.edge_index[:, batch.e_id])
+        for name in ("edge_attr", "time", "edge_weight", "edge_label"):
+            assert torch.equal(batch[name], whole[name][batch.e_id])
+        assert len(batch.y) == len(batch.x) == batch.num_nodes
+        assert len(batch.input_id) == batch.batch_size
 
 
 @pytest.mark.parametrize("size", [2, 4])

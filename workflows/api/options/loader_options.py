@@ -179,7 +179,8 @@ def relation_fanouts(given: Any, relations: Sequence[tuple[str, str, str]]) -> d
     names = [name for _, name, _ in relations]
     if not isinstance(given, Mapping):
         return dict.fromkeys(names, tuple(given))
-    known = {**dict(zip(names, names, strict=True)), **{ends: ends[1] for ends in relations}}
+    known: dict[Any, str] = {name: name for name in names}
+    known |= {ends: ends[1] for ends in relations}
     found: dict[str, Any] = {}
     for key, value in given.items():
         if key not in known:

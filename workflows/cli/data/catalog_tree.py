@@ -128,6 +128,7 @@ def _add_node(tree: Tree, node: Node, nodes: Mapping[str, Node], above: str) -> 
 
 #: Parameters that the lineage shows.
 _SHOWN_PARAMETERS = (
+    "type",
     "undirected",
     "self_loops",
     "parts",
