@@ -140,7 +140,7 @@ class Dataset:
         Args:
             key: key of the artifact, or its first digits; needed only to choose between several.
             made_from: inputs, kind to key, that it must have.
-            parameters: values that must be equal; None matches any value.
+            parameters: values that must be equal; None matches any value, and an empty text a missing one.
 
         Raises:
             NotFoundError: no artifact matches; the message lists the existing ones.
@@ -152,10 +152,10 @@ class Dataset:
             info
             for info in infos
             if info.key.startswith(key or "")
-            and all(info.parameters.get(name) == value for name, value in wanted.items())
+            and all(info.parameters.get(name, "") == value for name, value in wanted.items())
             and all(info.inputs.get(name) == value for name, value in (made_from or {}).items())
         ]
-        asked = _asked(key, {**wanted, **(made_from or {})})
+        asked = _asked(key, {name: value for name, value in wanted.items() if value != ""} | dict(made_from or {}))
         if not fitting:
             graphs = [info for info in self.ingested_graphs() if info.state == "complete"]
             if kind != "graph" and not infos and graphs and all(info.is_typed for info in graphs):
@@ -241,18 +241,19 @@ class Dataset:
         A graph without held-out links has those of the graph that these were drawn from, unless it has some of its own.
 
         Args:
-            of_type: type of the vertices, in a graph with types; without it and a key, vertex data of a type are chosen
-                only if there are no other.
+            of_type: type of the vertices, in a graph with types; without it, only a key chooses vertex data of a type.
         """
-        infos, made_from = [info for info in self.artifacts("vertices") if info.state == "complete"], dict[str, str]()
+        made_from = dict[str, str]()
         if graph is not None:
-            own = any(info.inputs.get("graph") == graph for info in infos)
+            infos = self.artifacts("vertices")
+            own = any(info.state == "complete" and info.inputs.get("graph") == graph for info in infos)
             made_from = {"graph": graph if own else self.origin(graph)}
-            infos = [info for info in infos if info.inputs.get("graph") == made_from["graph"]]
-        without = [info.key for info in infos if "type" not in info.parameters]
-        if key is None and of_type is None and len(without) == 1:
-            key = without[0]
-        return Vertices(self.find("vertices", key, made_from=made_from, type=of_type))
+        without = "" if key is None else None
+        return Vertices(self.find("vertices", key, made_from=made_from, type=without if of_type is None else of_type))
+
+    def untyped_vertices(self) -> list[ArtifactInfo]:
+        """The vertex data of graphs without types, complete or not."""
+        return [info for info in self.artifacts("vertices") if "type" not in info.parameters]
 
     def vertices_of_types(self, graph: str, keys: Mapping[str, str] | None = None) -> dict[str, Vertices]:
         """Features, labels and splits by type, for the types that have some.

@@ -94,7 +94,7 @@ def find_vertices(dataset: Dataset, graph: str) -> Vertices | None:
     try:
         return dataset.vertices(graph=graph)
     except NotFoundError:
-        others = any(info.state == "complete" for info in dataset.artifacts("vertices"))
+        others = any(info.state == "complete" for info in dataset.untyped_vertices())
         return dataset.vertices() if others else None
 
 

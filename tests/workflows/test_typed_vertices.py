@@ -185,6 +185,29 @@ def test_what_does_not_fit_is_refused(tables: dict[str, pd.DataFrame]) -> None:
         gnnloom.features(shop, "random", of_type="user", workers=0)
 
 
+def test_data_of_types_are_not_data_of_a_graph_without_types(tables: dict[str, pd.DataFrame]) -> None:
+    """Whether the numbers of vertices happen to agree or not."""
+    pytest.importorskip("torch_geometric")
+    relations: dict[Any, Any] = {("user", "buys", "item"): "clicks.csv:user,item"}
+    both = gnnloom.ingest("both", relations=relations, vertices={"user": "users.csv:id,age as feature"}, workers=0)
+    with pytest.raises(NotFoundError, match="type=user"):
+        both.vertices()
+    edges = np.stack([np.arange(45), np.roll(np.arange(45), 1)])
+    gnnloom.ingest("both", edges, add=True, workers=0)
+    plain = both.graph()
+    assert plain.num_vertices == 45
+    assert "x" not in both.to_pyg(plain.artifact.key)
+    with pytest.raises(InputError, match="no features"):
+        gnnloom.loader(both, graph=plain.artifact.key, split="all", labels=False)
+    batch = next(iter(gnnloom.loader(both, graph=plain.artifact.key, split="all", labels=False, features="none")))
+    assert "x" not in batch
+    gnnloom.features(both, feature=np.ones((45, 2)), graph=plain.artifact.key, workers=0)
+    assert both.vertices().num_features == 2
+    typed = next(info.key for info in both.ingested_graphs() if info.is_typed)
+    assert both.to_pyg(typed)["user"].x.shape == (45, 1)
+    assert both.vertices(both.vertices(of_type="user").artifact.key).num_features == 1
+
+
 def test_data_with_the_rows_of_another_type_are_damaged(tables: dict[str, pd.DataFrame]) -> None:
     relations = {("user", "buys", "item"): "clicks.csv:user,item"}
     shop = gnnloom.ingest("shop", relations=relations, vertices={"user": "users.csv:id,age as feature"}, workers=0)

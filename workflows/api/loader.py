@@ -281,9 +281,7 @@ class _Asked:
         """Features and labels of a graph; None if the dataset has none."""
         if isinstance(self.vertex_data, Mapping):
             raise InputError("vertex_data: the graph has no types; give one key")
-        if self.vertex_data is None and not any(
-            info.state == "complete" for info in self.dataset.artifacts("vertices")
-        ):
+        if self.vertex_data is None and not any(info.state == "complete" for info in self.dataset.untyped_vertices()):
             return None
         return self.dataset.vertices(self.vertex_data, None if self.vertex_data else graph)
 

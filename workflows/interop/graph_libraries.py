@@ -124,7 +124,7 @@ def vertex_arrays(dataset: Dataset, key: str | None = None) -> dict[str, NDArray
         predict with NaN for unknown ones; ``train_mask``, ``val_mask`` and ``test_mask`` (vertex,) bool; and all others
         by name.
     """
-    if key is None and not dataset.artifacts("vertices"):
+    if key is None and not dataset.untyped_vertices():
         return {}
     return loaded_vertices(dataset.vertices(key))
 
