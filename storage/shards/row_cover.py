@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from gnnloom.storage.kernels import count_at_most
 from gnnloom.storage.matrix.cover import minimum_cover
 from gnnloom.storage.matrix.csr import CSR, index_dtype
-from gnnloom.storage.shards.row_shards import ShardMatrix, listed_by_rank
+from gnnloom.storage.shards.shard_matrix import ShardMatrix, listed_by_rank
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class CoveredMatrix:
     row: NDArray[Any]
 
     def exchanged(self, vertex: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:  # noqa: ARG002
-        """See :meth:`gnnloom.storage.shards.row_shards.ShardMatrix.exchanged`."""
+        """See :meth:`gnnloom.storage.shards.shard_matrix.ShardMatrix.exchanged`."""
         return listed_by_rank(self.send_vertex, self.send_offset), listed_by_rank(self.halo_vertex, self.halo_offset)
 
 

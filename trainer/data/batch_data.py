@@ -12,7 +12,7 @@ from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.transpose import transposed
 from gnnloom.storage.sampling.layered import whole_degree
 from gnnloom.storage.sampling.sampler import Sample
-from gnnloom.storage.shards.row_shards import ShardMatrix
+from gnnloom.storage.shards.shard_matrix import ShardMatrix
 from gnnloom.trainer.data.adjacency_scaling import Scaling, degrees, scaling
 from gnnloom.trainer.place.arrays import array_dtype
 from gnnloom.trainer.place.place import Place

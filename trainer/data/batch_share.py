@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.sampling.induction import restrict
 from gnnloom.storage.sampling.vertex import batch_of
-from gnnloom.storage.shards.row_shards import ShardMatrix
+from gnnloom.storage.shards.shard_matrix import ShardMatrix
 from gnnloom.trainer.data.adjacency_scaling import degrees, scaling
 from gnnloom.trainer.data.batch_data import BatchRows
 from gnnloom.trainer.place.place import Place

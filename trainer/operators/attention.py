@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnnloom.storage.shards.row_shards import ShardMatrix
+from gnnloom.storage.shards.shard_matrix import ShardMatrix
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import SPMM, Traffic
 from gnnloom.trainer.data.target_edges import ExcludedEntries

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.errors import CorruptError
-from gnnloom.storage.shards.row_shards import ShardMatrix
+from gnnloom.storage.shards.shard_matrix import ShardMatrix
 from gnnloom.storage.wording import counted
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator, Request
@@ -186,7 +186,7 @@ class Exchanged(Protocol):
     """A matrix whose rows, or sums, a rank exchanges with the others."""
 
     def exchanged(self, vertex: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """See :meth:`gnnloom.storage.shards.row_shards.ShardMatrix.exchanged`."""
+        """See :meth:`gnnloom.storage.shards.shard_matrix.ShardMatrix.exchanged`."""
         ...
 
 

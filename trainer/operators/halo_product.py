@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from gnnloom.storage.artifacts.stored_csr import StoredCSR
-from gnnloom.storage.shards.row_shards import ShardMatrix
+from gnnloom.storage.shards.shard_matrix import ShardMatrix
 from gnnloom.trainer.comm.traffic import SPMM, Kind
 from gnnloom.trainer.data.adjacency_scaling import Scaling
 from gnnloom.trainer.data.target_edges import ExcludedEntries

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.shards.row_shards import RowShard, ShardMatrix
+from gnnloom.storage.shards.row_shards import RowShard
+from gnnloom.storage.shards.shard_matrix import ShardMatrix
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import Kind

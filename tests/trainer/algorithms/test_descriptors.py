@@ -58,7 +58,7 @@ def test_an_algorithm_is_given_its_own_options_only() -> None:
         for name in ("p2p", "split3d", "tensor3d")
     }
     assert own == {
-        "p2p": {},
+        "p2p": {"exchange": "rows"},
         "split3d": {"summa_width": 7},
         "tensor3d": {"aggregation_blocks": 3, "gradient_product": "straight"},
     }

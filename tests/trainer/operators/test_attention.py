@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gnnloom.storage import CSR
-from gnnloom.storage.shards.row_shards import ShardMatrix
+from gnnloom.storage.shards.shard_matrix import ShardMatrix
 from gnnloom.trainer.comm.traffic import Traffic
 from gnnloom.trainer.operators.attention import Attending, Attention
 from gnnloom.trainer.operators.halo import Arrival, HaloFetch

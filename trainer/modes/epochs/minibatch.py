@@ -11,7 +11,8 @@ from functools import lru_cache
 from threading import Lock
 
 from gnnloom.storage.matrix.csr import CSR
-from gnnloom.storage.shards.row_shards import RowShard, ShardMatrix
+from gnnloom.storage.shards.row_shards import RowShard
+from gnnloom.storage.shards.shard_matrix import ShardMatrix
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.data.batch_share import EpochShare
 from gnnloom.trainer.layout.layout import Layout

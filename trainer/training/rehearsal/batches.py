@@ -17,7 +17,8 @@ from torch import Tensor
 from gnnloom.storage.artifacts.samples import Samples, rank_path, segment_path
 from gnnloom.storage.matrix.csr import CSR, index_dtype
 from gnnloom.storage.matrix.layered import LayeredBatch
-from gnnloom.storage.shards.row_shards import RowShard, ShardMatrix
+from gnnloom.storage.shards.row_shards import RowShard
+from gnnloom.storage.shards.shard_matrix import ShardMatrix
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.data.adjacency_scaling import Scaling
 from gnnloom.trainer.data.batch_data import BatchRows

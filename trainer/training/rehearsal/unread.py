@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from gnnloom.storage.artifacts.stored_csr import BLOCK_ENTRIES, StoredCSR, Sweep
 from gnnloom.storage.format.arrays import Array, ArrayReader
 from gnnloom.storage.matrix.csr import CSR, index_dtype
-from gnnloom.storage.shards.row_shards import CONVERTED_BYTES, RowShard, RowShards, ShardMatrix
+from gnnloom.storage.shards.row_shards import CONVERTED_BYTES, RowShard, RowShards
+from gnnloom.storage.shards.shard_matrix import ShardMatrix
 from gnnloom.trainer.data.open_shards import OpenedShards, OwnRowShard
 from gnnloom.trainer.kernels.dispatch import UnreadRows, Unwritten, even_offsets
 
