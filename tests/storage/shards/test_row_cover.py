@@ -17,7 +17,7 @@ from gnnloom.storage.shards.row_cover import CoveredMatrix
 from support.graphs import random_adjacency, store_graph
 from support.partitions import random_parts, store_partition
 
-KINDS = {
+KINDS: dict[str, dict[str, Any]] = {
     "undirected": {"symmetric": True},
     "directed": {"symmetric": False},
     "weighted": {"symmetric": False, "weighted": True},
