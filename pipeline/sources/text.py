@@ -97,6 +97,7 @@ class TextEdges:
         delimiter: the option.
         any_name: whether all ids are names, whatever they look like.
         stated_vertices: the number of vertices, if something other than the file states it.
+        width: number of fields of every line; 0 if lines may have further fields.
         range_bytes: size of a range.
         block_bytes: number of bytes parsed at a time.
         opened: what the first lines of each file show. Tasks, which do not need it, get none.
@@ -111,6 +112,7 @@ class TextEdges:
     delimiter: str = ""
     any_name: bool = False
     stated_vertices: int | None = None
+    width: int = 0
     range_bytes: int = RANGE_BYTES
     block_bytes: int = BLOCK_BYTES
     opened: tuple[FirstLines, ...] = field(default=(), repr=False, compare=False)
@@ -366,6 +368,7 @@ class TextEdges:
             extra_columns=self.extra_columns,
             refused=refused,
             valued=self._is_valued and table.times is None,
+            width=self.width,
         )
 
     def _is_plain(self, number: int) -> bool:
@@ -511,6 +514,10 @@ class TextEdges:
         """The edges of these files and then of others, which have the same columns."""
         files, tables = (*self.files, *others.files), (*self.tables, *others.tables)
         return replace(self, files=files, tables=tables, opened=(*self.opened, *others.opened))
+
+    def of_width(self, width: int) -> TextEdges:
+        """The same edges of chosen columns, but lines with more or fewer fields are refused."""
+        return replace(self, width=width)
 
     def with_vertices(self, num_vertices: int) -> TextEdges:
         """The same edges, but with ids that must be below ``num_vertices``."""

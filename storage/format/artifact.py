@@ -374,8 +374,8 @@ class ArtifactWriter:
         Raises:
             DamagedWorkError: one of them is damaged.
         """
-        wanted, there = set(tasks), set(self._records.names())
-        return self._records.read(sorted(there & set(map(record_name, wanted))), wanted.__contains__)
+        wanted = set(tasks)
+        return self._records.read(self._records.present(map(record_name, wanted)), wanted.__contains__)
 
     def forget(self, task: str) -> None:
         """Drop a task's record, so that the task runs again."""

@@ -7,11 +7,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from gnnloom.storage.disk.files import JsonObject, parsing, read_json, reading_work, write_json
 from gnnloom.storage.errors import CorruptError, FormatError
 from gnnloom.storage.format.arrays import ArrayRecord, Piece
+
+#: Records that are looked for one by one; for more, all names are listed.
+_FEW: Final = 64
 
 
 class Facts(dict[str, Any]):
@@ -94,6 +97,14 @@ class RecordFolder:
         except FileNotFoundError:
             return []
         return sorted(name for name in found if name.startswith(start) and _is_record(name))
+
+    def present(self, names: Iterable[str]) -> list[str]:
+        """The names among ``names`` that are names of files, in order."""
+        wanted = set(names)
+        # A graph with types has phases of one task and records of thousands: a list of all would be read for each.
+        if len(wanted) <= _FEW:
+            return sorted(name for name in wanted if (self._path / name).exists())
+        return sorted(wanted.intersection(self.names()))
 
     def read(self, names: Iterable[str], is_wanted: Callable[[str], bool]) -> dict[str, TaskRecord]:
         """The records in some files, by the name of the task.

@@ -54,6 +54,7 @@ from support.propagated import reference_steps, store_propagated
 from support.resealing import change_values, seal_again
 from support.small_catalogs import store_run, store_small_dataset
 from support.strangers import HOSTILE_NAMES
+from support.typed_inputs import typed_inputs
 
 U, V = np.array([0, 1, 2, 3, 4, 5]), np.array([1, 2, 3, 4, 5, 0])
 #: Longest time that a reader may take for a tiny file, in seconds; on a busy machine.
@@ -274,9 +275,15 @@ def _stored_targets() -> Iterator[Target]:
     )
 
 
+def _typed_targets() -> Iterator[Target]:
+    """Inputs of graphs with types, which are compared with what a simple reader makes of them."""
+    for name, given in typed_inputs():
+        yield Target(name, given.write, given.compare)
+
+
 def targets() -> dict[str, Target]:
     """All readers, by name."""
-    return {target.name: target for target in (*_edge_targets(), *_stored_targets())}
+    return {target.name: target for target in (*_edge_targets(), *_typed_targets(), *_stored_targets())}
 
 
 def damaged(content: bytes, chosen: random.Random) -> bytes:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import shlex
 import sys
 import time
 from collections import Counter
@@ -58,6 +59,8 @@ _KILLS_EACH = {"train": 4, "run": 8}
 _JOB_EVERY = 4
 #: Share of the pipelines whose stages have workers.
 _WITH_WORKERS = 0.7
+#: Names of relations and labels in a table.
+_WORDS = ("knows", "likes", "is in")
 #: Roles that have to be killed in a long session.
 _ROLES = ("client", "worker", "nanny", "rank", "launcher", "partitioner", "all")
 #: Roles of processes before whose start a command removes what is left in shared memory.
@@ -118,7 +121,7 @@ class Kills:
         began, before = time.monotonic(), self.counts["kills"]
         kind, stages, about = self._drawn(number)
         for stage in stages:
-            words = [word.format(samples=_samples(calm)) for word in stage.split()]
+            words = [word.format(samples=_samples(calm)) for word in shlex.split(stage)]
             seconds = self._undisturbed(kind(self.folder, calm, words))
             self._killed(partial(kind, self.folder, wild, words), seconds, words[0])
         expected, found = catalog_facts(calm), catalog_facts(wild)
@@ -142,8 +145,23 @@ class Kills:
             return JobCommand, [f"run {recipe}"], f"{method}, a recipe in an MPI job"
         training = _TRAININGS[number % len(_TRAININGS)]
         workers = 2 if self.chosen.random() < _WITH_WORKERS else 0
-        stages = _stages(self.chosen, method, training, workers)
+        stages = [*_stages(self.chosen, method, training, workers), self._typed(number, workers)]
         return Command, stages, f"{method}, {training[2]}, --workers {workers}"
+
+    def _typed(self, number: int, workers: int) -> str:
+        """The command that stores a table of several relations, with columns of edges, as another graph."""
+        table, vertices = self.folder / f"{number}-facts.csv", self.folder / f"{number}-vertices.csv"
+        kinds = [self.chosen.choice(("person", "city")) for _ in range(200)]
+        vertices.write_text("id,kind\n" + "".join(f"v{at},{kind}\n" for at, kind in enumerate(kinds)))
+        rows = [
+            f"v{self.chosen.randrange(200)},v{self.chosen.randrange(200)},{self.chosen.choice(_WORDS)},"
+            f"{self.chosen.choice(('', self.chosen.randrange(9)))},{self.chosen.choice(_WORDS)}\n"
+            for _ in range(self.chosen.randrange(2000, 20000))
+        ]
+        table.write_text("from,to,word,fee,kind\n" + "".join(rows))
+        columns = "from,to,word as relation,fee as feature else 0,kind as label"
+        tables = ["--relation", f"*,*,*={table}:{columns}", "--vertices", f"*={vertices}:id,kind as type"]
+        return shlex.join(["ingest", "web", "--add", "--merge", "keep", *tables, "--workers", str(workers)])
 
     def _undisturbed(self, command: Command) -> dict[str, float]:
         """Finish a command; returns for how many seconds there were processes of each role."""

@@ -21,7 +21,7 @@ from gnnloom.pipeline.sources.parquet_edges import ParquetEdges
 from gnnloom.pipeline.sources.reading.class_names import UNKNOWN
 from gnnloom.pipeline.sources.reading.fields import parse_dates, parse_exact
 from gnnloom.pipeline.sources.reading.numerals import COMMA, POINT, REASONS
-from gnnloom.pipeline.sources.reading.text_layout import Sample, declared_names
+from gnnloom.pipeline.sources.reading.text_layout import Sample, declared_names, is_count
 from gnnloom.pipeline.sources.reading.times import TimeForm, find_times, parse_times
 from gnnloom.pipeline.sources.source import SourceRange
 from gnnloom.pipeline.sources.text import TextEdges
@@ -397,7 +397,7 @@ def _numbers(table: CellTable, columns: Sequence[EdgeColumn], first: Sequence[in
         names = declared_names(table.names, column.name)
         if len(names) > 1:
             raise InputError(f"{location}: {len(names)} columns are called {column.name}; give their numbers, from 1")
-        number = names[0] if names else int(column.name) - 1 if column.name.isdecimal() else -1
+        number = names[0] if names else int(column.name) - 1 if is_count(column.name) else -1
         if not table.names and first:
             number = first[at]
         if not 0 <= number < table.width:

@@ -22,6 +22,7 @@ from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import Needs, Phase, records_of, run
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
+from gnnloom.storage.wording import counted
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class KeyInput:
         location: the table, for messages.
         is_list: the table lists vertices.
         kinds: the kind of each row; None if all rows have the same.
+        counts: number of rows that each file states; empty if the files state none.
     """
 
     name: str
@@ -43,17 +45,37 @@ class KeyInput:
     location: str
     is_list: bool
     kinds: KindColumn | None
+    counts: tuple[int, ...] = ()
 
     @classmethod
     def of_relation(cls, table: RelationTable) -> KeyInput:
         # No relation has the name of a table of several relations, whose parts need names for files.
         name = f"table/{table.name.removeprefix(BY_ROW)}" if table.kinds else f"relation/{table.name}"
-        return cls(name, table.edges, table.spaces, table.location, is_list=False, kinds=table.kinds)
+        how = name, table.edges, table.spaces, table.location
+        return cls(*how, is_list=False, kinds=table.kinds, counts=table.counts)
 
     @classmethod
     def of_vertices(cls, table: VertexTable, number: int) -> KeyInput:
         name = f"type/{table.type or 'all'}/{number}"
         return cls(name, table.rows, (table.space,), table.location, is_list=True, kinds=table.kinds)
+
+    def check_counts(self, records: Sequence[TaskRecord]) -> None:
+        """Compare the numbers of rows that files state with the rows that were read.
+
+        Args:
+            records: of all ranges of the table.
+
+        Raises:
+            InputError: a file has more or fewer rows, as a file that was cut off has.
+        """
+        found = [0] * len(self.counts)
+        for span, record in zip(self.source.ranges(), records, strict=True) if found else ():
+            # The number of edges is the third entry of a file.
+            found[span.file] += sum(int(file[2]) for file in record.facts["files"])
+        for number, (stated, rows) in enumerate(zip(self.counts, found, strict=True)):
+            if stated != rows:
+                where = self.source.files[number].location if isinstance(self.source, TextEdges) else self.location
+                raise InputError(f"{where}: the first line states {counted(stated, 'row')}, the file has {rows:,}")
 
 
 @dataclass(frozen=True)
@@ -169,6 +191,7 @@ def collect_keys(writer: ArtifactWriter, tables: TypedTables, ids: Mapping[str, 
             raise InputError(f"{table.location}: no {'vertices' if table.is_list else 'edges'}")
         # The bytes of a value are the fourth entry of a file.
         check_values([file[3] for file in files])
+        table.check_counts(each)
     return Collected(inputs, records)
 
 

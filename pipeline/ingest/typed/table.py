@@ -123,6 +123,8 @@ class Table:
         space: of a table of vertices, the space of their ids, if it is not called as their type: ids are distinct
             within a space, whose vertices may have several types.
         headless: files without a header, which have the columns of the first file.
+        width: number of fields of every line of text; 0 if lines may have further fields.
+        counts: number of rows that each file states; empty if the files state none.
         shown: what messages call the table, if it is not a file of the user's.
         format: format of the files; empty if it is guessed.
         options: names and values of options of the format, for this table alone.
@@ -139,6 +141,8 @@ class Table:
     several: str = ""
     space: str = ""
     headless: tuple[str, ...] = ()
+    width: int = 0
+    counts: tuple[int, ...] = ()
 
     @property
     def location(self) -> str:

@@ -56,6 +56,7 @@ class RelationTable:
         location: the table, for messages.
         kinds: the name of the relation of each row; None if all rows have the same.
         columns: what is stored next to the edges; None if there is nothing.
+        counts: number of rows that each file states; empty if the files state none.
     """
 
     source: str
@@ -66,6 +67,7 @@ class RelationTable:
     location: str
     kinds: KindColumn | None = None
     columns: ColumnsTable | None = None
+    counts: tuple[int, ...] = ()
 
     @property
     def spaces(self) -> tuple[str, ...]:
@@ -402,6 +404,7 @@ def _open(
     if table.headless:
         found.append(open_edges(name, table.headless, chosen | {"header": False}, two_types=True))
     edges: EdgeSource = found[0] if len(found) == 1 else found[0].followed_by(found[1])
+    edges = edges.of_width(table.width) if table.width and isinstance(edges, TextEdges) else edges
     return edges.as_named() if any_name and isinstance(edges, NamedEdgeSource) else edges
 
 
@@ -443,7 +446,7 @@ def _open_relation(
     are_names = (True, True) if any_name else _are_names(edges, table, options, format_name)
     kinds = _open_kinds(table, options, format_name)
     columns = _open_columns(table, edges, are_names=any(are_names), has_columns=COLUMNS in found.options)
-    return RelationTable(source, name, target, edges, are_names, where, kinds, columns)
+    return RelationTable(source, name, target, edges, are_names, where, kinds, columns, table.counts)
 
 
 def _open_columns(table: Table, edges: EdgeSource, *, are_names: bool, has_columns: bool) -> ColumnsTable | None:

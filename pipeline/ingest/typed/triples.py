@@ -12,7 +12,7 @@ from typing import Any, Final
 from gnnloom.pipeline.ingest.typed.declared import DeclaredTables
 from gnnloom.pipeline.ingest.typed.table import BY_ROW, EdgeColumn, Table
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
-from gnnloom.pipeline.sources.reading.text_layout import Sample, Stated
+from gnnloom.pipeline.sources.reading.text_layout import Sample, Stated, is_count
 from gnnloom.pipeline.sources.vertex_data.table_columns import is_parquet
 from gnnloom.storage.errors import InputError
 
@@ -39,28 +39,39 @@ def triples_tables(locations: Sequence[str], options: Mapping[str, Any]) -> Decl
     if names and len(names) != _WIDTH:
         raise InputError(f"columns {','.join(names)}: expected those of heads, relations and tails")
     files = open_files(locations)
-    are_counted = [not is_parquet(file.location) and _is_counted(file, options) for file in files]
-    if any(are_counted) and not all(are_counted):
-        other = files[are_counted.index(False)].location
+    stated = [None if is_parquet(file.location) else _stated_count(file, options) for file in files]
+    counts = tuple(count for count in stated if count is not None)
+    if counts and len(counts) < len(files):
+        other = files[stated.index(None)].location
         raise InputError(f"{other}: does not begin with the number of its triples, as other files do; name it apart")
     header: tuple[tuple[str, Any], ...] = ()
-    if all(are_counted):
+    if counts:
         head, relation, tail = names or ("1", "3", "2")
         header = (("header", True),)
     else:
         head, relation, tail = names or _first_columns(files)
-    table = Table(tuple(locations), (head, tail), kinds=relation, options=header).with_values(values, "columns")
+    # Without names of columns, a further field would be left out unnoticed.
+    width = 0 if names else _WIDTH
+    table = Table(tuple(locations), (head, tail), kinds=relation, options=header, width=width, counts=counts)
+    table = table.with_values(values, "columns")
     return DeclaredTables([((TYPE, BY_ROW, TYPE), table)], [])
 
 
-def _is_counted(file: SourceFile, options: Mapping[str, Any]) -> bool:
-    """Whether the first line of a file is the number of the other ones."""
+def _stated_count(file: SourceFile, options: Mapping[str, Any]) -> int | None:
+    """Number of triples that the first line of a file states; None if the first line is a triple.
+
+    Raises:
+        InputError: a field of the first line is empty.
+    """
     between = options.get("delimiter") or ""
     sample = Sample.of(file, Stated(separator=b"\t" if between == "tab" else between.encode()))
+    if sample.rows and not all(sample.rows[0].fields[:_WIDTH]) and not options.get("columns"):
+        # The header of a table with numbers of rows begins so too, which would leave the line out unnoticed.
+        raise InputError(f"{file.location}, line {sample.rows[0].line}: a field of the triple is empty")
     if len(sample.rows) < 2 or len(sample.rows[0].fields) != 1 or len(sample.rows[1].fields) < _WIDTH:
-        return False
+        return None
     count = sample.rows[0].fields[0]
-    return count.isdigit() and (not sample.is_whole or int(count) == len(sample.rows) - 1)
+    return int(count) if is_count(count) else None
 
 
 def _first_columns(files: Sequence[SourceFile]) -> tuple[str, str, str]:

@@ -96,6 +96,7 @@ def chosen_fields(
     extra_columns: bool = True,
     refused: bytes = b"",
     valued: bool = False,
+    width: int = 0,
 ) -> Iterator[TextBlock]:
     """Copy some fields of each line.
 
@@ -109,6 +110,7 @@ def chosen_fields(
         extra_columns: with times, whether lines may have more fields than three.
         refused: bytes that parsers of lines take for separators, and that ids without quotes must not have.
         valued: the third field is a number, which has no blanks.
+        width: number of fields of every line; 0 if lines may have others.
 
     Raises:
         InputError: a line has too few fields or too many, a time that is written in another way, a number with a blank,
@@ -120,18 +122,33 @@ def chosen_fields(
         out = np.empty(len(block) * max(2, len(fields)) + 1, np.uint8)
         lines, spans = (
             np.empty((2, most), np.int64),
-            np.empty((max(fields, default=MOST_FIELDS) + 1 + (times is not None), 2), np.int64),
+            np.empty((max(max(fields, default=MOST_FIELDS), width) + 1 + (times is not None), 2), np.int64),
         )
         wanted = np.array(fields, np.int64)
         ticks = None if times is None else np.empty(most, np.int64)
         form = (0, False) if times is None else (times.digits, times.has_zone)
-        copied = between, wanted, begins, within, decimal == ",", valued, *form, extra_columns, spans, out, lines, ticks
+        copied = (
+            between,
+            wanted,
+            begins,
+            within,
+            decimal == ",",
+            valued,
+            *form,
+            extra_columns,
+            width,
+            spans,
+            out,
+            lines,
+            ticks,
+        )
         count, size, at, wrong = _copy_fields(block, *copied)
         if wrong == NO_ID:
             byte = "a tab" if TAB in block[slice(*spans[-1])] else "a comma or a blank"
             raise bad_line(file, offset + at, f"{byte} within an id, between fields that something else separates")
         if wrong in {TOO_FEW, EXTRA, BLANK_WITHIN}:
-            raise bad_line(file, offset + at, REASONS[wrong])
+            hint = f"; expected {width}: name the columns to read with `--columns`" if width and wrong == EXTRA else ""
+            raise bad_line(file, offset + at, REASONS[wrong] + hint)
         if wrong and times is not None:
             cell = block[slice(*spans[wanted[2]])].tobytes().decode("utf-8", "replace").strip('"')
             raise bad_line(file, offset + at, times.reason(wrong - _TIME_FAULTS, cell))
@@ -159,6 +176,15 @@ def _has_any(text: Any, first: int, stop: int, refused: Any) -> bool:
                 if text[k] == byte:
                     return True
     return False
+
+
+@njit(cache=True, nogil=True)
+def _is_one_of(byte: int, signs: Any) -> bool:
+    """Whether a byte is one of some signs."""
+    found = False
+    for sign in signs:
+        found |= byte == sign
+    return found
 
 
 @njit(cache=True, nogil=True)
@@ -205,6 +231,7 @@ def _copy_fields(
     digits: int,
     has_zone: bool,
     extra: bool,
+    width: int,
     spans: Any,
     out: Any,
     lines: Any,
@@ -218,6 +245,7 @@ def _copy_fields(
         valued: whether blanks in the third field are a fault.
         digits, has_zone: of :func:`parse_time`.
         extra: whether lines with times may have further fields.
+        width: number of fields of every line; 0 if lines may have others.
         ticks: (max_lines,) int64, gets the times in the third field, which is not copied; None to copy it.
 
     Returns:
@@ -227,13 +255,12 @@ def _copy_fields(
     while at < len(text):
         line = at
         at = skip_blanks(text, at)
-        is_comment = False
-        for byte in comments:
-            is_comment |= text[at] == byte
-        if not (is_end(text, at) or is_comment):
+        if not (is_end(text, at) or _is_one_of(text[at], comments)):
             found = _find_fields(text, line, separator, spans)
             lines[0, count], lines[1, count] = size, line
             count += 1
+            if width and found != width:
+                return count, size, line, EXTRA if found > width else TOO_FEW
             for number in range(fields.size or found):
                 chosen = fields[number] if fields.size else number
                 if chosen >= found:
@@ -285,11 +312,8 @@ def find_cells(
     """
     at, count, spans = 0, 0, np.empty((width + 1, 2), np.int64)
     while at < len(text):
-        first_byte = skip_blanks(text, at)
-        is_comment = False
-        for byte in comments:
-            is_comment |= text[first_byte] == byte
-        if not (is_end(text, first_byte) or is_comment):
+        begin = skip_blanks(text, at)
+        if not (is_end(text, begin) or _is_one_of(text[begin], comments)):
             found = _find_fields(text, at, separator, spans)
             if found != width:
                 return count, at, TOO_FEW if found < width else TOO_MANY

@@ -14,7 +14,7 @@ from typing import Final
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.lines import bad_line
 from gnnloom.pipeline.sources.reading.name_ids import is_id
-from gnnloom.pipeline.sources.reading.text_layout import SAMPLE_BYTES, Row, Sample, Stated, is_number
+from gnnloom.pipeline.sources.reading.text_layout import SAMPLE_BYTES, Row, Sample, Stated, is_count, is_number
 from gnnloom.pipeline.sources.reading.times import find_times
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.wording import shell_command
@@ -268,7 +268,7 @@ def refuse_counts(file: SourceFile, begin: bytes) -> None:
     except InputError:
         # The reader of the rows reports it.
         return
-    if not sample.is_whole or len(sample.rows) < _TRIPLE or not all(map(str.isdigit, sample.rows[0].fields)):
+    if not sample.is_whole or len(sample.rows) < _TRIPLE or not all(map(is_count, sample.rows[0].fields)):
         return
     (first, *rows), counts = sample.rows, [int(field) for field in sample.rows[0].fields]
     if len(counts) < 2:

@@ -30,6 +30,8 @@ _NUMBERS = re.compile(rb"\d+(:[-+.\d]+)+")
 #: A first line that names the separator; and a number with a sign between each three digits, perhaps with decimals.
 _EXCEL = re.compile(r'"?sep=(.)"?', re.IGNORECASE | re.ASCII)
 _GROUPED = re.compile(r"[-+]?\d{1,3}([ ,.'\u2019\u00a0\u202f])\d{3}(\1\d{3})*((?!\1)[.,]\d+)?", re.ASCII)
+#: Digits of a count are fewer.
+_COUNT_DIGITS: Final = 19
 #: The separator of ASCII that no text has.
 _UNIT = "\x1f"
 #: Pairs of words that name the two ends of an edge, without what follows them in a column's name.
@@ -40,6 +42,15 @@ _PAIRS = frozenset({
 })  # fmt: skip
 #: What may follow or precede such a word: FromNodeId, source_id, src_node.
 _EXTRAS = re.compile(r"(node|vertex|user|id|name|idx|index)+$")
+
+
+def is_count(field: str) -> bool:
+    """Whether a field is a whole number of decimal digits that int64 holds.
+
+    >>> is_count("42"), is_count("4²"), is_count("9" * 5000)
+    (True, False, False)
+    """
+    return field.isascii() and field.isdigit() and len(field) < _COUNT_DIGITS
 
 
 def declared_names(names: Sequence[str], name: str) -> list[int]:

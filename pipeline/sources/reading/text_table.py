@@ -23,6 +23,7 @@ from gnnloom.pipeline.sources.reading.text_layout import (
     Stated,
     declared_names,
     fields_of,
+    is_count,
     is_grouped,
     is_number,
     names_ends,
@@ -36,6 +37,8 @@ from gnnloom.storage.wording import shell_command
 _LOOKED_AT: Final = 1000
 #: A name of a column of ids: user_id, itemId, "Customer ID".
 _CALLED_ID: Final = re.compile(r"(?:[a-z]|[\W_])I[dD]$|[\W_]id$")
+#: Characters of the name of a column that a message shows.
+_SHOWN: Final = 40
 #: Fields of a triple.
 _TRIPLE: Final = 3
 #: Separators in words.
@@ -105,9 +108,9 @@ def find_table(file: SourceFile, sample: Sample, stated: Stated) -> TextTable:
     columns, seen = stated.columns, stated.header is None
     is_short, question = is_short_header(sample) and len(first.fields) > 1, ""
     # A first line with the number of the others has none of their columns.
-    is_count = stated.header is True and len(first.fields) == 1 and bool(rows) and first.fields[0].isdigit()
-    width = len(rows[0].fields) if is_count else len(first.fields) + is_short
-    chosen = _numbered(first.fields, width, columns, has_header=stated.header is True and not is_count)
+    has_count = stated.header is True and len(first.fields) == 1 and bool(rows) and is_count(first.fields[0])
+    width = len(rows[0].fields) if has_count else len(first.fields) + is_short
+    chosen = _numbered(first.fields, width, columns, has_header=stated.header is True and not has_count)
     # Whoever chooses columns by number, without the first, says that it has no name.
     has_row_names = is_short and (0 not in chosen if chosen else _begins_with_row_names(sample, stated.valued))
     if has_row_names is None:
@@ -121,7 +124,7 @@ def find_table(file: SourceFile, sample: Sample, stated: Stated) -> TextTable:
     # Columns with names imply a first line with these names; columns with numbers do not.
     names = cells if stated.header or recognized or (seen and columns and not chosen) else ()
     has_index = bool(names) and (is_index or has_row_names) and not columns
-    if is_count:
+    if has_count:
         names = tuple(f"column {number + 1}" for number in range(width))
     fields = chosen or _named(file, cells if names else first.fields, columns, named=stated.header is not False)
     if has_index:
@@ -141,7 +144,7 @@ def find_table(file: SourceFile, sample: Sample, stated: Stated) -> TextTable:
         len(sample.comments),
         has_index,
         not columns and _says_undirected(file, sample, names),
-        is_counted=is_count,
+        is_counted=has_count,
         is_bipartite=sample.comments[:1] != () and sample.comments[0].lstrip("% ").split()[:1] == ["bip"],
         question=question if names else "",
     )
@@ -385,7 +388,8 @@ def _named(file: SourceFile, first: Sequence[str], columns: Sequence[str], *, na
         numbers = declared_names(known, column)
         if not numbers:
             hint = "; if it does not name the columns, give their numbers from 1 and `--no-header`" if named else ""
-            raise InputError(f"{file.location}: no column {column}; the first line has {', '.join(known)}{hint}")
+            there = ", ".join(each[:_SHOWN] for each in known)
+            raise InputError(f"{file.location}: no column {column}; the first line has {there}{hint}")
         if len(numbers) > 1:
             raise InputError(
                 f"{file.location}: {len(numbers)} columns are called {column}; give their numbers from 1 and `--header`"

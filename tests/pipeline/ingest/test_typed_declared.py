@@ -146,6 +146,31 @@ def test_triples_have_columns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a\tr\tb\na\tr\tb\tc\n", r"facts\.txt, line 2: .*more columns.*expected 3.*`columns`"),
+        ("\tr\tb\na\tr\tb\n", r"facts\.txt, line 1: .*empty"),
+        ("a\tr\tb\na\tr\n", r"facts\.txt, line 2: .*few"),
+        ("4\n0 1 0\n1 2 0\n", r"facts\.txt: the first line states 4 rows, the file has 2"),
+        ("²\n0 1 0\n1 2 0\n", r"facts\.txt"),
+        ("9" * 5000 + "\n0 1 0\n1 2 0\n", r"facts\.txt"),
+        ("1 2²\n2 3\n3 4\n", r"facts\.txt"),
+    ],
+)
+def test_triples_that_are_not_whole_are_refused(catalog: Catalog, tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "facts.txt").write_text(text)
+    with pytest.raises(GnnloomError, match=message):
+        gnnloom.ingest("g", tmp_path / "facts.txt", format="triples", workers=0, catalog=catalog)
+
+
+@pytest.mark.parametrize("text", ["1 2²\n2 3\n3 4\n", "9" * 5000 + " 1\n2 3\n3 4\n"])
+def test_first_lines_that_only_look_like_counts_are_ids(catalog: Catalog, tmp_path: Path, text: str) -> None:
+    (tmp_path / "edges").write_text(text)
+    with pytest.raises(GnnloomError, match=r"edges, line 1"):
+        gnnloom.ingest("g", tmp_path / "edges", workers=0, catalog=catalog)
+
+
+@pytest.mark.parametrize(
     ("changed", "message"),
     [
         ({"knows.csv": ":START_ID(Persn),:END_ID(Person)\nkeanu,carrie"}, r"knows\.csv, line 1.*did you mean Person"),

@@ -186,6 +186,19 @@ def test_a_record_is_read_once_by_whoever_holds_the_writer(tmp_path: Path) -> No
         assert pickle.loads(pickle.dumps(writer)) == writer
 
 
+def test_few_records_are_found_without_a_list_of_all(tmp_path: Path) -> None:
+    """A graph of thousands of relations has phases of one task each, which would read the list thousands of times."""
+    with ArtifactWriter.begin(tmp_path, "partition", {}, {}) as writer:
+        names = [f"part/{number}" for number in range(100)]
+        for name in names[::2]:
+            record_facts(writer, name, found=1)
+        with patch.object(task_record.os, "listdir", wraps=os.listdir) as listing:
+            assert list(writer.recorded_of(names[:10])) == names[:10:2]
+            assert not listing.called
+            assert len(writer.recorded_of(names)) == 50
+            assert listing.call_count == 1
+
+
 @pytest.mark.parametrize("by_this_process", [False, True])
 def test_a_record_that_has_changed_is_read_again(tmp_path: Path, by_this_process: bool) -> None:
     with ArtifactWriter.begin(tmp_path, "partition", {}, {}) as writer:
