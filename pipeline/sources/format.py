@@ -78,6 +78,11 @@ def column_names(columns: str | Sequence[str], *, weights: bool, times: bool = F
     wanted = tuple(name.strip() for name in named)
     if not columns:
         return ()
+    if held := next((name for name in wanted if " as " in name and len(wanted) not in {2, 3}), None):
+        raise InputError(
+            f"columns {held!r}: tables of relations say so what columns hold (`--relation`); name the columns of both"
+            " ends first, as in src,dst,weight"
+        )
     repeated = [name for name in wanted if wanted.count(name) > 1]
     if repeated and not isinstance(columns, OneColumn):
         raise InputError(

@@ -14,6 +14,7 @@ import pytest
 from scale.scale_graphs import GRAPHS, MEMORY, NARROW, Described
 
 from gnnloom.pipeline.ingest.projection import ingest_phases
+from gnnloom.pipeline.ingest.typed.divide import DividePlan, Division
 from gnnloom.pipeline.ingest.vertex_rows import stated_vertex_phases
 from gnnloom.pipeline.links.options import DrawOptions
 from gnnloom.pipeline.links.projection import link_phases, num_edges
@@ -284,3 +285,17 @@ def test_an_ingest_of_names_opens_few_files_and_moves_the_names_a_few_times(grap
     # Two names for each edge, each with an offset and a number, and the names of all vertices.
     data = 2 * graph.edges.edges * (NAME_BYTES + 16) + graph.num_vertices * (NAME_BYTES + 8)
     check_shares(phases, data, data / (4 << 20) + 16)
+
+
+@pytest.mark.parametrize(
+    ("edges", "relations", "types"),
+    [(304_727_650, 14_824, 1), pytest.param(30_000_000_000, 500, 40, marks=pytest.mark.slow)],
+)
+def test_edges_of_thousands_of_relations_are_divided_in_little_memory(edges: int, relations: int, types: int) -> None:
+    """Freebase as triples, and a table of thirty billion edges between vertices of forty types."""
+    tasks = max(1, edges // (4 << 20))
+    counts = count(DividePlan.stated(edges, tasks, Division(relations, types, types), 8).phases)
+    assert counts[0].tasks == tasks
+    assert max(each.most_memory for each in counts) + BASE_MEMORY <= MEMORY
+    assert all(each.most_opens <= MOST_OPENS * each.arrays for each in counts)
+    assert total_tasks(counts) < 5 * tasks

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,6 +33,8 @@ from gnnloom.storage.matrix.csr import TIME_BYTES
 
 #: Edges of a relation that one task reads.
 RANGE_EDGES: Final = 1 << 23
+#: The writer of plans that are counted and not run.
+_NOWHERE: Final = ArtifactWriter(Path(), "", "")
 #: Bytes of an edge while a chunk is divided: its ends as they are numbered, sorted and copied, and its place.
 _DIVIDE_MEMORY: Final = 80
 
@@ -65,11 +69,11 @@ class DivideTask(Task):
     """Divides the edges of one range of a table.
 
     Attributes:
-        edges: the table, with numbered ends, or with numbered ends and rows.
+        edges: the table, with numbered ends, or with numbered ends and rows; None if the task is only counted.
         lane: where the edges go, relative to the work folder.
     """
 
-    edges: NumberedEdges | RowEdges
+    edges: NumberedEdges | RowEdges | None
     range: SourceRange
     division: Division
     shuffle: Shuffle
@@ -144,6 +148,73 @@ class DividedEdges:
                     yield EdgeChunk.valued(source, target, value, times=self.value_bytes == TIME_BYTES)
 
 
+@dataclass(frozen=True, eq=False)
+class DividePlan:
+    """The phases that divide the edges of a table: to be run, or counted for stated numbers of edges.
+
+    Attributes:
+        name: what the names of the tasks begin with.
+        ranges: ranges of the edges, which begin at 0 each.
+        value_bytes: bytes of the weight, time or row of an edge; 0 if there are none.
+        edges: the table, with numbered ends, or with numbered ends and rows; None for plans that are counted.
+    """
+
+    name: str
+    ranges: Sequence[SourceRange]
+    division: Division
+    value_bytes: int
+    writer: ArtifactWriter = _NOWHERE
+    edges: NumberedEdges | RowEdges | None = None
+
+    @classmethod
+    def stated(cls, edges: int, ranges: int, division: Division, value_bytes: int) -> DividePlan:
+        """The plan for a number of edges in a number of ranges."""
+        bounds = [edges * number // max(1, ranges) for number in range(max(1, ranges) + 1)]
+        spans = [SourceRange(number, 0, stop - start) for number, (start, stop) in enumerate(pairwise(bounds))]
+        return cls("stated", spans, division, value_bytes)
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns of an edge."""
+        values = [Column("value", value_dtype(self.value_bytes).name)] if self.value_bytes else []
+        return (Column("source", "int64"), Column("target", "int64"), *values)
+
+    @cached_property
+    def shuffle(self) -> Shuffle:
+        return Shuffle(
+            f"divide/{self.name}/{self._digest}", self.division.num_positions, self.columns, self.division.num_positions
+        )
+
+    @property
+    def _digest(self) -> str:
+        # Other keys have other numbers, and then other edges.
+        return "-".join(end.ranges_path.stem for end in self.edges.ends) if self.edges is not None else ""
+
+    @cached_property
+    def divide(self) -> Phase:
+        """Routes the edges of each range to their relations."""
+        tasks, size = [], row_bytes(self.columns)
+        for number, span in enumerate(self.ranges):
+            # A chunk of edges, and counts of all relations.
+            memory = _DIVIDE_MEMORY * min(span.stop, CHUNK_EDGES) + 16 * self.division.num_positions
+            needs = Needs(span.stop * size, span.stop * size, memory=memory)
+            at = f"divide/{self.name}/{range_name(number, span)}-{self._digest}"
+            how = self.edges, span, self.division, self.shuffle, self._plan.lane(number)
+            tasks.append(DivideTask(self.writer, at, needs, *how))
+        return Phase("divide", divide_range, tasks, files=(self._plan.files,))
+
+    @property
+    def phases(self) -> list[Phase]:
+        """All phases."""
+        return [self.divide, *self._plan.merges("merge divided")]
+
+    @cached_property
+    def _plan(self) -> ShufflePlan:
+        count, edges = len(self.ranges), sum(span.stop for span in self.ranges)
+        keys = min(edges, count * self.division.num_positions)
+        return ShufflePlan(self.writer, self.shuffle, count, edges * row_bytes(self.columns), keys)
+
+
 def divide_edges(
     writer: ArtifactWriter,
     name: str,
@@ -159,39 +230,27 @@ def divide_edges(
         edges: the table, with numbered ends, or with numbered ends and rows.
         value_bytes: bytes of the weight, time or row of an edge; 0 if there are none.
     """
-    values = [Column("value", value_dtype(value_bytes).name)] if value_bytes else []
-    columns = (Column("source", "int64"), Column("target", "int64"), *values)
-    # Other keys have other numbers, and then other edges.
-    digest = "-".join(end.ranges_path.stem for end in edges.ends)
-    shuffle = Shuffle(f"divide/{name}/{digest}", division.num_positions, columns, division.num_positions)
-    ranges = edges.ranges()
-    num_bytes = sum(span.stop for span in ranges) * row_bytes(columns)
-    plan = ShufflePlan(writer, shuffle, len(ranges), num_bytes, len(ranges) * division.num_positions)
-    tasks = []
-    for number, span in enumerate(ranges):
-        size, memory = span.stop * row_bytes(columns), _DIVIDE_MEMORY * min(span.stop, CHUNK_EDGES)
-        needs = Needs(size, size, memory=memory)
-        at = f"divide/{name}/{range_name(number, span)}-{digest}"
-        tasks.append(DivideTask(writer, at, needs, edges, span, division, shuffle, plan.lane(number)))
-    divide = Phase("divide", divide_range, tasks, files=(plan.files,))
-    run([divide, *plan.merges("merge divided")], cluster, writer)
+    plan = DividePlan(name, edges.ranges(), division, value_bytes, writer, edges)
+    run(plan.phases, cluster, writer)
     counts: dict[int, int] = {}
     left_out: dict[int, int] = {}
-    for record in records_of(divide, writer):
+    for record in records_of(plan.divide, writer):
         for found, total in ((record.facts["counts"], counts), (record.facts["left_out"], left_out)):
             for position, count in found:
                 total[position] = total.get(position, 0) + count
-    return Divided(writer.work, division, shuffle, dict(sorted(counts.items())), left_out, value_bytes)
+    return Divided(writer.work, division, plan.shuffle, dict(sorted(counts.items())), left_out, value_bytes)
 
 
 def divide_range(task: DivideTask) -> int:
     """Route the edges of one range to their relations; returns how many were read."""
-    division, edges = task.division, 0
+    division, edges, num_edges = task.division, task.edges, 0
+    if edges is None:
+        raise ValueError("a plan that is only counted")
     counts = np.zeros(division.num_positions, np.int64)
     left_out = np.zeros(division.num_kinds, np.int64)
     with task.writer.task(task.name) as output, task.shuffle.routed(output, task.lane) as runs:
-        for chunk, kinds in task.edges.read_kinds(task.range):
-            edges += len(kinds)
+        for chunk, kinds in edges.read_kinds(task.range):
+            num_edges += len(kinds)
             is_known = (chunk.source >= 0) & (chunk.target >= 0)
             left_out += np.bincount(kinds[~is_known], minlength=division.num_kinds)
             source_type, source = _split(chunk.source[is_known])
@@ -208,7 +267,7 @@ def divide_range(task: DivideTask) -> int:
         output.facts["counts"] = list(zip(found.tolist(), counts[found].tolist(), strict=True))
         lost = np.flatnonzero(left_out)
         output.facts["left_out"] = list(zip(lost.tolist(), left_out[lost].tolist(), strict=True))
-    return edges
+    return num_edges
 
 
 def _split(number: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

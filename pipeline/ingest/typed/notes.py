@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
-from gnnloom.storage.wording import counted
+from gnnloom.storage.wording import counted, did_you_mean
 
 
 def typed_notes(graph: TypedGraph) -> list[str]:
@@ -14,6 +14,11 @@ def typed_notes(graph: TypedGraph) -> list[str]:
             notes.append(f"type {each['name']}: {counted(count, 'vertex')} that no table lists, added")
         if count := each.get("repeated"):
             notes.append(f"type {each['name']}: {counted(count, 'row')} with an id that an earlier row has")
+    ends = {each for relation in graph.relations for each in (relation.source.name, relation.target.name)}
+    for each in graph.types:
+        if each.name not in ends:
+            meant = did_you_mean(each.name, sorted(ends))
+            notes.append(f"type {each.name}: no relation has its vertices{f'; {meant}' if meant else ''}")
     for relation in graph.relations:
         if count := relation.facts.get("left_out"):
             edges = counted(count, "edge")

@@ -13,23 +13,26 @@ from gnnloom.pipeline.ingest.keys.arrays import write_key_arrays
 from gnnloom.pipeline.ingest.preparation import as_unpacked, prepared_source
 from gnnloom.pipeline.ingest.projection import IngestProjection, Resources, extrapolate
 from gnnloom.pipeline.ingest.stage import IngestOptions, check_others, discarding
+from gnnloom.pipeline.ingest.typed.divide import DividePlan, Division
 from gnnloom.pipeline.ingest.typed.edge_columns import TableRows, store_columns, value_facts
 from gnnloom.pipeline.ingest.typed.numbering import KeyInput, NumberedType, collect_keys, inputs_of, number_spaces
 from gnnloom.pipeline.ingest.typed.options import TypedOptions
 from gnnloom.pipeline.ingest.typed.relations import NumberedRelation, NumberedRelations, number_relations
-from gnnloom.pipeline.ingest.typed.tables import TypedTables
+from gnnloom.pipeline.ingest.typed.tables import RelationTable, TypedTables
 from gnnloom.pipeline.matrix_sort.bucket_sort import SortedMatrix, sort_edges
 from gnnloom.pipeline.matrix_sort.sort_plan import SortOptions
 from gnnloom.pipeline.shuffle.columns import row_bytes
 from gnnloom.pipeline.sources.source import EdgeSource
 from gnnloom.pipeline.tasks.cluster import Cluster, ThreadedCluster, for_work
-from gnnloom.pipeline.tasks.phase import repairing
+from gnnloom.pipeline.tasks.memory import BASE_MEMORY
+from gnnloom.pipeline.tasks.phase import count, repairing, temporary_bytes
 from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph, relation_folder, type_folder
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.disk.files import tree_bytes
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
 from gnnloom.storage.format.schema import TYPED_VERSION
+from gnnloom.storage.matrix.csr import TIME_BYTES, WEIGHT_BYTES
 
 #: Figures of a projection that are those of the largest table; the others are added up.
 _LARGEST: Final = ("workers", "processes", "peak_memory", "memory_limit_bytes", "disk_free_bytes", "compressed_bytes")
@@ -82,7 +85,7 @@ def _project(
     """Add up what the tables need, each on its own."""
     vertices = dict.fromkeys(ids, 0)
     found: list[IngestProjection] = []
-    columns = {KeyInput.of_relation(each).name: each.columns for each in tables.relations}
+    relations = {KeyInput.of_relation(each).name: each for each in tables.relations}
     for table in inputs_of(tables):
         kind = "names" if "names" in (ids[each] for each in table.spaces) else "compact"
         calibrated = calibrate(as_unpacked(table.source), False, kind, options.codec, folder)
@@ -90,11 +93,8 @@ def _project(
         if table.is_list:
             # Only its keys are sorted, and nothing but them is stored.
             projection = replace(projection, edges=0, edges_low=0, edges_high=0, entries=0, blocks=0, output_bytes=0)
-        elif of_table := columns[table.name]:
-            # Each edge has its row and its values, which go through two shuffles.
-            row = 8 + row_bytes(tuple(of_table.arrays.values()))
-            output, spilled = projection.output_bytes + projection.edges * row, projection.edges * 2 * (row + 8)
-            projection = replace(projection, output_bytes=output, spill_bytes=projection.spill_bytes + spilled)
+        else:
+            projection = _with_values(_divided(projection, tables, relations[table.name]), relations[table.name])
         found.append(projection)
         for each in table.spaces:
             vertices[each] = max(vertices[each], projection.vertices // len(table.spaces))
@@ -111,6 +111,37 @@ def _project(
     whole = replace(whole, vertices=sum(vertices.values()), name_bytes=name_bytes, seconds=round(whole.seconds, 2))
     whole.check()
     return whole
+
+
+def _divided(projection: IngestProjection, tables: TypedTables, table: RelationTable) -> IngestProjection:
+    """A projection with the division of the table's edges among its relations, if it has several."""
+    # Words are counted before the work begins; until then, at least one is known.
+    words = 1 if table.kinds is None else len(table.kinds.names or ()) or 1
+    division = Division(words, len(tables.types_of(table.source)), len(tables.types_of(table.target)))
+    if table.kinds is None and division.num_positions == 1:
+        return projection
+    values = TIME_BYTES if projection.has_times or table.columns else WEIGHT_BYTES if projection.weighted else 0
+    phases = DividePlan.stated(projection.edges, projection.ranges, division, values).phases
+    memory = BASE_MEMORY + max((each.most_memory for each in count(phases)), default=0)
+    return replace(
+        projection,
+        # Every relation has a task of each pass at least.
+        ranges=max(projection.ranges, words),
+        blocks=max(projection.blocks, words),
+        # Next to its ends, each edge has its word until it is divided.
+        spill_bytes=projection.spill_bytes + temporary_bytes(phases) + 4 * projection.edges * (words > 1),
+        peak_memory=max(projection.peak_memory, memory),
+    )
+
+
+def _with_values(projection: IngestProjection, table: RelationTable) -> IngestProjection:
+    """A projection with the values that are stored next to the edges of the table."""
+    if table.columns is None:
+        return projection
+    # Each edge has its row and its values, which go through two shuffles.
+    row = 8 + row_bytes(tuple(table.columns.arrays.values()))
+    output, spilled = projection.output_bytes + projection.edges * row, projection.edges * 2 * (row + 8)
+    return replace(projection, output_bytes=output, spill_bytes=projection.spill_bytes + spilled)
 
 
 def typed_graph_key(tables: TypedTables, options: IngestOptions, typed: TypedOptions) -> str:

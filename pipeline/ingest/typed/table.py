@@ -160,7 +160,7 @@ class Table:
         Raises:
             InputError: a column has a role that gnnloom does not know.
         """
-        location, columns = split_location(text)
+        location, columns = split_location(text.strip())
         if not location:
             raise InputError(f"{what}: the file is missing")
         return cls.of_columns([location], columns, what, of_edges=of_edges)

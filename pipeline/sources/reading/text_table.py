@@ -461,7 +461,8 @@ def _check_first_lines(file: SourceFile, stated: Stated, sample: Sample, rows: S
             stated.valued and any(map(is_number, rows[0].fields[2:3]))
         )
         if not is_edge and not any(map(_is_alike, first, columns)):
-            words_of = ", ".join(map(repr, first))
+            # Lists of vertices are read as edges from each to itself.
+            words_of = ", ".join(map(repr, dict.fromkeys(first)))
             raise InputError(
                 f"{file.location}, line {rows[0].line}: no id of this line occurs again ({words_of}); pass `--header`"
                 " if it names the columns, or `--no-header` if it is an edge"

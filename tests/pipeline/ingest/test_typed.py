@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
+from gnnloom.pipeline.ingest.typed.notes import typed_notes
 from gnnloom.pipeline.ingest.typed.options import TypedOptions
 from gnnloom.pipeline.ingest.typed.stage import ingest_typed_graph, project_typed_ingest
 from gnnloom.pipeline.ingest.typed.table import parse_relations, parse_vertices
@@ -252,6 +253,13 @@ def test_bad_input_gets_one_error(
     with pytest.raises(GnnloomError, match=message):
         ingest()
     assert dataset.artifacts() == []
+
+
+def test_a_list_without_relations_is_noted(catalog: Catalog, tmp_path: Path) -> None:
+    problem = TypedProblem({("user", "buys", "item"): [(1, 2)]}, {"usr": [1]})
+    graph = problem.ingest(catalog.create("g"), tmp_path / "t")
+    assert typed_notes(graph) == ["type usr: no relation has its vertices; did you mean user?"]
+    assert parse_relations(["user, buys, item = clicks.csv:a,b"]) == parse_relations(["user,buys,item=clicks.csv:a,b"])
 
 
 def test_an_option_that_relations_cannot_have_is_refused(catalog: Catalog, tmp_path: Path) -> None:

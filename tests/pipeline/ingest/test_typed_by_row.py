@@ -11,11 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnnloom.pipeline.ingest.stage import IngestOptions
+from gnnloom.pipeline.ingest.typed.divide import DividePlan, Division
 from gnnloom.pipeline.ingest.typed.options import TypedOptions
 from gnnloom.pipeline.ingest.typed.stage import ingest_typed_graph
 from gnnloom.pipeline.ingest.typed.table import parse_relations, parse_vertices
 from gnnloom.pipeline.ingest.typed.tables import TypedTables
 from gnnloom.pipeline.tasks.cluster import Cluster, InProcessCluster
+from gnnloom.pipeline.tasks.phase import count
 from gnnloom.storage import Catalog, Dataset, TypedGraph
 from gnnloom.storage.artifacts.typed.typed_names import distinct_names
 from gnnloom.storage.errors import GnnloomError, InputError
@@ -164,6 +166,22 @@ def test_bad_input_gets_one_error(
 )
 def test_words_become_names(words: list[str], names: list[str]) -> None:
     assert list(distinct_names(words).values()) == names
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("many_files", "small_lanes")
+def test_the_division_runs_the_tasks_that_are_counted(catalog: Catalog, tmp_path: Path) -> None:
+    edges, vertices = _random(4, 60)
+    _write(tmp_path, edges, vertices)
+    graph, ran = run_in_steps(lambda cluster: _ingest(catalog.create("g"), tmp_path, cluster=cluster), 10**6)
+    planned = graph.artifact.measured["plan"]
+    relations = parse_relations([f"*,*,*={tmp_path / 'edges.csv'}:from,to,word as relation,w as weight"])
+    (table,) = TypedTables.open(relations, {}, {}).relations
+    division = Division(3, 3, 3)
+    counts = count(DividePlan.stated(60, len(table.edges.ranges()), division, 4).phases)
+    assert [each.tasks for each in counts] == [len([name for function, name in ran if function == "divide_range"])]
+    assert planned["spill_bytes"]["planned"] >= counts[0].bytes_written == 60 * (8 + 8 + 4)
+    assert planned["ranges"]["planned"] >= 3
 
 
 def test_more_relations_than_tasks_can_count_are_refused(
