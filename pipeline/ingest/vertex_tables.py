@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from glob import escape, glob
 from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Any, Final
@@ -152,9 +154,9 @@ def _join(parts: Sequence[str], *, has_header: bool) -> tuple[str, str]:
     first = Path(parts[0])
     # A name that no other file is likely to have.
     name = f"{first.parent.name or 'table'}-joined"
-    shown = shell_command(*parts)
-    if len(parts) > _LISTED:
-        shown = f"{shell_command(parts[0].removesuffix(first.name) + first.name.partition('0')[0])}*"
+    shown, prefix = shell_command(*parts), os.path.commonprefix(list(parts))  # noqa: RUF071 - names begin alike
+    if len(parts) > _LISTED and sorted(glob(f"{escape(prefix)}*")) == sorted(parts):
+        shown = f"{shell_command(prefix)}*"
     if is_parquet(parts[0]):
         made = f"{name}.parquet"
         code = f"import pyarrow.parquet as p; p.write_table(p.read_table({str(first.parent)!r}), {made!r})"

@@ -94,6 +94,27 @@ def column_names(columns: str | Sequence[str], *, weights: bool, times: bool = F
     return wanted
 
 
+def check_parts(named: Sequence[tuple[str, Sequence[str]]], remedy: str) -> None:
+    """Check that files are parts of one table, whose columns have the same names in each.
+
+    Args:
+        named: location of each file with a header, and the columns of both ends.
+        remedy: what to do with parts whose headers differ.
+
+    Raises:
+        InputError: a file has other columns than the first one, so edges of different vertices would be joined.
+    """
+    for location, ends in named[1:]:
+        first, expected = named[0]
+        if [end.strip().casefold() for end in ends] != [end.strip().casefold() for end in expected]:
+            raise InputError(
+                f"{location}: the edges lead from {ends[0]} to {ends[-1]}, but in {first} from {expected[0]} to"
+                f" {expected[-1]}, and several files are read as parts of one table; store tables of different"
+                " relations with `--relation SOURCE,NAME,TARGET=FILE` each; `gnnloom look` prints the command for all"
+                f" files{remedy}"
+            )
+
+
 @dataclass(frozen=True)
 class BundledVertices:
     """Vertex data that come along with the edges of a format.

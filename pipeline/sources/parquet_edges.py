@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.sources.binary.edge_columns import checked_ids, checked_values
 from gnnloom.pipeline.sources.binary.parquet_table import ParquetTable
 from gnnloom.pipeline.sources.first_lines import CALLED
-from gnnloom.pipeline.sources.format import COLUMNS, TIMES, WEIGHTS, Format, check_values, column_names
+from gnnloom.pipeline.sources.format import COLUMNS, TIMES, WEIGHTS, Format, check_parts, check_values, column_names
 from gnnloom.pipeline.sources.names import NameChunk, Names
 from gnnloom.pipeline.sources.reading.files import open_files
 from gnnloom.pipeline.sources.reading.name_ids import FIRST_ROWS, RowError, check_present, judge_column
@@ -85,6 +85,9 @@ class ParquetEdges:
         wanted = column_names(columns, weights=weights, times=times)
         valued = weights or times or len(wanted) == 3
         chosen = tuple(wanted or table.names[: 3 if valued else 2] for table in tables)
+        if not wanted:
+            named = [(table.file.location, names[:2]) for table, names in zip(tables, chosen, strict=True)]
+            check_parts(named, "; if they are parts of one table, rename the columns of one")
         for table, names in zip(tables, chosen, strict=True):
             _check(table, names, valued, times=times)
         forms = tuple(_form(table, names[2]) if times else None for table, names in zip(tables, chosen, strict=True))

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.first_lines import FirstLines, Suggestion
-from gnnloom.pipeline.sources.format import COLUMNS, TIMES, WEIGHTS, Format, check_values, column_names
+from gnnloom.pipeline.sources.format import COLUMNS, TIMES, WEIGHTS, Format, check_parts, check_values, column_names
 from gnnloom.pipeline.sources.names import HINT, NameChunk, Names
 from gnnloom.pipeline.sources.reading import name_parser
 from gnnloom.pipeline.sources.reading.fields import PLAIN, TextBlock, chosen_fields
@@ -146,7 +146,8 @@ class TextEdges:
 
         Raises:
             NotFoundError: a file does not exist.
-            InputError: a file is empty, or its first line does not have one of the columns.
+            InputError: a file is empty, its first line does not have one of the columns, or the first lines of two
+                files name other columns.
         """
         check_values(weights=weights, times=times)
         files, wanted = open_files(locations), column_names(columns, weights=weights, times=times)
@@ -168,6 +169,13 @@ class TextEdges:
         tables, opened = tuple(table for table, _ in found), tuple(lines for _, lines in found)
         if times:
             tables = _alike(files, tables)
+        if not wanted:
+            named = [
+                (file.location, [lines.headings[end] for end in table.ends if end < len(lines.headings)])
+                for file, table, lines in zip(files, tables, opened, strict=True)
+                if table.header and lines.headings
+            ]
+            check_parts(named, "; to read all files by position, add `--columns 1,2`")
         return cls(files, tables, stated, weights, times, extra_columns, delimiter, opened=opened)
 
     @property

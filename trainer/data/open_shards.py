@@ -259,12 +259,13 @@ def _commands(dataset: Dataset, request: ShardRequest, kind: ShardKind[Any]) -> 
         words = [name, "--grid", "16x16", "--permutation", permutation, *parts]
     else:
         parts, words = ["--parts", ranks], [name, "--parts", ranks, *method]
-    shard = shell_command("gnnloom", "shard", *words, *graph, *_vertices_option(dataset, request.made_from))
+    words += [*graph, *_vertices_option(dataset, request.made_from)]
     wanted = {"parts": request.ranks, "method": request.method}
     of_graph = {kind: key for kind, key in request.made_from.items() if kind == "graph"}
     if not parts or any(_fits(info, of_graph, wanted) for info in dataset.artifacts("partition")):
-        return f"`{shard}`"
-    return f"`{shell_command('gnnloom', 'partition', name, *parts, *method, *graph)}` and `{shard}`"
+        return f"`{shell_command('gnnloom', 'shard', *words)}`"
+    partition = ["gnnloom", "partition", name, *parts, *method, *graph]
+    return f"`{shell_command(*partition)}` and `{shell_command('gnnloom', 'shard', *words)}`"
 
 
 def _fits(info: ArtifactInfo, made_from: Mapping[str, str], parameters: Mapping[str, object]) -> bool:

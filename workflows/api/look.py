@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from gnnloom.pipeline.ingest.stage import IngestOptions
-from gnnloom.pipeline.ingest.vertex_tables import Rows, read_parts_as_vertices
+from gnnloom.pipeline.ingest.vertex_tables import (
+    Rows,
+    VertexReading,
+    is_file,
+    read_as_vertices,
+    read_parts_as_vertices,
+)
 from gnnloom.pipeline.sources.format import guess_format, open_edges
 from gnnloom.pipeline.sources.reading.text_layout import names_ends
 from gnnloom.pipeline.sources.understood import Understood, understood_of
+from gnnloom.storage.errors import GnnloomError
 from gnnloom.storage.option import options_of
 from gnnloom.storage.wording import shell_command
 from gnnloom.workflows.api.arrays import as_texts, is_location, stored_edges
@@ -26,6 +33,8 @@ _IF_VERTICES: Final = "if each row is a vertex"
 _IF_EDGE: Final = "if the first line is an edge"
 _IF_EDGES: Final = "if each row is an edge"
 _ALONG: Final = "then, for the vertex data"
+#: Files that are looked at one by one, at most.
+_MOST_TABLES: Final = 20
 #: A column with the ids of a type: user_id, userId, movieId.
 _OF_TYPE: Final = re.compile(r"([A-Za-z][a-z]*)(?:_?[Ii][Dd])")
 
@@ -116,6 +125,8 @@ def _look(locations: Sequence[str], format_name: str | None, options: dict[str, 
     declared = typed_source(locations, format_name, options)
     if declared is not None:
         return Look(tuple(declared.open(options).understood()), _command(locations, format_name, options, (), ()))
+    if format_name is None and not options and (tables := _several_tables(locations)) is not None:
+        return tables
     vertices = None
     if format_name is None and options.keys() <= {"header", "decimal"}:
         vertices = read_parts_as_vertices(locations, **options)
@@ -136,6 +147,89 @@ def _look(locations: Sequence[str], format_name: str | None, options: dict[str, 
     return Look((vertices.understood,), vertices.command(), others)
 
 
+def _several_tables(locations: Sequence[str]) -> Look | None:
+    """Reading of files that are tables of types and relations; None if they are parts of one table.
+
+    Parts of a table have the same columns. Names of types are derived from the columns of ids (``user_id``) or from the
+    names of files, and ``TYPE`` stands for types that neither shows.
+    """
+    if not 1 < len(locations) <= _MOST_TABLES or not all(is_file(each) for each in locations):
+        return None
+    with suppress(GnnloomError):
+        each = {location: (read_as_vertices(location), _look([location], None, {})) for location in locations}
+        columns = [found.files[0].columns for _, found in each.values()]
+        has_names = all(len(set(names)) == len(names) > 0 for names in columns)
+        if not has_names or len({tuple(sorted(names)) for names in columns}) == 1 or _are_numbers(columns):
+            return None
+        vertices = {
+            at: reading for at, (reading, found) in each.items() if reading is not None and not _is_edges(found)
+        }
+        words = ["gnnloom", "ingest", "NAME"]
+        for location, reading in vertices.items():
+            words += ["--vertices", _type_table(location, reading)]
+        known = [_type_name(location, reading) for location, reading in vertices.items()]
+        for location, (_, found) in each.items():
+            if location not in vertices:
+                words += ["--relation", _relation(location, found.files[0], known)]
+        files = tuple(found.files[0] for _, found in each.values())
+        others = {f"{location} alone": found.command for location, (_, found) in each.items()}
+        return Look(files, shell_command(*words) if len(vertices) < len(each) else "", others)
+    return None
+
+
+def _are_numbers(columns: Sequence[Sequence[str]]) -> bool:
+    """Whether a file has no header, so that its columns have numbers."""
+    return any(name.isdigit() or name.startswith("column ") for names in columns for name in names)
+
+
+def _is_edges(found: Look) -> bool:
+    return found.command.startswith("gnnloom ingest")
+
+
+def _type_name(location: str, vertices: VertexReading) -> str:
+    """Name of the type of a table's vertices."""
+    ids = _OF_TYPE.fullmatch(_id_column(vertices))
+    return ids[1].lower() if ids is not None else Path(location).name.partition(".")[0].removesuffix("s")
+
+
+def _id_column(vertices: VertexReading) -> str:
+    """The first column that no vertex data has, or the first of all."""
+    used = {name for value in vertices.files.values() for name in value.rpartition(":")[2].split(",")}
+    return next((name for name in vertices.understood.columns if name not in used), vertices.understood.columns[0])
+
+
+def _type_table(location: str, vertices: VertexReading) -> str:
+    """Value of ``--vertices`` for a table: its ids and its vertex data."""
+    held = [
+        f"{column} as {option}"
+        for option, value in vertices.files.items()
+        for column in value.rpartition(":")[2].split(",")
+    ]
+    return f"{_type_name(location, vertices)}={location}:{','.join([_id_column(vertices), *held])}"
+
+
+def _relation(location: str, edges: Understood, known: Sequence[str]) -> str:
+    """Value of ``--relation`` for a table of edges.
+
+    Args:
+        known: types that have a table of vertices.
+    """
+    ends = [str(edges.facts.get(end, "")) for end in ("source", "target")]
+    found = [_OF_TYPE.fullmatch(end) for end in ends]
+    types = [
+        each[1].lower() if each is not None else next(iter(known)) if len(known) == 1 else "TYPE" for each in found
+    ]
+    name = Path(location).name.partition(".")[0]
+    return f"{types[0]},{name},{types[1]}={location}:{','.join([*ends, *_value_columns(edges)])}"
+
+
+def _value_columns(edges: Understood) -> list[str]:
+    """The weights or times of edges, as a part of a table of a relation."""
+    value = next((flag.removeprefix("--columns ").split(",")[2:] for flag in edges.flags if flag.count(",") == 2), [])
+    role = "time" if "--times" in edges.flags else "weight"
+    return [f"{name} as {role}" for name in value]
+
+
 def _two_types(locations: Sequence[str], format_name: str | None, understood: Sequence[Understood]) -> dict[str, str]:
     """The command that keeps the ends of edges apart, if their columns are called as those of two types are."""
     first = understood[0] if len(locations) == 1 and understood else None
@@ -144,9 +238,7 @@ def _two_types(locations: Sequence[str], format_name: str | None, understood: Se
     types = [each[1].lower() for each in found if each is not None]
     if first is None or len(types) < len(found) or types[0] == types[1] or names_ends(*ends):
         return {}
-    value = next((flag.removeprefix("--columns ").split(",")[2:] for flag in first.flags if flag.count(",") == 2), [])
-    role = "time" if "--times" in first.flags else "weight"
-    columns = ",".join([*ends, *(f"{name} as {role}" for name in value)])
+    columns = ",".join([*ends, *_value_columns(first)])
     relation = f"{types[0]},{'_'.join(types)},{types[1]}={locations[0]}:{columns}"
     given = ["--format", format_name] if format_name else []
     command = shell_command("gnnloom", "ingest", "NAME", "--relation", relation, *given)

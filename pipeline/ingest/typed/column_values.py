@@ -256,8 +256,8 @@ class ColumnsTable:
         if not missing.any():
             return values
         if column.fill is None:
-            shown = f"`{column.name} as {column.role} else {'unknown' if column.role == 'label' else 0}`"
-            reason = f"no value; say what stands for missing ones, as in {shown}"
+            shown = f"{column.name} as {column.role} else {'unknown' if column.role == 'label' else 0}"
+            reason = f"no value; say what stands for missing ones, as in {shown!r}"
             raise self._error(file, block, int(np.argmax(missing)), at, reason)
         is_date = column.role == "time" and bool(self.time_unit)
         values[missing] = _ticks_of(column.fill, self.time_unit) if is_date else float(column.fill)

@@ -15,6 +15,7 @@ import torch
 from click.testing import CliRunner, Result
 
 import gnnloom
+from gnnloom.storage.errors import InputError
 from gnnloom.workflows.cli.main import cli
 
 TABLE = "# by hand\n;who;whom;w\n0;ann;bob;0.5\n1;bob;cy;2\n2;007;ann;1\n"
@@ -264,3 +265,43 @@ def test_names_in_pairs_of_a_graph_of_numbers_are_pointed_out_by_their_line(tmp_
     result = call(tmp_path, "links", "web", "file", *files)
     assert result.exit_code
     assert "the graph has numbers as ids, and the file has names: 'ann' in line 1 is not a number" in result.stderr
+
+
+def test_several_tables_are_looked_at_one_by_one_and_stored_by_one_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tables = {
+        "users.csv": "user_id,age,risk\n"
+        + "".join(f"u{k},{k + 20}.5,{'low' if k % 2 else 'high'}\n" for k in range(9)),
+        "items.csv": "item_id,price\n" + "".join(f"i{k},{k}.25\n" for k in range(5)),
+        "clicks.csv": "user_id,item_id,amount\n" + "".join(f"u{k % 9},i{k % 5},{k}.5\n" for k in range(30)),
+        "likes.csv": "user_id,item_id\n" + "".join(f"u{k % 7},i{k % 3}\n" for k in range(20)),
+    }
+    for name, text in tables.items():
+        Path(name).write_text(text)
+    found = json.loads(call(tmp_path, "look", *tables, "--json").stdout)
+    assert [each["file"] for each in found["files"]] == list(tables)
+    assert found["others"][3] == {"when": "likes.csv alone", "command": "gnnloom ingest NAME likes.csv --ids compact"}
+    words = shlex.split(found["command"].replace("NAME", "shop"))
+    assert call(tmp_path, *words[1:], "--workers", "0").exit_code == 0
+    graph = gnnloom.Catalog(tmp_path / "catalog")["shop"].typed_graph()
+    assert {each.name: each.count for each in graph.types} == {"user": 9, "item": 5}
+    assert {each.name: each.nnz for each in graph.relations} == {"clicks": 30, "likes": 20}
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_tables_of_different_columns_are_no_parts_of_one_graph(tmp_path: Path, suffix: str) -> None:
+    pairs = {"buys": ("user_id", "item_id"), "follows": ("user_id", "friend_id"), "more": ("user_id", "item_id")}
+    files = {name: tmp_path / f"{name}.{suffix}" for name in pairs}
+    for name, ends in pairs.items():
+        frame = pd.DataFrame({end: [k * (1 + at) % 5 for k in range(8)] for at, end in enumerate(ends)})
+        _ = frame.to_csv(files[name], index=False) if suffix == "csv" else frame.to_parquet(files[name])
+    parts, mixed = ([str(files[name]) for name in names] for names in (("buys", "more"), ("buys", "follows")))
+    assert call(tmp_path, "ingest", "one", *parts, "--workers", "0").exit_code == 0
+    refused = call(tmp_path, "ingest", "mixed", *mixed, "--workers", "0")
+    assert isinstance(refused.exception, InputError)
+    assert "follows" in str(refused.exception)
+    assert "from user_id to friend_id, but in" in str(refused.exception)
+    if suffix == "csv":
+        assert call(tmp_path, "ingest", "mixed", *mixed, "--columns", "1,2", "--workers", "0").exit_code == 0
