@@ -47,6 +47,21 @@ def client_memory(graph: Described, method: str, preset: str = "", parts: int = 
 
 @cases
 @on_ranks
+def test_counting_a_cover_moves_the_nonzeros_a_few_times_and_opens_few_files(graph: Described, ranks: int) -> None:
+    sizes, options = graph.source.graph, PartitionOptions(ranks, "random", exchange="cover")
+    counted = partition_counts(sizes, sizes, options, 1, MEMORY)
+    check_opens(counted)
+    added = counted[len(phases(graph, ranks)) :]
+    assert bool(added) == (ranks > 1)
+    ends = 2 * index_dtype(graph.num_vertices).itemsize * graph.nnz
+    for phase in added:
+        # A merge moves a key and an offset of each pair, too. Only the parts of all vertices take more memory.
+        assert phase.bytes_read < 4 * ends + graph.matrix_bytes + (64 << 20)
+        assert phase.most_memory < MEMORY + 4 * graph.num_vertices
+
+
+@cases
+@on_ranks
 def test_storing_and_measuring_parts_opens_one_file_in_a_task_and_moves_the_graph_once(
     graph: Described, ranks: int
 ) -> None:
