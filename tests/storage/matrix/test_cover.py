@@ -58,7 +58,7 @@ def test_of_covers_of_one_size_the_one_with_the_most_rows_is_found() -> None:
 
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (2, 2)])
 def test_nothing_covers_an_empty_block(shape: tuple[int, int]) -> None:
-    cover = cover_of(scipy.sparse.csr_matrix(shape, dtype=np.int8))
+    cover = cover_of(scipy.sparse.csr_matrix(np.zeros(shape, np.int8)))
     assert (len(cover.row), len(cover.column)) == shape
     assert not cover.row.any()
     assert not cover.column.any()
