@@ -7,7 +7,7 @@ from typing import Final
 
 from gnnloom.storage.artifacts.block_matrix import BlockMatrix
 from gnnloom.storage.artifacts.typed.typed_graph import Relation, TypedGraph, relation_folder
-from gnnloom.storage.artifacts.typed.typed_names import check_type_name
+from gnnloom.storage.artifacts.typed.typed_names import reverse_name
 from gnnloom.storage.disk.files import parsing
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.arrays import ArrayReader
@@ -60,7 +60,8 @@ class Reverses:
             known = {each.name: each for each in graph.relations}
             #: The reverses, in the order of the relations.
             self.relations = tuple(
-                Reverse(artifact, check_type_name(facts["name"], "relation"), known[facts["of"]], facts)
+                # The name follows from the name of the relation, which the graph has checked.
+                Reverse(artifact, reverse_name(facts["of"]), known[facts["of"]], facts)
                 for facts in artifact.facts["relations"]
             )
         for each in self.relations:

@@ -16,7 +16,7 @@ from gnnloom.storage.checks.invariants import check_artifact
 from gnnloom.storage.errors import CorruptError
 from support.damage import replace_array
 from support.stopping import run_in_steps
-from support.typed_tables import in_many_files, random_problem
+from support.typed_tables import TypedProblem, in_many_files, random_problem
 
 
 @pytest.fixture
@@ -55,6 +55,18 @@ def test_reverses_are_the_same_edges_however_often_the_stage_is_stopped(stored: 
     reverses, ran = run_in_steps(lambda cluster: reverse_relations(dataset, graph, cluster), 9)
     assert len(ran) > 30
     _check(reverses, graph)
+    assert all(finding.problem is None for finding in dataset.verify())
+
+
+def test_relations_may_have_the_longest_names(catalog: Catalog, tmp_path: Path) -> None:
+    name = "r" * 100
+    dataset = catalog.create("long")
+    problem = TypedProblem({("a", name, "b"): [(1, 2), (1, 3)], ("b", "rev_x", "a"): [(2, 1)]}, {})
+    graph = problem.ingest(dataset, tmp_path / "tables")
+    with open_cluster(ClusterOptions(workers=0)) as cluster:
+        reverses = reverse_relations(dataset, graph, cluster)
+    # The reverse of a relation that is called as a reverse is called without it.
+    assert [each.name for each in reverses.relations] == ["x", f"rev_{name}"]
     assert all(finding.problem is None for finding in dataset.verify())
 
 
