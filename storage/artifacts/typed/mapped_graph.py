@@ -64,9 +64,12 @@ class MappedRelation:
 def map_relations(graph: TypedGraph) -> dict[str, MappedRelation]:
     """Map all relations of a graph, by name; raises as :func:`~gnnloom.storage.format.mapped_copy.open_copy`."""
     arrays = open_copy(graph.artifact, relation_contents(graph))
-    found = dict[str, MappedRelation]()
+    found, of_relations = dict[str, MappedRelation](), dict[str, dict[str, NDArray[Any]]]()
+    for path, array in arrays.items():
+        relation, _, name = path.rpartition(".")
+        of_relations.setdefault(relation, {})[name] = array
     for each in graph.relations:
-        own = {name.partition(".")[2]: array for name, array in arrays.items() if name.partition(".")[0] == each.name}
+        own = of_relations[each.name]
         matrix = CSR(0, own.pop(_INDPTR), own.pop(_INDICES), None, each.num_columns)
         found[each.name] = MappedRelation(each.name, each.source.name, each.target.name, matrix, own)
     return found
