@@ -49,8 +49,8 @@ _ONE_GRAPH: Final = "save one of them with torch.save(dataset[0].to_dict(), FILE
 #: What to do about objects of PyG that are not read.
 _REMEDIES: Final[Mapping[str, str]] = {
     "torch_geometric.data.hetero_data.": (
-        "A HeteroData has several types of vertices; save one relation as torch.save({'edge_index':"
-        " data['author', 'writes', 'paper'].edge_index}, FILE)"
+        "A HeteroData has several types of vertices; pass it to gnnloom.ingest in Python, or save one relation as"
+        " torch.save({'edge_index': data['author', 'writes', 'paper'].edge_index}, FILE)"
     ),
     "torch_geometric.data.batch.": "Save the graphs of a Batch as one with torch.save(batch.to_dict(), FILE)",
     "torch_geometric.data.dataset.": f"A dataset may have several graphs; {_ONE_GRAPH}",

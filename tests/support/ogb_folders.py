@@ -53,6 +53,34 @@ def write_ogb_binary_folder(folder: Path) -> Path:
     return folder
 
 
+def write_ogb_typed_folder(folder: Path) -> dict[tuple[str, str, str], np.ndarray]:
+    """Write three types in the layout of ogbn-mag; returns (m, 2) heads and tails of each relation."""
+    sizes = {"author": 12, "institution": 4, "paper": 9}
+    random = np.random.default_rng(3)
+    relations = {
+        ("author", "affiliated_with", "institution"): 15,
+        ("author", "writes", "paper"): 30,
+        ("paper", "cites", "paper"): 20,
+        ("paper", "paper-paper_like", "paper"): 5,
+    }
+    edges = {}
+    _write_rows(folder / "raw" / "num-node-dict.csv.gz", [list(sizes), list(sizes.values())])
+    _write_rows(folder / "raw" / "triplet-type-list.csv.gz", [list(each) for each in relations])
+    _write_rows(folder / "raw" / "nodetype-has-feat.csv.gz", [list(sizes), ["False", "False", "True"]])
+    for (head, word, tail), count in relations.items():
+        # The last vertex of each type has no edges.
+        ends = np.stack(
+            [random.integers(0, sizes[head] - 1, count), random.integers(0, sizes[tail] - 1, count)], axis=1
+        )
+        where = folder / "raw" / "relations" / f"{head}___{word}___{tail}"
+        _write_rows(where / "edge.csv.gz", ends)
+        _write_rows(where / "num-edge-list.csv.gz", [[count]])
+        _write_rows(where / "edge_reltype.csv.gz", [[0]] * count)
+        edges[head, word, tail] = ends
+    _write_rows(folder / "raw" / "node-feat" / "paper" / "node-feat.csv.gz", random.random((9, 3)).round(3))
+    return edges
+
+
 def _write_splits(folder: Path) -> None:
     for number, name in enumerate(_SPLITS):
         _write_rows(folder / f"{name}.csv.gz", [[10 * number + place] for place in range(10)])

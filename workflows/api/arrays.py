@@ -69,10 +69,7 @@ def stored_edges(edges: Any) -> Iterator[EdgeFile]:
 
 #: What to do about objects that are not read, by package and class.
 _REFUSED: Final[Mapping[tuple[str, str], str]] = {
-    ("torch_geometric", "HeteroData"): (
-        "it has several types of vertices; pass one relation between vertices of one type, such as"
-        " data['paper', 'cites', 'paper'].edge_index, or data.to_homogeneous()"
-    ),
+    ("torch_geometric", "HeteroData"): "it has several types of vertices; pass it to gnnloom.ingest as the only source",
     ("torch_geometric", "TemporalData"): "pass torch.stack([data.src, data.dst])",
     ("dgl", "DGLGraph"): "pass torch.stack(graph.edges()), and graph.ndata to gnnloom.features",
 }

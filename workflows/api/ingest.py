@@ -14,6 +14,7 @@ from gnnloom.pipeline.ingest.notes import graph_notes, log_notes, vertex_notes
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.ingest.typed.declared import DeclaredTables
 from gnnloom.pipeline.ingest.typed.notes import typed_notes
+from gnnloom.pipeline.ingest.typed.ogb_folder import ogb_tables
 from gnnloom.pipeline.ingest.typed.options import TypedOptions
 from gnnloom.pipeline.ingest.typed.stage import ingest_typed_graph
 from gnnloom.pipeline.ingest.typed.tables import TypedTables
@@ -50,6 +51,7 @@ from gnnloom.workflows.api.catalog import CatalogLike, Dataset, DatasetLike, as_
 from gnnloom.workflows.api.cluster import CLUSTER, choose_cluster, once_per_job
 from gnnloom.workflows.api.options.keywords import check_known, plain_values, split_fields, with_options
 from gnnloom.workflows.api.options.python_messages import IN_MEMORY, named_as, python_text
+from gnnloom.workflows.interop.hetero_tables import hetero_tables
 
 if TYPE_CHECKING:
     from gnnloom.workflows.api.options.option_types import FeaturesKeywords, GenerateKeywords, IngestKeywords
@@ -79,7 +81,8 @@ def ingest(
         source: files, URLs or globs; one folder; or edges in memory: (2, m) or (m, 2) ids ``u, v`` of edges u -> v
             (NumPy, torch, lists); a data frame (pandas, polars, Arrow), with its columns named by ``columns``; a sparse
             matrix of SciPy or torch, whose entry (u, v) is the edge u -> v; a ``Data`` of PyG, or a dataset with one,
-            with its features, labels and masks; or a graph of networkx or igraph, with the attribute ``weight`` as
+            with its features, labels and masks; a ``HeteroData``, which becomes a graph with types without its vertex
+            data; or a graph of networkx or igraph, with the attribute ``weight`` as
             weights; an undirected one implies ``undirected``. Edges in memory are written to a temporary file first.
         relations: instead of a source, the tables of a graph with types, by source type, name of the relation and
             target type, such as ``{("user", "buys", "item"): "clicks.csv:user_id,item_id"}``: the name of a file,
@@ -112,6 +115,8 @@ def ingest(
     own = [*options_of(IngestOptions), *options_of(TypedOptions), *options_of(VertexOptions), *CLUSTER]
     check_known("ingest", others, [*own, *_source_options(formats())])
     given_options, vertex_options = IngestOptions(**chosen), VertexOptions(**stored)
+    if relations is None and (hetero := hetero_tables(source)) is not None:
+        (relations, vertices), source = hetero, None
     any_name, declared = given_options.ids == "names", None
     if relations is None and source is not None and is_location(source):
         declared = typed_source(as_texts(source), format, plain_values(others))
@@ -175,6 +180,8 @@ def typed_source(locations: Sequence[str], format_name: str | None, values: Mapp
     """
     if format_name == TRIPLES:
         return triples_tables(locations, values)
+    if len(locations) == 1 and format_name in {None, "ogb"} and (found := ogb_tables(locations[0])) is not None:
+        return found
     if (format_name or guess_format(locations)) != "snap":
         return None
     return DeclaredTables.of(locations, values)

@@ -265,22 +265,26 @@ class ColumnsTable:
 
     def _times(self, file: FileColumns, block: CellBlock, at: int) -> NDArray[Any]:
         """(num_rows,) times: int64 if they are dates, otherwise float64."""
-        cells, count = block.columns[at], len(block.at)
-        if isinstance(cells, TextCells):
-            if file.form is None:
-                values = np.empty(count)
-                text = _with_points(cells)
-                row, wrong = parse_exact(text, cells.spans, values)
-                if wrong:
-                    raise self._error(file, block, row, at, REASONS[wrong])
-                return self._filled(file, block, at, values, np.isnan(values))
-            ticks, missing, form = np.empty(count, np.int64), np.empty(count, np.bool_), file.form
-            row, wrong = parse_dates(cells.text, cells.spans, form.digits, form.has_zone, ticks, missing)
+        cells = block.columns[at]
+        if isinstance(cells, ArrayCells):
+            return self._stored_times(file, block, at, cells.values)
+        if not isinstance(cells, TextCells):
+            raise TypeError(f"cells of {type(cells).__name__}")
+        if file.form is None:
+            values = np.empty(len(block.at))
+            row, wrong = parse_exact(_with_points(cells), cells.spans, values)
             if wrong:
-                found = cells.text[slice(*cells.spans[row])].tobytes().decode("utf-8", "replace")
-                raise self._error(file, block, row, at, form.reason(wrong, found))
-            return self._filled(file, block, at, ticks, missing)
-        column = cells.values  # type: ignore[attr-defined] - all others are arrays
+                raise self._error(file, block, row, at, REASONS[wrong])
+            return self._filled(file, block, at, values, np.isnan(values))
+        ticks, missing = np.empty(len(block.at), np.int64), np.empty(len(block.at), np.bool_)
+        row, wrong = parse_dates(cells.text, cells.spans, file.form.digits, file.form.has_zone, ticks, missing)
+        if wrong:
+            found = cells.text[slice(*cells.spans[row])].tobytes().decode("utf-8", "replace")
+            raise self._error(file, block, row, at, file.form.reason(wrong, found))
+        return self._filled(file, block, at, ticks, missing)
+
+    def _stored_times(self, file: FileColumns, block: CellBlock, at: int, column: Any) -> NDArray[Any]:
+        """(num_rows,) times of an Arrow array of numbers or dates."""
         known = column.is_valid().to_numpy(zero_copy_only=False)
         rows = np.flatnonzero(known)
 
@@ -288,7 +292,7 @@ class ColumnsTable:
             return self._error(file, block, int(rows[row]), at, reason)
 
         found = checked_times(column.drop_null().to_numpy(zero_copy_only=False), error, self.time_unit)
-        values = np.zeros(count, np.int64 if self.time_unit else np.float64)
+        values = np.zeros(len(block.at), np.int64 if self.time_unit else np.float64)
         values[known] = ticks_of_floats(found) if self.time_unit else found
         return self._filled(file, block, at, values, ~known)
 

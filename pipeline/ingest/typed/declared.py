@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Any, Final
 
@@ -64,9 +64,9 @@ class Header:
         fields = sample.rows[0].fields if sample.rows else ()
         words: dict[str, int] = {}
         spaces: dict[str, str] = {}
-        for number, field in enumerate(fields):
-            found = _COLUMN.fullmatch(field)
-            word = found[1].upper() if found else _NEPTUNE.get(field.lower(), "")
+        for number, title in enumerate(fields):
+            found = _COLUMN.fullmatch(title)
+            word = found[1].upper() if found else _NEPTUNE.get(title.lower(), "")
             if word in words:
                 raise InputError(f"{file.location}, line {sample.rows[0].line}: two columns have {word}; name one only")
             if word:
@@ -120,11 +120,13 @@ class DeclaredTables:
         relations: tables by source type, name and target type.
         vertices: tables by type.
         format: format of the files; empty if it is guessed.
+        sizes: number of the vertices of types that have ids from 0.
     """
 
     relations: Sequence[tuple[Ends, Table]]
     vertices: Sequence[tuple[str, Table]]
     format: str = ""
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, locations: Sequence[str], options: Mapping[str, Any]) -> DeclaredTables | None:
@@ -209,7 +211,8 @@ class DeclaredTables:
         """Open the tables; arguments and errors as for :meth:`TypedTables.open`."""
         # The tables name their columns.
         others = {name: value for name, value in options.items() if name != COLUMNS.name}
-        return TypedTables.of(self.relations, self.vertices, others, self.format or None, any_name=any_name)
+        how = others, self.format or None
+        return TypedTables.of(self.relations, self.vertices, *how, any_name=any_name, sizes=self.sizes)
 
 
 def _check_values(headers: Sequence[Header], values: Sequence[EdgeColumn]) -> None:

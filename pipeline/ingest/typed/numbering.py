@@ -75,7 +75,7 @@ class KeyInput:
         for number, (stated, rows) in enumerate(zip(self.counts, found, strict=True)):
             if stated != rows:
                 where = self.source.files[number].location if isinstance(self.source, TextEdges) else self.location
-                raise InputError(f"{where}: the first line states {counted(stated, 'row')}, the file has {rows:,}")
+                raise InputError(f"{where}: expected the stated {counted(stated, 'row')}, found {rows:,}")
 
 
 @dataclass(frozen=True)

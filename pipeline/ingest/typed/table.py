@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS
 from gnnloom.pipeline.sources.vertex_data.table_columns import split_location
+from gnnloom.storage.artifacts.typed.typed_names import distinct_names, valid_name
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.wording import did_you_mean
 
@@ -211,6 +213,22 @@ class Table:
             # A single number is sorted with its edge.
             return replace(self, columns=(*self.columns, values[0].name), role=values[0].role)
         return replace(self, others=tuple(values))
+
+
+def named_relations(triplets: Sequence[Ends]) -> dict[Ends, Ends]:
+    """Valid names of relations that others have named: a word that several pairs of types have gets their names too.
+
+    >>> list(named_relations([("user", "to", "item"), ("item", "to", "user")]).values())
+    [('user', 'user_to_item', 'item'), ('item', 'item_to_user', 'user')]
+    """
+    times = Counter(word for _, word, _ in triplets)
+    names = distinct_names(sorted(times))
+    found = {}
+    for triplet in triplets:
+        source, target = valid_name(triplet[0]), valid_name(triplet[2])
+        name = names[triplet[1]]
+        found[triplet] = source, name if times[triplet[1]] == 1 else f"{source}_{name}_{target}", target
+    return found
 
 
 def parse_relations(texts: Iterable[str]) -> dict[Ends, Table]:

@@ -185,8 +185,13 @@ class TypedTables:
         format_name: str | None = None,
         *,
         any_name: bool = False,
+        sizes: Mapping[str, int] | None = None,
     ) -> TypedTables:
-        """Open all tables, of which several may have the same ends; arguments and errors as for :meth:`open`."""
+        """Open all tables, of which several may have the same ends; arguments and errors as for :meth:`open`.
+
+        Args:
+            sizes: number of the vertices of types that have ids from 0.
+        """
         if not relations:
             raise InputError("a graph with types needs a relation, as in `--relation user,buys,item=clicks.csv`")
         check_relation_names(name for (_, name, _), table in relations if not table.kinds)
@@ -206,7 +211,8 @@ class TypedTables:
         for name, table in vertices:
             of_type.setdefault(name, []).append(table)
         data = [TypeVertices.of(name, each, options) for name, each in of_type.items()]
-        return cls(tuple(opened), (*listed, *_counted(opened)), tuple(each for each in data if each is not None))
+        found = tuple(each for each in data if each is not None)
+        return cls(tuple(opened), (*listed, *_counted(opened, sizes or {})), found)
 
     @property
     def spaces(self) -> list[str]:
@@ -337,12 +343,12 @@ def _without(understood: Understood, read: Sequence[str]) -> Understood:
     return replace(understood, facts=facts, sentences=sentences)
 
 
-def _counted(relations: Sequence[RelationTable]) -> list[VertexTable]:
-    """Lists of the vertices whose number a table of edges states, so that those without edges exist too."""
-    counts: dict[str, tuple[int, str]] = {}
+def _counted(relations: Sequence[RelationTable], sizes: Mapping[str, int]) -> list[VertexTable]:
+    """Lists of the vertices whose number a table states, so that vertices without edges exist too."""
+    counts = {space: (size, f"the vertices of type {space}") for space, size in sizes.items() if size}
     for each in relations:
-        sizes = each.edges.type_sizes if isinstance(each.edges, OfTwoTypes) else None
-        for space, size in zip((each.source, each.target), sizes or (), strict=False):
+        stated = each.edges.type_sizes if isinstance(each.edges, OfTwoTypes) else None
+        for space, size in zip((each.source, each.target), stated or (), strict=False):
             counts[space] = max(counts.get(space, (0, "")), (size, each.location))
     return [
         VertexTable(space, NumberedVertices(size), are_names=False, location=location, space=space)

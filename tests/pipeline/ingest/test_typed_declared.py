@@ -134,7 +134,7 @@ def test_columns_of_declared_tables_are_read_by_name(tmp_path: Path) -> None:
 
 def test_triples_have_columns(tmp_path: Path) -> None:
     (tmp_path / "facts.tsv").write_text("a\tlikes\tb\t0.5\nb\tknows\tc\t0.25\na\tlikes\tc\t1\n")
-    how = {"format": "triples", "workers": 0, "catalog": tmp_path / "catalog"}
+    how: Any = {"format": "triples", "workers": 0, "catalog": tmp_path / "catalog"}
     dataset = gnnloom.ingest("g", tmp_path / "facts.tsv", columns="1,2,3,4 as weight", **how)
     assert {each.name: each.to_scipy().data.tolist() for each in dataset.typed_graph().relations} == {
         "knows": [0.25],
@@ -151,7 +151,7 @@ def test_triples_have_columns(tmp_path: Path) -> None:
         ("a\tr\tb\na\tr\tb\tc\n", r"facts\.txt, line 2: .*more columns.*expected 3.*`columns`"),
         ("\tr\tb\na\tr\tb\n", r"facts\.txt, line 1: .*empty"),
         ("a\tr\tb\na\tr\n", r"facts\.txt, line 2: .*few"),
-        ("4\n0 1 0\n1 2 0\n", r"facts\.txt: the first line states 4 rows, the file has 2"),
+        ("4\n0 1 0\n1 2 0\n", r"facts\.txt: .*4 rows, found 2"),
         ("²\n0 1 0\n1 2 0\n", r"facts\.txt"),
         ("9" * 5000 + "\n0 1 0\n1 2 0\n", r"facts\.txt"),
         ("1 2²\n2 3\n3 4\n", r"facts\.txt"),

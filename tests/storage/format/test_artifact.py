@@ -192,7 +192,7 @@ def test_few_records_are_found_without_a_list_of_all(tmp_path: Path) -> None:
         names = [f"part/{number}" for number in range(100)]
         for name in names[::2]:
             record_facts(writer, name, found=1)
-        with patch.object(task_record.os, "listdir", wraps=os.listdir) as listing:
+        with patch.object(os, "listdir", wraps=os.listdir) as listing:
             assert list(writer.recorded_of(names[:10])) == names[:10:2]
             assert not listing.called
             assert len(writer.recorded_of(names)) == 50

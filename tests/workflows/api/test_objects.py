@@ -161,17 +161,9 @@ def test_views_of_tensors_are_stored_as_they_look() -> None:
         gnnloom.ingest("sparse", data)
 
 
-def hetero() -> Any:
-    data = pytest.importorskip("torch_geometric.data").HeteroData()
-    data["a"].x = torch.randn(3, 2)
-    data["a", "to", "a"].edge_index = torch.tensor([[0], [1]])
-    return data
-
-
 @pytest.mark.parametrize(
     ("make", "named"),
     [
-        (hetero, r"HeteroData, .*to_homogeneous"),
         (lambda: np.eye(4), r"\(4, 4\) looks like a dense adjacency matrix; pass scipy.sparse.coo_array"),
         (lambda: torch.eye(3, dtype=torch.bool), "dense adjacency matrix"),
         (lambda: [[0, 1, 0, 1]] * 4, "dense adjacency matrix"),

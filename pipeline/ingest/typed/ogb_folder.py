@@ -1,0 +1,104 @@
+"""OGB's layout of a dataset with several types of vertices, as ogbn-mag and ogbl-biokg have it.
+
+    raw/num-node-dict.csv.gz         types in the first line, and their numbers of vertices in the second
+    raw/triplet-type-list.csv.gz     head, relation and tail of each relation, a line each
+    raw/relations/HEAD___RELATION___TAIL/edge.csv.gz            heads and tails, numbered from 0 within their types
+    raw/relations/HEAD___RELATION___TAIL/num-edge-list.csv.gz   number of these edges
+
+Each file may also be uncompressed, without ``.gz``. Features, labels, years and further files of edges are not read.
+Hu et al., Open Graph Benchmark (NeurIPS 2020).
+"""
+
+from __future__ import annotations
+
+import csv
+from typing import Final
+
+from gnnloom.pipeline.ingest.typed.declared import DeclaredTables
+from gnnloom.pipeline.ingest.typed.table import Ends, Table, named_relations
+from gnnloom.pipeline.sources.reading.files import SourceFile, is_local
+from gnnloom.pipeline.sources.reading.text_columns import read_count
+from gnnloom.pipeline.sources.reading.text_layout import is_count
+from gnnloom.pipeline.sources.vertex_data.ogb_vertices import find_file, ogb_root, required_file
+from gnnloom.storage.artifacts.typed.typed_names import valid_name
+from gnnloom.storage.disk.files import user_path
+from gnnloom.storage.errors import InputError
+
+#: The file that lists the relations.
+_RELATIONS: Final = "raw/triplet-type-list"
+#: Bytes of the files that list types and relations, at most.
+_MOST_BYTES: Final = 4 << 20
+_BETWEEN: Final = "___"
+
+
+def ogb_tables(location: str) -> DeclaredTables | None:
+    """The tables of a folder of OGB with several types; None for any other location.
+
+    Raises:
+        NotFoundError: a file of the folder does not exist.
+        InputError: a file does not have what it should.
+    """
+    folder = location.removeprefix("file://")
+    if not (is_local(location) and user_path(folder).is_dir()):
+        return None
+    root = ogb_root(str(user_path(folder)))
+    listed = find_file(root, _RELATIONS)
+    if listed is None:
+        return None
+    counts = _counts(required_file(root, "raw/num-node-dict"))
+    triplets = _triplets(listed, counts)
+    relations: list[tuple[Ends, Table]] = []
+    for triplet, ends in named_relations(triplets).items():
+        where = f"raw/relations/{_BETWEEN.join(triplet)}"
+        edges = required_file(root, f"{where}/edge")
+        number = read_count(required_file(root, f"{where}/num-edge-list"))
+        table = Table((edges.location,), ("1", "2"), options=(("header", False),), width=2, counts=(number,))
+        relations.append((ends, table))
+    sizes = {valid_name(name): count for name, count in counts.items()}
+    return DeclaredTables(sorted(relations, key=lambda each: each[0][1]), [], "snap", sizes)
+
+
+def _lines(file: SourceFile) -> list[list[str]]:
+    """The lines of a small file, as cells.
+
+    Raises:
+        InputError: the file is large, or is not UTF-8.
+    """
+    with file.open() as stream:
+        content = stream.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        raise InputError(f"{file.location}: more than {_MOST_BYTES >> 20} MiB; expected a few lines")
+    try:
+        lines = content.decode().splitlines()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file.location}: expected text in UTF-8 ({error})") from error
+    return [[cell.strip() for cell in row] for row in csv.reader(lines) if any(map(str.strip, row))]
+
+
+def _counts(file: SourceFile) -> dict[str, int]:
+    """Number of vertices by type."""
+    rows = _lines(file)
+    if len(rows) != 2 or len(rows[0]) != len(rows[1]) or not all(map(is_count, rows[1])):
+        raise InputError(f"{file.location}: expected a line of types, and a line of their numbers of vertices")
+    if len(set(map(valid_name, rows[0]))) < len(rows[0]):
+        raise InputError(f"{file.location}, line 1: two types have one name")
+    return dict(zip(rows[0], map(int, rows[1]), strict=True))
+
+
+def _triplets(file: SourceFile, counts: dict[str, int]) -> list[Ends]:
+    """Head, relation and tail of each relation."""
+    found: list[Ends] = []
+    for number, row in enumerate(_lines(file), 1):
+        where = f"{file.location}, line {number}"
+        if len(row) != 3 or not all(row):
+            raise InputError(f"{where}: expected the type of the heads, a relation and the type of the tails")
+        head, word, tail = row
+        if unknown := next((each for each in (head, tail) if each not in counts), None):
+            raise InputError(f"{where}: type {unknown!r}, and raw/num-node-dict has {', '.join(counts)}")
+        # The parts name a folder.
+        if any("/" in each or "\\" in each or each.startswith(".") for each in row) or (head, word, tail) in found:
+            raise InputError(f"{where}: a relation that is there twice, or whose name is a path")
+        found.append((head, word, tail))
+    if not found:
+        raise InputError(f"{file.location}: expected a line for each relation, found none")
+    return found
