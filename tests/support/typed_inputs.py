@@ -74,6 +74,7 @@ class TypedInput:
     def write(self, folder: Path) -> None:
         """Write the files into a folder."""
         for name, text in self.files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text)
 
     def compare(self, folder: Path) -> None:
@@ -324,6 +325,23 @@ def _is_number(cell: str) -> bool:
     return True
 
 
+def _ogb(raw: Path) -> Graph:
+    types, counts = _rows(raw / "num-node-dict.csv")
+    sizes = dict(zip(types, map(int, counts), strict=True))
+    graph = Graph({(name, str(each)): name for name, count in sizes.items() for each in range(count)})
+    for head, word, tail in _rows(raw / "triplet-type-list.csv"):
+        folder = raw / "relations" / f"{head}___{word}___{tail}"
+        rows, count = _rows(folder / "edge.csv"), _lines(folder / "num-edge-list.csv")
+        if [line.strip(" \t\r") for line in count if line.strip(" \t\r")] != [str(len(rows))]:
+            raise UnreadableError("another number of edges")
+        for source, target in rows:
+            i, j = _whole(source), _whole(target)
+            if i >= sizes[head] or j >= sizes[tail]:
+                raise UnreadableError("beyond its type")
+            graph.edges[word, (head, str(i)), (tail, str(j))] += 1
+    return graph
+
+
 def _whole(cell: str) -> int:
     found = re.fullmatch(r'"?(\d+)(?:\.0*)?"?', cell, re.ASCII)
     if found is None or int(found[1]) >= 1 << 63:
@@ -342,6 +360,14 @@ _NEO4J = {
         ":START_ID(Person),role,fee:float,:END_ID(Film),:TYPE\nkeanu,Neo,0.5,tt1,ACTED_IN\n"
         "carrie,Trinity,2,tt1,ACTED_IN\nana,fan,1e2,tt2,LIKES\nkeanu,Neo,0.5,tt1,ACTED_IN\n"
     ),
+}
+_OGB = {
+    "raw/num-node-dict.csv": "author,paper\n4,3\n",
+    "raw/triplet-type-list.csv": "author,writes,paper\npaper,cites,paper\n",
+    "raw/relations/author___writes___paper/edge.csv": "0,0\n1,0\n2,2\n1,0\n",
+    "raw/relations/author___writes___paper/num-edge-list.csv": "4\n",
+    "raw/relations/paper___cites___paper/edge.csv": "0,1\n1,2\n",
+    "raw/relations/paper___cites___paper/num-edge-list.csv": "2\n",
 }
 _NEPTUNE_FILES = {
     "nodes.csv": "~id,~label,name:String,age:Int\nv1,person,marko,29\nv2,person,vadas,27\nv3,software,lop,\n",
@@ -388,6 +414,7 @@ def typed_inputs() -> Iterator[tuple[str, TypedInput]]:
             by_space=True,
         ),
     )
+    yield "ogb with types", TypedInput(_OGB, lambda folder: _ogb(folder / "raw"), {"source": "DIR"}, by_space=True)
     matrix = "%%MatrixMarket matrix coordinate real general\n% films\n4 3 4\n1 1 5\n3 2 4.5\n1 2 3\n4 3 1e1\n"
     rates: dict[str, Any] = {"relations": {("user", "rates", "film"): "DIR/ratings.mtx"}, "weights": True}
     yield (

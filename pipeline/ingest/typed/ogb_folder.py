@@ -29,6 +29,8 @@ _RELATIONS: Final = "raw/triplet-type-list"
 #: Bytes of the files that list types and relations, at most.
 _MOST_BYTES: Final = 4 << 20
 _BETWEEN: Final = "___"
+#: Bytes of the name of a folder, at most.
+_LONGEST: Final = 255
 
 
 def ogb_tables(location: str) -> DeclaredTables | None:
@@ -96,6 +98,8 @@ def _triplets(file: SourceFile, counts: dict[str, int]) -> list[Ends]:
         if unknown := next((each for each in (head, tail) if each not in counts), None):
             raise InputError(f"{where}: type {unknown!r}, and raw/num-node-dict has {', '.join(counts)}")
         # The parts name a folder.
+        if len(_BETWEEN.join(row).encode()) > _LONGEST or not all(map(str.isprintable, row)):
+            raise InputError(f"{where}: expected names that a folder can have, of at most {_LONGEST} bytes together")
         if any("/" in each or "\\" in each or each.startswith(".") for each in row) or (head, word, tail) in found:
             raise InputError(f"{where}: a relation that is there twice, or whose name is a path")
         found.append((head, word, tail))

@@ -53,6 +53,8 @@ def _rewrite(file: Path, text: str) -> None:
         ("triplet-type-list", "author,../..,paper\n", r"triplet-type-list\.csv\.gz, line 1: .*path"),
         ("triplet-type-list", "author,writes,paper\n" * 2, r"triplet-type-list\.csv\.gz, line 2: .*twice"),
         ("triplet-type-list", "author,reads,paper\n", r"author___reads___paper/edge\.csv\.gz: there is no such file"),
+        ("triplet-type-list", f"author,{'n' * 300},paper\n", r"triplet-type-list\.csv\.gz, line 1: .*255 bytes"),
+        ("triplet-type-list", "author,a\0b,paper\n", r"triplet-type-list\.csv\.gz"),
         ("triplet-type-list", "\n", "expected a line for each relation"),
         ("num-node-dict", "author,paper\n1\n", r"num-node-dict\.csv\.gz: expected a line of types"),
         ("num-node-dict", "author,institution,paper\n12,4,²\n", r"num-node-dict\.csv\.gz: expected"),
