@@ -85,7 +85,7 @@ class LossConfig(Config):
         # Only a check here; `given_class_weights` parses again.
         self.given_class_weights  # noqa: B018
         changed = [each.name for each in dataclasses.fields(LossConfig) if getattr(self, each.name) != each.default]
-        changed += self._other_values()
+        changed += self._other_task_values()
         for name in changed:
             able = names_with_option(TASKS, name)
             if able and self.task not in able:
@@ -151,9 +151,9 @@ class LossConfig(Config):
 
     def own_task_options(self, task: Task) -> dict[str, Any]:
         """The options of the task by name."""
-        return own_values(self, LossConfig, task.options, self._other_values())
+        return own_values(self, LossConfig, task.options, self._other_task_values())
 
-    def _other_values(self) -> dict[str, Any]:
+    def _other_task_values(self) -> dict[str, Any]:
         """Name to value of what ``task_options`` has."""
         nothing = "name=value with a name that an installed package declares"
         return parse_named("task_options", self.task_options, other_task_options(), nothing)

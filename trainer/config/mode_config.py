@@ -65,7 +65,7 @@ class ModeConfig(Config):
     def __post_init__(self) -> None:
         super().__post_init__()
         changed = [each.name for each in dataclasses.fields(ModeConfig) if getattr(self, each.name) != each.default]
-        changed += self._other_values()
+        changed += self._other_mode_values()
         for name in changed:
             able = names_with_option(MODES, name)
             if able and self.mode not in able:
@@ -81,9 +81,9 @@ class ModeConfig(Config):
 
     def own_mode_options(self) -> dict[str, Any]:
         """The options of the mode and of its sampler by name, with defaults filled in."""
-        return own_values(self, ModeConfig, self.mode_kind.options, self._other_values())
+        return own_values(self, ModeConfig, self.mode_kind.options, self._other_mode_values())
 
-    def _other_values(self) -> dict[str, Any]:
+    def _other_mode_values(self) -> dict[str, Any]:
         """Name to value of what ``mode_options`` has."""
         nothing = "name=value with a name that an installed package declares"
         return parse_named("mode_options", self.mode_options, other_mode_options(), nothing)

@@ -303,8 +303,9 @@ class TrainConfig(
 
     @property
     def drops_targets(self) -> bool:
-        # A model that treats rows one by one multiplies with no edges.
-        return super().drops_targets and not self.model_kind.is_rowwise
+        # A model that treats rows one by one multiplies with no edges. Models of others are not imported to find out.
+        kind = MODELS.get(self.model)
+        return super().drops_targets and not (kind is not None and kind.is_rowwise)
 
     def own_task_options(self, task: Task) -> dict[str, Any]:
         options = super().own_task_options(task)
