@@ -6,7 +6,7 @@ SCALE ?= full
 
 .PHONY: install demo test test-slow test-long lint typecheck fuzz soak kills changes flips sanitize docs wheel bench-ingest bench-partition \
 	bench-algorithms bench-spmm bench-epoch bench-sampling bench-loader bench-links bench-propagate bench-modes bench-minibatch bench-startup \
-	bench-plan bench-exclusion bench-evaluation papers-shape clean
+	bench-plan bench-exclusion bench-exchange bench-evaluation papers-shape clean
 
 install: .venv/warm
 
@@ -192,6 +192,11 @@ bench-plan: .venv/installed-for-benchmarks
 # Epochs that exclude a tenth of the edges from their products, and epochs that do not; SCALE=small takes a minute.
 bench-exclusion: .venv/installed-for-benchmarks
 	$(BIN)/python tests/benchmarks/bench_exclusion.py --scale $(SCALE)
+
+# Rows and partial sums that p2p sends with covers, and epochs with both exchanges, on real graphs in DATA; SCALE=small
+# takes a minute, full ten.
+bench-exchange: .venv/installed-for-benchmarks
+	$(BIN)/python tests/benchmarks/bench_exchange.py --scale $(SCALE) --data $(DATA)
 
 # Exact evaluation and prediction from disk; within a limit, give it a control group (--group).
 bench-evaluation: .venv/installed-for-benchmarks
