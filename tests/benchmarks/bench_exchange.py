@@ -1,7 +1,7 @@
 """The exchange of rows and partial sums (``--exchange cover``), relative to the exchange of rows.
 
-    python tests/benchmarks/bench_exchange.py [--scale tiny|small|full] [--data FOLDER] [--rounds N] [--folder FOLDER]
-                                              [--only-epochs]
+    python tests/benchmarks/bench_exchange.py [--scale tiny|small|full] [--data FOLDER] [--graphs slashdot,...]
+                                              [--rounds N] [--only-epochs] [--folder FOLDER]
 
 Counts the rows and partial sums that a product sends in a partition (`gnnloom partition --exchange cover`), relative to
 km1 and to the minimum. The minimum is a sum over the pairs of parts: the largest matching that SciPy finds in the
@@ -11,7 +11,7 @@ Then trains a GCN of two layers on 4 ranks with METIS's partition: 128 features,
 One MPI job trains with both exchanges, an epoch of each in turn; see exchange_ranks.py. Processor time is the sum over
 the ranks.
 
-``full`` counts for Slashdot, Epinions and AstroPh, and trains on Slashdot; the other scales use R-MAT (Graph500's
+``full`` counts for Slashdot, Epinions and AstroPh, and trains on the first one; the other scales use R-MAT (Graph500's
 parameters). Prints two tables, for ``full`` lines ``GOAL`` that say whether an epoch with covers takes at most the
 processor time of an epoch with rows, then lines ``RESULT name value unit``.
 """
@@ -61,7 +61,6 @@ def main() -> None:
             print(f"{'graph':12}{'parts':>6} {'method':12}{heads}", flush=True)
             for dataset in datasets:
                 results += _count_all(dataset, options.scale)
-        # Any graph will do where Slashdot is missing.
         for dataset in datasets[:1]:
             results += _train_all(dataset, options)
     for name, value, unit in results:
@@ -72,6 +71,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", choices=SCALES, default=os.environ.get("SCALE", "full"))
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder with the real graphs")
+    parser.add_argument("--graphs", type=lambda text: text.split(","), default=[name for name, *_ in REAL])
     parser.add_argument("--rounds", type=int, help="epochs of each exchange that count [default: 5, or 15 full]")
     parser.add_argument("--only-epochs", action="store_true", help="leave out the counts")
     parser.add_argument("--folder", type=Path, help="folder for temporary files [default: the system's]")
@@ -84,7 +84,7 @@ def _datasets(options: argparse.Namespace, catalog: Path) -> list[gnnloom.Datase
     if scale is not None:
         return [generated(catalog, f"rmat-{scale}", "rmat", scale=scale, edge_factor=16)]
     found = []
-    for name, file, undirected in REAL:
+    for name, file, undirected in (real for real in REAL if real[0] in options.graphs):
         path = options.data / file
         if not path.exists():
             print(f"{name} is left out: there is no {path}; --data names the folder with the graphs")
