@@ -194,7 +194,7 @@ bench-exclusion: .venv/installed-for-benchmarks
 	$(BIN)/python tests/benchmarks/bench_exclusion.py --scale $(SCALE)
 
 # Rows and partial sums that p2p sends with covers, and epochs with both exchanges, on real graphs in DATA; SCALE=small
-# takes a minute, full ten.
+# takes a minute, full a quarter of an hour.
 bench-exchange: .venv/installed-for-benchmarks
 	$(BIN)/python tests/benchmarks/bench_exchange.py --scale $(SCALE) --data $(DATA)
 
