@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from gnnloom.storage import Catalog
 from support.added_packages import install_added
@@ -23,6 +24,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # All ranks are on this machine, and looking for networks takes a quarter of the time in which MPI starts.
 os.environ.setdefault("UCX_TLS", "self,posix")
+
+# How long an example takes depends on what else the machine does.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 #: Rooms whose files come first, because they have slow tests, of which none should run alone at the end.
 _FIRST = ("workflows", "trainer", "pipeline")
