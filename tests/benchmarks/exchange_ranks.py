@@ -30,7 +30,6 @@ from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.config.continuation import OpenedRun
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.training.loop import Training
-from gnnloom.trainer.training.session import threads_per_rank
 from gnnloom.trainer.training.start import ReadStart
 
 EXCHANGES = ("rows", "cover")
@@ -97,7 +96,7 @@ def _begin(comm: Communicator, config: TrainConfig) -> Training:
     dataset = Catalog(config.catalog).dataset(config.dataset)
     run = Run(dataset.run_path(config.run_name))
     opened = OpenedRun.open(config, dataset, run, comm.rank, comm.size)
-    return Training(comm, ReadStart.read(comm, opened, threads_per_rank(comm, config.threads), 0))
+    return Training(comm, ReadStart.read(comm, opened, config.threads or comm.this_machine().threads, 0))
 
 
 def _ratio(seconds: dict[str, list[float]]) -> float:

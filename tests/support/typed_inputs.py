@@ -101,7 +101,7 @@ class TypedInput:
         found, names = Graph(), {}
         for each in graph.types:
             ids = graph.ids(each.name)
-            own = ids.names() if ids.has_names else [str(number) for number in ids.ids()]
+            own = ids.original_name() if ids.has_names else [str(number) for number in ids.original_id()]
             names[each.name] = [(each.name, vertex) if self.by_space else vertex for vertex in own]
             found.kinds |= dict.fromkeys(names[each.name], each.name)
         for relation in graph.relations:
