@@ -42,7 +42,7 @@ def test_an_error_is_whole_while_another_rank_prints_much(how: str, kind: type[E
 
 @pytest.mark.slow
 def test_a_killed_rank_reports_nothing_and_is_named_by_its_signal() -> None:
-    with pytest.raises(LaunchError, match=r"^a rank .* was killed \(signal 9, SIGKILL\)"):
+    with pytest.raises(LaunchError, match=r"^a rank .*was killed \(signal 9, SIGKILL\)"):
         launch_program("failing", ["killed"], 2, 1)
 
 
