@@ -269,9 +269,9 @@ def test_a_model_of_ones_own_trains_on_rows_if_it_treats_them_one_by_one(catalog
     found = train(LoneCommunicator(), config(catalog, "directed", "own", model=own, epochs=20))
     assert found["loss"][-1] < 0.8 * found["loss"][0]
     assert Run.open(catalog["directed"], "own").predictions().embedding().shape == (60, HIDDEN[-1])
+    wrong = config(catalog, "directed", "wrong", model="support.own_models:WronglyRowwise")
+    # The rehearsal finds it.
     with pytest.raises(CollectiveError, match=r"treats rows one by one .*, but multiplies with the adjacency"):
-        wrong = config(catalog, "directed", "wrong", model="support.own_models:WronglyRowwise")
-        # The rehearsal finds it.
         train(LoneCommunicator(), wrong, begun=lambda _: None)
 
 
