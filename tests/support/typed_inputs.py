@@ -282,7 +282,9 @@ def _matrix(path: Path) -> Graph:
     banner, *kind = lines[0].replace("\udca0", " ").lower().split()
     if banner.lstrip("%") != "matrixmarket" or kind != ["matrix", "coordinate", "real", "general"]:
         raise UnreadableError("another header")
-    rows = [line.split() for line in lines[1:] if line.strip() and not line.lstrip().startswith("%")]
+    # Numbers may have commas or semicolons between them as well.
+    cells = [re.sub("[,;]", " ", line).split() for line in lines[1:] if not line.lstrip().startswith("%")]
+    rows = [row for row in cells if row]
     height, width, count = (_whole(cell) for cell in rows[0])
     if count != len(rows) - 1 or height == width:
         raise UnreadableError("another number of entries")
