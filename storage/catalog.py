@@ -132,6 +132,19 @@ class Dataset:
                     found.append(_artifact_info(name, path))  # noqa: PERF401 - reads better than a nested comprehension
         return found
 
+    def fitting(
+        self, kind: str, key: str | None = None, *, made_from: Mapping[str, str] | None = None, **parameters: Any
+    ) -> list[ArtifactInfo]:
+        """The complete artifacts of a kind that have these parameters; arguments as for :meth:`find`."""
+        return [
+            info
+            for info in self.artifacts(kind)
+            if info.state == "complete"
+            and info.key.startswith(key or "")
+            and all(value is None or info.parameters.get(name, "") == value for name, value in parameters.items())
+            and all(info.inputs.get(name) == value for name, value in (made_from or {}).items())
+        ]
+
     def find(
         self, kind: str, key: str | None = None, *, made_from: Mapping[str, str] | None = None, **parameters: Any
     ) -> Artifact:
@@ -147,16 +160,10 @@ class Dataset:
             InputError: several match; the message lists them.
         """
         wanted = {name: value for name, value in parameters.items() if value is not None}
-        infos = [info for info in self.artifacts(kind) if info.state == "complete"]
-        fitting = [
-            info
-            for info in infos
-            if info.key.startswith(key or "")
-            and all(info.parameters.get(name, "") == value for name, value in wanted.items())
-            and all(info.inputs.get(name) == value for name, value in (made_from or {}).items())
-        ]
+        fitting = self.fitting(kind, key, made_from=made_from, **wanted)
         asked = _asked(key, {name: value for name, value in wanted.items() if value != ""} | dict(made_from or {}))
         if not fitting:
+            infos = self.fitting(kind)
             graphs = [info for info in self.ingested_graphs() if info.state == "complete"]
             if kind != "graph" and not infos and graphs and all(info.is_typed for info in graphs):
                 raise refuse_types(graphs[0].path)

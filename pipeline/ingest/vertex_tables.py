@@ -6,8 +6,6 @@ what is no id: fractions, dates, a few words. Where the first rows leave it open
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -37,6 +35,7 @@ from gnnloom.pipeline.sources.vertex_data.table_columns import (
     PARTS,
     TRUTH,
     choose,
+    column_list,
     counts,
     is_known,
     is_numpy,
@@ -101,6 +100,8 @@ class VertexReading:
         before: a command that joins the parts of a table, of which ``gnnloom features`` reads the result; empty if
             the table is one file.
         has_header: the first line of a text names its columns.
+        ids: the column with the ids of the vertices, as the user of a command writes it; empty if there is none.
+        named: names of the columns of each option; none if the columns have numbers only.
     """
 
     understood: Understood
@@ -112,6 +113,8 @@ class VertexReading:
     ends: tuple[str, ...] = ()
     before: str = ""
     has_header: bool = False
+    ids: str = ""
+    named: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def command(self, dataset: str = "NAME") -> str:
         """The command line that stores the vertex data."""
@@ -133,7 +136,10 @@ class VertexReading:
 def read_parts_as_vertices(
     locations: Sequence[str], header: bool | None = None, decimal: str | None = None
 ) -> VertexReading | None:
-    """Read a table of one or several files like :func:`read_as_vertices`; the first file decides what the table is."""
+    """Read a table of one or several files like :func:`read_as_vertices`; the first file decides what the table is.
+
+    Files with other columns than the first one are other tables, so the files are no vertex data as a whole.
+    """
     if not all(map(is_local, locations)):
         return None
     parts = locations
@@ -144,9 +150,24 @@ def read_parts_as_vertices(
     found = read_as_vertices(parts[0], header, decimal)
     if found is None or len(parts) == 1:
         return found
+    if not are_parts(parts, header, decimal):
+        return None
     joins, joined_file = _join(parts, has_header=found.has_header)
     files = {option: value.replace(parts[0], joined_file, 1) for option, value in found.files.items()}
     return replace(found, files=files, before=joins) if joins else None
+
+
+def are_parts(locations: Sequence[str], header: bool | None = None, decimal: str | None = None) -> bool:
+    """Whether files are parts of one table: they have the same columns.
+
+    Args:
+        header, decimal: see :func:`read_as_vertices`.
+
+    Raises:
+        InputError: a file is no table.
+    """
+    tables = (_opened(location, (), header, decimal)[0] for location in locations)
+    return len({(table.width, table.names) for table in tables}) == 1
 
 
 def _join(parts: Sequence[str], *, has_header: bool) -> tuple[str, str]:
@@ -324,7 +345,18 @@ def _table_reading(
         rows=tuple(zip_longest(*cells, fillvalue="")),
     )
     has_header = isinstance(table, TextTableCells) and bool(table.names)
-    return VertexReading(understood, files, others, rows, why, ends=_ends(table), has_header=has_header)
+    named = {option: tuple(table.names[number] for number in chosen[option]) for option in files if table.names}
+    return VertexReading(
+        understood,
+        files,
+        others,
+        rows,
+        why,
+        ends=_ends(table),
+        has_header=has_header,
+        ids="" if ids is None else written(table, [ids]),
+        named=named,
+    )
 
 
 def _ends(table: CellTable) -> tuple[str, ...]:
@@ -545,9 +577,7 @@ def _are_names(kind: str, known: Sequence[str]) -> bool:
 def written(table: CellTable, numbers: Sequence[int]) -> str:
     """Columns as the user writes them: names if there are some, or numbers and ranges of numbers from 1."""
     if table.names and all(table.names[number] for number in numbers):
-        out = io.StringIO()
-        csv.writer(out, lineterminator="").writerow([table.names[number] for number in numbers])
-        return out.getvalue()
+        return column_list([table.names[number] for number in numbers])
     parts, first = list[str](), numbers[0]
     for number, after in zip(numbers, [*numbers[1:], -1], strict=True):
         if after != number + 1:

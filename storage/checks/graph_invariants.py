@@ -22,7 +22,7 @@ from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.fingerprint import fingerprint_ids
 from gnnloom.storage.wording import counted
 
-#: Numbers of edges that are fingerprinted at a time, 8 MiB.
+#: Edges whose numbers are fingerprinted at a time: 8 MiB.
 _CHUNK: Final = 1 << 20
 
 

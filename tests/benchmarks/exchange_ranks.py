@@ -40,7 +40,7 @@ HALOS = (Kind.HALO_FORWARD, Kind.HALO_BACKWARD)
 
 @dataclass
 class Epochs:
-    """The epochs of a training run on this rank, with the seconds of those that count."""
+    """The epochs of a training run on this rank, with the seconds of each measured epoch."""
 
     training: Training
     processor: list[float] = field(default_factory=list)

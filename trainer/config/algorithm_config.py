@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from gnnloom.storage.option import Group, Option, option_field, parse_named
+from gnnloom.storage.option import Group, Option, option_field
 from gnnloom.trainer.algorithms.algorithm import Algorithm
 from gnnloom.trainer.algorithms.registry import ALGORITHMS, declared_options
-from gnnloom.trainer.config.fields import Config, option, own_values, shared_option
+from gnnloom.trainer.config.fields import Config, option, other_values, own_values, shared_option
 
 #: In place of an algorithm, leaves the choice to the planner; replaced before there is a configuration.
 AUTO: Final = "auto"
@@ -99,5 +99,4 @@ def other_algorithm_options() -> dict[str, Option]:
 
 def _parse(given: tuple[str, ...]) -> dict[str, Any]:
     """Name to value; InputError if an item is wrong."""
-    nothing = "name=value with a name that an installed package declares"
-    return parse_named("algorithm_options", given, other_algorithm_options(), nothing)
+    return other_values("algorithm_options", given, other_algorithm_options())

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.option import Group, Option, option_field, options_of
+from gnnloom.storage.option import Group, Option, option_field, options_of, parse_named
 
 
 def option(
@@ -132,6 +132,15 @@ def own_values(
         name: getattr(config, name) if name in fields else given.get(name, option.default)
         for name, option in options.items()
     }
+
+
+def other_values(field: str, given: tuple[str, ...], options: Mapping[str, Option]) -> dict[str, Any]:
+    """Name to value of the options of other packages that a field holds, each as ``name=value``.
+
+    Raises:
+        InputError: an item is wrong.
+    """
+    return parse_named(field, given, options, "name=value with a name that an installed package declares")
 
 
 # Keyed by text: with postponed annotations a field's type is the text of its annotation.

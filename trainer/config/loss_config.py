@@ -13,9 +13,9 @@ from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact
-from gnnloom.storage.option import Group, Option, option_field, parse_named
+from gnnloom.storage.option import Group, Option, option_field
 from gnnloom.storage.wording import counted
-from gnnloom.trainer.config.fields import Config, names_with_option, option, own_values, shared_option
+from gnnloom.trainer.config.fields import Config, names_with_option, option, other_values, own_values, shared_option
 from gnnloom.trainer.links.decoders.registry import DECODERS
 from gnnloom.trainer.tasks.open_links import open_links
 from gnnloom.trainer.tasks.registry import AUTO, TASKS, task_of_data
@@ -155,8 +155,7 @@ class LossConfig(Config):
 
     def _other_task_values(self) -> dict[str, Any]:
         """Name to value of what ``task_options`` has."""
-        nothing = "name=value with a name that an installed package declares"
-        return parse_named("task_options", self.task_options, other_task_options(), nothing)
+        return other_values("task_options", self.task_options, other_task_options())
 
     def output_width(self, task: Task, sizes: LabelSizes) -> int:
         """Width of the model's output for a task; 0 if there is nothing to train."""

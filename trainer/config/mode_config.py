@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any
 
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.option import Group, Option, option_field, parse_named
+from gnnloom.storage.option import Group, Option, option_field
 from gnnloom.storage.samplers.registry import SAMPLERS
-from gnnloom.trainer.config.fields import Config, names_with_option, option, own_values, shared_option
+from gnnloom.trainer.config.fields import Config, names_with_option, option, other_values, own_values, shared_option
 from gnnloom.trainer.modes.kind import ModeKind
 from gnnloom.trainer.modes.registry import MODES
 
@@ -85,8 +85,7 @@ class ModeConfig(Config):
 
     def _other_mode_values(self) -> dict[str, Any]:
         """Name to value of what ``mode_options`` has."""
-        nothing = "name=value with a name that an installed package declares"
-        return parse_named("mode_options", self.mode_options, other_mode_options(), nothing)
+        return other_values("mode_options", self.mode_options, other_mode_options())
 
 
 _FIELDS = frozenset(ModeConfig.__dataclass_fields__)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.propagated import Propagated
 from gnnloom.storage.artifacts.samples import Samples
-from gnnloom.storage.catalog import ArtifactInfo, Dataset
+from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.artifact import Artifact
@@ -190,13 +190,15 @@ class ShardKind(Generic[Opened]):
             The request with a key, unless no shards fit.
         """
         made_from = {kind: inputs[kind] for kind in _DATA if kind in inputs}
-        wanted: dict[str, object] = {
-            "layout": self.name,
-            "method": request.method,
-            "permutation": request.permutation,
-            "parts": None if self.serves_any_ranks else request.ranks,
-        }
-        fitting = [info.key for info in dataset.artifacts("shards") if _fits(info, made_from, wanted)]
+        infos = dataset.fitting(
+            "shards",
+            made_from=made_from,
+            layout=self.name,
+            method=request.method,
+            permutation=request.permutation,
+            parts=None if self.serves_any_ranks else request.ranks,
+        )
+        fitting = [info.key for info in infos]
         own = [key for key in fitting if key == inputs.get("shards")]
         return replace(request, made_from=made_from, key=request.key or next(iter(own + fitting), None))
 
@@ -260,21 +262,11 @@ def _commands(dataset: Dataset, request: ShardRequest, kind: ShardKind[Any]) -> 
     else:
         parts, words = ["--parts", ranks], [name, "--parts", ranks, *method]
     words += [*graph, *_vertices_option(dataset, request.made_from)]
-    wanted = {"parts": request.ranks, "method": request.method}
     of_graph = {kind: key for kind, key in request.made_from.items() if kind == "graph"}
-    if not parts or any(_fits(info, of_graph, wanted) for info in dataset.artifacts("partition")):
+    if not parts or dataset.fitting("partition", made_from=of_graph, parts=request.ranks, method=request.method):
         return f"`{shell_command('gnnloom', 'shard', *words)}`"
     partition = ["gnnloom", "partition", name, *parts, *method, *graph]
     return f"`{shell_command(*partition)}` and `{shell_command('gnnloom', 'shard', *words)}`"
-
-
-def _fits(info: ArtifactInfo, made_from: Mapping[str, str], parameters: Mapping[str, object]) -> bool:
-    """Whether an artifact is complete and has these inputs and parameters; None stands for any value."""
-    return (
-        info.state == "complete"
-        and all(info.inputs.get(kind) == key for kind, key in made_from.items())
-        and all(value is None or info.parameters.get(name) == value for name, value in parameters.items())
-    )
 
 
 def _graph_option(dataset: Dataset, made_from: Mapping[str, str]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +13,7 @@ from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.ingest.vertex_tables import (
     Rows,
     VertexReading,
+    are_parts,
     is_file,
     read_as_vertices,
     read_parts_as_vertices,
@@ -20,6 +21,8 @@ from gnnloom.pipeline.ingest.vertex_tables import (
 from gnnloom.pipeline.sources.format import guess_format, open_edges
 from gnnloom.pipeline.sources.reading.text_layout import names_ends
 from gnnloom.pipeline.sources.understood import Understood, understood_of
+from gnnloom.pipeline.sources.vertex_data.table_columns import column_list, split_location
+from gnnloom.storage.artifacts.typed.typed_names import distinct_names, valid_name
 from gnnloom.storage.errors import GnnloomError
 from gnnloom.storage.option import options_of
 from gnnloom.storage.wording import shell_command
@@ -130,7 +133,23 @@ def _look(locations: Sequence[str], format_name: str | None, options: dict[str, 
     vertices = None
     if format_name is None and options.keys() <= {"header", "decimal"}:
         vertices = read_parts_as_vertices(locations, **options)
-    if vertices is None or vertices.has_edges or vertices.rows is Rows.EDGE_LIKELY:
+    return _read(locations, format_name, options, vertices)
+
+
+def _are_edges(vertices: VertexReading | None) -> bool:
+    """Whether files are edges rather than vertices, judging by what they are as vertices."""
+    return vertices is None or vertices.has_edges or vertices.rows is Rows.EDGE_LIKELY
+
+
+def _read(
+    locations: Sequence[str], format_name: str | None, options: dict[str, Any], vertices: VertexReading | None
+) -> Look:
+    """Reading of the parts of one table.
+
+    Args:
+        vertices: reading as vertex data; None if the table has none.
+    """
+    if vertices is None or _are_edges(vertices):
         understood, command = _edges(locations, format_name, options)
         others = {}
         if any("`--header`" in each.question for each in understood) and options.get("header") is None:
@@ -150,77 +169,77 @@ def _look(locations: Sequence[str], format_name: str | None, options: dict[str, 
 def _several_tables(locations: Sequence[str]) -> Look | None:
     """Reading of files that are tables of types and relations; None if they are parts of one table.
 
-    Parts of a table have the same columns. Names of types are derived from the columns of ids (``user_id``) or from the
-    names of files, and ``TYPE`` stands for types that neither shows.
+    Names of types are derived from the columns of ids (``user_id``) or from the names of files, and ``TYPE`` stands for
+    types that neither shows.
     """
     if not 1 < len(locations) <= _MOST_TABLES or not all(is_file(each) for each in locations):
         return None
-    with suppress(GnnloomError):
-        each = {location: (read_as_vertices(location), _look([location], None, {})) for location in locations}
-        columns = [found.files[0].columns for _, found in each.values()]
-        has_names = all(len(set(names)) == len(names) > 0 for names in columns)
-        if not has_names or len({tuple(sorted(names)) for names in columns}) == 1 or _are_numbers(columns):
+    try:
+        if are_parts(locations):
             return None
-        vertices = {
-            at: reading for at, (reading, found) in each.items() if reading is not None and not _is_edges(found)
-        }
-        words = ["gnnloom", "ingest", "NAME"]
-        for location, reading in vertices.items():
-            words += ["--vertices", _type_table(location, reading)]
-        known = [_type_name(location, reading) for location, reading in vertices.items()]
-        for location, (_, found) in each.items():
-            if location not in vertices:
-                words += ["--relation", _relation(location, found.files[0], known)]
-        files = tuple(found.files[0] for _, found in each.values())
-        others = {f"{location} alone": found.command for location, (_, found) in each.items()}
-        return Look(files, shell_command(*words) if len(vertices) < len(each) else "", others)
-    return None
-
-
-def _are_numbers(columns: Sequence[Sequence[str]]) -> bool:
-    """Whether a file has no header, so that its columns have numbers."""
-    return any(name.isdigit() or name.startswith("column ") for names in columns for name in names)
-
-
-def _is_edges(found: Look) -> bool:
-    return found.command.startswith("gnnloom ingest")
+        readings = {location: read_as_vertices(location) for location in locations}
+        found = {location: _read([location], None, {}, reading) for location, reading in readings.items()}
+    except GnnloomError:
+        # A file is no table; the reader of edges says what is wrong.
+        return None
+    types = {at: each for at, each in readings.items() if each is not None and not _are_edges(each)}
+    names = [_type_name(location, reading) for location, reading in types.items()]
+    relations = [location for location in locations if location not in types]
+    others = {f"{location} alone": each.command for location, each in found.items()}
+    command = ""
+    if relations and all(each.ids for each in types.values()):
+        words = [word for item in types.items() for word in ("--vertices", _type_table(*item))]
+        for location, name in zip(relations, _relation_names(relations), strict=True):
+            words += ["--relation", _relation(location, name, found[location].files[0], names)]
+        command = shell_command("gnnloom", "ingest", "NAME", *words)
+        for name, reading in zip(names, types.values(), strict=True):
+            if not _is_plain(reading):
+                others[f"then, for the data of {name}"] = shell_command(*reading.words("NAME"), "--of-type", name)
+    return Look(tuple(found[location].files[0] for location in locations), command, others)
 
 
 def _type_name(location: str, vertices: VertexReading) -> str:
     """Name of the type of a table's vertices."""
-    ids = _OF_TYPE.fullmatch(_id_column(vertices))
-    return ids[1].lower() if ids is not None else Path(location).name.partition(".")[0].removesuffix("s")
+    ids = _OF_TYPE.fullmatch(vertices.ids)
+    return ids[1].lower() if ids is not None else valid_name(Path(location).name.partition(".")[0].removesuffix("s"))
 
 
-def _id_column(vertices: VertexReading) -> str:
-    """The first column that no vertex data has, or the first of all."""
-    used = {name for value in vertices.files.values() for name in value.rpartition(":")[2].split(",")}
-    return next((name for name in vertices.understood.columns if name not in used), vertices.understood.columns[0])
+def _is_plain(vertices: VertexReading) -> bool:
+    """Whether ``--vertices`` can name all that is read of a table of vertices."""
+    return vertices.others == ("--by-id",) and vertices.named.keys() == vertices.files.keys()
 
 
 def _type_table(location: str, vertices: VertexReading) -> str:
     """Value of ``--vertices`` for a table: its ids and its vertex data."""
-    held = [
-        f"{column} as {option}"
-        for option, value in vertices.files.items()
-        for column in value.rpartition(":")[2].split(",")
+    held = [f"{column} as {option}" for option, columns in vertices.named.items() for column in columns]
+    ids = split_location(f"{location}:{vertices.ids}")[1]
+    return f"{_type_name(location, vertices)}={location}:{column_list([*ids, *(held if _is_plain(vertices) else ())])}"
+
+
+def _relation_names(locations: Sequence[str]) -> list[str]:
+    """Names of the relations of some tables, from the names of their files; with folders where these are equal."""
+    stems = [Path(location).name.partition(".")[0] for location in locations]
+    words = [
+        stem if stems.count(stem) == 1 else str(Path(location).with_name(stem))
+        for location, stem in zip(locations, stems, strict=True)
     ]
-    return f"{_type_name(location, vertices)}={location}:{','.join([_id_column(vertices), *held])}"
+    names = distinct_names(list(dict.fromkeys(words)))
+    return [names[word] for word in words]
 
 
-def _relation(location: str, edges: Understood, known: Sequence[str]) -> str:
+def _relation(location: str, name: str, edges: Understood, known: Sequence[str]) -> str:
     """Value of ``--relation`` for a table of edges.
 
     Args:
+        name: name of the relation.
         known: types that have a table of vertices.
     """
     ends = [str(edges.facts.get(end, "")) for end in ("source", "target")]
-    found = [_OF_TYPE.fullmatch(end) for end in ends]
-    types = [
-        each[1].lower() if each is not None else next(iter(known)) if len(known) == 1 else "TYPE" for each in found
-    ]
-    name = Path(location).name.partition(".")[0]
-    return f"{types[0]},{name},{types[1]}={location}:{','.join([*ends, *_value_columns(edges)])}"
+    default = known[0] if len(known) == 1 else "TYPE"
+    source, target = (each[1].lower() if (each := _OF_TYPE.fullmatch(end)) else default for end in ends)
+    # Without a header, the first two columns are read.
+    columns = column_list([*ends, *_value_columns(edges)]) if edges.facts.get("header", True) else ""
+    return f"{source},{name},{target}={location}{columns and f':{columns}'}"
 
 
 def _value_columns(edges: Understood) -> list[str]:

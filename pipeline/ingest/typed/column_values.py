@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.ingest.keys.kinds import MOST_KINDS
-from gnnloom.pipeline.ingest.typed.table import EdgeColumn
+from gnnloom.pipeline.ingest.typed.table import ValueColumn
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.sources.binary.edge_columns import checked_times
 from gnnloom.pipeline.sources.binary.parquet_table import ParquetTable
@@ -77,7 +77,7 @@ class ColumnsTable:
     """
 
     location: str
-    columns: tuple[EdgeColumn, ...]
+    columns: tuple[ValueColumn, ...]
     files: tuple[FileColumns, ...]
     time_unit: str = ""
     words: tuple[str, ...] | None = None
@@ -85,7 +85,7 @@ class ColumnsTable:
 
     @classmethod
     def open(
-        cls, edges: TextEdges | ParquetEdges, columns: Sequence[EdgeColumn], location: str, *, are_names: bool
+        cls, edges: TextEdges | ParquetEdges, columns: Sequence[ValueColumn], location: str, *, are_names: bool
     ) -> ColumnsTable:
         """Find the columns in every file of a table.
 
@@ -387,7 +387,7 @@ def _without_sample(table: CellTable) -> CellTable:
     return replace(table, sample=()) if isinstance(table, TextTableCells) else table
 
 
-def _numbers(table: CellTable, columns: Sequence[EdgeColumn], first: Sequence[int]) -> tuple[int, ...]:
+def _numbers(table: CellTable, columns: Sequence[ValueColumn], first: Sequence[int]) -> tuple[int, ...]:
     """Numbers of columns in a file, from 0.
 
     Args:
@@ -415,7 +415,7 @@ def _numbers(table: CellTable, columns: Sequence[EdgeColumn], first: Sequence[in
     return tuple(found)
 
 
-def _check_type(table: ParquetTable, name: str, column: EdgeColumn) -> None:
+def _check_type(table: ParquetTable, name: str, column: ValueColumn) -> None:
     """Check the type of a column of a Parquet file.
 
     Raises:

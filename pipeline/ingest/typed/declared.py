@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Any, Final
 
-from gnnloom.pipeline.ingest.typed.table import BY_ROW, EdgeColumn, Ends, Table
+from gnnloom.pipeline.ingest.typed.table import BY_ROW, Ends, Table, ValueColumn
 from gnnloom.pipeline.ingest.typed.tables import TypedTables
 from gnnloom.pipeline.sources.format import COLUMNS
 from gnnloom.pipeline.sources.reading.coding import without_suffix
@@ -99,7 +99,7 @@ class Header:
         words = ("START_ID", "END_ID") if self.are_edges else ("ID",)
         return tuple(str(self.words[word] + 1) for word in words)
 
-    def values(self, wanted: Sequence[EdgeColumn]) -> list[EdgeColumn]:
+    def values(self, wanted: Sequence[ValueColumn]) -> list[ValueColumn]:
         """The columns with values of edges that the file has."""
         found = [each for each in wanted if declared_names(self.fields, each.name)]
         if len(found) > 1 or not found:
@@ -141,7 +141,7 @@ class DeclaredTables:
             InputError: only some files have such headers, a header is not complete, or no file of edges has one of the
                 columns.
         """
-        names, values = EdgeColumn.parse_all(options.get("columns") or (), "columns")
+        names, values = ValueColumn.parse_all(options.get("columns") or (), "columns")
         if names:
             # A user who names the columns of ids does not ask for the headers.
             return None
@@ -170,7 +170,7 @@ class DeclaredTables:
 
     @classmethod
     def _grouped(
-        cls, headers: Sequence[Header], others: Sequence[tuple[SourceFile, int]], values: Sequence[EdgeColumn]
+        cls, headers: Sequence[Header], others: Sequence[tuple[SourceFile, int]], values: Sequence[ValueColumn]
     ) -> DeclaredTables:
         """Files with equal headers are one table, and so are files without a header with the one of their name."""
         headless: dict[SourceFile, list[str]] = {}
@@ -215,7 +215,7 @@ class DeclaredTables:
         return TypedTables.of(self.relations, self.vertices, *how, any_name=any_name, sizes=self.sizes)
 
 
-def _check_values(headers: Sequence[Header], values: Sequence[EdgeColumn]) -> None:
+def _check_values(headers: Sequence[Header], values: Sequence[ValueColumn]) -> None:
     """Refuse columns that no file of edges has, or that a file has twice.
 
     Raises:

@@ -144,7 +144,7 @@ class ValueTask(Task):
 
 @dataclass(frozen=True)
 class Piece:
-    """Elements ``start`` to ``stop`` of an array, the first of which has a place."""
+    """Elements ``start`` to ``stop`` of an array, and the place of the first one."""
 
     path: str
     start: int

@@ -33,7 +33,7 @@ FEATURE_TYPES: Final = ("float32", "float16")
 
 
 @dataclass(frozen=True)
-class EdgeColumn:
+class ValueColumn:
     """A column of a table, besides ids, that is stored next to the edges of a relation or the vertices of a type.
 
     Attributes:
@@ -49,7 +49,7 @@ class EdgeColumn:
     dtype: str = FEATURE_TYPES[0]
 
     @classmethod
-    def parse(cls, text: str, what: str, *, of_edges: bool = True) -> EdgeColumn | None:
+    def parse(cls, text: str, what: str, *, of_edges: bool = True) -> ValueColumn | None:
         """Read ``amount as weight``, ``fee as float16 feature`` or ``tip as feature else 0``; None for a name alone.
 
         Args:
@@ -77,7 +77,7 @@ class EdgeColumn:
         return cls(role, name.strip(), fill.strip() if filled else None, dtype or FEATURE_TYPES[0])
 
     @classmethod
-    def parse_all(cls, columns: str | Sequence[str], what: str) -> tuple[list[str], list[EdgeColumn]]:
+    def parse_all(cls, columns: str | Sequence[str], what: str) -> tuple[list[str], list[ValueColumn]]:
         """Read columns, which a text separates by commas: names of columns alone, and columns with values of edges.
 
         Args:
@@ -88,7 +88,7 @@ class EdgeColumn:
         """
         given = next(csv.reader([columns], skipinitialspace=True), []) if isinstance(columns, str) else list(columns)
         names: list[str] = []
-        values: list[EdgeColumn] = []
+        values: list[ValueColumn] = []
         for column in given:
             held = cls.parse(column.strip(), what)
             if held is None:
@@ -139,7 +139,7 @@ class Table:
     format: str = ""
     options: tuple[tuple[str, Any], ...] = ()
     kinds: str = ""
-    others: tuple[EdgeColumn, ...] = ()
+    others: tuple[ValueColumn, ...] = ()
     several: str = ""
     space: str = ""
     headless: tuple[str, ...] = ()
@@ -175,10 +175,10 @@ class Table:
             InputError: a column holds something that gnnloom does not know, or a further column has nothing after it.
         """
         ends: list[str] = []
-        values: list[EdgeColumn] = []
+        values: list[ValueColumn] = []
         kinds: list[str] = []
         for column in columns:
-            held = EdgeColumn.parse(column, what, of_edges=of_edges)
+            held = ValueColumn.parse(column, what, of_edges=of_edges)
             if held is None:
                 ends.append(column)
             elif held.role in KINDS:
@@ -195,7 +195,7 @@ class Table:
         table = cls(tuple(locations), tuple(ends), kinds=next(iter(kinds), ""))
         return table.with_values(values, what) if of_edges else replace(table, others=tuple(values))
 
-    def with_values(self, values: Sequence[EdgeColumn], what: str) -> Table:
+    def with_values(self, values: Sequence[ValueColumn], what: str) -> Table:
         """The same table with columns of values.
 
         Args:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from gnnloom.pipeline.ingest.typed.declared import DeclaredTables
-from gnnloom.pipeline.ingest.typed.table import BY_ROW, EdgeColumn, Table
+from gnnloom.pipeline.ingest.typed.table import BY_ROW, Table, ValueColumn
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.reading.text_layout import Sample, Stated, is_count
 from gnnloom.pipeline.sources.vertex_data.table_columns import is_parquet
@@ -35,7 +35,7 @@ def triples_tables(locations: Sequence[str], options: Mapping[str, Any]) -> Decl
         NotFoundError: a file does not exist.
         InputError: the columns are not three, or only some files are of OpenKE.
     """
-    names, values = EdgeColumn.parse_all(options.get("columns") or (), "columns")
+    names, values = ValueColumn.parse_all(options.get("columns") or (), "columns")
     if names and len(names) != _WIDTH:
         raise InputError(f"columns {','.join(names)}: expected those of heads, relations and tails")
     files = open_files(locations)

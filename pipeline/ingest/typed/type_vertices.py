@@ -6,8 +6,6 @@ the width that the type needs, and a reader of one type opens nothing else.
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -18,6 +16,7 @@ from gnnloom.pipeline.ingest.vertices import ingest_vertices
 from gnnloom.pipeline.sources.source import VertexSource
 from gnnloom.pipeline.sources.understood import Legible, Understood
 from gnnloom.pipeline.sources.vertex_data.kind import DECIMAL, HEADER, vertex_kinds
+from gnnloom.pipeline.sources.vertex_data.table_columns import column_list
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage.artifacts.typed.source_ids import SourceIds
 from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
@@ -67,10 +66,10 @@ class TypeVertices:
         location, named = table.locations[0], dict[str, list[str]]()
         for column in table.others:
             named.setdefault(column.role, []).append(column.name)
-        files = {role: f"{location}:{_listed(columns)}" for role, columns in named.items()}
+        files = {role: f"{location}:{column_list(columns)}" for role, columns in named.items()}
         given = {**options, **dict(table.options)}
         cells = {key: given[key] for key in _OF_CELLS if given.get(key) is not None}
-        found = cls(name, {**files, **cells, "ids_file": f"{location}:{_listed(table.columns)}"})
+        found = cls(name, {**files, **cells, "ids_file": f"{location}:{column_list(table.columns)}"})
         # Columns that are not there are found before the graph is stored.
         found.open(None)
         return found
@@ -87,13 +86,6 @@ class TypeVertices:
         """Describes how the columns are read."""
         source = self.open(None)
         return list(source.understood()) if isinstance(source, Legible) else []
-
-
-def _listed(columns: Sequence[str]) -> str:
-    """Names of columns as the user of a command writes them."""
-    out = io.StringIO()
-    csv.writer(out, lineterminator="").writerow(columns)
-    return out.getvalue()
 
 
 def ingest_type_vertices(

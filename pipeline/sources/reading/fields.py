@@ -373,7 +373,7 @@ def _trimmed(text: Any, first: int, stop: int) -> tuple[int, int]:
 
 @njit(cache=True, nogil=True)
 def _is_unknown(text: Any, first: int, stop: int) -> bool:
-    """Whether a cell says that there is no value."""
+    """Whether a cell is empty or has a word for a missing value."""
     return bool(stop == first or is_missing(text, first, stop) or (stop - first == 1 and text[first] == ord("?")))
 
 

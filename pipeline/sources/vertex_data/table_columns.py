@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import glob
+import io
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -84,6 +85,13 @@ def split_location(location: str) -> tuple[str, tuple[str, ...]]:
 def _is_file(location: str) -> bool:
     path = user_path(location.removeprefix("file://"))
     return path.exists() or (glob.has_magic(str(path)) and bool(glob.glob(str(path), recursive=True)))
+
+
+def column_list(names: Sequence[str]) -> str:
+    """Names of columns as the user of a command writes them; a name that has a comma is in quotes."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="").writerow(names)
+    return out.getvalue()
 
 
 def _listed(columns: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Vertex data of types are stored as those of graphs without types: in pieces, and continued after any task."""
+"""Vertex data of types are stored in pieces, and continued after any task, as in graphs without types."""
 
 from __future__ import annotations
 

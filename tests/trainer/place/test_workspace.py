@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnloom.trainer.kernels.dispatch import give_up
@@ -42,7 +42,6 @@ def test_a_tensor_outlives_its_workspace() -> None:
     assert bool((tensor == 5).all())
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3 * COUNT), st.booleans()), max_size=40))
 def test_tensors_that_exist_share_no_memory(steps: list[tuple[int, bool]]) -> None:
     workspace, existing, largest = Workspace(), list[torch.Tensor](), 0

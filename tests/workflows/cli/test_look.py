@@ -290,6 +290,38 @@ def test_several_tables_are_looked_at_one_by_one_and_stored_by_one_command(
     assert {each.name: each.nnz for each in graph.relations} == {"clicks": 30, "likes": 20}
 
 
+def test_names_of_files_and_columns_become_a_command_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("b").mkdir()
+    clicks = "".join(f"u{k % 9},s{k % 5}\n" for k in range(30))
+    tables = {
+        "user-list.csv": 'id,"age, years"\n' + "".join(f"u{k},{k + 20}.5\n" for k in range(9)),
+        "shop clicks.csv": "user_id,shop_id\n" + clicks,
+        "b/shop clicks.csv": "user_id,shop_id,day\n" + clicks.replace("\n", ",3\n"),
+        "gaps.csv": "shop_id,size\n" + "".join(f"s{k},{'' if k == 2 else k + 0.5}\n" for k in range(5)),
+    }
+    for name, text in tables.items():
+        Path(name).write_text(text)
+    found = json.loads(call(tmp_path, "look", *tables, "--json").stdout)
+    then = [each["command"] for each in found["others"] if each["when"].startswith("then")]
+    for command in (found["command"], *then):
+        words = shlex.split(command.replace("NAME", "shops"))
+        assert call(tmp_path, *words[1:], "--workers", "0").exit_code == 0, command
+    dataset = gnnloom.Catalog(tmp_path / "catalog")["shops"]
+    assert {each.name for each in dataset.typed_graph().types} == {"user", "user_list", "shop"}
+    assert {each.name for each in dataset.typed_graph().relations} == {"shop_clicks", "b_shop_clicks"}
+    assert len(dataset.artifacts("vertices")) == 2
+
+
+def test_tables_of_different_columns_are_never_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for number, heading in enumerate(("age", "size", "price")):
+        rows = "".join(f"{heading[0]}{k},{k}.5\n" for k in range(9))
+        Path(f"t{number}.csv").write_text(f"id,{heading}\n{rows}")
+    for result in (call(tmp_path, "look", "t*.csv"), call(tmp_path, "ingest", "g", "t*.csv", "--ids", "names")):
+        assert "awk" not in f"{result.stdout}{result.exception}"
+
+
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_tables_of_different_columns_are_no_parts_of_one_graph(tmp_path: Path, suffix: str) -> None:
     pairs = {"buys": ("user_id", "item_id"), "follows": ("user_id", "friend_id"), "more": ("user_id", "item_id")}
