@@ -44,7 +44,10 @@ class RankTask(Task):
         """The sampler that training would use."""
         options = self.options
         size, again, once = options.batch_size, options.replace, options.draw_once
-        return NeighborSampler(graph, options.seed, seeds, options.fanout, size, replace=again, draw_once=once)
+        drawn = options.neighbor_sampler
+        return NeighborSampler(
+            graph, options.seed, seeds, options.fanout, size, replace=again, draw_once=once, neighbor_sampler=drawn
+        )
 
 
 def prepare_rank(task: RankTask) -> int:

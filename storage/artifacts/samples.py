@@ -76,6 +76,7 @@ class Samples:
         self.batch_size: int = artifact.parameters["batch_size"]
         self.replace: bool = artifact.parameters["replace"]
         self.draw_once: bool = artifact.parameters.get("draw_once", False)
+        self.neighbor_sampler: str = artifact.parameters.get("neighbor_sampler", "uniform")
         self.fanouts: tuple[int, ...] = tuple(artifact.parameters["fanout"])
         self.num_batches: list[int] = artifact.facts["num_batches"]
         self.segment_batches: int = artifact.facts["segment_batches"]
@@ -94,6 +95,7 @@ class Samples:
             "batch_size": self.batch_size,
             "replace": self.replace,
             "draw_once": self.draw_once,
+            "neighbor_sampler": self.neighbor_sampler,
         }
 
     @property

@@ -1,4 +1,4 @@
-"""The samplers that a user may choose: one file with one ``SAMPLER`` each, from which choices and checks follow.
+"""The samplers of subgraphs that a user may choose: one file with one ``SAMPLER`` each.
 
 Loads no numba, so that the command line starts quickly; the classes are in ``sampling``. To add one, add a file
 here and one there (or both in another package, with an entry point of the group ``gnnloom.samplers``).

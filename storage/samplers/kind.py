@@ -1,4 +1,4 @@
-"""The descriptor of a sampler, apart from the code that draws, which imports numba: that takes half a second."""
+"""The descriptor of a sampler of subgraphs, apart from the code that draws, which imports numba for half a second."""
 
 from __future__ import annotations
 
@@ -28,16 +28,15 @@ def _of_batch_size(options: Mapping[str, Any], num_vertices: int, nnz: int) -> t
 
 @dataclass(frozen=True, kw_only=True)
 class SamplerKind(Placed):
-    """The descriptor of a sampler.
+    """The descriptor of a sampler of subgraphs.
 
     Attributes:
         name: name on the command line.
         order: position among the choices; equal ones are sorted by name.
         help: what it draws, as the end of a sentence.
         source: paper and section.
-        covers_epoch: whether the batches of one epoch contain every vertex (``neighbor``: every seed).
-        place: module and class, a :class:`gnnloom.storage.sampling.sampler.Sampler`.
-        layered: whether a sample has one block per layer instead of one for all layers.
+        covers_epoch: whether the batches of one epoch contain every vertex.
+        place: module and class, a :class:`gnnloom.storage.sampling.sampler.SubgraphSampler`.
         draws_parts: it draws parts of a partition; its class takes them as ``parts``, and no ``size``.
         options: the sampler's own options by name. Samplers that share a name share the option.
         arguments: the argument of the class for each option that has another name; empty if the class takes none.
@@ -50,12 +49,7 @@ class SamplerKind(Placed):
     help: str
     source: str
     covers_epoch: bool
-    layered: bool = False
     draws_parts: bool = False
     options: Mapping[str, Option] = field(default_factory=dict)
     arguments: Mapping[str, str] = field(default_factory=dict)
     sizes: Callable[[Mapping[str, Any], int, int], tuple[float, float]] = _of_batch_size
-
-
-#: The fan-out that takes all neighbors.
-ALL: Final = -1

@@ -1,4 +1,4 @@
-"""All samplers: gnnloom's, and samplers that installed packages announce."""
+"""All samplers of subgraphs: gnnloom's, and samplers that installed packages announce."""
 
 from __future__ import annotations
 
@@ -13,5 +13,3 @@ from gnnloom.storage.samplers.kind import SamplerKind
 SAMPLERS: Final[Mapping[str, SamplerKind]] = load_descriptors(
     gnnloom.storage.samplers, "SAMPLER", "gnnloom.samplers", SamplerKind
 )
-#: Those that draw subgraphs.
-SUBGRAPH_SAMPLERS: Final = tuple(name for name, kind in SAMPLERS.items() if not kind.layered)

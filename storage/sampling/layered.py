@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.matrix.layered import LayeredBatch
-from gnnloom.storage.samplers.kind import ALL
+from gnnloom.storage.neighbor_samplers.kind import ALL
 from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.storage.sampling.sampler import Sample
 

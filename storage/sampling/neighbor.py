@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.permutation import mix
-from gnnloom.storage.samplers.kind import ALL
-from gnnloom.storage.sampling.layers.expansion import SampledRelation, draw_layers
-from gnnloom.storage.sampling.layers.graph_view import Draw, MatrixView
+from gnnloom.storage.neighbor_samplers.kind import ALL
+from gnnloom.storage.sampling.layers.expansion import SampledRelation, draw_layers, drawn_view
+from gnnloom.storage.sampling.layers.graph_view import Draw
 from gnnloom.storage.sampling.sampler import Sample, Sampler
 from gnnloom.storage.sampling.vertex import members
 
@@ -36,6 +36,7 @@ class NeighborSampler(Sampler):
         batch_size: seeds in a batch.
         replace: draw with replacement; a row then has ``fanout`` nonzeros even if the vertex has fewer neighbors.
         draw_once: a layer draws for the vertices that it is the first to have, instead of for all of its vertices.
+        neighbor_sampler: how a vertex draws; see :data:`~gnnloom.storage.neighbor_samplers.registry.NEIGHBOR_SAMPLERS`.
 
     Raises:
         InputError: an argument is out of its range, or the seeds are not ascending vertices of the graph.
@@ -53,6 +54,7 @@ class NeighborSampler(Sampler):
         *,
         replace: bool = False,
         draw_once: bool = False,
+        neighbor_sampler: str = "uniform",
     ) -> None:
         super().__init__(graph, seed)
         if not fanouts or any(fanout != ALL and fanout < 1 for fanout in fanouts):
@@ -63,7 +65,7 @@ class NeighborSampler(Sampler):
             raise InputError(f"{len(seeds)} seeds: expected ascending vertices of a graph of {graph.num_vertices:,}")
         self.seeds, self.fanouts, self.batch_size = seeds, tuple(fanouts), batch_size
         self.replace, self.draw_once = replace, draw_once
-        self._relation = SampledRelation(MatrixView(graph.matrix), 0, 0)
+        self._relation = SampledRelation(drawn_view(graph.matrix, neighbor_sampler), 0, 0)
 
     @property
     def num_batches(self) -> int:

@@ -147,6 +147,31 @@ class StretchSampler(SubgraphSampler):
         first = int(self._key(epoch, batch) % np.uint64(self.graph.num_vertices))
         return np.unique((first + self.step * np.arange(self.size)) % self.graph.num_vertices)
 """
+NEIGHBOR_SAMPLER = '''
+"""The neighbors with the lowest numbers."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from gnnloom.storage.neighbor_samplers.kind import ALL, NeighborSamplerKind
+from gnnloom.storage.sampling.layers.graph_view import MatrixView, Rows
+
+NEIGHBOR_SAMPLER = NeighborSamplerKind(
+    name="lowest", help="the neighbors with the lowest numbers", source="nobody", place=("lowest", "LowestView")
+)
+
+
+class LowestView(MatrixView):
+    def rows(self, vertices, draw):
+        whole = super().rows(vertices, replace(draw, fanout=ALL))
+        first, length = whole.indptr[:-1], np.diff(whole.indptr)
+        kept = length if draw.fanout == ALL else np.minimum(length, draw.fanout)
+        chosen = np.arange(len(whole.entry)) - np.repeat(first, length) < np.repeat(kept, length)
+        indptr = np.concatenate([[0], np.cumsum(kept)])
+        return Rows(indptr, whole.column[chosen], whole.entry[chosen], whole.row_nnz)
+'''
+
 MODE = '''
 """Subgraphs, on each of which a step is taken several times."""
 
@@ -272,6 +297,7 @@ _DESCRIPTORS = (
     ("toy_partitioner", PARTITIONER, "gnnloom.partitioners", "PARTITIONER"),
     ("toy_algorithm", ALGORITHM, "gnnloom.algorithms", "ALGORITHM"),
     ("stretch", SAMPLER, "gnnloom.samplers", "SAMPLER"),
+    ("lowest", NEIGHBOR_SAMPLER, "gnnloom.neighbor_samplers", "NEIGHBOR_SAMPLER"),
     ("again", MODE, "gnnloom.modes", "MODE"),
     ("ordinal", TASK, "gnnloom.tasks", "TASK"),
     ("scaled", DECODER, "gnnloom.decoders", "DECODER"),

@@ -9,6 +9,7 @@ import numpy as np
 from gnnloom.storage import CSR
 from gnnloom.storage.artifacts.part_members import part_members
 from gnnloom.storage.artifacts.whole_graph import WholeGraph, whole_graph
+from gnnloom.storage.neighbor_samplers.registry import NEIGHBOR_SAMPLERS
 from gnnloom.storage.sampling.cluster import ClusterSampler
 from gnnloom.storage.sampling.edge import EdgeSampler
 from gnnloom.storage.sampling.frontier import FrontierSampler
@@ -34,8 +35,8 @@ def sampler_of(kind: str, graph: WholeGraph, size: int, seed: int = 0) -> Sample
         parts = max(2, 8 * n // size)
         part = np.random.default_rng(0).permutation(n) % parts
         return ClusterSampler(graph, seed, part_members(part.astype(np.int32), parts), 8)
-    if kind == "neighbor":
-        return NeighborSampler(graph, seed, np.arange(n), [3, 2], size)
+    if kind in NEIGHBOR_SAMPLERS:
+        return NeighborSampler(graph, seed, np.arange(n), [3, 2], size, neighbor_sampler=kind)
     if kind == "frontier":
         return FrontierSampler(graph, seed, size)
     kinds = {"vertex": VertexSampler, "edge": EdgeSampler, "walk": WalkSampler}

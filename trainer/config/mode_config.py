@@ -50,6 +50,7 @@ class ModeConfig(Config):
     fanout: tuple[int, ...] = _mode_option("fanout")
     replace: bool = _mode_option("replace")
     draw_once: bool = _mode_option("draw_once", free=True)
+    neighbor_sampler: str = _mode_option("neighbor_sampler", free=True)
     samples: str | None = _mode_option("samples")
     propagated: str | None = _mode_option("propagated", free=True)
     steps: tuple[int, ...] = _mode_option("steps", free=True)

@@ -85,7 +85,16 @@ def gather_fields(values: Mapping[str, Any]) -> dict[str, Any]:
 
 #: Free fields that decide the result if they are given. The names of runs are those that they had before there were
 #: such fields.
-_IF_GIVEN = ("mode_options", "task_options", "embed", "draw_once", "propagated", "steps", "attention")
+_IF_GIVEN = (
+    "mode_options",
+    "task_options",
+    "embed",
+    "draw_once",
+    "neighbor_sampler",
+    "propagated",
+    "steps",
+    "attention",
+)
 
 
 # Fields come in the reverse order of the bases: the algorithm's are the first ones in --help.
@@ -129,9 +138,10 @@ class TrainConfig(
         if self.on_pairs and self.samples is not None:
             raise InputError(f"samples: they were drawn for vertices, and task {self.task} trains on pairs")
         self._check_adjacency()
-        # The layers of the user's own model are known only where it is built.
-        if self.model in MODELS and self.mode_kind.check_layers:
-            self.mode_kind.check_layers(self.own_mode_options(), len(self.hidden) + 1)
+        if self.mode_kind.check:
+            # The layers of the user's own model are known only where it is built.
+            num_layers = len(self.hidden) + 1 if self.model in MODELS else None
+            self.mode_kind.check(self.own_mode_options(), num_layers)
 
     def _require(self, capability: str, what: str) -> None:
         """Refuse a mode that lacks a capability.

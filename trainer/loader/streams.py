@@ -146,7 +146,7 @@ class NeighborSource(GraphSource):
     Attributes:
         split: a split, or all vertices.
         chosen: (num_seeds,) int64 vertices, ascending, instead of the vertices of a split; None for the split.
-        fanouts, replace: see :class:`gnnloom.storage.sampling.neighbor.NeighborSampler`.
+        fanouts, replace, neighbor_sampler: see :class:`gnnloom.storage.sampling.neighbor.NeighborSampler`.
         shuffle: in a random order that differs between epochs, instead of ascending.
     """
 
@@ -155,6 +155,7 @@ class NeighborSource(GraphSource):
     fanouts: tuple[int, ...]
     batch_size: int
     replace: bool = False
+    neighbor_sampler: str = "uniform"
     shuffle: bool = True
 
     #: Batches are the batches of ``train --mode neighbor --draw-once``.
@@ -174,5 +175,6 @@ class NeighborSource(GraphSource):
 
     def make_sampler(self, graph: WholeGraph, seeds: NDArray[np.int64]) -> NeighborSampler:
         """The sampler of a batch's neighbors."""
-        again, once = self.replace, self.draw_once
-        return NeighborSampler(graph, self.seed, seeds, self.fanouts, self.batch_size, replace=again, draw_once=once)
+        names = ("replace", "draw_once", "neighbor_sampler")
+        drawn = {name: getattr(self, name) for name in names}
+        return NeighborSampler(graph, self.seed, seeds, self.fanouts, self.batch_size, **drawn)

@@ -15,7 +15,7 @@ from torch import Tensor
 from gnnloom.storage.artifacts.typed.mapped_graph import MappedRelation, map_relations, map_reverses
 from gnnloom.storage.artifacts.typed.reverses import Reverses
 from gnnloom.storage.catalog import Dataset
-from gnnloom.storage.sampling.layers.graph_view import MatrixView
+from gnnloom.storage.sampling.layers.expansion import drawn_view
 from gnnloom.storage.sampling.layers.typed import RelationView, TypedNeighborSampler, TypedSample
 from gnnloom.trainer.data.vertex_data import as_features
 from gnnloom.trainer.feed.batches import Drawn, NeighborBatches, VertexSeeds
@@ -39,7 +39,7 @@ class TypedSource(Source):
         features: one of :data:`gnnloom.trainer.loader.choices.FEATURES`, for features of edges.
         reverses: key of the reverses of the relations, to gather along as well; None without.
         fanouts: of each relation; see :class:`~gnnloom.storage.sampling.layers.typed.TypedNeighborSampler`.
-        replace: draw with replacement.
+        replace, neighbor_sampler: see :class:`gnnloom.storage.sampling.neighbor.NeighborSampler`.
         shuffle: in a random order that differs between epochs, instead of ascending.
         has_types: without, the only type and the only relation have their fields in one ``Data``.
     """
@@ -53,6 +53,7 @@ class TypedSource(Source):
     fanouts: Mapping[str, tuple[int, ...]]
     batch_size: int
     replace: bool = False
+    neighbor_sampler: str = "uniform"
     shuffle: bool = True
 
     def open(self) -> Stream:
@@ -69,7 +70,10 @@ class TypedSource(Source):
             seeds = fields[self.of_type].seeds(self.split)
         sampler = TypedNeighborSampler(
             [each.name for each in graph.types],
-            [RelationView(name, each.source, each.target, MatrixView(each.matrix)) for name, each in relations.items()],
+            [
+                RelationView(name, each.source, each.target, drawn_view(each.matrix, self.neighbor_sampler))
+                for name, each in relations.items()
+            ],
             self.seed,
             self.of_type,
             seeds,

@@ -184,8 +184,8 @@ class ModeKind(Placed):
         needs: capabilities that an algorithm must have.
         batch: sizes of a rank's share of a batch, from the mode's own options, the number of layers and the rank's
             rows; None for the whole graph, or if they are not known, and with them the memory.
-        check_layers: refuses (InputError) options of the mode that do not fit a model of so many layers; None if all
-            do.
+        check: refuses (InputError) options of the mode that do not fit each other, or a model of so many layers; None
+            for the number of layers if it is not known. None if all fit.
         options: the mode's own options by name. Modes that share a name share the option.
     """
 
@@ -197,7 +197,7 @@ class ModeKind(Placed):
     offers: frozenset[str] = frozenset()
     needs: frozenset[str] = frozenset()
     batch: Callable[[Mapping[str, Any], int, RankRows], BatchSizes] | None = None
-    check_layers: Callable[[Mapping[str, Any], int], object] | None = None
+    check: Callable[[Mapping[str, Any], int | None], object] | None = None
     options: Mapping[str, Option] = field(default_factory=dict)
 
     @property

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.neighbor_samplers.kind import ALL
 from gnnloom.storage.option import Option
-from gnnloom.storage.samplers.kind import ALL
+from gnnloom.storage.sampling.layers.options import FANOUT, NEIGHBOR_OPTIONS, check_neighbor_options
 from gnnloom.storage.wording import counted
 from gnnloom.trainer.algorithms.algorithm import NEIGHBORS, ONE_LAYOUT
 from gnnloom.trainer.modes.kind import (
@@ -23,10 +24,8 @@ from gnnloom.trainer.modes.kind import (
     RankRows,
     RowDraws,
 )
-from gnnloom.trainer.modes.options import AHEAD, BATCH_SIZE, INPUTS, ON_DISK
+from gnnloom.trainer.modes.options import AHEAD, INPUTS, ON_DISK
 
-#: Fan-out of every layer if none is given.
-_FANOUT = 10
 #: Standard deviations by which the largest of many batches exceeds the mean.
 _DEVIATIONS = 3
 
@@ -45,7 +44,7 @@ def fanouts(given: tuple[int, ...], num_layers: int, *, on_edges: bool = False) 
     if given and len(given) != num_layers:
         shown = ",".join(map(str, given))
         raise InputError(f"fanout {shown}: the model has {counted(num_layers, 'layer')}, so give as many numbers")
-    return given or (_FANOUT,) * num_layers
+    return given or (FANOUT,) * num_layers
 
 
 def batch(options: Mapping[str, Any], num_layers: int, rank: RankRows) -> BatchSizes:
@@ -101,6 +100,13 @@ def batch(options: Mapping[str, Any], num_layers: int, rank: RankRows) -> BatchS
     )
 
 
+def _check(options: Mapping[str, Any], num_layers: int | None) -> None:
+    """See :attr:`ModeKind.check`."""
+    if num_layers is not None:
+        fanouts(options["fanout"], num_layers)
+    check_neighbor_options(options)
+
+
 def _least(mean: float) -> float:
     """The fewest of some independent events in any of many batches."""
     return max(0.0, mean - _DEVIATIONS * math.sqrt(mean))
@@ -117,32 +123,11 @@ MODE = ModeKind(
     # Only row shards say which rank owns a vertex.
     needs=frozenset({NEIGHBORS, ONE_LAYOUT}),
     batch=batch,
-    check_layers=lambda options, num_layers: fanouts(options["fanout"], num_layers),
+    check=_check,
     options={
-        "fanout": Option(
-            default=(),
-            help="Neighbors to draw for each vertex, from the last layer to the first, such as 15,10,5; -1 for all;"
-            " by default 10 in every layer",
-            least=1,
-            also=(-1,),
-            example="15,10,5",
-            metavar="FAN-OUTS",
-        ),
-        "batch_size": BATCH_SIZE,
-        "replace": Option(default=False, help="Draw neighbors with replacement"),
-        "draw_once": Option(
-            default=False,
-            help="Draw neighbors of a vertex once, in the first layer that has it, as PyG does; otherwise anew in every"
-            " layer, as GraphSAGE's algorithm 2",
-        ),
+        **NEIGHBOR_OPTIONS,
         "samples": Option(default=None, help="Key of the samples on disk to read instead of drawing"),
         "inputs": INPUTS,
-        "cache_memory": Option(
-            default=256 << 20,
-            help="Memory per rank for the most frequent feature rows of other ranks, or on disk, such as 512M",
-            least=0,
-            is_size=True,
-        ),
         **AHEAD,
     },
 )

@@ -7,11 +7,10 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from gnnloom.storage.option import Option
-from gnnloom.storage.samplers.registry import SAMPLERS, SUBGRAPH_SAMPLERS
+from gnnloom.storage.samplers.registry import SAMPLERS
+from gnnloom.storage.sampling.layers.options import NEIGHBOR_OPTIONS
 
-BATCH_SIZE: Final = Option(
-    default=1024, help="Vertices of a batch; a sampler counts a vertex that it draws twice as two", least=1
-)
+BATCH_SIZE: Final = NEIGHBOR_OPTIONS["batch_size"]
 #: Value of ``inputs``: no rank has all features of its vertices in memory.
 ON_DISK: Final = "disk"
 INPUTS: Final = Option(
@@ -37,10 +36,10 @@ SUBGRAPHS: Final[Mapping[str, Option]] = MappingProxyType(
     {
         "sampler": Option(
             default="frontier",
-            help="Sampler of subgraphs: " + "; ".join(f"{name}: {SAMPLERS[name].help}" for name in SUBGRAPH_SAMPLERS),
-            choices=SUBGRAPH_SAMPLERS,
+            help="Sampler of subgraphs: " + "; ".join(f"{name}: {SAMPLERS[name].help}" for name in SAMPLERS),
+            choices=tuple(SAMPLERS),
         ),
-        **{name: option for each in SUBGRAPH_SAMPLERS for name, option in SAMPLERS[each].options.items()},
+        **{name: option for each in SAMPLERS.values() for name, option in each.options.items()},
     }
 )
 

@@ -15,7 +15,8 @@ from gnnloom.storage import TypedGraph, Vertices
 from gnnloom.storage.artifacts.links import PAIR, Links
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import LABELS
-from gnnloom.storage.samplers.registry import SUBGRAPH_SAMPLERS
+from gnnloom.storage.samplers.registry import SAMPLERS
+from gnnloom.storage.sampling.layers.options import check_neighbor_options
 from gnnloom.storage.wording import counted
 from gnnloom.trainer.loader.choices import ALL_VERTICES
 from gnnloom.trainer.loader.data import check_installed
@@ -143,7 +144,7 @@ class _Asked:
         chosen = {
             OF_PAIRS: self.links is not None and self.links is not False,
             PACKED: self.samples is not None,
-            SUBGRAPH: sampler in SUBGRAPH_SAMPLERS,
+            SUBGRAPH: sampler in SAMPLERS,
             "given vertices": self.vertices is not None,
         }
         wanted = [name for name, is_chosen in chosen.items() if is_chosen]
@@ -287,8 +288,13 @@ class _Asked:
 
 
 def _drawn(values: dict[str, Any]) -> dict[str, Any]:
-    """Fields of a source of sampled neighbors."""
-    found = {name: values[name] for name in ("split", "batch_size", "replace", "shuffle")}
+    """Fields of a source of sampled neighbors.
+
+    Raises:
+        InputError: options do not fit each other.
+    """
+    check_neighbor_options(values)
+    found = {name: values[name] for name in ("split", "batch_size", "neighbor_sampler", "replace", "shuffle")}
     return found | {"fanouts": tuple(values["fanout"])}
 
 

@@ -163,6 +163,7 @@ def _sample(graph: Graph) -> None:
     whole = read_whole_graph(graph, pattern=True)
     for replace in (False, True):
         NeighborSampler(whole, 0, np.arange(20), (2, 2), 10, replace=replace).sample(0, 0)
+    NeighborSampler(whole, 0, np.arange(20), (2, 2), 10, neighbor_sampler="labor").sample(0, 0)
     weighted = whole_graph(dataclasses.replace(whole.matrix, data=np.ones(whole.matrix.nnz, np.float32)))
     layered_batch(weighted, NeighborSampler(weighted, 0, np.arange(20), (2, 2), 10).sample(0, 0))
     excluded = excluded_entries(whole.matrix, np.arange(20), np.arange(20))

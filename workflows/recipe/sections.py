@@ -15,6 +15,7 @@ from gnnloom.storage.catalog import check_name
 from gnnloom.storage.disk.files import user_path
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import check_options, option, option_field, options_of, parse_bytes
+from gnnloom.storage.sampling.layers.options import NEIGHBOR_OPTIONS
 from gnnloom.trainer.config.propagate_config import PropagateConfig
 from gnnloom.trainer.config.propagation_plan import propagation_of
 from gnnloom.trainer.config.smoothing_config import SmoothingConfig
@@ -115,13 +116,12 @@ class SamplesSection:
             raise InputError("epochs: [train] samples names samples already; remove one of the two keys")
         if len(train.fanout) != len(train.hidden) + 1:
             raise InputError(f"epochs: samples need one [train] fanout for each of the {len(train.hidden) + 1} layers")
+        given = {name: getattr(train, name) for name in NEIGHBOR_OPTIONS if name != "cache_memory"}
         return SampleOptions(
-            fanout=train.fanout,
-            batch_size=train.batch_size,
+            **given,
             epochs=self.epochs,
             ranks=train.ranks,
             seed=train.seed,
-            replace=train.replace,
             cache_memory=_parse_memory(self.cache_memory),
         )
 

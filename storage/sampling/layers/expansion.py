@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.storage.matrix.csr import CSR
-from gnnloom.storage.sampling.layers.graph_view import Draw, GraphView, Rows
+from gnnloom.storage.neighbor_samplers.registry import NEIGHBOR_SAMPLERS
+from gnnloom.storage.sampling.layers.graph_view import Draw, GraphView, MatrixView, Rows
 from gnnloom.storage.sampling.layers.numbering import number_columns
 from gnnloom.storage.sampling.sampler import Block
 
@@ -48,6 +49,16 @@ class Layers:
     vertices: list[NDArray[np.int64]]
     blocks: tuple[tuple[Block, ...], ...]
     sizes: list[list[int]]
+
+
+def drawn_view(matrix: CSR, neighbor_sampler: str) -> MatrixView:
+    """The rows of a matrix, from which vertices draw as a neighbor sampler says.
+
+    Args:
+        neighbor_sampler: one of :data:`~gnnloom.storage.neighbor_samplers.registry.NEIGHBOR_SAMPLERS`.
+    """
+    view: MatrixView = NEIGHBOR_SAMPLERS[neighbor_sampler].load()(matrix)
+    return view
 
 
 def draw_layers(

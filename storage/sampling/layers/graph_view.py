@@ -14,7 +14,7 @@ from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.permutation import GOLDEN, mix
 from gnnloom.storage.matrix.random_numbers import below
 from gnnloom.storage.matrix.removal import excluded_entries
-from gnnloom.storage.samplers.kind import ALL
+from gnnloom.storage.neighbor_samplers.kind import ALL
 
 
 def _no_entries() -> NDArray[np.int64]:
@@ -92,7 +92,7 @@ class GraphView(Protocol):
 
 @dataclass(frozen=True)
 class MatrixView:
-    """The rows of a matrix in memory or mapped; see :class:`GraphView`."""
+    """The rows of a matrix in memory or mapped, from which each vertex draws for itself; see :class:`GraphView`."""
 
     matrix: CSR
 
@@ -108,7 +108,7 @@ class MatrixView:
         """See :meth:`GraphView.rows`."""
         how = draw.fanout, draw.replace, draw.excluded
         indptr, row_nnz, entry = _draw_entries(draw.stream, self.matrix.indptr, vertices, *how)
-        return Rows(indptr, _columns(self.matrix.indices, entry), entry, row_nnz)
+        return Rows(indptr, columns_of(self.matrix.indices, entry), entry, row_nnz)
 
     def weights(self, entry: NDArray[np.int64]) -> NDArray[Any] | None:
         """See :meth:`GraphView.weights`."""
@@ -120,12 +120,29 @@ class MatrixView:
 
 
 @njit(cache=True, nogil=True)
-def _columns(indices: NDArray[Any], entry: NDArray[np.int64]) -> NDArray[Any]:
+def columns_of(indices: NDArray[Any], entry: NDArray[np.int64]) -> NDArray[Any]:
     """Columns of drawn entries; a loop in which the processor waits for many scattered reads at the same time."""
     columns = np.empty(len(entry), indices.dtype)
     for k in range(len(entry)):
         columns[k] = indices[entry[k]]
     return columns
+
+
+@njit(cache=True, nogil=True)
+def drawn_lengths(
+    indptr: NDArray[np.int64], vertices: NDArray[np.int64], fanout: int, replace: bool, excluded: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Row pointers of the drawn rows, and the entries of each whole row, without what is excluded."""
+    count = len(vertices)
+    row_nnz, out_indptr = np.empty(count, np.int64), np.zeros(count + 1, np.int64)
+    for row in range(count):
+        size = indptr[vertices[row] + 1] - indptr[vertices[row]]
+        if len(excluded):
+            size -= len(within(excluded, indptr[vertices[row]], indptr[vertices[row] + 1]))
+        row_nnz[row] = size
+        takes_all = fanout == ALL or size == 0 or (size <= fanout and not replace)
+        out_indptr[row + 1] = out_indptr[row] + (size if takes_all else fanout)
+    return out_indptr, row_nnz
 
 
 @njit(cache=True, nogil=True)
@@ -137,21 +154,10 @@ def _draw_entries(
     replace: bool,
     excluded: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return the row pointers of the drawn rows, the nonzeros of the whole rows, and the positions that are drawn.
-
-    Rows are whole without what is excluded.
-    """
-    count = len(vertices)
-    row_nnz, out_indptr = np.empty(count, np.int64), np.zeros(count + 1, np.int64)
-    for row in range(count):
-        size = indptr[vertices[row] + 1] - indptr[vertices[row]]
-        if len(excluded):
-            size -= len(_within(excluded, indptr[vertices[row]], indptr[vertices[row] + 1]))
-        row_nnz[row] = size
-        takes_all = fanout == ALL or size == 0 or (size <= fanout and not replace)
-        out_indptr[row + 1] = out_indptr[row] + (size if takes_all else fanout)
-    entry = np.empty(out_indptr[count], np.int64)
-    for row in range(count):
+    """Return what :func:`drawn_lengths` does, and the positions that are drawn."""
+    out_indptr, row_nnz = drawn_lengths(indptr, vertices, fanout, replace, excluded)
+    entry = np.empty(out_indptr[-1], np.int64)
+    for row in range(len(vertices)):
         start, size = indptr[vertices[row]], row_nnz[row]
         drawn = entry[out_indptr[row] : out_indptr[row + 1]]
         # A stream of its own for every vertex: who draws for it, and for what others, does not matter.
@@ -165,18 +171,18 @@ def _draw_entries(
         else:
             _choose(stream, start, size, drawn)
         if len(excluded):
-            _skip(_within(excluded, start, indptr[vertices[row] + 1]), drawn)
+            skip(within(excluded, start, indptr[vertices[row] + 1]), drawn)
     return out_indptr, row_nnz, entry
 
 
 @njit(cache=True, nogil=True)
-def _within(excluded: NDArray[np.int64], start: int, stop: int) -> NDArray[np.int64]:
+def within(excluded: NDArray[np.int64], start: int, stop: int) -> NDArray[np.int64]:
     """The excluded positions from ``start`` to ``stop``."""
     return excluded[count_below(excluded, start) : count_below(excluded, stop)]
 
 
 @njit(cache=True, nogil=True)
-def _skip(excluded: NDArray[np.int64], drawn: NDArray[np.int64]) -> None:
+def skip(excluded: NDArray[np.int64], drawn: NDArray[np.int64]) -> None:
     """Turn positions in a row without its excluded entries into positions in the whole row."""
     for k in range(len(drawn)):
         # As many excluded entries are before it as there are with a number of others before them that is not larger.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.permutation import mix
 from gnnloom.storage.matrix.random_numbers import stream_key
-from gnnloom.storage.samplers.kind import ALL
+from gnnloom.storage.neighbor_samplers.kind import ALL
 from gnnloom.storage.sampling.layers.expansion import Layers, SampledRelation, draw_layers
 from gnnloom.storage.sampling.layers.graph_view import Draw, GraphView
 from gnnloom.storage.sampling.sampler import Block

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations, pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,13 +11,22 @@ import scipy.sparse
 
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.matrix.csr import CSR
+from gnnloom.storage.matrix.permutation import GOLDEN, mix
+from gnnloom.storage.matrix.random_numbers import stream_key
 from gnnloom.storage.matrix.removal import excluded_entries
-from gnnloom.storage.samplers.kind import ALL
+from gnnloom.storage.neighbor_samplers.kind import ALL
+from gnnloom.storage.neighbor_samplers.registry import NEIGHBOR_SAMPLERS
 from gnnloom.storage.sampling.layered import layered_batch
 from gnnloom.storage.sampling.neighbor import NeighborSampler
 from support.chi_squared import chance_of_counts
 from support.graphs import random_adjacency
 from support.samples import in_memory
+
+#: Arguments of the sampler for each way to draw.
+WAYS: dict[str, dict[str, Any]] = {
+    **{name: {"neighbor_sampler": name} for name in NEIGHBOR_SAMPLERS},
+    "with replacement": {"replace": True},
+}
 
 
 def ring(n: int, degree: int) -> WholeGraph:
@@ -59,10 +69,10 @@ def test_draws_with_replacement_are_independent() -> None:
     assert chance_of_counts(*(np.append(each[:5], each[5:].sum()) for each in (counts, expected))) > 1e-3
 
 
-@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("symmetric", [False, True])
-def test_blocks_are_rows_of_the_matrix(symmetric: bool, weighted: bool, replace: bool) -> None:
+def test_blocks_are_rows_of_the_matrix(symmetric: bool, weighted: bool, way: str) -> None:
     """Directed graphs, vertices without neighbors, self loops, weights, and rows that are sorted with several gaps."""
     adjacency = random_adjacency(300, 2500, 1, symmetric=symmetric, loops=False)
     adjacency = adjacency + scipy.sparse.diags_array(np.arange(300) % 3 == 0, dtype=float)
@@ -74,7 +84,8 @@ def test_blocks_are_rows_of_the_matrix(symmetric: bool, weighted: bool, replace:
     reference = adjacency.toarray() if weighted else (adjacency.toarray() != 0).astype(float)
     graph, n = in_memory(adjacency, weighted=weighted), 381
     fanouts = [5, 40, 2]
-    sampler = NeighborSampler(graph, 0, np.arange(0, n, 2), fanouts, 20, replace=replace)
+    sampler = NeighborSampler(graph, 0, np.arange(0, n, 2), fanouts, 20, **WAYS[way])
+    replace = sampler.replace
     for batch in range(sampler.num_batches):
         sample = sampler.sample(1, batch)
         ids = sample.vertices
@@ -120,11 +131,12 @@ def test_an_unlimited_fanout_gathers_exactly_what_the_whole_graph_does(symmetric
         np.testing.assert_allclose(hidden, reference[sample.vertices[: sample.num_seeds]], rtol=1e-6)
 
 
-def test_scaled_sums_are_unbiased() -> None:
+@pytest.mark.parametrize("way", NEIGHBOR_SAMPLERS)
+def test_scaled_sums_are_unbiased(way: str) -> None:
     """Row sums scaled by the row's nonzeros over the drawn ones average to the full sums."""
     adjacency = random_adjacency(100, 2000, 0, symmetric=False)
     adjacency.data[:] = np.random.default_rng(0).random(adjacency.nnz)
-    sampler = NeighborSampler(in_memory(adjacency, weighted=True), 0, np.arange(100), [4], 100)
+    sampler = NeighborSampler(in_memory(adjacency, weighted=True), 0, np.arange(100), [4], 100, **WAYS[way])
     sums = []
     for epoch in range(1500):
         (block,) = sampler.sample(epoch, 0).blocks
@@ -133,17 +145,22 @@ def test_scaled_sums_are_unbiased() -> None:
     assert np.abs(score).max() < 4.5
 
 
-def test_a_vertex_draws_the_same_whatever_else_is_in_the_batch() -> None:
+@pytest.mark.parametrize("way", NEIGHBOR_SAMPLERS)
+def test_a_vertex_draws_the_same_whatever_else_is_in_the_batch(way: str) -> None:
     """So a rank can draw the neighbors of its vertices for batches of other ranks."""
     graph = in_memory(random_adjacency(300, 6000, 0, symmetric=True))
-    some = NeighborSampler(graph, 0, np.arange(10), [5], 300).sample(2, 0)
-    everything = NeighborSampler(graph, 0, np.arange(300), [5], 300).sample(2, 0)
-    np.testing.assert_array_equal(some.blocks[0].entry.reshape(10, 5), everything.blocks[0].entry.reshape(300, 5)[:10])
+    some, everything = (
+        np.sort(
+            NeighborSampler(graph, 0, np.arange(n), [5], 300, **WAYS[way]).sample(2, 0).blocks[0].entry.reshape(n, 5)
+        )
+        for n in (10, 300)
+    )
+    np.testing.assert_array_equal(some, everything[:10])
 
 
-@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("weighted", [False, True])
-def test_a_batch_without_some_entries_is_that_of_a_graph_that_lacks_them(weighted: bool, replace: bool) -> None:
+def test_a_batch_without_some_entries_is_that_of_a_graph_that_lacks_them(weighted: bool, way: str) -> None:
     adjacency = scipy.sparse.block_diag(
         [random_adjacency(200, 1500, 1, symmetric=True), random_adjacency(80, 6000, 2, symmetric=True)]
     ).tocsr()
@@ -161,7 +178,7 @@ def test_a_batch_without_some_entries_is_that_of_a_graph_that_lacks_them(weighte
     assert len(excluded) == adjacency.nnz - rebuilt.nnz
     seeds = np.arange(0, n, 3)
     for fanouts in ([2, 3], [ALL, 5]):
-        sampler, other = (NeighborSampler(each, 5, seeds, fanouts, 30, replace=replace) for each in (graph, rest))
+        sampler, other = (NeighborSampler(each, 5, seeds, fanouts, 30, **WAYS[way]) for each in (graph, rest))
         for number in range(sampler.num_batches):
             given = sampler.draw(1, number)
             sample = sampler.sample_of(given, 1, number, excluded)
@@ -176,14 +193,14 @@ def test_a_batch_without_some_entries_is_that_of_a_graph_that_lacks_them(weighte
                 assert np.array_equal(dense(mine), dense(theirs))
 
 
-@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("symmetric", [False, True])
-def test_vertices_that_draw_once_keep_what_they_drew_first(symmetric: bool, replace: bool) -> None:
+def test_vertices_that_draw_once_keep_what_they_drew_first(symmetric: bool, way: str) -> None:
     adjacency = random_adjacency(400, 3000, 4, symmetric=symmetric)
     adjacency.data[:] = np.random.default_rng(0).random(adjacency.nnz)
     graph, fanouts = in_memory(adjacency, weighted=True), (3, 4, ALL, 2)
     once, anew = (
-        NeighborSampler(graph, 7, np.arange(0, 400, 3), fanouts, 25, replace=replace, draw_once=each)
+        NeighborSampler(graph, 7, np.arange(0, 400, 3), fanouts, 25, **WAYS[way], draw_once=each)
         for each in (True, False)
     )
     for batch in range(once.num_batches):
@@ -213,3 +230,31 @@ def test_vertices_that_draw_once_keep_what_they_drew_first(symmetric: bool, repl
             first = rows
         assert sample.blocks[0].matrix.num_columns == len(sample.vertices)
         assert np.isin(sample.vertices, other.vertices).all()
+
+
+def test_labor_draws_the_neighbors_with_the_least_shared_numbers() -> None:
+    """Against a sort of each row; long and short rows, and a fan-out of each."""
+    adjacency = scipy.sparse.block_diag(
+        [random_adjacency(200, 1500, 1, symmetric=False), random_adjacency(80, 6000, 2, symmetric=False)]
+    ).tocsr()
+    graph, n = in_memory(adjacency), adjacency.shape[0]
+    for fanout in (1, 4, 60):
+        sample = NeighborSampler(graph, 3, np.arange(n), [fanout], n, neighbor_sampler="labor").sample(5, 0)
+        with np.errstate(over="ignore"):
+            key = mix(stream_key(3, "neighbor/5/0") + np.uint64(1))
+            number = np.array([mix(key + (np.uint64(vertex) + np.uint64(1)) * GOLDEN) for vertex in range(n)])
+        (block,) = sample.blocks
+        for row in range(n):
+            neighbors = graph.matrix.indices[graph.matrix.indptr[row] : graph.matrix.indptr[row + 1]]
+            expected = neighbors[np.argsort(number[neighbors])[:fanout]]
+            drawn = block.entry[block.matrix.indptr[row] : block.matrix.indptr[row + 1]]
+            assert set(graph.matrix.indices[drawn]) == set(expected)
+
+
+def test_batches_of_labor_have_fewer_vertices() -> None:
+    graph = in_memory(random_adjacency(3000, 60_000, 0, symmetric=True))
+    counts = {
+        way: len(NeighborSampler(graph, 0, np.arange(300), [10, 10], 300, **WAYS[way]).sample(0, 0).vertices)
+        for way in NEIGHBOR_SAMPLERS
+    }
+    assert counts["labor"] < 0.8 * counts["uniform"]

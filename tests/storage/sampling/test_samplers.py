@@ -17,20 +17,26 @@ import scipy.sparse
 from gnnloom.storage import CSR
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.samplers.kind import ALL, BATCHES
+from gnnloom.storage.neighbor_samplers.kind import ALL
+from gnnloom.storage.neighbor_samplers.registry import NEIGHBOR_SAMPLERS
+from gnnloom.storage.samplers.kind import BATCHES
 from gnnloom.storage.samplers.registry import SAMPLERS
 from gnnloom.storage.sampling.cluster import ClusterSampler
 from gnnloom.storage.sampling.edge import EdgeSampler
 from gnnloom.storage.sampling.frontier import FrontierSampler
+from gnnloom.storage.sampling.layers.graph_view import MatrixView
 from gnnloom.storage.sampling.neighbor import NeighborSampler
-from gnnloom.storage.sampling.sampler import Sampler
+from gnnloom.storage.sampling.sampler import SubgraphSampler
 from gnnloom.storage.sampling.vertex import VertexSampler, batch_of, members
 from gnnloom.storage.sampling.walk import WalkSampler
 from support.graphs import random_adjacency
 from support.samples import content_of, in_memory, sampler_of
 
 TESTS = Path(__file__).resolve().parents[2]
-SUBGRAPHS = [kind.name for kind in SAMPLERS.values() if not kind.layered]
+#: Samplers of subgraphs, and of neighbors.
+KINDS = [*SAMPLERS, *NEIGHBOR_SAMPLERS]
+#: Those whose batches of an epoch have every vertex, or seed.
+COVERING = [name for name, kind in SAMPLERS.items() if kind.covers_epoch]
 
 
 def digests(kind: str, threads: int = 1) -> list[str]:
@@ -46,10 +52,11 @@ def digests(kind: str, threads: int = 1) -> list[str]:
 def test_the_descriptors_name_the_samplers() -> None:
     assert {name: kind.load().kind for name, kind in SAMPLERS.items()} == {name: name for name in SAMPLERS}
     assert set(BATCHES) < set(SAMPLERS)
-    assert all(issubclass(kind.load(), Sampler) for kind in SAMPLERS.values())
+    assert all(issubclass(kind.load(), SubgraphSampler) for kind in SAMPLERS.values())
+    assert all(issubclass(kind.load(), MatrixView) for kind in NEIGHBOR_SAMPLERS.values())
 
 
-@pytest.mark.parametrize("kind", SAMPLERS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_any_number_of_threads_draws_the_same_batches(kind: str) -> None:
     one = digests(kind)
     assert len(set(one)) == 24
@@ -62,15 +69,15 @@ def test_another_process_draws_the_same_batches() -> None:
     program = "\n".join(
         [
             f"import sys; sys.path += [{str(TESTS)!r}, {str(Path(__file__).parent)!r}]",
-            "from test_samplers import SAMPLERS, digests",
-            "print(*(digest for kind in SAMPLERS for digest in digests(kind)[5:9]))",
+            "from test_samplers import KINDS, digests",
+            "print(*(digest for kind in KINDS for digest in digests(kind)[5:9]))",
         ]
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert run.stdout.split() == [digest for kind in SAMPLERS for digest in digests(kind)[5:9]]
+    assert run.stdout.split() == [digest for kind in KINDS for digest in digests(kind)[5:9]]
 
 
-@pytest.mark.parametrize("kind", SAMPLERS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_no_two_of_1000_batches_are_alike_and_seeds_differ(kind: str) -> None:
     graph = in_memory(random_adjacency(2000, 8000, 0, symmetric=True))
     sampler = sampler_of(kind, graph, 80)
@@ -80,7 +87,7 @@ def test_no_two_of_1000_batches_are_alike_and_seeds_differ(kind: str) -> None:
     assert all((sampler.draw(*place).tobytes() != other.draw(*place).tobytes()) for place in places[:20])
 
 
-@pytest.mark.parametrize("kind", SUBGRAPHS)
+@pytest.mark.parametrize("kind", SAMPLERS)
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("symmetric", [False, True])
 @pytest.mark.parametrize("loops", [False, True])
@@ -119,7 +126,7 @@ def test_rows_much_longer_than_the_sample_are_induced_alike() -> None:
             check_induced(adjacency, graph, sample.vertices, sample.blocks[0].matrix, sample.blocks[0].entry)
 
 
-@pytest.mark.parametrize("kind", [kind.name for kind in SAMPLERS.values() if kind.covers_epoch])
+@pytest.mark.parametrize("kind", [*COVERING, *NEIGHBOR_SAMPLERS])
 def test_an_epoch_has_every_vertex_once(kind: str) -> None:
     sampler = sampler_of(kind, in_memory(random_adjacency(731, 2000, 0, symmetric=True)), 100)
     for epoch in range(2):
@@ -129,7 +136,7 @@ def test_an_epoch_has_every_vertex_once(kind: str) -> None:
         sampler.draw(0, sampler.num_batches)
 
 
-@pytest.mark.parametrize("kind", [kind.name for kind in SAMPLERS.values() if not kind.covers_epoch])
+@pytest.mark.parametrize("kind", [name for name in SAMPLERS if name not in COVERING])
 @pytest.mark.parametrize("symmetric", [False, True])
 def test_every_vertex_is_reached_in_time(kind: str, symmetric: bool) -> None:
     """Also vertices without neighbors: a third of the graph."""

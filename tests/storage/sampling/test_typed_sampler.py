@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.csr import CSR
-from gnnloom.storage.samplers.kind import ALL
+from gnnloom.storage.neighbor_samplers.kind import ALL
 from gnnloom.storage.sampling.layers.graph_view import MatrixView
 from gnnloom.storage.sampling.layers.typed import RelationView, TypedNeighborSampler, TypedSample
 from gnnloom.storage.sampling.neighbor import NeighborSampler

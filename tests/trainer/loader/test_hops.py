@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from gnnloom.storage.samplers.kind import ALL
+from gnnloom.storage.neighbor_samplers.kind import ALL
 from gnnloom.storage.sampling.layered import layered_batch
 from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.trainer.loader.hops import batch_hops, edge_weight, sample_hops

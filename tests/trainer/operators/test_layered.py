@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gnnloom.storage.matrix.layered import LayeredBatch, empty_batch
-from gnnloom.storage.samplers.kind import ALL
+from gnnloom.storage.neighbor_samplers.kind import ALL
 from gnnloom.storage.sampling.layered import layered_batch
 from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.trainer.kernels.dispatch import Dropout

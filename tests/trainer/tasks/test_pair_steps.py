@@ -16,9 +16,9 @@ from torch.nn import functional
 
 from gnnloom.storage import Catalog
 from gnnloom.storage.artifacts.links import Links
+from gnnloom.storage.neighbor_samplers.kind import ALL
 from gnnloom.storage.runs.checkpoint import read_checkpoint
 from gnnloom.storage.runs.run import Run
-from gnnloom.storage.samplers.kind import ALL
 from gnnloom.trainer.links.decoder import Decoder
 from gnnloom.trainer.links.negatives import Positives, UniformNegatives
 from gnnloom.trainer.links.scoring import score_all

@@ -1,13 +1,16 @@
-"""Another package adds a sampler and a mode of training, each in one file, and the command line knows them."""
+"""Another package adds samplers and a mode of training, each in one file, and the command line knows them."""
 
 from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
@@ -17,9 +20,10 @@ from gnnloom.pipeline.shards.rows.row_stage import shard_rows
 from gnnloom.pipeline.sources.generators.sbm import StochasticBlockModel
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
+from gnnloom.storage.artifacts.whole_graph import map_whole_graph
 from support.plugins import InstalledProgram
 
-TRAIN = ("--hidden", "4", "--epochs", "3", "--batch-size", "20", "--sampler-threads", "0", "--batches", "1")
+TRAIN = ("graph", "--hidden", "4", "--epochs", "3", "--sampler-threads", "0", "--batch-size", "20")
 
 
 class Installed:
@@ -38,7 +42,10 @@ class Installed:
         return self.program.run("--catalog", str(self.catalog.root), *arguments)
 
     def train(self, *arguments: str) -> dict[str, Any]:
-        done = self.run("train", "graph", *TRAIN, "--json", *arguments)
+        return self.result("train", *TRAIN, "--batches", "1", *arguments)
+
+    def result(self, *arguments: str) -> dict[str, Any]:
+        done = self.run(*arguments, "--json")
         assert done.returncode == 0, done.stderr
         result: dict[str, Any] = json.loads(done.stdout)
         return result
@@ -72,6 +79,33 @@ def test_an_added_mode_is_projected_and_trains_with_an_added_sampler(installed: 
     subgraph = installed.train("--mode", "subgraph", "--sampler", "stretch", "--run", "plain")["loss"]
     assert once == subgraph
     assert twice != once
+
+
+@pytest.mark.slow
+def test_an_added_neighbor_sampler_is_projected_trains_and_is_stored(installed: Installed) -> None:
+    drawn = ("--fanout", "2,1", "--neighbor-sampler", "lowest")
+    chosen = (*TRAIN, "--mode", "neighbor", *drawn)
+    assert installed.result("train", *chosen, "--plan")["batch_memory"] > 0
+    losses = installed.result("train", *chosen, "--run", "lowest")["loss"]
+    assert losses != installed.result("train", *chosen[:-2], "--run", "uniform")["loss"]
+    key = installed.result("sample", "graph", *drawn, "--batch-size", "20", "--epochs", "3")["key"]
+    assert installed.result("train", *TRAIN[:-2], "--mode", "neighbor", "--samples", key)["loss"] == losses
+
+
+@pytest.mark.slow
+def test_an_added_neighbor_sampler_feeds_the_loader(installed: Installed, added_packages: dict[str, str]) -> None:
+    program = """
+import json, sys, gnnloom
+loader = gnnloom.loader(sys.argv[1], catalog=sys.argv[2], fanout=(3,), batch_size=60, neighbor_sampler="lowest", split="all")
+batch = next(iter(loader))
+print(json.dumps(batch.n_id[batch.edge_index].tolist()))
+"""
+    command = [sys.executable, "-c", program, "graph", str(installed.catalog.root)]
+    found = subprocess.run(command, env=added_packages, capture_output=True, text=True, check=True)
+    matrix = map_whole_graph(installed.catalog["graph"].graph()).matrix
+    rows = [matrix.indices[start:stop][:3] for start, stop in pairwise(matrix.indptr)]
+    expected = [np.concatenate(rows).tolist(), np.repeat(np.arange(60), [len(row) for row in rows]).tolist()]
+    assert sorted(zip(*json.loads(found.stdout), strict=True)) == sorted(zip(*expected, strict=True))
 
 
 def test_options_of_what_was_added_are_listed_and_refused_elsewhere(installed: Installed) -> None:

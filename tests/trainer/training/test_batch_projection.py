@@ -12,7 +12,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from gnnloom.storage import CSR
-from gnnloom.storage.samplers.kind import ALL
+from gnnloom.storage.neighbor_samplers.kind import ALL
 from gnnloom.storage.sampling.edge import EdgeSampler
 from gnnloom.storage.sampling.layered import layered_batch
 from gnnloom.storage.sampling.neighbor import NeighborSampler

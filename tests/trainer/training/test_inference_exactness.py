@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from gnnloom.storage import Catalog
-from gnnloom.storage.samplers.kind import ALL
+from gnnloom.storage.neighbor_samplers.kind import ALL
 from gnnloom.trainer.models.networks.edge_model import EdgeModel
 from gnnloom.trainer.training.rehearsal.projection import project_training
 from support.edge_zoo import GLOBAL, INWARD, OUTWARD, PYG_INWARD, PYG_OUTWARD, TAKES_WEIGHTS

@@ -16,8 +16,8 @@ from gnnloom.storage import Catalog
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.random_numbers import normal, stream_key
+from gnnloom.storage.neighbor_samplers.kind import ALL
 from gnnloom.storage.runs.checkpoint import read_checkpoint
-from gnnloom.storage.samplers.kind import ALL
 from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.storage.sampling.vertex import VertexSampler
 from gnnloom.storage.sampling.walk import WalkSampler

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from gnnloom.storage.option import MOST_USED, Group
-from gnnloom.storage.samplers.registry import SUBGRAPH_SAMPLERS
+from gnnloom.storage.samplers.registry import SAMPLERS
 from gnnloom.trainer.algorithms.registry import ALGORITHMS
 from gnnloom.trainer.models.registry import MODELS
 from gnnloom.trainer.modes.registry import MODES
@@ -61,7 +61,7 @@ CHOICES = [
     *({"algorithm": algorithm} for algorithm in ALGORITHMS),
     *({"model": model} for model in MODELS),
     *({"task": task} for task in TASKS),
-    *({"mode": "subgraph", "sampler": sampler} for sampler in SUBGRAPH_SAMPLERS),
+    *({"mode": "subgraph", "sampler": sampler} for sampler in SAMPLERS),
     {"mode": "subgraph", "model": "gat", "algorithm": "tensor3d", "schedule": "plateau"},
 ]
 

@@ -114,9 +114,10 @@ class NeighborMode(Mode):
             seeds = pairs.ends
         if not len(seeds):
             return None
-        size, again, once = (context.options[name] for name in ("batch_size", "replace", "draw_once"))
-        size = size if pairs is None else pairs.batch_size
-        return NeighborSampler(graph, context.seed, seeds, self._fanouts, size, replace=again, draw_once=once)
+        names = ("replace", "draw_once", "neighbor_sampler")
+        drawn = {name: context.options[name] for name in names}
+        size = context.options["batch_size"] if pairs is None else pairs.batch_size
+        return NeighborSampler(graph, context.seed, seeds, self._fanouts, size, **drawn)
 
     def _label(self, rows: LayeredBatch) -> Tensor:
         label = self.context.labels.label

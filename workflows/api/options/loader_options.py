@@ -10,7 +10,7 @@ from typing import Any, Final
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import SPLIT
 from gnnloom.storage.option import Option
-from gnnloom.storage.samplers.registry import SUBGRAPH_SAMPLERS
+from gnnloom.storage.sampling.layers.options import FANOUTS, NEIGHBOR_OPTIONS
 from gnnloom.trainer.data.adjacency_scaling import NORMALIZATIONS
 from gnnloom.trainer.loader.choices import ALL_VERTICES, FEATURES, STORED
 from gnnloom.trainer.modes.options import BATCH_SIZE, SUBGRAPHS
@@ -68,12 +68,10 @@ _SEED: Final = Option(default=0, help="Seed of the random streams", least=0)
 _SHUFFLE: Final = Option(default=True, help="Take examples in a random order that differs between epochs")
 _NEIGHBORS: Final[Mapping[str, Option]] = MappingProxyType(
     {
-        "fanout": Option(
-            default=(15, 10, 5),
-            help="Neighbors to draw for each vertex, from the seeds on; -1 for all; in a graph with types, of each"
-            " relation, or a mapping from relations to such numbers, where 0 leaves a relation out",
-            least=1,
-            also=(-1,),
+        "fanout": replace(
+            FANOUTS,
+            help=f"{FANOUTS.help}; in a graph with types, of each relation, or a mapping from relations to such numbers,"
+            " where 0 leaves a relation out",
             example="(15, 10, 5)",
         ),
         "batch_size": replace(BATCH_SIZE, help="Vertices, or pairs, of a batch"),
@@ -84,7 +82,7 @@ _NEIGHBORS: Final[Mapping[str, Option]] = MappingProxyType(
         ),
         "shuffle": _SHUFFLE,
         "seed": _SEED,
-        "replace": Option(default=False, help="Draw neighbors with replacement"),
+        **{name: NEIGHBOR_OPTIONS[name] for name in ("neighbor_sampler", "replace")},
     }
 )
 _SUBGRAPHS: Final[Mapping[str, Option]] = MappingProxyType(
@@ -92,7 +90,7 @@ _SUBGRAPHS: Final[Mapping[str, Option]] = MappingProxyType(
         "sampler": Option(
             default=NEIGHBOR,
             help="What draws batches: neighbor, or a sampler of subgraphs",
-            choices=(NEIGHBOR, *SUBGRAPH_SAMPLERS),
+            choices=(NEIGHBOR, *SUBGRAPHS["sampler"].choices),
         ),
         "batch_size": BATCH_SIZE,
         "seed": _SEED,

@@ -81,6 +81,7 @@ class SampleKeywords(ClusterKeywords, total=False):
     epochs: int
     ranks: int
     seed: int
+    neighbor_sampler: str
     replace: bool
     draw_once: bool
     cache_memory: int
@@ -162,6 +163,7 @@ class LoaderKeywords(TypedDict, total=False):
     split: str
     shuffle: bool
     seed: int
+    neighbor_sampler: str
     replace: bool
     epoch: int
     rank: int
@@ -219,6 +221,7 @@ class TrainKeywords(TypedDict, total=False):
     fanout: int | Sequence[int]
     replace: bool
     draw_once: bool
+    neighbor_sampler: str
     samples: str | None
     propagated: str | None
     steps: int | Sequence[int]

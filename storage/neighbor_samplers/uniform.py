@@ -1,0 +1,14 @@
+"""``uniform``: every set of so many neighbors is equally likely, whatever other vertices draw."""
+
+from __future__ import annotations
+
+from gnnloom.storage.neighbor_samplers.kind import NeighborSamplerKind
+
+NEIGHBOR_SAMPLER = NeighborSamplerKind(
+    name="uniform",
+    order=0,
+    help="neighbors at random, each vertex for itself",
+    source="Hamilton, Ying, Leskovec, NeurIPS 2017, appendix A",
+    place=("gnnloom.storage.sampling.layers.graph_view", "MatrixView"),
+    replaces=True,
+)
