@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.shards.shard_source import find_vertices
 from gnnloom.storage.artifacts.graph import Graph
-from gnnloom.storage.artifacts.mapped_vertices import map_vertices
+from gnnloom.storage.artifacts.mapped_vertices import map_vertices, split_vertices
 from gnnloom.storage.artifacts.part_members import map_part_members
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.vertices import Vertices
@@ -19,10 +19,7 @@ from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.disk.mapped_rows import take_rows
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import CHUNK_BYTES
-from gnnloom.storage.format.vertex_arrays import SPLIT, VERTEX_ARRAYS, label_name, missing_for_training
-
-#: Vertices that are looked at together: their masks and labels are small.
-_CHUNK = 1 << 18
+from gnnloom.storage.format.vertex_arrays import label_name, missing_for_training
 
 
 @dataclass(frozen=True)
@@ -68,28 +65,21 @@ class SampleInputs:
 
     def seeds(self, rank: int) -> NDArray[np.int64]:
         """(num_seeds,) int64 vertices of a rank that are in the training split and have a label, ascending."""
-        arrays = map_vertices(self.vertices)
-        label, split = arrays[self.label_name], arrays["split"]
-        found = [np.empty(0, np.int64)]
-        for vertices in self._vertices_of(rank):
-            known = VERTEX_ARRAYS[self.label_name].is_known(label[vertices])
-            found.append(vertices[known & (split[vertices] == SPLIT["train"])].astype(np.int64))
-        return np.concatenate(found)
+        return split_vertices(map_vertices(self.vertices), "train", labeled=True, among=self._own(rank))
 
     def has_negative_feature(self, rank: int) -> bool:
         """Whether a feature of a rank's vertices is negative."""
-        feature = map_vertices(self.vertices)["feature"]
-        return any(bool((take_rows(feature, some) < 0).any()) for some in self._vertices_of(rank, self.chunk_rows))
+        feature, own, step = map_vertices(self.vertices)["feature"], self._own(rank), self.chunk_rows
+        for start in range(0, len(feature if own is None else own), step):
+            stop = min(start + step, len(feature))
+            some = np.arange(start, stop) if own is None else own[start : start + step].astype(np.int64)
+            if (take_rows(feature, some) < 0).any():
+                return True
+        return False
 
-    def _vertices_of(self, rank: int, step: int = _CHUNK) -> Iterator[NDArray[np.int64]]:
-        """A rank's vertices, some at a time."""
-        if self.partition is None:
-            for start in range(0, self.graph.num_vertices, step):
-                yield np.arange(start, min(start + step, self.graph.num_vertices))
-            return
-        own = map_part_members(self.partition).of(rank)
-        for start in range(0, len(own), step):
-            yield own[start : start + step].astype(np.int64)
+    def _own(self, rank: int) -> NDArray[Any] | None:
+        """(num_own,) integers, a rank's vertices, ascending; None for all vertices."""
+        return None if self.partition is None else map_part_members(self.partition).of(rank)
 
 
 def find_inputs(dataset: Dataset, graph: Graph, partition: Partition | None) -> SampleInputs:

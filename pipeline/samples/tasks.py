@@ -21,6 +21,8 @@ from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.matrix.layered import LayeredBatch
 from gnnloom.storage.sampling.hot_rows import hot_vertices
 from gnnloom.storage.sampling.layered import layered_batch
+from gnnloom.storage.sampling.layers.options import SAMPLER_OPTIONS
+from gnnloom.storage.sampling.layers.seeds import VertexSeeds
 from gnnloom.storage.sampling.neighbor import NeighborSampler
 
 
@@ -40,23 +42,23 @@ class RankTask(Task):
     def path(self, name: str) -> str:
         return f"{rank_path(self.rank)}/{name}"
 
-    def sampler(self, graph: WholeGraph, seeds: NDArray[np.int64]) -> NeighborSampler:
+    def sampler(self, graph: WholeGraph) -> NeighborSampler:
         """The sampler that training would use."""
         options = self.options
-        size, again, once = options.batch_size, options.replace, options.draw_once
-        drawn = options.neighbor_sampler
-        return NeighborSampler(
-            graph, options.seed, seeds, options.fanout, size, replace=again, draw_once=once, neighbor_sampler=drawn
-        )
+        drawn = {name: getattr(options, name) for name in SAMPLER_OPTIONS}
+        return NeighborSampler(graph, options.seed, options.fanout, **drawn)
+
+    def seeds(self, vertices: NDArray[np.int64]) -> VertexSeeds:
+        """The batches of the rank's seeds that training would have."""
+        return VertexSeeds(vertices, self.options.batch_size, self.options.seed)
 
 
 def prepare_rank(task: RankTask) -> int:
     """Write the arrays of one rank; returns the number of its seeds."""
     root, inputs = task.writer.path, task.inputs
     with task.writer.task(task.name) as output:
-        seeds, hot = inputs.seeds(task.rank), np.empty(0, np.int64)
-        if len(seeds):
-            hot = hot_vertices(task.sampler(inputs.map_graph(), seeds), task.hot_rows)
+        seeds = inputs.seeds(task.rank)
+        hot = hot_vertices(task.sampler(inputs.map_graph()), task.seeds(seeds), task.hot_rows)
         output.add(write_array(root, task.path("seed"), seeds, ("seed",)))
         output.add(write_array(root, task.path("hot_vertex"), hot, ("hot",)))
         output.add(_write_features(task.writer, task.path("hot_feature"), "hot", inputs, [hot]))
@@ -92,9 +94,11 @@ def write_segment(task: SegmentTask) -> int:
     graph = inputs.map_graph()
     stored = {record.path: record for record in writer.recorded_of([task.of.name])[task.of.name].arrays}
     # As the task of the rank wrote them.
-    seeds, hot = (ArrayReader(root, stored[task.of.path(name)]).read() for name in ("seed", "hot_vertex"))
-    sampler = task.of.sampler(graph, seeds)
-    batches = [layered_batch(graph, sampler.sample(task.epoch, k)) for k in range(task.first, task.stop)]
+    vertices, hot = (ArrayReader(root, stored[task.of.path(name)]).read() for name in ("seed", "hot_vertex"))
+    sampler, seeds = task.of.sampler(graph), task.of.seeds(vertices)
+    numbers = range(task.first, task.stop)
+    drawn = (sampler.sample_of(seeds.of(task.epoch, number), task.epoch, number) for number in numbers)
+    batches = [layered_batch(graph, sample) for sample in drawn]
     places = [_hot_places(hot, batch.vertices) for batch in batches]
     packed = [batch.vertices[place == PACKED] for batch, place in zip(batches, places, strict=True)]
     with writer.task(task.name) as output:

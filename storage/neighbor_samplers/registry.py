@@ -1,4 +1,4 @@
-"""All ways to draw neighbors: gnnloom's, and those that installed packages announce."""
+"""All ways to draw neighbors: gnnloom's, and the ways that installed packages announce."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``uniform``: every set of so many neighbors is equally likely, whatever other vertices draw."""
+"""``uniform``: every set of neighbors of one size is equally likely, whatever other vertices draw."""
 
 from __future__ import annotations
 

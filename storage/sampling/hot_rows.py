@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.storage.sampling.layers.seeds import VertexSeeds
 from gnnloom.storage.sampling.neighbor import NeighborSampler
 
 #: Batches that are counted; their vertices bound the memory.
@@ -21,7 +22,9 @@ _COUNTED_EPOCH: Final = -1
 Choice = Callable[[NDArray[np.int64]], NDArray[np.bool_]]
 
 
-def hot_vertices(sampler: NeighborSampler, most: int, chosen: Choice | None = None) -> NDArray[np.int64]:
+def hot_vertices(
+    sampler: NeighborSampler, seeds: VertexSeeds, most: int, chosen: Choice | None = None
+) -> NDArray[np.int64]:
     """The vertices that most of the counted batches contain; of equally frequent ones, the lowest.
 
     Args:
@@ -33,8 +36,9 @@ def hot_vertices(sampler: NeighborSampler, most: int, chosen: Choice | None = No
     """
     if most < 1:
         return np.empty(0, np.int64)
-    batches = min(COUNTED_BATCHES, sampler.num_batches)
-    drawn = [sampler.sample(_COUNTED_EPOCH, batch).vertices for batch in range(batches)]
+    numbers = range(min(COUNTED_BATCHES, seeds.num_batches))
+    batches = [(seeds.of(_COUNTED_EPOCH, number), number) for number in numbers]
+    drawn = [sampler.sample_of(some, _COUNTED_EPOCH, number).vertices for some, number in batches]
     vertices, count = np.unique(np.concatenate([np.empty(0, np.int64), *drawn]), return_counts=True)
     if chosen is not None:
         mask = chosen(vertices)

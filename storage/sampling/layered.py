@@ -33,8 +33,7 @@ def whole_rows(graph: WholeGraph, vertices: NDArray[np.int64], hops: int = 1) ->
     Args:
         vertices: (num_seeds,) int64, ascending, at least one.
     """
-    sampler = NeighborSampler(graph, 0, vertices, [ALL] * hops, len(vertices), draw_once=True)
-    return layered_batch(graph, sampler.sample_of(vertices, 0, 0))
+    return layered_batch(graph, NeighborSampler(graph, 0, [ALL] * hops, draw_once=True).sample_of(vertices, 0, 0))
 
 
 def _row_lengths(graph: WholeGraph, vertices: NDArray[np.int64], excluded: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -17,11 +17,10 @@ from gnnloom.storage.neighbor_samplers.kind import ALL
 from gnnloom.storage.sampling.layers.expansion import SampledRelation, draw_layers, drawn_view
 from gnnloom.storage.sampling.layers.graph_view import Draw
 from gnnloom.storage.sampling.sampler import Sample, Sampler
-from gnnloom.storage.sampling.vertex import members
 
 
 class NeighborSampler(Sampler):
-    """Takes some seeds at a time of a random order of all, and draws neighbors for as many layers as fan-outs.
+    """Draws neighbors of the seeds of a batch, for as many layers as fan-outs.
 
     A vertex gathers from the columns of its row. A self loop is one of them, drawn like any other. Every vertex of a
     layer draws anew, also one that drew before in another layer; with ``draw_once`` it keeps what it drew first, so
@@ -30,16 +29,13 @@ class NeighborSampler(Sampler):
     what is drawn without it.
 
     Args:
-        seeds: (num_seeds,) int64 vertices whose outputs are wanted, ascending, such as the vertices of the training
-            split.
         fanouts: neighbors to draw for each vertex, from the layer of the seeds on: ``ALL``, or 1 or more.
-        batch_size: seeds in a batch.
         replace: draw with replacement; a row then has ``fanout`` nonzeros even if the vertex has fewer neighbors.
         draw_once: a layer draws for the vertices that it is the first to have, instead of for all of its vertices.
         neighbor_sampler: how a vertex draws; see :data:`~gnnloom.storage.neighbor_samplers.registry.NEIGHBOR_SAMPLERS`.
 
     Raises:
-        InputError: an argument is out of its range, or the seeds are not ascending vertices of the graph.
+        InputError: a fan-out is out of its range.
     """
 
     kind = "neighbor"
@@ -48,9 +44,7 @@ class NeighborSampler(Sampler):
         self,
         graph: WholeGraph,
         seed: int,
-        seeds: NDArray[np.int64],
         fanouts: Sequence[int],
-        batch_size: int,
         *,
         replace: bool = False,
         draw_once: bool = False,
@@ -59,39 +53,25 @@ class NeighborSampler(Sampler):
         super().__init__(graph, seed)
         if not fanouts or any(fanout != ALL and fanout < 1 for fanout in fanouts):
             raise InputError(f"fan-outs {list(fanouts)}: expected one per layer, each 1 or more, or {ALL} for all")
-        if batch_size < 1:
-            raise InputError(f"batches of {batch_size} seeds: expected 1 or more")
-        if not len(seeds) or seeds[0] < 0 or seeds[-1] >= graph.num_vertices or not (seeds[1:] > seeds[:-1]).all():
-            raise InputError(f"{len(seeds)} seeds: expected ascending vertices of a graph of {graph.num_vertices:,}")
-        self.seeds, self.fanouts, self.batch_size = seeds, tuple(fanouts), batch_size
-        self.replace, self.draw_once = replace, draw_once
+        self.fanouts, self.replace, self.draw_once = tuple(fanouts), replace, draw_once
         self._relation = SampledRelation(drawn_view(graph.matrix, neighbor_sampler), 0, 0)
-
-    @property
-    def num_batches(self) -> int:
-        return -(-len(self.seeds) // self.batch_size)
-
-    def draw(self, epoch: int, batch: int) -> NDArray[np.int64]:
-        """See :meth:`Sampler.draw`.
-
-        Raises:
-            InputError: the epoch has fewer batches.
-        """
-        return self.seeds[members(len(self.seeds), self.batch_size, self.seed, epoch, batch)]
-
-    def sample(self, epoch: int, batch: int) -> Sample:
-        return self.sample_of(self.draw(epoch, batch), epoch, batch)
 
     def sample_of(
         self, seeds: NDArray[np.int64], epoch: int, batch: int, excluded: NDArray[np.int64] | None = None
     ) -> Sample:
-        """Draw neighbors for a batch of given seeds, as if the graph lacked some entries.
+        """Draw neighbors of the seeds of a batch, as if the graph lacked some entries.
 
         Args:
-            seeds: (num_drawn,) int64, ascending.
+            seeds: (num_seeds,) int64 vertices whose outputs are wanted, ascending.
             excluded: (num_excluded,) int64 positions of entries in the graph's matrix, ascending; see
                 :meth:`excluded`. None for no entry.
+
+        Raises:
+            InputError: the seeds are not ascending vertices of the graph.
         """
+        n = self.graph.num_vertices
+        if not len(seeds) or seeds[0] < 0 or seeds[-1] >= n or not (seeds[1:] > seeds[:-1]).all():
+            raise InputError(f"{len(seeds)} seeds: expected ascending vertices of a graph of {n:,}")
         key, hops = self._key(epoch, batch), range(len(self.fanouts))
         excluded = np.empty(0, np.int64) if excluded is None else excluded
         streams = [np.uint64(mix(key + np.uint64(hop + 1))) for hop in hops]

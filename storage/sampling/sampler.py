@@ -108,10 +108,10 @@ class Normalization(ABC):
         """The weights of one induced subgraph."""
 
 
-class Sampler(ABC):
+class Sampler:
     """Draws the batches of a graph; any number of threads and processes may share the work.
 
-    A sampler holds no state between batches: equal arguments of :meth:`sample` give equal batches.
+    A sampler holds no state between batches: equal arguments give equal batches.
     """
 
     #: Name of the kind, which is part of the names of the random streams.
@@ -120,32 +120,12 @@ class Sampler(ABC):
     def __init__(self, graph: WholeGraph, seed: int) -> None:
         self.graph, self.seed = graph, seed
 
-    @property
-    @abstractmethod
-    def num_batches(self) -> int:
-        """Batches per epoch."""
-
-    @abstractmethod
-    def draw(self, epoch: int, batch: int) -> NDArray[np.int64]:
-        """Draw the vertices of a batch, without the rows among them.
-
-        Args:
-            batch: from 0 on; a sampler that does not cover an epoch takes any number.
-
-        Returns:
-            (num_drawn,) int64, ascending; for a layered sampler the seeds only.
-        """
-
-    @abstractmethod
-    def sample(self, epoch: int, batch: int) -> Sample:
-        """Draw a batch with its rows."""
-
     def _key(self, epoch: int, batch: int) -> np.uint64:
         """The random stream of a batch."""
         return stream_key(self.seed, f"{self.kind}/{epoch}/{batch}")
 
 
-class SubgraphSampler(Sampler):
+class SubgraphSampler(Sampler, ABC):
     """Draws vertices; a sample is the subgraph that they induce.
 
     Args:
@@ -166,7 +146,19 @@ class SubgraphSampler(Sampler):
 
     @property
     def num_batches(self) -> int:
+        """Batches per epoch."""
         return -(-self.graph.num_vertices // self.size)
+
+    @abstractmethod
+    def draw(self, epoch: int, batch: int) -> NDArray[np.int64]:
+        """Draw the vertices of a batch, without the rows among them.
+
+        Args:
+            batch: from 0 on; a sampler that does not cover an epoch takes any number.
+
+        Returns:
+            (num_drawn,) int64, ascending.
+        """
 
     def exact_normalization(self, *, symmetric: bool) -> Normalization | None:  # noqa: ARG002 - for those that need it
         """The normalization from the probabilities of the draws; None if they are not known.
@@ -177,6 +169,7 @@ class SubgraphSampler(Sampler):
         return None
 
     def sample(self, epoch: int, batch: int) -> Sample:
+        """Draw a batch with its rows."""
         vertices = self.draw(epoch, batch)
         local, entry, row_nnz = induce(self.graph.matrix, vertices)
         return Sample(vertices, (Block(local, entry, row_nnz),))

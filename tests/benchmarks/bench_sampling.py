@@ -37,7 +37,9 @@ from gnnloom.storage.artifacts.whole_graph import WholeGraph, map_whole_graph
 from gnnloom.storage.format.mapped_copy import copy_path
 from gnnloom.storage.sampling.edge import EdgeSampler
 from gnnloom.storage.sampling.frontier import FrontierSampler
+from gnnloom.storage.sampling.layers.seeds import VertexSeeds
 from gnnloom.storage.sampling.neighbor import NeighborSampler
+from gnnloom.storage.sampling.sampler import Sample
 from gnnloom.storage.sampling.vertex import VertexSampler
 from gnnloom.storage.sampling.walk import WalkSampler
 
@@ -163,13 +165,17 @@ def _report_subgraphs(name: str, graph: WholeGraph, rounds: int) -> None:
 def _report_neighbors(name: str, graph: WholeGraph, rounds: int) -> None:
     n = graph.num_vertices
     feature = np.random.default_rng(0).random((n, FEATURES), np.float32)
-    sampler = NeighborSampler(graph, 0, np.arange(n), FANOUTS, BATCH)
-    sample = sampler.sample(0, 0)
+    sampler, seeds = NeighborSampler(graph, 0, FANOUTS), VertexSeeds(np.arange(n), BATCH, 0)
+
+    def drawn(number: int) -> Sample:
+        return sampler.sample_of(seeds.of(number, 0), number, 0)
+
+    sample = drawn(0)
     # As in training, the rows of all batches go to the same memory. Batches differ in size a little.
     rows = np.empty((min(n, 2 * len(sample.vertices)), FEATURES), np.float32)
     whole: dict[str, Callable[[int], Any]] = {
-        "neighbor with features": lambda number: _gather(feature, sampler.sample(number, 0).vertices, rows),
-        "neighbor structure only": lambda number: sampler.sample(number, 0),
+        "neighbor with features": lambda number: _gather(feature, drawn(number).vertices, rows),
+        "neighbor structure only": drawn,
     }
     print(
         f"\na batch: {len(sample.vertices):,} vertices, {sum(len(block.entry) for block in sample.blocks):,} nonzeros"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gnnloom.storage import CSR
 from gnnloom.storage.artifacts.part_members import part_members
@@ -13,8 +16,9 @@ from gnnloom.storage.neighbor_samplers.registry import NEIGHBOR_SAMPLERS
 from gnnloom.storage.sampling.cluster import ClusterSampler
 from gnnloom.storage.sampling.edge import EdgeSampler
 from gnnloom.storage.sampling.frontier import FrontierSampler
+from gnnloom.storage.sampling.layers.seeds import VertexSeeds
 from gnnloom.storage.sampling.neighbor import NeighborSampler
-from gnnloom.storage.sampling.sampler import Sample, Sampler
+from gnnloom.storage.sampling.sampler import Sample, SubgraphSampler
 from gnnloom.storage.sampling.vertex import VertexSampler
 from gnnloom.storage.sampling.walk import WalkSampler
 
@@ -28,7 +32,36 @@ def in_memory(adjacency: Any, *, weighted: bool = False) -> WholeGraph:
     return whole_graph(CSR(0, indptr, indices, data, matrix.shape[1]))
 
 
-def sampler_of(kind: str, graph: WholeGraph, size: int, seed: int = 0) -> Sampler:
+@dataclass(frozen=True)
+class Seeded:
+    """A layered sampler with the seeds of all batches: draws batches by their numbers, as other samplers do."""
+
+    sampler: NeighborSampler
+    seeds: VertexSeeds
+
+    @property
+    def num_batches(self) -> int:
+        return self.seeds.num_batches
+
+    @property
+    def graph(self) -> WholeGraph:
+        return self.sampler.graph
+
+    def draw(self, epoch: int, batch: int) -> NDArray[np.int64]:
+        return self.seeds.of(epoch, batch)
+
+    def sample(self, epoch: int, batch: int) -> Sample:
+        return self.sampler.sample_of(self.draw(epoch, batch), epoch, batch)
+
+
+def seeded(
+    graph: WholeGraph, seed: int, vertices: NDArray[np.int64], fanouts: Sequence[int], size: int, **how: Any
+) -> Seeded:
+    """Batches of ``size`` of these vertices, with sampled neighbors."""
+    return Seeded(NeighborSampler(graph, seed, fanouts, **how), VertexSeeds(vertices, size, seed))
+
+
+def sampler_of(kind: str, graph: WholeGraph, size: int, seed: int = 0) -> SubgraphSampler | Seeded:
     """A sampler whose batches have about ``size`` vertices, or seeds."""
     n = graph.num_vertices
     if kind == "cluster":
@@ -36,7 +69,7 @@ def sampler_of(kind: str, graph: WholeGraph, size: int, seed: int = 0) -> Sample
         part = np.random.default_rng(0).permutation(n) % parts
         return ClusterSampler(graph, seed, part_members(part.astype(np.int32), parts), 8)
     if kind in NEIGHBOR_SAMPLERS:
-        return NeighborSampler(graph, seed, np.arange(n), [3, 2], size, neighbor_sampler=kind)
+        return seeded(graph, seed, np.arange(n), [3, 2], size, neighbor_sampler=kind)
     if kind == "frontier":
         return FrontierSampler(graph, seed, size)
     kinds = {"vertex": VertexSampler, "edge": EdgeSampler, "walk": WalkSampler}

@@ -23,6 +23,7 @@ from gnnloom.storage.disk.row_buffers import RowBuffers
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.matrix.layered import LayeredBatch
 from gnnloom.storage.sampling.ahead import prepare_ahead
+from gnnloom.storage.sampling.layers.seeds import Seeds, SeedsOfBatch
 from gnnloom.storage.sampling.sampler import Normalization, Sample, SubgraphSampler, Weights
 from gnnloom.trainer.feed.feature_view import give_back_unused
 
@@ -33,26 +34,18 @@ Drawing_co = TypeVar("Drawing_co", covariant=True)
 
 
 class LayeredSampler(Protocol[Drawing_co]):
-    """Draws neighbors of the seeds of a batch, layer by layer; any number of threads may ask.
-
-    Attributes:
-        seeds: (num_seeds,) int64 vertices, ascending.
-        batch_size: seeds of every batch but the last.
-    """
-
-    seeds: NDArray[np.int64]
-    batch_size: int
-
-    def draw(self, epoch: int, batch: int) -> NDArray[np.int64]:
-        """(at most batch_size,) int64 seeds of a batch, ascending."""
-        ...
+    """Draws neighbors of the seeds of a batch, layer by layer; any number of threads may ask."""
 
     def excluded(self, without: Any) -> Any:
         """Positions of entries to draw without, from :attr:`SeedsOfBatch.without`."""
         ...
 
-    def sample_of(self, seeds: NDArray[np.int64], epoch: int, batch: int, excluded: Any = None) -> Drawing_co:
-        """Draw neighbors for a batch of given seeds, as if the graph lacked some entries."""
+    def sample_of(self, seeds: Any, epoch: int, batch: int, excluded: Any = None) -> Drawing_co:
+        """Draw neighbors of the seeds of a batch, as if the graph lacked some entries.
+
+        Args:
+            seeds: see :attr:`SeedsOfBatch.vertices`.
+        """
         ...
 
 
@@ -132,76 +125,6 @@ def _ahead(
         yield from prepared
 
 
-@dataclass(frozen=True)
-class SeedsOfBatch:
-    """What neighbors are drawn for.
-
-    Attributes:
-        vertices: (num_seeds,) int64, ascending.
-        pairs: the pairs that these are the ends of, if any.
-        without: rows and columns of the entries of the graph to draw without, or those by relation; None to draw from
-            all.
-    """
-
-    vertices: NDArray[np.int64]
-    pairs: Any = None
-    without: Any = None
-
-
-class Seeds(Protocol):
-    """The examples of all epochs, in batches.
-
-    Attributes:
-        num_examples: of an epoch.
-        batch_size: examples of every batch but the last.
-    """
-
-    num_examples: int
-    batch_size: int
-
-    def begin(self, epoch: int) -> Callable[[int], SeedsOfBatch]:
-        """What gives the seeds of any batch of an epoch, to several threads at a time.
-
-        Collective if the seeds of ranks depend on each other.
-        """
-        ...
-
-
-class VertexSeeds:
-    """The seeds of a sampler, in a random order that differs between epochs or as they are."""
-
-    def __init__(self, sampler: LayeredSampler[Any] | None, *, shuffle: bool = True) -> None:
-        """Communicates nothing.
-
-        Args:
-            sampler: None without seeds.
-        """
-        self._sampler, self._shuffle = sampler, shuffle
-        self.num_examples, self.batch_size = (len(sampler.seeds), sampler.batch_size) if sampler else (0, 1)
-
-    def begin(self, epoch: int) -> Callable[[int], SeedsOfBatch]:
-        """See :class:`Seeds`."""
-
-        def of(number: int) -> SeedsOfBatch:
-            sampler, size = _given(self._sampler), self.batch_size
-            if self._shuffle:
-                return SeedsOfBatch(sampler.draw(epoch, number))
-            return SeedsOfBatch(sampler.seeds[number * size :][:size])
-
-        return of
-
-
-def _given(sampler: LayeredSampler[Drawing] | None) -> LayeredSampler[Drawing]:
-    """The sampler of batches that there are.
-
-    Raises:
-        ValueError: there are none.
-    """
-    if sampler is None:
-        raise ValueError("without seeds, there are no batches")
-    return sampler
-
-
 def without_pairs(
     links: Links, source: NDArray[np.int64], target: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -214,13 +137,10 @@ def without_pairs(
 class NeighborBatches(Batches[Made], Generic[Drawing, Made]):
     """Batches of sampled neighbors of seeds."""
 
-    def __init__(
-        self, sampler: LayeredSampler[Drawing] | None, seeds: Seeds, make: Callable[[Drawn[Drawing]], Made]
-    ) -> None:
+    def __init__(self, sampler: LayeredSampler[Drawing], seeds: Seeds, make: Callable[[Drawn[Drawing]], Made]) -> None:
         """Communicates nothing.
 
         Args:
-            sampler: draws the neighbors, whatever its own seeds are; None without seeds.
             make: makes the result of a batch; several threads may call it at a time.
         """
         self._sampler, self._seeds, self._make = sampler, seeds, make
@@ -236,10 +156,9 @@ class NeighborBatches(Batches[Made], Generic[Drawing, Made]):
         return _ahead(lambda number: self._draw(epoch, number, seeds), numbers, threads, pool)
 
     def _draw(self, epoch: int, number: int, seeds: Callable[[int], SeedsOfBatch]) -> Made:
-        asked, sampler, excluded = seeds(number), _given(self._sampler), None
-        if asked.without is not None:
-            excluded = sampler.excluded(asked.without)
-        sample = sampler.sample_of(asked.vertices, epoch, number, excluded)
+        asked = seeds(number)
+        excluded = None if asked.without is None else self._sampler.excluded(asked.without)
+        sample = self._sampler.sample_of(asked.vertices, epoch, number, excluded)
         return self._make(Drawn(epoch * self.num_batches + number, sample, excluded, asked.pairs))
 
 

@@ -20,10 +20,11 @@ from gnnloom.storage.matrix.distinct import distinct
 from gnnloom.storage.matrix.permutation import KeyedPermutation
 from gnnloom.storage.matrix.random_numbers import stream_key
 from gnnloom.storage.matrix.ranges import split_range
+from gnnloom.storage.sampling.layers.seeds import SeedsOfBatch
 from gnnloom.storage.sampling.sampler import Sample
 from gnnloom.storage.shards.known_pairs import KnownInTraining
 from gnnloom.trainer.comm.unconnected import UnconnectedRank
-from gnnloom.trainer.feed.batches import Drawn, NeighborBatches, SeedsOfBatch, without_pairs
+from gnnloom.trainer.feed.batches import Drawn, NeighborBatches, without_pairs
 from gnnloom.trainer.links.negatives import (
     NegativeSampler,
     Positives,
@@ -62,10 +63,8 @@ class PairSource(NeighborSource):
         if not links.num_pairs[self.split]:
             raise InputError(f"{links.artifact.path}: no pairs in split {self.split}")
         graph, vertices = self.map_graph(), self.vertex_fields()
-        # Seeds of batches are given, so these stand for any.
-        sampler = self.make_sampler(graph, np.zeros(1, np.int64))
-        make = partial(self._fields, graph, vertices)
-        return NeighborBatches(sampler, _PairSeeds(self, links, graph), make)
+        seeds = _PairSeeds(self, links, graph)
+        return NeighborBatches(self.sampler(graph), seeds, partial(self._fields, graph, vertices))
 
     def _fields(self, graph: WholeGraph, vertices: VertexFields, drawn: Drawn[Sample]) -> Fields:
         pairs: _Pairs = drawn.pairs
@@ -96,7 +95,7 @@ class _Pairs:
 
 
 class _PairSeeds:
-    """See :class:`gnnloom.trainer.feed.batches.Seeds`."""
+    """See :class:`gnnloom.storage.sampling.layers.seeds.Seeds`."""
 
     def __init__(self, source: PairSource, links: Links, graph: WholeGraph) -> None:
         self._source, self._links = source, links
@@ -126,7 +125,7 @@ class _PairSeeds:
         return found
 
     def begin(self, epoch: int) -> Callable[[int], SeedsOfBatch]:
-        """See :class:`gnnloom.trainer.feed.batches.Seeds`."""
+        """See :class:`gnnloom.storage.sampling.layers.seeds.Seeds`."""
         return partial(self._of, epoch)
 
     def _of(self, epoch: int, number: int) -> SeedsOfBatch:

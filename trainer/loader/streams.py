@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
@@ -16,10 +17,12 @@ from gnnloom.storage.artifacts.whole_graph import WholeGraph, map_whole_graph
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.sampling.layered import layered_batch
+from gnnloom.storage.sampling.layers.options import SAMPLER_OPTIONS
+from gnnloom.storage.sampling.layers.seeds import VertexSeeds
 from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.storage.sampling.sampler import Sample
-from gnnloom.trainer.feed.batches import Batches, Drawn, NeighborBatches, VertexSeeds
-from gnnloom.trainer.loader.choices import ALL_VERTICES, STORED
+from gnnloom.trainer.feed.batches import Batches, Drawn, NeighborBatches
+from gnnloom.trainer.loader.choices import STORED
 from gnnloom.trainer.loader.hops import Hops, edge_index, edge_weight, sample_hops
 from gnnloom.trainer.loader.vertices import VertexChoice, VertexFields
 from gnnloom.trainer.place.place import Place
@@ -163,18 +166,11 @@ class NeighborSource(GraphSource):
 
     def open(self) -> Stream:
         graph, vertices = self.map_graph(), self.vertex_fields()
-        if self.chosen is not None:
-            seeds = self.chosen
-        elif self.split == ALL_VERTICES:
-            seeds = np.arange(graph.num_vertices)
-        else:
-            seeds = vertices.seeds(self.split)
-        sampler = self.make_sampler(graph, seeds)
-        given = VertexSeeds(sampler, shuffle=self.shuffle)
-        return NeighborBatches(sampler, given, lambda drawn: self.layered_fields(graph, vertices, drawn))
+        chosen = vertices.seeds(self.split, graph.num_vertices) if self.chosen is None else self.chosen
+        seeds = VertexSeeds(chosen, self.batch_size, self.seed, self.shuffle)
+        return NeighborBatches(self.sampler(graph), seeds, partial(self.layered_fields, graph, vertices))
 
-    def make_sampler(self, graph: WholeGraph, seeds: NDArray[np.int64]) -> NeighborSampler:
+    def sampler(self, graph: WholeGraph) -> NeighborSampler:
         """The sampler of a batch's neighbors."""
-        names = ("replace", "draw_once", "neighbor_sampler")
-        drawn = {name: getattr(self, name) for name in names}
-        return NeighborSampler(graph, self.seed, seeds, self.fanouts, self.batch_size, **drawn)
+        drawn = {name: getattr(self, name) for name in SAMPLER_OPTIONS}
+        return NeighborSampler(graph, self.seed, self.fanouts, **drawn)

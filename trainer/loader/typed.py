@@ -16,10 +16,11 @@ from gnnloom.storage.artifacts.typed.mapped_graph import MappedRelation, map_rel
 from gnnloom.storage.artifacts.typed.reverses import Reverses
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.sampling.layers.expansion import drawn_view
+from gnnloom.storage.sampling.layers.seeds import VertexSeeds
 from gnnloom.storage.sampling.layers.typed import RelationView, TypedNeighborSampler, TypedSample
 from gnnloom.trainer.data.vertex_data import as_features
-from gnnloom.trainer.feed.batches import Drawn, NeighborBatches, VertexSeeds
-from gnnloom.trainer.loader.choices import ALL_VERTICES, EDGE_NAMES
+from gnnloom.trainer.feed.batches import Drawn, NeighborBatches
+from gnnloom.trainer.loader.choices import EDGE_NAMES
 from gnnloom.trainer.loader.hops import edge_index
 from gnnloom.trainer.loader.streams import Fields, Source, Stream
 from gnnloom.trainer.loader.vertices import FEATURE_DTYPES, VertexChoice, VertexFields
@@ -62,12 +63,9 @@ class TypedSource(Source):
         relations = map_relations(graph)
         if self.reverses is not None:
             relations |= map_reverses(Reverses(dataset.find("transpose", self.reverses), graph), relations)
-        if self.chosen is not None:
-            seeds = self.chosen
-        elif self.split == ALL_VERTICES:
-            seeds = np.arange(graph.type(self.of_type).count)
-        else:
-            seeds = fields[self.of_type].seeds(self.split)
+        count, chosen = graph.type(self.of_type).count, self.chosen
+        chosen = fields[self.of_type].seeds(self.split, count) if chosen is None else chosen
+        seeds = VertexSeeds(chosen, self.batch_size, self.seed, self.shuffle, self.of_type)
         sampler = TypedNeighborSampler(
             [each.name for each in graph.types],
             [
@@ -75,14 +73,10 @@ class TypedSource(Source):
                 for name, each in relations.items()
             ],
             self.seed,
-            self.of_type,
-            seeds,
             self.fanouts,
-            self.batch_size,
             replace=self.replace,
         )
-        make = partial(self._fields, sampler, relations, fields)
-        return NeighborBatches(sampler, VertexSeeds(sampler, shuffle=self.shuffle), make)
+        return NeighborBatches(sampler, seeds, partial(self._fields, seeds, relations, fields))
 
     def _vertex_fields(self) -> dict[str, VertexFields]:
         """Functions that give the tensors of the vertices of each type that has data, and of the seeds' type."""
@@ -96,7 +90,7 @@ class TypedSource(Source):
 
     def _fields(
         self,
-        sampler: TypedNeighborSampler,
+        seeds: VertexSeeds,
         relations: Mapping[str, MappedRelation],
         fields: Mapping[str, VertexFields],
         drawn: Drawn[TypedSample],
@@ -106,9 +100,9 @@ class TypedSource(Source):
             data = fields[name].of(vertices) if name in fields else {}
             own = {"n_id": torch.from_numpy(vertices), "num_nodes": len(vertices)}
             found[name] = {**data, **own, "num_sampled_nodes": sample.num_vertices[name]}
-        seeds = sample.vertices[self.of_type][: sample.num_seeds]
-        number = torch.from_numpy(np.searchsorted(sampler.seeds, seeds))
-        found[self.of_type] |= {"batch_size": sample.num_seeds, "input_id": number}
+        count = sample.num_vertices[self.of_type][0]
+        number = torch.from_numpy(np.searchsorted(seeds.vertices, sample.vertices[self.of_type][:count]))
+        found[self.of_type] |= {"batch_size": count, "input_id": number}
         for name, relation in relations.items():
             block = sample.blocks[name]
             found[relation.edge_type] = {

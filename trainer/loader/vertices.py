@@ -13,21 +13,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.storage.artifacts.mapped_vertices import map_vertices
+from gnnloom.storage.artifacts.mapped_vertices import map_vertices, split_vertices
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.disk.row_buffers import RowBuffers
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.format.vertex_arrays import SPLIT, VERTEX_ARRAYS, as_trained, label_name
+from gnnloom.storage.format.vertex_arrays import SPLIT, as_trained, label_name
 from gnnloom.trainer.feed.feature_view import FeatureView, MappedFeatures
-from gnnloom.trainer.loader.choices import FEATURES
+from gnnloom.trainer.loader.choices import ALL_VERTICES, FEATURES
 from gnnloom.trainer.place.place import Place
 
 #: Types of features by their names.
 FEATURE_DTYPES: Final[Mapping[str, torch.dtype]] = MappingProxyType(
     dict(zip(FEATURES, (torch.float32, torch.bfloat16, torch.float64), strict=False))
 )
-#: Vertices whose split is looked at at once.
-_PIECE: Final = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -110,24 +108,29 @@ class VertexFields:
         names = {"train_mask": "train", "val_mask": "valid", "test_mask": "test"}
         return {name: split == SPLIT[value] for name, value in names.items()}
 
-    def seeds(self, split: str) -> NDArray[np.int64]:
-        """(num_seeds,) int64 vertices of a split, ascending; only vertices with a known label, if labels are asked for.
+    def seeds(self, split: str, num_vertices: int) -> NDArray[np.int64]:
+        """The vertices of a split; only vertices with a known label, if labels are asked for.
+
+        Args:
+            split: or ``ALL_VERTICES``, with and without labels.
+            num_vertices: of the graph, or of the type.
+
+        Returns:
+            (num_seeds,) int64, ascending.
 
         Raises:
             InputError: the vertices have no split, or the split has none of them.
         """
-        if "split" not in self._arrays:
+        labeled = ""
+        if split == ALL_VERTICES:
+            seeds = np.arange(num_vertices)
+        elif "split" in self._arrays:
+            seeds = split_vertices(self._arrays, split, labeled=self._choice.labels)
+            labeled = " with a label" if self._choice.labels else ""
+        else:
             raise InputError(
                 f"split {split}: the dataset has no split; add one with `gnnloom features`, or pass vertices"
             )
-        codes, parts = self._arrays["split"], list[NDArray[np.int64]]()
-        for start in range(0, len(codes), _PIECE):
-            found = start + np.flatnonzero(codes[start : start + _PIECE] == SPLIT[split])
-            if self._choice.labels:
-                found = found[VERTEX_ARRAYS[self._label].is_known(np.take(self._arrays[self._label], found, axis=0))]
-            parts.append(found)
-        seeds = np.concatenate([np.empty(0, np.int64), *parts])
         if not len(seeds):
-            labeled = " with a label" if self._choice.labels else ""
             raise InputError(f"split {split}: no vertex{labeled} is in it")
         return seeds

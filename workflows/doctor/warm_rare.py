@@ -162,12 +162,12 @@ def _sample(graph: Graph) -> None:
 
     whole = read_whole_graph(graph, pattern=True)
     for replace in (False, True):
-        NeighborSampler(whole, 0, np.arange(20), (2, 2), 10, replace=replace).sample(0, 0)
-    NeighborSampler(whole, 0, np.arange(20), (2, 2), 10, neighbor_sampler="labor").sample(0, 0)
+        NeighborSampler(whole, 0, (2, 2), replace=replace).sample_of(np.arange(10), 0, 0)
+    NeighborSampler(whole, 0, (2, 2), neighbor_sampler="labor").sample_of(np.arange(10), 0, 0)
     weighted = whole_graph(dataclasses.replace(whole.matrix, data=np.ones(whole.matrix.nnz, np.float32)))
-    layered_batch(weighted, NeighborSampler(weighted, 0, np.arange(20), (2, 2), 10).sample(0, 0))
+    layered_batch(weighted, NeighborSampler(weighted, 0, (2, 2)).sample_of(np.arange(10), 0, 0))
     excluded = excluded_entries(whole.matrix, np.arange(20), np.arange(20))
-    NeighborSampler(whole, 0, np.arange(20), (2, 2), 10).sample_of(np.arange(5), 0, 0, excluded)
+    NeighborSampler(whole, 0, (2, 2)).sample_of(np.arange(5), 0, 0, excluded)
     count_samples(VertexSampler(whole, 0, 10), 2)
     edges = EdgeSampler(whole, 0, 10)
     for symmetric in (False, True):

@@ -29,7 +29,7 @@ from gnnloom.storage.sampling.vertex import members
 from gnnloom.storage.system_errors import naming
 
 if TYPE_CHECKING:
-    from gnnloom.storage.sampling.sampler import Sampler
+    from gnnloom.storage.sampling.sampler import SubgraphSampler
 
 #: Draws of a task: a few seconds.
 _TASK_DRAWS = 1 << 24
@@ -153,7 +153,7 @@ class BatchDrawer:
             return lambda number: members(self.num_vertices, self.size, self.seed, number, 0)
         graph = map_whole_graph(Graph(Artifact(self.graph_path)))
         # Samplers of these kinds take a graph, a seed and a size, and draw by its pattern.
-        make = cast("Callable[[WholeGraph, int, int], Sampler]", SAMPLERS[self.kind].load())
+        make = cast("Callable[[WholeGraph, int, int], SubgraphSampler]", SAMPLERS[self.kind].load())
         sampler = make(replace(graph, matrix=replace(graph.matrix, data=None)), self.seed, self.size)
         return lambda number: sampler.draw(number, 0)
 

@@ -49,6 +49,8 @@ NEIGHBOR_OPTIONS: Final[Mapping[str, Option]] = MappingProxyType(
         ),
     }
 )
+#: The options that :class:`gnnloom.storage.sampling.neighbor.NeighborSampler` takes by their names.
+SAMPLER_OPTIONS: Final = ("replace", "draw_once", "neighbor_sampler")
 #: Fan-outs where there is no model that says how many layers there are.
 FANOUTS: Final = replace(NEIGHBOR_OPTIONS["fanout"], default=(FANOUT,) * _LAYERS)
 

@@ -1,4 +1,4 @@
-"""Batches of a graph with types: seeds of one type, and neighbors along each relation."""
+"""Batches of a graph with types: seeds of any types, and neighbors along each relation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from gnnloom.storage.neighbor_samplers.kind import ALL
 from gnnloom.storage.sampling.layers.expansion import Layers, SampledRelation, draw_layers
 from gnnloom.storage.sampling.layers.graph_view import Draw, GraphView
 from gnnloom.storage.sampling.sampler import Block
-from gnnloom.storage.sampling.vertex import members
 
 
 @dataclass(frozen=True)
@@ -42,20 +41,18 @@ class TypedSample:
             ascending.
         blocks: rows of each relation, for the leading vertices of its target type; columns are positions in the
             vertices of the source type.
-        num_vertices: number of seeds of each type, and of the vertices that each hop adds.
+        num_vertices: number of seeds of each type, and then of the vertices that each hop adds.
         num_entries: number of entries of each relation that each hop draws.
-        num_seeds: number of seeds.
     """
 
     vertices: Mapping[str, NDArray[np.int64]]
     blocks: Mapping[str, Block]
     num_vertices: Mapping[str, list[int]]
     num_entries: Mapping[str, list[int]]
-    num_seeds: int
 
 
 class TypedNeighborSampler:
-    """Draws the batches of seeds of one type, with neighbors along each relation.
+    """Draws neighbors of the seeds of a batch along each relation.
 
     A vertex draws from its row of every relation that leads to its type, when a batch first has it; all layers share
     what it drew, as in PyG. What a vertex draws from a relation depends on the batch, the hop, and the names of the
@@ -64,15 +61,12 @@ class TypedNeighborSampler:
     Args:
         types: names of the types.
         relations: rows of each relation.
-        of_type: type of the seeds.
-        seeds: (num_seeds,) int64 vertices of this type, ascending.
         fanouts: entries to draw from each row of each relation, for each hop: ``ALL``, or 0 or more. All relations have
             one number of hops.
-        batch_size: seeds in a batch.
         replace: draw with replacement.
 
     Raises:
-        InputError: an argument is out of its range.
+        InputError: a fan-out is out of its range.
     """
 
     def __init__(
@@ -80,10 +74,7 @@ class TypedNeighborSampler:
         types: Sequence[str],
         relations: Sequence[RelationView],
         seed: int,
-        of_type: str,
-        seeds: NDArray[np.int64],
         fanouts: Mapping[str, Sequence[int]],
-        batch_size: int,
         *,
         replace: bool = False,
     ) -> None:
@@ -94,23 +85,11 @@ class TypedNeighborSampler:
             if any(fanout != ALL and fanout < 0 for fanout in fanouts[each.name]):
                 found = list(fanouts[each.name])
                 raise InputError(f"fan-outs {found} of relation {each.name}: expected 0 or more, or {ALL} for all")
-        if batch_size < 1:
-            raise InputError(f"batches of {batch_size} seeds: expected 1 or more")
-        if not len(seeds):
-            raise InputError(f"type {of_type}: no seeds")
-        self.types, self.relations, self.seed, self.of_type = tuple(types), tuple(relations), seed, of_type
-        self.seeds, self.fanouts, self.batch_size, self.replace = seeds, fanouts, batch_size, replace
+        self.types, self.relations, self.seed = tuple(types), tuple(relations), seed
+        self.fanouts, self.replace = fanouts, replace
         self._num_hops = next(iter(hops), 0)
         number = {name: at for at, name in enumerate(self.types)}
         self._sampled = [SampledRelation(each.view, number[each.source], number[each.target]) for each in relations]
-
-    def draw(self, epoch: int, batch: int) -> NDArray[np.int64]:
-        """(at most batch_size,) int64 seeds of a batch, ascending.
-
-        Raises:
-            InputError: the epoch has fewer batches.
-        """
-        return self.seeds[members(len(self.seeds), self.batch_size, self.seed, epoch, batch)]
 
     def excluded(
         self, without: Mapping[str, tuple[NDArray[np.int64], NDArray[np.int64]]]
@@ -124,15 +103,19 @@ class TypedNeighborSampler:
         return {name: views[name].positions(*ends) for name, ends in without.items() if name in views}
 
     def sample_of(
-        self, seeds: NDArray[np.int64], epoch: int, batch: int, excluded: Mapping[str, NDArray[np.int64]] | None = None
+        self,
+        seeds: Mapping[str, NDArray[np.int64]],
+        epoch: int,
+        batch: int,
+        excluded: Mapping[str, NDArray[np.int64]] | None = None,
     ) -> TypedSample:
-        """Draw neighbors for a batch of given seeds.
+        """Draw neighbors of the seeds of a batch.
 
         Args:
-            seeds: (num_drawn,) int64, ascending.
+            seeds: (num_seeds,) int64 vertices, ascending, of each type that has some.
             excluded: (num_excluded,) int64 positions of entries that relations are taken to lack, ascending, by name.
         """
-        given = [seeds if name == self.of_type else np.empty(0, np.int64) for name in self.types]
+        given = [seeds.get(name, np.empty(0, np.int64)) for name in self.types]
         keys = [stream_key(self.seed, f"neighbor/{epoch}/{batch}/{each.name}") for each in self.relations]
         lacks = [(excluded or {}).get(each.name, np.empty(0, np.int64)) for each in self.relations]
         draws = [
@@ -142,9 +125,9 @@ class TypedNeighborSampler:
             ]
             for hop in range(self._num_hops)
         ]
-        return self._sample(draw_layers(self._sampled, given, draws, draw_once=True), len(seeds))
+        return self._sample(draw_layers(self._sampled, given, draws, draw_once=True))
 
-    def _sample(self, layers: Layers, num_seeds: int) -> TypedSample:
+    def _sample(self, layers: Layers) -> TypedSample:
         sizes = np.array(layers.sizes, np.int64)
         # Hop k draws for the vertices that hop k - 1 added.
         added = np.diff(sizes, axis=0, prepend=0)
@@ -158,5 +141,4 @@ class TypedNeighborSampler:
             {each.name: block for each, block in zip(self.relations, blocks, strict=True)},
             {name: added[:, at].tolist() for at, name in enumerate(self.types)},
             entries,
-            num_seeds,
         )

@@ -24,13 +24,12 @@ from gnnloom.storage.errors import BudgetError, CorruptError, InputError
 from gnnloom.storage.format.arrays import ArrayReader
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from gnnloom.storage.sampling.layered import layered_batch
-from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.storage.upkeep.garbage import find_garbage
 from support.damage import replace_array
 from support.lanes import flip_bit
 from support.problems import Problem, problem
 from support.sampled import store_for_sampling
-from support.samples import in_memory
+from support.samples import in_memory, seeded
 from support.stopping import StoppedError, StoppingCluster
 
 GIVEN = problem("web", 300, 1500, symmetric=False)
@@ -65,7 +64,7 @@ def test_batches_are_those_of_the_sampler_with_the_features_and_labels_of_their_
     graph, part = in_memory(given.adjacency, weighted=weighted), given.part(ranks)
     for rank in range(ranks):
         seeds = np.flatnonzero(given.training & (part == rank))
-        sampler = NeighborSampler(graph, 5, seeds, (4, 3), 7)
+        sampler = seeded(graph, 5, seeds, (4, 3), 7)
         assert samples.num_batches[rank] == sampler.num_batches > 1
         hot = samples.hot_feature(rank)
         assert len(hot) == 40

@@ -18,7 +18,7 @@ from support.samples import content_of, in_memory, sampler_of
 PLACES = [(epoch, batch) for epoch in range(3) for batch in range(4)]
 
 
-def samples_ahead(sampler: Sampler, places: Iterable[tuple[int, int]], threads: int, pool: int) -> Any:
+def samples_ahead(sampler: Any, places: Iterable[tuple[int, int]], threads: int, pool: int) -> Any:
     return prepare_ahead(lambda at: sampler.sample(*at), places, threads, pool)
 
 

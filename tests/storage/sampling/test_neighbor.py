@@ -17,10 +17,9 @@ from gnnloom.storage.matrix.removal import excluded_entries
 from gnnloom.storage.neighbor_samplers.kind import ALL
 from gnnloom.storage.neighbor_samplers.registry import NEIGHBOR_SAMPLERS
 from gnnloom.storage.sampling.layered import layered_batch
-from gnnloom.storage.sampling.neighbor import NeighborSampler
 from support.chi_squared import chance_of_counts
 from support.graphs import random_adjacency
-from support.samples import in_memory
+from support.samples import in_memory, seeded
 
 #: Arguments of the sampler for each way to draw.
 WAYS: dict[str, dict[str, Any]] = {
@@ -46,7 +45,7 @@ def dense(matrix: CSR) -> np.ndarray:
 @pytest.mark.parametrize("fanout", [1, 3, 5])
 def test_every_set_of_neighbors_is_equally_likely(fanout: int) -> None:
     n, degree = 6000, 6
-    sample = NeighborSampler(ring(n, degree), 0, np.arange(n), [fanout], n).sample(0, 0)
+    sample = seeded(ring(n, degree), 0, np.arange(n), [fanout], n).sample(0, 0)
     matrix = sample.blocks[0].matrix
     assert set(np.diff(matrix.indptr)) == {fanout}
     steps = (sample.vertices[matrix.indices].reshape(n, fanout) - sample.vertices[:n, None]) % n
@@ -59,7 +58,7 @@ def test_every_set_of_neighbors_is_equally_likely(fanout: int) -> None:
 
 def test_draws_with_replacement_are_independent() -> None:
     n, degree = 6000, 4
-    sample = NeighborSampler(ring(n, degree), 0, np.arange(n), [6], n, replace=True).sample(0, 0)
+    sample = seeded(ring(n, degree), 0, np.arange(n), [6], n, replace=True).sample(0, 0)
     matrix = sample.blocks[0].matrix
     assert set(np.diff(matrix.indptr)) == {6}
     steps = (sample.vertices[matrix.indices].reshape(n, 6) - sample.vertices[:n, None]) % n
@@ -84,8 +83,8 @@ def test_blocks_are_rows_of_the_matrix(symmetric: bool, weighted: bool, way: str
     reference = adjacency.toarray() if weighted else (adjacency.toarray() != 0).astype(float)
     graph, n = in_memory(adjacency, weighted=weighted), 381
     fanouts = [5, 40, 2]
-    sampler = NeighborSampler(graph, 0, np.arange(0, n, 2), fanouts, 20, **WAYS[way])
-    replace = sampler.replace
+    sampler = seeded(graph, 0, np.arange(0, n, 2), fanouts, 20, **WAYS[way])
+    replace = sampler.sampler.replace
     for batch in range(sampler.num_batches):
         sample = sampler.sample(1, batch)
         ids = sample.vertices
@@ -121,7 +120,7 @@ def test_an_unlimited_fanout_gathers_exactly_what_the_whole_graph_does(symmetric
     adjacency.data[:] = np.random.default_rng(0).random(adjacency.nnz)
     feature = np.random.default_rng(1).random((200, 4))
     reference = adjacency @ (adjacency @ feature)
-    sampler = NeighborSampler(in_memory(adjacency, weighted=True), 0, np.arange(200), [ALL, ALL], 30)
+    sampler = seeded(in_memory(adjacency, weighted=True), 0, np.arange(200), [ALL, ALL], 30)
     for batch in range(sampler.num_batches):
         sample = sampler.sample(0, batch)
         hidden = feature[sample.vertices]
@@ -136,7 +135,7 @@ def test_scaled_sums_are_unbiased(way: str) -> None:
     """Row sums scaled by the row's nonzeros over the drawn ones average to the full sums."""
     adjacency = random_adjacency(100, 2000, 0, symmetric=False)
     adjacency.data[:] = np.random.default_rng(0).random(adjacency.nnz)
-    sampler = NeighborSampler(in_memory(adjacency, weighted=True), 0, np.arange(100), [4], 100, **WAYS[way])
+    sampler = seeded(in_memory(adjacency, weighted=True), 0, np.arange(100), [4], 100, **WAYS[way])
     sums = []
     for epoch in range(1500):
         (block,) = sampler.sample(epoch, 0).blocks
@@ -149,12 +148,8 @@ def test_scaled_sums_are_unbiased(way: str) -> None:
 def test_a_vertex_draws_the_same_whatever_else_is_in_the_batch(way: str) -> None:
     """So a rank can draw the neighbors of its vertices for batches of other ranks."""
     graph = in_memory(random_adjacency(300, 6000, 0, symmetric=True))
-    some, everything = (
-        np.sort(
-            NeighborSampler(graph, 0, np.arange(n), [5], 300, **WAYS[way]).sample(2, 0).blocks[0].entry.reshape(n, 5)
-        )
-        for n in (10, 300)
-    )
+    samplers = [seeded(graph, 0, np.arange(n), [5], 300, **WAYS[way]) for n in (10, 300)]
+    some, everything = (np.sort(each.sample(2, 0).blocks[0].entry.reshape(-1, 5)) for each in samplers)
     np.testing.assert_array_equal(some, everything[:10])
 
 
@@ -178,10 +173,10 @@ def test_a_batch_without_some_entries_is_that_of_a_graph_that_lacks_them(weighte
     assert len(excluded) == adjacency.nnz - rebuilt.nnz
     seeds = np.arange(0, n, 3)
     for fanouts in ([2, 3], [ALL, 5]):
-        sampler, other = (NeighborSampler(each, 5, seeds, fanouts, 30, **WAYS[way]) for each in (graph, rest))
+        sampler, other = (seeded(each, 5, seeds, fanouts, 30, **WAYS[way]) for each in (graph, rest))
         for number in range(sampler.num_batches):
             given = sampler.draw(1, number)
-            sample = sampler.sample_of(given, 1, number, excluded)
+            sample = sampler.sampler.sample_of(given, 1, number, excluded)
             found, expected = layered_batch(graph, sample, excluded), layered_batch(rest, other.sample(1, number))
             assert np.array_equal(found.vertices, expected.vertices)
             assert np.array_equal(found.row_nnz, expected.row_nnz)
@@ -200,8 +195,7 @@ def test_vertices_that_draw_once_keep_what_they_drew_first(symmetric: bool, way:
     adjacency.data[:] = np.random.default_rng(0).random(adjacency.nnz)
     graph, fanouts = in_memory(adjacency, weighted=True), (3, 4, ALL, 2)
     once, anew = (
-        NeighborSampler(graph, 7, np.arange(0, 400, 3), fanouts, 25, **WAYS[way], draw_once=each)
-        for each in (True, False)
+        seeded(graph, 7, np.arange(0, 400, 3), fanouts, 25, **WAYS[way], draw_once=each) for each in (True, False)
     )
     for batch in range(once.num_batches):
         sample, other = once.sample(2, batch), anew.sample(2, batch)
@@ -239,7 +233,7 @@ def test_labor_draws_the_neighbors_with_the_least_shared_numbers() -> None:
     ).tocsr()
     graph, n = in_memory(adjacency), adjacency.shape[0]
     for fanout in (1, 4, 60):
-        sample = NeighborSampler(graph, 3, np.arange(n), [fanout], n, neighbor_sampler="labor").sample(5, 0)
+        sample = seeded(graph, 3, np.arange(n), [fanout], n, neighbor_sampler="labor").sample(5, 0)
         with np.errstate(over="ignore"):
             key = mix(stream_key(3, "neighbor/5/0") + np.uint64(1))
             number = np.array([mix(key + (np.uint64(vertex) + np.uint64(1)) * GOLDEN) for vertex in range(n)])
@@ -254,7 +248,7 @@ def test_labor_draws_the_neighbors_with_the_least_shared_numbers() -> None:
 def test_batches_of_labor_have_fewer_vertices() -> None:
     graph = in_memory(random_adjacency(3000, 60_000, 0, symmetric=True))
     counts = {
-        way: len(NeighborSampler(graph, 0, np.arange(300), [10, 10], 300, **WAYS[way]).sample(0, 0).vertices)
+        way: len(seeded(graph, 0, np.arange(300), [10, 10], 300, **WAYS[way]).sample(0, 0).vertices)
         for way in NEIGHBOR_SAMPLERS
     }
     assert counts["labor"] < 0.8 * counts["uniform"]

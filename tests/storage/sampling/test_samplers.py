@@ -30,7 +30,7 @@ from gnnloom.storage.sampling.sampler import SubgraphSampler
 from gnnloom.storage.sampling.vertex import VertexSampler, batch_of, members
 from gnnloom.storage.sampling.walk import WalkSampler
 from support.graphs import random_adjacency
-from support.samples import content_of, in_memory, sampler_of
+from support.samples import content_of, in_memory, sampler_of, seeded
 
 TESTS = Path(__file__).resolve().parents[2]
 #: Samplers of subgraphs, and of neighbors.
@@ -195,7 +195,7 @@ def test_the_cost_is_that_of_the_sample_and_ids_may_exceed_32_bits(tmp_path: Pat
         assert sample.vertices[0] < 1 << 31 < 1 << 32 < sample.vertices[-1] < n
         assert sample.blocks[0].matrix.nnz == 0
     seeds = np.arange(n - 5000, n)
-    layered = NeighborSampler(graph, 0, seeds, [ALL, 4], 100).sample(0, 0)
+    layered = seeded(graph, 0, seeds, [ALL, 4], 100).sample(0, 0)
     assert (len(layered.vertices), layered.num_seeds) == (100, 100)
 
 
@@ -210,12 +210,12 @@ def test_arguments_out_of_range_are_refused() -> None:
         lambda: FrontierSampler(graph, 0, 5, frontier=6),
         lambda: FrontierSampler(graph, 0, 5, enlargement=1.0),
         lambda: FrontierSampler(graph, 0, 5, degree_cap=0),
-        lambda: NeighborSampler(graph, 0, np.arange(3), [], 1),
-        lambda: NeighborSampler(graph, 0, np.arange(3), [0], 1),
-        lambda: NeighborSampler(graph, 0, np.arange(3), [1], 0),
-        lambda: NeighborSampler(graph, 0, np.array([2, 1]), [1], 1),
-        lambda: NeighborSampler(graph, 0, np.array([10]), [1], 1),
-        lambda: NeighborSampler(graph, 0, np.empty(0, np.int64), [1], 1),
+        lambda: seeded(graph, 0, np.arange(3), [], 1),
+        lambda: seeded(graph, 0, np.arange(3), [0], 1),
+        lambda: seeded(graph, 0, np.arange(3), [1], 0),
+        lambda: NeighborSampler(graph, 0, [1]).sample_of(np.array([2, 1]), 0, 0),
+        lambda: NeighborSampler(graph, 0, [1]).sample_of(np.array([10]), 0, 0),
+        lambda: NeighborSampler(graph, 0, [1]).sample_of(np.empty(0, np.int64), 0, 0),
     ]
     for make in refused:
         with pytest.raises(InputError):

@@ -14,11 +14,11 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.neighbor_samplers.kind import ALL
 from gnnloom.storage.sampling.layers.graph_view import MatrixView
+from gnnloom.storage.sampling.layers.seeds import VertexSeeds
 from gnnloom.storage.sampling.layers.typed import RelationView, TypedNeighborSampler, TypedSample
-from gnnloom.storage.sampling.neighbor import NeighborSampler
 from support.covering import examples
 from support.graphs import random_adjacency
-from support.samples import in_memory
+from support.samples import in_memory, seeded
 
 _COUNTS = {"a": 40, "b": 25, "c": 9, "alone": 3}
 _ENDS = {"ab": ("a", "b"), "ba": ("b", "a"), "aa": ("a", "a"), "cb": ("c", "b"), "empty": ("c", "a")}
@@ -38,10 +38,9 @@ def _relations(seed: int) -> dict[str, RelationView]:
 
 
 def _sampler(
-    relations: dict[str, RelationView], fanouts: Mapping[str, tuple[int, ...]], size: int = 5, seed: int = 1
+    relations: dict[str, RelationView], fanouts: Mapping[str, tuple[int, ...]], seed: int = 1
 ) -> TypedNeighborSampler:
-    types, seeds = list(_COUNTS), np.arange(0, _COUNTS["b"], 2)
-    return TypedNeighborSampler(types, list(relations.values()), seed, "b", seeds, fanouts, size)
+    return TypedNeighborSampler(list(_COUNTS), list(relations.values()), seed, fanouts)
 
 
 def _matrix(view: RelationView) -> CSR:
@@ -94,11 +93,14 @@ def test_rows_are_parts_of_the_stored_rows_and_hops_lead_where_edges_lead(
 ) -> None:
     relations, fanouts = _relations(seed), dict(zip(_ENDS, drawn, strict=True))
     sampler = _sampler(relations, fanouts)
+    batches = VertexSeeds(np.arange(0, _COUNTS["b"], 2), 5, 1)
     for batch in range(3):
-        seeds = sampler.draw(2, batch)
+        # Seeds of one type, and seeds of two.
+        seeds = {"b": batches.of(2, batch), **({"a": np.arange(4, 9)} if batch else {})}
         sample = sampler.sample_of(seeds, 2, batch)
-        assert sample.num_seeds == len(seeds)
-        np.testing.assert_array_equal(sample.vertices["b"][: len(seeds)], seeds)
+        for name, wanted in seeds.items():
+            assert sample.num_vertices[name][0] == len(wanted)
+            np.testing.assert_array_equal(sample.vertices[name][: len(wanted)], wanted)
         _check(sample, relations, fanouts)
         again = _sampler(relations, fanouts).sample_of(seeds, 2, batch)
         for name in _ENDS:
@@ -107,7 +109,7 @@ def test_rows_are_parts_of_the_stored_rows_and_hops_lead_where_edges_lead(
 
 def test_draws_differ_between_batches_epochs_seeds_and_relations_and_depend_on_nothing_else() -> None:
     relations, fanouts = _relations(3), dict.fromkeys(_ENDS, (2, 2))
-    seeds = np.arange(0, _COUNTS["b"], 2)
+    seeds = {"b": np.arange(0, _COUNTS["b"], 2)}
     sampler = _sampler(relations, fanouts)
     drawn = sampler.sample_of(seeds, 0, 0).blocks["ab"].entry.tolist()
     others = [
@@ -120,7 +122,7 @@ def test_draws_differ_between_batches_epochs_seeds_and_relations_and_depend_on_n
     both = _sampler(twin, {**fanouts, "twin": (2, 2)}).sample_of(seeds, 0, 0)
     # Rows of the seeds are the first rows.
     blocks = both.blocks["ab"], both.blocks["twin"]
-    first = [block.entry[: block.matrix.indptr[len(seeds)]].tolist() for block in blocks]
+    first = [block.entry[: block.matrix.indptr[len(seeds["b"])]].tolist() for block in blocks]
     assert first[0] == drawn[: len(first[0])]
     assert first[1] != first[0]
 
@@ -129,9 +131,9 @@ def test_one_relation_gives_the_hops_of_a_graph_without_types() -> None:
     adjacency = random_adjacency(200, 900, 4, symmetric=False)
     graph = in_memory(adjacency)
     seeds = np.arange(0, 200, 9)
-    untyped = NeighborSampler(graph, 0, seeds, [ALL, ALL], 30, draw_once=True).sample(0, 0)
+    untyped = seeded(graph, 0, seeds, [ALL, ALL], 30, draw_once=True).sample(0, 0)
     view = RelationView("edge", "v", "v", MatrixView(graph.matrix))
-    typed = TypedNeighborSampler(["v"], [view], 0, "v", seeds, {"edge": [ALL, ALL]}, 30).sample_of(seeds, 0, 0)
+    typed = TypedNeighborSampler(["v"], [view], 0, {"edge": [ALL, ALL]}).sample_of({"v": seeds}, 0, 0)
     np.testing.assert_array_equal(typed.vertices["v"], untyped.vertices)
     for name in ("indptr", "indices"):
         found, wanted = (getattr(block.matrix, name) for block in (typed.blocks["edge"], untyped.blocks[0]))
@@ -149,7 +151,7 @@ def test_excluded_edges_are_not_drawn_nor_are_edges_parallel_to_them() -> None:
     wanted = [at for at in range(matrix.nnz) if (int(row[at]), int(matrix.indices[at])) in pairs]
     assert excluded["ab"].tolist() == wanted
     assert len(wanted) > len(chosen)
-    sample = sampler.sample_of(np.arange(_COUNTS["b"]), 0, 0, excluded)
+    sample = sampler.sample_of({"b": np.arange(_COUNTS["b"])}, 0, 0, excluded)
     assert sorted(sample.blocks["ab"].entry.tolist()) == sorted(set(range(matrix.nnz)) - set(wanted))
 
 

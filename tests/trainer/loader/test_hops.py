@@ -8,21 +8,20 @@ import torch
 
 from gnnloom.storage.neighbor_samplers.kind import ALL
 from gnnloom.storage.sampling.layered import layered_batch
-from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.trainer.loader.hops import batch_hops, edge_weight, sample_hops
 from gnnloom.trainer.place.place import Place
 from support.graphs import random_adjacency
-from support.samples import in_memory
+from support.samples import Seeded, in_memory, seeded
 from support.tolerance import assert_close
 
 N = 300
 
 
-def _sampler(fanouts: list[int], *, weighted: bool = False, draw_once: bool = True) -> NeighborSampler:
+def _sampler(fanouts: list[int], *, weighted: bool = False, draw_once: bool = True) -> Seeded:
     adjacency = random_adjacency(N, 2000, 3, symmetric=False)
     adjacency.data[:] = np.random.default_rng(0).random(adjacency.nnz)
     graph = in_memory(adjacency, weighted=weighted)
-    return NeighborSampler(graph, 0, np.arange(0, N, 3), fanouts, 20, draw_once=draw_once)
+    return seeded(graph, 0, np.arange(0, N, 3), fanouts, 20, draw_once=draw_once)
 
 
 @pytest.mark.parametrize("fanouts", [[3], [4, 3, 2], [2, ALL, 1, 5]])

@@ -11,7 +11,6 @@ import torch
 from gnnloom.storage.matrix.layered import LayeredBatch, empty_batch
 from gnnloom.storage.neighbor_samplers.kind import ALL
 from gnnloom.storage.sampling.layered import layered_batch
-from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.trainer.kernels.dispatch import Dropout
 from gnnloom.trainer.models.networks.model import Inputs, Model
 from gnnloom.trainer.models.options import ModelOptions
@@ -22,7 +21,7 @@ from support.dense import normalized
 from support.dense_models import DenseModel
 from support.graphs import random_adjacency
 from support.lone import LoneCommunicator
-from support.samples import in_memory
+from support.samples import in_memory, seeded
 from support.tolerance import assert_close
 
 DIMS = (5, 7, 7, 3)
@@ -39,7 +38,7 @@ def small_graph(*, weighted: bool = False) -> Any:
 def all_neighbors(adjacency: Any, *, weighted: bool = False) -> LayeredBatch:
     """A batch of some seeds with everything that three layers gather."""
     graph = in_memory(adjacency, weighted=weighted)
-    sampler = NeighborSampler(graph, 0, np.arange(0, 90, 2), [ALL] * 3, 12)
+    sampler = seeded(graph, 0, np.arange(0, 90, 2), [ALL] * 3, 12)
     return layered_batch(graph, sampler.sample(1, 2))
 
 
@@ -98,7 +97,7 @@ def test_products_of_weighted_rows_are_those_of_the_whole_graph(normalization: s
 def test_products_of_sampled_rows_are_unbiased(normalization: str, replace: bool) -> None:
     adjacency = random_adjacency(60, 1500, 3, symmetric=False)
     graph = in_memory(adjacency)
-    sampler = NeighborSampler(graph, 0, np.arange(60), [4], 60, replace=replace)
+    sampler = seeded(graph, 0, np.arange(60), [4], 60, replace=replace)
     operator = Layered(LoneCommunicator(), 1, normalization, Place(torch.float64))
     feature = np.random.default_rng(1).random((60, 1))
     found = []
@@ -127,7 +126,7 @@ def test_dropout_of_a_vertex_is_the_same_in_every_batch() -> None:
     model, operator = build("gcn")
     model.dropout = Dropout(0.5, 0, Place(torch.float64))
     graph = in_memory(small_graph())
-    sampler = NeighborSampler(graph, 0, np.arange(90), [ALL] * 3, 12)
+    sampler = seeded(graph, 0, np.arange(90), [ALL] * 3, 12)
     dropped = np.full((90, 8), np.nan)
     for number in range(4):
         batch = layered_batch(graph, sampler.sample(0, number))

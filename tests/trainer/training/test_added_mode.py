@@ -96,8 +96,8 @@ def test_an_added_neighbor_sampler_is_projected_trains_and_is_stored(installed: 
 def test_an_added_neighbor_sampler_feeds_the_loader(installed: Installed, added_packages: dict[str, str]) -> None:
     program = """
 import json, sys, gnnloom
-loader = gnnloom.loader(sys.argv[1], catalog=sys.argv[2], fanout=(3,), batch_size=60, neighbor_sampler="lowest", split="all")
-batch = next(iter(loader))
+options = {"fanout": (3,), "batch_size": 60, "neighbor_sampler": "lowest", "split": "all"}
+batch = next(iter(gnnloom.loader(sys.argv[1], catalog=sys.argv[2], **options)))
 print(json.dumps(batch.n_id[batch.edge_index].tolist()))
 """
     command = [sys.executable, "-c", program, "graph", str(installed.catalog.root)]

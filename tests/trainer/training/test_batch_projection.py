@@ -15,12 +15,11 @@ from gnnloom.storage import CSR
 from gnnloom.storage.neighbor_samplers.kind import ALL
 from gnnloom.storage.sampling.edge import EdgeSampler
 from gnnloom.storage.sampling.layered import layered_batch
-from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.storage.sampling.vertex import VertexSampler
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.modes.kind import BatchSizes, RankRows
 from support.graphs import random_adjacency
-from support.samples import in_memory
+from support.samples import in_memory, seeded
 
 N, NNZ = 3000, 24_000
 
@@ -59,7 +58,7 @@ def test_sampled_neighbors_are_at_most_as_many_as_projected(fanout: tuple[int, .
     even = random_adjacency(N, NNZ, 1, symmetric=True)
     for adjacency, least in ((even, 0.7), (skewed(), 0.1)):
         expected = projected(adjacency, "neighbor", len(fanout), fanout=fanout, batch_size=100)
-        sampler = NeighborSampler(in_memory(adjacency), 0, np.arange(N), fanout, 100)
+        sampler = seeded(in_memory(adjacency), 0, np.arange(N), fanout, 100)
         drawn = [sampler.sample(0, number) for number in range(10)]
         vertices = float(np.mean([len(sample.vertices) for sample in drawn]))
         nonzeros = float(np.mean([len(sample.blocks[0].entry) for sample in drawn]))
@@ -76,7 +75,7 @@ def test_known_lengths_of_rows_say_the_sizes_of_the_largest_batch(fanout: tuple[
         given: dict[str, Any] = {"fanout": fanout, "batch_size": 100, "draw_once": draw_once}
         expected = projected(adjacency, "neighbor", len(fanout), knows_lengths=True, **given)
         graph = in_memory(adjacency)
-        sampler = NeighborSampler(graph, 0, np.arange(N), fanout, 100, draw_once=draw_once)
+        sampler = seeded(graph, 0, np.arange(N), fanout, 100, draw_once=draw_once)
         drawn = [sampler.sample(0, number) for number in range(sampler.num_batches)]
         vertices = [len(sample.vertices) for sample in drawn]
         nonzeros = [len(sample.blocks[0].entry) for sample in drawn]

@@ -18,7 +18,6 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.random_numbers import normal, stream_key
 from gnnloom.storage.neighbor_samplers.kind import ALL
 from gnnloom.storage.runs.checkpoint import read_checkpoint
-from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.storage.sampling.vertex import VertexSampler
 from gnnloom.storage.sampling.walk import WalkSampler
 from gnnloom.trainer.config.train_config import TrainConfig
@@ -31,7 +30,7 @@ from support.lone_training import lone_session
 from support.mpi import train_all
 from support.problems import problem
 from support.sampled import sampled_config, store_for_sampling
-from support.samples import in_memory
+from support.samples import in_memory, seeded
 from support.tolerance import ADAM_BITS, assert_close
 
 #: They share training runs on several ranks.
@@ -80,7 +79,7 @@ def neighbor_steps(ranks: int) -> Iterator[list[Step]]:
     """The steps of every epoch, each of one batch of every rank; all neighbors are drawn."""
     part, everyone = GIVEN.part(ranks), np.arange(len(GIVEN.label))
     seeds_of = [np.flatnonzero(GIVEN.training & (part == rank)) for rank in range(ranks)]
-    samplers = [NeighborSampler(graph(), SEED, seeds, (ALL, ALL), 2) for seeds in seeds_of if len(seeds)]
+    samplers = [seeded(graph(), SEED, seeds, (ALL, ALL), 2) for seeds in seeds_of if len(seeds)]
     reached = np.linalg.matrix_power((DENSE != 0) + np.eye(len(DENSE)), 2) > 0
     for epoch in range(EPOCHS):
         steps = []

@@ -20,7 +20,6 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.neighbor_samplers.kind import ALL
 from gnnloom.storage.runs.checkpoint import read_checkpoint
 from gnnloom.storage.runs.run import Run
-from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.trainer.comm.agreement import CollectiveError
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.train_config import TrainConfig
@@ -34,7 +33,7 @@ from support.lone_training import lone_session
 from support.mpi import train_all
 from support.problems import Problem, problem
 from support.sampled import sampled_config, store_for_sampling
-from support.samples import in_memory
+from support.samples import in_memory, seeded
 from support.tolerance import ADAM_BITS, assert_close
 
 #: They share training runs on several ranks.
@@ -163,7 +162,7 @@ def dense_losses(results: Results, given: Problem, ranks: int, model: str) -> li
     dense = DenseModel.from_arrays(model, given.adjacency.toarray(), arrays)
     graph, part = in_memory(given.adjacency), given.part(ranks)
     samplers = [
-        NeighborSampler(graph, 3, seeds, EVERYTHING, 4)
+        seeded(graph, 3, seeds, EVERYTHING, 4)
         for seeds in (np.flatnonzero(given.training & (part == rank)) for rank in range(ranks))
         if len(seeds)
     ]

@@ -16,18 +16,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.artifacts.samples import Samples, StoredBatch
-from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import SPLIT
 from gnnloom.storage.matrix.layered import LayeredBatch, empty_batch
 from gnnloom.storage.matrix.local_numbers import LocalNumbers
 from gnnloom.storage.sampling.hot_rows import hot_vertices
 from gnnloom.storage.sampling.layered import layered_batch
+from gnnloom.storage.sampling.layers.options import SAMPLER_OPTIONS
+from gnnloom.storage.sampling.layers.seeds import VertexSeeds
 from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.storage.sampling.sampler import Sample
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.data.vertex_data import Labels, as_features
-from gnnloom.trainer.feed.batches import Batch, Batches, Drawn, NeighborBatches, StoredBatches, VertexSeeds
+from gnnloom.trainer.feed.batches import Batch, Batches, Drawn, NeighborBatches, StoredBatches
 from gnnloom.trainer.feed.feature_view import FeatureView, MappedFeatures
 from gnnloom.trainer.models.networks.model import Inputs
 from gnnloom.trainer.modes.epochs.layerwise import layerwise_scores, map_graph
@@ -84,17 +85,16 @@ class NeighborMode(Mode):
         features = self._features = together(comm, lambda: self._view(owner))
         if isinstance(context.objective, PairObjective):
             self._pairs = PairSeeds(context, context.objective)
-        sampler = together(comm, lambda: self._sampler(graph))
-        hot = np.empty(0, np.int64)
-        if sampler is not None:
-            hot = hot_vertices(sampler, features.num_kept(context.options["cache_memory"]), features.is_far)
-        features.keep(hot)
+        drawn = {name: context.options[name] for name in SAMPLER_OPTIONS}
+        sampler = NeighborSampler(graph, context.seed, self._fanouts, **drawn)
+        seeds = self._seeds()
+        features.keep(hot_vertices(sampler, seeds, features.num_kept(context.options["cache_memory"]), features.is_far))
 
         def make(drawn: Drawn[Sample]) -> Batch:
             rows = layered_batch(graph, drawn.sample, drawn.excluded)
             return Batch(rows, self._label(rows), features.ahead(rows.vertices), drawn.pairs)
 
-        return NeighborBatches(sampler, self._pairs or VertexSeeds(sampler), make)
+        return NeighborBatches(sampler, self._pairs or seeds, make)
 
     def _view(self, owner: NDArray[np.int32] | None) -> FeatureView:
         """The features of any vertices. Communicates nothing."""
@@ -104,20 +104,14 @@ class NeighborMode(Mode):
             return MappedFeatures.of(vertices, context.feature_norm, context.place)
         return features_in_memory(context, owner)
 
-    def _sampler(self, graph: WholeGraph) -> NeighborSampler | None:
-        """What draws the batches of this rank; None if it has no example."""
+    def _seeds(self) -> VertexSeeds:
+        """This rank's training vertices, or ends of training pairs, which only stand for the pairs' batches."""
         context, pairs = self.context, self._pairs
-        if pairs is None:
-            known = as_array(context.vertex_objective.known(context.labels, "train"))
-            seeds = np.sort(context.operator.layout(0).vertex[known])
-        else:
-            seeds = pairs.ends
-        if not len(seeds):
-            return None
-        names = ("replace", "draw_once", "neighbor_sampler")
-        drawn = {name: context.options[name] for name in names}
-        size = context.options["batch_size"] if pairs is None else pairs.batch_size
-        return NeighborSampler(graph, context.seed, seeds, self._fanouts, size, **drawn)
+        if pairs is not None:
+            return VertexSeeds(pairs.ends, pairs.batch_size, context.seed)
+        known = as_array(context.vertex_objective.known(context.labels, "train"))
+        training = np.sort(context.operator.layout(0).vertex[known])
+        return VertexSeeds(training, context.options["batch_size"], context.seed)
 
     def _label(self, rows: LayeredBatch) -> Tensor:
         label = self.context.labels.label

@@ -9,14 +9,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.matrix.distinct import distinct
-from gnnloom.trainer.feed.batches import SeedsOfBatch, without_pairs
+from gnnloom.storage.sampling.layers.seeds import SeedsOfBatch
+from gnnloom.trainer.feed.batches import without_pairs
 from gnnloom.trainer.modes.epochs.mode import ModeContext
 from gnnloom.trainer.tasks.objectives.pairs import TRAIN, PairObjective, PairSet, PairStepLoss, Step, of_pairs
 from gnnloom.trainer.tasks.options import BATCH_PAIRS
 
 
 class PairSeeds:
-    """See :class:`gnnloom.trainer.feed.batches.Seeds`.
+    """See :class:`gnnloom.storage.sampling.layers.seeds.Seeds`.
 
     Attributes:
         nothing: no pairs, as those of the last epoch are; for steps of an epoch in which only other ranks have a batch.
@@ -36,7 +37,7 @@ class PairSeeds:
         return distinct(np.concatenate([pairs.source, pairs.target]))
 
     def begin(self, epoch: int) -> Callable[[int], SeedsOfBatch]:
-        """See :meth:`gnnloom.trainer.feed.batches.Seeds.begin`. Collective."""
+        """See :meth:`gnnloom.storage.sampling.layers.seeds.Seeds.begin`. Collective."""
         pairs, size = pairs_of_epoch(self._context, self._objective, epoch), self.batch_size
         # A copy: an empty slice would be a view that keeps all pairs of the epoch in memory until the next one.
         self.nothing = pairs.take(np.empty(0, np.int64))
