@@ -2,8 +2,8 @@
 
 Balin, Catalyurek, "Layer-Neighbor Sampling: Defusing Neighborhood Explosion in GNNs" (NeurIPS 2023), section 3, with
 equal probabilities of all neighbors (LABOR-0). Drawn by sequential Poisson sampling (Ohlsson, "Sequential Poisson
-Sampling", J. Official Statistics 14(2), 1998): a row has exactly as many entries as its fan-out, the entries
-whose vertices have the least numbers.
+Sampling", J. Official Statistics 14(2), 1998): of a row with more entries than the fan-out, the fan-out's number of
+entries, whose vertices have the least random numbers.
 """
 
 from __future__ import annotations

@@ -70,8 +70,8 @@ _NEIGHBORS: Final[Mapping[str, Option]] = MappingProxyType(
     {
         "fanout": replace(
             FANOUTS,
-            help=f"{FANOUTS.help}; in a graph with types, of each relation, or a mapping from relations to fan-outs, where"
-            " 0 leaves a relation out",
+            help=f"{FANOUTS.help}; in a graph with types, of each relation, or a mapping from relations to fan-outs,"
+            " where 0 leaves a relation out",
             example="(15, 10, 5)",
         ),
         "batch_size": replace(BATCH_SIZE, help="Vertices, or pairs, of a batch"),
