@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.artifacts.propagated import Propagated
@@ -83,6 +83,8 @@ def gather_fields(values: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
+#: The option with the memory of each rank, which the planner replaces by fields before there is a configuration.
+MEMORY: Final = "memory"
 #: Free fields that decide the result if they are given. The names of runs are those that they had before there were
 #: such fields.
 _IF_GIVEN = (

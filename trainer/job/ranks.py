@@ -7,8 +7,12 @@ starts new ones. Both have the operations of :class:`Ranks`, so that callers nee
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from gnnloom.storage.catalog import Catalog
@@ -17,7 +21,7 @@ from gnnloom.trainer.config.algorithm_config import AUTO
 from gnnloom.trainer.config.continuation import configure
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.propagate_config import PropagateConfig
-from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.config.train_config import MEMORY, TrainConfig
 from gnnloom.trainer.job.launch import launch, launch_prediction, launch_propagation
 from gnnloom.trainer.job.stop import StopRequest, preparing_signals
 
@@ -183,22 +187,42 @@ def settled(ranks: Ranks, given: Mapping[str, Any], *, restart: bool) -> TrainCo
         return dict(given) if number is None else {**given, "ranks": number}
 
     fields = ranks.agree(of_job, lambda _: {**given, "restart": restart})
-    if fields.get("algorithm") == AUTO:
+    if is_open(fields):
         # One rank reads what the planner needs, and says why.
-        fields = ranks.on_first(lambda: with_algorithm(fields))
+        choose = partial(with_choices, fields, restart=restart)
+        fields = ranks.on_first(choose if ranks.comm else partial(_in_child, choose))
     # Compared again: what is not given comes from the run that each rank finds.
     return ranks.agree(lambda: configure(fields, restart=restart), TrainConfig.to_json)
 
 
-def with_algorithm(given: Mapping[str, Any], ranks: int | None = None) -> dict[str, Any]:
-    """The fields of a training with an algorithm that exists; see ``settle_algorithm``.
+def _in_child(action: Callable[[], Result]) -> Result:
+    """Call a function in a process that ends with it: torch, which planning imports, would stay beside the ranks."""
+    if "torch" in sys.modules:
+        return action()
+    with ProcessPoolExecutor(1, get_context("fork")) as pool:
+        return pool.submit(action).result()
+
+
+def is_open(given: Mapping[str, Any]) -> bool:
+    """Whether the planner chooses fields of a training: its algorithm, or what fits a memory."""
+    return given.get("algorithm") == AUTO or bool(given.get(MEMORY))
+
+
+def with_choices(given: Mapping[str, Any], ranks: int | None = None, *, restart: bool = False) -> dict[str, Any]:
+    """The fields of a training without what the planner chooses; see ``settle_algorithm`` and ``settle_memory``.
 
     Args:
         ranks: number of ranks, if it is not among the fields.
+        restart: the run starts over.
     """
-    if given.get("algorithm") != AUTO:
-        return dict(given)
-    # Importing torch takes seconds, which only this choice should spend.
-    from gnnloom.trainer.planner.stored import settle_algorithm  # noqa: PLC0415
+    fields = {name: value for name, value in given.items() if name != MEMORY}
+    if fields.get("algorithm") == AUTO:
+        # Importing torch takes seconds, which only these choices should spend.
+        from gnnloom.trainer.planner.stored import settle_algorithm  # noqa: PLC0415
 
-    return settle_algorithm(given, ranks)
+        fields = settle_algorithm(fields, ranks)
+    if memory := given.get(MEMORY):
+        from gnnloom.trainer.planner.fitting import settle_memory  # noqa: PLC0415
+
+        fields = settle_memory(fields, memory, restart=restart)
+    return fields

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 import gnnloom
 from gnnloom.storage import Catalog
-from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.storage.errors import BudgetError, InputError, NotFoundError
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.planner.profile import open_profile, store_profile
@@ -327,3 +327,10 @@ def test_auto_is_an_algorithm_in_python_too(changeable: Path) -> None:
 def test_the_benchmark_of_the_planner_asks_for_trainings_that_exist() -> None:
     for dataset, model in TRAININGS:
         TrainConfig(catalog="c", dataset=dataset, **model)
+
+
+def test_a_memory_leaves_a_training_as_it_is_or_says_what_is_needed(folder: Path) -> None:
+    asked = ("train", "web", "--ranks", "4", "--algorithm", "summa", "--hidden", "8", "--epochs", "2", "--plan")
+    assert answer(folder, *asked, "--memory", "16G")["run"] == answer(folder, *asked)["run"]
+    with pytest.raises(BudgetError, match="memory 5 MiB: a rank takes 411 MiB at least, with "):
+        invoke(folder, *asked, "--memory", "5M")

@@ -290,3 +290,4 @@ class TrainKeywords(TypedDict, total=False):
     save_embeddings: bool
     wait_timeout: float
     profile: bool
+    memory: int | str | None

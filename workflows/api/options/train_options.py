@@ -6,14 +6,24 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from gnnloom.storage.option import Option, options_of
+from gnnloom.storage.option import Group, Option, options_of
 from gnnloom.trainer.config.algorithm_config import AUTO
-from gnnloom.trainer.config.train_config import TrainConfig, gather_fields, other_options
+from gnnloom.trainer.config.train_config import MEMORY, TrainConfig, gather_fields, other_options
 from gnnloom.workflows.api.options.keywords import check_known, plain_values
 
 #: Fields that are not options: the dataset is an argument, and options of other packages have names of
 #: their own.
 _NOT_OPTIONS = frozenset({"catalog", "dataset", "algorithm_options", "mode_options", "task_options"})
+_MEMORY = Option(
+    MEMORY,
+    int,
+    "Memory of each rank, such as 8G: the features and the adjacency stay on disk, layers are recomputed and features"
+    " are rounded to bf16 as far as needed, unless these options are given",
+    least=1,
+    is_size=True,
+    group=Group.EXECUTION,
+    is_common=True,
+)
 
 
 def train_options() -> dict[str, Option]:
@@ -23,6 +33,7 @@ def train_options() -> dict[str, Option]:
     # Not a value of the configuration: the planner replaces it by an algorithm before there is one.
     text = f"{known.help}; auto: the fastest planned one"
     options["algorithm"] = replace(known, choices=(*known.choices, AUTO), help=text)
+    options[MEMORY] = _MEMORY
     return options | other_options()
 
 

@@ -17,7 +17,7 @@ from gnnloom.trainer.comm.transports.registry import LaunchedRank
 from gnnloom.trainer.config.continuation import Start, configure, run_of
 from gnnloom.trainer.config.train_config import TrainConfig, gather_fields, other_options
 from gnnloom.trainer.job.launch import prepare_launch
-from gnnloom.trainer.job.ranks import ranks_of_job, settled, with_algorithm
+from gnnloom.trainer.job.ranks import ranks_of_job, settled, with_choices
 from gnnloom.trainer.modes.registry import MODES
 from gnnloom.trainer.tasks.registry import TASKS
 from gnnloom.trainer.tasks.task import Task
@@ -86,7 +86,7 @@ def train_command(name: str, restart: bool, plan: bool, as_json: bool, **options
         # Nothing is agreed on, so one rank acts for all.
         launched = LaunchedRank.from_environment()
         if launched.rank == 0:
-            given = with_algorithm(given, launched.size)
+            given = with_choices(given, launched.size, restart=restart)
             show_train_plan(configure(given, restart=restart), restart=restart, as_json=as_json)
         return
     with ranks_of_job("gnnloom train", exits=True, trains=True) as ranks:
