@@ -1,4 +1,5 @@
-"""What feeds a step: makers of batches, and views of the features of their vertices.
+"""What feeds a step: makers of batches, views of the features of their vertices, and pairs as examples.
 
 A new way to draw or store batches is a maker in ``batches``, a new place of features a view in ``feature_view``.
+``pair_seeds`` has pairs, their order and what a batch leaves out; ``negatives`` draws what they are compared with.
 """

@@ -13,11 +13,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Generic, Protocol, TypeVar
 
-import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.artifacts.samples import Samples, StoredBatch, segment_path
 from gnnloom.storage.disk.row_buffers import RowBuffers
 from gnnloom.storage.format.arrays import ReadCounter
@@ -123,15 +121,6 @@ def _ahead(
 ) -> Generator[Made, None, None]:
     with closing(prepare_ahead(prepare, numbers, threads, pool)) as prepared:
         yield from prepared
-
-
-def without_pairs(
-    links: Links, source: NDArray[np.int64], target: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows and columns of the edges that some pairs stand for, in both directions if the links exclude both."""
-    if links.symmetric or links.excludes_reverse:
-        return np.concatenate([target, source]), np.concatenate([source, target])
-    return target, source
 
 
 class NeighborBatches(Batches[Made], Generic[Drawing, Made]):

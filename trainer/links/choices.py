@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-#: Classes in :mod:`gnnloom.trainer.links.negatives`.
+#: Classes in :mod:`gnnloom.trainer.feed.negatives`.
 NEGATIVE_SAMPLERS: Final[Mapping[str, str]] = {
     "uniform": "any vertex but the source",
     "pairs": "pairs of any two vertices, also with other sources",

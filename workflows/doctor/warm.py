@@ -272,8 +272,9 @@ def _call_trainer() -> list[str]:
     from gnnloom.storage.matrix.csr import CSR
     from gnnloom.trainer.data.adjacency_scaling import scaling
     from gnnloom.trainer.data.learned_features import first_features
+    from gnnloom.trainer.feed.negatives import UniformNegatives
+    from gnnloom.trainer.feed.pair_seeds import PairSet
     from gnnloom.trainer.kernels.dispatch import edge_softmax, score_block, score_entries, score_pairs
-    from gnnloom.trainer.links.negatives import Positives, UniformNegatives
     from gnnloom.trainer.loader.hops import edge_index, scaled_entries
     from gnnloom.trainer.place.place import Place
 
@@ -290,7 +291,7 @@ def _call_trainer() -> list[str]:
         for kernel in (score_block, score_pairs):
             kernel(dense, dense, place)
         score_entries(dense, dense, indices[:2], indices[:2], place)
-    UniformNegatives(0, 1, 2).draw(0, Positives(*np.zeros((3, 1), np.int64)))
+    UniformNegatives(0, 1, 2).draw(0, PairSet(*np.zeros((3, 1), np.int64)))
     return []
 
 

@@ -14,11 +14,12 @@ from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.mpi import world
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.feed.negatives import JointNegatives, NegativeSampler, UniformNegatives
+from gnnloom.trainer.feed.pair_seeds import PairSet
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.links.all_targets import filtered_ranks, top_targets
 from gnnloom.trainer.links.bilinear import Dot
 from gnnloom.trainer.links.losses import LOSSES
-from gnnloom.trainer.links.negatives import JointNegatives, NegativeSampler, Positives, UniformNegatives
 from gnnloom.trainer.links.pair_rows import PairRows
 from gnnloom.trainer.links.pair_sums import pair_loss
 from gnnloom.trainer.links.ranking import ListRanks, PoolRanks
@@ -42,7 +43,7 @@ def found_on(comm: Communicator, ranks: int) -> dict[str, Any]:
     layout = Layout(grid, np.flatnonzero(owner == comm.rank), ("row",))
     pair_rows = PairRows(layout, DIM, NUM_VERTICES, owner if ranks > 1 else None)
     rows = output()[layout.vertex].requires_grad_()
-    positives = Positives(number, pairs[number, 0], pairs[number, 1], number // 16)
+    positives = PairSet(number, pairs[number, 0], pairs[number, 1], group=number // 16)
     decoder, result = Dot(DIM, grid.place, 0), dict[str, Any]()
     with comm.traffic.recording() as counts:
         sampler: NegativeSampler = UniformNegatives(3, 2, NUM_VERTICES)

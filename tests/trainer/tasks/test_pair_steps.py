@@ -19,13 +19,13 @@ from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.neighbor_samplers.kind import ALL
 from gnnloom.storage.runs.checkpoint import read_checkpoint
 from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.feed.negatives import UniformNegatives
+from gnnloom.trainer.feed.pair_seeds import PairSet
 from gnnloom.trainer.links.decoder import Decoder
-from gnnloom.trainer.links.negatives import Positives, UniformNegatives
 from gnnloom.trainer.links.scoring import score_all
-from gnnloom.trainer.modes.epochs import pair_batches
+from gnnloom.trainer.modes.epochs.pair_batches import RankPairs
 from gnnloom.trainer.place.unbacked import UnbackedPlace
 from gnnloom.trainer.tasks.objectives import links, pairs
-from gnnloom.trainer.tasks.objectives.pairs import PairSet
 from gnnloom.trainer.training.evaluation import Evaluation
 from gnnloom.trainer.training.loop import train
 from support.covering import FEW_OR_EVERY
@@ -114,7 +114,7 @@ def test_a_step_has_the_loss_and_the_gradients_of_a_dense_model(stored: Stored, 
     adjacency = without_pairs(given, pairs) if exclude else given.adjacency.toarray()
     dense = DenseModel.from_arrays("gcn", adjacency, before)
     vectors = dense.scores(torch.from_numpy(given.feature).double())
-    positives = Positives(np.arange(len(pairs)), pairs[:, 0], pairs[:, 1])
+    positives = PairSet(np.arange(len(pairs)), pairs[:, 0], pairs[:, 1])
     drawn = UniformNegatives(3, 3, len(given.label)).draw(0, positives)
     positive = (vectors[pairs[:, 0]] * vectors[pairs[:, 1]]).sum(1)
     negative = (vectors[np.repeat(pairs[:, 0], 3)] * vectors[drawn.ravel()]).sum(1)
@@ -139,7 +139,7 @@ def test_the_area_under_the_curve_is_that_of_the_vectors_scores(stored: Stored) 
         vectors = dense.scores(torch.from_numpy(stored.given.feature).double()).numpy()
     for number, (prefix, split) in enumerate((("val", "valid"), ("test", "test")), 1):
         pairs = stored.links.pair(split)
-        positives = Positives(np.arange(len(pairs)), pairs[:, 0], pairs[:, 1])
+        positives = PairSet(np.arange(len(pairs)), pairs[:, 0], pairs[:, 1])
         drawn = UniformNegatives(number, 1, len(vectors)).draw(-1, positives)[:, 0]
         positive = (vectors[pairs[:, 0]] * vectors[pairs[:, 1]]).sum(1)
         negative = (vectors[pairs[:, 0]] * vectors[drawn]).sum(1)
@@ -290,7 +290,7 @@ def test_the_last_evaluation_scores_every_pair_once(one_stored: Stored, monkeypa
 
 def test_pairs_of_an_epoch_are_gone_before_it_is_evaluated(one_stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
     kept, are_gone = list[weakref.ref[NDArray[np.int64]]](), list[bool]()
-    of_epoch, measure = pair_batches.pairs_of_epoch, Evaluation.measure
+    of_epoch, measure = RankPairs._of_epoch, Evaluation.measure
 
     def recorded(*arguments: Any) -> PairSet:
         found = of_epoch(*arguments)
@@ -301,7 +301,7 @@ def test_pairs_of_an_epoch_are_gone_before_it_is_evaluated(one_stored: Stored, m
         are_gone.extend(array() is None for array in kept)
         return measure(*arguments, **options)
 
-    monkeypatch.setattr(pair_batches, "pairs_of_epoch", recorded)
+    monkeypatch.setattr(RankPairs, "_of_epoch", recorded)
     monkeypatch.setattr(Evaluation, "measure", measured)
     one_stored.train("gone", mode="neighbor", fanout=(3, 2), link_batch=30, epochs=2, eval_every=1)
     assert are_gone == [True, True, True]

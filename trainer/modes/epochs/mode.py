@@ -147,9 +147,9 @@ class FullMode(Mode):
     """Every step multiplies with the whole graph, as distributed by the algorithm; most tasks take one per epoch."""
 
     def train_epoch(self, epoch: int, update: Callable[[], None]) -> float:
-        model, objective = self.context.model, self.context.objective
+        context, model, objective = self.context, self.context.model, self.context.objective
         contributions, terms = list[float](), list[float]()
-        for step, loss in enumerate(objective.steps(self.context.loss, self.context.operator, epoch)):
+        for step, loss in enumerate(objective.steps(context.loss, context.labels, context.operator, epoch)):
             # Every step has dropout masks of its own.
             model.epoch = epoch * objective.num_steps + step
             model.zero_grad()

@@ -34,7 +34,7 @@ from gnnloom.trainer.models.networks.model import Inputs
 from gnnloom.trainer.modes.epochs.layerwise import layerwise_scores, map_graph
 from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext, multiplying_by
 from gnnloom.trainer.modes.epochs.model_inputs import BatchInputs
-from gnnloom.trainer.modes.epochs.pair_batches import PairSeeds
+from gnnloom.trainer.modes.epochs.pair_batches import RankPairs
 from gnnloom.trainer.modes.epochs.prepared import awaited, features_in_memory
 from gnnloom.trainer.modes.neighbor import fanouts
 from gnnloom.trainer.operators.layered import Layered
@@ -58,7 +58,7 @@ class NeighborMode(Mode):
         self._fanouts = together(comm, lambda: _checked(context))
         self._operator = Layered(comm, len(self._fanouts), context.normalization, context.place)
         self._own = LocalNumbers.of(context.operator.layout(0).vertex)
-        self._pairs: PairSeeds | None = None
+        self._pairs: RankPairs | None = None
         #: What the steps ask for features; None if batches have them.
         self._features: FeatureView | None = None
         samples = context.given.samples
@@ -84,7 +84,7 @@ class NeighborMode(Mode):
         graph, owner = together(comm, lambda: map_graph(context))
         features = self._features = together(comm, lambda: self._view(owner))
         if isinstance(context.objective, PairObjective):
-            self._pairs = PairSeeds(context, context.objective)
+            self._pairs = RankPairs(context, context.objective)
         drawn = {name: context.options[name] for name in SAMPLER_OPTIONS}
         sampler = NeighborSampler(graph, context.seed, self._fanouts, **drawn)
         seeds = self._seeds()

@@ -12,23 +12,13 @@ from torch import Tensor
 
 from gnnloom.storage.format.vertex_arrays import SPLIT
 from gnnloom.trainer.data.vertex_data import Labels
+from gnnloom.trainer.feed.pair_seeds import TEST, TRAIN, VALID, PairSet
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.links.pair_rows import taken_ends
 from gnnloom.trainer.tasks.objectives.classes import Classes
 from gnnloom.trainer.tasks.objectives.numbers import Numbers
 from gnnloom.trainer.tasks.objectives.objective import Metrics
-from gnnloom.trainer.tasks.objectives.pairs import (
-    TEST,
-    TRAIN,
-    VALID,
-    Ends,
-    PairLabels,
-    PairObjective,
-    PairSet,
-    PairStepLoss,
-    Step,
-    of_pairs,
-)
+from gnnloom.trainer.tasks.objectives.pairs import Ends, PairLabels, PairObjective, PairStepLoss, of_pairs
 from gnnloom.trainer.tasks.objectives.vertex_objective import VertexObjective
 
 _SPLITS = (TRAIN, VALID, TEST)
@@ -48,16 +38,16 @@ class EdgeObjective(PairObjective):
     def _rows(self) -> VertexObjective:
         return self.by_row(self.task, self.num_scores)
 
-    def step_loss(self, labels: PairLabels, pairs: PairSet, step: Step, ends: Ends) -> PairStepLoss:
-        layout, known = _as_rows(labels, [pairs], [step.split])
-        loss, place = self._rows.loss(layout, known, step.split), layout.place
+    def step_loss(self, labels: PairLabels, pairs: PairSet, split: str, count: int, ends: Ends) -> PairStepLoss:  # noqa: ARG002 - the loss counts
+        layout, known = _as_rows(labels, [pairs], [split])
+        loss, place = self._rows.loss(layout, known, split), layout.place
 
-        def contribute(rows: Tensor) -> Tensor:
-            found, (source, target) = ends(rows, pairs.source, pairs.target)
+        def contribute(output: Tensor) -> Tensor:
+            found, (source, target) = ends(output, pairs.source, pairs.target)
             scores = self.decode(*taken_ends(found, source, target, place))
             return loss(scores.view(len(pairs), self.num_scores))
 
-        return PairStepLoss(labels, loss.num_examples, loss.num_terms, contribute)
+        return PairStepLoss(loss.num_examples, loss.num_terms, contribute)
 
     def metrics(self, layout: Layout, labels: Labels) -> Metrics:  # noqa: ARG002 - labels know it
         pairs, rows, known = self._all(labels)

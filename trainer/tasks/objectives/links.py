@@ -16,18 +16,13 @@ from gnnloom.storage.shards.known_pairs import SOURCES_AT_ONCE, KnownInTraining
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.data.row_exchange import RowExchange
 from gnnloom.trainer.data.vertex_data import Labels
+from gnnloom.trainer.feed.negatives import DegreeNegatives, evaluated_negatives, make_negative_sampler
+from gnnloom.trainer.feed.pair_seeds import TEST, TRAIN, VALID, PairSet
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.links.all_targets import filtered_ranks
 from gnnloom.trainer.links.baselines import HITS, baseline_figures, list_figures, pool_figures
 from gnnloom.trainer.links.distribution import score_distribution
 from gnnloom.trainer.links.losses import LOSSES
-from gnnloom.trainer.links.negatives import (
-    DegreeNegatives,
-    NegativeSampler,
-    Positives,
-    evaluated_negatives,
-    make_negative_sampler,
-)
 from gnnloom.trainer.links.pair_rows import RangeOwners
 from gnnloom.trainer.links.pair_sums import pair_loss
 from gnnloom.trainer.links.ranking import Higher, ListRanks, PoolRanks
@@ -37,15 +32,10 @@ from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.tasks.objectives.objective import Metrics, StepLoss, TaskContext
 from gnnloom.trainer.tasks.objectives.pairs import (
     POOLS,
-    TEST,
-    TRAIN,
-    VALID,
     Ends,
     PairLabels,
     PairObjective,
-    PairSet,
     PairStepLoss,
-    Step,
     of_pairs,
 )
 from gnnloom.trainer.tasks.task import PREFIXES, Task
@@ -136,25 +126,28 @@ class Links(PairObjective):
         def contribute(scores: Tensor) -> Tensor:
             return whole(layout, labels, split)(scores)
 
-        return PairStepLoss(of_pairs(labels), count, count, contribute)
+        return PairStepLoss(count, count, contribute)
 
-    def compared(self, labels: PairLabels, pairs: PairSet, step: Step, group: NDArray[np.int64] | None) -> PairSet:
-        if step.split != TRAIN and pairs.negative is not None:
+    def compared(self, labels: PairLabels, pairs: PairSet, epoch: int = -1) -> PairSet:
+        """See :meth:`PairObjective.compared`: stored negatives, or drawn ones."""
+        if pairs.negative is not None:
             return pairs.with_both_ends()
-        return self._with_negatives(labels, pairs, step.epoch, group)
+        name, count = self.options["negative_sampler"], int(self.options["negatives"])
+        sampler = make_negative_sampler(name, self.given.seed, count, self.pairs, lambda: labels.known_ends)
+        return sampler.compared(epoch, pairs, self.is_known, labels.placed_rows.layout.grid.comm)
 
-    def step_loss(self, labels: PairLabels, pairs: PairSet, step: Step, ends: Ends) -> PairStepLoss:
+    def step_loss(self, labels: PairLabels, pairs: PairSet, split: str, count: int, ends: Ends) -> PairStepLoss:  # noqa: ARG002 - for other tasks
         loss = LOSSES[self.task.losses[0] if self.given.loss == "auto" else self.given.loss]
         negative = pairs.negative
         if negative is None:
             raise ValueError("pairs without negatives to compare them with")
-        num_terms = loss.num_terms(step.count, negative.shape[1])
+        num_terms = loss.num_terms(count, negative.shape[1])
 
-        def contribute(rows: Tensor) -> Tensor:
-            found, numbers = ends(rows, *pairs.ends)
+        def contribute(output: Tensor) -> Tensor:
+            found, numbers = ends(output, *pairs.ends)
             return pair_loss(self.attached_decoder, loss, found, numbers, num_terms)
 
-        return PairStepLoss(labels, step.count, num_terms, contribute)
+        return PairStepLoss(count, num_terms, contribute)
 
     def metrics(self, layout: Layout, labels: Labels) -> Metrics:  # noqa: ARG002 - labels know it
         placed = of_pairs(labels)
@@ -185,12 +178,6 @@ class Links(PairObjective):
         """Scores of a split's pairs and of their negatives. Collective."""
         return self._scores(labels, rows, labels.sets[split]), self._scores_of_negatives(labels, rows, split)
 
-    def _scores_of_lists(self, labels: PairLabels, rows: Tensor, pairs: PairSet) -> Tensor:
-        """(num_pairs, num_negatives + num_replaced) scores of the negatives of each pair. Collective."""
-        source, target = pairs.negative_ends()
-        each = PairSet(np.repeat(pairs.number, target.shape[1]), source.ravel(), target.ravel())
-        return self._scores(labels, rows, each).view(target.shape)
-
     def _scores(self, labels: PairLabels, rows: Tensor, pairs: PairSet) -> Tensor:
         """(num_pairs,) scores of pairs of this rank. Collective.
 
@@ -220,7 +207,10 @@ class Links(PairObjective):
         """Scores of the negatives of a split: a row for each pair, or of all that its pairs share. Collective."""
         pairs = labels.sets[split]
         if self.pairs.num_negatives(split):
-            return self._scores_of_lists(labels, rows, pairs)
+            count = self._num_compared(split)
+            source, target = pairs.with_both_ends().listed()[:, len(pairs) :]
+            each = PairSet(np.repeat(pairs.number, count), source, target)
+            return self._scores(labels, rows, each).view(len(pairs), count)
         pool = labels.sets[POOLS[split]] if POOLS[split] in labels.sets else self._drawn_pool(pairs, split)
         return self._scores(labels, rows, pool)
 
@@ -245,33 +235,7 @@ class Links(PairObjective):
 
     def _drawn_pool(self, pairs: PairSet, split: str) -> PairSet:
         """A negative of each pair, for links that came without. Communicates nothing."""
-        positives = Positives(pairs.number, pairs.source, pairs.target)
-        return PairSet(pairs.number, pairs.source, evaluated_negatives(split, self.pairs.num_vertices, positives))
-
-    def _with_negatives(
-        self, labels: PairLabels, pairs: PairSet, epoch: int, group: NDArray[np.int64] | None
-    ) -> PairSet:
-        """Pairs with what they are compared with. Collective."""
-        group = np.zeros(len(pairs), np.int64) if group is None else group
-        positives, sampler = Positives(pairs.number, pairs.source, pairs.target, group), self._sampler(labels)
-        drawn = sampler.draw(epoch, positives)
-        found = replace(pairs, negative=drawn, drawn_source=sampler.sources(epoch, positives))
-        if self.is_known is not None:
-            sampler.redraw(epoch, positives, drawn, self.is_known, labels.placed_rows.layout.grid.comm)
-        return found
-
-    def _sampler(self, labels: PairLabels) -> NegativeSampler:
-        options, pairs = self.options, self.pairs
-        count = pairs.num_pairs[TRAIN]
-        return make_negative_sampler(
-            options["negative_sampler"],
-            self.given.seed,
-            int(options["negatives"]),
-            pairs.num_vertices,
-            num_pairs=count,
-            read_ends=lambda: labels.known_ends,
-            symmetric=pairs.symmetric,
-        )
+        return replace(pairs, target=evaluated_negatives(split, self.pairs.num_vertices, pairs)[:, 0])
 
 
 class _TrainingEnds:

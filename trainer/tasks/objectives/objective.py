@@ -131,11 +131,12 @@ class Objective(ABC):
         """Labels moved to the ranks that own their rows. Collective."""
         return labels
 
-    def steps(self, loss: StepLoss, operator: Operator, epoch: int) -> Iterator[StepLoss]:  # noqa: ARG002 - as above
+    def steps(self, loss: StepLoss, labels: Labels, operator: Operator, epoch: int) -> Iterator[StepLoss]:  # noqa: ARG002 - as above
         """The losses of the steps of an epoch on the whole graph; each is used before the next one. Collective.
 
         Args:
             loss: over all training vertices or pairs.
+            labels: as :meth:`placed` returns them.
             operator: of the products that a step multiplies with.
         """
         yield loss

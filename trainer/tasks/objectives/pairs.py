@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, Self
 
@@ -24,7 +24,6 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.matrix.local_numbers import LocalNumbers
 from gnnloom.storage.matrix.permutation import KeyedPermutation
-from gnnloom.storage.matrix.random_numbers import stream_key
 from gnnloom.storage.matrix.ranges import split_range
 from gnnloom.storage.shards.known_pairs import known_targets
 from gnnloom.storage.shards.row_shards import RowShards
@@ -36,10 +35,11 @@ from gnnloom.trainer.data.open_shards import VertexRows
 from gnnloom.trainer.data.row_exchange import Owners
 from gnnloom.trainer.data.target_edges import PairsOfStep, PairSource, StateTargets, Targets
 from gnnloom.trainer.data.vertex_data import Labels
+from gnnloom.trainer.feed.negatives import ReadEnds
+from gnnloom.trainer.feed.pair_seeds import TEST, TRAIN, VALID, PairSet, pair_order
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.links.decoder import Decoder
 from gnnloom.trainer.links.decoders.registry import decoder_kind
-from gnnloom.trainer.links.negatives import ReadEnds, own_negatives
 from gnnloom.trainer.links.pair_rows import GridOwners, Numbering, PairRows
 from gnnloom.trainer.links.scoring import Lists
 from gnnloom.trainer.operators.exclusion import ExcludingOperator
@@ -51,8 +51,7 @@ from gnnloom.trainer.tasks.objectives.objective import TASK_MODULE, Objective, S
 from gnnloom.trainer.tasks.options import AUTO, step_pairs
 from gnnloom.trainer.tasks.task import Task
 
-#: The splits of pairs; the last two are negatives that all pairs of a split share.
-TRAIN, VALID, TEST = "train", "valid", "test"
+#: Names of the negatives that all pairs of a split share.
 POOLS: Final[Mapping[str, str]] = {VALID: "valid_pool", TEST: "test_pool"}
 #: Steps of an epoch after which the others take no more memory. They are alike, but what a step keeps is there while
 #: the next one begins, and its tensors differ a little from those before, so that they leave gaps in the workspace.
@@ -62,86 +61,6 @@ _ALIKE: Final = 2
 _DRAWN_AT_ONCE: Final = 1 << 18
 #: Number of the decoder among what is created with a seed.
 _OF_DECODER: Final = 1
-
-
-@dataclass(frozen=True)
-class PairSet:
-    """Some pairs of one rank.
-
-    Attributes:
-        number: (num_pairs,) int64 their places in their split.
-        source, target: (num_pairs,) int64 vertices.
-        value: (num_pairs,) their class or number; None without.
-        negative: (num_pairs, num_negatives) int64 targets that stand for negatives of each pair; None without.
-        negative_source: (num_pairs, num_replaced) int64 sources that do; None without.
-        drawn_source: (num_pairs, num_negatives) int64 the sources of ``negative``; None for the source of the pair.
-    """
-
-    number: NDArray[np.int64]
-    source: NDArray[np.int64]
-    target: NDArray[np.int64]
-    value: NDArray[Any] | None = None
-    negative: NDArray[np.int64] | None = None
-    negative_source: NDArray[np.int64] | None = None
-    drawn_source: NDArray[np.int64] | None = None
-
-    def __len__(self) -> int:
-        return len(self.number)
-
-    @property
-    def ends(self) -> list[NDArray[np.int64]]:
-        """The vertices whose vectors a loss needs: sources, targets, and negatives and their sources, if any."""
-        return [self.source, self.target, *(each for each in (self.negative, self.drawn_source) if each is not None)]
-
-    def take(self, which: NDArray[Any] | slice) -> PairSet:
-        """Pairs at the given positions, or where a mask is True."""
-        return self.changed(lambda array: array[which])
-
-    @property
-    def both_ends(self) -> NDArray[np.int64]:
-        """(num_pairs, 2) int64 sources and targets."""
-        return np.stack([self.source, self.target], 1)
-
-    def negative_ends(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Sources and targets of the negatives that replace an end: those with other targets, then with other sources.
-
-        Returns:
-            Both (num_pairs, num_negatives + num_replaced) int64.
-
-        Raises:
-            ValueError: the pairs have no negatives of their own.
-        """
-        if self.negative is None:
-            raise ValueError("the pairs have no negatives of their own")
-        return own_negatives(self.source, self.target, self.negative, self.negative_source)
-
-    def with_both_ends(self) -> PairSet:
-        """The pairs as a loss takes them: negatives that replace the source have sources of their own."""
-        if self.negative_source is None:
-            return self
-        source, target = self.negative_ends()
-        return replace(self, negative=target, negative_source=None, drawn_source=source)
-
-    def changed(self, change: Callable[[NDArray[Any]], NDArray[Any]]) -> PairSet:
-        """The pairs with every array changed."""
-        arrays: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
-        arrays = {name: None if array is None else change(array) for name, array in arrays.items()}
-        return PairSet(**arrays)
-
-
-@dataclass(frozen=True)
-class Step:
-    """Pairs of a loss.
-
-    Attributes:
-        split: that they are from.
-        count: their number over all ranks.
-        epoch: that they are drawn in; -1 outside of any.
-    """
-
-    split: str
-    count: int
-    epoch: int = -1
 
 
 @dataclass(frozen=True)
@@ -378,9 +297,9 @@ class PairObjective(Objective):
     def num_steps(self) -> int:
         return -(-self.pairs.num_pairs[TRAIN] // self.step_pairs)
 
-    def steps(self, loss: StepLoss, operator: Operator, epoch: int) -> Iterator[StepLoss]:
+    def steps(self, loss: StepLoss, labels: Labels, operator: Operator, epoch: int) -> Iterator[StepLoss]:  # noqa: ARG002 - steps have losses of their own
         """See :meth:`Objective.steps`: a random order of all training pairs is cut into steps."""
-        labels = loss.labels  # type: ignore[attr-defined]
+        placed = of_pairs(labels)
         size, order = self.step_pairs, self.order(epoch)
 
         def step_of(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -389,13 +308,13 @@ class PairObjective(Objective):
         excluding = _excluding(operator) if self.options["exclude_targets"] else None
         steps = operator.grid.place.steps(range(self.num_steps), _ALIKE)
         try:
-            for step, pairs in zip(steps, self._pairs_of_steps(labels, step_of, epoch), strict=False):
+            for step, pairs in zip(steps, self._pairs_of_steps(placed, step_of, epoch), strict=False):
                 if excluding is not None:
                     choose = PairsOfStep(step_of, step, self.num_steps)
                     # A rank may find that the weights that are left cannot be normalized.
                     together(operator.grid.comm, partial(excluding.exclude, choose))
                 count = min(size, self.pairs.num_pairs[TRAIN] - step * size)
-                yield self._whole_loss(labels, pairs, Step(TRAIN, count, epoch))
+                yield self._whole_loss(placed, pairs, TRAIN, count)
         finally:
             if excluding is not None:
                 excluding.exclude(None)
@@ -410,51 +329,46 @@ class PairObjective(Objective):
             chosen = np.flatnonzero((step >= first) & (step < first + at_once))
             # Slices of what is in the order of the steps take no memory of their own.
             chosen = chosen[np.argsort(step[chosen], kind="stable")]
-            given, group = pairs.take(chosen), step[chosen]
-            found = self.compared(labels, given, Step(TRAIN, len(given), epoch), group)
+            group = step[chosen]
+            given = replace(pairs.take(chosen), group=group)
+            found = self.compared(labels, given, epoch)
             last = min(first + at_once, self.num_steps)
             for start, stop in itertools.pairwise(np.searchsorted(group, np.arange(first, last + 1))):
                 yield found.take(slice(start, stop))
 
     def order(self, epoch: int) -> KeyedPermutation:
         """The order of the training pairs in an epoch, the same for any number of ranks."""
-        key = stream_key(self.given.seed, f"pairs/{epoch}")
-        return KeyedPermutation(self.pairs.num_pairs[TRAIN], int(key))
+        return pair_order(self.given.seed, epoch, self.pairs.num_pairs[TRAIN])
 
     def loss(self, layout: Layout, labels: Labels, split: str = TRAIN) -> StepLoss:  # noqa: ARG002 - labels know it
         """See :meth:`Objective.loss`."""
-        placed, step = of_pairs(labels), Step(split, self.pairs.num_pairs[split])
-        return self._whole_loss(placed, self.compared(placed, placed.sets[split], step, None), step)
+        placed = of_pairs(labels)
+        return self._whole_loss(placed, self.compared(placed, placed.sets[split]), split, self.pairs.num_pairs[split])
 
-    def _whole_loss(self, labels: PairLabels, pairs: PairSet, step: Step) -> StepLoss:
-        """The loss over some pairs, of the model's output on the whole graph. Collective.
-
-        Args:
-            pairs: as :meth:`compared` returns them.
-        """
+    def _whole_loss(self, labels: PairLabels, pairs: PairSet, split: str, count: int) -> StepLoss:
+        """The loss over some pairs, of the model's output on the whole graph; for arguments see :meth:`step_loss`."""
         rows = labels.placed_rows
-        return self.step_loss(labels, pairs, step, rows.numbered).after(rows.spread)
 
-    def compared(
-        self,
-        labels: PairLabels,  # noqa: ARG002 - for subclasses
-        pairs: PairSet,
-        step: Step,  # noqa: ARG002 - as above
-        group: NDArray[np.int64] | None,  # noqa: ARG002 - as above
-    ) -> PairSet:
+        def ends(output: Tensor, *vertices: NDArray[np.int64]) -> tuple[Tensor, list[NDArray[np.int64]]]:
+            return rows.numbered(rows.spread(output), *vertices)
+
+        return self.step_loss(labels, pairs, split, count, ends)
+
+    def compared(self, labels: PairLabels, pairs: PairSet, epoch: int = -1) -> PairSet:  # noqa: ARG002 - for subclasses
         """Some pairs with the negatives that a loss compares them with, if it does. Collective.
 
         Args:
-            group: (num_pairs,) int64 steps or batches of the pairs, numbered over all ranks; None for one.
+            epoch: that they are drawn in; -1 outside of any.
         """
         return pairs
 
     @abstractmethod
-    def step_loss(self, labels: PairLabels, pairs: PairSet, step: Step, ends: Ends) -> PairStepLoss:
+    def step_loss(self, labels: PairLabels, pairs: PairSet, split: str, count: int, ends: Ends) -> PairStepLoss:
         """The loss over some pairs of this rank. Collective.
 
         Args:
-            pairs: as :meth:`compared` returns them.
+            pairs: as :meth:`compared` returns them, of a split.
+            count: number of pairs over all ranks.
             ends: finds the vectors of vertices in what the loss is called with.
         """
 
@@ -478,38 +392,28 @@ class PairObjective(Objective):
         return {"vector": self.whole(layout, scores)}
 
 
-#: From some vectors, and arrays of vertices of any shapes, the vectors of these vertices, and for each array, in its
-#: shape, which vectors are theirs; differentiable. Collective.
+#: From the model's output, and arrays of vertices of any shapes, the vectors of these vertices, and for each array, in
+#: its shape, which vectors are theirs; differentiable. Collective.
 Ends = Callable[..., tuple[Tensor, list[NDArray[np.int64]]]]
 
 
+@dataclass
 class PairStepLoss:
     """A mean over pairs of all ranks; see :class:`StepLoss`.
 
     Attributes:
         num_examples: pairs of all ranks.
         num_terms: what the sum is divided by.
-        labels: all pairs of this rank.
+        contribute: from the model's output to the sum over this rank's pairs, divided by ``num_terms``. Collective.
     """
 
-    def __init__(
-        self, labels: PairLabels, count: int, num_terms: float, contribute: Callable[[Tensor], Tensor]
-    ) -> None:
-        """Communicates nothing.
-
-        Args:
-            contribute: from the vectors to the sum over this rank's pairs, divided by ``num_terms``. Collective.
-        """
-        self.num_examples, self.num_terms, self.labels, self._contribute = count, num_terms, labels, contribute
+    num_examples: int
+    num_terms: float
+    contribute: Callable[[Tensor], Tensor]
 
     def __call__(self, scores: Tensor) -> Tensor:
         """See :meth:`StepLoss.__call__`."""
-        return self._contribute(scores)
-
-    def after(self, change: Callable[[Tensor], Tensor]) -> PairStepLoss:
-        """The same loss of vectors that are changed first. Communicates nothing."""
-        before = self._contribute
-        return PairStepLoss(self.labels, self.num_examples, self.num_terms, lambda scores: before(change(scores)))
+        return self.contribute(scores)
 
 
 def build_decoder(

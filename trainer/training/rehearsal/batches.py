@@ -29,7 +29,7 @@ from gnnloom.trainer.layout.partial_parameters import RowGradient
 from gnnloom.trainer.models.networks.model import Inputs
 from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext, multiplying_by
 from gnnloom.trainer.modes.epochs.model_inputs import BatchInputs, StepInputs
-from gnnloom.trainer.modes.epochs.pair_batches import PairSeeds
+from gnnloom.trainer.modes.epochs.pair_batches import RankPairs
 from gnnloom.trainer.modes.epochs.rows import step_rows
 from gnnloom.trainer.modes.kind import BatchSizes, RankRows
 from gnnloom.trainer.operators.layered import Layered
@@ -78,7 +78,7 @@ def stored_sizes(samples: Samples, rank: int, *, reads_ahead: bool) -> tuple[Bat
     return sizes, (1 + reads_ahead) * len(rows) - 1
 
 
-class RehearsedPairs(PairSeeds):
+class RehearsedPairs(RankPairs):
     """A rank's training pairs; their vertices are any."""
 
     def __init__(self, context: ModeContext) -> None:
@@ -90,7 +90,6 @@ class RehearsedPairs(PairSeeds):
         if not isinstance(context.objective, PairObjective):
             raise TypeError(f"task {context.objective.task.name}: its class is not one of pairs")
         super().__init__(context, context.objective)
-        self.num_batches = -(-self.num_examples // self.batch_size)
         # The sampler of the batches has them.
         self._kept = self.ends
 

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import ClassVar, Final
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.schema import LINK_SPLITS
 from gnnloom.storage.matrix.permutation import GOLDEN, mix
 from gnnloom.storage.matrix.random_numbers import below, stream_key
 from gnnloom.storage.wording import counted
 from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.feed.pair_seeds import TRAIN, PairSet
 
 #: How often a negative is drawn again that is known to be true.
 REDRAWS: Final = 16
@@ -28,23 +30,6 @@ REDRAWS: Final = 16
 IsKnown = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.bool_]]
 #: From (m,) numbers of ends of training pairs, the vertices at these ends; see :class:`DegreeNegatives`.
 ReadEnds = Callable[[NDArray[np.int64]], NDArray[np.int64]]
-
-
-@dataclass(frozen=True)
-class Positives:
-    """Pairs of this rank that negatives are drawn for.
-
-    Attributes:
-        number: (num_pairs,) int64 their numbers among the pairs of their split.
-        source, target: (num_pairs,) int64 vertices.
-        group: (num_pairs,) int64 the groups that share negatives, numbered over all ranks; None if no sampler needs
-            them.
-    """
-
-    number: NDArray[np.int64]
-    source: NDArray[np.int64]
-    target: NDArray[np.int64]
-    group: NDArray[np.int64] | None = None
 
 
 class NegativeSampler(ABC):
@@ -62,17 +47,29 @@ class NegativeSampler(ABC):
             raise InputError(f"negatives in a graph of {counted(num_vertices, 'vertex')}: expected at least 2")
         self._seed, self.count, self._num_vertices = seed, count, num_vertices
 
-    def draw(self, epoch: int, pairs: Positives) -> NDArray[np.int64]:
+    def draw(self, epoch: int, pairs: PairSet) -> NDArray[np.int64]:
         """(num_pairs, count) int64 targets that stand for negatives of the pairs."""
         owner, column = np.divmod(np.arange(len(pairs.number) * self.count), self.count)
         return self._first(epoch, pairs, owner, column).reshape(len(pairs.number), self.count)
 
-    def sources(self, epoch: int, pairs: Positives) -> NDArray[np.int64] | None:  # noqa: ARG002 - for subclasses
+    def sources(self, epoch: int, pairs: PairSet) -> NDArray[np.int64] | None:  # noqa: ARG002 - for subclasses
         """(num_pairs, count) int64 sources of the negatives; None for the sources of the pairs."""
         return None
 
+    def compared(self, epoch: int, pairs: PairSet, is_known: IsKnown | None, comm: Communicator) -> PairSet:
+        """Pairs with the negatives that a loss compares them with. Collective if there is ``is_known``.
+
+        Args:
+            is_known: says which negatives are drawn again, as far as possible; None for none.
+        """
+        drawn = self.draw(epoch, pairs)
+        found = replace(pairs, negative=drawn, drawn_source=self.sources(epoch, pairs), group=None)
+        if is_known is not None:
+            self.redraw(epoch, pairs, drawn, is_known, comm)
+        return found
+
     def redraw(
-        self, epoch: int, pairs: Positives, negatives: NDArray[np.int64], is_known: IsKnown, comm: Communicator
+        self, epoch: int, pairs: PairSet, negatives: NDArray[np.int64], is_known: IsKnown, comm: Communicator
     ) -> int:
         """Draw those negatives again that are known, or the source; at most 16 times, then the last draw stands.
 
@@ -103,14 +100,14 @@ class NegativeSampler(ABC):
         return len(entry)
 
     def _first(
-        self, epoch: int, pairs: Positives, owner: NDArray[np.int64], column: NDArray[np.int64]
+        self, epoch: int, pairs: PairSet, owner: NDArray[np.int64], column: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         """Draw for some negatives for the first time; for arguments see :meth:`_again`."""
         return self._again(epoch, pairs, owner, column)
 
     @abstractmethod
     def _again(
-        self, epoch: int, pairs: Positives, owner: NDArray[np.int64], counter: NDArray[np.int64]
+        self, epoch: int, pairs: PairSet, owner: NDArray[np.int64], counter: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         """(num_drawn,) draws for some pairs.
 
@@ -134,7 +131,7 @@ class UniformNegatives(NegativeSampler):
     name = "uniform"
 
     def _again(
-        self, epoch: int, pairs: Positives, owner: NDArray[np.int64], counter: NDArray[np.int64]
+        self, epoch: int, pairs: PairSet, owner: NDArray[np.int64], counter: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         found = self._numbers(epoch, "pair", pairs.number[owner], counter, self._num_vertices - 1)
         # The numbers from the source's on stand for the vertices after it.
@@ -150,17 +147,17 @@ class UniformPairs(NegativeSampler):
 
     name = "pairs"
 
-    def sources(self, epoch: int, pairs: Positives) -> NDArray[np.int64]:
+    def sources(self, epoch: int, pairs: PairSet) -> NDArray[np.int64]:
         owner, column = np.divmod(np.arange(len(pairs.number) * self.count), self.count)
         return self._sources(epoch, pairs, owner, column).reshape(len(pairs.number), self.count)
 
     def _sources(
-        self, epoch: int, pairs: Positives, owner: NDArray[np.int64], column: NDArray[np.int64]
+        self, epoch: int, pairs: PairSet, owner: NDArray[np.int64], column: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         return self._numbers(epoch, "source", pairs.number[owner], column, self._num_vertices)
 
     def _again(
-        self, epoch: int, pairs: Positives, owner: NDArray[np.int64], counter: NDArray[np.int64]
+        self, epoch: int, pairs: PairSet, owner: NDArray[np.int64], counter: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         found = self._numbers(epoch, "pair", pairs.number[owner], counter, self._num_vertices - 1)
         # The source stays where a target is drawn again.
@@ -178,11 +175,10 @@ class JointNegatives(UniformNegatives):
     name = "joint"
 
     def _first(
-        self, epoch: int, pairs: Positives, owner: NDArray[np.int64], column: NDArray[np.int64]
+        self, epoch: int, pairs: PairSet, owner: NDArray[np.int64], column: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        if pairs.group is None:
-            raise ValueError("joint negatives need the groups of the pairs")
-        return self._numbers(epoch, "group", pairs.group[owner], column, self._num_vertices)
+        group = np.zeros_like(owner) if pairs.group is None else pairs.group[owner]
+        return self._numbers(epoch, "group", group, column, self._num_vertices)
 
 
 class DegreeNegatives(NegativeSampler):
@@ -214,25 +210,25 @@ class DegreeNegatives(NegativeSampler):
         self._num_ends, self._read_ends = num_pairs * (2 if symmetric else 1), read_ends
 
     def _again(
-        self, epoch: int, pairs: Positives, owner: NDArray[np.int64], counter: NDArray[np.int64]
+        self, epoch: int, pairs: PairSet, owner: NDArray[np.int64], counter: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         return self._read_ends(self._numbers(epoch, "end", pairs.number[owner], counter, self._num_ends))
 
 
 def make_negative_sampler(
-    name: str,
-    seed: int,
-    count: int,
-    num_vertices: int,
-    *,
-    num_pairs: int,
-    read_ends: Callable[[], ReadEnds],
-    symmetric: bool,
+    name: str, seed: int, count: int, links: Links, read_ends: Callable[[], ReadEnds]
 ) -> NegativeSampler:
-    """The sampler of a name; for the arguments see :class:`NegativeSampler` and :class:`DegreeNegatives`."""
+    """The sampler of a name, for training pairs of links.
+
+    Args:
+        count: negatives for each pair.
+        read_ends: makes what :class:`DegreeNegatives` reads ends with, if it is needed.
+    """
+    num_vertices = links.num_vertices
     match name:
         case "degree":
-            return DegreeNegatives(seed, count, num_vertices, num_pairs, read_ends(), symmetric=symmetric)
+            num_pairs = links.num_pairs[TRAIN]
+            return DegreeNegatives(seed, count, num_vertices, num_pairs, read_ends(), symmetric=links.symmetric)
         case "pairs":
             return UniformPairs(seed, count, num_vertices)
         case "joint":
@@ -241,37 +237,15 @@ def make_negative_sampler(
             return UniformNegatives(seed, count, num_vertices)
 
 
-def own_negatives(
-    source: NDArray[np.int64],
-    target: NDArray[np.int64],
-    negative: NDArray[np.int64],
-    replaced: NDArray[np.int64] | None,
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Sources and targets of stored negatives of each pair: those with other targets, then those with other sources.
-
-    Args:
-        source, target: (num_pairs,) int64 ends of the pairs.
-        negative: (num_pairs, num_negatives) int64 targets that replace the target of the pair.
-        replaced: (num_pairs, num_replaced) int64 sources that do; None without.
-
-    Returns:
-        Both (num_pairs, num_negatives + num_replaced) int64.
-    """
-    if replaced is None:
-        replaced = np.empty((len(source), 0), np.int64)
-    sources = np.concatenate([np.repeat(source[:, None], negative.shape[1], 1), replaced], axis=1)
-    return sources, np.concatenate([negative, np.repeat(target[:, None], replaced.shape[1], 1)], axis=1)
-
-
-def evaluated_negatives(split: str, num_vertices: int, pairs: Positives) -> NDArray[np.int64]:
-    """(num_pairs,) int64 targets that an evaluation compares pairs with that came without negatives.
+def evaluated_negatives(split: str, num_vertices: int, pairs: PairSet) -> NDArray[np.int64]:
+    """(num_pairs, 1) int64 targets that an evaluation compares pairs with that came without negatives.
 
     One uniform vertex other than the source for each pair, the same in every run.
 
     Args:
         split: of the pairs, valid or test.
     """
-    return UniformNegatives(LINK_SPLITS.index(split), 1, num_vertices).draw(-1, pairs)[:, 0]
+    return UniformNegatives(LINK_SPLITS.index(split), 1, num_vertices).draw(-1, pairs)
 
 
 @njit(cache=True, nogil=True)

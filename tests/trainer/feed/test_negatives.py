@@ -7,31 +7,27 @@ import pytest
 
 from gnnloom.storage.errors import InputError
 from gnnloom.trainer.comm.communicator import Communicator
-from gnnloom.trainer.links import choices, negatives
-from gnnloom.trainer.links.negatives import (
+from gnnloom.trainer.feed import negatives
+from gnnloom.trainer.feed.negatives import (
     REDRAWS,
     DegreeNegatives,
     JointNegatives,
     NegativeSampler,
-    Positives,
     UniformNegatives,
     UniformPairs,
 )
+from gnnloom.trainer.feed.pair_seeds import PairSet
+from gnnloom.trainer.links import choices
 from support.lone import LoneCommunicator
 from support.thread_ranks import on_thread_ranks
 
 NUM_VERTICES, COUNT = 50, 3
 
 
-def positives(num_pairs: int, seed: int = 0) -> Positives:
+def positives(num_pairs: int, seed: int = 0) -> PairSet:
     source, target = np.random.default_rng(seed).integers(0, NUM_VERTICES, (2, num_pairs))
     number = np.random.default_rng(seed).permutation(num_pairs) + 1000
-    return Positives(number, source, target, number // 4)
-
-
-def part_of(pairs: Positives, chosen: np.ndarray) -> Positives:
-    assert pairs.group is not None
-    return Positives(pairs.number[chosen], pairs.source[chosen], pairs.target[chosen], pairs.group[chosen])
+    return PairSet(number, source, target, group=number // 4)
 
 
 def samplers(count: int = COUNT) -> list[NegativeSampler]:
@@ -58,8 +54,8 @@ def test_a_draw_depends_on_the_epoch_and_the_pair_only(sampler: NegativeSampler)
     assert drawn.dtype == np.int64
     for rank in range(3):
         chosen = np.flatnonzero(pairs.number % 3 == rank)[::-1]
-        assert np.array_equal(sampler.draw(5, part_of(pairs, chosen)), drawn[chosen])
-    assert sampler.draw(5, part_of(pairs, np.arange(0))).shape == (0, COUNT)
+        assert np.array_equal(sampler.draw(5, pairs.take(chosen)), drawn[chosen])
+    assert sampler.draw(5, pairs.take(np.arange(0))).shape == (0, COUNT)
     assert not np.array_equal(sampler.draw(6, pairs), drawn)
 
 
@@ -73,7 +69,7 @@ def chi_square(drawn: np.ndarray, expected: np.ndarray) -> float:
 
 def test_vertices_are_drawn_as_stated() -> None:
     num_pairs = 20_000
-    pairs = Positives(np.arange(num_pairs), np.full(num_pairs, 7), np.full(num_pairs, 9), np.arange(num_pairs))
+    pairs = PairSet(np.arange(num_pairs), np.full(num_pairs, 7), np.full(num_pairs, 9), group=np.arange(num_pairs))
     uniform, _, joint, degree = samplers()
     even = np.full(NUM_VERTICES, float(num_pairs * COUNT))
     but_source = even / (NUM_VERTICES - 1)
@@ -96,8 +92,9 @@ def test_pairs_of_a_group_share_their_negatives() -> None:
     shared = [np.unique(drawn[pairs.group == group], axis=0) for group in np.unique(pairs.group)]
     assert [len(each) for each in shared] == [1] * 10
     assert len(np.unique(np.concatenate(shared), axis=0)) == 10
-    with pytest.raises(ValueError, match="need the groups"):
-        samplers()[2].draw(0, Positives(pairs.number, pairs.source, pairs.target))
+    # Pairs without groups are one.
+    alone = samplers()[2].draw(0, PairSet(pairs.number, pairs.source, pairs.target))
+    assert len(np.unique(alone, axis=0)) == 1
 
 
 def test_vertices_beyond_32_bits_are_drawn() -> None:
@@ -106,7 +103,7 @@ def test_vertices_beyond_32_bits_are_drawn() -> None:
     assert drawn.max() > large // 2
     assert drawn.min() >= 0
     # A vertex below and one above the source, of three.
-    few = UniformNegatives(0, COUNT, 3).draw(0, Positives(*np.array([[0, 1, 2], [0, 1, 2], [1, 2, 0]])))
+    few = UniformNegatives(0, COUNT, 3).draw(0, PairSet(*np.array([[0, 1, 2], [0, 1, 2], [1, 2, 0]])))
     assert (few != np.arange(3)[:, None]).all()
 
 
@@ -148,7 +145,7 @@ def test_edges_are_drawn_again_on_any_number_of_ranks(number: int, ranks: int) -
 
         # The last rank has no pairs if there are several.
         chosen = np.flatnonzero(pairs.number % max(1, ranks - 1) == comm.rank)
-        mine = part_of(pairs, chosen)
+        mine = pairs.take(chosen)
         found = sampler.draw(2, mine)
         standing = sampler.redraw(2, mine, found, counted, comm)
         return chosen, found, standing, calls
