@@ -53,16 +53,15 @@ class Batch:
 
     Attributes:
         rows: its vertices and blocks.
-        label: (num_seeds, ...) labels of the seeds, as in :class:`~gnnloom.trainer.data.vertex_data.Labels`.
+        examples: (num_seeds, ...) labels of the seeds, as in :class:`~gnnloom.trainer.data.vertex_data.Labels`; or the
+            pairs that the seeds are the ends of.
         feature: (num_vertices, num_features) input features of its vertices, scaled; without rows if the step asks
             for them.
-        pairs: the pairs that the seeds are the ends of; None for a batch of vertices.
     """
 
     rows: LayeredBatch
-    label: Tensor
+    examples: Any
     feature: Tensor
-    pairs: Any = None
 
 
 @dataclass(frozen=True)

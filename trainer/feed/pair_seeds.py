@@ -143,16 +143,12 @@ class PairSeeds(ABC):
     def begin(self, epoch: int) -> Callable[[int], SeedsOfBatch]:
         """See :meth:`gnnloom.storage.sampling.layers.seeds.Seeds.begin`. Collective as :meth:`pairs_of`."""
         pairs_of = self.pairs_of(epoch)
+        return lambda number: self.seeds_of(pairs_of(number))
 
-        def of(number: int) -> SeedsOfBatch:
-            pairs = pairs_of(number)
-            return SeedsOfBatch(pairs.vertices, pairs, self._without(pairs) if self.excludes else None)
-
-        return of
-
-    def _without(self, pairs: PairSet) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Rows and columns of the edges of some pairs, in both directions if the links exclude both."""
-        source, target = pairs.source, pairs.target
-        if self.links.symmetric or self.links.excludes_reverse:
-            return np.concatenate([target, source]), np.concatenate([source, target])
-        return target, source
+    def seeds_of(self, pairs: PairSet) -> SeedsOfBatch:
+        """The vertices at the ends of a batch's pairs, and the edges that the pairs stand for."""
+        ends = (pairs.target, pairs.source), (pairs.source, pairs.target)
+        # Rows and columns, in both directions if the links exclude both.
+        directions = ends if self.links.symmetric or self.links.excludes_reverse else ends[:1]
+        without = tuple(np.concatenate(each) for each in zip(*directions, strict=True))
+        return SeedsOfBatch(pairs.vertices, pairs, without if self.excludes else None)

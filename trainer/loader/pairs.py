@@ -50,7 +50,7 @@ class PairSource(NeighborSource):
         if not links.num_pairs[self.split]:
             raise InputError(f"{links.artifact.path}: no pairs in split {self.split}")
         graph, vertices = self.map_graph(), self.vertex_fields()
-        seeds = _SplitSeeds(self, links, graph)
+        seeds = SplitPairs(self, links, graph)
         return NeighborBatches(self.sampler(graph), seeds, partial(self._fields, graph, vertices))
 
     def _fields(self, graph: WholeGraph, vertices: VertexFields, drawn: Drawn[Sample]) -> Fields:
@@ -69,7 +69,7 @@ class PairSource(NeighborSource):
         }
 
 
-class _SplitSeeds(PairSeeds):
+class SplitPairs(PairSeeds):
     """All pairs of a split, which are read as batches need them."""
 
     def __init__(self, source: PairSource, links: Links, graph: WholeGraph) -> None:

@@ -10,7 +10,6 @@ import torch
 from gnnloom.storage.errors import InputError
 from gnnloom.trainer.comm.agreement import CollectiveError, together
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.modes.epochs.mode import Mode
 from gnnloom.trainer.place.global_generator import Draws
 from gnnloom.trainer.tasks.objectives.objective import StepLoss
@@ -31,7 +30,7 @@ class Evaluation:
             :class:`~gnnloom.trainer.modes.epochs.mode.ModeContext`.
     """
 
-    def __init__(self, session: Session, labels: Labels, own: OwnFunction | None) -> None:
+    def __init__(self, session: Session, labels: Any, own: OwnFunction | None) -> None:
         """Prepare the metrics. Collective.
 
         Raises:
@@ -102,7 +101,7 @@ class Evaluation:
         return float(total)
 
 
-def measured_rows(session: Session, labels: Labels) -> torch.Tensor | None:
+def measured_rows(session: Session, labels: Any) -> torch.Tensor | None:
     """This rank's rows that metrics read; None for all. Communicates nothing.
 
     Where the rows of the shards are on disk, so are the scores. Of a graph with few labels, only those of labeled

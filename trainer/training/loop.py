@@ -120,12 +120,12 @@ def train(
             return run.result()
         num_threads = config.threads or comm.this_machine().threads
         memory = None if begun is None else check_fits(comm, opened)
-        read = together(comm, lambda: ReadStart.read(comm, opened, num_threads, start.first_epoch))
-        training = Training(comm, read)
+        # Without a name here, so that the checkpoint and the labels are freed once the training drops them.
+        training = Training(comm, together(comm, lambda: ReadStart.read(comm, opened, num_threads, start.first_epoch)))
         # Only here, after all ranks have read and checked everything, is the former state of the run dropped: an error
         # above leaves it as it was. The barrier keeps the other ranks from writing before that.
         if comm.rank == 0:
-            begin_run(opened, read.lines, num_threads, keeps_best=training.course.best is not None)
+            begin_run(opened, training.lines, num_threads, keeps_best=training.course.best is not None)
             if begun is not None:
                 begun(Begun(opened, training.loss.num_examples, memory))
         comm.barrier()

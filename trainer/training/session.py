@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -14,7 +15,6 @@ from gnnloom.trainer.config.continuation import OpenedRun
 from gnnloom.trainer.config.model_config import ModelConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.open_shards import VertexRows
-from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.kernels.dispatch import Dropout
 from gnnloom.trainer.models.networks.model import Inputs, Model
 from gnnloom.trainer.models.networks.norm import share_batch_norms
@@ -43,7 +43,7 @@ class Session:
 
     comm: Communicator
     opened: OpenedRun
-    objective: Objective
+    objective: Objective[Any]
     share: Share
     model: Model = field(init=False)
     load_seconds: float = field(init=False)
@@ -115,7 +115,7 @@ class Session:
         return self.inputs.take(self.model)
 
     def mode_context(
-        self, inputs: Inputs, labels: Labels, loss: StepLoss, first_epoch: int, measured: torch.Tensor | None = None
+        self, inputs: Inputs, labels: Any, loss: StepLoss, first_epoch: int, measured: torch.Tensor | None = None
     ) -> ModeContext:
         """Context for the mode; for arguments and attributes see :class:`ModeContext`."""
         config = self.config
@@ -212,14 +212,14 @@ def build_model(operator: Operator, config: ModelConfig, seed: int, options: Mod
     return model
 
 
-def _objective(comm: Communicator, opened: OpenedRun) -> Objective:
+def _objective(comm: Communicator, opened: OpenedRun) -> Objective[Any]:
     """The objective of a run's task, on this rank.
 
     Raises:
         InputError: the shards lack what the task predicts, or the weights of the classes do not fit them.
     """
     config, shards, task = opened.config, opened.shards.shards, opened.task()
-    objective: Objective = task.load().of(
+    objective: Objective[Any] = task.load().of(
         task,
         TaskContext(
             rank=comm.rank,

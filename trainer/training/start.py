@@ -167,7 +167,7 @@ class ReadStart:
     """
 
     session: Session
-    labels: Labels
+    labels: Any
     checkpoint: StoredCheckpoint | None
     lines: list[dict[str, Any]]
     own_loss: OwnFunction | None

@@ -21,6 +21,7 @@ from gnnloom.storage.runs.checkpoint import read_checkpoint
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.feed.negatives import UniformNegatives
 from gnnloom.trainer.feed.pair_seeds import PairSet
+from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.links.decoder import Decoder
 from gnnloom.trainer.links.scoring import score_all
 from gnnloom.trainer.modes.epochs.pair_batches import RankPairs
@@ -313,11 +314,11 @@ def test_ends_of_training_pairs_are_prepared_once_and_asked_for_once_an_epoch(
     made, asked, ends = list[int](), list[int](), links._TrainingEnds
 
     class Counting(ends):  # type: ignore[misc, valid-type]
-        def __init__(self, labels: Any, num_pairs: int) -> None:
-            self._is_counted = not isinstance(labels.placed_rows.layout.place, UnbackedPlace)
+        def __init__(self, layout: Layout, read: PairSet, num_pairs: int) -> None:
+            self._is_counted = not isinstance(layout.place, UnbackedPlace)
             if self._is_counted:
                 made.append(num_pairs)
-            super().__init__(labels, num_pairs)
+            super().__init__(layout, read, num_pairs)
 
         def __call__(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
             if self._is_counted:

@@ -116,7 +116,7 @@ def test_batches_are_those_of_training(catalog: Catalog, name: str) -> None:
         assert batch.batch_size == drawn.rows.num_seeds
         np.testing.assert_array_equal(batch.x, given.feature[vertices])
         np.testing.assert_array_equal(batch.y, given.label[vertices])
-        np.testing.assert_array_equal(batch.y[: batch.batch_size], drawn.label)
+        np.testing.assert_array_equal(batch.y[: batch.batch_size], drawn.examples)
         if given.weighted:
             np.testing.assert_array_equal(batch.edge_weight, matrix.data)
         else:
@@ -568,7 +568,7 @@ def test_pairs_are_those_of_training(catalog: Catalog, sampler: str, strict: boo
     found = [batch for _ in range(2) for batch in loader]
     assert len(found) == len(seen) > 6
     for batch, drawn in zip(found, seen, strict=True):
-        matrix, pairs = drawn.rows.blocks[0], drawn.pairs
+        matrix, pairs = drawn.rows.blocks[0], drawn.examples
         np.testing.assert_array_equal(batch.n_id, drawn.rows.vertices)
         np.testing.assert_array_equal(batch.edge_index[0], matrix.indices)
         np.testing.assert_array_equal(batch.input_id, pairs.number)

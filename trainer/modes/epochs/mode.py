@@ -16,7 +16,6 @@ from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.shards.row_shards import RowShards
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.data.open_shards import VertexRows
-from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.layout.partial_parameters import PartialParameter
 from gnnloom.trainer.models.networks.model import Inputs, Model
 from gnnloom.trainer.modes.epochs.model_inputs import ModelInputs
@@ -47,7 +46,7 @@ class ModeContext:
         operator, model: on the whole graph; the loop evaluates with them.
         inputs: the input features of this rank's rows, in the first layer's layout, as the loop evaluates with them.
         given: has given the model its inputs; samples and rows on disk are read through it.
-        labels: labels and split of this rank's rows of the output.
+        labels: labels and split of this rank's rows of the output, or pairs, as the objective has placed them.
         loss: the loss over all training vertices, or pairs.
         counter: counts the bytes that this rank reads.
         source: what an evaluation from disk reads.
@@ -62,12 +61,12 @@ class ModeContext:
     dataset: Dataset
     shards: RowShards | GridShards
     label_rows: VertexRows
-    objective: Objective
+    objective: Objective[Any]
     operator: Operator
     model: Model
     inputs: Inputs
     given: ModelInputs
-    labels: Labels
+    labels: Any
     loss: StepLoss
     counter: ReadCounter
     source: Source

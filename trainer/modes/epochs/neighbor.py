@@ -92,7 +92,8 @@ class NeighborMode(Mode):
 
         def make(drawn: Drawn[Sample]) -> Batch:
             rows = layered_batch(graph, drawn.sample, drawn.excluded)
-            return Batch(rows, self._label(rows), features.ahead(rows.vertices), drawn.pairs)
+            examples = self._label(rows) if drawn.pairs is None else drawn.pairs
+            return Batch(rows, examples, features.ahead(rows.vertices))
 
         return NeighborBatches(sampler, self._pairs or seeds, make)
 
@@ -114,14 +115,14 @@ class NeighborMode(Mode):
         return VertexSeeds(training, context.options["batch_size"], context.seed)
 
     def _label(self, rows: LayeredBatch) -> Tensor:
-        label = self.context.labels.label
-        return label if self._pairs else label[self.context.place.from_numpy(self._own(rows.seeds))]
+        label: Tensor = self.context.labels.label[self.context.place.from_numpy(self._own(rows.seeds))]
+        return label
 
     def _nothing(self) -> Batch:
         """A batch of no vertices, for steps in which only other ranks have one."""
         rows, features, pairs = empty_batch(len(self._fanouts)), self._features, self._pairs
         feature = self.context.inputs.value[:0] if features is None else features.ahead(rows.vertices)
-        return Batch(rows, self.context.labels.label[:0], feature, None if pairs is None else pairs.nothing)
+        return Batch(rows, self.context.labels.label[:0] if pairs is None else pairs.nothing, feature)
 
     def train_epoch(self, epoch: int, update: Callable[[], None]) -> float:
         total, terms = 0.0, 0.0
@@ -174,11 +175,11 @@ class NeighborMode(Mode):
     def _loss(self, batch: Batch) -> StepLoss:
         """The mean loss over the seeds, or pairs, of all ranks' batches. Collective."""
         if self._pairs is not None:
-            return self._pairs.loss(batch.pairs, batch.rows.seeds)
+            return self._pairs.loss(batch.examples, batch.rows.seeds)
         context, operator = self.context, self._operator
         split = operator.grid.place.zeros((batch.rows.num_seeds,), torch.uint8).fill_(SPLIT["train"])
         layout = operator.layout(len(self._fanouts))
-        return context.vertex_objective.loss(layout, Labels(batch.label, split))
+        return context.vertex_objective.loss(layout, Labels(batch.examples, split))
 
 
 def _checked(context: ModeContext) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from torch import Tensor
 from gnnloom.storage.matrix.distinct import distinct
 from gnnloom.trainer.feed.pair_seeds import TRAIN, PairSeeds, PairSet
 from gnnloom.trainer.modes.epochs.mode import ModeContext
-from gnnloom.trainer.tasks.objectives.pairs import PairObjective, PairStepLoss, of_pairs
+from gnnloom.trainer.tasks.objectives.pairs import PairLabels, PairObjective, PairStepLoss
 from gnnloom.trainer.tasks.options import BATCH_PAIRS
 
 
@@ -25,7 +25,8 @@ class RankPairs(PairSeeds):
 
     def __init__(self, context: ModeContext, objective: PairObjective) -> None:
         """Communicates nothing."""
-        self._context, self._objective, self._labels = context, objective, of_pairs(context.labels)
+        self._context, self._objective = context, objective
+        self._labels: PairLabels = context.labels
         self._pairs, options = self._labels.sets[TRAIN], objective.options
         size = int(options["link_batch"]) or BATCH_PAIRS
         super().__init__(objective.pairs, len(self._pairs), size, excludes=options["exclude_targets"])

@@ -18,7 +18,7 @@ from gnnloom.trainer.links.pair_rows import taken_ends
 from gnnloom.trainer.tasks.objectives.classes import Classes
 from gnnloom.trainer.tasks.objectives.numbers import Numbers
 from gnnloom.trainer.tasks.objectives.objective import Metrics
-from gnnloom.trainer.tasks.objectives.pairs import Ends, PairLabels, PairObjective, PairStepLoss, of_pairs
+from gnnloom.trainer.tasks.objectives.pairs import Ends, PairLabels, PairObjective, PairStepLoss
 from gnnloom.trainer.tasks.objectives.vertex_objective import VertexObjective
 
 _SPLITS = (TRAIN, VALID, TEST)
@@ -49,25 +49,24 @@ class EdgeObjective(PairObjective):
 
         return PairStepLoss(loss.num_examples, loss.num_terms, contribute)
 
-    def metrics(self, layout: Layout, labels: Labels) -> Metrics:  # noqa: ARG002 - labels know it
+    def metrics(self, layout: Layout, labels: PairLabels) -> Metrics:  # noqa: ARG002 - labels know it
         pairs, rows, known = self._all(labels)
         measure = self._rows.metrics(rows, known)
         return lambda scores: measure(self._scored(labels, pairs, scores))
 
-    def details(self, layout: Layout, labels: Labels, scores: Tensor) -> dict[str, Any]:  # noqa: ARG002 - as above
+    def details(self, layout: Layout, labels: PairLabels, scores: Tensor) -> dict[str, Any]:  # noqa: ARG002 - as above
         pairs, rows, known = self._all(labels)
         return self._rows.details(rows, known, self._scored(labels, pairs, scores))
 
-    def _all(self, labels: Labels) -> tuple[PairSet, Layout, Labels]:
+    def _all(self, labels: PairLabels) -> tuple[PairSet, Layout, Labels]:
         """The pairs of all splits, as rows."""
-        placed = of_pairs(labels)
-        sets = [placed.sets[split] for split in _SPLITS]
+        sets = [labels.sets[split] for split in _SPLITS]
         pairs = PairSet(*(np.concatenate([getattr(each, name) for each in sets]) for name in _ENDS))
-        return pairs, *_as_rows(placed, sets, _SPLITS)
+        return pairs, *_as_rows(labels, sets, _SPLITS)
 
-    def _scored(self, labels: Labels, pairs: PairSet, scores: Tensor) -> Tensor:
+    def _scored(self, labels: PairLabels, pairs: PairSet, scores: Tensor) -> Tensor:
         """(num_pairs, num_scores) scores of pairs of this rank, without gradients. Collective."""
-        found = of_pairs(labels).placed_rows
+        found = labels.rows
         rows, place = found.spread(scores), found.layout.place
         step = max(1, _FETCHED // max(1, self.num_outputs))
         out = place.lasting((len(pairs), self.num_scores), rows.dtype)
@@ -93,7 +92,7 @@ class EdgeNumbers(EdgeObjective):
 
 def _as_rows(labels: PairLabels, sets: Sequence[PairSet], splits: Sequence[str]) -> tuple[Layout, Labels]:
     """A layout with a row for each pair of some sets, of which no rank has copies, and what is known of the pairs."""
-    rows = labels.placed_rows.layout
+    rows = labels.rows.layout
     number = np.concatenate([each.number for each in sets])
     value = np.concatenate([each.value for each in sets if each.value is not None])
     if value.dtype != np.int64:

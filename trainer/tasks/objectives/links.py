@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Self
@@ -15,8 +16,7 @@ from gnnloom.storage.matrix.local_numbers import LocalNumbers
 from gnnloom.storage.shards.known_pairs import SOURCES_AT_ONCE, KnownInTraining
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.data.row_exchange import RowExchange
-from gnnloom.trainer.data.vertex_data import Labels
-from gnnloom.trainer.feed.negatives import DegreeNegatives, evaluated_negatives, make_negative_sampler
+from gnnloom.trainer.feed.negatives import evaluated_negatives, make_negative_sampler
 from gnnloom.trainer.feed.pair_seeds import TEST, TRAIN, VALID, PairSet
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.links.all_targets import filtered_ranks
@@ -36,7 +36,6 @@ from gnnloom.trainer.tasks.objectives.pairs import (
     PairLabels,
     PairObjective,
     PairStepLoss,
-    of_pairs,
 )
 from gnnloom.trainer.tasks.task import PREFIXES, Task
 
@@ -111,13 +110,14 @@ class Links(PairObjective):
         # A pool that is not stored is drawn.
         return self.pairs.num_pooled(split) or self.pairs.num_pairs[split]
 
-    def placed(self, labels: Labels, operator: Operator) -> Labels:
-        found = of_pairs(super().placed(labels, operator))
-        if self.options["negative_sampler"] != DegreeNegatives.name:
-            return found
-        return replace(found, ends=_TrainingEnds(found, self.pairs.num_pairs[TRAIN]))
+    def placed(self, read: Mapping[str, PairSet], operator: Operator) -> PairLabels:
+        """See :meth:`PairObjective.placed`: negatives may be ends of the pairs that any rank has read."""
+        found, count = super().placed(read, operator), int(self.options["negatives"])
+        ends = partial(_TrainingEnds, found.rows.layout, read[TRAIN], self.pairs.num_pairs[TRAIN])
+        sampler = make_negative_sampler(self.options["negative_sampler"], self.given.seed, count, self.pairs, ends)
+        return replace(found, negatives=sampler)
 
-    def loss(self, layout: Layout, labels: Labels, split: str = TRAIN) -> StepLoss:
+    def loss(self, layout: Layout, labels: PairLabels, split: str = TRAIN) -> StepLoss:
         if split != TRAIN:
             return super().loss(layout, labels, split)
         # Steps draw negatives of their own, so negatives of all training pairs are drawn only if this is called.
@@ -132,9 +132,9 @@ class Links(PairObjective):
         """See :meth:`PairObjective.compared`: stored negatives, or drawn ones."""
         if pairs.negative is not None:
             return pairs.with_both_ends()
-        name, count = self.options["negative_sampler"], int(self.options["negatives"])
-        sampler = make_negative_sampler(name, self.given.seed, count, self.pairs, lambda: labels.known_ends)
-        return sampler.compared(epoch, pairs, self.is_known, labels.placed_rows.layout.grid.comm)
+        if labels.negatives is None:
+            raise ValueError("pairs that were placed without negatives")
+        return labels.negatives.compared(epoch, pairs, self.is_known, labels.rows.layout.grid.comm)
 
     def step_loss(self, labels: PairLabels, pairs: PairSet, split: str, count: int, ends: Ends) -> PairStepLoss:  # noqa: ARG002 - for other tasks
         loss = LOSSES[self.task.losses[0] if self.given.loss == "auto" else self.given.loss]
@@ -149,14 +149,12 @@ class Links(PairObjective):
 
         return PairStepLoss(count, num_terms, contribute)
 
-    def metrics(self, layout: Layout, labels: Labels) -> Metrics:  # noqa: ARG002 - labels know it
-        placed = of_pairs(labels)
-
+    def metrics(self, layout: Layout, labels: PairLabels) -> Metrics:  # noqa: ARG002 - labels know it
         def measure(scores: Tensor) -> dict[str, float | None]:
-            rows, known = placed.placed_rows.spread(scores), {TEST: self.kept.take(scores)}
+            rows, known = labels.rows.spread(scores), {TEST: self.kept.take(scores)}
             splits = [PREFIXES[prefix] for prefix in self.task.judge.prefixes]
             found = [
-                self._figures(placed, split, known.get(split) or self._scored(placed, rows, split)) for split in splits
+                self._figures(labels, split, known.get(split) or self._scored(labels, rows, split)) for split in splits
             ]
             return {
                 f"{prefix}_{figure.name}": figures.get(figure.name)
@@ -168,7 +166,7 @@ class Links(PairObjective):
 
     def _figures(self, labels: PairLabels, split: str, scored: _Scored) -> dict[str, float | None]:
         """Figures of a split, without the prefix. Collective."""
-        layout = labels.placed_rows.layout
+        layout = labels.rows.layout
         comm, place = layout.grid.comm, layout.place
         if self.pairs.num_negatives(split):
             return list_figures(ListRanks.of_scores(comm, place, *scored))
@@ -184,22 +182,21 @@ class Links(PairObjective):
         Args:
             rows: this rank's rows of the vectors.
         """
-        return score_all(labels.placed_rows, rows, self.attached_decoder, pairs.both_ends)
+        return score_all(labels.rows, rows, self.attached_decoder, pairs.both_ends)
 
-    def details(self, layout: Layout, labels: Labels, scores: Tensor) -> dict[str, Any]:  # noqa: ARG002 - as above
+    def details(self, layout: Layout, labels: PairLabels, scores: Tensor) -> dict[str, Any]:  # noqa: ARG002 - as above
         """Figures of the test split and its pairs.
 
         ``baselines``, if they are stored; ``score_distribution`` of the pairs and their negatives; ``filtered``, if it
         was asked for: figures of the ranks of their ends among all vertices but known ones.
         """
-        placed = of_pairs(labels)
-        grid, rows = placed.placed_rows.layout.grid, placed.placed_rows.spread(scores)
-        scored = self._scored(placed, rows, TEST)
+        grid, rows = labels.rows.layout.grid, labels.rows.spread(scores)
+        scored = self._scored(labels, rows, TEST)
         self.kept.put(scores, scored)
         found = {
             "baselines": baseline_figures(self.pairs, TEST, grid.comm, grid.place, self.given.counter),
             "score_distribution": score_distribution(grid.comm, grid.place, *scored),
-            "filtered": self._filtered(placed, rows) if self.options["filtered_ranks"] else {},
+            "filtered": self._filtered(labels, rows) if self.options["filtered_ranks"] else {},
         }
         return {name: figures for name, figures in found.items() if figures}
 
@@ -219,7 +216,7 @@ class Links(PairObjective):
 
         A pair without a direction has its source ranked as well: which of its ends has the larger number says nothing.
         """
-        found, pairs = labels.placed_rows, labels.sets[TEST].both_ends
+        found, pairs = labels.rows, labels.sets[TEST].both_ends
         comm, place = found.layout.grid.comm, found.layout.place
         if self.pairs.symmetric:
             pairs = np.concatenate([pairs, pairs[:, ::-1]])
@@ -241,8 +238,13 @@ class Links(PairObjective):
 class _TrainingEnds:
     """Ends of training pairs by number, from the ranks that have read them."""
 
-    def __init__(self, labels: PairLabels, num_pairs: int) -> None:
-        layout, read = labels.placed_rows.layout, labels.read[TRAIN]
+    def __init__(self, layout: Layout, read: PairSet, num_pairs: int) -> None:
+        """Communicates nothing.
+
+        Args:
+            read: the training pairs that this rank has read.
+            num_pairs: number of training pairs of all ranks.
+        """
         comm, place = layout.grid.comm, layout.place
         rows = place.from_numpy(np.stack([read.target, read.source], 1))
         owners = RangeOwners(num_pairs, comm.size) if comm.size > 1 else None

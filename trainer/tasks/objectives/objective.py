@@ -1,7 +1,8 @@
 """The contract of a task's class: how it reads labels, what it minimizes and measures, and what it predicts.
 
-Scores are the model's output, a matrix that a layout spreads over the ranks. Labels have one row for each row of the
-scores unless a task reads others: only its own methods look inside both.
+Scores are the model's output, a matrix that a layout spreads over the ranks. What is known of them has one row for each
+row of the scores, as :class:`~gnnloom.trainer.data.vertex_data.Labels`, or is something else, such as pairs: only the
+task's own methods look inside both.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, TypeVar
 
 from torch import Tensor, nn
 
@@ -19,7 +20,6 @@ from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.shards.row_shards import RowShards
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.open_shards import VertexRows
-from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.redistribute import whole_rows
 from gnnloom.trainer.operators.operator import Operator
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     # It imports numba, which a job on row shards need not load.
     from gnnloom.storage.shards.grid_shards import GridShards
 
+#: What the losses and metrics of a task read: labels of rows, or pairs.
+Known = TypeVar("Known")
 #: Name that a module gets in the model which a task trains beside the layers. It is given whole rows, each on one rank.
 TASK_MODULE: Final = "decoder"
 #: From (num_rows, columns held) scores to the metrics of all ranks, in the order of the task's ``figures``; None for a
@@ -82,7 +84,7 @@ class TaskContext:
 
 
 @dataclass(frozen=True)
-class Objective(ABC):
+class Objective(ABC, Generic[Known]):
     """Loss, metrics and predictions of a training run; the same on every rank.
 
     Attributes:
@@ -117,8 +119,8 @@ class Objective(ABC):
         return {}
 
     @abstractmethod
-    def read(self, rows: VertexRows, place: Place) -> Labels:
-        """Read what is to be predicted, and the split. Communicates nothing.
+    def read(self, rows: VertexRows, place: Place) -> Any:
+        """Read what is to be predicted, and the split, for :meth:`placed`. Communicates nothing.
 
         Args:
             rows: the vertex data of this rank's rows of the scores.
@@ -127,11 +129,16 @@ class Objective(ABC):
             InputError: an array is missing, or has values that the task cannot use.
         """
 
-    def placed(self, labels: Labels, operator: Operator) -> Labels:  # noqa: ARG002 - for subclasses
-        """Labels moved to the ranks that own their rows. Collective."""
-        return labels
+    def placed(self, read: Any, operator: Operator) -> Known:  # noqa: ARG002 - for subclasses
+        """Labels moved to the ranks that own their rows. Collective.
 
-    def steps(self, loss: StepLoss, labels: Labels, operator: Operator, epoch: int) -> Iterator[StepLoss]:  # noqa: ARG002 - as above
+        Args:
+            read: as :meth:`read` returns it.
+        """
+        found: Known = read
+        return found
+
+    def steps(self, loss: StepLoss, labels: Known, operator: Operator, epoch: int) -> Iterator[StepLoss]:  # noqa: ARG002 - as above
         """The losses of the steps of an epoch on the whole graph; each is used before the next one. Collective.
 
         Args:
@@ -147,7 +154,7 @@ class Objective(ABC):
         return 1
 
     @abstractmethod
-    def loss(self, layout: Layout, labels: Labels, split: str = "train") -> StepLoss:
+    def loss(self, layout: Layout, labels: Known, split: str = "train") -> StepLoss:
         """The loss over all vertices or pairs of a split. Collective.
 
         Args:
@@ -155,10 +162,10 @@ class Objective(ABC):
         """
 
     @abstractmethod
-    def metrics(self, layout: Layout, labels: Labels) -> Metrics:
+    def metrics(self, layout: Layout, labels: Known) -> Metrics:
         """Metrics for scores of a layout. Collective."""
 
-    def details(self, layout: Layout, labels: Labels, scores: Tensor) -> dict[str, Any]:  # noqa: ARG002 - for subclasses
+    def details(self, layout: Layout, labels: Known, scores: Tensor) -> dict[str, Any]:  # noqa: ARG002 - for subclasses
         """More about the test split, as JSON for the run's result and its report; nothing by default. Collective."""
         return {}
 

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, Final, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -34,8 +33,7 @@ from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.open_shards import VertexRows
 from gnnloom.trainer.data.row_exchange import Owners
 from gnnloom.trainer.data.target_edges import PairsOfStep, PairSource, StateTargets, Targets
-from gnnloom.trainer.data.vertex_data import Labels
-from gnnloom.trainer.feed.negatives import ReadEnds
+from gnnloom.trainer.feed.negatives import NegativeSampler
 from gnnloom.trainer.feed.pair_seeds import TEST, TRAIN, VALID, PairSet, pair_order
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.links.decoder import Decoder
@@ -64,53 +62,18 @@ _OF_DECODER: Final = 1
 
 
 @dataclass(frozen=True)
-class PairLabels(Labels):
-    """The pairs of this rank: those that it has read, and then those whose sources it owns.
+class PairLabels:
+    """The pairs whose sources this rank owns.
 
     Attributes:
         sets: by split, and the shared negatives.
-        rows: the vectors of both ends; None as long as the pairs are where they were read.
-        read: the pairs that this rank has read, once they are elsewhere.
-        ends: finds the vertices at ends of training pairs of any rank; None if nothing asks.
+        rows: the vectors of both ends.
+        negatives: draws what training pairs are compared with; None if a task compares them with nothing.
     """
 
     sets: Mapping[str, PairSet]
-    rows: PairRows | None = None
-    read: Mapping[str, PairSet] = field(default_factory=dict)
-    ends: ReadEnds | None = None
-
-    @property
-    def placed_rows(self) -> PairRows:
-        """The vectors of both ends.
-
-        Raises:
-            ValueError: the pairs are where they were read.
-        """
-        if self.rows is None:
-            raise ValueError("pairs have to be placed before they are predicted")
-        return self.rows
-
-    @property
-    def known_ends(self) -> ReadEnds:
-        """Reader of the vertices at the ends of training pairs.
-
-        Raises:
-            ValueError: the pairs are where they were read, or nothing was to ask for ends.
-        """
-        if self.ends is None:
-            raise ValueError("pairs have to be placed before negatives are drawn by degree")
-        return self.ends
-
-
-def of_pairs(labels: Labels) -> PairLabels:
-    """Labels, in the form of pairs.
-
-    Raises:
-        TypeError: they are of vertices.
-    """
-    if not isinstance(labels, PairLabels):
-        raise TypeError(f"labels of pairs expected, not {type(labels).__name__}")
-    return labels
+    rows: PairRows
+    negatives: NegativeSampler | None = None
 
 
 class PairAccess:
@@ -180,7 +143,7 @@ class TrainingPairs:
 
 
 @dataclass(frozen=True)
-class PairObjective(Objective):
+class PairObjective(Objective[PairLabels]):
     """A task on pairs.
 
     Attributes:
@@ -243,12 +206,12 @@ class PairObjective(Objective):
                 parameter.register_hook(_summing(others, place))  # type: ignore[no-untyped-call]
         return replace(self, decoder=decoder, num_layers=len(getattr(model, "options").dims) - 1)  # noqa: B009
 
-    def read(self, rows: VertexRows, place: Place) -> PairLabels:  # noqa: ARG002 - pairs are read from the links
-        """See :meth:`Objective.read`: this rank's share of all pairs."""
-        links, nothing = self.pairs, place.lasting((0,), torch.int64)
+    def read(self, rows: VertexRows, place: Place) -> dict[str, PairSet]:  # noqa: ARG002 - pairs are read from the links
+        """See :meth:`Objective.read`: this rank's share of the pairs of each split, and of the shared negatives."""
+        links = self.pairs
         sets = {split: self._share(links, split) for split in (TRAIN, VALID, TEST)}
         pools = {name: self._pool_share(links, split) for split, name in POOLS.items() if links.num_pooled(split)}
-        return PairLabels(nothing, nothing, sets | pools)
+        return sets | pools
 
     def _share(self, links: Links, split: str) -> PairSet:
         context = self.given
@@ -265,17 +228,16 @@ class PairObjective(Objective):
         pair = links.pool(split, start, stop, context.counter)
         return PairSet(np.arange(start, stop), pair[:, 0].copy(), pair[:, 1].copy())
 
-    def placed(self, labels: Labels, operator: Operator) -> Labels:
+    def placed(self, read: Mapping[str, PairSet], operator: Operator) -> PairLabels:
         """See :meth:`Objective.placed`: every pair goes to the rank that owns its source."""
         layout, n = operator.layout(self.num_layers), self.pairs.num_vertices
         comm, place = layout.grid.comm, layout.place
         owners = self.access.owners(self.given, operator, layout)
         rows = PairRows(layout, self.num_outputs, n, owners, operator.align, self.access.local_numbers)
-        read = of_pairs(labels)
-        sets = {name: self._routed(comm, each, rows.owner(each.source), place) for name, each in read.sets.items()}
+        sets = {name: self._routed(comm, each, rows.owner(each.source), place) for name, each in read.items()}
         if self.options["exclude_targets"] and self.given.steps_on_graph:
             _excluding(operator).prepare_targets(self.access.training_pairs(self.pairs, self.given.counter))
-        return replace(read, sets=sets, rows=rows, read=read.sets)
+        return PairLabels(sets, rows)
 
     def _routed(self, comm: Communicator, pairs: PairSet, owner: NDArray[np.int32], place: Place) -> PairSet:
         """The pairs whose sources this rank owns, by source and number. Collective."""
@@ -297,9 +259,8 @@ class PairObjective(Objective):
     def num_steps(self) -> int:
         return -(-self.pairs.num_pairs[TRAIN] // self.step_pairs)
 
-    def steps(self, loss: StepLoss, labels: Labels, operator: Operator, epoch: int) -> Iterator[StepLoss]:  # noqa: ARG002 - steps have losses of their own
+    def steps(self, loss: StepLoss, labels: PairLabels, operator: Operator, epoch: int) -> Iterator[StepLoss]:  # noqa: ARG002 - steps have losses of their own
         """See :meth:`Objective.steps`: a random order of all training pairs is cut into steps."""
-        placed = of_pairs(labels)
         size, order = self.step_pairs, self.order(epoch)
 
         def step_of(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -308,13 +269,13 @@ class PairObjective(Objective):
         excluding = _excluding(operator) if self.options["exclude_targets"] else None
         steps = operator.grid.place.steps(range(self.num_steps), _ALIKE)
         try:
-            for step, pairs in zip(steps, self._pairs_of_steps(placed, step_of, epoch), strict=False):
+            for step, pairs in zip(steps, self._pairs_of_steps(labels, step_of, epoch), strict=False):
                 if excluding is not None:
                     choose = PairsOfStep(step_of, step, self.num_steps)
                     # A rank may find that the weights that are left cannot be normalized.
                     together(operator.grid.comm, partial(excluding.exclude, choose))
                 count = min(size, self.pairs.num_pairs[TRAIN] - step * size)
-                yield self._whole_loss(placed, pairs, TRAIN, count)
+                yield self._whole_loss(labels, pairs, TRAIN, count)
         finally:
             if excluding is not None:
                 excluding.exclude(None)
@@ -340,14 +301,13 @@ class PairObjective(Objective):
         """The order of the training pairs in an epoch, the same for any number of ranks."""
         return pair_order(self.given.seed, epoch, self.pairs.num_pairs[TRAIN])
 
-    def loss(self, layout: Layout, labels: Labels, split: str = TRAIN) -> StepLoss:  # noqa: ARG002 - labels know it
+    def loss(self, layout: Layout, labels: PairLabels, split: str = TRAIN) -> StepLoss:  # noqa: ARG002 - labels know it
         """See :meth:`Objective.loss`."""
-        placed = of_pairs(labels)
-        return self._whole_loss(placed, self.compared(placed, placed.sets[split]), split, self.pairs.num_pairs[split])
+        return self._whole_loss(labels, self.compared(labels, labels.sets[split]), split, self.pairs.num_pairs[split])
 
     def _whole_loss(self, labels: PairLabels, pairs: PairSet, split: str, count: int) -> StepLoss:
         """The loss over some pairs, of the model's output on the whole graph; for arguments see :meth:`step_loss`."""
-        rows = labels.placed_rows
+        rows = labels.rows
 
         def ends(output: Tensor, *vertices: NDArray[np.int64]) -> tuple[Tensor, list[NDArray[np.int64]]]:
             return rows.numbered(rows.spread(output), *vertices)

@@ -24,7 +24,7 @@ from gnnloom.trainer.tasks.task import PREFIXES, Figure
 
 
 @dataclass(frozen=True)
-class VertexObjective(Objective):
+class VertexObjective(Objective[Labels]):
     """A task on vertices: labels have one row for each row of the scores."""
 
     def read(self, rows: VertexRows, place: Place) -> Labels:

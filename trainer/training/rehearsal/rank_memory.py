@@ -290,7 +290,7 @@ class _Rehearsal:
         self.batches = self.memory.held - before
         return mode
 
-    def _weighted(self, objective: Objective) -> Objective:
+    def _weighted(self, objective: Objective[Any]) -> Objective[Any]:
         if objective.task.on_pairs:
             # It imports numba, which a task on vertices need not load.
             from gnnloom.trainer.training.rehearsal.unread_links import unread_pairs  # noqa: PLC0415

@@ -27,7 +27,7 @@ from gnnloom.trainer.tasks.objectives.pairs import PairAccess, PairObjective, Tr
 from gnnloom.trainer.training.rehearsal.unread_targets import StatedPairs
 
 
-def unread_pairs(objective: Objective) -> Objective:
+def unread_pairs(objective: Objective[Any]) -> Objective[Any]:
     """An objective on pairs without their contents."""
     if not isinstance(objective, PairObjective):
         raise TypeError(f"task {objective.task.name}: its class is not one of pairs")
