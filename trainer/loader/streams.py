@@ -143,31 +143,50 @@ def _square(matrix: CSR, weight: Tensor | None, place: Place) -> Tensor:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class NeighborSource(GraphSource):
-    """Batches of vertices of a split, or of given ones, with sampled neighbors.
+class SeededSource(Source):
+    """Source of batches of examples with sampled neighbors.
 
     Attributes:
         split: a split, or all vertices.
         chosen: (num_seeds,) int64 vertices, ascending, instead of the vertices of a split; None for the split.
-        fanouts, replace, neighbor_sampler: see :class:`gnnloom.storage.sampling.neighbor.NeighborSampler`.
+        replace, neighbor_sampler: see :class:`gnnloom.storage.sampling.neighbor.NeighborSampler`.
         shuffle: in a random order that differs between epochs, instead of ascending.
     """
 
     split: str = "train"
     chosen: NDArray[np.int64] | None = None
-    fanouts: tuple[int, ...]
     batch_size: int
     replace: bool = False
     neighbor_sampler: str = "uniform"
     shuffle: bool = True
+
+    def seeds(self, vertices: VertexFields, num_vertices: int, of_type: str | None = None) -> VertexSeeds:
+        """The batches of the vertices.
+
+        Args:
+            num_vertices: of the graph, or of the type.
+            of_type: type of the vertices in a graph with types.
+        """
+        chosen = vertices.seeds(self.split, num_vertices) if self.chosen is None else self.chosen
+        return VertexSeeds(chosen, self.batch_size, self.seed, self.shuffle, of_type)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NeighborSource(SeededSource, GraphSource):
+    """Batches of vertices of a graph without types.
+
+    Attributes:
+        fanouts: see :class:`gnnloom.storage.sampling.neighbor.NeighborSampler`.
+    """
+
+    fanouts: tuple[int, ...]
 
     #: Batches are the batches of ``train --mode neighbor --draw-once``.
     draw_once: ClassVar[bool] = True
 
     def open(self) -> Stream:
         graph, vertices = self.map_graph(), self.vertex_fields()
-        chosen = vertices.seeds(self.split, graph.num_vertices) if self.chosen is None else self.chosen
-        seeds = VertexSeeds(chosen, self.batch_size, self.seed, self.shuffle)
+        seeds = self.seeds(vertices, graph.num_vertices)
         return NeighborBatches(self.sampler(graph), seeds, partial(self.layered_fields, graph, vertices))
 
     def sampler(self, graph: WholeGraph) -> NeighborSampler:
