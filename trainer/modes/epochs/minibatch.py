@@ -7,8 +7,6 @@ Demirci, Haldar, Ferhatosmanoglu, "Scalable Graph Convolutional Network Training
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
-from threading import Lock
 
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.shards.row_shards import RowShard
@@ -18,13 +16,10 @@ from gnnloom.trainer.data.batch_share import EpochShare
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.models.networks.gat import NeighborOperator
 from gnnloom.trainer.modes.epochs.mode import ModeContext
-from gnnloom.trainer.modes.epochs.prepared import Prepared, PreparedMode, features_in_memory
+from gnnloom.trainer.modes.epochs.prepared import Prepared, PreparedMode, features_in_memory, once_per_epoch
 from gnnloom.trainer.operators.halo import ExchangedRows
 from gnnloom.trainer.operators.p2p import SampledRows
 from gnnloom.trainer.operators.whole_rows import AXIS
-
-#: Epochs whose division into batches is kept: the present one, and the one that is prepared ahead.
-_EPOCHS = 2
 
 
 class MinibatchMode(PreparedMode):
@@ -52,8 +47,7 @@ class MinibatchMode(PreparedMode):
         self.num_batches = -(-self._num_vertices // self._batch_size)
         # The exchange of halos returns what other ranks add to the gradients of a rank's rows.
         self.features = features_in_memory(context, None)
-        self._lock = Lock()
-        self._epoch_share = lru_cache(_EPOCHS)(self._divide)
+        self._epoch_share = once_per_epoch(self._divide)
         self._begin()
 
     def _read_transpose(self) -> ShardMatrix[CSR]:
@@ -71,9 +65,7 @@ class MinibatchMode(PreparedMode):
         """See :meth:`PreparedMode._prepare`: restricts this rank's lists to a batch."""
         context = self.context
         epoch, batch = divmod(number, self.num_batches)
-        # Two threads would divide the same epoch.
-        with self._lock:
-            share = self._epoch_share(epoch)
+        share = self._epoch_share(epoch)
         rows = share.rows(batch, context.normalization, context.place)
         operator = SampledRows(self._whole.grid, rows, multiplies=type(context.model).multiplies)
         labels = context.labels.take(context.place.from_numpy(share.members(batch)))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import lru_cache
+from threading import Lock
 from typing import TypeVar
 
 import numpy as np
@@ -25,6 +27,8 @@ from gnnloom.trainer.operators.whole_rows import AXIS
 from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
 
 Batch = TypeVar("Batch")
+#: How an epoch is divided into batches.
+Division = TypeVar("Division")
 
 
 def awaited(batches: Generator[Batch, None, None], traffic: Traffic) -> Generator[Batch, None, None]:
@@ -50,6 +54,18 @@ def features_in_memory(context: ModeContext, owner: NDArray[np.int32] | None) ->
         context.comm, own, context.model.as_features(rows) if learned is None else rows, owner, place
     )
     return OwnFeatures(exchange) if learned is None else LearnedFeatures(learned, exchange, place)
+
+
+def once_per_epoch(divide: Callable[[int], Division]) -> Callable[[int], Division]:
+    """The same function of an epoch, for several threads; keeps the present epoch's result, and the next one's."""
+    lock, kept = Lock(), lru_cache(2)(divide)
+
+    def of(epoch: int) -> Division:
+        # Two threads would divide the same epoch.
+        with lock:
+            return kept(epoch)
+
+    return of
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,6 @@ accesses and evaluations one pass.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import lru_cache
-from threading import Lock
 from typing import Final
 
 import numpy as np
@@ -28,14 +26,12 @@ from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.models.networks.model import Inputs, Model
 from gnnloom.trainer.modes.epochs.mode import ModeContext, multiplying_by
 from gnnloom.trainer.modes.epochs.model_inputs import StepInputs
-from gnnloom.trainer.modes.epochs.prepared import Prepared, PreparedMode
+from gnnloom.trainer.modes.epochs.prepared import Prepared, PreparedMode, once_per_epoch
 from gnnloom.trainer.operators.whole_rows import AXIS, RowsOnly
 from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.place.mapped_rows import MappedRows, UnbackedRows
 from gnnloom.trainer.place.place import Place
 
-#: Epochs whose division into batches is kept: the present one, and the one that is prepared ahead.
-_EPOCHS: Final = 2
 #: Numbers of the widest layer that an evaluation has at a time.
 _NUMBERS: Final = 1 << 22
 
@@ -66,8 +62,7 @@ class RowsMode(PreparedMode):
             context.comm, context.shards.num_vertices, self._rows.vertex[self._training], context.place
         )
         self.num_batches = -(-self._total // context.options["batch_size"])
-        self._lock = Lock()
-        self._division = lru_cache(_EPOCHS)(self._divide)
+        self._division = once_per_epoch(self._divide)
         self._begin()
 
     def _divide(self, epoch: int) -> Division:
@@ -79,9 +74,7 @@ class RowsMode(PreparedMode):
         """See :meth:`PreparedMode._prepare`: reads this rank's rows of a batch."""
         context = self.context
         epoch, batch = divmod(number, self.num_batches)
-        # Two threads would divide the same epoch.
-        with self._lock:
-            rows = self._training[self._division(epoch).members(batch)]
+        rows = self._training[self._division(epoch).members(batch)]
         vertex, labels = self._rows.vertex[rows], context.labels.take(context.place.from_numpy(rows))
         loss = context.vertex_objective.loss(Layout(self.alone, vertex, (AXIS,)), labels)
         return Prepared(number, vertex, RowsOnly(context.operator.grid, vertex), self.features.ahead(vertex), loss)
