@@ -13,8 +13,8 @@ from gnnloom.pipeline.ingest.alike import stored_like
 from gnnloom.pipeline.ingest.notes import graph_notes, log_notes, vertex_notes
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.ingest.typed.declared import DeclaredTables
+from gnnloom.pipeline.ingest.typed.folders.layouts import described_tables
 from gnnloom.pipeline.ingest.typed.notes import typed_notes
-from gnnloom.pipeline.ingest.typed.ogb_folder import ogb_tables
 from gnnloom.pipeline.ingest.typed.options import TypedOptions
 from gnnloom.pipeline.ingest.typed.stage import ingest_typed_graph
 from gnnloom.pipeline.ingest.typed.tables import TypedTables
@@ -180,7 +180,7 @@ def typed_source(locations: Sequence[str], format_name: str | None, values: Mapp
     """
     if format_name == TRIPLES:
         return triples_tables(locations, values)
-    if len(locations) == 1 and format_name in {None, "ogb"} and (found := ogb_tables(locations[0])) is not None:
+    if len(locations) == 1 and (found := described_tables(locations[0], format_name)) is not None:
         return found
     if (format_name or guess_format(locations)) != "snap":
         return None

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from gnnloom.pipeline.ingest.typed.table import BY_ROW, Ends, Table, ValueColumn
 from gnnloom.pipeline.ingest.typed.tables import TypedTables
+from gnnloom.pipeline.ingest.typed.type_vertices import TypeVertices
 from gnnloom.pipeline.sources.format import COLUMNS
 from gnnloom.pipeline.sources.reading.coding import without_suffix
 from gnnloom.pipeline.sources.reading.files import SourceFile, is_local, open_files
@@ -121,12 +122,14 @@ class DeclaredTables:
         vertices: tables by type.
         format: format of the files; empty if it is guessed.
         sizes: number of the vertices of types that have ids from 0.
+        data: features of vertices that tables of vertices do not have.
     """
 
     relations: Sequence[tuple[Ends, Table]]
     vertices: Sequence[tuple[str, Table]]
     format: str = ""
     sizes: Mapping[str, int] = field(default_factory=dict)
+    data: Sequence[TypeVertices] = ()
 
     @classmethod
     def of(cls, locations: Sequence[str], options: Mapping[str, Any]) -> DeclaredTables | None:
@@ -212,7 +215,8 @@ class DeclaredTables:
         # The tables name their columns.
         others = {name: value for name, value in options.items() if name != COLUMNS.name}
         how = others, self.format or None
-        return TypedTables.of(self.relations, self.vertices, *how, any_name=any_name, sizes=self.sizes)
+        tables = TypedTables.of(self.relations, self.vertices, *how, any_name=any_name, sizes=self.sizes)
+        return replace(tables, data=(*tables.data, *self.data))
 
 
 def _check_values(headers: Sequence[Header], values: Sequence[ValueColumn]) -> None:

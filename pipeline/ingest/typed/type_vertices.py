@@ -26,21 +26,30 @@ from gnnloom.storage.errors import InputError
 
 #: The kind of vertex data that reads tables with ids.
 _KEYED: Final = "keyed"
+#: The kind of vertex data that reads files with a row for each vertex.
+_FILES: Final = "files"
 #: Options of tables that decide how their cells are read.
 _OF_CELLS: Final = (HEADER.name, DECIMAL.name)
 
 
 @dataclass(frozen=True)
 class TypeVertices:
-    """The vertex data of a type, which a table has next to the ids of the vertices.
+    """The vertex data of a type, which a table has next to the ids of the vertices, or an array in their order.
 
     Attributes:
         type: name of the type.
         options: of the kind of vertex data that reads them.
+        kind: name of this kind.
     """
 
     type: str
     options: Mapping[str, Any] = field(hash=False)
+    kind: str = _KEYED
+
+    @classmethod
+    def of_array(cls, name: str, location: str) -> TypeVertices:
+        """The features of a type in a NumPy file, with a row for each vertex in the order of ids."""
+        return cls(name, {"feature": location}, _FILES)
 
     @classmethod
     def of(cls, name: str, tables: Sequence[Table], options: Mapping[str, Any]) -> TypeVertices | None:
@@ -80,7 +89,7 @@ class TypeVertices:
         Args:
             ids: of the vertices of the type; None for a source that can only say how it is read.
         """
-        return vertex_kinds()[_KEYED].open(ids, **self.options)
+        return vertex_kinds()[self.kind].open(ids, **self.options)
 
     def understood(self) -> list[Understood]:
         """Describes how the columns are read."""

@@ -7,6 +7,7 @@ unpacks each of them into a file of its own, as it unpacks compressed members of
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Final
 
@@ -51,6 +52,15 @@ class PickledArray(StoredArray):
     def write_unpacked(self, file: BinaryIO) -> None:
         content, _ = _load(self.file)
         npy_format.write_array(file, _built(self.file, str(self.member), content[self.member]), version=(1, 0))
+
+
+def torch_content(file: SourceFile) -> Mapping[str, Any]:
+    """The values by their names; values that are not plain are records.
+
+    Raises:
+        InputError: as :func:`torch_arrays`.
+    """
+    return _load(file)[0]
 
 
 def torch_arrays(file: SourceFile) -> dict[str, StoredArray]:

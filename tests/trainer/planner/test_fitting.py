@@ -50,7 +50,7 @@ def test_the_cheapest_options_are_chosen_that_fit(fields: Fields, ranks: int) ->
     given = {**fields, "ranks": ranks}
     # Those of lower weight before: the number of a combination in base 2.
     combinations = [
-        {name: SMALLER[name] for name, is_smaller in zip(reversed(SMALLER), bits, strict=True) if is_smaller}
+        {name: SMALLER[name] for name, is_smaller in zip(reversed(list(SMALLER)), bits, strict=True) if is_smaller}
         for bits in product((False, True), repeat=len(SMALLER))
     ]
     needed = [taken({**given, **each}) for each in combinations]

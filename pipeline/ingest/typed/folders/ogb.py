@@ -3,7 +3,7 @@
     raw/num-node-dict.csv.gz         types in the first line, and their numbers of vertices in the second
     raw/triplet-type-list.csv.gz     head, relation and tail of each relation, a line each
     raw/relations/HEAD___RELATION___TAIL/edge.csv.gz            heads and tails, numbered from 0 within their types
-    raw/relations/HEAD___RELATION___TAIL/num-edge-list.csv.gz   number of these edges
+    raw/relations/HEAD___RELATION___TAIL/num-edge-list.csv.gz   number of edges
 
 Each file may also be uncompressed, without ``.gz``. Features, labels, years and further files of edges are not read.
 Hu et al., Open Graph Benchmark (NeurIPS 2020).

@@ -1,0 +1,5 @@
+"""Datasets with types whose own files say which tables they have: a file for each layout, and the list of all.
+
+A layout is a function from a location to the :class:`~gnnloom.pipeline.ingest.typed.declared.DeclaredTables`, which are
+then read as tables that a user names; to add a layout, add a file, and its function to ``layouts``.
+"""

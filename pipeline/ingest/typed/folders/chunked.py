@@ -1,0 +1,80 @@
+"""DGL's chunked graph format: a ``metadata.json`` that names the chunks of the edges of every relation.
+
+Numbers of vertices by type, chunks of edges (CSV without a header, Parquet or NumPy), and features of vertices in one
+NumPy file are read. Data of edges, and data of vertices in several chunks or under several names, are not.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gnnloom.pipeline.ingest.typed.declared import DeclaredTables
+from gnnloom.pipeline.ingest.typed.folders.description import (
+    Described,
+    local_path,
+    pairs_table,
+    parse_ends,
+    read_json,
+)
+from gnnloom.pipeline.ingest.typed.table import Ends, Table, named_relations
+from gnnloom.pipeline.ingest.typed.type_vertices import TypeVertices
+from gnnloom.storage.artifacts.typed.typed_names import valid_name
+
+_NAME: Final = "metadata.json"
+#: What says that a ``metadata.json`` describes chunks.
+_MARK: Final = "num_nodes_per_chunk"
+
+
+def chunked_tables(location: str) -> DeclaredTables | None:
+    """The tables of a graph in chunks, by its folder or its description; None for any other location.
+
+    Raises:
+        NotFoundError: a chunk does not exist.
+        InputError: the description does not have what it should.
+    """
+    path = local_path(location)
+    path = path / _NAME if path is not None and path.is_dir() else path
+    if path is None or path.name != _NAME or not path.is_file():
+        return None
+    content = read_json(path)
+    if not isinstance(content.value, dict) or not content.has(_MARK):
+        return None
+    types = [each.text() for each in content["node_type"].items()]
+    numbers = [sum(each.count() for each in chunks.items()) for chunks in content[_MARK].items()]
+    if len(types) != len(numbers):
+        raise content[_MARK].error(f"numbers of {len(types)} types, as node_type has")
+    given = _relations(content)
+    relations = [(ends, given[triplet]) for triplet, ends in named_relations(list(given)).items()]
+    return DeclaredTables(
+        sorted(relations, key=lambda each: each[0][1]),
+        [],
+        sizes={valid_name(name): count for name, count in zip(types, numbers, strict=True)},
+        data=_data(content["node_data"]) if content.has("node_data") else [],
+    )
+
+
+def _relations(content: Described) -> dict[Ends, Table]:
+    """The table of each relation, with the numbers of its edges."""
+    names = [each.text() for each in content["edge_type"].items()]
+    numbers = list(content["num_edges_per_chunk"].items()) if content.has("num_edges_per_chunk") else []
+    found: dict[Ends, Table] = {}
+    for number, name in enumerate(names):
+        edges = content["edges"][name]
+        chunks = [each.file() for each in edges["data"].items()]
+        counts = tuple(each.count() for each in numbers[number].items()) if number < len(numbers) else ()
+        if counts and len(counts) != len(chunks):
+            raise numbers[number].error(f"numbers of {len(chunks)} chunks, as edges.{name} has")
+        how = edges["format"]
+        between = how["delimiter"].of(str) if how.has("delimiter") else " "
+        found[parse_ends(edges, name)] = pairs_table(chunks, how["name"], between, counts)
+    return found
+
+
+def _data(content: Described) -> list[TypeVertices]:
+    """The features of vertices whose type has one file of features."""
+    found = []
+    for name, arrays in content.entries():
+        data = [array for _, array in arrays.entries()]
+        if len(data) == 1 and data[0]["format"]["name"].text() == "numpy" and len(data[0]["data"].of(list)) == 1:
+            found.append(TypeVertices.of_array(valid_name(name), next(data[0]["data"].items()).file()))
+    return sorted(found, key=lambda each: each.type)

@@ -1,0 +1,167 @@
+"""Files that describe a dataset: what they have, with the place of everything that is wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from gnnloom.pipeline.ingest.typed.table import Ends, Table
+from gnnloom.pipeline.sources.reading.files import is_local
+from gnnloom.storage.disk.files import user_path
+from gnnloom.storage.errors import InputError, NotFoundError
+
+#: Bytes of a description, at most.
+_MOST_BYTES: Final = 16 << 20
+#: Formats of pairs of ids without text, and what gnnloom calls them.
+_BINARY: Final = {"parquet": "parquet", "numpy": "npy"}
+_KINDS: Final = {str: "text", int: "a number", list: "a list", dict: "a mapping"}
+
+
+@dataclass(frozen=True)
+class Described:
+    """A value of a description.
+
+    Attributes:
+        path: the file.
+        value: what is there.
+        place: how to get there from the beginning of the file, such as ``edges[0].files``; empty at the beginning.
+    """
+
+    path: Path
+    value: Any
+    place: str = ""
+
+    def error(self, expected: str) -> InputError:
+        """The error that the value is not what it should be."""
+        where = f", {self.place}" if self.place else ""
+        return InputError(f"{self.path}{where}: expected {expected}, found {str(self.value)[:80]!r}")
+
+    def of(self, kind: type[Any]) -> Any:
+        """The value.
+
+        Raises:
+            InputError: it has another type.
+        """
+        if not isinstance(self.value, kind) or (kind is int and isinstance(self.value, bool)):
+            raise self.error(_KINDS[kind])
+        return self.value
+
+    def has(self, key: str) -> bool:
+        """Whether a mapping has a value for a key."""
+        return self.of(dict).get(key) is not None
+
+    def __getitem__(self, key: str) -> Described:
+        if not self.has(key):
+            raise self.error(f"a value for {key!r}")
+        return Described(self.path, self.value[key], f"{self.place}.{key}".lstrip("."))
+
+    def items(self) -> Iterator[Described]:
+        """The items of a list."""
+        for number, item in enumerate(self.of(list)):
+            yield Described(self.path, item, f"{self.place}[{number}]")
+
+    def entries(self) -> Iterator[tuple[str, Described]]:
+        """The keys and values of a mapping."""
+        for key in self.of(dict):
+            yield str(key), Described(self.path, self.value[key], f"{self.place}.{key}".lstrip("."))
+
+    def text(self) -> str:
+        """A text that is not empty, and can be shown."""
+        text: str = self.of(str)
+        if not text.strip() or not text.isprintable():
+            raise self.error("a name")
+        return text
+
+    def count(self) -> int:
+        """A number that is not negative."""
+        number: int = self.of(int)
+        if number < 0:
+            raise self.error("a number of 0 or more")
+        return number
+
+    def file(self) -> str:
+        """The location of a file of the dataset, which the text names from the folder of the description on.
+
+        Raises:
+            InputError: the text leads out of this folder.
+            NotFoundError: there is no such file.
+        """
+        given = self.text()
+        path = (self.path.parent / given).resolve()
+        if Path(given).is_absolute() or not path.is_relative_to(self.path.parent.resolve()):
+            raise self.error("a file below the folder of the description")
+        if not path.is_file():
+            raise NotFoundError(f"{self.path}, {self.place}: there is no file {path}")
+        return str(path)
+
+
+def local_path(location: str) -> Path | None:
+    """The path of a local file or folder; None for other locations, and where there is nothing."""
+    if not is_local(location):
+        return None
+    path = user_path(location.removeprefix("file://"))
+    return path if path.exists() else None
+
+
+def read_json(path: Path) -> Described:
+    """Read a description in JSON.
+
+    Raises:
+        InputError: the file is large, or is not JSON.
+    """
+    try:
+        return Described(path, json.loads(read_text(path)))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: expected JSON ({error})") from error
+
+
+def read_text(path: Path) -> str:
+    """Read a description.
+
+    Raises:
+        InputError: the file is large, or is not UTF-8.
+    """
+    with path.open("rb") as file:
+        content = file.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        raise InputError(f"{path}: more than {_MOST_BYTES >> 20} MiB; expected a description of a dataset")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: expected text in UTF-8 ({error})") from error
+
+
+def parse_ends(given: Described, text: str) -> Ends:
+    """Source type, relation and target type from ``author:writes:paper``.
+
+    Raises:
+        InputError: the text has other parts.
+    """
+    parts = text.split(":")
+    if len(parts) != 3 or not all(map(str.strip, parts)):
+        raise given.error("source type, relation and target type with colons between them, such as author:writes:paper")
+    source, name, target = map(str.strip, parts)
+    return source, name, target
+
+
+def pairs_table(locations: list[str], kind: Described, delimiter: str, counts: tuple[int, ...] = ()) -> Table:
+    """Files of pairs of ids in two columns without a header, or in an array.
+
+    Args:
+        kind: name of the format of the files: ``csv``, ``parquet`` or ``numpy``.
+        delimiter: what separates fields of text.
+        counts: number of rows that each file should have.
+
+    Raises:
+        InputError: the files have another format.
+    """
+    name = kind.text().lower()
+    if name == "csv":
+        how: Mapping[str, Any] = {"header": False, "delimiter": "tab" if delimiter == "\t" else delimiter}
+        return Table(tuple(locations), ("1", "2"), format="snap", options=tuple(how.items()), width=2, counts=counts)
+    if name in _BINARY:
+        return Table(tuple(locations), format=_BINARY[name], counts=counts)
+    raise kind.error("csv, parquet or numpy")

@@ -1,0 +1,81 @@
+"""The folder of an on-disk dataset of DGL's GraphBolt: a ``metadata.yaml`` that names the files of edges and features.
+
+Types of vertices with their numbers, files of edges of each type (CSV without a header, or NumPy), and features of
+vertices as one NumPy file are read. Splits, features of edges and several features of one type are not.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import yaml
+
+from gnnloom.pipeline.ingest.typed.declared import DeclaredTables
+from gnnloom.pipeline.ingest.typed.folders.description import (
+    Described,
+    local_path,
+    pairs_table,
+    parse_ends,
+    read_text,
+)
+from gnnloom.pipeline.ingest.typed.table import Ends, Table, named_relations
+from gnnloom.pipeline.ingest.typed.type_vertices import TypeVertices
+from gnnloom.storage.artifacts.typed.typed_names import valid_name
+from gnnloom.storage.errors import InputError
+
+_NAME: Final = "metadata.yaml"
+
+
+def graphbolt_tables(location: str) -> DeclaredTables | None:
+    """The tables of a GraphBolt dataset, by its folder or its description; None for any other location.
+
+    Raises:
+        NotFoundError: a file of the dataset does not exist.
+        InputError: the description does not have what it should.
+    """
+    path = local_path(location)
+    path = path / _NAME if path is not None and path.is_dir() else path
+    if path is None or path.name != _NAME or not path.is_file():
+        return None
+    try:
+        content = Described(path, yaml.safe_load(read_text(path)))  # type: ignore[no-untyped-call]
+    except (yaml.YAMLError, RecursionError) as error:
+        raise InputError(f"{path}: expected YAML ({error})") from error
+    if content.has("graph_topology"):
+        raise InputError(f"{path}: a preprocessed dataset; give the one that it was made from")
+    graph = content["graph"]
+    sizes = {_typed(each)["type"].text(): each["num"].count() for each in graph["nodes"].items()}
+    given: dict[Ends, Table] = {}
+    for each in graph["edges"].items():
+        ends = parse_ends(_typed(each)["type"], each["type"].text())
+        if ends in given:
+            raise each["type"].error("a relation that is not there already")
+        given[ends] = pairs_table([each["path"].file()], each["format"], ",")
+    relations = [(ends, given[triplet]) for triplet, ends in named_relations(list(given)).items()]
+    features = list(content["feature_data"].items()) if content.has("feature_data") else []
+    return DeclaredTables(
+        sorted(relations, key=lambda each: each[0][1]),
+        [],
+        sizes={valid_name(name): count for name, count in sizes.items()},
+        data=_data(features),
+    )
+
+
+def _typed(each: Described) -> Described:
+    """An entry that has a type.
+
+    Raises:
+        InputError: it has none.
+    """
+    if not each.has("type"):
+        raise each.error("a type; a dataset without types is read by its file of edges: `gnnloom ingest NAME FILE`")
+    return each
+
+
+def _data(features: list[Described]) -> list[TypeVertices]:
+    """The features of vertices whose type has one file of features."""
+    files: dict[str, list[str]] = {}
+    for each in features:
+        if each["domain"].text() == "node" and each.has("type") and each["format"].text() == "numpy":
+            files.setdefault(valid_name(each["type"].text()), []).append(each["path"].file())
+    return [TypeVertices.of_array(name, found[0]) for name, found in sorted(files.items()) if len(found) == 1]
