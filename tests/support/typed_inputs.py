@@ -7,6 +7,7 @@ gives a graph as sets that do not depend on how types are called, or nothing if 
 from __future__ import annotations
 
 import csv
+import json
 import math
 import re
 import tempfile
@@ -344,6 +345,47 @@ def _ogb(raw: Path) -> Graph:
     return graph
 
 
+#: A description in JSON of two relations, one of them in two chunks.
+_CHUNKED = {
+    "metadata.json": json.dumps(
+        {
+            "node_type": ["author", "paper"],
+            "num_nodes_per_chunk": [[2, 1], [2]],
+            "edge_type": ["author:writes:paper", "paper:cites:paper"],
+            "num_edges_per_chunk": [[2, 1], [2]],
+            "edges": {
+                "author:writes:paper": {
+                    "format": {"name": "csv", "delimiter": ","},
+                    "data": ["writes-0.csv", "writes-1.csv"],
+                },
+                "paper:cites:paper": {"format": {"name": "csv", "delimiter": ","}, "data": ["cites.csv"]},
+            },
+        }
+    ),
+    "writes-0.csv": "0,0\n1,0\n",
+    "writes-1.csv": "2,1\n",
+    "cites.csv": "1,0\n0,1\n",
+}
+
+
+def _chunked(folder: Path) -> Graph:
+    content = json.loads((folder / "metadata.json").read_text(encoding="utf-8-sig"))
+    sizes = dict(zip(content["node_type"], map(sum, content["num_nodes_per_chunk"]), strict=True))
+    graph = Graph({(name, str(each)): name for name, count in sizes.items() for each in range(count)})
+    for number, ends in enumerate(content["edge_type"]):
+        head, word, tail = map(str.strip, ends.split(":"))
+        stated = content["num_edges_per_chunk"][number] if "num_edges_per_chunk" in content else None
+        chunks = [_rows(folder / name) for name in content["edges"][ends]["data"]]
+        if stated is not None and stated != [len(rows) for rows in chunks]:
+            raise UnreadableError("another number of edges")
+        for source, target in (row for rows in chunks for row in rows):
+            i, j = _whole(source), _whole(target)
+            if i >= sizes[head] or j >= sizes[tail]:
+                raise UnreadableError("beyond its type")
+            graph.edges[word, (head, str(i)), (tail, str(j))] += 1
+    return graph
+
+
 def _whole(cell: str) -> int:
     found = re.fullmatch(r'"?(\d+)(?:\.0*)?"?', cell, re.ASCII)
     if found is None or int(found[1]) >= 1 << 63:
@@ -417,6 +459,7 @@ def typed_inputs() -> Iterator[tuple[str, TypedInput]]:
         ),
     )
     yield "ogb with types", TypedInput(_OGB, lambda folder: _ogb(folder / "raw"), {"source": "DIR"}, by_space=True)
+    yield "chunks", TypedInput(_CHUNKED, _chunked, {"source": "DIR"}, by_space=True)
     matrix = "%%MatrixMarket matrix coordinate real general\n% films\n4 3 4\n1 1 5\n3 2 4.5\n1 2 3\n4 3 1e1\n"
     rates: dict[str, Any] = {"relations": {("user", "rates", "film"): "DIR/ratings.mtx"}, "weights": True}
     yield (

@@ -345,7 +345,10 @@ def _without(understood: Understood, read: Sequence[str]) -> Understood:
 
 def _counted(relations: Sequence[RelationTable], sizes: Mapping[str, int]) -> list[VertexTable]:
     """Lists of the vertices whose number a table states, so that vertices without edges exist too."""
-    counts = {space: (size, f"the vertices of type {space}") for space, size in sizes.items() if size}
+    ends = {space for each in relations for space in each.spaces}
+    # A type of no vertices is there if a relation has it, whose edges would be between unknown vertices.
+    stated_sizes = {space: size for space, size in sizes.items() if size or space in ends}
+    counts = {space: (size, f"the vertices of type {space}") for space, size in stated_sizes.items()}
     for each in relations:
         stated = each.edges.type_sizes if isinstance(each.edges, OfTwoTypes) else None
         for space, size in zip((each.source, each.target), stated or (), strict=False):

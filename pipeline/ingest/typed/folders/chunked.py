@@ -56,13 +56,15 @@ def chunked_tables(location: str) -> DeclaredTables | None:
 def _relations(content: Described) -> dict[Ends, Table]:
     """The table of each relation, with the numbers of its edges."""
     names = [each.text() for each in content["edge_type"].items()]
-    numbers = list(content["num_edges_per_chunk"].items()) if content.has("num_edges_per_chunk") else []
+    numbers = list(content["num_edges_per_chunk"].items()) if content.has("num_edges_per_chunk") else None
+    if numbers is not None and len(numbers) != len(names):
+        raise content["num_edges_per_chunk"].error(f"numbers of {len(names)} relations, as edge_type has")
     found: dict[Ends, Table] = {}
     for number, name in enumerate(names):
         edges = content["edges"][name]
         chunks = [each.file() for each in edges["data"].items()]
-        counts = tuple(each.count() for each in numbers[number].items()) if number < len(numbers) else ()
-        if counts and len(counts) != len(chunks):
+        counts = () if numbers is None else tuple(each.count() for each in numbers[number].items())
+        if numbers is not None and len(counts) != len(chunks):
             raise numbers[number].error(f"numbers of {len(chunks)} chunks, as edges.{name} has")
         how = edges["format"]
         between = how["delimiter"].of(str) if how.has("delimiter") else " "
