@@ -41,7 +41,6 @@ from gnnloom.trainer.operators.layered import Layered
 from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.streaming.evaluation import can_stream, streamed_outputs
 from gnnloom.trainer.tasks.objectives.objective import StepLoss
-from gnnloom.trainer.tasks.objectives.pairs import PairObjective
 
 
 class NeighborMode(Mode):
@@ -83,8 +82,7 @@ class NeighborMode(Mode):
         context, comm = self.context, self.context.comm
         graph, owner = together(comm, lambda: map_graph(context))
         features = self._features = together(comm, lambda: self._view(owner))
-        if isinstance(context.objective, PairObjective):
-            self._pairs = RankPairs(context, context.objective)
+        self._pairs = RankPairs.of(context)
         drawn = {name: context.options[name] for name in SAMPLER_OPTIONS}
         sampler = NeighborSampler(graph, context.seed, self._fanouts, **drawn)
         seeds = self._seeds()

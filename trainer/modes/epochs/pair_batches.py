@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,11 @@ class RankPairs(PairSeeds):
         size = int(options["link_batch"]) or BATCH_PAIRS
         super().__init__(objective.pairs, len(self._pairs), size, excludes=options["exclude_targets"])
         self.nothing = self._pairs.take(slice(0))
+
+    @classmethod
+    def of(cls, context: ModeContext) -> Self | None:
+        """The pairs of a task on pairs; None for a task on vertices. Communicates nothing."""
+        return cls(context, context.objective) if isinstance(context.objective, PairObjective) else None
 
     @property
     def ends(self) -> NDArray[np.int64]:

@@ -38,7 +38,6 @@ from gnnloom.trainer.operators.whole_rows import AXIS, RowsOnly
 from gnnloom.trainer.streaming.evaluation import StatedBytes, can_stream, stated_bytes
 from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
 from gnnloom.trainer.tasks.objectives.objective import StepLoss
-from gnnloom.trainer.tasks.objectives.pairs import PairObjective
 
 #: What a mode states of its batches; see :class:`gnnloom.trainer.modes.kind.ModeKind`.
 StatedSizes = Callable[[Mapping[str, Any], int, RankRows], BatchSizes]
@@ -78,32 +77,12 @@ def stored_sizes(samples: Samples, rank: int, *, reads_ahead: bool) -> tuple[Bat
     return sizes, (1 + reads_ahead) * len(rows) - 1
 
 
-class RehearsedPairs(RankPairs):
-    """A rank's training pairs; their vertices are any."""
-
-    def __init__(self, context: ModeContext) -> None:
-        """Communicates nothing.
-
-        Raises:
-            TypeError: the objective is not one of pairs.
-        """
-        if not isinstance(context.objective, PairObjective):
-            raise TypeError(f"task {context.objective.task.name}: its class is not one of pairs")
-        super().__init__(context, context.objective)
-        # The sampler of the batches has them.
-        self._kept = self.ends
-
-    def num_seeds(self) -> int:
-        """Seeds of the largest of some batches."""
-        seeds = self.begin(0)
-        return max(len(seeds(number).vertices) for number in range(max(1, self.num_batches))[:_COUNTED])
-
-
-def pair_sizes(context: ModeContext, batch: StatedSizes, rows: RankRows) -> BatchSizes:
+def pair_sizes(context: ModeContext, pairs: RankPairs, batch: StatedSizes, rows: RankRows) -> BatchSizes:
     """The sizes of a rank's batches of pairs, from what a mode states of batches of so many seeds."""
-    pairs = RehearsedPairs(context)
+    # The vertices of the pairs are any, so the largest of some batches is like the largest of all.
+    of, some = pairs.begin(0), range(max(1, pairs.num_batches))[:_COUNTED]
+    seeds = max(1, *(len(of(number).vertices) for number in some))
     # The ends of a pair may be any vertices, whatever their split and their rank.
-    seeds = max(1, pairs.num_seeds())
     sizes = batch({**context.options, "batch_size": seeds}, context.model.num_layers, replace(rows, training=seeds))
     return replace(sizes, num_batches=pairs.num_batches)
 
@@ -178,7 +157,7 @@ class RehearsedBatches(Mode):
         """
         super().__init__(context)
         self._sizes, self._memory = sizes, memory
-        self._pairs = RehearsedPairs(context) if context.objective.task.on_pairs else None
+        self._pairs = RankPairs.of(context)
         self._alone = ProcessGrid(context.comm.group(0, 0, 1), {AXIS: 1}, context.place)
         drawn = _NUMBERED * sizes.rows[0] + _DRAWN * max(sizes.nonzeros)
         threads = 0 if context.given.samples else max(1, context.options["sampler_threads"])
@@ -206,7 +185,7 @@ class RehearsedBatches(Mode):
         update()
         return 0.0
 
-    def _pair_loss(self, pairs: RehearsedPairs, epoch: int) -> StepLoss:
+    def _pair_loss(self, pairs: RankPairs, epoch: int) -> StepLoss:
         """The loss of the first batch of pairs."""
         batch = pairs.begin(epoch)(0)
         # Of any epoch, a batch may have more seeds than those that were counted.

@@ -277,14 +277,19 @@ class _Rehearsal:
         rows = rank_rows(config, context.dataset, self.shards.shards, self.comm.rank, num_rows)
         self.rows = replace(rows, lengths=row_lengths(context.dataset, self.shards.shards))
         # It imports numba, which a job on the whole graph need not load.
+        from gnnloom.trainer.modes.epochs.pair_batches import RankPairs  # noqa: PLC0415
         from gnnloom.trainer.training.rehearsal.batches import RehearsedBatches, pair_sizes, stored_sizes  # noqa: PLC0415
 
         samples, rank = context.given.samples, self.comm.rank
         if samples is not None and samples.num_batches[rank]:
             self.sizes, ahead = stored_sizes(samples, rank, reads_ahead=config.sampler_threads > 0)
         else:
-            stated = pair_sizes(context, batch, self.rows) if config.on_pairs else None
-            self.sizes = stated or batch(context.options, context.model.num_layers, self.rows)
+            pairs = RankPairs.of(context)
+            self.sizes = (
+                batch(context.options, context.model.num_layers, self.rows)
+                if pairs is None
+                else pair_sizes(context, pairs, batch, self.rows)
+            )
             ahead = self.sizes.most_others(config.pool, config.sampler_threads)
         self.sampled = mode = RehearsedBatches(context, self.sizes, self.memory, ahead)
         self.batches = self.memory.held - before
