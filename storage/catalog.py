@@ -38,7 +38,20 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 #: Parameters by which users recognize an artifact, in the order in which errors list them.
-_KNOWN_BY = ("type", "layout", "parts", "method", "grid", "permutation", "ranks", "batch_size", "of", "steps", "seed")
+_KNOWN_BY = (
+    "type",
+    "relation",
+    "layout",
+    "parts",
+    "method",
+    "grid",
+    "permutation",
+    "ranks",
+    "batch_size",
+    "of",
+    "steps",
+    "seed",
+)
 #: Number of artifacts that an error lists.
 _MOST_LISTED = 5
 #: What kinds of artifacts are called if not by their own names.
@@ -89,7 +102,8 @@ class ArtifactInfo:
     @property
     def is_typed(self) -> bool:
         """Whether it is a graph with types."""
-        return self.kind == "graph" and "relations" in self.parameters
+        # A graph without the held-out edges of a relation has the name of this one.
+        return self.kind == "graph" and not {"relations", "relation"}.isdisjoint(self.parameters)
 
     def stored_bytes(self) -> int:
         return tree_bytes(self.path)
@@ -165,7 +179,7 @@ class Dataset:
         if not fitting:
             infos = self.fitting(kind)
             graphs = [info for info in self.ingested_graphs() if info.state == "complete"]
-            if kind != "graph" and not infos and graphs and all(info.is_typed for info in graphs):
+            if kind not in {"graph", "links"} and not infos and graphs and all(info.is_typed for info in graphs):
                 raise refuse_types(graphs[0].path)
             there = f"; there are: {self._listed(infos)}" if infos else ""
             incomplete = [info.key for info in self.artifacts(kind) if info.state != "complete"]
@@ -266,14 +280,14 @@ class Dataset:
         """Features, labels and splits by type, for the types that have some.
 
         Args:
-            graph: key of a graph with types.
+            graph: key of a graph with types. One without held-out links has the data of the graph with all edges.
             keys: of vertex data by type, to choose between several.
 
         Raises:
             InputError: a type has several.
             NotFoundError: there is no vertex data with such a key.
         """
-        chosen = dict(keys or {})
+        chosen, graph = dict(keys or {}), self.origin(graph)
         infos = [info for info in self.artifacts("vertices") if info.state == "complete"]
         types = {info.parameters.get("type", "") for info in infos if info.inputs.get("graph") == graph} - {""}
         return {each: self.vertices(chosen.get(each), graph, each) for each in sorted(types | set(chosen))}

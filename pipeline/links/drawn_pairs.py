@@ -40,13 +40,16 @@ class SplitTask(Task):
     splits: Mapping[str, tuple[Shuffle, Lane]]
 
 
-def split_plans(writer: ArtifactWriter, sizes: GraphSizes, weight_dtype: str | None) -> dict[str, ShufflePlan]:
+def split_plans(
+    writer: ArtifactWriter, sizes: GraphSizes, weight_dtype: str | None, *, has_edges: bool = False
+) -> dict[str, ShufflePlan]:
     """Plans that bring the pairs to the arrays of their split. Runs stay unmerged: readers share them evenly in order.
 
     Args:
         weight_dtype: dtype of the weights that pairs for training carry; None if they carry none.
+        has_edges: pairs carry their positions among the edges of a relation.
     """
-    pair = (Column("source", "int64"), Column("target", "int64"))
+    pair = (Column("source", "int64"), Column("target", "int64"), *([Column("edge", "int64")] if has_edges else []))
     plans = {}
     for split in KEY_ORDER:
         weight = (Column("weight", weight_dtype),) if split == "train" and weight_dtype else ()
@@ -74,13 +77,13 @@ def split_phase(
 
 def split_block(task: SplitTask) -> int:
     """Route the edges of a block; returns how many it has."""
-    total, loops = 0, 0
+    total, left_out = 0, 0
     # Keys at a threshold belong to its split.
     ends = [task.edges.words_of(threshold) for threshold in task.thresholds]
     with task.writer.task(task.name) as output, ExitStack() as opened:
         runs = {split: opened.enter_context(way.routed(output, lane)) for split, (way, lane) in task.splits.items()}
         for found in task.edges.read(task.block):
-            total, loops = total + len(found.source), loops + found.num_loops
+            total, left_out = total + len(found.source), left_out + found.left_out
             number = np.zeros(len(found.source), np.int8)
             for end in ends:
                 number += found.above(end)
@@ -89,8 +92,10 @@ def split_block(task: SplitTask) -> int:
                 if not len(own):
                     continue
                 values = {"source": found.source[own], "target": found.target[own]}
+                if found.edge is not None:
+                    values["edge"] = found.edge[own]
                 if found.weight is not None:
                     values["weight"] = found.weight[own]
                 runs[split].add(Index.of_offsets(np.array([0, len(own)], np.int64)), values)
-        output.facts["loops"] = loops
+        output.facts["loops"] = left_out
     return total

@@ -6,7 +6,7 @@ time begins with a word that descends as times ascend, and ends with the random 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -18,7 +18,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.tasks.sizes import GraphSizes
+from gnnloom.storage.artifacts.block_matrix import BlockMatrix
 from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.artifacts.typed.typed_graph import Relation, TypedGraph
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.csr import TIME_BYTES
@@ -30,6 +32,8 @@ from gnnloom.storage.shards.block_ranges import RANGE_BYTES, row_ranges
 STEP_ENTRIES: Final = 1 << 20
 #: Bytes of an entry while the pairs of a block are read: row, column, weight, source, target, random word and a copy.
 _ENTRY_BYTES: Final = 64
+#: Bytes more for the edges of a relation: their positions.
+_POSITION_BYTES: Final = 8
 #: Bits of the random word, and of the word of the time.
 _RANDOM_BITS: Final = 64
 TIME_BITS: Final = 8 * TIME_BYTES
@@ -49,11 +53,22 @@ class Directions(Enum):
     ONE_PAIR = "one pair"
 
 
+def open_matrix(path: Path, relation: str = "") -> BlockMatrix:
+    """Open a graph, or a relation of a graph with types, by the folder of the graph artifact."""
+    return TypedGraph(Artifact(path)).relation(relation) if relation else Graph(Artifact(path))
+
+
+def can_have_loops(matrix: BlockMatrix) -> bool:
+    """Whether an entry of a row in the column of the same number is a loop: both ends have one type."""
+    return not isinstance(matrix, Relation) or matrix.source == matrix.target
+
+
 @dataclass(frozen=True)
 class EdgeKeys:
-    """The edges of a stored graph with their keys; small and picklable.
+    """The edges of a stored graph, or of one of its relations, with their keys; small and picklable.
 
-    Edges of a symmetric graph are counted once, from the smaller vertex to the larger. Loops are left out.
+    Edges of a symmetric graph are counted once, from the smaller vertex to the larger. Loops are left out. Parallel
+    edges have the same random word.
 
     Attributes:
         path: folder of the graph artifact.
@@ -61,12 +76,14 @@ class EdgeKeys:
         times: folder of the graph artifact that has the times of the edges, if keys begin with these; it may be another
             one with the same entries.
         directions: what the two directions of an edge are to each other; a symmetric graph has none.
+        relation: name of the relation, in a graph with types, whose own times the edges have.
     """
 
     path: Path
     stream: int
     times: Path | None = None
     directions: Directions = Directions.APART
+    relation: str = ""
 
     @cached_property
     def widths(self) -> tuple[int, ...]:
@@ -82,7 +99,8 @@ class EdgeKeys:
     def reading_bytes(self) -> int:
         """Bytes that a task holds while it reads the pairs of a block."""
         # By time, a word more, its copy, the time, and the column of another graph.
-        return RANGE_BYTES + (_ENTRY_BYTES + (32 if self.times is not None else 0)) * STEP_ENTRIES
+        more = (32 if self.times is not None else 0) + (_POSITION_BYTES if self.relation else 0)
+        return RANGE_BYTES + (_ENTRY_BYTES + more) * STEP_ENTRIES
 
     def read_bytes(self, sizes: GraphSizes, block: int) -> int:
         """Bytes of a row block of the graph that is read with its keys."""
@@ -91,7 +109,7 @@ class EdgeKeys:
 
     def date_of(self, word: int) -> str:
         """The date of the word of a time, for messages; nothing for times that are numbers."""
-        unit = "" if self.times is None else Graph(Artifact(self.times)).time_unit
+        unit = "" if self.times is None else open_matrix(self.times, self.relation).time_unit
         return f", {date_of((~word & (1 << TIME_BITS) - 1) - (1 << TIME_BITS - 1), unit)}" if unit else ""
 
     def words_of(self, key: int) -> tuple[int, ...]:
@@ -104,14 +122,18 @@ class EdgeKeys:
 
     def read(self, block: int) -> Iterator[KeyedPairs]:
         """The edges of a row block, by row and column, some at a time."""
-        graph = Graph(Artifact(self.path))
-        columns, weights = graph.columns(block), graph.weights(block)
-        times = None if self.times is None else _Times(self.times, graph, block)
-        symmetric = graph.symmetric or self.directions is Directions.ONE_PAIR
-        for span in row_ranges(graph, block):
+        matrix = open_matrix(self.path, self.relation)
+        columns, weights, first = matrix.columns(block), matrix.weights(block), sum(matrix.block_nnz[:block])
+        times = None if self.times is None else self._times_of(matrix, block)
+        symmetric = isinstance(matrix, Graph) and (matrix.symmetric or self.directions is Directions.ONE_PAIR)
+        has_loops, last = can_have_loops(matrix), -1
+        for span in row_ranges(matrix, block):
             for start, stop in columns.ranges(STEP_ENTRIES, int(span.pointers[0]), int(span.pointers[-1])):
                 column = columns.read(start, stop)
-                count, loops, source, target, chosen = _pairs(span.first, span.pointers, start, column, symmetric)
+                count, left_out, source, target, chosen = _pairs(
+                    span.first, span.pointers, start, column, symmetric, has_loops, last
+                )
+                last = int(column[-1])
                 source, target = source[:count], target[:count]
                 weight = None if weights is None else weights.read(start, stop)[chosen[:count]]
                 ends = source, target
@@ -119,8 +141,25 @@ class EdgeKeys:
                     ends = np.minimum(source, target), np.maximum(source, target)
                 words: tuple[NDArray[np.uint64], ...] = (pair_keys(np.uint64(self.stream), *ends),)
                 if times is not None:
-                    words = _lateness(times.read(start, stop, column)[chosen[:count]]), *words
-                yield KeyedPairs(source, target, words, weight, loops)
+                    words = _lateness(times(start, stop, column)[chosen[:count]]), *words
+                edge = first + start + chosen[:count] if self.relation else None
+                yield KeyedPairs(source, target, words, weight, left_out, edge)
+
+    def _times_of(self, matrix: BlockMatrix, block: int) -> Callable[[int, int, NDArray[Any]], NDArray[Any]]:
+        """Function that reads the times of some entries of a block; see :meth:`_Times.read`."""
+        if isinstance(matrix, Graph):
+            return _Times(matrix.artifact.path if self.times is None else self.times, matrix, block).read
+        stored, first = matrix.times(block), sum(matrix.block_nnz[:block])
+
+        def read(start: int, stop: int, columns: NDArray[Any]) -> NDArray[Any]:
+            del columns
+            if stored is not None:
+                found = stored.read(start, stop)
+            elif isinstance(matrix, Relation):
+                found = matrix.column("time", first + start, first + stop)
+            return _checked_times(found, f"{matrix.where}: block {block}")
+
+        return read
 
 
 class _Times:
@@ -152,16 +191,19 @@ class _Times:
         """
         if self._columns is not None and not np.array_equal(self._columns.read(start, stop), columns):
             raise self._different()
-        times = self._times.read(start, stop)
-        if np.isnan(times).any():
-            raise InputError(f"{self._where}: block {self._block} has an edge whose time is not a number")
-        return times
+        return _checked_times(self._times.read(start, stop), f"{self._where}: block {self._block}")
 
     def _different(self) -> InputError:
         return InputError(
             f"{self._where}: block {self._block} has other edges than the graph; ingest both from the same edges, with"
             " the same options but for --merge"
         )
+
+
+def _checked_times(times: NDArray[Any], where: str) -> NDArray[Any]:
+    if np.isnan(times).any():
+        raise InputError(f"{where} has an edge whose time is not a number")
+    return times
 
 
 def _lateness(time: NDArray[Any]) -> NDArray[np.uint64]:
@@ -182,14 +224,16 @@ class KeyedPairs:
         source, target: (num_pairs,) int64 ends of each.
         words: (num_pairs,) uint64 words of the keys, one array for each word.
         weight: (num_pairs,) weights, or None for a pattern.
-        num_loops: loops among the entries that were read for them.
+        left_out: loops, and entries in the row and column of the one before, among the entries that were read for them.
+        edge: (num_pairs,) int64 positions among the edges of the relation; None for a graph without types.
     """
 
     source: NDArray[np.int64]
     target: NDArray[np.int64]
     words: tuple[NDArray[np.uint64], ...]
     weight: NDArray[Any] | None
-    num_loops: int
+    left_out: int
+    edge: NDArray[np.int64] | None = None
 
     def above(self, key: tuple[int, ...]) -> NDArray[np.bool_]:
         """(num_pairs,) whether the keys are above one, which is given by its words."""
@@ -221,7 +265,13 @@ def _fill_keys(
 
 @njit(cache=True, nogil=True)
 def _pairs(
-    first_row: int, pointers: NDArray[np.int64], start: int, columns: NDArray[Any], symmetric: bool
+    first_row: int,
+    pointers: NDArray[np.int64],
+    start: int,
+    columns: NDArray[Any],
+    symmetric: bool,
+    has_loops: bool,
+    last: int,
 ) -> tuple[int, int, NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """The edges among consecutive entries of a block.
 
@@ -230,22 +280,26 @@ def _pairs(
         pointers: (num_rows + 1,) int64 positions of rows.
         start: position of the first of these entries, which may lie within a row.
         columns: (num_entries,) their columns.
+        has_loops: an entry of a row in the column of the same number is a loop.
+        last: column of the entry before the first one.
 
     Returns:
-        How many there are, how many loops there are besides, and arrays of at least as many as edges: source, target,
-        and place among the entries.
+        How many there are, how many entries are loops or in the row and column of the entry before, and arrays of at
+        least one element per edge: source, target, and place among the entries.
     """
     source = np.empty(len(columns), np.int64)
     target, chosen = np.empty_like(source), np.empty_like(source)
-    row, count, loops = 0, 0, 0
+    row, count, left_out = 0, 0, 0
     for k in range(len(columns)):
         while pointers[row + 1] <= start + k:
             row += 1
         here, column = first_row + row, np.int64(columns[k])
         # The entry (row, column) is the edge column -> row.
-        if column < here or (column > here and not symmetric):
+        is_loop = has_loops and column == here
+        if is_loop or (column == last and start + k > pointers[row]):
+            left_out += 1
+        last = int(column)
+        if not is_loop and (column <= here or not symmetric):
             source[count], target[count], chosen[count] = column, here, k
             count += 1
-        elif column == here:
-            loops += 1
-    return count, loops, source, target, chosen
+    return count, left_out, source, target, chosen

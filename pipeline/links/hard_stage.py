@@ -66,8 +66,12 @@ def check_pairs(links: Links) -> None:
     """Check that the pairs of links can have hard negatives.
 
     Raises:
-        InputError: they have values, or negatives of their own.
+        InputError: they have values, or negatives of their own, or are pairs of one relation.
     """
+    if links.relation is not None:
+        raise InputError(
+            f"{links.artifact.path}: links of relation {links.relation.name}, which have no hard negatives"
+        )
     if links.kind != PAIR or any(links.num_negatives(split) for split in _JUDGED):
         raise InputError(f"{links.artifact.path}: expected pairs without values and without negatives of their own")
 

@@ -1,10 +1,10 @@
 """Pools of negatives: pairs that are no edges of a graph, each equally likely, drawn without listing all of them.
 
-The pairs of different vertices that are no edges are numbered by target, and then by source; W is their count. Pair k
-of a pool of M has the number floor((k + U) W / M), where U is number k, uniform in [0, 1), of a stream of random
-numbers. So every such pair is expected M / W times, and the pool is in the order of these numbers. A row block that
-knows how many of them come before its rows finds its range of the pool in one pass over its entries, also if nearly
-all pairs are edges.
+The pairs of different vertices that are no edges are numbered by target, and then by source; W is their count. Of a
+relation between two types, these are pairs of any source and any target. Pair k of a pool of M has the number
+floor((k + U) W / M), where U is number k, uniform in [0, 1), of a stream of random numbers. So every such pair is
+expected M / W times, and the pool is in the order of these numbers. A row block that knows the number of pairs before
+its rows finds its range of the pool in one pass over its entries, also if nearly all pairs are edges.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane
-from gnnloom.pipeline.links.edge_keys import EdgeKeys
+from gnnloom.pipeline.links.edge_keys import EdgeKeys, can_have_loops, open_matrix
 from gnnloom.pipeline.links.pair_arrays import PairArray
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
@@ -30,9 +30,9 @@ from gnnloom.pipeline.shuffle.runs import Index
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.phase import Needs, Phase, Task, WorkFiles
 from gnnloom.pipeline.tasks.sizes import GraphSizes
-from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.artifacts.block_matrix import BlockMatrix
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
+from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.matrix.permutation import GOLDEN, mix
 from gnnloom.storage.matrix.random_numbers import stream_key
 from gnnloom.storage.shards.block_ranges import RANGE_BYTES, row_ranges
@@ -50,8 +50,9 @@ _PAIR_BYTES: Final = 16
 _MOST_PAIRS: Final = 1 << 32
 _MOST_VERTICES: Final = 3_037_000_499
 #: What a cursor holds: row of the range, position of the next entry, non-edges before the row, whether the row has had
-#: its loop, number of the next pair in the pool, and the end of these numbers.
-_ROW, _ENTRY, _BEFORE, _LOOP, _NEXT, _STOP = range(6)
+#: its loop or can have none, number of the next pair in the pool, the end of these numbers, different columns of the
+#: row's entries before the next one, and the last such column.
+_ROW, _ENTRY, _BEFORE, _LOOP, _NEXT, _STOP, _SEEN, _LAST = range(8)
 _LOW_HALF: Final = np.uint64((1 << 32) - 1)
 _HALF: Final = np.uint64(32)
 
@@ -87,11 +88,13 @@ class PoolTask(Task):
 
     Attributes:
         graph: folder of the graph artifact.
+        relation: name of the relation, in a graph with types.
         before: pairs of targets before the block that are no edges.
         draws: each pool, the range of its pairs, where they go, and the lane of the task.
     """
 
     graph: Path
+    relation: str
     block: int
     before: int
     draws: tuple[tuple[Pool, range, Shuffle, Lane], ...]
@@ -106,12 +109,12 @@ class LoopTask(Task):
 
 
 def count_loops(task: LoopTask) -> int:
-    """Record how many loops a block has; returns the number of its edges."""
-    total, loops = 0, 0
+    """Record how many entries of a block leave no pair out; returns the number of its edges."""
+    total, left_out = 0, 0
     with task.writer.task(task.name) as output:
         for found in task.edges.read(task.block):
-            total, loops = total + len(found.source), loops + found.num_loops
-        output.facts["loops"] = loops
+            total, left_out = total + len(found.source), left_out + found.left_out
+        output.facts["loops"] = left_out
     return total
 
 
@@ -129,10 +132,11 @@ def draw_pools(task: PoolTask) -> int:
     total = sum(len(pairs) for _, pairs, _, _ in task.draws)
     with task.writer.task(task.name) as output, ExitStack() as opened:
         runs = [opened.enter_context(shuffle.routed(output, lane)) for _, _, shuffle, lane in task.draws]
-        graph = Graph(Artifact(task.graph))
-        cursors = [_cursor(task.before, pairs) for _, pairs, _, _ in task.draws]
+        matrix = open_matrix(task.graph, task.relation)
+        has_loops = can_have_loops(matrix)
+        cursors = [_cursor(task.before, pairs, has_loops=has_loops) for _, pairs, _, _ in task.draws]
         source, target = np.empty(STEP_PAIRS, np.int64), np.empty(STEP_PAIRS, np.int64)
-        for entries in _entries(graph, task.block) if total else ():
+        for entries in _entries(matrix, task.block) if total else ():
             for (pool, *_), cursor, out in zip(task.draws, cursors, runs, strict=True):
                 if entries.start == entries.pointers[0]:
                     cursor[_ROW] = 0
@@ -147,7 +151,8 @@ def draw_pools(task: PoolTask) -> int:
                         entries.pointers,
                         entries.start,
                         entries.columns,
-                        graph.num_vertices,
+                        matrix.num_columns,
+                        has_loops,
                         source,
                         target,
                     )
@@ -157,9 +162,9 @@ def draw_pools(task: PoolTask) -> int:
     return total
 
 
-def _cursor(before: int, pairs: range) -> NDArray[np.int64]:
-    cursor = np.zeros(6, np.int64)
-    cursor[[_BEFORE, _NEXT, _STOP]] = before, pairs.start, pairs.stop
+def _cursor(before: int, pairs: range, *, has_loops: bool) -> NDArray[np.int64]:
+    cursor = np.zeros(8, np.int64)
+    cursor[[_BEFORE, _NEXT, _STOP, _LOOP, _LAST]] = before, pairs.start, pairs.stop, not has_loops, -1
     return cursor
 
 
@@ -173,10 +178,10 @@ class _Entries:
     columns: NDArray[Any]
 
 
-def _entries(graph: Graph, block: int) -> Iterator[_Entries]:
+def _entries(matrix: BlockMatrix, block: int) -> Iterator[_Entries]:
     """All entries of a block; a range of rows without entries is there as well."""
-    columns = graph.columns(block)
-    for span in row_ranges(graph, block):
+    columns = matrix.columns(block)
+    for span in row_ranges(matrix, block):
         first, last = int(span.pointers[0]), int(span.pointers[-1])
         for start, stop in [*columns.ranges(STEP_ENTRIES, first, last)] or [(first, first)]:
             yield _Entries(span.first, span.pointers, start, columns.read(start, stop))
@@ -207,7 +212,8 @@ def _draw(
     pointers: NDArray[np.int64],
     start: int,
     columns: NDArray[Any],
-    num_vertices: int,
+    num_columns: int,
+    has_loops: bool,
     source: NDArray[np.int64],
     target: NDArray[np.int64],
 ) -> int:
@@ -218,31 +224,36 @@ def _draw(
         first_row: row of the matrix to which the first pointer belongs.
         pointers: (num_rows + 1,) int64 positions of rows.
         start: position of the first of these entries, which may lie within a row.
-        columns: (num_entries,) their columns, ascending within a row.
+        columns: (num_entries,) their columns, ascending within a row, where one may follow itself.
+        has_loops: a pair of a row and the column of the same number is a loop, which is no pair of a pool.
         source, target: (most,) int64, get the pairs.
 
     Returns:
         How many pairs there are; if there are ``most``, there may be more.
     """
     row, entry, before, has_loop = cursor[_ROW], cursor[_ENTRY], cursor[_BEFORE], cursor[_LOOP]
-    k, stop, count = cursor[_NEXT], cursor[_STOP], 0
+    k, stop, seen, last, count = cursor[_NEXT], cursor[_STOP], cursor[_SEEN], cursor[_LAST], 0
     number = _number(stream, k, num_pairs, non_edges) if k < stop else non_edges
     is_full = False
     while row < len(pointers) - 1:
         at_end, own = entry == pointers[row + 1], first_row + row
         if not at_end and entry == start + len(columns):
             break
-        column = np.int64(num_vertices) if at_end else np.int64(columns[entry - start])
+        column = np.int64(num_columns) if at_end else np.int64(columns[entry - start])
+        if column == last:
+            # A parallel edge.
+            entry += 1
+            continue
         if column == own:
             has_loop = 1
         # The row's own vertex is no source, whether or not the loop is an entry.
-        left_out = entry - pointers[row] + (1 if column > own and not has_loop else 0)
+        left_out = seen + (1 if column > own and not has_loop else 0)
         below = before + column - left_out
         while number < below:
             if count == len(source):
                 is_full = True
                 break
-            found = number - before + entry - pointers[row]
+            found = number - before + seen
             source[count] = found + (1 if not has_loop and found >= own else 0)
             target[count] = own
             count, k = count + 1, k + 1
@@ -250,10 +261,11 @@ def _draw(
         if is_full:
             break
         if at_end:
-            row, before, has_loop = row + 1, below, 0
+            row, before, has_loop, seen, last = row + 1, below, 0 if has_loops else 1, 0, -1
         else:
-            entry += 1
+            entry, seen, last = entry + 1, seen + 1, column
     cursor[_ROW], cursor[_ENTRY], cursor[_BEFORE], cursor[_LOOP], cursor[_NEXT] = row, entry, before, has_loop, k
+    cursor[_SEEN], cursor[_LAST] = seen, last
     return count
 
 
@@ -266,6 +278,7 @@ class PoolPlan:
         graph: folder of the graph artifact.
         sizes: of the graph.
         pools: with pairs.
+        relation: name of the relation, in a graph with types.
         before: (num_blocks + 1,) pairs of targets before each block that are no edges, and all of them.
     """
 
@@ -274,6 +287,7 @@ class PoolPlan:
     sizes: GraphSizes
     pools: Sequence[Pool]
     before: Sequence[int]
+    relation: str = ""
 
     @classmethod
     def of(
@@ -285,27 +299,32 @@ class PoolPlan:
         num_pairs: Mapping[str, int],
         negatives: int,
         seed: int,
+        relation: str = "",
+        *,
+        has_loops: bool = True,
     ) -> PoolPlan:
         """Plan the pools of some splits; none if no negatives are wanted.
 
         Args:
-            loops: loops of each row block.
+            loops: entries of each row block that leave no pair out: loops, and parallel edges but the first.
             num_pairs: pairs of each split; those for training get no pool.
             negatives: pairs of a pool for each pair of its split.
             seed: of the random choice.
+            relation: name of the relation, in a graph with types.
+            has_loops: pairs of equal numbers are loops.
 
         Raises:
             InputError: every pair of vertices is an edge, or there are more vertices or pairs than can be drawn from.
         """
-        n = sizes.num_vertices
+        n = max(sizes.num_vertices, sizes.num_columns)
         own = [
-            rows * (n - 1) - (nnz - loop)
+            rows * (sizes.num_columns - has_loops) - (nnz - loop)
             for rows, nnz, loop in zip(sizes.block_rows, sizes.block_nnz, loops, strict=True)
         ]
         before = [0, *accumulate(own)]
         counts = {split: negatives * num_pairs[split] for split in POOLED_SPLITS if split in num_pairs}
         if not negatives or not counts:
-            return cls(writer, graph, sizes, (), before)
+            return cls(writer, graph, sizes, (), before, relation)
         if before[-1] < 1:
             raise InputError(
                 f"all pairs of {counted(n, 'vertex')} are edges, so none can be a negative; pass --negatives 0"
@@ -317,7 +336,7 @@ class PoolPlan:
             )
         streams = {split: int(stream_key(seed, f"links/pool/{split}")) for split in counts}
         pools = [Pool(split, streams[split], count, before[-1]) for split, count in counts.items()]
-        return cls(writer, graph, sizes, pools, before)
+        return cls(writer, graph, sizes, pools, before, relation)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -350,7 +369,7 @@ class PoolPlan:
             drawn = sum(len(pairs) for _, pairs, _, _ in draws)
             reads = self.sizes.entry_bytes * nnz + 8 * (rows + 1)
             needs = Needs(reads if drawn else 0, _PAIR_BYTES * drawn, memory=memory)
-            where = self.graph, block, self.before[block]
+            where = self.graph, self.relation, block, self.before[block]
             tasks.append(PoolTask(self.writer, f"pools/{block:05d}", needs, *where, tuple(draws)))
         files = tuple(plan.files for plan in self._plans.values())
         return [Phase("draw negatives", draw_pools, tasks, "pairs", files=files)]

@@ -67,6 +67,9 @@ class DrawOptions:
         0, "Seed of the choice; by time, of the choice among edges of one time.", is_common=True, least=0
     )
     reciprocal: str | None = _reciprocal()
+    relation: str | None = _option(
+        None, "In a graph with types: the relation whose edges are the pairs.", metavar="NAME", is_common=True
+    )
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -84,8 +87,9 @@ class DrawOptions:
             del found["by"]
         # That graph is an input of the links.
         del found["times"]
-        if self.reciprocal is None:
-            del found["reciprocal"]
+        for name in ("reciprocal", "relation"):
+            if found[name] is None:
+                del found[name]
         return found
 
     @property

@@ -127,7 +127,12 @@ def write_pair_rows(task: PairRowsTask) -> int:
 
 
 def drawn_arrays(
-    plans: Mapping[str, ShufflePlan], num_pairs: Mapping[str, int], weight_dtype: str | None, *, disjoint: bool
+    plans: Mapping[str, ShufflePlan],
+    num_pairs: Mapping[str, int],
+    weight_dtype: str | None,
+    *,
+    disjoint: bool,
+    has_edges: bool = False,
 ) -> list[PairArray]:
     """The arrays of pairs that are drawn from a graph.
 
@@ -135,6 +140,7 @@ def drawn_arrays(
         plans: how the pairs of each split are routed.
         weight_dtype: of the graph's weights; None if it has none.
         disjoint: whether the pairs for training are no edges of the graph that the model reads.
+        has_edges: whether pairs have positions among the edges of a relation, in place of weights.
     """
     ends = ("source", "target")
     arrays = [
@@ -142,6 +148,11 @@ def drawn_arrays(
         for split in LINK_SPLITS
         if split in plans
     ]
+    if has_edges:
+        own = "int64", ("pair",)
+        return arrays + [
+            PairArray(f"{split}/edge", (num_pairs[split],), *own, plans[split], ("edge",)) for split in plans
+        ]
     # A pair that is an edge of an unweighted graph has the entry 1.
     columns = ("weight",) if weight_dtype and not disjoint else ()
     weight = (num_pairs["train"],), weight_dtype or "uint8", ("pair",), plans["train"], columns, 0 if disjoint else 1

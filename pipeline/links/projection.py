@@ -226,15 +226,10 @@ def link_phases(
     options.check_times("links", has_times=has_times)
     total, edges = num_edges(sizes), EdgeKeys(Path(), 0, Path() if options.by_time else None)
     ends = options.ranks(total)
-    # A round leaves one in 2^16 of the edges; of times, perhaps all.
-    rounds = next(rounds for rounds in range(1, edges.key_bits) if total >> ROUND_BITS * rounds == 0)
     # As if directions stay apart, which has more pairs.
     looks = not sizes.symmetric and options.reciprocal != RECIPROCAL_APART
     phases = [reverse_plan(STATED, edges, sizes)[0]] if looks else []
-    time_rounds = TIME_BITS // ROUND_BITS if options.by_time else 0
-    for number in range(min(time_rounds + rounds + 1, edges.key_bits // ROUND_BITS)):
-        prefixes = range(len(ends) if number else 1)
-        phases.append(round_plan(STATED, edges, sizes, prefixes, number * ROUND_BITS)[0])
+    phases += round_phases(edges, sizes, total, ends, by_time=options.by_time)
     disjoint, kept = len(ends) == len(KEY_ORDER), sizes.without_times()
     weight_dtype = "float32" if kept.weighted else None
     plans = split_plans(STATED, sizes, None if disjoint else weight_dtype)
@@ -257,6 +252,22 @@ def link_phases(
     if options.reciprocal == RECIPROCAL_TOGETHER and not sizes.symmetric and not disjoint:
         phases += reverse_phases(kept, weight_dtype, records, memory)
     return [*phases, *BaselinePlan.of(STATED, Path(), None, kept, records).phases()]
+
+
+def round_phases(edges: EdgeKeys, sizes: GraphSizes, total: int, ends: Sequence[int], *, by_time: bool) -> list[Phase]:
+    """The phases that find the keys of the last edge of each split, with stated sizes.
+
+    Args:
+        total: number of edges.
+        ends: as :meth:`~gnnloom.pipeline.links.options.DrawOptions.ranks` gives them.
+    """
+    # A round leaves one in 2^16 of the edges; of times, perhaps all.
+    rounds = next(rounds for rounds in range(1, edges.key_bits) if total >> ROUND_BITS * rounds == 0)
+    time_rounds = TIME_BITS // ROUND_BITS if by_time else 0
+    return [
+        round_plan(STATED, edges, sizes, range(len(ends) if number else 1), number * ROUND_BITS)[0]
+        for number in range(min(time_rounds + rounds + 1, edges.key_bits // ROUND_BITS))
+    ]
 
 
 def reverse_phases(

@@ -149,7 +149,7 @@ def _draw(
     check_memory([first], cluster)
     num_pairs = counted_pairs(writer, first, plans, cluster)
     known = known_edges(dataset, graph, found, directions, cluster) if options.negatives else graph
-    loops = _counted_loops(writer, first, plans, cluster) if known is graph else count_all_loops(writer, known, cluster)
+    loops = counted_loops(writer, first, plans, cluster) if known is graph else count_all_loops(writer, known, cluster)
     how = loops, num_pairs, options.negatives, options.seed
     pools = PoolPlan.of(writer, known.artifact.path, GraphSizes.of(known), *how)
     arrays = [*drawn_arrays(plans, num_pairs, weight_dtype, disjoint=disjoint), *pools.arrays()]
@@ -232,10 +232,10 @@ def counted_pairs(
         return {split: int(count) for split, count in read_json(path)["num_pairs"].items()}
 
 
-def _counted_loops(
+def counted_loops(
     writer: ArtifactWriter, routing: Phase, plans: Mapping[str, ShufflePlan], cluster: Cluster
 ) -> list[int]:
-    """The loops of each row block, which the tasks that route its pairs count."""
+    """The loops of each row block, and parallel edges but the first, which the tasks that route its pairs count."""
     path = writer.work / "loops.json"
     if not path.exists():
         run([routing], cluster, writer, [plan.files for plan in plans.values()])

@@ -10,6 +10,7 @@ import numpy as np
 
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition
+from gnnloom.storage.artifacts.typed.typed_graph import Relation
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.format.arrays import ArrayRecord, default_chunk_rows
 from gnnloom.storage.matrix.csr import TIME_BYTES, WEIGHT_BYTES, index_dtype
@@ -17,14 +18,16 @@ from gnnloom.storage.matrix.csr import TIME_BYTES, WEIGHT_BYTES, index_dtype
 
 @dataclass(frozen=True)
 class GraphSizes:
-    """The sizes of a graph.
+    """The sizes of a graph, or of a relation.
 
     Attributes:
+        num_vertices: number of rows.
         weighted: whether nonzeros have weights.
         block_rows, block_nnz: rows and nonzeros of each row block.
         stored_bytes: bytes on disk.
         raw_bytes: bytes of the same arrays in memory.
         has_times: whether nonzeros have times.
+        num_sources: number of columns of a relation; None if the matrix is square.
     """
 
     num_vertices: int
@@ -36,6 +39,26 @@ class GraphSizes:
     stored_bytes: int
     raw_bytes: int
     has_times: bool = False
+    num_sources: int | None = None
+
+    @classmethod
+    def of_relation(cls, relation: Relation) -> GraphSizes:
+        """The sizes of a stored relation, without the columns next to its edges."""
+        prefix = relation.prefix
+        records = [each for name, each in relation.artifact.records.items() if name.startswith(f"{prefix}block/")]
+        raw = sum(_raw_bytes(record) for record in records)
+        return cls(
+            relation.num_rows,
+            relation.nnz,
+            False,
+            relation.weighted,
+            tuple(np.diff(relation.block_rows).tolist()),
+            tuple(relation.block_nnz),
+            raw,
+            raw,
+            relation.has_times or "time" in relation.edge_columns,
+            relation.num_columns,
+        )
 
     @classmethod
     def of(cls, graph: Graph) -> GraphSizes:
@@ -84,9 +107,13 @@ class GraphSizes:
         return len(self.block_nnz)
 
     @property
+    def num_columns(self) -> int:
+        return self.num_vertices if self.num_sources is None else self.num_sources
+
+    @property
     def entry_bytes(self) -> int:
         """Bytes of a nonzero in memory: the column id and, if there is one, the weight; times are read by few."""
-        return int(index_dtype(self.num_vertices).itemsize) + (WEIGHT_BYTES if self.weighted else 0)
+        return int(index_dtype(self.num_columns).itemsize) + (WEIGHT_BYTES if self.weighted else 0)
 
 
 @dataclass(frozen=True)

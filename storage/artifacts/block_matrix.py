@@ -196,6 +196,7 @@ class BlockWriter:
         num_rows: int | None = None,
         prefix: str = "",
         values: str = "",
+        positions: str = "",
     ) -> None:
         """Begin a block; its values are weights or times.
 
@@ -207,6 +208,7 @@ class BlockWriter:
             num_rows: rows of the whole matrix; by default as many as columns.
             prefix: what the paths of the matrix's arrays begin with; see :class:`BlockMatrix`.
             values: name of the array of values; by default ``time`` or ``data``.
+            positions: name of an array of positions of the nonzeros; empty for none.
         """
         self._root, self._prefix, self._codec = root, f"{prefix}{block_path(number)}", codec
         self._shape = num_columns if num_rows is None else num_rows, num_columns
@@ -219,17 +221,26 @@ class BlockWriter:
         if data_dtype is not None:
             name = values or ("time" if has_times else "data")
             self._data = GrowingArray(root, f"{self._prefix}/{name}", data_dtype, ("nonzero",), codec)
+        self._position: GrowingArray | None = None
+        if positions:
+            path = f"{self._prefix}/{positions}"
+            self._position = GrowingArray(root, path, np.dtype(np.int64), ("nonzero",), codec)
 
-    def append(self, indices: NDArray[Any], data: NDArray[Any] | None) -> None:
+    def append(
+        self, indices: NDArray[Any], data: NDArray[Any] | None, position: NDArray[np.int64] | None = None
+    ) -> None:
         """Add nonzeros.
 
         Args:
             indices: (count,) column ids, in :func:`gnnloom.storage.matrix.csr.index_dtype` of the number of columns.
             data: (count,) their weights or times; ignored for a pattern.
+            position: (count,) their positions, if the block has an array of positions.
         """
         self._indices.append(indices)
         if self._data is not None and data is not None:
             self._data.append(data)
+        if self._position is not None and position is not None:
+            self._position.append(position)
 
     def close(self, row_offset: int, indptr: NDArray[np.int64]) -> list[ArrayRecord]:
         """Write the row pointers.
@@ -245,6 +256,4 @@ class BlockWriter:
         write_csr_group(self._root / self._prefix, (len(indptr) - 1, self._shape[1]), int(indptr[-1]), window)
         pointers = write_array(self._root, f"{self._prefix}/indptr", indptr, ("row+1",), codec=self._codec)
         records = [pointers, self._indices.close()]
-        if self._data is not None:
-            records.append(self._data.close())
-        return records
+        return records + [each.close() for each in (self._data, self._position) if each is not None]

@@ -20,8 +20,9 @@ def refuse_types(path: Path) -> InputError:
     """The error of whoever needs a graph without types and finds one with types."""
     return InputError(
         f"{path}: a graph with types, which only these read so far: `gnnloom catalog`, `gnnloom features`"
-        " with --of-type, and in Python Dataset.typed_graph(), to_scipy(relation=NAME), to_pyg() and gnnloom.loader();"
-        " the edges of one relation alone can be stored as a graph without types"
+        " with --of-type, `gnnloom links NAME random` with --relation, and in Python Dataset.typed_graph(),"
+        " to_scipy(relation=NAME), to_pyg() and gnnloom.loader(); the edges of one relation alone can be"
+        " stored as a graph without types"
     )
 
 

@@ -1,11 +1,14 @@
 """Links on disk: pairs of vertices in splits, their values, and their negatives, given or drawn.
 
+In a graph with types, links are pairs of one relation, and both ends are numbered within their types.
+
 The pair (source, target) is the edge source -> target, in the adjacency the entry A[target, source]. In a symmetric
 graph a pair stands for both directions and is stored once, with source < target.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -37,6 +40,30 @@ def baseline_path(scored: str) -> str:
     return f"{split}/baseline" if kind == "pair" else f"{split}/{kind}_baseline"
 
 
+@dataclass(frozen=True)
+class LinkedRelation:
+    """The relation of a graph with types that links are pairs of.
+
+    Attributes:
+        name: name of the relation.
+        source, target: names of the types.
+        num_sources, num_targets: number of vertices of the source type, and of the target type.
+        num_edges: edges of the relation, with held-out edges.
+    """
+
+    name: str
+    source: str
+    target: str
+    num_sources: int
+    num_targets: int
+    num_edges: int
+
+    @property
+    def edge_type(self) -> tuple[str, str, str]:
+        """Source type, name and target type."""
+        return self.source, self.name, self.target
+
+
 class Links:
     """The pairs of all splits. A pair's number is its place among the pairs of its split.
 
@@ -50,6 +77,7 @@ class Links:
         weighted: the pairs for training have the message graph's weights.
         kind: of the values: ``pair`` (there are none), ``class`` or ``number``.
         num_classes: number of classes; 0 if the values are no classes.
+        relation: the relation, in a graph with types; None in others.
     """
 
     def __init__(self, artifact: Artifact) -> None:
@@ -65,6 +93,7 @@ class Links:
     def _read_facts(self, artifact: Artifact) -> None:
         facts = artifact.facts
         self.num_vertices: int = artifact.sizes["vertex"]
+        self.relation = LinkedRelation(**facts["relation"]) if "relation" in facts else None
         self.num_pairs = MappingProxyType({split: int(facts["num_pairs"][split]) for split in LINK_SPLITS})
         self.graph: str = artifact.inputs["graph"]
         self.message_graph: str = facts["message_graph"]
@@ -72,7 +101,7 @@ class Links:
         self.together: bool = facts.get("together", False)
         self.kind: str = facts["kind"]
         self.num_classes: int = facts["num_classes"]
-        self.weighted: bool = artifact.record("train/weight").dtype != "uint8"
+        self.weighted: bool = self.relation is None and artifact.record("train/weight").dtype != "uint8"
         for split, count in self.num_pairs.items():
             stored = artifact.record(f"{split}/pair").shape
             if stored != (count, 2):
@@ -108,15 +137,53 @@ class Links:
         """The smallest value of a pair and one more than the largest; None for any."""
         return (0, self.num_classes) if self.kind == CLASS else None
 
+    @property
+    def source_vertices(self) -> int:
+        """Number of vertices that may be sources of pairs."""
+        return self.num_vertices if self.relation is None else self.relation.num_sources
+
+    @property
+    def target_vertices(self) -> int:
+        """Number of vertices that may be targets of pairs."""
+        return self.num_vertices if self.relation is None else self.relation.num_targets
+
+    @property
+    def vertex_bounds(self) -> tuple[int, int]:
+        """The smallest end of a pair and one more than the largest; :meth:`check_ends` tells both ends apart."""
+        return 0, max(self.source_vertices, self.target_vertices)
+
+    def check_ends(self, pairs: NDArray[np.int64]) -> None:
+        """Check that the ends of (num_pairs, 2) int64 stored pairs are vertices of their types.
+
+        Raises:
+            CorruptError: one is not.
+        """
+        if self.relation is not None and len(pairs) and (pairs >= (self.source_vertices, self.target_vertices)).any():
+            raise CorruptError(f"{self.artifact.path}: a pair with an end that is not a vertex of its type")
+
     def __repr__(self) -> str:
         counts = ", ".join(f"{count:,} {split}" for split, count in self.num_pairs.items())
-        return f"Links({counts} pairs of {counted(self.num_vertices, 'vertex')})"
+        of = counted(self.num_vertices, "vertex") if self.relation is None else " ".join(self.relation.edge_type)
+        return f"Links({counts} pairs of {of})"
+
+    def edge(self, split: str, start: int = 0, stop: int | None = None) -> NDArray[np.int64]:
+        """(stop - start,) int64 positions of some pairs among the edges of their relation, ascending.
+
+        ``dataset.typed_graph(links.graph).relation(links.relation.name).column(...)`` has the columns of the edges.
+
+        Raises:
+            NotFoundError: the pairs are not edges of one relation.
+        """
+        bounds = None if self.relation is None else (0, self.relation.num_edges)
+        return self.artifact.array(f"{split}/edge", bounds=bounds).read(start, stop)
 
     def pair(
         self, split: str, start: int = 0, stop: int | None = None, counter: ReadCounter | None = None
     ) -> NDArray[np.int64]:
         """(stop - start, 2) int64 source and target of some pairs; one that is not a vertex is an error."""
-        return self.artifact.array(f"{split}/pair", counter, (0, self.num_vertices)).read(start, stop)
+        found = self.artifact.array(f"{split}/pair", counter, self.vertex_bounds).read(start, stop)
+        self.check_ends(found)
+        return found
 
     def weight(self, start: int = 0, stop: int | None = None, counter: ReadCounter | None = None) -> NDArray[Any]:
         """(stop - start,) entries of the message graph of some pairs for training; 0 if it has none.
@@ -186,7 +253,9 @@ class Links:
         Raises:
             NotFoundError: there are none for this split.
         """
-        return self.artifact.array(f"{split}/pool", counter, (0, self.num_vertices)).read(start, stop)
+        found = self.artifact.array(f"{split}/pool", counter, self.vertex_bounds).read(start, stop)
+        self.check_ends(found)
+        return found
 
     def has_baselines(self, split: str) -> bool:
         """Whether the pairs of a split and their negatives have the scores of :meth:`baseline`."""

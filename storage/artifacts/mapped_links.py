@@ -48,7 +48,7 @@ def map_links(links: Links) -> dict[str, MappedPairs]:
 
 def links_contents(links: Links) -> dict[str, ArrayContent]:
     """The arrays of :class:`MappedPairs` of every split."""
-    vertices, found = (0, links.num_vertices), dict[str, ArrayContent]()
+    vertices, found = links.vertex_bounds, dict[str, ArrayContent]()
     for split in LINK_SPLITS:
         bounds: dict[str, tuple[int, int] | None] = {"pair": vertices}
         if links.kind != PAIR:
@@ -82,7 +82,7 @@ def pair_keys(source: NDArray[Any], target: NDArray[Any], num_vertices: int, *, 
 def _train_keys(links: Links) -> Iterator[NDArray[np.int64]]:
     """The ascending keys of the training pairs, which takes 8 bytes of memory for each pair."""
     keys, start = np.empty(links.num_pairs["train"], np.int64), 0
-    for pairs in links.artifact.array("train/pair", bounds=(0, links.num_vertices)).chunks():
+    for pairs in links.artifact.array("train/pair", bounds=links.vertex_bounds).chunks():
         keys[start : start + len(pairs)] = pair_keys(
             pairs[:, 0], pairs[:, 1], links.num_vertices, symmetric=links.symmetric
         )

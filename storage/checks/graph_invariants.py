@@ -11,8 +11,10 @@ from gnnloom.storage.artifacts.block_matrix import BlockMatrix
 from gnnloom.storage.artifacts.typed.reverses import Reverses
 from gnnloom.storage.artifacts.typed.typed_graph import (
     EDGE_ARRAYS,
+    KeptEdges,
     Relation,
     TypedGraph,
+    positions,
     relation_folder,
     type_folder,
 )
@@ -89,20 +91,25 @@ def check_typed_graph(graph: TypedGraph) -> None:
     for name in artifact.records:
         if not any(name.startswith(folder) for folder in folders):
             raise CorruptError(f"{artifact.path}/{name}: belongs to no type and no relation of the manifest")
-    for each in graph.types:
+    for each in graph.types if graph.origin is None else ():
         _check_ids(graph, each.name, each.count)
-    for relation in graph.relations:
+    for relation in graph.stored_relations:
         if (found := artifact.record(f"{relation.prefix}degree").shape[0]) != relation.num_rows:
             raise CorruptError(f"{relation.where}/degree: {counted(found, 'row')}, the type has {relation.num_rows}")
         has = [name for name in ("data", "time", "row") if f"{relation.block_path(0)}/{name}" in artifact]
         wanted = ["data"] if relation.weighted else ["time"] if relation.has_times else []
-        if relation.edge_columns:
+        if isinstance(relation, KeptEdges):
+            # Columns next to the edges stay with the whole relation.
+            wanted = [*([] if relation.edge_columns else wanted), *(["row"] if relation.nnz else [])]
+            _check_kept(relation)
+        elif relation.edge_columns:
             # The sort of no edges has found no numbers.
             wanted = ["row"] if relation.nnz else []
             _check_columns(relation)
         if relation.num_blocks and has != wanted:
             raise CorruptError(f"{relation.where}: has {has or 'no values'}, the manifest says {wanted or 'none'}")
-        scan_matrix(relation, "row" if relation.edge_columns else "time" if relation.has_times else "data")
+        has_rows = relation.edge_columns and relation.whole is relation
+        scan_matrix(relation, "row" if has_rows else "time" if relation.has_times else "data")
 
 
 def check_reverses(reverses: Reverses) -> None:
@@ -122,9 +129,35 @@ def check_reverses(reverses: Reverses) -> None:
             for chunk in () if stored is None else stored.chunks():
                 numbers += int(fingerprint_ids(chunk, 0))
         for start in range(0, each.nnz, _CHUNK):
-            wanted += int(fingerprint_ids(np.arange(start, min(start + _CHUNK, each.nnz), dtype=np.int64), 0))
+            stop, of = min(start + _CHUNK, each.nnz), each.relation
+            edges = of.edge_positions(start, stop) if isinstance(of, KeptEdges) else np.arange(start, stop)
+            wanted += int(fingerprint_ids(edges, 0))
         if (numbers - wanted) % (1 << 64):
             raise CorruptError(f"{each.where}: the numbers of its edges are not each edge once")
+
+
+def _check_kept(kept: KeptEdges) -> None:
+    """Check that each edge is the edge of the whole relation at its position, in the order of this one.
+
+    Raises:
+        CorruptError: one is not.
+    """
+    whole, before = kept.whole, 0
+    for number in range(kept.num_blocks):
+        stored = positions(kept, number, whole.nnz)
+        if stored is not None and kept.block_nnz[number]:
+            position = stored.read() - before
+            pointers, columns = whole.pointers(number), whole.columns(number).read()
+            is_here = (position >= 0) & (position < len(columns))
+            if not is_here.all() or (np.diff(position) <= 0).any():
+                raise CorruptError(f"{kept.where}: positions of block {number} are not in its order, or of another one")
+            row = np.repeat(np.arange(len(pointers) - 1), np.diff(kept.pointers(number)))
+            of_whole = np.searchsorted(pointers, position, "right") - 1
+            if (of_whole != row).any() or (columns[position] != kept.columns(number).read()).any():
+                raise CorruptError(
+                    f"{kept.where}: block {number} has edges that {whole.where} has not at their position"
+                )
+        before += whole.block_nnz[number]
 
 
 def _check_columns(relation: Relation) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.storage.artifacts.block_matrix import BlockMatrix
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.links import (
     BASELINES,
@@ -20,6 +22,7 @@ from gnnloom.storage.artifacts.links import (
     Links,
     baseline_path,
 )
+from gnnloom.storage.artifacts.typed.typed_graph import Relation, TypedGraph
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import CorruptError, GnnloomError
 from gnnloom.storage.format.artifact import Artifact
@@ -40,11 +43,12 @@ def check_links(dataset: Dataset, artifact: Artifact) -> None:
     links = Links(artifact)
     if links.kind not in (PAIR, CLASS, NUMBER):
         raise CorruptError(f"{artifact.path}: values of kind {links.kind!r}")
+    relation = _relation(dataset, links)
     for split in LINK_SPLITS:
-        _check_pairs(links, split)
+        _check_pairs(links, split, relation)
         _check_given(links, split)
         _check_baselines(links, split)
-    for start, stop in _steps(links.num_pairs["train"]):
+    for start, stop in _steps(links.num_pairs["train"] if links.relation is None else 0):
         # Reading compares the entries of unweighted graphs with their bounds.
         if not np.isfinite(links.weight(start, stop)).all():
             raise CorruptError(f"{artifact.path}/train/weight: not a finite number in rows {start}:{stop}")
@@ -53,15 +57,45 @@ def check_links(dataset: Dataset, artifact: Artifact) -> None:
     _check_held_out(dataset, links)
 
 
-def _check_pairs(links: Links, split: str) -> None:
+def _check_pairs(links: Links, split: str, relation: Relation | None) -> None:
     for start, stop in _steps(links.num_pairs[split]):
         source, target = links.pair(split, start, stop).T
+        if relation is not None:
+            _check_edges(links, split, relation, start, stop)
+        if links.relation is not None and links.relation.source != links.relation.target:
+            # Equal numbers are different vertices.
+            continue
         wrong = np.flatnonzero(source >= target if links.symmetric else source == target)
         if len(wrong):
             raise CorruptError(
                 f"{links.artifact.path}/{split}/pair: pair {start + wrong[0]} is"
                 f" ({source[wrong[0]]}, {target[wrong[0]]}), a loop, or in descending order"
             )
+
+
+def _relation(dataset: Dataset, links: Links) -> Relation | None:
+    """The relation that links were drawn from; None if they are not of one, or it is gone or damaged."""
+    try:
+        matrix = _matrix(dataset, links, links.graph)
+    except GnnloomError:
+        return None
+    return matrix if isinstance(matrix, Relation) else None
+
+
+def _check_edges(links: Links, split: str, relation: Relation, start: int, stop: int) -> None:
+    """Check that some pairs are the edges of the relation at their positions, which ascend, also across a step."""
+    where, pairs = f"{links.artifact.path}/{split}/edge", links.pair(split, start, stop)
+    edges = links.edge(split, start, stop)
+    if (np.diff(links.edge(split, max(0, start - 1), stop)) <= 0).any():
+        raise CorruptError(f"{where}: positions that do not ascend in rows {start}:{stop}")
+    for number, first in enumerate(accumulate(relation.block_nnz[:-1], initial=0)):
+        begin, end = np.searchsorted(edges, (first, first + relation.block_nnz[number]))
+        if begin < end:
+            own = edges[begin:end] - first
+            columns = relation.columns(number).read(int(own[0]), int(own[-1]) + 1)[own - own[0]]
+            rows = np.searchsorted(relation.pointers(number), own, "right") - 1 + relation.block_rows[number]
+            if (pairs[begin:end] != np.stack([columns, rows], axis=1)).any():
+                raise CorruptError(f"{where}: pairs of rows {start}:{stop} are not the edges at their positions")
 
 
 def _check_given(links: Links, split: str) -> None:
@@ -118,9 +152,7 @@ def _check_held_out(dataset: Dataset, links: Links) -> None:
     ):
         return
     try:
-        graph, message = (
-            Graph(Artifact(dataset.path / "graph" / Path(key).name)) for key in (links.graph, links.message_graph)
-        )
+        graph, message = (_matrix(dataset, links, key) for key in (links.graph, links.message_graph))
         found = _pattern(graph) - _pattern(message)
     except GnnloomError:
         # Gone or damaged, which its own check reports.
@@ -132,7 +164,13 @@ def _check_held_out(dataset: Dataset, links: Links) -> None:
         )
 
 
-def _pattern(graph: Graph) -> int:
+def _matrix(dataset: Dataset, links: Links, key: str) -> BlockMatrix:
+    """A graph, or in a graph with types the relation of the links."""
+    artifact = Artifact(dataset.path / "graph" / Path(key).name)
+    return Graph(artifact) if links.relation is None else TypedGraph(artifact).relation(links.relation.name)
+
+
+def _pattern(graph: BlockMatrix) -> int:
     """Fingerprint of the pattern of a graph; one chunk of a block and its row pointers are in memory at a time."""
     total, no_weights = 0, np.empty(0, np.uint32)
     for number in range(graph.num_blocks):
@@ -141,7 +179,7 @@ def _pattern(graph: Graph) -> int:
             found = columns.read(start, min(start + columns.chunk_rows, len(columns)))
             first = graph.block_rows[number]
             forward, _, previous, _ = scan_rows(
-                pointers, start, found, no_weights, first, previous, graph.num_vertices, False
+                pointers, start, found, no_weights, first, previous, graph.num_columns, graph.parallel > 0
             )
             total += int(forward)
     return total

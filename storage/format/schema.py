@@ -19,7 +19,8 @@ from gnnloom.storage.format.vertex_arrays import LABELS, VERTEX_ARRAYS
 
 #: Version of the on-disk format.
 FORMAT_VERSION = 1
-#: Version of graphs with types and of the reverses of relations, so that earlier versions of gnnloom refuse them.
+#: Version of graphs with types, and of the reverses and the links of relations, so that earlier versions of gnnloom
+#: refuse them.
 TYPED_VERSION = 2
 #: Entry with the version of the format, in the attributes of a dataset, in manifests and in other indexes.
 VERSION_ENTRY = "format_version"
@@ -174,6 +175,8 @@ def _links() -> dict[str, ArraySpec]:
         replaced = ("pair", "replaced", "baseline")
         arrays[f"{split}/negative_source_baseline"] = ArraySpec(replaced, ("float64",), required=False)
         arrays[f"{split}/pool_baseline"] = ArraySpec(("pooled", "baseline"), ("float64",), required=False)
+        # Of links of one relation: positions among its edges.
+        arrays[f"{split}/edge"] = ArraySpec(("pair",), ("int64",), required=False)
     arrays["train/weight"] = ArraySpec(("pair",), ("uint8", *FLOAT))
     return arrays | {"train/reverse_weight": ArraySpec(("pair",), ("uint8", *FLOAT), required=False)}
 
@@ -195,7 +198,7 @@ SCHEMAS: Mapping[str, Mapping[str, ArraySpec]] = {
 
 def newest_version(kind: object) -> int:
     """The newest version of artifacts of a kind."""
-    return TYPED_VERSION if kind in {"graph", "transpose"} else FORMAT_VERSION
+    return TYPED_VERSION if kind in {"graph", "transpose", "links"} else FORMAT_VERSION
 
 
 def check_version(where: Path, content: Mapping[str, object], newest: int = FORMAT_VERSION) -> None:

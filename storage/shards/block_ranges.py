@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.artifacts.block_matrix import BlockMatrix
 from gnnloom.storage.artifacts.offsets import check_some_offsets
 
 #: Rows whose pointers are in memory at a time: 16 MiB. Graphs of up to 2^31 vertices have no larger blocks.
@@ -23,7 +23,7 @@ class RowRange:
     """Some rows of a row block.
 
     Attributes:
-        first: first of these rows, counted from the first row of the graph.
+        first: first of these rows, counted from the first row of the matrix.
         pointers: (num_rows + 1,) int64 positions in the block at which the entries of each row begin, and their end.
     """
 
@@ -36,7 +36,7 @@ class RowRange:
         return np.diff(self.pointers)
 
 
-def row_ranges(graph: Graph, number: int) -> Iterator[RowRange]:
+def row_ranges(graph: BlockMatrix, number: int) -> Iterator[RowRange]:
     """Read the row pointers of one block in ranges of about ``RANGE_ROWS`` rows."""
     pointers, num_nonzeros = graph.stored_pointers(number), graph.stored_nonzeros(number)
     first, before = graph.block_rows[number], np.empty(0, np.int64)

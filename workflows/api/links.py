@@ -10,15 +10,18 @@ from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.links.given.given_stage import GivenLinks, store_links
 from gnnloom.pipeline.links.hard_stage import draw_hard_negatives as draw_hard
 from gnnloom.pipeline.links.options import DrawOptions, FileOptions, HardOptions
+from gnnloom.pipeline.links.relation.stage import draw_relation_links
 from gnnloom.pipeline.links.stage import draw_links as draw
 from gnnloom.storage import Dataset as StoredDataset
 from gnnloom.storage import Graph
 from gnnloom.storage.artifacts.links import Links
-from gnnloom.storage.errors import NotFoundError
+from gnnloom.storage.artifacts.typed.typed_graph import Relation
+from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.option import options_of
 from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, as_dataset
 from gnnloom.workflows.api.cluster import CLUSTER, choose_cluster, once_per_job
 from gnnloom.workflows.api.options.keywords import check_known, with_options
+from gnnloom.workflows.interop.graph_libraries import typed_graph
 
 if TYPE_CHECKING:
     from gnnloom.workflows.api.options.option_types import ClusterKeywords, DrawKeywords, HardKeywords, LinksKeywords
@@ -42,19 +45,24 @@ def draw_links(
     reverse. Loops are never held out. With ``by="time"``, the latest edges
     are held out, of a graph that was ingested with their times.
 
+    In a graph with types, ``relation`` names the relation whose edges are the pairs. Negatives are pairs of its types,
+    and the other graph refers to all other relations. An edge and its reverse in a relation within one type are held
+    out together by default.
+
     Args:
         dataset: the dataset or its name.
         graph: key, to choose between several graphs; by default the only one that was made from files.
         catalog: as for :func:`gnnloom.ingest`, as are the options of the workers.
         options: as in ``gnnloom links NAME random --help``: ``by``, ``times``, ``valid``, ``test``,
-            ``disjoint``, ``negatives``, ``seed``, ``reciprocal``.
+            ``disjoint``, ``negatives``, ``seed``, ``reciprocal``, ``relation``.
 
     Returns:
-        The pairs; ``dataset.graph(result.message_graph)`` is the graph without those that are held out.
+        The pairs; ``dataset.graph(result.message_graph)`` is the graph without held-out edges, and
+        ``dataset.typed_graph(...)`` if it has types.
 
     Raises:
         InputError: an option is unknown or out of range, a split gets no pair, or edges are chosen by their times, and
-            have none or all the same.
+            have none or all the same; or the graph has types and no relation is chosen, or no types and one is.
         NotFoundError: the dataset or one of its graphs does not exist.
         BudgetError: the memory per worker is too small.
     """
@@ -62,7 +70,7 @@ def draw_links(
     cluster, others = choose_cluster(options)
     check_known("draw_links", others, _OPTIONS)
     settings = DrawOptions(**others)
-    return once_per_job(lambda: store_drawn(found, find_linked(found, graph), find_times(found, settings), cluster))
+    return once_per_job(lambda: store_drawn(found, find_drawn(found, graph, settings), settings, cluster))
 
 
 @with_options({**_FILE_OPTIONS, **CLUSTER})
@@ -206,6 +214,31 @@ def find_linked(dataset: StoredDataset, graph: str | None) -> Graph:
     return found
 
 
+def find_drawn(dataset: StoredDataset, graph: str | None, options: DrawOptions) -> Graph | Relation:
+    """The graph to draw links from, or the relation of a graph with types.
+
+    Raises:
+        NotFoundError: there is no such graph or relation, or links were held out of the graph.
+        InputError: there are several graphs, and none is chosen; or the graph has types and no relation is chosen, or
+            no types and one is.
+    """
+    if options.relation is None:
+        typed = typed_graph(dataset, graph)
+        if typed is None:
+            return find_linked(dataset, graph)
+        names = ", ".join(each.name for each in typed.relations)
+        raise InputError(f"relation: the graph has types; choose the relation whose edges are the pairs: {names}")
+    if graph is not None and typed_graph(dataset, graph) is None:
+        raise InputError(f"relation {options.relation}: the graph has no types; leave the option out")
+    found = dataset.typed_graph(graph)
+    if found.origin is not None:
+        raise NotFoundError(
+            f"{found.artifact.path}: a graph without held-out edges; draw links from the graph that it was made from,"
+            f" {found.origin.artifact.key}"
+        )
+    return found.relation(options.relation)
+
+
 def find_times(dataset: StoredDataset, options: DrawOptions) -> DrawOptions:
     """The options with the whole key of the graph that has the times, of which the first digits suffice.
 
@@ -220,10 +253,14 @@ def find_times(dataset: StoredDataset, options: DrawOptions) -> DrawOptions:
     return replace(options, times=found[0]) if len(found) == 1 else options
 
 
-def store_drawn(dataset: StoredDataset, graph: Graph, options: DrawOptions, cluster: ClusterOptions) -> Links:
-    """Draw links on a cluster that is open as long as this takes."""
+def store_drawn(
+    dataset: StoredDataset, linked: Graph | Relation, options: DrawOptions, cluster: ClusterOptions
+) -> Links:
+    """Draw links from a graph or a relation, on a cluster that is open as long as this takes."""
     with open_cluster(cluster) as opened:
-        return draw(dataset, graph, options, opened)
+        if isinstance(linked, Relation):
+            return draw_relation_links(dataset, linked, options, opened)
+        return draw(dataset, linked, find_times(dataset, options), opened)
 
 
 def store_given(dataset: StoredDataset, graph: Graph, given: GivenLinks, cluster: ClusterOptions) -> Links:

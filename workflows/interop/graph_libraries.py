@@ -52,7 +52,9 @@ def to_pyg(dataset: Dataset, graph: str | None = None, max_nnz: int = MAX_NONZER
 
 def typed_graph(dataset: Dataset, key: str | None = None) -> TypedGraph | None:
     """The graph with types that a key chooses, or that is all that a dataset has; None if it is another graph."""
-    complete = [info for info in dataset.ingested_graphs() if info.state == "complete"]
+    # A graph without held-out edges is chosen by its key only.
+    infos = dataset.ingested_graphs() if key is None else dataset.artifacts("graph")
+    complete = [info for info in infos if info.state == "complete"]
     chosen = [info for info in complete if info.key.startswith(key or "")]
     if not chosen or (key is None and not all(info.is_typed for info in chosen)) or not chosen[0].is_typed:
         return None

@@ -19,8 +19,8 @@ from gnnloom.pipeline.matrix_sort.transpose import entry_rows, nonzero_ranges
 from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, SourceRange
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import repairing
-from gnnloom.storage.artifacts.typed.reverses import POSITION, Reverses
-from gnnloom.storage.artifacts.typed.typed_graph import Relation, TypedGraph, relation_folder
+from gnnloom.storage.artifacts.typed.reverses import Reverses
+from gnnloom.storage.artifacts.typed.typed_graph import POSITION, KeptEdges, Relation, TypedGraph, relation_folder
 from gnnloom.storage.artifacts.typed.typed_names import reverse_name
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
@@ -61,8 +61,10 @@ class ReversedEdges:
         for start in range(source_range.start, source_range.stop, CHUNK_EDGES):
             stop = min(start + CHUNK_EDGES, source_range.stop)
             rows = entry_rows(indptr, start, stop) + relation.block_rows[block]
-            number = floats_of_ticks(np.arange(first + start, first + stop, dtype=np.int64))
-            yield EdgeChunk(rows, indices.read(start, stop).astype(np.int64), None, number)
+            number = np.arange(first + start, first + stop, dtype=np.int64)
+            if isinstance(relation, KeptEdges):
+                number = relation.edge_positions(first + start, first + stop)
+            yield EdgeChunk(rows, indices.read(start, stop).astype(np.int64), None, floats_of_ticks(number))
 
     def _relation(self) -> Relation:
         return TypedGraph(Artifact(self.path)).relation(self.name)
@@ -72,21 +74,26 @@ class ReversedEdges:
 def reverse_relations(dataset: Dataset, graph: TypedGraph, cluster: Cluster) -> Reverses:
     """Make, finish or find the reverses of all relations of a graph.
 
+    The reverse of a relation without held-out edges has the positions of its edges in the whole relation.
+
     Raises:
         BudgetError: the cluster's memory per worker is too small.
     """
     inputs = {"graph": graph.artifact.key}
+    if graph.origin is not None:
+        # All other relations have their reverses there.
+        inputs["transpose"] = reverse_relations(dataset, graph.origin, cluster).artifact.key
     with ArtifactWriter.begin(dataset.path, "transpose", {}, inputs, cluster.scratch, TYPED_VERSION) as writer:
         if writer.is_complete:
             return Reverses(Artifact(writer.path), graph)
-        matrices = [_sort(writer, graph, each, cluster) for each in graph.relations]
+        matrices = [_sort(writer, graph, each, cluster) for each in graph.stored_relations]
         relations = []
-        for each, matrix in zip(graph.relations, matrices, strict=True):
+        for each, matrix in zip(graph.stored_relations, matrices, strict=True):
             facts = matrix.facts(symmetric=False)
             own = {"name": reverse_name(each.name), "of": each.name, "weighted": False}
             relations.append(own | {name: facts[name] for name in _FACTS if name in facts})
         names = [name for matrix in matrices for name in matrix.tasks]
-        facts = {"relations": relations, "nnz": graph.nnz}
+        facts = {"relations": relations, "nnz": sum(each.nnz for each in graph.stored_relations)}
         return Reverses(writer.commit(names, {"vertex": graph.num_vertices}, facts), graph)
 
 

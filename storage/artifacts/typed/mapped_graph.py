@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.block_matrix import BlockMatrix
 from gnnloom.storage.artifacts.typed.reverses import Reverses
-from gnnloom.storage.artifacts.typed.typed_graph import Relation, TypedGraph
+from gnnloom.storage.artifacts.typed.typed_graph import Relation, TypedGraph, positions
 from gnnloom.storage.artifacts.whole_graph import column_chunks, pointer_chunks
 from gnnloom.storage.disk.mapped_rows import take_rows
 from gnnloom.storage.disk.value_rules import Ascending, Within
@@ -22,7 +22,7 @@ from gnnloom.storage.matrix.csr import CSR, index_dtype
 #: Arrays of the matrix of a relation; all others are columns of its edges.
 _INDPTR: Final = "indptr"
 _INDICES: Final = "indices"
-#: Positions of the entries of a reverse among the edges of its relation.
+#: Positions of entries among the edges of the relation whose columns they have.
 _POSITION: Final = "position"
 
 
@@ -36,8 +36,8 @@ class MappedRelation:
         matrix: pattern of the edges: row i lists the vertices with edges to vertex i. Its arrays cannot be written.
         columns: (nnz, ...) values of the edges by name: ``weight``, ``time``, ``feature`` and ``label``, as far as the
             relation has them, in the order of :meth:`edges`.
-        position: (nnz,) int64 positions of the entries of a reverse among the edges of its relation, whose columns it
-            has; None for a relation, whose entries are in this order.
+        position: (nnz,) int64 positions of the entries among the edges of the relation whose columns they have, for a
+            reverse and for a relation without held-out edges; None for a relation with all edges, in this order.
     """
 
     name: str
@@ -63,15 +63,18 @@ class MappedRelation:
 
 def map_relations(graph: TypedGraph) -> dict[str, MappedRelation]:
     """Map all relations of a graph, by name; raises as :func:`~gnnloom.storage.format.mapped_copy.open_copy`."""
+    found = {} if graph.origin is None else map_relations(graph.origin)
     arrays = open_copy(graph.artifact, relation_contents(graph))
-    found, of_relations = dict[str, MappedRelation](), dict[str, dict[str, NDArray[Any]]]()
+    of_relations = dict[str, dict[str, NDArray[Any]]]()
     for path, array in arrays.items():
         relation, _, name = path.rpartition(".")
         of_relations.setdefault(relation, {})[name] = array
-    for each in graph.relations:
+    for each in graph.stored_relations:
         own = of_relations[each.name]
         matrix = CSR(0, own.pop(_INDPTR), own.pop(_INDICES), None, each.num_columns)
-        found[each.name] = MappedRelation(each.name, each.source.name, each.target.name, matrix, own)
+        position = own.pop(_POSITION, None)
+        columns = own if position is None else found[each.name].columns
+        found[each.name] = MappedRelation(each.name, each.source.name, each.target.name, matrix, columns, position)
     return found
 
 
@@ -81,7 +84,8 @@ def map_reverses(reverses: Reverses, relations: Mapping[str, MappedRelation]) ->
     Args:
         relations: the mapped relations, whose columns they share.
     """
-    arrays, found = open_copy(reverses.artifact, reverse_contents(reverses)), dict[str, MappedRelation]()
+    found = {} if reverses.origin is None else map_reverses(reverses.origin, relations)
+    arrays = open_copy(reverses.artifact, reverse_contents(reverses))
     for each in reverses.relations:
         indptr, indices, position = (arrays[f"{each.name}.{name}"] for name in (_INDPTR, _INDICES, _POSITION))
         of, matrix = relations[each.relation.name], CSR(0, indptr, indices, None, each.num_columns)
@@ -93,24 +97,29 @@ def reverse_contents(reverses: Reverses) -> dict[str, ArrayContent]:
     """The arrays of all reverses, by the name of the reverse, a dot, and the name of the array."""
     found = dict[str, ArrayContent]()
     for each in reverses.relations:
-        chunks = _in_blocks(each.num_blocks, each.positions)
-        position = ArrayContent((each.nnz,), np.dtype(np.int64), Within(0, each.nnz), chunks)
-        own = {**matrix_contents(each), _POSITION: position}
+        own = {**matrix_contents(each), _POSITION: _positions(each, each.relation.whole.nnz)}
         found |= {f"{each.name}.{name}": content for name, content in own.items()}
     return found
 
 
+def _positions(matrix: BlockMatrix, num_edges: int) -> ArrayContent:
+    chunks = _in_blocks(matrix.num_blocks, lambda number: positions(matrix, number, num_edges))
+    return ArrayContent((matrix.nnz,), np.dtype(np.int64), Within(0, num_edges), chunks)
+
+
 def relation_contents(graph: TypedGraph) -> dict[str, ArrayContent]:
-    """The arrays of all relations, by the name of the relation, a dot, and the name of the array."""
+    """The arrays of the relations that a graph stores, by the names of relation and array with a dot between them."""
     return {
         f"{relation.name}.{name}": content
-        for relation in graph.relations
+        for relation in graph.stored_relations
         for name, content in _contents(relation).items()
     }
 
 
 def _contents(relation: Relation) -> dict[str, ArrayContent]:
     found = matrix_contents(relation)
+    if relation.whole is not relation:
+        return found | {_POSITION: _positions(relation, relation.whole.nnz)}
     for name in relation.edge_columns:
         found[name] = ArrayContent.of(relation.artifact.array(f"{relation.prefix}{name}"))
     if not relation.edge_columns and relation.num_blocks:

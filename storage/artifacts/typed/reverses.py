@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
 
 from gnnloom.storage.artifacts.block_matrix import BlockMatrix
-from gnnloom.storage.artifacts.typed.typed_graph import Relation, TypedGraph, relation_folder
+from gnnloom.storage.artifacts.typed.typed_graph import Relation, TypedGraph, positions, relation_folder
 from gnnloom.storage.artifacts.typed.typed_names import reverse_name
 from gnnloom.storage.disk.files import parsing
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.arrays import ArrayReader
 from gnnloom.storage.format.artifact import MANIFEST, Artifact
-
-#: Name of the array with the numbers of edges.
-POSITION: Final = "row"
 
 
 class Reverse(BlockMatrix):
@@ -32,8 +28,7 @@ class Reverse(BlockMatrix):
 
     def positions(self, number: int) -> ArrayReader | None:
         """Open the positions of the edges of one block among the edges of the relation; None if there are no edges."""
-        path = f"{self.block_path(number)}/{POSITION}"
-        return self.artifact.array(path, bounds=(0, self.relation.nnz)) if path in self.artifact or self.nnz else None
+        return positions(self, number, self.relation.whole.nnz)
 
 
 def reverses_of(artifact: Artifact) -> Reverses:
@@ -47,17 +42,26 @@ def reverses_of(artifact: Artifact) -> Reverses:
 
 
 class Reverses:
-    """The reverses of all relations of a graph (kind ``transpose``, of the version of graphs with types)."""
+    """The reverses of the relations that a graph stores (kind ``transpose``, of the version of graphs with types).
+
+    Attributes:
+        origin: the reverses of the graph that links hold edges out of; None for a graph that was made from tables.
+    """
 
     def __init__(self, artifact: Artifact, graph: TypedGraph) -> None:
         """Read the facts from the manifest.
 
         Raises:
             CorruptError: the manifest does not fit the graph.
+            NotFoundError: :attr:`origin` is gone.
         """
         self.artifact, self.graph = artifact, graph
         with parsing(artifact.path / MANIFEST, "the manifest of the reverses of relations"):
-            known = {each.name: each for each in graph.relations}
+            self.origin: Reverses | None = None
+            if graph.origin is not None:
+                key = Path(str(artifact.inputs["transpose"])).name
+                self.origin = Reverses(Artifact(artifact.path.parent / key), graph.origin)
+            known = {each.name: each for each in graph.stored_relations}
             #: The reverses, in the order of the relations.
             self.relations = tuple(
                 # The name follows from the name of the relation, which the graph has checked.

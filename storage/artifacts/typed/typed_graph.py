@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -15,7 +16,7 @@ from gnnloom.storage.artifacts.typed.source_ids import TYPES, SourceIds
 from gnnloom.storage.artifacts.typed.typed_names import check_relation_names, check_type_name, reverse_name
 from gnnloom.storage.disk.files import parsing
 from gnnloom.storage.errors import CorruptError, InputError, NotFoundError
-from gnnloom.storage.format.arrays import ReadCounter
+from gnnloom.storage.format.arrays import ArrayReader, ReadCounter
 from gnnloom.storage.format.artifact import MANIFEST, Artifact
 from gnnloom.storage.format.schema import TYPED_VERSION
 from gnnloom.storage.matrix.csr import CSR
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Arrays with a value for each edge of a relation.
 EDGE_ARRAYS: Final = ("weight", "time", "feature", "label")
+#: Name of the array in a block that has the positions of edges among the edges of a relation.
+POSITION: Final = "row"
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,8 @@ class Relation(BlockMatrix):
         #: Names of the table's columns by array: ``weight``, ``time``, ``feature`` or ``label``. Empty if a number that
         #: the edges have, if any, is stored in the blocks.
         self.edge_columns: dict[str, list[str]] = facts.get("columns", {})
+        #: The relation whose columns the edges have: this one, or the one that links hold edges out of.
+        self.whole: Relation = self
         shape = self.target.count, self.source.count
         super().__init__(artifact, relation_folder(self.name), shape, facts)
 
@@ -115,7 +120,8 @@ class Relation(BlockMatrix):
         bounds = 0, self.facts.get("table_rows", self.facts["edges_in"])
         return self.artifact.array(f"{self.block_path(number)}/row", bounds=bounds).read(start, stop)
 
-    def _first_edge(self, number: int) -> int:
+    def first_edge(self, number: int) -> int:
+        """Position of the first edge of a block."""
         return sum(self.block_nnz[:number])
 
     def block(self, number: int, counter: ReadCounter | None = None) -> CSR:
@@ -123,7 +129,7 @@ class Relation(BlockMatrix):
         found = super().block(number, counter)
         if "weight" not in self.edge_columns:
             return found
-        first = self._first_edge(number)
+        first = self.first_edge(number)
         return replace(found, data=self.column("weight", first, first + self.block_nnz[number]))
 
     def edge_blocks(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any] | None]]:
@@ -143,6 +149,61 @@ class Relation(BlockMatrix):
                 target + self.block_rows[number],
                 None if values is None else values.read(),
             )
+
+
+class KeptEdges(Relation):
+    """The edges of a relation that links do not hold out, with their positions in the relation.
+
+    Attributes:
+        whole: the relation with all edges, which has their columns.
+    """
+
+    def __init__(self, artifact: Artifact, whole: Relation, facts: Mapping[str, Any]) -> None:
+        types = {each.name: each for each in (whole.source, whole.target)}
+        super().__init__(artifact, types, {**whole.facts, **facts})
+        self.whole = whole
+        if self.block_rows != whole.block_rows or self.nnz > whole.nnz:
+            raise CorruptError(f"{self.where}: other rows, or more edges, than {whole.where}")
+
+    def column(self, name: str, start: int = 0, stop: int | None = None) -> NDArray[Any]:
+        """See :meth:`Relation.column`."""
+        position = self.edge_positions(start, stop)
+        first, last = (int(position[0]), int(position[-1]) + 1) if len(position) else (0, 0)
+        found: NDArray[Any] = self.whole.column(name, first, last)[position - first]
+        return found
+
+    def rows(self, number: int, start: int = 0, stop: int | None = None) -> NDArray[np.int64]:
+        """See :meth:`Relation.rows`."""
+        before = self.first_edge(number)
+        last = before + (self.block_nnz[number] if stop is None else stop)
+        position = self.edge_positions(before + start, last) - self.whole.first_edge(number)
+        if not len(position):
+            return np.empty(0, np.int64)
+        found: NDArray[np.int64] = self.whole.rows(number, int(position[0]), int(position[-1]) + 1)[
+            position - position[0]
+        ]
+        return found
+
+    def edge_positions(self, start: int = 0, stop: int | None = None) -> NDArray[np.int64]:
+        """(stop - start,) int64 positions of edges among all edges of the relation, ascending."""
+        stop, found, first = self.nnz if stop is None else stop, [np.empty(0, np.int64)], 0
+        for number, nnz in enumerate(self.block_nnz):
+            begin, end = max(start, first) - first, min(stop, first + nnz) - first
+            stored = positions(self, number, self.whole.nnz) if begin < end else None
+            if stored is not None:
+                found.append(stored.read(begin, end))
+            first += nnz
+        return np.concatenate(found)
+
+
+def positions(matrix: BlockMatrix, number: int, num_edges: int) -> ArrayReader | None:
+    """Open the positions of the entries of a block among the edges of a relation; None if there are no entries.
+
+    Args:
+        num_edges: edges of the relation.
+    """
+    path = f"{matrix.block_path(number)}/{POSITION}"
+    return matrix.artifact.array(path, bounds=(0, num_edges)) if path in matrix.artifact or matrix.nnz else None
 
 
 class ReverseRelation:
@@ -175,7 +236,14 @@ class ReverseRelation:
 
 
 class TypedGraph:
-    """A graph whose vertices have types and whose edges belong to relations between two types."""
+    """A graph whose vertices have types and whose edges belong to relations between two types.
+
+    A graph without the edges that links hold out of one relation stores that relation only; its types and all other
+    relations are in the graph that the links were drawn from.
+
+    Attributes:
+        origin: the graph that links hold edges out of; None for a graph that was made from tables.
+    """
 
     def __init__(self, artifact: Artifact) -> None:
         """Read the graph's facts from the manifest.
@@ -183,6 +251,7 @@ class TypedGraph:
         Raises:
             InputError: the graph has no types.
             CorruptError: the manifest is not that of a graph with types.
+            NotFoundError: the graph that links hold edges out of is gone.
         """
         self.artifact = artifact
         if artifact.version != TYPED_VERSION:
@@ -195,9 +264,30 @@ class TypedGraph:
             )
             self._check_types()
             by_name = {each.name: each for each in self.types}
+            self.origin = self._origin()
+            own = {each["name"]: each for each in artifact.facts["relations"]}
             #: The relations, by name.
-            self.relations = tuple(Relation(artifact, by_name, each) for each in artifact.facts["relations"])
+            self.relations: tuple[Relation, ...]
+            if self.origin is None:
+                self.relations = tuple(Relation(artifact, by_name, each) for each in own.values())
+            else:
+                self.relations = tuple(
+                    KeptEdges(artifact, each, own.pop(each.name)) if each.name in own else each
+                    for each in self.origin.relations
+                )
+                if own or self.origin.types != self.types:
+                    raise CorruptError(f"{artifact.path}: other types or relations than {self.origin.artifact.path}")
             self._check_relations()
+
+    def _origin(self) -> TypedGraph | None:
+        """Open the graph that links hold edges out of."""
+        key = self.artifact.inputs.get("graph")
+        if key is None:
+            return None
+        found = Artifact(self.artifact.path.parent / Path(str(key)).name)
+        if "graph" in found.inputs:
+            raise CorruptError(f"{self.artifact.path}: made from a graph without held-out edges, {found.path}")
+        return TypedGraph(found)
 
     def _check_types(self) -> None:
         """Refuse names that lead out of the artifact, and types that are not consecutive ranges of all vertices."""
@@ -219,6 +309,11 @@ class TypedGraph:
         types = ", ".join(f"{each.name} {each.count:,}" for each in self.types)
         relations = ", ".join(f"{' '.join(each.edge_type)} {each.nnz:,}" for each in self.relations)
         return f"TypedGraph({types}; {relations})"
+
+    @property
+    def stored_relations(self) -> tuple[Relation, ...]:
+        """The relations whose edges this artifact has; the others are in :attr:`origin`."""
+        return tuple(each for each in self.relations if each.artifact is self.artifact)
 
     @property
     def nnz(self) -> int:
@@ -263,7 +358,7 @@ class TypedGraph:
         Raises:
             NotFoundError: the graph has no such type.
         """
-        return SourceIds(self.artifact, type_folder(name), self.type(name).count)
+        return SourceIds((self.origin or self).artifact, type_folder(name), self.type(name).count)
 
     def original_id(self, name: str, start: int = 0, stop: int | None = None) -> NDArray[np.int64]:
         """(stop - start,) int64 ids of vertices of a type in the source.

@@ -131,7 +131,7 @@ def drawn_in_memory(pool: Pool, graph: Any, adjacency: Any) -> list[tuple[int, i
 
     matrix = scipy.sparse.csr_array(adjacency)
     matrix.sort_indices()
-    cursor = negative_pools._cursor(0, range(pool.num_pairs))
+    cursor = negative_pools._cursor(0, range(pool.num_pairs), has_loops=True)
     source, target = np.empty((2, pool.num_pairs + 1), np.int64)
     count = negative_pools._draw(
         cursor,
@@ -143,6 +143,7 @@ def drawn_in_memory(pool: Pool, graph: Any, adjacency: Any) -> list[tuple[int, i
         0,
         matrix.indices.astype(np.int32),
         graph.num_vertices,
+        True,
         source,
         target,
     )

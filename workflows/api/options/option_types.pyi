@@ -95,6 +95,7 @@ class DrawKeywords(ClusterKeywords, total=False):
     negatives: int
     seed: int
     reciprocal: str | None
+    relation: str | None
 
 class LinksKeywords(ClusterKeywords, total=False):
     train: Path | str | None

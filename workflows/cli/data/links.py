@@ -12,12 +12,15 @@ from gnnloom.pipeline.links.given.given_projection import project_given
 from gnnloom.pipeline.links.given.given_stage import GivenLinks
 from gnnloom.pipeline.links.options import DrawOptions, FileOptions, HardOptions
 from gnnloom.pipeline.links.projection import project_hard, project_links
+from gnnloom.pipeline.links.relation.projection import project_relation_links
 from gnnloom.pipeline.sources.format import SPLIT_NAME
 from gnnloom.pipeline.sources.understood import Understood
 from gnnloom.storage import Dataset, Graph
 from gnnloom.storage.artifacts.links import Links
+from gnnloom.storage.artifacts.typed.typed_graph import Relation
 from gnnloom.storage.format.schema import LINK_SPLITS
 from gnnloom.workflows.api.links import (
+    find_drawn,
     find_linked,
     find_pairs,
     find_times,
@@ -75,6 +78,10 @@ def random_command(options: DrawOptions, graph: str | None, plan: bool, cluster:
     With --by time, the latest edges are for testing, and those before them for validation. Their times are those that
     `gnnloom ingest --times` stored, with the graph or, if its edges have weights, as another graph of the same edges.
 
+    In a graph with types, --relation names the relation whose edges are the pairs. Negatives are pairs of its source
+    and target type. The message graph stores this relation only and refers to all others. An edge and its reverse in a
+    relation within one type are held out together, unless --reciprocal apart is given or edges are chosen by time.
+
     \b
     Example:
       gnnloom links web random --valid 0.05 --test 0.1 --seed 0
@@ -82,11 +89,15 @@ def random_command(options: DrawOptions, graph: str | None, plan: bool, cluster:
       gnnloom links web random --plan
       gnnloom ingest calls calls.csv --times --merge max
       gnnloom links calls random --by time --test 0.2
+      gnnloom links shop random --relation buys
     """
     dataset = _dataset()
-    stored, options = find_linked(dataset, graph), find_times(dataset, options)
+    stored, options = find_drawn(dataset, graph, options), find_times(dataset, options)
     if plan:
-        projection = project_links(dataset, stored, options, cluster.tasks_at_once, cluster.memory)
+        if isinstance(stored, Relation):
+            projection = project_relation_links(dataset, stored, options, cluster.tasks_at_once)
+        else:
+            projection = project_links(dataset, stored, options, cluster.tasks_at_once, cluster.memory)
         show(projection.to_json(), as_json=as_json, title=f"plan: links of {dataset.name} (upper bounds)")
         return
     with shown_progress():
@@ -211,13 +222,15 @@ def _dataset() -> Dataset:
 def links_result(dataset: Dataset, links: Links) -> dict[str, Any]:
     """Return the object that `links --json` prints."""
     artifact, facts = links.artifact, links.artifact.facts
-    message = dataset.graph(links.message_graph)
+    key, relation = links.message_graph, links.relation
+    message = dataset.graph(key) if relation is None else dataset.typed_graph(key).relation(relation.name)
     return {
         "dataset": dataset.name,
         "key": artifact.key,
         "digest": artifact.digest,
         "graph": links.graph,
         "message_graph": links.message_graph,
+        **({} if relation is None else {"relation": list(relation.edge_type)}),
         **links.num_pairs,
         **{f"{split}_pool": links.num_pooled(split) for split in LINK_SPLITS if links.num_pooled(split)},
         **({"negatives_of_each": replaced} if (replaced := _negatives_of_each(links)) else {}),
