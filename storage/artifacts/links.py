@@ -148,6 +148,11 @@ class Links:
         return self.num_vertices if self.relation is None else self.relation.num_targets
 
     @property
+    def can_be_loops(self) -> bool:
+        """Whether a pair of equal numbers is a loop: both ends have one type."""
+        return self.relation is None or self.relation.source == self.relation.target
+
+    @property
     def vertex_bounds(self) -> tuple[int, int]:
         """The smallest end of a pair and one more than the largest; :meth:`check_ends` tells both ends apart."""
         return 0, max(self.source_vertices, self.target_vertices)

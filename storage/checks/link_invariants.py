@@ -62,7 +62,7 @@ def _check_pairs(links: Links, split: str, relation: Relation | None) -> None:
         source, target = links.pair(split, start, stop).T
         if relation is not None:
             _check_edges(links, split, relation, start, stop)
-        if links.relation is not None and links.relation.source != links.relation.target:
+        if not links.can_be_loops:
             # Equal numbers are different vertices.
             continue
         wrong = np.flatnonzero(source >= target if links.symmetric else source == target)

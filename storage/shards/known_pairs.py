@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.artifacts.mapped_links import map_links, pair_keys
-from gnnloom.storage.artifacts.whole_graph import WholeGraph, map_whole_graph
+from gnnloom.storage.artifacts.whole_graph import map_whole_graph
 from gnnloom.storage.format.schema import LINK_SPLITS
+from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.distinct import distinct
 from gnnloom.storage.matrix.removal import entry_positions
 from gnnloom.storage.shards.block_ranges import row_ranges
@@ -130,28 +131,31 @@ class KnownInTraining:
     """Says which pairs are known in training; see the module.
 
     Attributes:
-        graph: the message graph.
+        matrix: the message graph, or the relation of the pairs in it.
+        num_vertices: vertices of the whole graph.
         key: (num_keys,) int64 ascending :func:`pair_keys` of training pairs; empty if they are edges of the graph.
         symmetric: a pair and its reverse are the same.
         together: a pair is known if its reverse is, which is another pair.
     """
 
-    graph: WholeGraph
+    matrix: CSR
+    num_vertices: int
     key: NDArray[np.int64]
     symmetric: bool
     together: bool
 
     @classmethod
-    def of(cls, graph: Graph | WholeGraph, links: Links) -> KnownInTraining:
+    def of(cls, graph: Graph | CSR, links: Links) -> KnownInTraining:
         """Map what is known.
 
         Args:
-            graph: the message graph of the links.
+            graph: the message graph of the links, or its matrix, or the matrix of their relation in it.
         """
         # Copies of pairs are made only if something is read of them.
         key = None if links.trains_on_edges else map_links(links)["train"].key
-        whole = map_whole_graph(graph) if isinstance(graph, Graph) else graph
-        return cls(whole, np.empty(0, np.int64) if key is None else key, links.symmetric, links.together)
+        matrix = map_whole_graph(graph).matrix if isinstance(graph, Graph) else graph
+        keys = np.empty(0, np.int64) if key is None else key
+        return cls(matrix, links.num_vertices, keys, links.symmetric, links.together)
 
     def __call__(self, sources: NDArray[np.int64], targets: NDArray[np.int64]) -> NDArray[np.bool_]:
         """(num_pairs,) bool, whether pairs of (num_pairs,) sources and targets are known. Communicates nothing."""
@@ -160,9 +164,9 @@ class KnownInTraining:
 
     def _has(self, sources: NDArray[np.int64], targets: NDArray[np.int64]) -> NDArray[np.bool_]:
         # The edge u -> v is the entry A[v, u].
-        found: NDArray[np.bool_] = entry_positions(self.graph.matrix, targets, sources) >= 0
+        found: NDArray[np.bool_] = entry_positions(self.matrix, targets, sources) >= 0
         if len(self.key):
-            key = pair_keys(sources, targets, self.graph.num_vertices, symmetric=self.symmetric)
+            key = pair_keys(sources, targets, self.num_vertices, symmetric=self.symmetric)
             at = np.searchsorted(self.key, key)
             found |= self.key[np.minimum(at, len(self.key) - 1)] == key
         return found

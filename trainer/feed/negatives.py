@@ -1,7 +1,8 @@
 """Targets that stand for negatives of pairs, drawn from streams that are keyed by the epoch and the number of the pair.
 
 What is drawn for a pair depends on the seed, the epoch and the pair's number only, so any rank can draw for it, and the
-number of ranks changes no draw. A negative replaces the target; the source stays.
+number of ranks changes no draw. A negative replaces the target; the source stays. For pairs of a relation between two
+types, targets are vertices of the target type, and the number of a source is no target to avoid.
 """
 
 from __future__ import annotations
@@ -41,11 +42,23 @@ class NegativeSampler(ABC):
 
     name: ClassVar[str]
 
-    def __init__(self, seed: int, count: int, num_vertices: int) -> None:
-        """Raises InputError if there are fewer than two vertices, as every negative then is the source."""
+    def __init__(
+        self, seed: int, count: int, num_vertices: int, num_sources: int | None = None, *, has_loops: bool = True
+    ) -> None:
+        """Draw from some vertices.
+
+        Args:
+            num_vertices: vertices that may be targets.
+            num_sources: vertices that may be sources; None for the same vertices.
+            has_loops: a pair of equal numbers is a loop, which is no negative.
+
+        Raises:
+            InputError: there are fewer than two targets, as every negative then is the source, or the target.
+        """
         if num_vertices < 2:
             raise InputError(f"negatives in a graph of {counted(num_vertices, 'vertex')}: expected at least 2")
-        self._seed, self.count, self._num_vertices = seed, count, num_vertices
+        self._seed, self.count, self._num_vertices, self._has_loops = seed, count, num_vertices, has_loops
+        self._num_sources = num_vertices if num_sources is None else num_sources
 
     def draw(self, epoch: int, pairs: PairSet) -> NDArray[np.int64]:
         """(num_pairs, count) int64 targets that stand for negatives of the pairs."""
@@ -91,7 +104,7 @@ class NegativeSampler(ABC):
             if sources is not None:
                 source = sources.reshape(-1)[entry]
                 is_own &= source == pairs.source[owner]
-            refused = is_known(source, drawn) | (drawn == source) | is_own
+            refused = is_known(source, drawn) | (drawn == source) & self._has_loops | is_own
             entry, owner, column = entry[refused], owner[refused], column[refused]
             if attempt == REDRAWS or not comm.gather_numbers([len(entry)]).any():
                 break
@@ -124,6 +137,14 @@ class NegativeSampler(ABC):
         _draw(stream_key(self._seed, f"negatives/{what}/{epoch}"), streams, counter, bound, out)
         return out
 
+    def _targets(
+        self, epoch: int, streams: NDArray[np.int64], counter: NDArray[np.int64], source: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Uniform vertices that may be targets, without the source if the pair would be a loop."""
+        found = self._numbers(epoch, "pair", streams, counter, self._num_vertices - self._has_loops)
+        # The numbers from the source's on stand for the vertices after it.
+        return found + (found >= source) if self._has_loops else found
+
 
 class UniformNegatives(NegativeSampler):
     """Any vertex but the source, each equally likely; also the target, and other true edges."""
@@ -133,9 +154,7 @@ class UniformNegatives(NegativeSampler):
     def _again(
         self, epoch: int, pairs: PairSet, owner: NDArray[np.int64], counter: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        found = self._numbers(epoch, "pair", pairs.number[owner], counter, self._num_vertices - 1)
-        # The numbers from the source's on stand for the vertices after it.
-        return found + (found >= pairs.source[owner])
+        return self._targets(epoch, pairs.number[owner], counter, pairs.source[owner])
 
 
 class UniformPairs(NegativeSampler):
@@ -154,14 +173,14 @@ class UniformPairs(NegativeSampler):
     def _sources(
         self, epoch: int, pairs: PairSet, owner: NDArray[np.int64], column: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        return self._numbers(epoch, "source", pairs.number[owner], column, self._num_vertices)
+        return self._numbers(epoch, "source", pairs.number[owner], column, self._num_sources)
 
     def _again(
         self, epoch: int, pairs: PairSet, owner: NDArray[np.int64], counter: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        found = self._numbers(epoch, "pair", pairs.number[owner], counter, self._num_vertices - 1)
         # The source stays where a target is drawn again.
-        return found + (found >= self._sources(epoch, pairs, owner, counter % self.count))
+        source = self._sources(epoch, pairs, owner, counter % self.count)
+        return self._targets(epoch, pairs.number[owner], counter, source)
 
 
 class JointNegatives(UniformNegatives):
@@ -191,7 +210,15 @@ class DegreeNegatives(NegativeSampler):
     name = "degree"
 
     def __init__(
-        self, seed: int, count: int, num_vertices: int, num_pairs: int, read_ends: ReadEnds, *, symmetric: bool
+        self,
+        seed: int,
+        count: int,
+        num_vertices: int,
+        num_pairs: int,
+        read_ends: ReadEnds,
+        *,
+        symmetric: bool,
+        has_loops: bool = True,
     ) -> None:
         """Draw from ends of training pairs.
 
@@ -204,7 +231,7 @@ class DegreeNegatives(NegativeSampler):
         Raises:
             InputError: there are no training pairs, or fewer than two vertices.
         """
-        super().__init__(seed, count, num_vertices)
+        super().__init__(seed, count, num_vertices, has_loops=has_loops)
         if num_pairs < 1:
             raise InputError("negatives by degree: there are no training pairs to draw from")
         self._num_ends, self._read_ends = num_pairs * (2 if symmetric else 1), read_ends
@@ -224,28 +251,30 @@ def make_negative_sampler(
         count: negatives for each pair.
         read_ends: makes what :class:`DegreeNegatives` reads ends with, if it is needed.
     """
-    num_vertices = links.num_vertices
+    num_targets, num_sources, has_loops = links.target_vertices, links.source_vertices, links.can_be_loops
     match name:
         case "degree":
-            num_pairs = links.num_pairs[TRAIN]
-            return DegreeNegatives(seed, count, num_vertices, num_pairs, read_ends(), symmetric=links.symmetric)
+            ends = links.num_pairs[TRAIN], read_ends()
+            how = {"symmetric": links.symmetric, "has_loops": has_loops}
+            return DegreeNegatives(seed, count, num_targets, *ends, **how)
         case "pairs":
-            return UniformPairs(seed, count, num_vertices)
+            return UniformPairs(seed, count, num_targets, num_sources, has_loops=has_loops)
         case "joint":
-            return JointNegatives(seed, count, num_vertices)
+            return JointNegatives(seed, count, num_targets, has_loops=has_loops)
         case _:
-            return UniformNegatives(seed, count, num_vertices)
+            return UniformNegatives(seed, count, num_targets, has_loops=has_loops)
 
 
-def evaluated_negatives(split: str, num_vertices: int, pairs: PairSet) -> NDArray[np.int64]:
+def evaluated_negatives(split: str, links: Links, pairs: PairSet) -> NDArray[np.int64]:
     """(num_pairs, 1) int64 targets that an evaluation compares pairs with that came without negatives.
 
-    One uniform vertex other than the source for each pair, the same in every run.
+    One uniform vertex for each pair that is not a loop with its source, the same in every run.
 
     Args:
         split: of the pairs, valid or test.
     """
-    return UniformNegatives(LINK_SPLITS.index(split), 1, num_vertices).draw(-1, pairs)
+    seed = LINK_SPLITS.index(split)
+    return UniformNegatives(seed, 1, links.target_vertices, has_loops=links.can_be_loops).draw(-1, pairs)
 
 
 @njit(cache=True, nogil=True)

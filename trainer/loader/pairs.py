@@ -79,7 +79,7 @@ class SplitPairs(PairSeeds):
         is_given = self._stored.negative is not None or self._stored.pool is not None
         count = 0 if is_given else source.negatives
         self._sampler = make_negative_sampler(how, source.seed, count, links, lambda: self._ends) if count else None
-        self._is_known = KnownInTraining.of(graph, links) if self._sampler and source.strict_negatives else None
+        self._is_known = KnownInTraining.of(graph.matrix, links) if self._sampler and source.strict_negatives else None
 
     def _ends(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """See :class:`gnnloom.trainer.feed.negatives.DegreeNegatives`."""
@@ -107,5 +107,5 @@ class SplitPairs(PairSeeds):
             source, target = stored.pool[slice(*split_range(len(stored.pool), self.num_batches, batch))].T[:, None]
             return replace(pairs, negative=target, drawn_source=source)
         if self._sampler is None:
-            return replace(pairs, negative=evaluated_negatives(self._source.split, self.links.num_vertices, pairs))
+            return replace(pairs, negative=evaluated_negatives(self._source.split, self.links, pairs))
         return self._sampler.compared(epoch, pairs, self._is_known, UnconnectedRank(0, 1))

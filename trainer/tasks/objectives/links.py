@@ -232,7 +232,7 @@ class Links(PairObjective):
 
     def _drawn_pool(self, pairs: PairSet, split: str) -> PairSet:
         """A negative of each pair, for links that came without. Communicates nothing."""
-        return replace(pairs, target=evaluated_negatives(split, self.pairs.num_vertices, pairs)[:, 0])
+        return replace(pairs, target=evaluated_negatives(split, self.pairs, pairs)[:, 0])
 
 
 class _TrainingEnds:
