@@ -201,7 +201,7 @@ class Links:
     @property
     def excludes_reverse(self) -> bool:
         """Whether a step that excludes a pair for training excludes the entry of its reverse, too."""
-        return "train/reverse_weight" in self.artifact
+        return "train/reverse_weight" in self.artifact or (self.relation is not None and self.together)
 
     @property
     def reverse_share(self) -> float:

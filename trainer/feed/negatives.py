@@ -255,8 +255,8 @@ def make_negative_sampler(
     match name:
         case "degree":
             ends = links.num_pairs[TRAIN], read_ends()
-            how = {"symmetric": links.symmetric, "has_loops": has_loops}
-            return DegreeNegatives(seed, count, num_targets, *ends, **how)
+            symmetric = links.symmetric
+            return DegreeNegatives(seed, count, num_targets, *ends, symmetric=symmetric, has_loops=has_loops)
         case "pairs":
             return UniformPairs(seed, count, num_targets, num_sources, has_loops=has_loops)
         case "joint":

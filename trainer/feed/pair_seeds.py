@@ -14,7 +14,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.storage.artifacts.links import Links
+from gnnloom.storage.artifacts.links import LinkedRelation, Links
+from gnnloom.storage.artifacts.typed.typed_names import reverse_name
 from gnnloom.storage.matrix.distinct import distinct
 from gnnloom.storage.matrix.permutation import KeyedPermutation
 from gnnloom.storage.matrix.random_numbers import stream_key
@@ -68,6 +69,16 @@ class PairSet:
     def both_ends(self) -> NDArray[np.int64]:
         """(num_pairs, 2) int64 sources and targets."""
         return np.stack([self.source, self.target], 1)
+
+    def vertices_of(self, relation: LinkedRelation) -> dict[str, NDArray[np.int64]]:
+        """The distinct vertices at all ends of pairs of a relation, (num_vertices,) int64, ascending, by type."""
+        if relation.source == relation.target:
+            return {relation.source: self.vertices}
+        ends = {relation.source: (self.source, self.drawn_source), relation.target: (self.target, self.negative)}
+        return {
+            name: distinct(np.concatenate([each.ravel() for each in arrays if each is not None]))
+            for name, arrays in ends.items()
+        }
 
     def listed(self) -> NDArray[np.int64]:
         """(2, num_pairs + num_compared) int64 sources and targets: the pairs, and then the negatives of each."""
@@ -146,9 +157,17 @@ class PairSeeds(ABC):
         return lambda number: self.seeds_of(pairs_of(number))
 
     def seeds_of(self, pairs: PairSet) -> SeedsOfBatch:
-        """The vertices at the ends of a batch's pairs, and the edges that the pairs stand for."""
+        """The vertices at the ends of a batch's pairs, and the edges that the pairs stand for.
+
+        Of parallel edges, all are left out. In a graph with types, vertices are by type, and edges by relation.
+        """
         ends = (pairs.target, pairs.source), (pairs.source, pairs.target)
+        relation = self.links.relation
         # Rows and columns, in both directions if the links exclude both.
-        directions = ends if self.links.symmetric or self.links.excludes_reverse else ends[:1]
-        without = tuple(np.concatenate(each) for each in zip(*directions, strict=True))
-        return SeedsOfBatch(pairs.vertices, pairs, without if self.excludes else None)
+        is_both = self.links.symmetric or self.links.excludes_reverse
+        rows, columns = (np.concatenate(each) for each in zip(*(ends if is_both else ends[:1]), strict=True))
+        if relation is None:
+            return SeedsOfBatch(pairs.vertices, pairs, (rows, columns) if self.excludes else None)
+        # The derived reverse has the same edges.
+        without = {relation.name: (rows, columns), reverse_name(relation.name): (columns, rows)}
+        return SeedsOfBatch(pairs.vertices_of(relation), pairs, without if self.excludes else None)

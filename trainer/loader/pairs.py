@@ -15,6 +15,7 @@ from gnnloom.storage.artifacts.mapped_links import map_links
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.ranges import split_range
 from gnnloom.storage.sampling.sampler import Sample
 from gnnloom.storage.shards.known_pairs import KnownInTraining
@@ -22,13 +23,13 @@ from gnnloom.trainer.comm.unconnected import UnconnectedRank
 from gnnloom.trainer.feed.batches import Drawn, NeighborBatches
 from gnnloom.trainer.feed.negatives import evaluated_negatives, make_negative_sampler
 from gnnloom.trainer.feed.pair_seeds import TRAIN, PairSeeds, PairSet, pair_order
-from gnnloom.trainer.loader.streams import Fields, NeighborSource, Stream
+from gnnloom.trainer.loader.streams import Fields, NeighborSource, SeededSource, Stream
 from gnnloom.trainer.loader.vertices import VertexFields
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PairSource(NeighborSource):
-    """Batches of the pairs of a split.
+class PairsSource(SeededSource):
+    """Source of batches of the pairs of a split.
 
     Attributes:
         links: key of the links.
@@ -45,41 +46,68 @@ class PairSource(NeighborSource):
     strict_negatives: bool = False
     exclude_targets: bool = True
 
-    def open(self) -> Stream:
+    def open_links(self) -> Links:
+        """The links.
+
+        Raises:
+            InputError: the split has no pairs.
+        """
         links = Dataset(self.dataset).links(self.links)
         if not links.num_pairs[self.split]:
             raise InputError(f"{links.artifact.path}: no pairs in split {self.split}")
-        graph, vertices = self.map_graph(), self.vertex_fields()
-        seeds = SplitPairs(self, links, graph)
+        return links
+
+
+def pair_fields(pairs: PairSet, sources: NDArray[np.int64], targets: NDArray[np.int64]) -> Fields:
+    """The fields of a batch's pairs and their negatives, under the names of PyG.
+
+    Args:
+        sources, targets: (num_seeds,) int64 vertices of the batch that may be sources and targets, ascending.
+    """
+    ends = pairs.listed()
+    label = pairs.value
+    if label is None:
+        label = np.zeros(ends.shape[1], np.float32)
+        label[: len(pairs)] = 1
+    index = [np.searchsorted(seeds, each) for seeds, each in zip((sources, targets), ends, strict=True)]
+    return {
+        "edge_label_index": torch.from_numpy(np.stack(index)),
+        "edge_label": torch.from_numpy(label),
+        "input_id": torch.from_numpy(pairs.number),
+        "batch_size": len(pairs),
+    }
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PairSource(PairsSource, NeighborSource):
+    """Batches of the pairs of a split of a graph without types."""
+
+    def open(self) -> Stream:
+        links, graph, vertices = self.open_links(), self.map_graph(), self.vertex_fields()
+        seeds = SplitPairs(self, links, graph.matrix)
         return NeighborBatches(self.sampler(graph), seeds, partial(self._fields, graph, vertices))
 
     def _fields(self, graph: WholeGraph, vertices: VertexFields, drawn: Drawn[Sample]) -> Fields:
-        pairs: PairSet = drawn.pairs
-        seeds, ends = drawn.sample.vertices[: drawn.sample.num_seeds], pairs.listed()
-        label = pairs.value
-        if label is None:
-            label = np.zeros(ends.shape[1], np.float32)
-            label[: len(pairs)] = 1
-        return {
-            **self.layered_fields(graph, vertices, drawn),
-            "edge_label_index": torch.from_numpy(np.searchsorted(seeds, ends)),
-            "edge_label": torch.from_numpy(label),
-            "input_id": torch.from_numpy(pairs.number),
-            "batch_size": len(pairs),
-        }
+        seeds = drawn.sample.vertices[: drawn.sample.num_seeds]
+        return {**self.layered_fields(graph, vertices, drawn), **pair_fields(drawn.pairs, seeds, seeds)}
 
 
 class SplitPairs(PairSeeds):
     """All pairs of a split, which are read as batches need them."""
 
-    def __init__(self, source: PairSource, links: Links, graph: WholeGraph) -> None:
+    def __init__(self, source: PairsSource, links: Links, matrix: CSR) -> None:
+        """Map the pairs.
+
+        Args:
+            matrix: the message graph, or the relation of the pairs in it.
+        """
         super().__init__(links, links.num_pairs[source.split], source.batch_size, excludes=source.exclude_targets)
         mapped, how = map_links(links), source.negative_sampler
         self._source, self._stored, self._train = source, mapped[source.split], mapped[TRAIN].pair
         is_given = self._stored.negative is not None or self._stored.pool is not None
         count = 0 if is_given else source.negatives
         self._sampler = make_negative_sampler(how, source.seed, count, links, lambda: self._ends) if count else None
-        self._is_known = KnownInTraining.of(graph.matrix, links) if self._sampler and source.strict_negatives else None
+        self._is_known = KnownInTraining.of(matrix, links) if self._sampler and source.strict_negatives else None
 
     def _ends(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """See :class:`gnnloom.trainer.feed.negatives.DegreeNegatives`."""
@@ -96,6 +124,7 @@ class SplitPairs(PairSeeds):
         number = np.arange(first, min(first + self.batch_size, self.num_examples))
         if self._source.shuffle:
             number = pair_order(self._source.seed, epoch, self.num_examples).inverse(number)
+        self.links.check_ends(stored.pair[number])
         source, target = stored.pair[number].T.copy()
         pairs = PairSet(number, source, target, group=np.full(len(number), batch))
         if self._source.negatives == 0:
@@ -104,7 +133,9 @@ class SplitPairs(PairSeeds):
             replaced = None if stored.negative_source is None else stored.negative_source[number]
             return replace(pairs, negative=stored.negative[number], negative_source=replaced).with_both_ends()
         if stored.pool is not None:
-            source, target = stored.pool[slice(*split_range(len(stored.pool), self.num_batches, batch))].T[:, None]
+            pool = stored.pool[slice(*split_range(len(stored.pool), self.num_batches, batch))]
+            self.links.check_ends(pool)
+            source, target = pool.T[:, None]
             return replace(pairs, negative=target, drawn_source=source)
         if self._sampler is None:
             return replace(pairs, negative=evaluated_negatives(self._source.split, self.links, pairs))

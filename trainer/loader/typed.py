@@ -1,4 +1,4 @@
-"""Batches of a graph with types: seeds of one type, and neighbors along each relation."""
+"""Batches of a graph with types: vertices of one type or pairs of one relation, and neighbors along each relation."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from gnnloom.storage.artifacts.typed.mapped_graph import MappedRelation, map_rel
 from gnnloom.storage.artifacts.typed.reverses import Reverses
 from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
 from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.errors import InputError
 from gnnloom.storage.sampling.layers.expansion import drawn_view
 from gnnloom.storage.sampling.layers.typed import RelationView, TypedNeighborSampler, TypedSample
 from gnnloom.trainer.data.vertex_data import as_features
 from gnnloom.trainer.feed.batches import Drawn, NeighborBatches
 from gnnloom.trainer.loader.choices import EDGE_NAMES
 from gnnloom.trainer.loader.hops import edge_index
+from gnnloom.trainer.loader.pairs import PairsSource, SplitPairs, pair_fields
 from gnnloom.trainer.loader.streams import Fields, SeededSource, Stream
 from gnnloom.trainer.loader.vertices import FEATURE_DTYPES, VertexChoice, VertexFields
 from gnnloom.trainer.place.place import Place
@@ -28,10 +30,9 @@ from gnnloom.trainer.place.place import Place
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TypedSource(SeededSource):
-    """Batches of vertices of one type, with sampled neighbors along each relation.
+    """Source of batches of a graph with types, with sampled neighbors along each relation.
 
     Attributes:
-        of_type: type of the seeds.
         vertices: the data to read of the vertices of each type that has some.
         features: one of :data:`gnnloom.trainer.loader.choices.FEATURES`, for features of edges.
         reverses: key of the reverses of the relations, to gather along as well; None without.
@@ -39,25 +40,10 @@ class TypedSource(SeededSource):
         has_types: without, the only type and the only relation have their fields in one ``Data``.
     """
 
-    of_type: str
     vertices: Mapping[str, VertexChoice]
     features: str = "float32"
     reverses: str | None = None
     fanouts: Mapping[str, tuple[int, ...]]
-
-    def open(self) -> Stream:
-        graph = Dataset(self.dataset).typed_graph(self.graph)
-        fields, relations = self.vertex_fields(), self.map_relations(graph)
-        seeds = self.seeds(fields[self.of_type], graph.type(self.of_type).count, self.of_type)
-
-        def make(drawn: Drawn[TypedSample]) -> Fields:
-            sample = drawn.sample
-            found, count = self.typed_fields(relations, fields, sample), sample.num_vertices[self.of_type][0]
-            number = np.searchsorted(seeds.vertices, sample.vertices[self.of_type][:count])
-            found[self.of_type] |= {"batch_size": count, "input_id": torch.from_numpy(number)}
-            return self.joined(found)
-
-        return NeighborBatches(self.sampler(graph, relations), seeds, make)
 
     def map_relations(self, graph: TypedGraph) -> dict[str, MappedRelation]:
         """The relations to gather along, with their reverses if these are asked for."""
@@ -122,3 +108,52 @@ class TypedSource(SeededSource):
             tensor = as_features(values, "none", place) if name == "feature" else torch.from_numpy(values)
             found[pyg_name] = tensor.to(place.sum_dtype) if name == "weight" else tensor
         return found
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TypedVertexSource(TypedSource):
+    """Batches of vertices of one type.
+
+    Attributes:
+        of_type: type of the seeds.
+    """
+
+    of_type: str
+
+    def open(self) -> Stream:
+        graph = Dataset(self.dataset).typed_graph(self.graph)
+        fields, relations = self.vertex_fields(), self.map_relations(graph)
+        seeds = self.seeds(fields[self.of_type], graph.type(self.of_type).count, self.of_type)
+
+        def make(drawn: Drawn[TypedSample]) -> Fields:
+            sample = drawn.sample
+            found, count = self.typed_fields(relations, fields, sample), sample.num_vertices[self.of_type][0]
+            number = np.searchsorted(seeds.vertices, sample.vertices[self.of_type][:count])
+            found[self.of_type] |= {"batch_size": count, "input_id": torch.from_numpy(number)}
+            return self.joined(found)
+
+        return NeighborBatches(self.sampler(graph, relations), seeds, make)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TypedPairSource(PairsSource, TypedSource):
+    """Batches of pairs of one relation; the seeds are the vertices at their ends and at the ends of negatives."""
+
+    def open(self) -> Stream:
+        graph, links = Dataset(self.dataset).typed_graph(self.graph), self.open_links()
+        fields, relations, relation = self.vertex_fields(), self.map_relations(graph), links.relation
+        if relation is None:
+            raise InputError(f"{links.artifact.path}: not pairs of a relation, but graph {self.graph} has types")
+        seeds = SplitPairs(self, links, relations[relation.name].matrix)
+
+        def make(drawn: Drawn[TypedSample]) -> Fields:
+            sample = drawn.sample
+            found = self.typed_fields(relations, fields, sample)
+            sources, targets = (
+                sample.vertices[name][: sample.num_vertices[name][0]] for name in (relation.source, relation.target)
+            )
+            # Labels of pairs replace labels of edges, which have the same name in PyG.
+            found[relation.edge_type] |= pair_fields(drawn.pairs, sources, targets)
+            return self.joined(found)
+
+        return NeighborBatches(self.sampler(graph, relations), seeds, make)

@@ -228,7 +228,8 @@ def find_drawn(dataset: StoredDataset, graph: str | None, options: DrawOptions) 
             return find_linked(dataset, graph)
         names = ", ".join(each.name for each in typed.relations)
         raise InputError(f"relation: the graph has types; choose the relation whose edges are the pairs: {names}")
-    if graph is not None and typed_graph(dataset, graph) is None:
+    chosen = [info for info in dataset.artifacts("graph") if info.key.startswith(graph or "")]
+    if chosen and not any(info.is_typed for info in chosen):
         raise InputError(f"relation {options.relation}: the graph has no types; leave the option out")
     found = dataset.typed_graph(graph)
     if found.origin is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
@@ -25,7 +26,7 @@ from gnnloom.trainer.loader.pairs import PairSource
 from gnnloom.trainer.loader.stored import StoredSource
 from gnnloom.trainer.loader.streams import NeighborSource, Source
 from gnnloom.trainer.loader.subgraphs import SubgraphSource
-from gnnloom.trainer.loader.typed import TypedSource
+from gnnloom.trainer.loader.typed import TypedPairSource, TypedVertexSource
 from gnnloom.trainer.loader.vertices import VertexChoice
 from gnnloom.trainer.modes.options import AUTO, sampler_arguments
 from gnnloom.workflows.api.catalog import CatalogLike, Dataset, DatasetLike, as_dataset
@@ -37,6 +38,7 @@ from gnnloom.workflows.api.options.loader_options import (
     PACKED,
     SUBGRAPH,
     TYPED,
+    TYPED_PAIRS,
     checked_options,
     loader_options,
     relation_fanouts,
@@ -79,6 +81,8 @@ def loader(
     In a graph with types, each type has ``x``, ``y``, ``n_id`` and ``num_sampled_nodes``, and the type of the examples
     ``batch_size`` and ``input_id`` (numbers among the examples); each relation has ``edge_index``, ``e_id``,
     ``num_sampled_edges``, and the columns of its edges as ``edge_attr``, ``edge_weight``, ``time`` and ``edge_label``.
+    In batches of pairs of a relation, the relation has the fields of the pairs, whose ends lead the vertices of their
+    types; numbers of its edges count in the relation with held-out edges.
     Numbers of vertices count within their types, and numbers of edges within their relations, as in ``to_pyg()``.
 
     Args:
@@ -113,6 +117,8 @@ def loader(
         source, schedule = asked.stored(values), replace(schedule, rank=0, size=1)
     elif kind == TYPED:
         source = asked.typed(values)
+    elif kind == TYPED_PAIRS:
+        source = asked.typed_pairs(values, given)
     elif kind == OF_PAIRS:
         source = asked.pairs(values, given)
     else:
@@ -150,10 +156,14 @@ class _Asked:
         wanted = [name for name, is_chosen in chosen.items() if is_chosen]
         if len(wanted) > 1:
             raise InputError(f"loader: batches of {' and of '.join(wanted)} at the same time; choose one")
-        if has_types and wanted and wanted[0] in {OF_PAIRS, PACKED, SUBGRAPH}:
+        if wanted == [OF_PAIRS]:
+            has_types = self.stored_links.relation is not None
+        if has_types and wanted and wanted[0] in {PACKED, SUBGRAPH}:
             raise InputError(f"loader: batches of {wanted[0]}: so far, a graph with types has sampled neighbors only")
+        if has_types and wanted == [OF_PAIRS] and self.of_type is not None:
+            raise InputError(f"of_type {self.of_type!r}: pairs have the types of their relation; leave it out")
         if has_types:
-            return TYPED
+            return TYPED_PAIRS if wanted == [OF_PAIRS] else TYPED
         return wanted[0] if wanted and wanted[0] in {OF_PAIRS, PACKED, SUBGRAPH} else DRAWN
 
     def neighbors(self, values: dict[str, Any]) -> Source:
@@ -164,23 +174,66 @@ class _Asked:
             **self._common(graph.artifact.key, values, labels=values["labels"]), **_drawn(values), chosen=chosen
         )
 
+    @cached_property
+    def stored_links(self) -> Links:
+        """The links that are asked for."""
+        key = self.links if isinstance(self.links, str) else None
+        links = self.links if isinstance(self.links, Links) else self.dataset.links(key)
+        if self.graph is not None and not links.message_graph.startswith(self.graph):
+            raise InputError(f"{links.artifact.path}: links of graph {links.message_graph}, not {self.graph}")
+        return links
+
     def typed(self, values: dict[str, Any]) -> Source:
         """Batches of vertices of one type."""
-        graph, keys = self.dataset.typed_graph(self.graph), self.vertex_data or {}
+        graph = self.dataset.typed_graph(self.graph)
+        stored = self._vertices_of_types(graph)
+        of_type = self._seed_type(graph, stored)
+        # Examples without labels are an error unless nobody asks for labels.
+        return TypedVertexSource(
+            **self._of_types(graph, stored, values, needed=of_type, labels=values["labels"]),
+            of_type=of_type,
+            chosen=None if self.vertices is None else _seeds(self.vertices, graph.type(of_type).count),
+        )
+
+    def typed_pairs(self, values: dict[str, Any], given: dict[str, Any]) -> Source:
+        """Batches of pairs of one relation."""
+        graph = self.dataset.typed_graph(self.stored_links.message_graph)
+        stored = self._vertices_of_types(graph)
+        of_types = self._of_types(graph, stored, values, labels=given.get("labels", True))
+        return TypedPairSource(**of_types, **_paired(self.stored_links, values, given))
+
+    def _vertices_of_types(self, graph: TypedGraph) -> dict[str, Vertices]:
+        """The data of the vertices of each type that has some."""
+        keys = self.vertex_data or {}
         if not isinstance(keys, Mapping):
             raise InputError(f"vertex_data {keys!r}: the graph has types; give a mapping from types to keys")
-        stored = self.dataset.vertices_of_types(graph.artifact.key, keys)
-        of_type = self._seed_type(graph, stored)
+        return self.dataset.vertices_of_types(graph.artifact.key, keys)
+
+    def _of_types(
+        self,
+        graph: TypedGraph,
+        stored: Mapping[str, Vertices],
+        values: dict[str, Any],
+        *,
+        needed: str | None = None,
+        labels: bool,
+    ) -> dict[str, Any]:
+        """The fields that sources of a graph with types have.
+
+        Args:
+            stored: the data of vertices by type.
+            needed: a type whose vertices need labels, if there are to be labels.
+            labels: read the labels of types that have some.
+        """
         choices = {}
-        for name in {*stored, of_type}:
+        for name in {*stored, *([] if needed is None else [needed])}:
             data = stored.get(name)
             has_labels = data is not None and any(label in LABELS for label in data.names)
             choices[name] = VertexChoice(
                 None if data is None else data.artifact.key,
                 values["features"] if data is not None and data.has_feature else "none",
                 values["feature_norm"],
-                # Examples without labels are an error unless nobody asks for labels.
-                values["labels"] and (has_labels or name == of_type),
+                labels and (has_labels or name == needed),
             )
         drawn = _drawn(values | {"fanout": ()})
         relations, reverses = [each.edge_type for each in graph.relations], None
@@ -189,19 +242,17 @@ class _Asked:
             with open_cluster(ClusterOptions(workers=0)) as cluster:
                 reverses = reverse_relations(self.dataset, graph, cluster).artifact.key
             relations += [graph.reverse(each.name).edge_type for each in graph.relations]
-        return TypedSource(
-            **{name: value for name, value in drawn.items() if name != "fanouts"},
-            dataset=self.dataset.path,
-            graph=graph.artifact.key,
-            seed=values["seed"],
-            of_type=of_type,
-            chosen=None if self.vertices is None else _seeds(self.vertices, graph.type(of_type).count),
-            vertices=choices,
-            features=values["features"],
-            reverses=reverses,
-            fanouts=relation_fanouts(values["fanout"], relations),
-            has_types=len(graph.types) > 1 or len(relations) > 1,
-        )
+        return {
+            **drawn,
+            "dataset": self.dataset.path,
+            "graph": graph.artifact.key,
+            "seed": values["seed"],
+            "vertices": choices,
+            "features": values["features"],
+            "reverses": reverses,
+            "fanouts": relation_fanouts(values["fanout"], relations),
+            "has_types": len(graph.types) > 1 or len(relations) > 1,
+        }
 
     def _seed_type(self, graph: TypedGraph, stored: Mapping[str, Vertices]) -> str:
         """The type of the examples.
@@ -220,29 +271,12 @@ class _Asked:
         return labeled[0]
 
     def pairs(self, values: dict[str, Any], given: dict[str, Any]) -> Source:
-        """Batches of pairs."""
-        key = self.links if isinstance(self.links, str) else None
-        links = self.links if isinstance(self.links, Links) else self.dataset.links(key)
-        if self.graph is not None and not links.message_graph.startswith(self.graph):
-            raise InputError(f"{links.artifact.path}: links of graph {links.message_graph}, not {self.graph}")
-        if values["split"] == ALL_VERTICES:
-            raise InputError(f"split {ALL_VERTICES}: pairs are in split train, valid or test")
+        """Batches of pairs of a graph without types."""
+        links = self.stored_links
         stored = self._vertices(links.message_graph)
         labels = given.get("labels", stored is not None and any(name in LABELS for name in stored.names))
-        trains, negatives = values["split"] == "train", values["negatives"]
-        if negatives is None and links.kind != PAIR:
-            negatives = 0
-        elif negatives is None and trains:
-            negatives = 1
-        return PairSource(
-            **self._common(links.message_graph, values, labels=labels),
-            **_drawn(values),
-            links=links.artifact.key,
-            negatives=negatives,
-            # Evaluations leave nothing out.
-            exclude_targets=given.get("exclude_targets", trains),
-            **{name: values[name] for name in ("negative_sampler", "strict_negatives")},
-        )
+        common = self._common(links.message_graph, values, labels=labels)
+        return PairSource(**common, **_drawn(values), **_paired(links, values, given))
 
     def subgraphs(self, values: dict[str, Any]) -> Source:
         """Batches that are subgraphs."""
@@ -296,6 +330,28 @@ def _drawn(values: dict[str, Any]) -> dict[str, Any]:
     check_neighbor_options(values)
     found = {name: values[name] for name in ("split", "batch_size", "neighbor_sampler", "replace", "shuffle")}
     return found | {"fanouts": tuple(values["fanout"])}
+
+
+def _paired(links: Links, values: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Fields of a source of pairs.
+
+    Raises:
+        InputError: the split is not one of pairs.
+    """
+    if values["split"] == ALL_VERTICES:
+        raise InputError(f"split {ALL_VERTICES}: pairs are in split train, valid or test")
+    trains, negatives = values["split"] == "train", values["negatives"]
+    if negatives is None and links.kind != PAIR:
+        negatives = 0
+    elif negatives is None and trains:
+        negatives = 1
+    return {
+        "links": links.artifact.key,
+        "negatives": negatives,
+        # Evaluations leave nothing out.
+        "exclude_targets": given.get("exclude_targets", trains),
+        **{name: values[name] for name in ("negative_sampler", "strict_negatives")},
+    }
 
 
 def _seeds(given: Any, num_vertices: int) -> NDArray[np.int64]:

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.data import DataLoader
 
 import gnnloom
@@ -19,9 +18,20 @@ from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.checks.copy_invariants import check_copy
 from gnnloom.storage.errors import GnnloomError, InputError, NotFoundError
 from support.tolerance import assert_close
+from support.typed_papers import (
+    WRITES,
+    Relational,
+    TypedModel,
+    attention,
+    contents,
+    hgt,
+    load,
+    sage,
+    store,
+    tables,
+    whole_graph,
+)
 
-_COUNTS = {"author": 45, "paper": 60, "topic": 8, "venue": 4}
-_WRITES = ["a", "p", "weight as weight", "day as time", "share as feature", "rank as feature", "role as label"]
 SAMPLED: dict[str, Any] = {"fanout": (3, 2), "batch_size": 7, "of_type": "paper", "seed": 5}
 
 
@@ -31,85 +41,9 @@ def _pyg() -> None:
     pytest.importorskip("torch_geometric.nn")
 
 
-def tables(seed: int = 0) -> dict[str, pd.DataFrame]:
-    """Tables with parallel edges, a relation without edges between listed vertices, and a type without relations."""
-    rng = np.random.default_rng(seed)
-
-    def of(name: str, count: int, **columns: Any) -> pd.DataFrame:
-        ends = {"writes": "ap", "cites": "pq", "about": "pt", "knows": "ab", "near": "tp"}[name]
-        types = {"a": "author", "b": "author", "p": "paper", "q": "paper", "t": "topic"}
-        return pd.DataFrame({end: rng.integers(0, _COUNTS[types[end]], count) for end in ends} | columns)
-
-    writes = {
-        "weight": rng.integers(1, 9, 220),
-        "day": pd.to_datetime(rng.integers(0, 1 << 30, 220), unit="s").strftime("%Y-%m-%dT%H:%M:%S"),
-        "share": rng.random(220).round(3),
-        "rank": rng.integers(0, 5, 220),
-        "role": rng.choice(["first", "last"], 220),
-    }
-    found = {
-        "writes": of("writes", 220, **writes),
-        "cites": of("cites", 150, w=rng.integers(1, 9, 150)),
-        "about": of("about", 70),
-        "knows": of("knows", 60, at=rng.integers(0, 99, 60)),
-        "near": pd.DataFrame({"t": [900], "p": [901], "at": [1.5], "f": [2.5]}),
-    }
-    for name, width in (("author", 3), ("paper", 5)):
-        rows = rng.permutation(_COUNTS[name])
-        columns = {f"x{at}": rng.normal(size=len(rows)).round(3) for at in range(width)}
-        found[name] = pd.DataFrame({"id": rows, **columns})
-    found["paper"]["y"] = rng.integers(0, 4, _COUNTS["paper"])
-    found["paper"]["split"] = rng.choice(["train", "valid", "test"], _COUNTS["paper"])
-    return found
-
-
-def store(folder: Path, name: str, given: dict[str, pd.DataFrame]) -> Dataset:
-    relations = {
-        ("author", "writes", "paper"): (given["writes"], _WRITES),
-        ("paper", "cites", "paper"): (given["cites"], ["p", "q", "w as weight"]),
-        ("paper", "about", "topic"): (given["about"], ["p", "t"]),
-        ("author", "knows", "author"): (given["knows"], ["a", "b", "at as time"]),
-        ("topic", "near", "paper"): (given["near"], ["t", "p", "at as time", "f as feature"]),
-    }
-    features = {each: [f"{c} as feature" for c in given[each] if c.startswith("x")] for each in ("author", "paper")}
-    vertices = {
-        "author": (given["author"], ["id", *features["author"]]),
-        "paper": (given["paper"], ["id", *features["paper"], "y as label", "split as split"]),
-        "topic": np.arange(_COUNTS["topic"]),
-        "venue": np.arange(_COUNTS["venue"]),
-    }
-    return gnnloom.ingest(
-        name, relations=relations, vertices=vertices, merge="keep", unknown="drop", workers=0, catalog=folder
-    )
-
-
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return store(tmp_path_factory.mktemp("typed") / "catalog", "papers", tables())
-
-
-def load(dataset: Any, **options: Any) -> Any:
-    """The loader, untyped: tests know what a batch has."""
-    return gnnloom.loader(dataset, **options)
-
-
-def contents(batch: Any) -> dict[Any, Any]:
-    """All that a batch has, as lists."""
-    return {
-        (key, name): value.tolist() if torch.is_tensor(value) else value
-        for key in (*batch.node_types, *batch.edge_types)
-        for name, value in batch[key].items()
-    }
-
-
-def whole_graph(dataset: Any) -> Any:
-    """``to_pyg()`` in float64."""
-    data = dataset.to_pyg()
-    for store in (*data.node_stores, *data.edge_stores):
-        for name in ("x", "edge_attr", "edge_weight"):
-            if name in store:
-                store[name] = store[name].double()
-    return data
 
 
 @pytest.mark.parametrize(
@@ -171,82 +105,9 @@ def test_edges_have_the_values_of_their_rows_of_the_table(stored: Dataset) -> No
         assert [relation.classes[each] for each in own.edge_label.tolist()] == rows["role"].tolist()
 
 
-def _sage(data: Any) -> nn.Module:
-    from torch_geometric.nn import HeteroConv, SAGEConv
-
-    conv: nn.Module = HeteroConv({each: SAGEConv((-1, -1), 6) for each in data.edge_types}, aggr="sum")
-    return conv
-
-
-def _attention(data: Any) -> nn.Module:
-    from torch_geometric.nn import GATv2Conv, HeteroConv
-
-    width = {each: data[each].edge_attr.shape[1] if "edge_attr" in data[each] else None for each in data.edge_types}
-    convs = {each: GATv2Conv((-1, -1), 6, edge_dim=width[each], add_self_loops=False) for each in data.edge_types}
-    conv: nn.Module = HeteroConv(convs, aggr="sum")
-    return conv
-
-
-def _hgt(data: Any) -> nn.Module:
-    from torch_geometric.nn import HGTConv
-
-    conv: nn.Module = HGTConv(-1, 6, data.metadata(), heads=2)
-    return conv
-
-
-class _Relational(nn.Module):
-    """R-GCN over all relations: vertices of all types in one numbering."""
-
-    def __init__(self, data: Any) -> None:
-        from torch_geometric.nn import FastRGCNConv
-
-        super().__init__()
-        self.conv = FastRGCNConv(6, 6, len(data.edge_types))
-
-    def forward(self, x: dict[str, Tensor], edges: dict[Any, Tensor]) -> dict[str, Tensor]:
-        first, total = {}, 0
-        for name, rows in x.items():
-            first[name], total = total, total + len(rows)
-        shifts = [torch.tensor([[first[source]], [first[target]]]) for source, _, target in edges]
-        index = torch.cat([each + shift for each, shift in zip(edges.values(), shifts, strict=True)], dim=1)
-        kind = torch.cat([torch.full((each.shape[1],), at) for at, each in enumerate(edges.values())])
-        out = self.conv(torch.cat(list(x.values())), index, kind)
-        return {name: out[first[name] :][: len(rows)] for name, rows in x.items()}
-
-
-class _Model(nn.Module):
-    """Features or an embedding of each type, two layers, and the scores of papers."""
-
-    def __init__(self, data: Any, layer: Callable[[Any], nn.Module], *, has_attributes: bool) -> None:
-        super().__init__()
-        self.has_attributes = has_attributes
-        self.project = nn.ModuleDict(
-            {
-                name: nn.Linear(data[name].x.shape[1], 6)
-                if "x" in data[name]
-                else nn.Embedding(data[name].num_nodes, 6)
-                for name in data.node_types
-            }
-        )
-        self.layers = nn.ModuleList([layer(data), layer(data)])
-
-    def forward(self, data: Any, numbers: Callable[[str], Tensor]) -> Tensor:
-        x = {
-            name: module(data[name].x if isinstance(module, nn.Linear) else numbers(name))
-            for name, module in self.project.items()
-        }
-        edges = {each: data[each].edge_index for each in data.edge_types}
-        more = {"edge_attr_dict": data.collect("edge_attr", allow_empty=True)} if self.has_attributes else {}
-        for layer in self.layers:
-            out = layer(x, edges, **more)
-            x = {name: torch.tanh(out[name]) if out.get(name) is not None else rows for name, rows in x.items()}
-        found: Tensor = x["paper"]
-        return found
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("layer", "has_attributes"), [(_sage, False), (_attention, True), (_hgt, False), (_Relational, False)]
+    ("layer", "has_attributes"), [(sage, False), (attention, True), (hgt, False), (Relational, False)]
 )
 @pytest.mark.parametrize("reverse", [False, True])
 def test_with_all_neighbors_models_of_pyg_see_the_whole_graph(
@@ -259,13 +120,13 @@ def test_with_all_neighbors_models_of_pyg_see_the_whole_graph(
                 turned = value.flip(0) if key == "edge_index" else value
                 whole[target, f"rev_{name}", source][key] = turned
     torch.manual_seed(3)
-    model = _Model(whole, layer, has_attributes=has_attributes).double()
+    model = TypedModel(whole, layer, has_attributes=has_attributes).double()
     with torch.no_grad():
         model(whole, lambda name: torch.arange(whole[name].num_nodes))
     options = {**SAMPLED, "fanout": (-1, -1), "features": "float64"} | ({"reverse": True} if reverse else {})
     target = torch.randn(whole["paper"].num_nodes, 6, dtype=torch.float64)
     seeds = whole["paper"].train_mask
-    out = model(whole, lambda name: torch.arange(whole[name].num_nodes))
+    out = model(whole, lambda name: torch.arange(whole[name].num_nodes))["paper"]
     (out * target)[seeds].sum().backward()
     wanted = {name: each.grad.clone() for name, each in model.named_parameters() if each.grad is not None}
     assert len(wanted) > 4
@@ -273,7 +134,7 @@ def test_with_all_neighbors_models_of_pyg_see_the_whole_graph(
     for batch in load(stored, **options):
         assert batch.edge_types == whole.edge_types
         size = batch["paper"].batch_size
-        found = model(batch, lambda name, own=batch: own[name].n_id)[:size]
+        found = model(batch, lambda name, own=batch: own[name].n_id)["paper"][:size]
         assert_close(found.detach().numpy(), out[batch["paper"].n_id[:size]].detach().numpy())
         (found * target[batch["paper"].n_id[:size]]).sum().backward()
     for name, each in model.named_parameters():
@@ -286,7 +147,7 @@ def test_with_all_neighbors_models_of_pyg_see_the_whole_graph(
 def test_one_type_and_one_relation_need_no_types(tmp_path: Path, reverse: bool) -> None:
     given = tables(4)
     given["pays"] = given["writes"].assign(a=given["writes"]["a"] % 40, p=given["writes"]["p"] % 40)
-    pays = {("person", "pays", "person"): (given["pays"], _WRITES)}
+    pays = {("person", "pays", "person"): (given["pays"], WRITES)}
     features = ["x0 as feature", "y as label", "split as split"]
     people = given["paper"][given["paper"]["id"] < 40]
     vertices = {"person": (people, ["id", *features])}
@@ -363,7 +224,7 @@ def test_what_does_not_go_together_is_refused(stored: Dataset) -> None:
         ({"fanout": (3, 0)}, "fanout"),
         ({"of_type": "papers"}, "paper"),
         ({"normalization": "symmetric"}, "normalization"),
-        ({"links": True}, "pairs"),
+        ({"links": True}, "no links"),
         ({"sampler": "vertex"}, "subgraphs"),
         ({"vertices": [60]}, "0 to 59"),
         ({"vertex_data": "0123"}, "mapping"),

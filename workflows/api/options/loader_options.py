@@ -23,6 +23,7 @@ NEIGHBOR: Final = "neighbor"
 #: Kinds of batches.
 DRAWN, SUBGRAPH, OF_PAIRS, PACKED = "sampled neighbors", "subgraphs", "pairs", "stored samples"
 TYPED: Final = "a graph with types"
+TYPED_PAIRS: Final = "pairs of a relation"
 #: Options of batches of every kind.
 _COMMON: Final[Mapping[str, Option]] = MappingProxyType(
     {
@@ -131,6 +132,7 @@ _OWN: Final[Mapping[str, Mapping[str, Option]]] = MappingProxyType(
         OF_PAIRS: {**_PAIRS, **_EDGES},
         PACKED: _EDGES,
         TYPED: {"sampler": _SUBGRAPHS["sampler"], **_NEIGHBORS, **_RELATIONS},
+        TYPED_PAIRS: {**_PAIRS, **_RELATIONS},
     }
 )
 
@@ -157,7 +159,7 @@ def checked_options(given: Mapping[str, Any], kind: str) -> dict[str, Any]:
     for name in values:
         if name not in _COMMON and name not in _OWN[kind]:
             raise InputError(f"loader: {name} is no option of batches of {kind}; {_has(name)}")
-    by_relation = kind == TYPED and isinstance(values.get("fanout"), Mapping)
+    by_relation = kind in {TYPED, TYPED_PAIRS} and isinstance(values.get("fanout"), Mapping)
     return {
         name: value if by_relation and name == "fanout" else known[name].check(value) for name, value in values.items()
     }
