@@ -20,6 +20,7 @@ from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
 from gnnloom.pipeline.links.given.given_stage import GivenLinks, store_links
 from gnnloom.pipeline.links.options import DrawOptions, FileOptions
+from gnnloom.pipeline.links.relation.stage import draw_relation_links
 from gnnloom.pipeline.links.stage import draw_links
 from gnnloom.pipeline.partition.multilevel import disk_hypergraph, move_rounds, out_of_core
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
@@ -36,6 +37,7 @@ from support.commands import artifact_digests
 from support.edge_files import write_edges
 from support.fits import fit_by_hash
 from support.graphs import random_adjacency, store_graph, store_vertices
+from support.typed_tables import random_problem
 
 HERE = InProcessCluster()
 NUMBERS = [pytest.param(2), *(pytest.param(number, marks=pytest.mark.long) for number in (1, 3, 4))]
@@ -165,8 +167,11 @@ def test_links(catalog: Catalog, tmp_path: Path, workers: Cluster) -> None:
         draw_links(dataset, graph, DrawOptions(disjoint=0.3), cluster)
         files = FileOptions(valid=str(tmp_path / "pairs.txt"), test=str(tmp_path / "pairs.txt"), allow_overlap=True)
         store_links(dataset, graph, GivenLinks.of(files), cluster)
-        found.append(artifact_digests(dataset))
-        assert len(found[-1]) == 5
+        typed = catalog.create(f"t{number}")
+        whole = random_problem(3, 4000).ingest(typed, tmp_path / "tables", HERE, IngestOptions(merge="keep"))
+        draw_relation_links(typed, whole.relation("knows"), DrawOptions(relation="knows", disjoint=0.3), cluster)
+        found.append((artifact_digests(dataset), artifact_digests(typed)))
+        assert [len(each) for each in found[-1]] == [5, 3]
     assert found[0] == found[1]
 
 

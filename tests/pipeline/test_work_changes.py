@@ -18,7 +18,7 @@ def test_eight_changes_of_work_files_give_the_right_bytes_or_one_error(
 ) -> None:
     make_small(monkeypatch.setattr)
     # Those whose undisturbed runs take no native partitioner, and no kernels of samplers, take a second each.
-    quick = ("ingest of numbers", "transpose", "table", "row shards")
+    quick = ("ingest of numbers", "transpose", "table", "row shards", "links of a relation")
     changes = WorkChanges(tmp_path, apart=False, stages={name: STAGES[name] for name in quick})
     changes.prepare()
     cases = changed_cases(changes, 5, 8)

@@ -88,6 +88,7 @@ CONSUMERS: tuple[Consumer, ...] = (
     Consumer("export features", "export {dataset} features --out {out}/a.npy"),
     Consumer("export labels", "export {dataset} labels --out {out}/a.csv"),
     Consumer("export partition", "export {dataset} partition --parts 2 --out {out}/a.csv"),
+    Consumer("export pairs", "export {dataset} pairs --links {links} --out {out}/a.csv"),
     Consumer("predict", "predict {dataset}/old --checkpoint last --out {out}/a.npz"),
     Consumer("predict best", "predict {dataset}/old --checkpoint best --embeddings --out {out}/a.csv"),
     Consumer("predict shards", "predict {dataset}/old --checkpoint last --embeddings --out {out}/a.npy"),

@@ -145,7 +145,9 @@ class Kills:
             return JobCommand, [f"run {recipe}"], f"{method}, a recipe in an MPI job"
         training = _TRAININGS[number % len(_TRAININGS)]
         workers = 2 if self.chosen.random() < _WITH_WORKERS else 0
-        stages = [*_stages(self.chosen, method, training, workers), self._typed(number, workers)]
+        # The name that the rows of this word get between people and cities.
+        links = f"links web random --relation person_knows_city --disjoint 0.2 --workers {workers}"
+        stages = [*_stages(self.chosen, method, training, workers), self._typed(number, workers), links]
         return Command, stages, f"{method}, {training[2]}, --workers {workers}"
 
     def _typed(self, number: int, workers: int) -> str:

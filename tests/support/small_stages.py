@@ -18,6 +18,7 @@ from gnnloom.pipeline.ingest.typed.tables import TypedTables
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
 from gnnloom.pipeline.links.hard_stage import draw_hard_negatives
 from gnnloom.pipeline.links.options import DrawOptions, HardOptions
+from gnnloom.pipeline.links.relation.stage import draw_relation_links
 from gnnloom.pipeline.links.stage import draw_links
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
@@ -62,6 +63,7 @@ _LIMITS: Final[Mapping[tuple[str, str], Any]] = {
     ("pipeline.shards.rows.row_plan", "RANGE_BYTES"): 40_000,
     ("pipeline.samples.stage", "SEGMENT_BYTES"): 1,
     ("pipeline.links.edge_keys", "STEP_ENTRIES"): 500,
+    ("pipeline.links.relation.kept_edges", "STEP_EDGES"): 500,
     ("pipeline.links.message_graph", "STEP_ENTRIES"): 500,
     ("pipeline.links.negative_pools", "STEP_ENTRIES"): 500,
     ("pipeline.links.negative_pools", "STEP_PAIRS"): 50,
@@ -260,6 +262,21 @@ def _hold_links_out(dataset: Dataset, folder: Path, cluster: InProcessCluster) -
     return dataset.graph(Links(_draw_links(dataset, folder, cluster)).message_graph).artifact
 
 
+def _store_typed_rows(dataset: Dataset, folder: Path) -> None:
+    _write_typed_rows(dataset, folder)
+    _ingest_typed_rows(dataset, folder, _HERE)
+
+
+def _draw_relation_links(dataset: Dataset, _: Path, cluster: InProcessCluster) -> Artifact:
+    (ingested,) = (info for info in dataset.ingested_graphs() if info.state == "complete")
+    relation, options = dataset.typed_graph(ingested.key).relation("has"), DrawOptions(relation="has", disjoint=0.2)
+    return draw_relation_links(dataset, relation, options, cluster).artifact
+
+
+def _hold_relation_links_out(dataset: Dataset, folder: Path, cluster: InProcessCluster) -> Artifact:
+    return dataset.typed_graph(Links(_draw_relation_links(dataset, folder, cluster)).message_graph).artifact
+
+
 STAGES: Final[Mapping[str, Stage]] = {
     "ingest of numbers": Stage(_write_numbers, _ingest_numbers),
     "ingest of compact ids": Stage(_write_numbers, _ingest_compact),
@@ -278,4 +295,6 @@ STAGES: Final[Mapping[str, Stage]] = {
     "directed links": Stage(_store_graph, _draw_links),
     "hard negatives": Stage(_store_directed_links, _draw_hard_negatives),
     "graph without links": Stage(_store_symmetric, _hold_links_out),
+    "links of a relation": Stage(_store_typed_rows, _draw_relation_links),
+    "graph without links of a relation": Stage(_store_typed_rows, _hold_relation_links_out),
 }

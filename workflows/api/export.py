@@ -9,7 +9,7 @@ from gnnloom.storage.errors import InputError, MissingPackageError
 from gnnloom.storage.runs.run import Run as StoredRun
 from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, as_catalog, as_dataset
 from gnnloom.workflows.api.run import Run
-from gnnloom.workflows.interop.relation_export import chosen_table
+from gnnloom.workflows.interop.chosen_table import chosen_table
 from gnnloom.workflows.interop.tables import check_file, frame_of, write_table
 
 if TYPE_CHECKING:
@@ -29,17 +29,18 @@ def export(
     safe_csv: bool = False,
     catalog: CatalogLike = None,
 ) -> pd.DataFrame | Path:
-    """Export predictions, embeddings, metrics, features, labels, parts or edges, with the vertex ids of the source.
+    """Export predictions, embeddings, metrics, features, labels, parts, edges or pairs, with the source's vertex ids.
 
     Args:
         dataset: the dataset or its name; or a run, or ``DATASET/RUN``, for what a run has.
         what: ``predictions``, ``scores``, ``smoothed-predictions``, ``smoothed-scores``, ``embeddings`` or ``metrics``
-            of a run; ``edges``, ``features``, ``labels``, ``targets`` or ``partition`` of a dataset.
+            of a run; ``edges``, ``features``, ``labels``, ``targets``, ``partition`` or ``pairs`` of a dataset. The
+            pairs of links have their split.
         out: file to write, piece by piece, in little memory: ``.npy``, ``.npz``, ``.parquet`` or ``.csv``. By default,
             the whole table becomes a data frame.
         run: name of the run, if the dataset has several and ``dataset`` names none.
         parts, method: of the partition, if there are several.
-        key: of the graph, vertex data or partition, if there are several.
+        key: of the graph, vertex data, partition or links, if there are several.
         relation: of a graph with types, the relation whose edges to export, with all their columns.
         safe_csv: put an apostrophe before names in a ``.csv`` that a spreadsheet takes for formulas.
         catalog: where to look for the name; as for :func:`gnnloom.ingest`.

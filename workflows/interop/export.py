@@ -47,7 +47,9 @@ def write_predictions(
 
 #: Tables of a run, and of a dataset.
 RUN_TABLES = ("predictions", "scores", "smoothed-predictions", "smoothed-scores", "embeddings", "metrics")
-DATASET_TABLES = ("edges", *VERTEX_TABLES, "partition")
+#: Table of the pairs of links.
+PAIRS = "pairs"
+DATASET_TABLES = ("edges", *VERTEX_TABLES, "partition", PAIRS)
 
 
 def table_of(

@@ -2,52 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.storage import Dataset, TypedGraph
-from gnnloom.storage.artifacts.typed.typed_graph import Relation, type_folder
+from gnnloom.storage import TypedGraph
+from gnnloom.storage.artifacts.typed.typed_graph import Relation
 from gnnloom.storage.disk.own_folder import own_folder
-from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import ArrayReader
-from gnnloom.storage.runs.run import Run
-from gnnloom.workflows.interop.export import VertexIds, entries_at_once, table_of
-from gnnloom.workflows.interop.graph_libraries import typed_graph
+from gnnloom.workflows.interop.export import VertexIds, entries_at_once
 from gnnloom.workflows.interop.tables import ExportedColumn, Table
 
 _INT64 = np.dtype(np.int64)
-
-
-def chosen_table(
-    dataset: Dataset,
-    what: str,
-    run: Callable[[], Run],
-    parts: int | None,
-    method: str | None,
-    key: str | None,
-    relation: str | None,
-) -> Table:
-    """Return a table of a dataset or of one of its runs, or the edges of a relation.
-
-    Args:
-        relation: name of the relation of a graph with types, for ``edges``.
-
-    Raises:
-        InputError: as :func:`~gnnloom.workflows.interop.export.table_of`; or a relation does not go with the table, or
-            is missing.
-        NotFoundError: what it is made of does not exist.
-    """
-    if relation is not None:
-        if what != "edges":
-            raise InputError(f"relation: does not go with {what}; only edges belong to a relation")
-        return relation_table(dataset.typed_graph(key), relation)
-    if what == "edges" and (typed := typed_graph(dataset, key)) is not None:
-        names = ", ".join(each.name for each in typed.relations)
-        raise InputError(f"edges: the graph has types; choose a relation with `--relation NAME`: {names}")
-    return table_of(dataset, what, run, parts, method, key)
 
 
 def relation_table(graph: TypedGraph, name: str) -> Table:
@@ -63,15 +31,15 @@ def relation_table(graph: TypedGraph, name: str) -> Table:
     are_names = {end: graph.ids(each).has_names for end, each in ends.items()}
     columns = [ExportedColumn(end, _INT64, stands_for_text=has_names) for end, has_names in are_names.items()]
     columns += [ExportedColumn(end, None) for end, has_names in are_names.items() if has_names]
-    columns += _value_columns(relation)
+    columns += value_columns(relation)
     return Table(tuple(columns), relation.nnz, lambda: _edges(graph, relation), ("source", "target"))
 
 
-def _value_columns(relation: Relation) -> list[ExportedColumn]:
+def value_columns(relation: Relation) -> list[ExportedColumn]:
     """The columns after the ends of edges."""
-    found = []
+    found, whole = [], relation.whole
     for array in relation.edge_columns:
-        record = relation.artifact.record(f"{relation.prefix}{array}")
+        record = whole.artifact.record(f"{relation.prefix}{array}")
         width = record.shape[1] if len(record.shape) > 1 else None
         found.append(ExportedColumn(array, np.dtype(record.dtype), width))
     if relation.classes:
@@ -92,8 +60,9 @@ def _in_blocks(relation: Relation, number: int) -> ArrayReader | None:
 def _edges(graph: TypedGraph, relation: Relation) -> Iterator[tuple[Any, ...]]:
     with own_folder() as source_folder, own_folder() as target_folder:
         found = [
-            VertexIds.of(graph.artifact, folder, type_folder(each.name))
+            VertexIds.of(ids.artifact, folder, ids.prefix)
             for folder, each in ((source_folder, relation.source), (target_folder, relation.target))
+            for ids in [graph.ids(each.name)]
         ]
         first = 0
         for number in range(relation.num_blocks):
@@ -112,6 +81,20 @@ def _edges(graph: TypedGraph, relation: Relation) -> Iterator[tuple[Any, ...]]:
             first += count
         for each in found:
             each.check()
+
+
+def values_of_block(relation: Relation, number: int, edges: NDArray[np.int64]) -> list[Any]:
+    """The columns of :func:`value_columns` for some edges of a block.
+
+    Args:
+        edges: (num_edges,) int64 positions among all edges of the relation, which ascend.
+    """
+    first = relation.first_edge(number)
+    start, stop = int(edges[0]) - first, int(edges[-1]) + 1 - first
+    stored = None if relation.edge_columns else _in_blocks(relation, number)
+    values = [*([] if stored is None else [stored.read(start, stop)]), *_values(relation, number, first, start, stop)]
+    place = edges - edges[0]
+    return [each[place] if isinstance(each, np.ndarray) else [each[at] for at in place.tolist()] for each in values]
 
 
 def _values(relation: Relation, number: int, first: int, start: int, stop: int) -> Iterator[Any]:

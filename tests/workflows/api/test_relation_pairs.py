@@ -18,6 +18,8 @@ import gnnloom
 from gnnloom.storage import Catalog
 from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.storage.upkeep.lineage import lineage
+from support.in_process import run_command
 from support.tolerance import assert_close
 from support.typed_papers import TypedModel, attention, contents, load, sage, store, tables, whole_graph
 
@@ -240,3 +242,56 @@ def test_links_are_drawn_from_one_relation(stored: tuple[Any, dict[str, Links]],
     plain = gnnloom.ingest("plain", np.array([[0, 1], [1, 2], [2, 0]]), catalog=catalog.root, workers=0)
     with pytest.raises(InputError, match="no types"):
         gnnloom.draw_links(plain, relation="writes", workers=0)
+
+
+@pytest.mark.parametrize("name", ["writes", "cites"])
+def test_pairs_are_exported_with_the_ids_and_columns_of_their_table(
+    stored: tuple[Any, dict[str, Links]], tmp_path: Path, name: str
+) -> None:
+    dataset, links = stored[0], stored[1][name]
+    frame = gnnloom.export(dataset, "pairs", key=links.artifact.key)
+    assert isinstance(frame, pd.DataFrame)
+    edges = gnnloom.export(dataset, "edges", relation=name)
+    assert isinstance(edges, pd.DataFrame)
+    position = np.concatenate([links.edge(split) for split in ("train", "valid", "test")])
+    wanted = edges.iloc[position].reset_index(drop=True)
+    assert frame["split"].tolist() == [split for split, count in links.num_pairs.items() for _ in range(count)]
+    pd.testing.assert_frame_equal(frame.drop(columns="split"), wanted)
+    table = tables()[name]
+    if name == "writes":
+        rows = table.iloc[frame["row"]]
+        assert frame["source"].tolist() == rows["a"].tolist()
+        assert frame["weight"].tolist() == rows["weight"].tolist()
+    # What is left of the relation is the rest of the edges.
+    kept = gnnloom.export(dataset, "edges", relation=name, key=links.message_graph, out=tmp_path / "kept.csv")
+    held_out = np.concatenate([links.edge("valid"), links.edge("test")])
+    rest = edges.drop(index=held_out).reset_index(drop=True)
+    pd.testing.assert_frame_equal(pd.read_csv(str(kept))[["source", "target"]], rest[["source", "target"]])
+
+
+def test_pairs_of_a_graph_without_types_are_exported_by_name(catalog: Catalog) -> None:
+    ends = np.random.default_rng(2).integers(0, 40, (300, 2))
+    names = pd.DataFrame({"a": [f"v{each}" for each in ends[:, 0]], "b": [f"v{each}" for each in ends[:, 1]]})
+    dataset = gnnloom.ingest("named", names, ids="names", workers=0, catalog=catalog.root)
+    links = gnnloom.draw_links(dataset, workers=0, reciprocal="apart")
+    frame = gnnloom.export(dataset, "pairs")
+    assert isinstance(frame, pd.DataFrame)
+    known = {(a, b) for a, b in zip(names["a"], names["b"], strict=True)}
+    assert list(frame.columns) == ["source", "target", "split"]
+    assert set(zip(frame["source"], frame["target"], strict=True)) <= known
+    assert frame["split"].value_counts().to_dict() == dict(links.num_pairs)
+
+
+def test_links_of_a_relation_are_shown(stored: tuple[Any, dict[str, Links]]) -> None:
+    dataset, links = stored[0], stored[1]["writes"]
+    key = links.artifact.key
+    shown = run_command("--catalog", str(dataset.path.parent), "catalog", "show", dataset.name)
+    assert shown.returncode == 0
+    counts = [f"{count:,}" for count in links.num_pairs.values()]
+    assert [key, "writes", "author", "paper", *counts, links.message_graph] in [
+        line.split() for line in shown.stdout.splitlines()
+    ]
+    assert repr(links).endswith("test pairs of author writes paper)")
+    nodes = lineage(dataset)
+    assert nodes[f"links/{key}"].inputs == {"graph": f"graph/{links.graph}"}
+    assert nodes[f"graph/{links.message_graph}"].inputs == {"graph": f"graph/{links.graph}", "links": f"links/{key}"}

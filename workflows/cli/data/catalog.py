@@ -21,7 +21,7 @@ from gnnloom.storage.wording import counted
 from gnnloom.trainer.tasks.registry import AUTO, TASKS
 from gnnloom.workflows.cli.data.catalog_files import export_command, gc_command, import_command, part_command
 from gnnloom.workflows.cli.data.catalog_tree import du_command, lineage_command, tree_command
-from gnnloom.workflows.cli.data.shown_types import data_of_types, show_types, types_json
+from gnnloom.workflows.cli.data.shown_types import LINK_TITLES, data_of_types, relation_links, show_types, types_json
 from gnnloom.workflows.cli.terminal.options import current_catalog, existing_catalog, json_option, split_run
 from gnnloom.workflows.cli.terminal.output import readable, readable_bytes, show, show_rows
 from gnnloom.workflows.cli.terminal.progress import shown_progress
@@ -130,10 +130,12 @@ def show_command(name: str, as_json: bool) -> None:
         ],
         title=f"dataset {name}",
     )
-    for info in dataset.artifacts("graph"):
+    for info in dataset.ingested_graphs():
         if info.state == "complete" and info.is_typed and not problems.get(info.key):
             graph = TypedGraph(Artifact(info.path))
             show_types(graph, data_of_types(dataset, info.key))
+    if rows := relation_links(dataset):
+        show_rows(LINK_TITLES, rows)
     for problem in (row["problem"] for row in [*artifacts, *runs] if row["problem"]):
         say(problem)
     if runs:

@@ -8,8 +8,8 @@ import click
 
 from gnnloom.workflows.cli.terminal.options import current_catalog, json_option, open_run, split_run
 from gnnloom.workflows.cli.terminal.output import show
+from gnnloom.workflows.interop.chosen_table import chosen_table
 from gnnloom.workflows.interop.export import DATASET_TABLES, RUN_TABLES
-from gnnloom.workflows.interop.relation_export import chosen_table
 from gnnloom.workflows.interop.tables import check_file, write_table
 
 
@@ -38,10 +38,11 @@ from gnnloom.workflows.interop.tables import check_file, write_table
     "--graph",
     "--vertices",
     "--partition",
+    "--links",
     "key",
     metavar="KEY",
     default=None,
-    help="Key of the graph, vertex data or partition, if there are several.",
+    help="Key of the graph, vertex data, partition or links, if there are several.",
 )
 @click.option("--relation", default=None, metavar="NAME", help="Relation whose edges to export, of a graph with types.")
 @json_option
@@ -57,11 +58,12 @@ def export_command(
     relation: str | None,
     as_json: bool,
 ) -> None:
-    """Export predictions, embeddings, metrics, features, labels, parts or edges of dataset NAME for other programs.
+    """Export predictions, embeddings, metrics, features, labels, parts, edges or pairs of NAME for other programs.
 
     .csv, .parquet and .npz files have a column with the vertex ids of the source. A .npy file has only the numbers, in
     vertex order; for edges, it has sources and targets. If ids are names, .npz files leave them out, and both formats
-    hold vertex numbers for the ends of edges. Files are written piece by piece, in little memory.
+    hold vertex numbers for the ends of edges and pairs. Pairs of links have their split and, in a graph with types, the
+    columns of their edges. Files are written piece by piece, in little memory.
 
     \b
     Example:
@@ -71,6 +73,7 @@ def export_command(
       gnnloom export web partition --parts 4 --out part.csv
       gnnloom export web edges --out edges.parquet
       gnnloom export shop edges --relation buys --out buys.parquet
+      gnnloom export shop pairs --links 4af5 --out pairs.csv
     """
     dataset_name, run = split_run(name, run)
     if run is not None and what not in RUN_TABLES:

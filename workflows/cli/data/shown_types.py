@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from gnnloom.storage import Dataset, TypedGraph, Vertices
 from gnnloom.storage.artifacts.typed.typed_graph import Relation
+from gnnloom.storage.errors import GnnloomError
 from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.format.schema import LINK_SPLITS
 from gnnloom.storage.wording import counted
 from gnnloom.workflows.cli.terminal.output import show_rows
 
@@ -57,6 +59,26 @@ def show_types(graph: TypedGraph, data: Mapping[str, Sequence[Vertices]]) -> Non
             for values in [_values(each)]
         ],
     )
+
+
+#: Titles of the columns of :func:`relation_links`.
+LINK_TITLES: Final = ("links", "relation", "from", "to", *LINK_SPLITS, "message graph")
+
+
+def relation_links(dataset: Dataset) -> list[tuple[str, ...]]:
+    """The links of relations of a dataset: key, relation, number of pairs in each split, and graph for messages."""
+    found = []
+    for info in dataset.artifacts("links"):
+        try:
+            links = dataset.links(info.key) if info.state == "complete" else None
+        except GnnloomError:
+            # Its own row says that it is damaged.
+            continue
+        if links is not None and links.relation is not None:
+            source, name, target = links.relation.edge_type
+            counts = (f"{links.num_pairs[split]:,}" for split in LINK_SPLITS)
+            found.append((info.key, name, source, target, *counts, links.message_graph))
+    return found
 
 
 def _values(relation: Relation) -> str:
