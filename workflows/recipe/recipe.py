@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnloom.pipeline.ingest.typed.options import TypedOptions
+from gnnloom.pipeline.ingest.typed.table import BY_ROW
 from gnnloom.pipeline.ingest.typed.tables import TypedTables
 from gnnloom.pipeline.links.options import DrawOptions
 from gnnloom.pipeline.partition.options import PartitionOptions
@@ -18,6 +19,7 @@ from gnnloom.pipeline.samples.options import SampleOptions
 from gnnloom.pipeline.shards.grid.grid_stage import GridOptions
 from gnnloom.storage.disk.files import user_path
 from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.storage.wording import did_you_mean
 from gnnloom.trainer.config.algorithm_config import AlgorithmConfig
 from gnnloom.trainer.config.propagate_config import PropagateConfig
 from gnnloom.trainer.config.train_config import TrainConfig
@@ -64,7 +66,7 @@ _SELECTS_SHARDS = ("shards", "method", "permutation")
 #: Fields of the training that a recipe cannot set.
 SETTLED = frozenset({"catalog", "dataset", *_SELECTS_SHARDS})
 #: Sections of recipes without types.
-_WITHOUT_TYPES = ("source", "vertices", "links", "partition", "shards", "samples", "propagate", "train", "predict")
+_WITHOUT_TYPES = ("source", "vertices", "partition", "shards", "samples", "propagate", "train", "predict")
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,9 @@ class Recipe:
         mistakes = Mistakes()
         with mistakes.noted():
             _check_dataset(document, dataset, is_typed=bool(relations))
+        links = document.build("links", DrawOptions) if "links" in document.sections else None
+        with mistakes.noted():
+            _check_links(document, links, [each.name for each in relations])
         train = _train(document, root, dataset, mistakes)
         shards = _shards(document, train, mistakes)
         recipe = cls(
@@ -129,7 +134,7 @@ class Recipe:
             dataset,
             document.build("source", source_section(), **edges),
             document.build("vertices", vertices_section()),
-            document.build("links", DrawOptions) if "links" in document.sections else None,
+            links,
             _partition(document, train, shards, mistakes),
             shards,
             _samples(document, train, mistakes),
@@ -342,8 +347,8 @@ def _check_tables(document: Document) -> None:
             with mistakes.noted():
                 remedy = "write [[vertices]] with a type" if section == "vertices" else "remove the section"
                 raise InputError(
-                    f"{document.where(section)}: [{section}]: the recipe has [[relations]], and so far a graph with"
-                    f" types is only stored; {remedy}"
+                    f"{document.where(section)}: [{section}]: the recipe has [[relations]], and so far the other stages"
+                    f" of a graph with types are its links; {remedy}"
                 )
         mistakes.check()
     elif "relations" in document.sections:
@@ -371,6 +376,30 @@ def _check_dataset(document: Document, dataset: DatasetSection, *, is_typed: boo
             f"{document.where('dataset', 'unknown')}: [dataset] unknown: only graphs with types have it; give their"
             " [[relations]]"
         )
+
+
+def _check_links(document: Document, links: DrawOptions | None, relations: Sequence[str]) -> None:
+    """Check that links are of a relation if the recipe has some, and of none otherwise.
+
+    Raises:
+        InputError: they are not, or there is no such relation; names the line.
+    """
+    if links is None or (not relations and links.relation is None):
+        return
+    # Rows of a table may name relations.
+    if links.relation in relations or (links.relation is not None and BY_ROW in relations):
+        return
+    if links.relation is not None and relations:
+        meant = did_you_mean(links.relation, relations, "there are")
+        where = document.where("links", "relation")
+        raise InputError(f"{where}: [links] relation: no relation {links.relation!r} in [[relations]]; {meant}")
+    if not relations:
+        where = document.where("links", "relation")
+        raise InputError(f"{where}: [links] relation: only graphs with types have it; give their [[relations]]")
+    raise InputError(
+        f"{document.where('links')}: [links]: the recipe has [[relations]]; name the relation whose edges are the pairs"
+        f" with the key relation: {', '.join(relations)}"
+    )
 
 
 def _train(document: Document, root: Path, dataset: DatasetSection, mistakes: Mistakes) -> TrainConfig | None:

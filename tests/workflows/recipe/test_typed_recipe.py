@@ -139,9 +139,36 @@ def test_rows_may_name_relations_and_types() -> None:
     ]
 
 
+LINKS = '[links]\nrelation = "buys"\nvalid = 0.2\ntest = 0.2\n'
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("folder")
+def test_a_recipe_holds_edges_of_a_relation_out() -> None:
+    text = RECIPE.replace("[cluster]", f"{LINKS}[cluster]")
+    rng = np.random.default_rng(1)
+    rows = zip(rng.integers(1, 4, 60).tolist(), rng.integers(0, 9, 60).tolist(), strict=True)
+    Path("clicks.csv").write_text("user;item;amount\n" + "".join(f"{user};i{item};1\n" for user, item in rows))
+    planned = json.loads(run(text, "--plan", "--json").stdout)["stages"]
+    assert [each["stage"] for each in planned] == ["graph", "links"]
+    assert all(each["memory"] > 0 and not each["done"] for each in planned)
+    found = json.loads(run(text, "--json").stdout)
+    assert list(found["keys"]) == ["graph", "links"]
+    dataset = Catalog(Path("catalog"))["shop"]
+    links = dataset.links(found["keys"]["links"])
+    again = gnnloom.draw_links("shop", relation="buys", valid=0.2, test=0.2, workers=0, catalog="catalog")
+    assert again.artifact.key == links.artifact.key
+    done = json.loads(run(text, "--plan", "--json").stdout)["stages"]
+    assert all(each["done"] for each in done)
+    # The graph without held-out edges is a part of the stage.
+    message = dataset.typed_graph(links.message_graph).artifact.path
+    message.rename(message.with_name(".away"))
+    assert [each["done"] for each in json.loads(run(text, "--plan", "--json").stdout)["stages"]] == [True, False]
+
+
 @pytest.mark.usefixtures("folder")
 def test_a_saved_recipe_with_tables_is_the_same_recipe() -> None:
-    Path("shop.toml").write_text(RECIPE)
+    Path("shop.toml").write_text(RECIPE.replace("[cluster]", f"{LINKS}[cluster]"))
     recipe = Recipe.read(Path("shop.toml"), Path("catalog"))
     Path("elsewhere").mkdir()
     saved = Path("elsewhere") / "saved.toml"
@@ -164,6 +191,8 @@ def test_a_saved_recipe_with_tables_is_the_same_recipe() -> None:
         ('path = "users.csv"', 'path = "missing.csv"', "missing.csv"),
         ("[[vertices]]", "[vertices]", r"line 21: \[vertices\]: .*\[\[vertices\]\]"),
         ("[cluster]", "[train]\n[cluster]", r"line 26: \[train\]: .*remove"),
+        ("[cluster]", "[links]\n[cluster]", r"line 26: \[links\]: .*relation: buys, knows"),
+        ("[cluster]", '[links]\nrelation = "buy"\n[cluster]', r"line 27: \[links\] relation: .*did you mean buys"),
         ("[cluster]", '[source]\npath = "x.csv"\n[cluster]', r"line 26: \[source\]"),
         ('unknown = "drop"', "undirected = true", r"line 4: \[dataset\] undirected"),
         ('unknown = "drop"', 'unknown = "keep"', r"line 4: .*unknown"),
@@ -183,6 +212,7 @@ def test_lists_without_relations_and_their_options_are_refused() -> None:
     for text, message in (
         (source.format("", '[[vertices]]\ntype = "user"\npath = "users.csv"\n'), r"line 5: \[\[vertices\]\]"),
         (source.format('unknown = "add"\n', ""), r"line 3: \[dataset\] unknown"),
+        (source.format("", LINKS), r"line 6: \[links\] relation"),
     ):
         Path("a.toml").write_text(text)
         with pytest.raises(GnnloomError, match=message):

@@ -95,7 +95,7 @@ class StageInputs:
         recipe = self.recipe
         return projected_ingest(self._edges, recipe.dataset.options(), recipe.dataset_path, self.cluster)
 
-    @property
+    @cached_property
     def typed_ingest(self) -> IngestProjection:
         """The projected ingest of a recipe with relations; raises as :attr:`ingest`."""
         tables, options = self.recipe.tables(), self.recipe.dataset.options()

@@ -11,7 +11,7 @@ from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.workflows.recipe.found import Found
 from gnnloom.workflows.recipe.recipe import Recipe
 from gnnloom.workflows.recipe.stages.graph import GraphStage
-from gnnloom.workflows.recipe.stages.links import LinksStage
+from gnnloom.workflows.recipe.stages.links import LinksStage, RelationLinksStage
 from gnnloom.workflows.recipe.stages.partition import PartitionStage
 from gnnloom.workflows.recipe.stages.predict import PredictStage
 from gnnloom.workflows.recipe.stages.propagated import PropagatedStage
@@ -31,7 +31,7 @@ _ALL: Final[tuple[RecipeStage, ...]] = (
     TrainStage(), PredictStage(),
 )  # fmt: skip
 #: The stages of a recipe with relations.
-_TYPED: Final[tuple[RecipeStage, ...]] = (TypedGraphStage(),)
+_TYPED: Final[tuple[RecipeStage, ...]] = (TypedGraphStage(), RelationLinksStage())
 #: Names of all stages in order, artifacts by their kind.
 STAGES: Final = tuple(kind.name for kind in _ALL)
 
