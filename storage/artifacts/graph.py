@@ -19,10 +19,10 @@ from gnnloom.storage.wording import counted
 def refuse_types(path: Path) -> InputError:
     """The error of whoever needs a graph without types and finds one with types."""
     return InputError(
-        f"{path}: a graph with types, which only these read so far: `gnnloom catalog`, `gnnloom features`"
-        " with --of-type, `gnnloom links NAME random` with --relation, and in Python Dataset.typed_graph(),"
-        " to_scipy(relation=NAME), to_pyg() and gnnloom.loader(); the edges of one relation alone can be"
-        " stored as a graph without types"
+        f"{path}: a graph with types, which only these read so far: `gnnloom catalog`, `gnnloom features` and `gnnloom"
+        " train` with --of-type, `gnnloom links NAME random` with --relation, and in Python Dataset.typed_graph(),"
+        " to_scipy(relation=NAME), to_pyg() and gnnloom.loader(); the edges of one relation alone can be stored as a"
+        " graph without types"
     )
 
 

@@ -115,8 +115,11 @@ def _run_node(dataset: Dataset, name: str) -> Node:
     except GnnloomError:
         return Node(f"runs/{name}", state)
     # A run also records the inputs of its shards, but the shards list these themselves.
-    kinds = ("shards", "links", "propagated") if "shards" in inputs else ("graph", "vertices", "propagated")
-    read = {kind: f"{kind}/{key}" for kind, key in inputs.items() if kind in kinds}
+    kinds = (
+        ("shards", "links", "propagated") if "shards" in inputs else ("graph", "vertices", "propagated", "transpose")
+    )
+    # In a graph with types, the vertex data of each type.
+    read = {what: f"{kind}/{key}" for what, key in inputs.items() if (kind := what.partition("/")[0]) in kinds}
     return Node(f"runs/{name}", state, config, read)
 
 

@@ -84,13 +84,17 @@ def contents(batch: Any) -> dict[Any, Any]:
     }
 
 
-def whole_graph(dataset: Any) -> Any:
-    """``to_pyg()`` in float64."""
+def whole_graph(dataset: Any, *, reverse: bool = False) -> Any:
+    """``to_pyg()`` in float64, perhaps with the reverses of all relations."""
     data = dataset.to_pyg()
     for store in (*data.node_stores, *data.edge_stores):
         for name in ("x", "edge_attr", "edge_weight"):
             if name in store:
                 store[name] = store[name].double()
+    for source, name, target in list(data.edge_types) if reverse else ():
+        for key, value in data[source, name, target].items():
+            turned = value.flip(0) if key == "edge_index" else value
+            data[target, f"rev_{name}", source][key] = turned
     return data
 
 

@@ -13,7 +13,6 @@ from gnnloom.storage.catalog import Catalog, Dataset
 from gnnloom.storage.descriptors import check_confirmed
 from gnnloom.storage.errors import CorruptError, ExistsError, InputError, NotFoundError
 from gnnloom.storage.format.arrays import ReadCounter
-from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.runs.checkpoint import checkpoint_epochs
 from gnnloom.storage.runs.run import Run
 from gnnloom.storage.runs.transfer import Transfer, links_of_run
@@ -33,6 +32,7 @@ logger = logging.getLogger(__name__)
 _DATA = {
     "graph": "another graph",
     "vertices": "other vertex data",
+    "vertices/": "other vertex data of type ",
     "links": "other links",
     "propagated": "other propagated values",
 }
@@ -201,7 +201,7 @@ def run_of(config: TrainConfig) -> Run:
 
 
 def inputs_of(
-    config: TrainConfig, dataset: Dataset, shards: Artifact, transfer: Transfer | None = None
+    config: TrainConfig, dataset: Dataset, opened: OpenedShards, transfer: Transfer | None = None
 ) -> dict[str, str]:
     """Kind to key of what a run reads: shards, what these were made from, links, and propagated values.
 
@@ -211,10 +211,10 @@ def inputs_of(
     Raises:
         InputError, NotFoundError: there are no links that fit a task on pairs, or several; or no propagated values.
     """
-    inputs = {kind: shards.inputs[kind] for kind in _DATA if kind in shards.inputs} | {"shards": shards.key}
+    shards = opened.shards.artifact
     links = config.own_links(dataset, shards) if transfer is None else None
     found = {"links": links, "propagated": config.own_propagated(dataset, shards)}
-    return inputs | {kind: values.artifact.key for kind, values in found.items() if values is not None}
+    return {**opened.inputs} | {kind: values.artifact.key for kind, values in found.items() if values is not None}
 
 
 @dataclass(frozen=True)
@@ -260,13 +260,13 @@ class OpenedRun:
             NotFoundError: they do not exist.
         """
         counter, transfer = ReadCounter(), Transfer.of(run)
-        reads, request = config.chosen_algorithm.reads, config.shard_request(dataset)
+        reads, request = config.reads, config.shard_request(dataset)
         if run.exists and goes_on:
             of_run = reads.of_run(dataset, request, run.inputs())
             # Without such shards, or with the key of others, the check of the data says which data has changed.
             request = of_run if predicts or (of_run.key and not request.key) else request
         shards = reads.open(dataset, request, rank, num_ranks, counter)
-        inputs = inputs_of(config, dataset, shards.shards.artifact, transfer)
+        inputs = inputs_of(config, dataset, shards, transfer)
         return cls(config, dataset, run, shards, inputs, counter, transfer)
 
     @property
@@ -343,11 +343,12 @@ def find_start(run: Run, config: TrainConfig, inputs: Mapping[str, str], *, rest
 
 def _check_data(run: Run, inputs: Mapping[str, str]) -> None:
     before = run.inputs()
-    for kind, name in _DATA.items():
-        if before.get(kind) != inputs.get(kind):
+    for kind in dict.fromkeys([*before, *inputs]):
+        name, slash, of_type = kind.partition("/")
+        if name + slash in _DATA and before.get(kind) != inputs.get(kind):
             raise InputError(
-                f"{run.path}: this run was trained on {name}; choose another name for the run, or --restart to start it"
-                " over"
+                f"{run.path}: this run was trained on {_DATA[name + slash]}{of_type}; choose another name for the run,"
+                " or --restart to start it over"
             )
 
 

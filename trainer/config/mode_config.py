@@ -51,6 +51,10 @@ class ModeConfig(Config):
     replace: bool = _mode_option("replace")
     draw_once: bool = _mode_option("draw_once", free=True)
     neighbor_sampler: str = _mode_option("neighbor_sampler", free=True)
+    of_type: str | None = _mode_option("of_type", free=True)
+    reverse: bool = _mode_option("reverse", free=True)
+    # Free: the data themselves are compared, by their keys.
+    vertex_data: tuple[str, ...] = _mode_option("vertex_data", free=True)
     samples: str | None = _mode_option("samples")
     propagated: str | None = _mode_option("propagated", free=True)
     steps: tuple[int, ...] = _mode_option("steps", free=True)
@@ -78,7 +82,8 @@ class ModeConfig(Config):
     @property
     def mode_kind(self) -> ModeKind:
         """The descriptor of the mode."""
-        return MODES[self.mode]
+        kind = MODES[self.mode]
+        return kind if self.of_type is None else kind.of_types
 
     def own_mode_options(self) -> dict[str, Any]:
         """The options of the mode and of its sampler by name, with defaults filled in."""

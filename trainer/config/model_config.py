@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from gnnloom.storage.descriptors import UnconfirmedName
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Group, option_field, options_of, parse_named
-from gnnloom.storage.shards.row_shards import RowShards
 from gnnloom.trainer.config.fields import Config, option, own_values, shared_option
 from gnnloom.trainer.data.adjacency_scaling import NORMALIZATIONS
 from gnnloom.trainer.models.kind import ModelKind, ModelWork
@@ -18,8 +17,8 @@ from gnnloom.trainer.models.options import ModelOptions
 from gnnloom.trainer.models.registry import MODELS, model_kind
 
 if TYPE_CHECKING:
-    # It imports numba, which a job on row shards need not load.
-    from gnnloom.storage.shards.grid_shards import GridShards
+    from gnnloom.trainer.data.open_shards import RunData
+    from gnnloom.trainer.data.typed_vertices import TypedSchema
 
 #: A row of a layer takes a few MiB.
 _MOST_COLUMNS = 1 << 20
@@ -218,10 +217,13 @@ class ModelConfig(Config):
         changes = self.input_has_gradient or (self.dropout > 0 and self.input_dropout)
         return self.cache_input_product and self.product_order != "transform-first" and not changes
 
-    def options_of_model(self, num_features: int, num_outputs: int, num_inputs: int = 1) -> ModelOptions:
+    def options_of_model(
+        self, num_features: int, num_outputs: int, num_inputs: int = 1, schema: TypedSchema | None = None
+    ) -> ModelOptions:
         """Everything that determines the model except its weights.
 
         Args:
+            schema: the types and relations of a graph with types.
             num_features: number of stored features of a vertex; without effect if features are learned instead.
             num_inputs: matrices of so many columns that the input consists of.
         """
@@ -239,14 +241,21 @@ class ModelConfig(Config):
             num_inputs=num_inputs,
             own=self.own_model_options(),
             module=self.model if self.model_kind.on_edges else "",
+            schema=schema,
         )
 
-    def check_graph(self, shards: RowShards | GridShards) -> None:
+    def check_graph(self, shards: RunData) -> None:
         """Check that the model is defined for a graph.
 
         Raises:
-            InputError: the graph has weights, which the model would ignore.
+            InputError: the graph has weights, which the model would ignore; or a type has no features, and the model
+                does not take the numbers of the vertices instead.
         """
+        # Only ranks that map a graph with types load it.
+        from gnnloom.trainer.data.typed_vertices import TypedVertices  # noqa: PLC0415
+
+        if isinstance(shards, TypedVertices) and not self.model_kind.takes_ids:
+            shards.check_features()
         if shards.weighted and not self.model_kind.takes_weights:
             able = ", ".join(name for name, kind in MODELS.items() if kind.takes_weights)
             raise InputError(

@@ -142,7 +142,7 @@ class PredictConfig(SmoothingConfig):
             model=code.get("model"),
             decoder=code.get("decoder"),
             ranks=ranks,
-            shards=shards if same or trained.chosen_algorithm.reads.serves_any_ranks else None,
+            shards=shards if same or trained.reads.serves_any_ranks else None,
             method=trained.method,
             grid=trained.grid if same else None,
             embeddings=embeddings,

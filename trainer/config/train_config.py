@@ -30,9 +30,18 @@ from gnnloom.trainer.config.mode_config import ModeConfig, other_mode_options
 from gnnloom.trainer.config.model_config import ModelConfig
 from gnnloom.trainer.config.optimization_config import ScheduleConfig, StoppingConfig
 from gnnloom.trainer.config.run_config import RunConfig
-from gnnloom.trainer.data.open_shards import ShardRequest, find_propagated
+from gnnloom.trainer.data.open_shards import TYPED_VERTICES, ShardKind, ShardRequest, find_propagated
 from gnnloom.trainer.models.registry import MODELS
-from gnnloom.trainer.modes.kind import EDGES, INPUT_GRADIENT, LEARNED, PAIRS, RANKS_DECIDE, ROWS_ON_DISK, Adjacency
+from gnnloom.trainer.modes.kind import (
+    EDGES,
+    INPUT_GRADIENT,
+    LEARNED,
+    PAIRS,
+    RANKS_DECIDE,
+    ROWS_ON_DISK,
+    TYPES,
+    Adjacency,
+)
 from gnnloom.trainer.modes.options import ON_DISK
 from gnnloom.trainer.modes.registry import MODES
 from gnnloom.trainer.tasks.open_links import check_step
@@ -88,15 +97,11 @@ MEMORY: Final = "memory"
 #: Free fields that decide the result if they are given. The names of runs are those that they had before there were
 #: such fields.
 _IF_GIVEN = (
-    "mode_options",
-    "task_options",
-    "embed",
-    "draw_once",
-    "neighbor_sampler",
-    "propagated",
-    "steps",
-    "attention",
-)
+    "mode_options", "task_options", "embed", "draw_once", "neighbor_sampler", "propagated", "steps", "attention", "of_type",
+    "reverse",
+)  # fmt: skip
+#: Options that have no effect on a graph with types, where ranks map the graph and the features.
+_OF_SHARDS = ("shards", "method", "permutation", "adjacency", "embed", "train_features", "samples", "cache_memory")
 
 
 # Fields come in the reverse order of the bases: the algorithm's are the first ones in --help.
@@ -114,6 +119,7 @@ class TrainConfig(
         # What a model allows is known only after its import, and was checked when the run was made.
         if isinstance(self.model, UnconfirmedName):
             return
+        self._settle_types()
         if self.model_kind.on_edges:
             self._settle_edges()
         for what, needs in (
@@ -157,6 +163,39 @@ class TrainConfig(
         if capability not in self.mode_kind.offers:
             able = " or ".join(name for name, kind in MODES.items() if capability in kind.offers)
             raise InputError(f"{what}: mode {self.mode} does not {capability}; choose --mode {able}")
+
+    def _settle_types(self) -> None:
+        """Settle and check what a model of a graph with types requires.
+
+        Raises:
+            InputError: one of model and options is for graphs with types, and another is not.
+        """
+        if not self.model_kind.takes_types:
+            for name in ("of_type", "reverse", "vertex_data"):
+                if value := getattr(self, name):
+                    raise InputError(
+                        f"{name} {value!r}: model {self.model} takes no graph with types; pass a module of your own"
+                        " whose forward takes (x_dict, edge_index_dict), as --model mymodule:Model; see"
+                        " docs/how-to/typed-models.md"
+                    )
+            return
+        self._require(TYPES, f"model {self.model}")
+        if self.of_type is None:
+            raise InputError(
+                f"model {self.model}: its forward takes a graph with types; name the type of the vertices to learn the"
+                " labels of, with --of-type TYPE"
+            )
+        for name in _OF_SHARDS:
+            value = getattr(self, name)
+            if value != options_of(TrainConfig)[name].default:
+                raise InputError(
+                    f"{name} {value!r}: has no effect on a graph with types, which has no shards and stays on disk, as"
+                    " its features do; leave the option out"
+                )
+        if self.on_pairs:
+            raise InputError(f"task {self.task!r}: on a graph with types, only labels of vertices are learned so far")
+        # The configuration of the run says so.
+        self.settle("inputs", ON_DISK)
 
     def _check_lacks(self) -> None:
         """Refuse an option of the algorithm with which its operator lacks what the model, the mode or the data need.
@@ -283,6 +322,11 @@ class TrainConfig(
             raise InputError(f"adjacency {self.adjacency!r}: mode {self.mode} needs the adjacency in memory")
 
     @property
+    def reads(self) -> ShardKind[Any]:
+        """The kind of shards that a rank reads, or the data of a graph with types."""
+        return self.chosen_algorithm.reads if self.of_type is None else TYPED_VERTICES
+
+    @property
     def streams_adjacency(self) -> bool:
         """The adjacency stays on disk, and is read for every product with it."""
         # Only the result of such a run can be shown, for which nothing is read.
@@ -337,7 +381,7 @@ class TrainConfig(
 
     def shard_request(self, dataset: Dataset) -> ShardRequest:
         """The choice of shards; unless a key is given, of the graph without the links that the task reads."""
-        graph = None if self.shards else self.message_graph(dataset)
+        graph = None if self.shards or self.of_type else self.message_graph(dataset)
         return ShardRequest(
             algorithm=self.algorithm,
             ranks=self.ranks,
@@ -346,6 +390,9 @@ class TrainConfig(
             permutation=self.permutation,
             streams_adjacency=self.streams_adjacency,
             made_from={} if graph is None else {"graph": graph},
+            of_type=self.of_type,
+            vertex_data=self.vertex_data,
+            reverse=self.reverse,
         )
 
     def own_links(self, dataset: Dataset, shards: Artifact) -> Links | None:

@@ -1,11 +1,11 @@
-"""Opens what a rank reads: its own row shard, the grid shards of all ranks, samples, or propagated values."""
+"""Opens what a rank reads: its row shard, the grid shards of all ranks, one type's data, samples, propagated values."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,10 @@ from gnnloom.storage.wording import counted, shell_command
 if TYPE_CHECKING:
     # It imports numba, which takes half a second that a job on row shards need not spend.
     from gnnloom.storage.shards.grid_shards import GridShards
+    from gnnloom.trainer.data.typed_vertices import OpenedTypes, TypedVertices
 
+    #: What a run reads of a graph and its vertices.
+    RunData: TypeAlias = RowShards | GridShards | TypedVertices
 
 #: What to do instead of adding features.
 LEARNED: Final = "; or learn features instead, with `gnnloom train --embed WIDTH`"
@@ -34,11 +37,27 @@ def missing_features(dataset: str) -> str:
     return f"; add features with `gnnloom features {dataset} ...`{LEARNED}"
 
 
+def shards_of(data: RunData) -> RowShards | GridShards:
+    """The shards of a run on a graph without types.
+
+    Raises:
+        InputError: the graph has types, whose batches have no sizes that are known before they are drawn.
+    """
+    from gnnloom.trainer.data.typed_vertices import TypedVertices  # noqa: PLC0415 - reads no torch, as this file
+
+    if isinstance(data, TypedVertices):
+        raise InputError(
+            f"{data.graph.artifact.path}: the memory of a run on a graph with types is not known beforehand; train for"
+            " one epoch (--epochs 1), whose result has the peak memory"
+        )
+    return data
+
+
 class VertexRows(Protocol):
     """Some rows of the vertex data of shards."""
 
     @property
-    def shards(self) -> RowShards | GridShards: ...
+    def shards(self) -> RunData: ...
 
     @property
     def prefix(self) -> str:
@@ -58,6 +77,8 @@ class VertexRows(Protocol):
 
 #: Inputs of shards that decide what a run on them computes.
 _DATA: Final = ("graph", "vertices")
+#: Inputs of shards that a run records.
+_RECORDED: Final = (*_DATA, "links", "propagated")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +93,9 @@ class ShardRequest:
         permutation: permutation of the grid shards; None for any.
         streams_adjacency: the adjacency stays on disk.
         made_from: inputs, kind to key, that the shards must have.
+        of_type: type of the vertices of a run on a graph with types, which has no shards; None for shards.
+        vertex_data: choice between several vertex data of its types, as ``TYPE=KEY`` each.
+        reverse: gather along the reverses of its relations, too.
     """
 
     algorithm: str
@@ -81,14 +105,22 @@ class ShardRequest:
     permutation: str | None = None
     streams_adjacency: bool = False
     made_from: Mapping[str, str] = field(default_factory=dict)
+    of_type: str | None = None
+    vertex_data: Sequence[str] = ()
+    reverse: bool = False
 
 
 class OpenedShards(Protocol):
     """Shards as one rank sees them."""
 
     @property
-    def shards(self) -> RowShards | GridShards:
-        """The artifact that holds them."""
+    def shards(self) -> RunData:
+        """The artifact that holds them, or the data of a type."""
+        ...
+
+    @property
+    def inputs(self) -> Mapping[str, str]:
+        """Kind to key of what a run records that it reads: the shards, and what they were made from."""
         ...
 
     def vertex_rows(self, order: str, span: Span) -> VertexRows:
@@ -110,6 +142,10 @@ class OwnRowShard:
     @property
     def shards(self) -> RowShards:
         return self.shard.shards
+
+    @property
+    def inputs(self) -> Mapping[str, str]:
+        return _recorded(self.shards.artifact)
 
     def vertex_rows(self, order: str, span: Span) -> VertexRows:  # noqa: ARG002 - all rows of the shard
         return self.shard
@@ -153,8 +189,16 @@ class SharedGridShards:
     shards: GridShards
     counter: ReadCounter
 
+    @property
+    def inputs(self) -> Mapping[str, str]:
+        return _recorded(self.shards.artifact)
+
     def vertex_rows(self, order: str, span: Span) -> VertexRows:
         return GridRows(self.shards, order, span, self.counter)
+
+
+def _recorded(shards: Artifact) -> dict[str, str]:
+    return {kind: shards.inputs[kind] for kind in _RECORDED if kind in shards.inputs} | {"shards": shards.key}
 
 
 Opened = TypeVar("Opened", bound=OpenedShards)
@@ -234,11 +278,7 @@ def _open_grid_shards(
     num_ranks: int,
     counter: ReadCounter,
 ) -> SharedGridShards:
-    if request.ranks != num_ranks:
-        raise InputError(
-            f"the job has {counted(num_ranks, 'rank')}, but {request.ranks} are configured; start"
-            f" {counted(request.ranks, 'rank')} or set --ranks {num_ranks}"
-        )
+    _check_number(request, num_ranks)
     try:
         shards = dataset.grid_shards(request.key, counter, permutation=request.permutation, made_from=request.made_from)
     except InputError as error:
@@ -286,6 +326,42 @@ def _vertices_option(dataset: Dataset, made_from: Mapping[str, str]) -> list[str
     return [] if there == [made_from["vertices"]] else ["--vertices", made_from["vertices"]]
 
 
+@dataclass(frozen=True)
+class _TypedKind(ShardKind["OpenedTypes"]):
+    """The vertices of one type of a graph with types."""
+
+    def of_run(self, dataset: Dataset, request: ShardRequest, inputs: Mapping[str, str]) -> ShardRequest:  # noqa: ARG002
+        """A request for the data that a run has read; its key is the key of the graph."""
+        return replace(request, made_from=inputs, key=inputs.get("graph"))
+
+
+def _open_types(
+    dataset: Dataset,
+    request: ShardRequest,
+    rank: int,  # noqa: ARG001 - every rank opens the same
+    num_ranks: int,
+    counter: ReadCounter,  # noqa: ARG001 - everything is mapped
+) -> OpenedTypes:
+    from gnnloom.trainer.data.typed_vertices import OpenedTypes, TypedVertices  # noqa: PLC0415 - no others need it
+
+    _check_number(request, num_ranks)
+    of_type, keys, chosen = request.of_type or "", request.made_from, request.vertex_data
+    return OpenedTypes(TypedVertices.open(dataset, of_type, keys, chosen=chosen, reverse=request.reverse))
+
+
+def _check_number(request: ShardRequest, num_ranks: int) -> None:
+    """Check that the job has the ranks that were configured.
+
+    Raises:
+        InputError: it has others.
+    """
+    if request.ranks != num_ranks:
+        raise InputError(
+            f"the job has {counted(num_ranks, 'rank')}, but {request.ranks} are configured; start"
+            f" {counted(request.ranks, 'rank')} or set --ranks {num_ranks}"
+        )
+
+
 def _load_grid_kernels() -> None:
     from gnnloom.storage.shards.grid_window import load_kernels  # noqa: PLC0415 - imports numba, which takes long
 
@@ -295,6 +371,8 @@ def _load_grid_kernels() -> None:
 # Row shards are read as they are stored.
 ROW_SHARDS = ShardKind("row", serves_any_ranks=False, load_kernels=lambda: None, open=_open_row_shard)
 GRID_SHARDS = ShardKind("grid", serves_any_ranks=True, load_kernels=_load_grid_kernels, open=_open_grid_shards)
+#: A graph with types has no shards: ranks map it.
+TYPED_VERTICES = _TypedKind("typed", serves_any_ranks=True, load_kernels=lambda: None, open=_open_types)
 
 
 #: Values that stand for the values of the samples.

@@ -37,12 +37,14 @@ class VertexChoice:
         features: one of :data:`gnnloom.trainer.loader.choices.FEATURES`.
         feature_norm: see :func:`gnnloom.trainer.data.vertex_data.normalize_feature`.
         labels: read labels.
+        finite: look for features that are not finite numbers, which are an error.
     """
 
     key: str | None
     features: str = "float32"
     feature_norm: str = "none"
     labels: bool = True
+    finite: bool = False
 
     @property
     def place(self) -> Place:
@@ -83,8 +85,9 @@ class VertexFields:
             )
         self._features: FeatureView | None = None
         if choice.features in FEATURE_DTYPES:
-            stored = self._arrays["feature"]
-            self._features = MappedFeatures(stored, choice.feature_norm, self._place, buffers=RowBuffers(kept))
+            checked = None if vertices is None or not choice.finite else str(vertices.artifact.path / "feature")
+            stored, buffers = self._arrays["feature"], RowBuffers(kept)
+            self._features = MappedFeatures(stored, choice.feature_norm, self._place, checked, buffers)
 
     def of(self, vertices: NDArray[np.int64]) -> dict[str, Tensor]:
         """``x`` (num_vertices, num_features), and ``y`` (num_vertices, ...), as far as they are asked for.

@@ -1,5 +1,8 @@
 """Modules of torch that take features and edges, as those of PyG do: what their signatures say of them.
 
+A module for graphs with types takes ``(x_dict, edge_index_dict)``, and further arguments named after what a batch of
+PyG has, such as ``edge_attr_dict``.
+
 Imports no torch itself: the class that a user names has imported it.
 """
 
@@ -26,10 +29,31 @@ GIVEN: Final[Mapping[str, str]] = {
     "out_channels": "the task",
     "dropout": "--dropout",
 }
+#: The same of a module for graphs with types. Widths are by type and by relation.
+GIVEN_TYPES: Final[Mapping[str, str]] = {
+    **GIVEN,
+    "edge_dim": "the features of the edges",
+    "num_nodes_dict": "the graph",
+    "metadata": "the graph",
+}
 #: Arguments of ``forward`` that are given if it has them.
 EDGE_WEIGHT: Final = "edge_weight"
+#: The same of a module for graphs with types: values by type, or by (source type, name, target type).
+BY_TYPE: Final = "_dict"
+IDS: Final = "n_id_dict"
+TYPED: Final = (
+    IDS,
+    "edge_attr_dict",
+    "edge_weight_dict",
+    "edge_label_dict",
+    "time_dict",
+    "num_sampled_nodes_dict",
+    "num_sampled_edges_dict",
+)
 HOPS: Final = ("num_sampled_nodes_per_hop", "num_sampled_edges_per_hop")
 
+_PLACE = ("gnnloom.trainer.models.networks.edge_model", "EdgeModel")
+_TYPED_PLACE = ("gnnloom.trainer.models.networks.typed_model", "TypedModel")
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _NAMED = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 _WORDS: Final[Mapping[str, Any]] = {"true": True, "True": True, "false": False, "False": False, "None": None}
@@ -37,7 +61,7 @@ _NOUNS: Final[Mapping[type, str]] = {bool: "true or false", int: "an integer", f
 
 
 def edge_module_kind(model: str, found: type[Any]) -> ModelKind:
-    """The descriptor of a module of torch whose ``forward`` takes ``(x, edge_index[, edge_weight])``.
+    """The descriptor of a module of torch whose ``forward`` takes features and edges.
 
     Args:
         model: as named by the user.
@@ -45,8 +69,9 @@ def edge_module_kind(model: str, found: type[Any]) -> ModelKind:
     Raises:
         InputError: its ``forward`` takes something else.
     """
-    _check_forward(model, found)
-    weighs = takes_weights(found)
+    has_types = takes_types(found)
+    _check_forward(model, found, has_types=has_types)
+    weighs = takes_weights(found) and not has_types
     usual, *others = "none", "symmetric", "mean"
     return ModelKind(
         name=model,
@@ -55,13 +80,20 @@ def edge_module_kind(model: str, found: type[Any]) -> ModelKind:
         source=found.__module__,
         # Convolutions normalize on their own, unless they are given the weights of edges.
         normalizations=(usual, *(name for name in others if name in NORMALIZATIONS)) if weighs else (usual,),
-        place=("gnnloom.trainer.models.networks.edge_model", "EdgeModel"),
+        place=_TYPED_PLACE if has_types else _PLACE,
         # Only row shards say which rank owns a vertex.
         needs=frozenset({NEIGHBORS, ONE_LAYOUT}),
         takes_weights=weighs,
         on_edges=True,
-        read_options=partial(read_options, found),
+        takes_types=has_types,
+        takes_ids=has_types and IDS in forward_names(found),
+        read_options=partial(read_options, found, given_by=GIVEN_TYPES if has_types else GIVEN),
     )
+
+
+def takes_types(found: type[Any]) -> bool:
+    """Whether a module takes batches of a graph with types: the first argument of its ``forward`` is ``x_dict``."""
+    return any(name.endswith(BY_TYPE) for name in [*_signature(found.forward)][1:2])
 
 
 def takes_weights(found: type[Any]) -> bool:
@@ -74,20 +106,22 @@ def forward_names(found: type[Any]) -> frozenset[str]:
     return frozenset(name for name, each in _signature(found.forward).items() if each.kind in _NAMED)
 
 
-def _check_forward(model: str, found: type[Any]) -> None:
+def _check_forward(model: str, found: type[Any], *, has_types: bool) -> None:
+    known = TYPED if has_types else (EDGE_WEIGHT, *HOPS)
     taken = [each for name, each in _signature(found.forward).items() if name != "self"]
     positional = [each for each in taken if each.kind in _POSITIONAL]
     is_open = any(each.kind == Parameter.VAR_POSITIONAL for each in taken)
     required = [
         each.name
         for each in [*positional[2:], *(each for each in taken if each.kind == Parameter.KEYWORD_ONLY)]
-        if each.default is Parameter.empty and each.name not in (EDGE_WEIGHT, *HOPS)
+        if each.default is Parameter.empty and each.name not in known
     ]
     if required or (len(positional) < 2 and not is_open):
         shown = ", ".join(str(each).partition(":")[0].partition("=")[0] for each in taken)
-        raise InputError(
-            f"model {model}: its forward takes ({shown}), expected (x, edge_index) or (x, edge_index, edge_weight)"
-        )
+        expected = "(x, edge_index) or (x, edge_index, edge_weight)"
+        if has_types:
+            expected = f"(x_dict, edge_index_dict), and perhaps {', '.join(TYPED)}"
+        raise InputError(f"model {model}: its forward takes ({shown}), expected {expected}")
 
 
 def _signature(function: Any) -> Mapping[str, Parameter]:
@@ -121,10 +155,13 @@ class Constructor:
         return cls(parameters, is_open=bool(parameters))
 
 
-def read_options(found: type[Any], given: Sequence[str]) -> dict[str, Any]:
+def read_options(found: type[Any], given: Sequence[str], given_by: Mapping[str, str] = GIVEN) -> dict[str, Any]:
     """Name to value of what the user gives a constructor, as ``name=value`` each.
 
     A value has the type of the argument's default or annotation, or it is a literal of Python, or a text.
+
+    Args:
+        given_by: arguments that a training gives, and what they come from.
 
     Raises:
         InputError: the constructor has no such argument, a training gives it, or the value is not of its type.
@@ -132,11 +169,11 @@ def read_options(found: type[Any], given: Sequence[str]) -> dict[str, Any]:
     constructor, values = Constructor.of(found), dict[str, Any]()
     for item in given:
         name, equals, text = item.partition("=")
-        if name in GIVEN:
-            raise InputError(f"model_options {item!r}: {name} comes from {GIVEN[name]}")
+        if name in given_by:
+            raise InputError(f"model_options {item!r}: {name} comes from {given_by[name]}")
         known = constructor.parameters.get(name)
         if not equals or not name.isidentifier() or (known is None and not constructor.is_open):
-            names = ", ".join(each for each in constructor.parameters if each not in GIVEN) or "none"
+            names = ", ".join(each for each in constructor.parameters if each not in given_by) or "none"
             raise InputError(f"model_options {item!r}: expected name=value with the names {names}")
         values[name] = _value(item, text, known)
     return values
@@ -148,7 +185,8 @@ def arguments(
     """The arguments to construct a module with.
 
     Args:
-        given: values of :data:`GIVEN` without ``dropout``; those that the constructor does not have are left out.
+        given: values of :data:`GIVEN`, or of :data:`GIVEN_TYPES`, without ``dropout``; the constructor gets the values
+            that it takes.
         own: see :func:`read_options`.
         dropout: probability of dropping a feature.
 
@@ -164,7 +202,7 @@ def arguments(
     if missing:
         raise InputError(
             f"model {model}: its constructor needs {', '.join(missing)}; give it with --model-options"
-            f" {missing[0]}=VALUE, or use the names {', '.join(GIVEN)}"
+            f" {missing[0]}=VALUE, or use the names {', '.join(offered)}"
         )
     return passed
 

@@ -98,6 +98,8 @@ class ModelKind(Placed):
         options: the model's own options by name. Options of gnnloom's models are fields of ModelConfig; all others are
             given as ``--model-options name=value``.
         on_edges: the model is a module of torch that takes the edges of a batch, and runs in modes that give them.
+        takes_types: it takes batches of a graph with types.
+        takes_ids: it takes the numbers of the vertices, so that some types need no features.
         read_options: reads the items of ``--model-options``, each ``name=value``, of a model that does not declare its
             options; raises InputError.
     """
@@ -116,4 +118,6 @@ class ModelKind(Placed):
     work_with: Callable[[ModelWork, Mapping[str, Any]], ModelWork] = _same_work
     options: Mapping[str, Option] = field(default_factory=dict)
     on_edges: bool = False
+    takes_types: bool = False
+    takes_ids: bool = False
     read_options: Callable[[Sequence[str]], dict[str, Any]] | None = None

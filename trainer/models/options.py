@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from gnnloom.storage.option import Option
 from gnnloom.trainer.operators.operator import LayerPlan
+
+if TYPE_CHECKING:
+    from gnnloom.trainer.data.typed_vertices import TypedSchema
 
 #: Options of a model with attention.
 HEAD_OPTIONS: Final[Mapping[str, Option]] = {
@@ -39,6 +42,7 @@ class ModelOptions:
         num_inputs: matrices of equal width that the input consists of, side by side: features, and what was propagated.
         own: the model's own options by name, checked; see :class:`~gnnloom.trainer.models.kind.ModelKind`.
         module: the module of torch that the model consists of, as ``package.module:Class``, if it takes edges.
+        schema: the types and relations of its graph; None for a graph without types.
     """
 
     dims: tuple[int, ...]
@@ -54,6 +58,7 @@ class ModelOptions:
     num_inputs: int = 1
     own: Mapping[str, Any] = field(default_factory=dict)
     module: str = ""
+    schema: TypedSchema | None = None
 
     def propagates_first(self, layer: int, width: int | None = None) -> bool:
         """Whether a layer is (A H) W rather than A (H W).

@@ -8,7 +8,7 @@ at most as large, unless a fan-out is unlimited.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 
@@ -162,6 +162,8 @@ EDGES: Final = "give a model the edges of batches"
 #: :class:`~gnnloom.trainer.layout.partial_parameters.RowGradient` in every step.
 LEARNED: Final = "learn input features"
 INPUT_GRADIENT: Final = "form the gradient of the input features"
+#: Batches of a graph with types, for models that take them; see :attr:`ModeKind.place_of_types`.
+TYPES: Final = "train on graphs with types"
 #: The batches depend on the number of ranks, and so do the losses.
 RANKS_DECIDE: Final = "draw batches for each rank"
 #: The rows of the shards serve evaluation only, and stay on disk in training.
@@ -179,6 +181,7 @@ class ModeKind(Placed):
         source: paper and section.
         place: module and class, a subclass of :class:`gnnloom.trainer.modes.epochs.mode.Mode`. Named instead of
             imported: the class needs torch.
+        place_of_types: the same for graphs with types; None for a mode that does not offer ``TYPES``.
         adjacency: that its steps multiply with.
         offers: capabilities of the mode, such as ``PAIRS``.
         needs: capabilities that an algorithm must have.
@@ -196,9 +199,15 @@ class ModeKind(Placed):
     adjacency: Adjacency
     offers: frozenset[str] = frozenset()
     needs: frozenset[str] = frozenset()
+    place_of_types: tuple[str, str] | None = None
     batch: Callable[[Mapping[str, Any], int, RankRows], BatchSizes] | None = None
     check: Callable[[Mapping[str, Any], int | None], object] | None = None
     options: Mapping[str, Option] = field(default_factory=dict)
+
+    @property
+    def of_types(self) -> ModeKind:
+        """The mode on graphs with types."""
+        return replace(self, place=self.place_of_types or self.place)
 
     @property
     def is_sampled(self) -> bool:

@@ -18,13 +18,14 @@ from gnnloom.trainer.modes.kind import (
     PAIRS,
     RANKS_DECIDE,
     ROWS_ON_DISK,
+    TYPES,
     Adjacency,
     BatchSizes,
     ModeKind,
     RankRows,
     RowDraws,
 )
-from gnnloom.trainer.modes.options import AHEAD, INPUTS, ON_DISK
+from gnnloom.trainer.modes.options import AHEAD, INPUTS, ON_DISK, REVERSE
 
 #: Standard deviations by which the largest of many batches exceeds the mean.
 _DEVIATIONS = 3
@@ -118,14 +119,28 @@ MODE = ModeKind(
     help="Batches of training vertices with sampled neighbors, layer by layer",
     source="Hamilton, Ying, Leskovec, NeurIPS 2017, appendix A",
     adjacency=Adjacency.DRAWN,
-    offers=frozenset({PAIRS, EDGES, LEARNED, RANKS_DECIDE, ROWS_ON_DISK}),
+    offers=frozenset({PAIRS, EDGES, LEARNED, RANKS_DECIDE, ROWS_ON_DISK, TYPES}),
     place=("gnnloom.trainer.modes.epochs.neighbor", "NeighborMode"),
+    place_of_types=("gnnloom.trainer.modes.epochs.typed", "TypedNeighborMode"),
     # Only row shards say which rank owns a vertex.
     needs=frozenset({NEIGHBORS, ONE_LAYOUT}),
     batch=batch,
     check=_check,
     options={
         **NEIGHBOR_OPTIONS,
+        "of_type": Option(
+            default=None,
+            kind=str,
+            help="In a graph with types, the type of the vertices whose labels to learn, with a model of your own",
+            metavar="TYPE",
+        ),
+        "reverse": REVERSE,
+        "vertex_data": Option(
+            default=(),
+            kind=tuple[str, ...],
+            help="Choice between several vertex data of a type of a graph with types, as TYPE=KEY,...",
+            metavar="TYPE=KEY",
+        ),
         "samples": Option(default=None, help="Key of the samples on disk to read instead of drawing"),
         "inputs": INPUTS,
         **AHEAD,

@@ -32,8 +32,7 @@ from gnnloom.trainer.streaming.shard_features import ShardFeatures
 from gnnloom.trainer.streaming.streamed_layers import Outputs, StreamedLayers
 
 if TYPE_CHECKING:
-    # It imports numba, which a job on row shards need not load.
-    from gnnloom.storage.shards.grid_shards import GridShards
+    from gnnloom.trainer.data.open_shards import RunData
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +50,7 @@ class Source:
     """
 
     comm: Communicator
-    shards: RowShards | GridShards
+    shards: RunData
     folder: Path
     counter: ReadCounter
     normalization: str

@@ -20,7 +20,7 @@ from gnnloom.trainer.models.networks.model import Inputs, Model
 from gnnloom.trainer.models.networks.norm import share_batch_norms
 from gnnloom.trainer.models.options import ModelOptions
 from gnnloom.trainer.modes.epochs.mode import ModeContext
-from gnnloom.trainer.modes.epochs.model_inputs import ModelInputs
+from gnnloom.trainer.modes.epochs.model_inputs import ModelInputs, TypedInputs
 from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.operators.p2p import PointToPoint
 from gnnloom.trainer.place.global_generator import Draws, derived_seed, seeded
@@ -174,7 +174,7 @@ def open_session(
     """
     started, config = time.perf_counter(), opened.config
     # Before the first look at the memory, so that compiled code does not count as memory of the shards.
-    config.chosen_algorithm.reads.load_kernels()
+    config.reads.load_kernels()
     before = peak_memory()
     # By default torch uses all cores in every rank.
     torch.set_num_threads(num_threads)
@@ -242,9 +242,14 @@ def _attach_inference(session: Session) -> None:
     """Give a model that takes edges what forms its scores on the whole graph. Communicates nothing."""
     # They import numba, which only such models, and modes that sample, load.
     from gnnloom.trainer.models.networks.edge_model import EdgeModel  # noqa: PLC0415
+    from gnnloom.trainer.models.networks.typed_model import TypedModel  # noqa: PLC0415
     from gnnloom.trainer.modes.epochs.edge_inference import WholeInference  # noqa: PLC0415
+    from gnnloom.trainer.modes.epochs.typed import TypedInference  # noqa: PLC0415
 
     config, model = session.config, session.model
+    if isinstance(model, TypedModel) and isinstance(session.inputs, TypedInputs):
+        model.inference = TypedInference(session.inputs, session.operator, model, config.fanout)
+        return
     if not isinstance(model, EdgeModel):
         return
     model.inference = WholeInference(

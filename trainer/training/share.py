@@ -10,6 +10,7 @@ from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.config.continuation import OpenedRun
 from gnnloom.trainer.data.open_shards import OpenedShards, OwnRowShard, VertexRows, open_samples
 from gnnloom.trainer.data.stored_rows import StoredRows
+from gnnloom.trainer.data.typed_vertices import OpenedTypes
 from gnnloom.trainer.data.vertex_data import check_stored, read_feature
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.models.options import ModelOptions
@@ -22,6 +23,7 @@ from gnnloom.trainer.modes.epochs.model_inputs import (
     ModelInputs,
     NoInputs,
     StepInputs,
+    TypedInputs,
 )
 from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.operators.whole_rows import AXIS, RowsOnly
@@ -65,6 +67,8 @@ def read_share(
         InputError: the shards lack features, the samples do not fit the run, or the model is not defined for the graph.
     """
     config, shards = opened.config, opened.shards
+    if isinstance(shards, OpenedTypes):
+        return _on_types(comm, opened, shards, num_outputs, place)
     if isinstance(shards, OwnRowShard):
         if config.reads_batches:
             return _on_batches(comm, opened, shards, num_outputs, place)
@@ -146,6 +150,14 @@ def _on_batches(comm: Communicator, opened: OpenedRun, shards: OwnRowShard, num_
     operator = Layered(comm, len(options.pairs), config.normalization, place)
     operator.rest(shards.shard.vertex())
     return Share(options, operator, shards.shard, BatchInputs(shards.shard, config.feature_norm, samples))
+
+
+def _on_types(comm: Communicator, opened: OpenedRun, types: OpenedTypes, num_outputs: int, place: Place) -> Share:
+    """A range of the vertices of one type, whose labels and split are read."""
+    data, grid = types.shards, ProcessGrid(comm, {AXIS: comm.size}, place)
+    rows = types.vertex_rows("rows", grid.span(data.num_vertices, (AXIS,)))
+    options = opened.config.options_of_model(data.num_features, num_outputs, schema=data.schema)
+    return Share(options, RowsOnly(grid, rows.vertex()), rows, TypedInputs(data, opened.config.feature_norm))
 
 
 def _on_rows(comm: Communicator, opened: OpenedRun, shards: OwnRowShard, num_outputs: int, place: Place) -> Share:

@@ -55,9 +55,11 @@ def objective_of(session: Session) -> Classes:
     """The objective of a run whose predictions can be smoothed.
 
     Raises:
-        InputError: they are not one class per vertex.
+        InputError: they are not one class per vertex, or the graph has types.
     """
     objective = session.objective
+    if session.config.of_type is not None:
+        raise InputError("smooth: the graph of this run has types, and predictions are smoothed on a graph without")
     if not isinstance(objective, Classes):
         task = objective.task.name
         raise InputError(f"smooth: works on one class per vertex (task class), but this run has task {task}")

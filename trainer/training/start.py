@@ -54,11 +54,13 @@ def check_fits(comm: Communicator, opened: OpenedRun) -> int | None:
     """Check that the training can fit the memory of the first rank's machine. Collective.
 
     Returns:
-        What the busiest rank will take beyond the process itself; None if that is not known.
+        What the busiest rank will take beyond the process itself; None if that is not known, as on a graph with types.
 
     Raises:
         CollectiveError: the training cannot fit; says what it needs and what there is.
     """
+    if opened.config.of_type is not None:
+        return None
     ranks_here = comm.this_machine().ranks
 
     def find() -> int:

@@ -7,7 +7,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
+from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
+from gnnloom.pipeline.ingest.typed.reverses import reverse_relations
+from gnnloom.storage import Dataset, TypedGraph
+from gnnloom.storage.artifacts.typed.reverses import Reverses
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Option, options_of, parse_bytes
 
@@ -40,6 +43,13 @@ def choose_cluster(options: Mapping[str, Any]) -> tuple[ClusterOptions, dict[str
     scratch = given["scratch"] or os.environ.get(CLUSTER["scratch"].variable or "")
     folder = None if scratch is None else Path(scratch)
     return ClusterOptions("address" if scheduler else "local", workers, size, scheduler, report, folder), others
+
+
+def stored_reverses(dataset: Dataset, graph: TypedGraph) -> Reverses:
+    """The reverses of the relations of a graph with types, which are stored if they are not there yet."""
+    # In this process, so that a script needs no `if __name__ == "__main__":`.
+    with open_cluster(ClusterOptions(workers=0)) as cluster:
+        return reverse_relations(dataset, graph, cluster)
 
 
 def once_per_job(action: Callable[[], Result]) -> Result:

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
-from gnnloom.pipeline.ingest.typed.reverses import reverse_relations
 from gnnloom.storage import TypedGraph, Vertices
 from gnnloom.storage.artifacts.links import PAIR, Links
 from gnnloom.storage.errors import InputError
@@ -30,6 +28,7 @@ from gnnloom.trainer.loader.typed import TypedPairSource, TypedVertexSource
 from gnnloom.trainer.loader.vertices import VertexChoice
 from gnnloom.trainer.modes.options import AUTO, sampler_arguments
 from gnnloom.workflows.api.catalog import CatalogLike, Dataset, DatasetLike, as_dataset
+from gnnloom.workflows.api.cluster import stored_reverses
 from gnnloom.workflows.api.options.keywords import with_options
 from gnnloom.workflows.api.options.loader_options import (
     DRAWN,
@@ -238,9 +237,7 @@ class _Asked:
         drawn = _drawn(values | {"fanout": ()})
         relations, reverses = [each.edge_type for each in graph.relations], None
         if values["reverse"]:
-            # In this process, so that a script needs no `if __name__ == "__main__":`.
-            with open_cluster(ClusterOptions(workers=0)) as cluster:
-                reverses = reverse_relations(self.dataset, graph, cluster).artifact.key
+            reverses = stored_reverses(self.dataset, graph).artifact.key
             relations += [graph.reverse(each.name).edge_type for each in graph.relations]
         return {
             **drawn,

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+from gnnloom.storage import Catalog as StoredCatalog
 from gnnloom.storage import Dataset as StoredDataset
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.runs.run import Run as StoredRun
@@ -68,7 +69,22 @@ def train(
     given = {"catalog": str(found.path.parent), "dataset": found.name} | training_fields(options)
     with ranks_of_job("gnnloom train", trains=True) as ranks:
         config = settled(ranks, given, restart=restart)
+        store_reverses(ranks, config)
         return Run(found, ranks.train(config, restart=restart)["run"], config.own_code())
+
+
+def store_reverses(ranks: Ranks, config: TrainConfig) -> None:
+    """Store the reverses of relations that a training reads, if it reads some. Collective on a job's ranks."""
+    if not config.reverse:
+        return
+    # It imports the pipeline, which other trainings need not load.
+    from gnnloom.workflows.api.cluster import stored_reverses
+
+    def store() -> None:
+        dataset = StoredCatalog(config.catalog).dataset(config.dataset)
+        stored_reverses(dataset, dataset.typed_graph())
+
+    ranks.on_first(store)
 
 
 @with_options(plan_options())

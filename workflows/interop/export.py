@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from gnnloom.storage import Dataset, Graph
 from gnnloom.storage.artifacts.block_matrix import block_path
+from gnnloom.storage.artifacts.typed.source_ids import SourceIds
 from gnnloom.storage.disk.own_folder import own_folder
 from gnnloom.storage.errors import GnnloomError, InputError, NotFoundError
 from gnnloom.storage.format.arrays import ArrayReader
@@ -110,7 +111,7 @@ def run_table(dataset: Dataset, run: Run, what: str) -> Table:
         "embeddings": ("embedding", "embedding"),
     }[what]
     names = _class_names_of_run(dataset, run) if what.endswith("predictions") else ()
-    return vertex_table(graph_of_run(dataset, run), {name: predictions.array(stored)}, names)
+    return vertex_table(ids_of_run(dataset, run), {name: predictions.array(stored)}, names)
 
 
 def run_frame_table(dataset: Dataset, run: Run, *, smoothed: bool = False) -> Table:
@@ -137,16 +138,20 @@ def run_frame_table(dataset: Dataset, run: Run, *, smoothed: bool = False) -> Ta
             if transfer is not None and "label" in arrays:
                 numbers = renumbered(transfer, vertices)
                 arrays["label"] = RenumberedLabels(vertices.array("label"), np.array([*numbers, NO_LABEL], np.int32))
-    return vertex_table(graph_of_run(dataset, run), arrays, _class_names_of_run(dataset, run))
+    return vertex_table(ids_of_run(dataset, run), arrays, _class_names_of_run(dataset, run))
 
 
-def graph_of_run(dataset: Dataset, run: Run) -> Graph:
-    """Open the graph that a run was trained on.
+def ids_of_run(dataset: Dataset, run: Run) -> SourceIds:
+    """The ids of the vertices that a run predicts: of its graph, or of one type.
 
     Raises:
         NotFoundError: the graph was removed.
     """
-    return dataset.graph(run.inputs().get("graph"))
+    return _source_ids(dataset, run.inputs().get("graph"), run.config().get("of_type"))
+
+
+def _source_ids(dataset: Dataset, graph: str | None, of_type: str | None) -> SourceIds:
+    return dataset.graph(graph) if of_type is None else dataset.typed_graph(graph).ids(of_type)
 
 
 def vertices_table(dataset: Dataset, what: str, key: str | None = None) -> Table:
@@ -163,7 +168,8 @@ def vertices_table(dataset: Dataset, what: str, key: str | None = None) -> Table
     if not there:
         raise NotFoundError(f"{vertices.artifact.path}: this vertex data has no {what}")
     names = _class_names(dataset, vertices.artifact.key) if "label" in there else ()
-    return vertex_table(dataset.graph(vertices.artifact.inputs["graph"]), there, names)
+    artifact = vertices.artifact
+    return vertex_table(_source_ids(dataset, artifact.inputs["graph"], artifact.parameters.get("type")), there, names)
 
 
 def _class_names_of_run(dataset: Dataset, run: Run) -> tuple[str, ...]:
@@ -231,7 +237,7 @@ class RenumberedLabels:
         return found
 
 
-def vertex_table(graph: Graph, arrays: Mapping[str, VertexRows], class_names: Sequence[str] = ()) -> Table:
+def vertex_table(ids: SourceIds, arrays: Mapping[str, VertexRows], class_names: Sequence[str] = ()) -> Table:
     """Return arrays over the vertices after a column of source ids or names; ``.npy`` holds the first array.
 
     Args:
@@ -245,19 +251,19 @@ def vertex_table(graph: Graph, arrays: Mapping[str, VertexRows], class_names: Se
     step = max(1, _NUMBERS_AT_ONCE // max(1, width))
 
     def pieces() -> Iterator[tuple[Any, ...]]:
-        for start in range(0, graph.num_vertices, step):
-            stop = min(start + step, graph.num_vertices)
+        for start in range(0, ids.num_vertices, step):
+            stop = min(start + step, ids.num_vertices)
             read = [array.read(start, stop).astype(widened(array.dtype), copy=False) for array in arrays.values()]
             named = [[(*class_names, "")[number] for number in read[0].tolist()]] if class_names else []
-            yield (_ids(graph)(start, stop), *read, *named)
+            yield (_ids(ids)(start, stop), *read, *named)
 
     named = [ExportedColumn(f"{columns[0].name}_name", None)] if class_names else []
-    vertex = ExportedColumn("vertex", None if graph.has_names else _INT64)
-    return Table((vertex, *columns, *named), graph.num_vertices, pieces, (columns[0].name,))
+    vertex = ExportedColumn("vertex", None if ids.has_names else _INT64)
+    return Table((vertex, *columns, *named), ids.num_vertices, pieces, (columns[0].name,))
 
 
-def _ids(graph: Graph) -> Callable[[int, int], Any]:
-    return graph.original_name if graph.has_names else graph.original_id
+def _ids(ids: SourceIds) -> Callable[[int, int], Any]:
+    return ids.original_name if ids.has_names else ids.original_id
 
 
 def edge_table(graph: Graph) -> Table:

@@ -120,6 +120,11 @@ def plan_transfer(
         InputError: the graph or its vertex data do not fit the run.
         ExistsError: the name of the transferred run belongs to a run that was trained.
     """
+    if run.config().get("of_type") is not None:
+        raise InputError(
+            f"{run.path}: the run was trained on a graph with types, and predicts the vertices of that graph only;"
+            " leave out --on, --graph and --vertices"
+        )
     other = _data(Catalog(dataset.path.parent).dataset(elsewhere.on) if elsewhere.on else dataset, elsewhere)
     if other.dataset.path == dataset.path and other.inputs.items() <= run.inputs().items():
         return None

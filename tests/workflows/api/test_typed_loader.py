@@ -113,12 +113,7 @@ def test_edges_have_the_values_of_their_rows_of_the_table(stored: Dataset) -> No
 def test_with_all_neighbors_models_of_pyg_see_the_whole_graph(
     stored: Dataset, layer: Callable[[Any], nn.Module], has_attributes: bool, reverse: bool
 ) -> None:
-    whole = whole_graph(stored)
-    if reverse:
-        for source, name, target in list(whole.edge_types):
-            for key, value in whole[source, name, target].items():
-                turned = value.flip(0) if key == "edge_index" else value
-                whole[target, f"rev_{name}", source][key] = turned
+    whole = whole_graph(stored, reverse=reverse)
     torch.manual_seed(3)
     model = TypedModel(whole, layer, has_attributes=has_attributes).double()
     with torch.no_grad():

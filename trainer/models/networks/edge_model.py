@@ -1,31 +1,25 @@
-"""Modules of torch that take ``(x, edge_index[, edge_weight])``, as those of PyG do, on the edges of batches.
-
-The module is created under the run's seed and is the same on all ranks, as every model is. What the base class does
-between the layers, such as dropout, is its own affair here.
-"""
+"""Modules of torch that take ``(x, edge_index[, edge_weight])``, as PyG's models do, on the edges of batches."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from gnnloom.storage.descriptors import load_named
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.layered import LayeredBatch
 from gnnloom.storage.wording import counted
 from gnnloom.trainer.kernels.dispatch import performed, with_values
 from gnnloom.trainer.loader.hops import batch_hops, edge_index, edge_weight, scaled_entries
-from gnnloom.trainer.models.edge_modules import EDGE_WEIGHT, HOPS, arguments, forward_names, takes_weights
-from gnnloom.trainer.models.networks.model import Inputs, Model, entries_by_layer
-from gnnloom.trainer.models.networks.norm import WholeBatchNorm
+from gnnloom.trainer.models.edge_modules import EDGE_WEIGHT, HOPS, forward_names, takes_weights
+from gnnloom.trainer.models.networks.model import Inputs
+from gnnloom.trainer.models.networks.module_model import ModuleModel, checked_output
 from gnnloom.trainer.operators.layered import Layered
 from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.operators.p2p import SampledRows
@@ -50,20 +44,6 @@ class BatchEdges:
     weight: Tensor | None
     num_rows: int
     hops: tuple[list[int], list[int]] | None = None
-
-
-class Inference(Protocol):
-    """Forms the scores of a rank's vertices on the whole graph.
-
-    Attributes:
-        facts: how it did so, for the result of a run; none before the first time.
-    """
-
-    facts: Mapping[str, Any]
-
-    def __call__(self, inputs: Inputs) -> Tensor:
-        """(num_own, num_outputs) scores, with the present parameters. Collective."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -104,15 +84,7 @@ class EdgeCall:
                     " (--batch-size), or an aggregation of no edges (--model-options aggr=mean)"
                 ) from error
             output = self._beside_a_loop(module, feature, edges, place)
-        is_matrix = isinstance(output, Tensor) and output.dim() == 2
-        if not is_matrix or len(output) < edges.num_rows or output.shape[1] != self.num_outputs:
-            found = f"shape {tuple(output.shape)}" if isinstance(output, Tensor) else repr(type(output).__name__)
-            raise InputError(
-                f"model {self.name}: it returns {found} for {counted(len(feature), 'vertex')}, expected shape"
-                f" ({len(feature)}, {self.num_outputs})"
-            )
-        result: Tensor = output[: edges.num_rows].to(place.sum_dtype)
-        return result
+        return checked_output(self.name, output, len(feature), edges.num_rows, self.num_outputs, place)
 
     def _beside_a_loop(self, module: nn.Module, feature: Tensor, edges: BatchEdges, place: Place) -> Tensor:
         """The result on vertices without edges, next to one more vertex that has an edge to itself."""
@@ -123,20 +95,12 @@ class EdgeCall:
         return output
 
 
-class EdgeModel(Model):
+class EdgeModel(ModuleModel):
     """A module of torch, called with the features and the edges of a batch.
 
     Attributes:
-        module: as constructed from the options of the run.
         call: how it is called.
-        inference: forms the scores on the whole graph; set before they are asked for.
     """
-
-    multiplies = False
-    takes_blocks = True
-    takes_edges = True
-
-    inference: Inference
 
     def create_parameters(self, generator: torch.Generator) -> None:  # noqa: ARG002 - torch's global one
         """See :meth:`Model.create_parameters`.
@@ -144,11 +108,9 @@ class EdgeModel(Model):
         Raises:
             InputError: the module cannot be constructed with the options, or does not take a small graph.
         """
-        name, dims = self.options.module, self.options.dims
-        found = load_named("model", name)
-        assert isinstance(found, type)
+        dims, found = self.options.dims, self.found()
         taken = forward_names(found)
-        self.call = EdgeCall(name, takes_weights(found), taken.issuperset(HOPS), dims[-1])
+        self.call = EdgeCall(self.options.module, takes_weights(found), taken.issuperset(HOPS), dims[-1])
         given = {
             "in_channels": dims[0],
             # Without hidden layers, no output has this width.
@@ -156,15 +118,7 @@ class EdgeModel(Model):
             "num_layers": len(dims) - 1,
             "out_channels": dims[-1],
         }
-        passed = arguments(name, found, given, self.options.own, self.dropout.probability)
-        # Whatever the module raises is about what it was given; one line says what.
-        try:
-            self.module: nn.Module = found(**passed)
-        except Exception as error:
-            shown = ", ".join(f"{key}={value!r}" for key, value in passed.items())
-            raise InputError(
-                f"model {name}: its constructor fails with {shown}: {type(error).__name__}: {error}"
-            ) from error
+        self.module = self.constructed(given)
         self._try()
 
     def _try(self) -> None:
@@ -255,17 +209,6 @@ class EdgeModel(Model):
         weight = self.place.lasting((index.shape[1],), self.dtype).fill_(1)
         self.call(self.module, feature, BatchEdges(self.place.from_numpy(index), weight, num_rows, hops), self.place)
 
-    def parameters_by_layer(self) -> list[list[nn.Parameter]]:
-        return entries_by_layer(self.module, self.num_layers)
-
-    def layer(self, inputs: Inputs, layer: int) -> Tensor:  # noqa: ARG002 - of any layer
-        """Raises InputError: the layers are the module's own."""
-        raise InputError(f"model {self.call.name}: a module of torch, whose layers cannot be run one by one")
-
-    def embed(self, inputs: Inputs) -> Inputs:  # noqa: ARG002 - of any layer
-        """Raises InputError: the layers are the module's own."""
-        raise InputError(f"model {self.call.name}: a module of torch, whose hidden layers are its own")
-
     def forward(self, inputs: Inputs) -> Tensor:
         """(num_rows, num_outputs) scores of the leading vertices of the batch of the operator.
 
@@ -274,23 +217,12 @@ class EdgeModel(Model):
         edges = batch_edges(self.operator, weighs=self.call.weighs)
         self.operator.grid.comm.traffic.watch.step = "forward"
         feature = self.as_sums(inputs.value)
-        if not len(feature) and not self._normalizes_together:
-            # Few modules are prepared for a graph without vertices. No parameter gets a gradient from it.
-            return self.place.lasting((0, self.call.num_outputs), self.dtype).requires_grad_()
+        if not len(feature) and not self.normalizes_together:
+            # Few modules are prepared for a graph without vertices.
+            return self.no_scores()
         scores = self.call(self.module, feature, edges, self.place)
         self._announce_backward(scores, self.num_layers)
         return scores
-
-    def whole_scores(self, inputs: Inputs) -> Tensor:
-        return self.inference(inputs)
-
-    @property
-    def inference_facts(self) -> Mapping[str, Any]:
-        return self.inference.facts
-
-    @property
-    def _normalizes_together(self) -> bool:
-        return self.training and any(isinstance(each, WholeBatchNorm) for each in self.module.modules())
 
 
 def batch_edges(operator: Operator, *, weighs: bool) -> BatchEdges:

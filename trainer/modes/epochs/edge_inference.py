@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,8 @@ from gnnloom.trainer.modes.epochs.passes import outputs
 from gnnloom.trainer.operators.operator import Operator
 
 logger = logging.getLogger(__name__)
+
+Made = TypeVar("Made")
 
 #: Numbers that the edges of a batch carry at once, at most, unless one vertex needs more.
 CARRIED: Final = 1 << 24
@@ -137,6 +139,35 @@ def most_seeds(carried_by_one: float, width: int, num_own: int) -> int:
     return min(count, num_own)
 
 
+class SeedsThatFit:
+    """Ranges of vertices whose batches carry at most ``CARRIED`` numbers each, or have one vertex."""
+
+    def __init__(self) -> None:
+        self._count = _FIRST
+
+    def batch(
+        self,
+        vertices: NDArray[np.int64],
+        start: int,
+        make: Callable[[NDArray[np.int64]], Made],
+        carried: Callable[[Made], int],
+    ) -> tuple[int, Made]:
+        """The end of the range of vertices that begins at ``start``, and its batch.
+
+        Args:
+            make: makes the batch of some vertices.
+            carried: numbers that it carries.
+        """
+        while True:
+            stop = min(start + self._count, len(vertices))
+            made, count = make(vertices[start:stop]), stop - start
+            numbers = carried(made)
+            if numbers <= CARRIED or count == 1:
+                self._count = 2 * count if numbers <= CARRIED // 4 else count
+                return stop, made
+            self._count = max(1, count // 2)
+
+
 class _Batches:
     """Ranges of a rank's vertices with all that their outputs need, as long as memory allows."""
 
@@ -149,7 +180,7 @@ class _Batches:
             vertices: (num_own,) int64, ascending.
         """
         self.model, self._normalization, self._graph, self._vertices = model, normalization, graph, vertices
-        self.reach, self._count = reach, _FIRST
+        self.reach, self._fit = reach, SeedsThatFit()
 
     def next(self, start: int, layer: int | None) -> tuple[int, NDArray[np.int64], BatchEdges | None]:
         """The end of the range of vertices that begins at ``start``, the vertices that are needed, and their edges.
@@ -160,17 +191,14 @@ class _Batches:
             return start, np.empty(0, np.int64), None
         widths = self.reach.widths
         width = max(*widths, *self.model.options.dims) if layer is None else max(widths[layer : layer + 2])
-        while True:
-            stop = min(start + self._count, len(self._vertices))
-            seeds = self._vertices[start:stop]
-            vertices, edges = whole_batch(
-                self._graph, seeds, self.reach, self._normalization, self.model.place, weighs=self.model.call.weighs
-            )
-            carried = (len(vertices) + edges.index.shape[1]) * width
-            if carried <= CARRIED or len(seeds) == 1:
-                self._count = 2 * len(seeds) if carried <= CARRIED // 4 else len(seeds)
-                return stop, vertices, edges
-            self._count = max(1, len(seeds) // 2)
+        place, weighs = self.model.place, self.model.call.weighs
+        stop, (vertices, edges) = self._fit.batch(
+            self._vertices,
+            start,
+            lambda seeds: whole_batch(self._graph, seeds, self.reach, self._normalization, place, weighs=weighs),
+            lambda batch: (len(batch[0]) + batch[1].index.shape[1]) * width,
+        )
+        return stop, vertices, edges
 
 
 class _EdgePass:

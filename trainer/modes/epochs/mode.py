@@ -13,7 +13,6 @@ from torch import Tensor
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import ReadCounter
-from gnnloom.storage.shards.row_shards import RowShards
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.data.open_shards import VertexRows
 from gnnloom.trainer.layout.partial_parameters import PartialParameter
@@ -27,8 +26,7 @@ from gnnloom.trainer.tasks.objectives.objective import Objective, StepLoss
 from gnnloom.trainer.tasks.objectives.vertex_objective import VertexObjective
 
 if TYPE_CHECKING:
-    # It imports numba, which a job on row shards need not load.
-    from gnnloom.storage.shards.grid_shards import GridShards
+    from gnnloom.trainer.data.open_shards import RunData
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +57,7 @@ class ModeContext:
     normalization: str
     model_name: str
     dataset: Dataset
-    shards: RowShards | GridShards
+    shards: RunData
     label_rows: VertexRows
     objective: Objective[Any]
     operator: Operator

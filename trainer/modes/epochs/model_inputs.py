@@ -14,6 +14,7 @@ from gnnloom.storage.shards.row_shards import RowShard
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.data.open_shards import VertexRows
 from gnnloom.trainer.data.stored_rows import StoredRows
+from gnnloom.trainer.data.typed_vertices import TypedVertices
 from gnnloom.trainer.data.vertex_data import normalize_feature, settled_feature_norm
 from gnnloom.trainer.layout.redistribute import split_rows
 from gnnloom.trainer.models.networks.model import Inputs, Model
@@ -193,6 +194,22 @@ class BatchInputs(FeaturesOnDisk):
             self._settled(model)
         elif self.norm == "auto":
             self.norm = "none" if self.samples.has_negative_feature else "row"
+        return Inputs(model.place.lasting((0, model.options.dims[0]), model.dtype))
+
+
+class TypedInputs(ModelInputs):
+    """Batches of a graph with types come with the features of all types.
+
+    Attributes:
+        data: what ranks map.
+    """
+
+    def __init__(self, data: TypedVertices, norm: str) -> None:
+        # Types may differ in whether a feature is negative.
+        super().__init__("none" if norm == "auto" else norm)
+        self.data = data
+
+    def take(self, model: Model) -> Inputs:
         return Inputs(model.place.lasting((0, model.options.dims[0]), model.dtype))
 
 

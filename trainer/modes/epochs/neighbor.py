@@ -35,7 +35,7 @@ from gnnloom.trainer.modes.epochs.layerwise import layerwise_scores, map_graph
 from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext, multiplying_by
 from gnnloom.trainer.modes.epochs.model_inputs import BatchInputs
 from gnnloom.trainer.modes.epochs.pair_batches import RankPairs
-from gnnloom.trainer.modes.epochs.prepared import awaited, features_in_memory
+from gnnloom.trainer.modes.epochs.prepared import awaited, features_in_memory, take_steps
 from gnnloom.trainer.modes.neighbor import fanouts
 from gnnloom.trainer.operators.layered import Layered
 from gnnloom.trainer.place.arrays import as_array
@@ -123,22 +123,17 @@ class NeighborMode(Mode):
         return Batch(rows, self.context.labels.label[:0] if pairs is None else pairs.nothing, feature)
 
     def train_epoch(self, epoch: int, update: Callable[[], None]) -> float:
-        total, terms = 0.0, 0.0
         numbers, options = range(self._batches.num_batches), self.context.options
         prepared = self._batches.of_epoch(epoch, numbers, options["sampler_threads"], options["pool"])
-        blocks = multiplying_by(self._operator, self.context.model, shrinks=True)
+        model = self.context.model
+        blocks = multiplying_by(self._operator, model, shrinks=True)
         with blocks, closing(awaited(prepared, self.context.comm.traffic)) as batches:
-            for step in range(self._num_steps):
-                # Every step has dropout masks of its own.
-                self.context.model.epoch = epoch * self._num_steps + step
-                contribution, weight = self._step(next(batches, None) or self._nothing())
-                if weight:
-                    update()
-                total += contribution * weight
-                terms += weight
+            mean = take_steps(
+                model, epoch, self._num_steps, lambda: self._step(next(batches, None) or self._nothing()), update
+            )
         # The last batch is not needed while the batches of the next epoch are prepared.
         self._operator.load(empty_batch(len(self._fanouts)))
-        return total / terms if terms else 0.0
+        return mean
 
     def scores(self) -> Tensor:
         """See :meth:`Mode.scores`; from disk if the features of the batches come from there."""

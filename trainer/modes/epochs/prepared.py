@@ -21,6 +21,7 @@ from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import SAMPLING, Kind, Traffic
 from gnnloom.trainer.data.row_exchange import RowExchange
 from gnnloom.trainer.feed.feature_view import FeatureView, LearnedFeatures, OwnFeatures
+from gnnloom.trainer.models.networks.model import Model
 from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext, add_gradients
 from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.operators.whole_rows import AXIS
@@ -40,6 +41,28 @@ def awaited(batches: Generator[Batch, None, None], traffic: Traffic) -> Generato
             if batch is None:
                 return
             yield batch
+
+
+def take_steps(
+    model: Model, epoch: int, num_steps: int, step: Callable[[], tuple[float, float]], update: Callable[[], None]
+) -> float:
+    """Train an epoch of steps; returns this rank's contribution to its mean loss. Collective.
+
+    Args:
+        step: forms the gradients of the next batch; returns this rank's contribution to the mean loss of the step, and
+            the terms of that mean, the same on all ranks.
+        update: see :meth:`Mode.train_epoch`; not called if a step has no terms.
+    """
+    total = terms = 0.0
+    for number in range(num_steps):
+        # Every step has dropout masks of its own.
+        model.epoch = epoch * num_steps + number
+        contribution, weight = step()
+        if weight:
+            update()
+        total += contribution * weight
+        terms += weight
+    return total / terms if terms else 0.0
 
 
 def features_in_memory(context: ModeContext, owner: NDArray[np.int32] | None) -> FeatureView:

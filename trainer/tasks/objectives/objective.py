@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.format.arrays import ReadCounter
-from gnnloom.storage.shards.row_shards import RowShards
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.open_shards import VertexRows
 from gnnloom.trainer.layout.layout import Layout
@@ -28,8 +27,7 @@ from gnnloom.trainer.tasks.objectives.own_functions import OwnFunction
 from gnnloom.trainer.tasks.task import Task
 
 if TYPE_CHECKING:
-    # It imports numba, which a job on row shards need not load.
-    from gnnloom.storage.shards.grid_shards import GridShards
+    from gnnloom.trainer.data.open_shards import RunData
 
 #: What the losses and metrics of a task read: labels of rows, or pairs.
 Known = TypeVar("Known")
@@ -73,7 +71,7 @@ class TaskContext:
     rank: int
     num_ranks: int
     dataset: Dataset
-    shards: RowShards | GridShards
+    shards: RunData
     width: int
     links: Links | None
     options: Mapping[str, Any]

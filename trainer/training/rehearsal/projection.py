@@ -23,7 +23,7 @@ from gnnloom.trainer.config.continuation import OpenedRun, find_start, with_its_
 from gnnloom.trainer.config.mode_config import ModeConfig
 from gnnloom.trainer.config.model_config import ModelConfig
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.data.open_shards import ROW_SHARDS, missing_features, open_samples
+from gnnloom.trainer.data.open_shards import ROW_SHARDS, missing_features, open_samples, shards_of
 from gnnloom.trainer.training.rehearsal.shard_sizes import RowSizes, ShardSizes, sizes_of
 
 #: A rank without any data, as measured at the end of a run: interpreter, torch, MPI, kernels in C, state of autograd,
@@ -114,7 +114,7 @@ def project_training(config: TrainConfig, *, restart: bool = False) -> TrainProj
 
     config.check_code()
     opened = opened_run(config, restart=restart)
-    config, dataset, shards = opened.config, opened.dataset, opened.shards.shards
+    config, dataset, shards = opened.config, opened.dataset, shards_of(opened.shards.shards)
     sizes = sizes_of(shards, config, reads_features=not config.embed)
     if not (config.embed or sizes.num_features) or not sizes.num_outputs:
         raise InputError(

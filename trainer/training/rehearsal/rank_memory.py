@@ -32,6 +32,7 @@ from gnnloom.trainer.comm.unconnected import UnconnectedRank
 from gnnloom.trainer.config.continuation import OpenedRun
 from gnnloom.trainer.config.model_config import ModelConfig
 from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.data.open_shards import shards_of
 from gnnloom.trainer.data.stored_rows import PACKED
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.kernels.dispatch import Unperformed, Unwritten, place_without_values
@@ -255,7 +256,7 @@ class _Rehearsal:
 
         model, shards = self.session.model, self.shards.shards
         if isinstance(model, EdgeModel):
-            own = rank_rows(self.config, self.session.opened.dataset, shards, self.comm.rank, 0)
+            own = rank_rows(self.config, self.session.opened.dataset, shards_of(shards), self.comm.rank, 0)
             model.inference = RehearsedInference(model, own, is_weighted=shards.weighted, is_symmetric=shards.symmetric)
 
     def _measured(self) -> Tensor | None:
@@ -263,7 +264,7 @@ class _Rehearsal:
         if not self.config.reads_batches or self.config.on_pairs:
             return None
         own = len(self.labels.split)
-        count = most_measured(self.session.opened.dataset, self.shards.shards, own)
+        count = most_measured(self.session.opened.dataset, shards_of(self.shards.shards), own)
         return self.memory.place.lasting((count,), torch.int64) if 2 * count < own else None
 
     def _mode(self, context: ModeContext) -> Mode:
@@ -273,9 +274,10 @@ class _Rehearsal:
         if batch is None:
             mode: Mode = config.mode_kind.load()(context)
             return mode
-        num_rows = 0 if isinstance(self.shards.shards, RowShards) else len(self.labels.split)
-        rows = rank_rows(config, context.dataset, self.shards.shards, self.comm.rank, num_rows)
-        self.rows = replace(rows, lengths=row_lengths(context.dataset, self.shards.shards))
+        shards = shards_of(self.shards.shards)
+        num_rows = 0 if isinstance(shards, RowShards) else len(self.labels.split)
+        rows = rank_rows(config, context.dataset, shards, self.comm.rank, num_rows)
+        self.rows = replace(rows, lengths=row_lengths(context.dataset, shards))
         # It imports numba, which a job on the whole graph need not load.
         from gnnloom.trainer.modes.epochs.pair_batches import RankPairs  # noqa: PLC0415
         from gnnloom.trainer.training.rehearsal.batches import RehearsedBatches, pair_sizes, stored_sizes  # noqa: PLC0415

@@ -23,8 +23,9 @@ from gnnloom.trainer.tasks.objectives.objective import TASK_MODULE
 from gnnloom.trainer.training.state.buffers import short_digest, stored_buffers, tensor_digest
 from gnnloom.trainer.training.state.optimizer import STEP
 
-#: Names of parameters and buffers become names of folders in a checkpoint.
-_NAME = re.compile(r"[\w.-]{1,200}")
+#: Names of parameters and buffers become names of folders in a checkpoint. PyG calls the modules of a relation
+#: ``<SOURCE___NAME___TARGET>``, with ``#`` for dots.
+_NAME = re.compile(r"[\w.<>#-]{1,200}")
 #: Dtypes that a checkpoint can hold; NumPy has no bfloat16.
 _STORED_DTYPES = frozenset(
     {torch.float16, torch.float32, torch.float64, torch.bool}

@@ -13,7 +13,7 @@ from gnnloom.storage.option import Option
 from gnnloom.storage.sampling.layers.options import FANOUTS, NEIGHBOR_OPTIONS
 from gnnloom.trainer.data.adjacency_scaling import NORMALIZATIONS
 from gnnloom.trainer.loader.choices import ALL_VERTICES, FEATURES, STORED
-from gnnloom.trainer.modes.options import BATCH_SIZE, SUBGRAPHS
+from gnnloom.trainer.modes.options import BATCH_SIZE, REVERSE, SUBGRAPHS
 from gnnloom.trainer.modes.subgraph import MODE
 from gnnloom.trainer.tasks.options import NEGATIVES, PAIRS
 from gnnloom.workflows.api.options.keywords import check_known, plain_values
@@ -117,11 +117,7 @@ _PAIRS: Final[Mapping[str, Option]] = MappingProxyType(
 )
 _RELATIONS: Final[Mapping[str, Option]] = MappingProxyType(
     {
-        "reverse": Option(
-            default=False,
-            help="Sample each relation of a graph with types in the other direction, too, as rev_NAME; the first loader"
-            " that does stores the reverses in the dataset",
-        ),
+        "reverse": REVERSE,
     }
 )
 #: The options that each kind of batches takes besides the common ones.

@@ -1,0 +1,281 @@
+"""Modules for graphs with types train and are evaluated as by themselves on the whole graph, on any number of ranks."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import gnnloom
+from gnnloom.storage import Dataset
+from gnnloom.storage.errors import GnnloomError, InputError, NotFoundError
+from gnnloom.storage.runs.checkpoint import read_checkpoint
+from gnnloom.storage.runs.run import Run
+from gnnloom.storage.samplers.kind import ALL
+from gnnloom.trainer.comm.agreement import CollectiveError
+from gnnloom.trainer.config.predict_config import PredictConfig
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.training.loop import train
+from gnnloom.trainer.training.predict import predict
+from support.lone import LoneCommunicator
+from support.lone_training import lone_session
+from support.mpi import run_program
+from support.tolerance import ADAM_BITS, assert_close
+from support.typed_papers import COUNTS, store, tables, whole_graph
+
+#: They share training runs on several ranks, and most need PyG.
+pytestmark = pytest.mark.slow
+
+OWN = "support.typed_modules"
+RANKS = (1, 2, 4)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _pyg() -> None:
+    # Not while tests are collected, which every process does: it takes seconds.
+    pytest.importorskip("torch_geometric.nn")
+
+
+def with_topics(dataset: Any) -> Any:
+    gnnloom.features(dataset, feature=np.random.default_rng(7).normal(size=(COUNTS["topic"], 2)), of_type="topic")
+    return dataset
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    found: Dataset = with_topics(store(tmp_path_factory.mktemp("typed") / "catalog", "papers", tables()))
+    next(iter(gnnloom.loader(found, fanout=1, of_type="paper", reverse=True)))
+    return found
+
+
+def typed_config(dataset: Dataset, run: str, name: str = "Sage", **options: Any) -> TrainConfig:
+    fixed: dict[str, Any] = {
+        "mode": "neighbor",
+        "of_type": "paper",
+        "hidden": (6,),
+        "epochs": 3,
+        "seed": 3,
+        "threads": 1,
+        "precision": "float64",
+        "batch_size": 1024,
+        "eval_every": 0,
+    }
+    catalog = str(dataset.path.parent)
+    model = options.pop("model", f"{OWN}:{name}")
+    return TrainConfig(catalog=catalog, dataset=dataset.name, run=run, model=model, **{**fixed, **options})
+
+
+def whole_scores(module: nn.Module, data: Any, model: str) -> Tensor:
+    """The scores of all papers by a module on the whole graph."""
+    names = [name for name in data.node_types if name in data.collect("x")]
+    edges = {each: data[each].edge_index for each in data.edge_types if {each[0], each[2]} <= set(names)}
+    attributes = {each: value for each, value in data.collect("edge_attr", allow_empty=True).items() if each in edges}
+    further = () if model == "Converted" else (attributes,)
+    found = module({name: data[name].x for name in names}, edges, *further)
+    return found if isinstance(found, Tensor) else found["paper"]
+
+
+def stored_state(dataset: Dataset, run: str) -> dict[str, Tensor]:
+    arrays = read_checkpoint(Run.open(dataset, run).checkpoints).arrays
+    prefix = "parameter/module."
+    return {each.removeprefix(prefix): torch.tensor(array) for each, array in arrays.items() if each.startswith(prefix)}
+
+
+@pytest.mark.parametrize(
+    ("model", "reverse"),
+    [("Sage", False), ("Attention", True), ("Transformer", True), ("Relational", False), ("Converted", True)],
+)
+def test_with_all_neighbors_a_step_and_the_scores_are_those_of_the_module_on_the_whole_graph(
+    dataset: Dataset, model: str, reverse: bool
+) -> None:
+    data, lr, run = whole_graph(dataset, reverse=reverse), 0.25, f"whole-{model.lower()}-{reverse}".lower()
+    options = {"fanout": (ALL,) * 2, "epochs": 1, "optimizer": "sgd", "lr": lr, "hidden": (6,), "reverse": reverse}
+    config = typed_config(dataset, run, model, **options)
+    module: Any = copy.deepcopy(lone_session(config).model.module)
+    before = {name: parameter.detach().clone() for name, parameter in module.named_parameters()}
+    result = train(LoneCommunicator(), config)
+    known = data["paper"].train_mask
+    loss = nn.functional.cross_entropy(whole_scores(module, data, model)[known], data["paper"].y[known])
+    loss.backward()  # type: ignore[no-untyped-call]
+    assert_close(result["loss"], [loss.item()])
+    after, formed = stored_state(dataset, run), 0
+    for name, parameter in module.named_parameters():
+        gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        formed += parameter.grad is not None and float(gradient.abs().max()) > 1e-3
+        assert_close((before[name] - after[name]) / lr, gradient, steps=4, message=name)
+    assert formed > 4
+    module.load_state_dict({**module.state_dict(), **after})
+    with torch.no_grad():
+        expected = whole_scores(module.eval(), data, model)
+    predict(LoneCommunicator(), PredictConfig.of_run(dataset, Run.open(dataset, run), model=config.model))
+    found = Run.open(dataset, run).predictions()
+    assert_close(found.array("score").read(), expected, steps=4)
+    np.testing.assert_array_equal(found.array("label").read(), expected.argmax(1))
+    for prefix, mask in (("val", "val_mask"), ("test", "test_mask")):
+        chosen = data["paper"][mask] & (data["paper"].y >= 0)
+        right = (expected.argmax(1) == data["paper"].y)[chosen]
+        assert result[f"{prefix}_accuracy"] == pytest.approx(float(right.double().mean()))
+
+
+class Results:
+    """Runs of one MPI job, by name."""
+
+    def __init__(self, dataset: Dataset, folder: Path) -> None:
+        every: dict[str, Any] = {"fanout": (ALL, ALL), "eval_every": 1, "patience": 100, "monitor": "val_loss"}
+        some: dict[str, Any] = {"fanout": (3, 2), "batch_size": 5, "lr": 0.0, "epochs": 2}
+        drops: dict[str, Any] = {"fanout": (3, 2), "batch_size": 5, "dropout": 0.3, "checkpoint_every": 1, "epochs": 4}
+        configs = [
+            # Steps of one size.
+            *(typed_config(dataset, f"every-{n}", ranks=n, batch_size=12 // n, **every) for n in RANKS),
+            *(typed_config(dataset, f"some-{n}", "Attention", ranks=n, **some) for n in RANKS),
+            typed_config(dataset, "straight", ranks=2, **drops),
+            typed_config(dataset, "resumed", ranks=2, **{**drops, "epochs": 2}),
+            typed_config(dataset, "resumed", ranks=2, **drops),
+            # Fewer batches than ranks.
+            *(typed_config(dataset, f"few-{n}", "Normalized", ranks=n, fanout=(ALL, ALL), reverse=True) for n in RANKS),
+        ]
+        predictions = [
+            PredictConfig(
+                catalog=str(dataset.path.parent), dataset=dataset.name, run="every-1", ranks=4, model=f"{OWN}:Sage"
+            )
+        ]
+        found = run_program(max(RANKS), "train_all", folder, [each.to_json() for each in [*configs, *predictions]])
+        self.by_run = dict(zip([each.run for each in configs], found, strict=False))
+        self.predicted = found[-1]
+
+    def loss(self, run: str) -> list[float]:
+        losses: list[float] = self.by_run[run]["loss"]
+        return losses
+
+
+@pytest.fixture(scope="module")
+def results(dataset: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Results:
+    return Results(dataset, tmp_path_factory.mktemp("results"))
+
+
+@pytest.mark.parametrize("ranks", RANKS[1:])
+def test_losses_and_scores_do_not_depend_on_the_number_of_ranks(dataset: Dataset, results: Results, ranks: int) -> None:
+    one, several = (results.by_run[f"every-{number}"] for number in (1, ranks))
+    assert_close(several["loss"], one["loss"], steps=20, bits=ADAM_BITS)
+    for split in ("train", "val", "test"):
+        assert several[f"{split}_accuracy"] == one[f"{split}_accuracy"]
+    # The batches of sampled neighbors are the same, whichever rank makes them.
+    assert_close(results.loss(f"some-{ranks}"), results.loss("some-1"), steps=4)
+    # A rank without a batch takes part in a normalization over all rows.
+    assert_close(results.loss(f"few-{ranks}"), results.loss("few-1"), steps=20, bits=ADAM_BITS)
+
+
+def test_predictions_on_other_ranks_are_those_of_the_module(dataset: Dataset, results: Results) -> None:
+    assert results.predicted["ranks"] == 4
+    data, config = whole_graph(dataset), typed_config(dataset, "every-1")
+    module: Any = lone_session(config).model.module
+    module.load_state_dict(stored_state(dataset, "every-1"))
+    with torch.no_grad():
+        expected = whole_scores(module.eval(), data, "Sage")
+    assert_close(Run.open(dataset, "every-1").predictions().array("score").read(), expected, steps=4)
+
+
+def test_a_run_that_goes_on_is_one_that_was_never_stopped(results: Results) -> None:
+    assert len(results.loss("straight")) == 4
+    assert results.loss("resumed") == results.loss("straight")
+
+
+def test_types_without_features_have_vectors_of_the_module(tmp_path: Path) -> None:
+    dataset = store(tmp_path / "catalog", "papers", tables(1))
+    config = typed_config(dataset, "vectors", "Embedded", fanout=(2, 2), batch_size=8)
+    result = train(LoneCommunicator(), config)
+    assert result["loss"][-1] < result["loss"][0]
+    assert stored_state(dataset, "vectors")["vectors.topic.weight"].shape == (COUNTS["topic"], 6)
+
+
+@pytest.mark.parametrize(("array", "width"), [("label", 3), ("target", 2)])
+def test_several_labels_and_numbers_are_learned(tmp_path: Path, array: str, width: int) -> None:
+    dataset: Any = with_topics(store(tmp_path / "catalog", "papers", tables(2)))
+    rng, count = np.random.default_rng(3), COUNTS["author"]
+    values = rng.integers(0, 2, (count, width)) if array == "label" else rng.normal(size=(count, width))
+    split = rng.choice(["train", "valid", "test"], count)
+    (before,) = dataset.fitting("vertices", type="author")
+    given: dict[str, Any] = {"feature": rng.normal(size=(count, 4)), array: values, "split": split}
+    gnnloom.features(dataset, of_type="author", add=True, **given)
+    (added,) = (info.key for info in dataset.fitting("vertices", type="author") if info.key != before.key)
+    options: dict[str, Any] = {
+        "mode": "neighbor",
+        "model": f"{OWN}:Sage",
+        "hidden": 6,
+        "fanout": (3, 2),
+        "epochs": 4,
+        "run": "some",
+    }
+    with pytest.raises(InputError, match="vertex_data author=KEY"):
+        gnnloom.train(dataset, of_type="author", **options)
+    gnnloom.train(dataset, of_type="author", vertex_data=[f"author={added}"], **options)
+    loss = Run.open(dataset, "some").result()["loss"]
+    assert loss[-1] < loss[0]
+    predicted = gnnloom.predict("papers/some", model=f"{OWN}:Sage", catalog=dataset.path.parent)
+    assert predicted.predictions().shape == (count, width)
+    assert predicted.frame()["vertex"].tolist() == dataset.typed_graph().original_id("author").tolist()
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"model": "gcn"}, "of_type"),
+        ({"model": f"{OWN}:WithoutTypes"}, "of_type"),
+        ({"model": f"{OWN}:Wanting"}, "colors"),
+        ({"of_type": None}, "--of-type"),
+        ({"of_type": None, "reverse": True, "model": f"{OWN}:WithoutTypes"}, "reverse"),
+        ({"of_type": None, "mode": "full", "batch_size": 1024}, "--mode neighbor"),
+        ({"of_type": None, "mode": "subgraph"}, "--mode neighbor"),
+        ({"mode": "subgraph"}, "of_type"),
+        ({"of_type": "papers"}, "paper"),
+        ({"of_type": "author"}, "no label and no split"),
+        ({"embed": 4}, "embed"),
+        ({"shards": "0123"}, "shards"),
+        ({"vertex_data": ("paper",)}, "vertex_data"),
+        ({"vertex_data": ("paper=0123",)}, "0123"),
+        ({"cache_memory": 0}, "cache_memory"),
+        ({"task": "link"}, "task"),
+        ({"normalization": "mean"}, "normalization"),
+        ({"fanout": (3,)}, "fanout"),
+        ({"task": "multilabel"}, "multilabel"),
+        ({"model_options": ("metadata=1",)}, "metadata"),
+        ({"save_embeddings": True}, "save_embeddings"),
+    ],
+)
+def test_what_does_not_fit_types_is_refused(dataset: Dataset, options: dict[str, Any], named: str) -> None:
+    given = {"fanout": (3, 2), **options} if "mode" not in options else options
+    with pytest.raises((InputError, NotFoundError, CollectiveError), match=named):
+        train(LoneCommunicator(), typed_config(dataset, "refused", **given))
+    assert "refused" not in dataset.runs()
+
+
+def test_what_a_graph_lacks_is_named(tmp_path: Path) -> None:
+    dataset: Any = store(tmp_path / "catalog", "papers", tables(3))
+    config = typed_config(dataset, "lacks", fanout=(3, 2))
+    with pytest.raises(CollectiveError, match=r"topic have no features.*--of-type topic.*n_id_dict"):
+        train(LoneCommunicator(), config)
+    with_topics(dataset)
+    with pytest.raises(CollectiveError, match="--reverse"):
+        train(LoneCommunicator(), typed_config(dataset, "lacks", fanout=(3, 2), reverse=True))
+    train(LoneCommunicator(), config)
+    with pytest.raises(InputError, match="of_type"):
+        gnnloom.train(dataset)
+    with pytest.raises(InputError, match="types"):
+        gnnloom.predict("papers/lacks", model=config.model, on=dataset, catalog=dataset.path.parent)
+    with pytest.raises(GnnloomError, match="smooth"):
+        gnnloom.predict("papers/lacks", model=config.model, smooth="labels", catalog=dataset.path.parent)
+    # Other features of a type are other data.
+    (before,) = dataset.fitting("vertices", type="topic")
+    gnnloom.features(dataset, feature=np.ones((COUNTS["topic"], 2)), of_type="topic", add=True)
+    (other,) = (info.key for info in dataset.fitting("vertices", type="topic") if info.key != before.key)
+    assert train(LoneCommunicator(), replace(config, epochs=4))["epochs"] == 4
+    with pytest.raises(CollectiveError, match="other vertex data of type topic"):
+        train(LoneCommunicator(), replace(config, epochs=5, vertex_data=(f"topic={other}",)))
+    with pytest.raises(InputError, match="several vertex data of type topic"):
+        gnnloom.train(dataset, mode="neighbor", of_type="paper", model=config.model)

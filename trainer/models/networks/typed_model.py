@@ -1,0 +1,153 @@
+"""Modules of torch that take ``(x_dict, edge_index_dict)``, as PyG's layers do, on batches of a graph with types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.wording import counted
+from gnnloom.trainer.data.typed_vertices import TypedSchema
+from gnnloom.trainer.kernels.dispatch import performed
+from gnnloom.trainer.loader.choices import EDGE_NAMES
+from gnnloom.trainer.models.edge_modules import BY_TYPE, TYPED, forward_names
+from gnnloom.trainer.models.networks.model import Inputs
+from gnnloom.trainer.models.networks.module_model import ModuleModel, checked_output
+
+#: What is computed with in the dtype of sums.
+_NUMBERS: Final = ("x", "edge_attr", "edge_weight")
+#: Vertices of each type on which a new module is tried, at most.
+_TRIED: Final = 6
+
+
+@dataclass(frozen=True)
+class TypedBatch:
+    """A batch of a graph with types.
+
+    Attributes:
+        fields: what each type and each relation (source type, name, target type) has, by the names of PyG.
+        num_seeds: leading vertices of the type that is predicted whose outputs are wanted.
+    """
+
+    fields: Mapping[Any, Mapping[str, Any]]
+    num_seeds: int
+
+
+class TypedModel(ModuleModel):
+    """A module of torch, called with what a batch of a graph with types has, by type and by relation."""
+
+    def create_parameters(self, generator: torch.Generator) -> None:  # noqa: ARG002 - torch's global one
+        """See :meth:`Model.create_parameters`.
+
+        Raises:
+            InputError: the module cannot be constructed with the options, or does not take a small graph; or a type has
+                no features.
+        """
+        schema, dims = self.schema, self.options.dims
+        self._further = tuple(name for name in TYPED if name in forward_names(self.found()))
+        given = {
+            "in_channels": dict(schema.widths),
+            # Without hidden layers, no output has this width.
+            "hidden_channels": dims[1],
+            "num_layers": self.num_layers,
+            "out_channels": dims[-1],
+            "edge_dim": {each: columns["feature"] for each, columns in schema.columns.items() if "feature" in columns},
+            "num_nodes_dict": dict(schema.counts),
+            "metadata": (list(schema.counts), list(schema.columns)),
+        }
+        self.module = self.constructed(given)
+        self._try()
+
+    @property
+    def schema(self) -> TypedSchema:
+        """The types and relations of the graph."""
+        assert self.options.schema is not None
+        return self.options.schema
+
+    def _try(self) -> None:
+        """Call the module on a small graph; its parameters that have no sizes yet get them.
+
+        Raises:
+            InputError: it fails, or returns something else than a row for each vertex.
+        """
+        was_training = self.module.training
+        self.module.eval()
+        try:
+            # With values, also in a forecast of memory.
+            with torch.no_grad(), performed():
+                self.scores_of(self._small(_TRIED))
+        except InputError:
+            raise
+        # Whatever it is, the module raises it for what it is always given.
+        except Exception as error:
+            raise InputError(
+                f"model {self.options.module}: its forward fails on a graph of at most {_TRIED} vertices of each type,"
+                f" {self._described()}: {type(error).__name__}: {error}"
+            ) from error
+        finally:
+            self.module.train(was_training)
+
+    def _described(self) -> str:
+        widths = [f"{name} with {counted(width, 'feature')}" for name, width in self.schema.widths.items()]
+        return ", ".join(widths)
+
+    def _small(self, most: int) -> TypedBatch:
+        """A batch with at most ``most`` vertices of each type, and an edge to each vertex along each relation."""
+        schema, place, found = self.schema, self.place, dict[Any, dict[str, Any]]()
+        counts = {name: min(count, most) for name, count in schema.counts.items()}
+        for name, count in counts.items():
+            found[name] = {"n_id": torch.arange(count), "num_sampled_nodes": [count, *[0] * self.num_layers]}
+            if name in schema.widths:
+                found[name]["x"] = place.lasting((count, schema.widths[name]), self.dtype).fill_(1)
+        for each, columns in schema.columns.items():
+            source, target = counts[each[0]], counts[each[2]]
+            ends = torch.arange(target if source else 0)
+            own: dict[str, Any] = {"edge_index": torch.stack([ends % max(1, source), ends])}
+            own["num_sampled_edges"] = [len(ends), *[0] * (self.num_layers - 1)]
+            for column, width in columns.items():
+                shape = (len(ends), width) if column == "feature" else (len(ends),)
+                dtype = torch.int64 if column in {"time", "label"} else self.dtype
+                own[EDGE_NAMES[column]] = place.lasting(shape, dtype).fill_(column != "label")
+            found[each] = own
+        return TypedBatch(found, counts[schema.of_type])
+
+    def forward(self, inputs: Inputs) -> Tensor:  # noqa: ARG002 - of any batch
+        """Raises InputError: a module on a graph with types has an input for each type, see :meth:`scores_of`."""
+        raise InputError(f"model {self.options.module}: it takes batches of a graph with types only")
+
+    def scores_of(self, batch: TypedBatch | None) -> Tensor:
+        """(num_seeds, num_outputs) scores of the seeds of a batch.
+
+        Collective if the module has batch normalizations over the rows of all ranks.
+
+        Args:
+            batch: None on a rank that has none in a step.
+
+        Raises:
+            InputError: the module returns something else than a row for each vertex of the type.
+        """
+        self.operator.grid.comm.traffic.watch.step = "forward"
+        if batch is None:
+            if not self.normalizes_together:
+                return self.no_scores()
+            batch = self._small(0)
+        schema = self.schema
+        further = {name: self._by_key(batch, name) for name in self._further}
+        output = self.module(self._by_key(batch, "x_dict"), self._by_key(batch, "edge_index_dict"), **further)
+        if isinstance(output, Mapping):
+            output = output.get(schema.of_type)
+        count, dims, name = len(batch.fields[schema.of_type]["n_id"]), self.options.dims, self.options.module
+        scores = checked_output(name, output, count, batch.num_seeds, dims[-1], self.place)
+        self._announce_backward(scores, self.num_layers)
+        return scores
+
+    def _by_key(self, batch: TypedBatch, argument: str) -> dict[Any, Any]:
+        """An argument of ``forward``: the value of each type or relation that the model sees and that has it."""
+        name = argument.removesuffix(BY_TYPE)
+        keys = (key for key in (*self.schema.counts, *self.schema.columns) if name in batch.fields[key])
+        values = {key: batch.fields[key][name] for key in keys}
+        return {key: self.as_sums(value) for key, value in values.items()} if name in _NUMBERS else values
