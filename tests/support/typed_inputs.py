@@ -148,6 +148,11 @@ def _rows(path: Path, between: str = ",") -> list[list[str]]:
     return [[cell.strip(" \t").replace(_RETURN, "\r") for cell in row] for row in found if "".join(row).strip(" \t")]
 
 
+def _pairs(path: Path) -> list[list[str]]:
+    """The rows of a file of edges without a header, in which ``#`` begins a comment."""
+    return [row for row in _rows(path) if not row[0].startswith("#")]
+
+
 def _blanks(line: str) -> list[str]:
     """The cells of a line between blanks."""
     return [cell for cell in re.split(r"[ \t\r]+", line) if cell]
@@ -334,7 +339,7 @@ def _ogb(raw: Path) -> Graph:
     graph = Graph({(name, str(each)): name for name, count in sizes.items() for each in range(count)})
     for head, word, tail in _rows(raw / "triplet-type-list.csv"):
         folder = raw / "relations" / f"{head}___{word}___{tail}"
-        rows, count = _rows(folder / "edge.csv"), _lines(folder / "num-edge-list.csv")
+        rows, count = _pairs(folder / "edge.csv"), _lines(folder / "num-edge-list.csv")
         if [line.strip(" \t\r") for line in count if line.strip(" \t\r")] != [str(len(rows))]:
             raise UnreadableError("another number of edges")
         for source, target in rows:
@@ -375,7 +380,7 @@ def _chunked(folder: Path) -> Graph:
     for number, ends in enumerate(content["edge_type"]):
         head, word, tail = map(str.strip, ends.split(":"))
         stated = content["num_edges_per_chunk"][number] if "num_edges_per_chunk" in content else None
-        chunks = [_rows(folder / name) for name in content["edges"][ends]["data"]]
+        chunks = [_pairs(folder / name) for name in content["edges"][ends]["data"]]
         if stated is not None and stated != [len(rows) for rows in chunks]:
             raise UnreadableError("another number of edges")
         for source, target in (row for rows in chunks for row in rows):

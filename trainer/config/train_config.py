@@ -97,8 +97,8 @@ MEMORY: Final = "memory"
 #: Free fields that decide the result if they are given. The names of runs are those that they had before there were
 #: such fields.
 _IF_GIVEN = (
-    "mode_options", "task_options", "embed", "draw_once", "neighbor_sampler", "propagated", "steps", "attention", "of_type",
-    "reverse",
+    "mode_options", "task_options", "embed", "draw_once", "neighbor_sampler", "propagated", "steps", "attention",
+    "of_type", "reverse",
 )  # fmt: skip
 #: Options that have no effect on a graph with types, where ranks map the graph and the features.
 _OF_SHARDS = ("shards", "method", "permutation", "adjacency", "embed", "train_features", "samples", "cache_memory")

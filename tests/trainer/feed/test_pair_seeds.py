@@ -49,7 +49,7 @@ def test_negatives_follow_the_pairs_in_their_order(more: dict[str, Any], expecte
 @pytest.mark.parametrize("excludes", [True, False])
 @pytest.mark.parametrize(("symmetric", "excludes_reverse"), [(False, False), (True, False), (False, True)])
 def test_a_batch_leaves_out_the_edges_of_its_pairs(symmetric: bool, excludes_reverse: bool, excludes: bool) -> None:
-    links: Any = SimpleNamespace(symmetric=symmetric, excludes_reverse=excludes_reverse)
+    links: Any = SimpleNamespace(relation=None, symmetric=symmetric, excludes_reverse=excludes_reverse)
     seeds = Fixed(links, 3, 2, excludes=excludes)
     assert seeds.num_batches == 2
     found = seeds.begin(0)(0)

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 import gnnloom
 from gnnloom.storage import Dataset
 from gnnloom.storage.errors import GnnloomError, InputError, NotFoundError
+from gnnloom.storage.neighbor_samplers.kind import ALL
 from gnnloom.storage.runs.checkpoint import read_checkpoint
 from gnnloom.storage.runs.run import Run
-from gnnloom.storage.samplers.kind import ALL
 from gnnloom.trainer.comm.agreement import CollectiveError
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.train_config import TrainConfig

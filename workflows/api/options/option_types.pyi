@@ -81,6 +81,7 @@ class SampleKeywords(ClusterKeywords, total=False):
     epochs: int
     ranks: int
     seed: int
+    neighbor_sampler: str
     replace: bool
     draw_once: bool
     cache_memory: int
@@ -94,6 +95,7 @@ class DrawKeywords(ClusterKeywords, total=False):
     negatives: int
     seed: int
     reciprocal: str | None
+    relation: str | None
 
 class LinksKeywords(ClusterKeywords, total=False):
     train: Path | str | None
@@ -162,6 +164,7 @@ class LoaderKeywords(TypedDict, total=False):
     split: str
     shuffle: bool
     seed: int
+    neighbor_sampler: str
     replace: bool
     epoch: int
     rank: int
@@ -219,6 +222,7 @@ class TrainKeywords(TypedDict, total=False):
     fanout: int | Sequence[int]
     replace: bool
     draw_once: bool
+    neighbor_sampler: str
     of_type: str | None
     reverse: bool
     vertex_data: Sequence[str]
@@ -290,3 +294,4 @@ class TrainKeywords(TypedDict, total=False):
     save_embeddings: bool
     wait_timeout: float
     profile: bool
+    memory: int | str | None
