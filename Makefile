@@ -6,7 +6,7 @@ SCALE ?= full
 
 .PHONY: install demo test test-slow test-long lint typecheck fuzz soak kills changes flips sanitize docs wheel bench-ingest bench-partition \
 	bench-algorithms bench-spmm bench-epoch bench-sampling bench-loader bench-links bench-propagate bench-modes bench-minibatch bench-startup \
-	bench-plan bench-exclusion bench-exchange bench-evaluation papers-shape clean
+	bench-plan bench-exclusion bench-exchange bench-evaluation bench-memory papers-shape clean
 
 install: .venv/warm
 
@@ -201,6 +201,11 @@ bench-exchange: .venv/installed-for-benchmarks
 # Exact evaluation and prediction from disk; within a limit, give it a control group (--group).
 bench-evaluation: .venv/installed-for-benchmarks
 	$(BIN)/python tests/benchmarks/bench_evaluation.py --scale $(SCALE)
+
+# train --memory in control groups of that size, against the best options chosen by hand; SCALE=small takes two minutes,
+# full half an hour.
+bench-memory: .venv/installed-for-benchmarks
+	$(BIN)/python tests/benchmarks/bench_memory.py --scale $(SCALE)
 
 # papers100M's shape from raw files to a trained model, in a control group of 8 GiB; SCALE=small (1/100) takes minutes and
 # 2 GB of disk. SCALE=quarter needs 50 GB of disk, half 100 and full 200.
