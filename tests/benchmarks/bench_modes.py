@@ -71,6 +71,7 @@ HEADS = ("mode", "epochs", "accuracy", "deviation", "points", "in noise", "s", "
 def options_of(mode: str, scale: Scale) -> tuple[str, ...]:
     """Options of `gnnloom train` for a mode."""
     drawn = ("--batch-size", str(round(DRAWN * scale.vertices)), *_course(12 * scale.longer, 2, 0.1))
+    sampled = (*_neighbor(scale), "--fanout", FANOUT, "--batch-size", str(scale.batch))
     return {
         "full": _course(40 * scale.longer, 4, 0.2),
         "frontier": ("--mode", "subgraph", "--frontier", str(round(DRAWN * scale.vertices / 8)), *drawn),
@@ -84,13 +85,14 @@ def options_of(mode: str, scale: Scale) -> tuple[str, ...]:
             str(round(DIVIDED * scale.vertices)),
             *_course(12 * scale.longer, 2, 0.1),
         ),
-        "neighbor": (*_neighbor(scale), "--fanout", FANOUT, "--batch-size", str(scale.batch)),
+        "neighbor": sampled,
+        "labor": (*sampled, "--neighbor-sampler", "labor"),
     }[mode]
 
 
 #: The modes of a run, full first, and others that can be asked for.
 MODES = ("full", "frontier", "edge", "minibatch", "neighbor")
-MORE = ("walk", "vertex")
+MORE = ("walk", "vertex", "labor")
 
 
 def _course(epochs: int, between: int, rate: float) -> tuple[str, ...]:

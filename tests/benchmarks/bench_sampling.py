@@ -166,8 +166,9 @@ def _report_neighbors(name: str, graph: WholeGraph, rounds: int) -> None:
     n = graph.num_vertices
     feature = np.random.default_rng(0).random((n, FEATURES), np.float32)
     sampler, seeds = NeighborSampler(graph, 0, FANOUTS), VertexSeeds(np.arange(n), BATCH, 0)
+    labor = NeighborSampler(graph, 0, FANOUTS, neighbor_sampler="labor")
 
-    def drawn(number: int) -> Sample:
+    def drawn(number: int, sampler: NeighborSampler = sampler) -> Sample:
         return sampler.sample_of(seeds.of(number, 0), number, 0)
 
     sample = drawn(0)
@@ -176,10 +177,14 @@ def _report_neighbors(name: str, graph: WholeGraph, rounds: int) -> None:
     whole: dict[str, Callable[[int], Any]] = {
         "neighbor with features": lambda number: _gather(feature, drawn(number).vertices, rows),
         "neighbor structure only": drawn,
+        "labor with features": lambda number: _gather(feature, drawn(number, labor).vertices, rows),
+        "labor structure only": lambda number: drawn(number, labor),
     }
     print(
         f"\na batch: {len(sample.vertices):,} vertices, {sum(len(block.entry) for block in sample.blocks):,} nonzeros"
     )
+    share = len(drawn(0, labor).vertices) / len(sample.vertices)
+    print(f"RESULT sampling_{name}_labor_vertices_over_neighbor {share:.3g} x")
     if not why_no_pyg():
         batches = _single_thread(pyg_neighbor(graph.matrix.indptr, graph.matrix.indices, feature, FANOUTS, BATCH, 0))
         whole["PyG NeighborLoader"] = lambda _: next(batches)
