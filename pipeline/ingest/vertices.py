@@ -127,10 +127,12 @@ def _check_others(dataset: Dataset, graph_key: str, parameters: Mapping[str, Any
         alike = info.inputs.get("graph") == graph_key and info.parameters.get("type") == parameters.get("type")
         if info.state == "complete" and info.key != key and alike:
             found, new = differences([info.parameters, parameters])
+            of_type = parameters.get("type")
+            choose = f"`--vertex-data {of_type}=KEY` when training" if of_type else "`--vertices KEY` when sharding"
             raise ExistsError(
                 f"dataset {dataset.name} has vertex data from another source: {info.key} ({in_words(found)}). This"
                 f" command stores other data ({in_words(new)}); to keep both, repeat it with `--add`, and choose with"
-                " `--vertices KEY` when sharding"
+                f" {choose}"
             )
 
 
