@@ -172,7 +172,7 @@ def test_what_does_not_fit_is_refused(tables: dict[str, pd.DataFrame]) -> None:
         gnnloom.ingest("added", relations=relations, vertices=vertices, unknown="add", workers=0)
     shop = gnnloom.ingest("shop", relations=relations, vertices={"user": "users.csv:id,age as feature"}, workers=0)
     more: dict[str, Any] = {"feature": "users.csv:height", "ids_file": "users.csv:id"}
-    with pytest.raises(ExistsError, match="--vertex-data user=KEY"):
+    with pytest.raises(ExistsError, match="user=KEY"):
         gnnloom.features(shop, **more, of_type="user", workers=0)
     gnnloom.features(shop, **more, of_type="user", add=True, workers=0)
     with pytest.raises(InputError, match="several"):

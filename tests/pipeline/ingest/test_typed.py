@@ -184,7 +184,6 @@ def test_what_reads_graphs_without_types_refuses_those_with_types(catalog: Catal
         dataset.vertices,
         dataset.partition,
         dataset.samples,
-        dataset.links,
     ):
         with pytest.raises(InputError, match="typed_graph"):
             reads()
