@@ -12,9 +12,8 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import as_trained
 from gnnloom.trainer.data.vertex_data import as_features
 from gnnloom.trainer.feed.batches import StoredBatches
-from gnnloom.trainer.loader.choices import STORED
-from gnnloom.trainer.loader.hops import batch_hops, edge_weight
-from gnnloom.trainer.loader.streams import Fields, GraphSource, Stream, hop_fields
+from gnnloom.trainer.loader.hops import batch_hops
+from gnnloom.trainer.loader.streams import Fields, GraphSource, Stream
 from gnnloom.trainer.loader.vertices import FEATURE_DTYPES
 
 
@@ -44,12 +43,7 @@ class StoredSource(GraphSource):
 
     def _fields(self, samples: Samples, stored: StoredBatch) -> Fields:
         batch = stored.batch
-        hops, matrix = batch_hops(batch), batch.blocks[0]
-        if self.normalization == STORED:
-            weight = self.stored_weight(matrix)
-        else:
-            weight = edge_weight(batch, self.normalization, self.place)
-        found: Fields = {**self.edges(matrix, weight, hops.edge_index), **hop_fields(hops)}
+        found = self.hop_fields(batch_hops(batch), batch.blocks[0], lambda: batch)
         if self.vertices.features in FEATURE_DTYPES:
             feature = as_features(stored.feature, self.vertices.feature_norm, self.place)
             found["x"] = feature.to(self.place.feature_dtype)

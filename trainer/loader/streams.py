@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,7 @@ from torch import Tensor
 from gnnloom.storage.artifacts.whole_graph import WholeGraph, map_whole_graph
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.matrix.csr import CSR
+from gnnloom.storage.matrix.layered import LayeredBatch
 from gnnloom.storage.sampling.layered import layered_batch
 from gnnloom.storage.sampling.layers.options import SAMPLER_OPTIONS
 from gnnloom.storage.sampling.layers.seeds import VertexSeeds
@@ -112,17 +114,25 @@ class GraphSource(Source):
     def layered_fields(self, graph: WholeGraph, vertices: VertexFields, drawn: Drawn[Sample]) -> Fields:
         """The fields of a layered batch."""
         sample = drawn.sample
-        hops, matrix = sample_hops(sample), sample.blocks[0].matrix
+        edges = self.hop_fields(
+            sample_hops(sample), sample.blocks[0].matrix, lambda: layered_batch(graph, sample, drawn.excluded)
+        )
+        return {**vertices.of(sample.vertices), **edges, "batch_size": sample.num_seeds}
+
+    def hop_fields(self, hops: Hops, matrix: CSR, batch: Callable[[], LayeredBatch]) -> Fields:
+        """The fields of the edges of a layered batch, and the names and numbers of its vertices and edges.
+
+        Args:
+            batch: makes the batch, if weights follow from it.
+        """
         if self.normalization == STORED:
             weight = self.stored_weight(matrix)
         else:
-            weight = edge_weight(layered_batch(graph, sample, drawn.excluded), self.normalization, self.place)
-        edges = self.edges(matrix, weight, hops.edge_index)
-        return {**vertices.of(sample.vertices), **edges, **hop_fields(hops), "batch_size": sample.num_seeds}
+            weight = edge_weight(batch(), self.normalization, self.place)
+        return {**self.edges(matrix, weight, hops.edge_index), **_numbers(hops)}
 
 
-def hop_fields(hops: Hops) -> Fields:
-    """Names and numbers of the vertices and edges of a batch."""
+def _numbers(hops: Hops) -> Fields:
     found: Fields = {
         "n_id": hops.vertices,
         "num_sampled_nodes": hops.num_sampled_nodes,
