@@ -160,9 +160,22 @@ class Deeper(Sage):
 class Centered(Sage):
     """Subtracts the mean over all papers."""
 
-    def forward(self, *given: Any) -> dict[str, Tensor]:
-        paper = super().forward(*given)["paper"]
+    def forward(
+        self, x_dict: dict[str, Tensor], edge_index_dict: dict[EdgeType, Tensor], edge_attr_dict: dict[EdgeType, Tensor]
+    ) -> dict[str, Tensor]:
+        paper = super().forward(x_dict, edge_index_dict, edge_attr_dict)["paper"]
         return {"paper": paper - paper.mean(0)}
+
+
+class ByOutEdges(Sage):
+    """Divides the rows of authors by the numbers of their papers, which edges from batches to others are among."""
+
+    def forward(
+        self, x_dict: dict[str, Tensor], edge_index_dict: dict[EdgeType, Tensor], edge_attr_dict: dict[EdgeType, Tensor]
+    ) -> dict[str, Tensor]:
+        authors = edge_index_dict["author", "writes", "paper"][0]
+        count = torch.bincount(authors, minlength=len(x_dict["author"])).clamp_min(1)[:, None]
+        return super().forward({**x_dict, "author": x_dict["author"] / count}, edge_index_dict, edge_attr_dict)
 
 
 class WithoutTypes(nn.Module):

@@ -123,6 +123,37 @@ def test_with_all_neighbors_a_step_and_the_scores_are_those_of_the_module_on_the
         assert result[f"{prefix}_accuracy"] == pytest.approx(float(right.double().mean()))
 
 
+@pytest.mark.parametrize(
+    ("model", "reverse", "hops"),
+    # With reverses, all papers of an author are neighbors, but edges to them are in batches that have their rows only.
+    [("Sage", True, 2), ("Deeper", False, 3), ("Centered", True, 0), ("ByOutEdges", False, 0), ("ByOutEdges", True, 4)],
+)
+def test_hops_of_an_evaluation_are_what_the_module_reads(
+    dataset: Dataset,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    model: str,
+    reverse: bool,
+    hops: int,
+) -> None:
+    # Batches of one vertex: the whole graph would fit in one.
+    monkeypatch.setattr("gnnloom.trainer.modes.epochs.edge_inference.CARRIED", 1)
+    session = lone_session(typed_config(dataset, "reads", model, reverse=reverse))
+    model_of: Any = session.model.eval()
+    data = whole_graph(dataset, reverse=reverse)
+    with torch.no_grad():
+        found = model_of.whole_scores(session.take_inputs())
+        expected = whole_scores(model_of.module, data, model)
+    facts = model_of.inference_facts
+    assert facts["inference_exact"] == bool(hops)
+    assert facts["inference_hops"] == (hops or 2)
+    assert ("scores differ" in caplog.text) == (not hops)
+    if hops:
+        assert_close(found, expected, steps=4)
+    else:
+        assert not np.allclose(found, expected)
+
+
 class Results:
     """Runs of one MPI job, by name."""
 

@@ -107,8 +107,8 @@ def _tried(model: EdgeModel, graph: _TrialGraph, traits: GraphTraits, place: Pla
     feature = feature.to(place.sum_dtype)
     trial = _Trial(model, graph, traits, place)
     for _ in range(_DRAWS):
-        values = _other_values(model.module, generator, place)
-        with torch.no_grad(), place.creating_modules(), _evaluating(model.module), values:
+        values = other_values(model.module, generator, place)
+        with torch.no_grad(), place.creating_modules(), evaluating(model.module), values:
             found.append(trial.reach(feature))
         if not found[-1].is_exact:
             break
@@ -186,7 +186,7 @@ class _Trial:
             vertices, edges = self.edges(seeds, reach)
             at = self._place.from_numpy(vertices)
             return all(
-                _alike(layer_output(self._model, layer, value[at], edges), expected[at[: len(seeds)]])
+                alike(layer_output(self._model, layer, value[at], edges), expected[at[: len(seeds)]])
                 for layer, (value, expected) in enumerate(pairwise(inputs))
             )
 
@@ -200,7 +200,7 @@ class _Trial:
             vertices, edges = self.edges(seeds, reach)
             at = self._place.from_numpy(vertices)
             output = model.call(model.module, feature[at], replace(edges, hops=None), self._place)
-            return _alike(output, expected[at[: len(seeds)]])
+            return alike(output, expected[at[: len(seeds)]])
 
         candidates = self._candidates(model.num_layers, _most_hops(model), by_layer=False)
         return self._first(candidates, suffices, expected) or _unknown(model)
@@ -255,7 +255,7 @@ def _inputs_by_layer(model: EdgeModel, feature: Tensor, whole: BatchEdges, expec
     except Exception:  # noqa: BLE001
         return None
     # Not so if its outputs join the outputs of several layers, as with jumping knowledge.
-    return values if _alike(values[-1], expected) else None
+    return values if alike(values[-1], expected) else None
 
 
 def _trial_graph(depth: int, traits: GraphTraits) -> _TrialGraph:
@@ -363,7 +363,7 @@ def _given_weight(module: Any, layer: int, weight: Tensor | None) -> Iterator[No
 
 
 @contextmanager
-def _evaluating(module: nn.Module) -> Iterator[None]:
+def evaluating(module: nn.Module) -> Iterator[None]:
     """Inside the block, the module is in evaluation mode."""
     was_training = module.training
     module.eval()
@@ -374,7 +374,7 @@ def _evaluating(module: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def _other_values(module: nn.Module, generator: torch.Generator, place: Place) -> Iterator[None]:
+def other_values(module: nn.Module, generator: torch.Generator, place: Place) -> Iterator[None]:
     """Inside the block, parameters have random values: as they are, some may be zero and hide what they multiply.
 
     They and the buffers have the dtype of sums of ``place``. What the block does to them is forgotten.
@@ -395,7 +395,7 @@ def _other_values(module: nn.Module, generator: torch.Generator, place: Place) -
             each.data = value
 
 
-def _alike(one: Tensor, other: Tensor) -> bool:
+def alike(one: Tensor, other: Tensor) -> bool:
     """Whether two results differ by rounding only."""
     tolerance = torch.finfo(one.dtype).eps ** (2 / 3)
     finite = other[other.isfinite()]

@@ -12,11 +12,12 @@ from torch import Tensor
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.wording import counted
 from gnnloom.trainer.data.typed_vertices import TypedSchema
-from gnnloom.trainer.kernels.dispatch import performed
+from gnnloom.trainer.kernels.dispatch import converted, performed
 from gnnloom.trainer.loader.choices import EDGE_NAMES
 from gnnloom.trainer.models.edge_modules import BY_TYPE, TYPED, forward_names
 from gnnloom.trainer.models.networks.model import Inputs
 from gnnloom.trainer.models.networks.module_model import ModuleModel, checked_output
+from gnnloom.trainer.place.place import Place
 
 #: What is computed with in the dtype of sums.
 _NUMBERS: Final = ("x", "edge_attr", "edge_weight")
@@ -135,19 +136,32 @@ class TypedModel(ModuleModel):
             if not self.normalizes_together:
                 return self.no_scores()
             batch = self._small(0)
-        schema = self.schema
-        further = {name: self._by_key(batch, name) for name in self._further}
-        output = self.module(self._by_key(batch, "x_dict"), self._by_key(batch, "edge_index_dict"), **further)
-        if isinstance(output, Mapping):
-            output = output.get(schema.of_type)
-        count, dims, name = len(batch.fields[schema.of_type]["n_id"]), self.options.dims, self.options.module
-        scores = checked_output(name, output, count, batch.num_seeds, dims[-1], self.place)
+        scores = self.output(batch, self.place)
         self._announce_backward(scores, self.num_layers)
         return scores
 
-    def _by_key(self, batch: TypedBatch, argument: str) -> dict[Any, Any]:
+    def output(self, batch: TypedBatch, place: Place) -> Tensor:
+        """(num_seeds, num_outputs) what the module returns for the seeds of a batch, in the dtype of sums of a place.
+
+        Raises:
+            InputError: as :meth:`scores_of`.
+        """
+        schema = self.schema
+
+        def given(argument: str) -> dict[Any, Any]:
+            return self._by_key(batch, argument, place)
+
+        output = self.module(given("x_dict"), given("edge_index_dict"), **{name: given(name) for name in self._further})
+        if isinstance(output, Mapping):
+            output = output.get(schema.of_type)
+        count, name = len(batch.fields[schema.of_type]["n_id"]), self.options.module
+        return checked_output(name, output, count, batch.num_seeds, self.options.dims[-1], place)
+
+    def _by_key(self, batch: TypedBatch, argument: str, place: Place) -> dict[Any, Any]:
         """An argument of ``forward``: the value of each type or relation that the model sees and that has it."""
         name = argument.removesuffix(BY_TYPE)
         keys = (key for key in (*self.schema.counts, *self.schema.columns) if name in batch.fields[key])
         values = {key: batch.fields[key][name] for key in keys}
-        return {key: self.as_sums(value) for key, value in values.items()} if name in _NUMBERS else values
+        if name not in _NUMBERS:
+            return values
+        return {key: converted(value, place.sum_dtype, place) for key, value in values.items()}

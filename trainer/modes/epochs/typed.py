@@ -6,6 +6,7 @@ rank r of P takes batches r, P + r, and so on, and a step takes the mean over th
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import Any
@@ -26,6 +27,7 @@ from gnnloom.trainer.loader.typed import TypedVertexSource
 from gnnloom.trainer.loader.vertices import FEATURE_DTYPES, VertexChoice
 from gnnloom.trainer.models.networks.model import Inputs
 from gnnloom.trainer.models.networks.typed_model import TypedBatch, TypedModel
+from gnnloom.trainer.models.networks.typed_reach import TypedReach, find_typed_reach
 from gnnloom.trainer.modes.epochs.edge_inference import SeedsThatFit
 from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext
 from gnnloom.trainer.modes.epochs.model_inputs import TypedInputs
@@ -35,6 +37,8 @@ from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.operators.whole_rows import AXIS
 from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.place.place import Place
+
+logger = logging.getLogger(__name__)
 
 
 def typed_source(
@@ -144,6 +148,7 @@ class TypedInference:
         self._given, self._operator, self._model = given, operator, model
         self._num_hops = len(fanouts(given_fanouts, model.num_layers, on_edges=True))
         self._fit = SeedsThatFit()
+        self._reach: TypedReach | None = None
         self.facts: Mapping[str, Any] = {}
 
     def __call__(self, inputs: Inputs) -> Tensor:  # noqa: ARG002 - features come with the batches
@@ -162,10 +167,29 @@ class TypedInference:
         """
         own = self._operator.layout(0).vertex
         vertices = own if rows is None else own[rows]
-        self.facts = {"inference": "all neighbors, hop by hop", "inference_hops": self._num_hops}
-        return together(self._operator.grid.comm, lambda: self._scores(vertices))
+        reach = self._found_reach()
+        return together(self._operator.grid.comm, lambda: self._scores(vertices, reach.hops))
 
-    def _scores(self, vertices: NDArray[np.int64]) -> Tensor:
+    def _found_reach(self) -> TypedReach:
+        """The module's reach, as the first rank finds it: other processors might round otherwise. Collective."""
+        comm, model = self._operator.grid.comm, self._model
+        if self._reach is None:
+            mine = together(comm, lambda: find_typed_reach(model, self._num_hops))
+            hops, is_exact = comm.gather_numbers([mine.hops, mine.is_exact])[0].astype(int).tolist()
+            self._reach = reach = TypedReach(hops, bool(is_exact))
+            how = "all neighbors, hop by hop"
+            self.facts = {"inference": how, "inference_hops": hops, "inference_exact": reach.is_exact}
+            if not reach.is_exact and comm.rank == 0:
+                logger.warning(
+                    "model %s: no number of hops was found at which in-edges alone give its outputs, for example as it"
+                    " reads out-edges or all vertices; it is evaluated on batches of %d hops, and scores differ from"
+                    " the scores on the whole graph",
+                    model.options.module,
+                    hops,
+                )
+        return self._reach
+
+    def _scores(self, vertices: NDArray[np.int64], num_hops: int) -> Tensor:
         model, place, data = self._model, self._model.place, self._given.data
         shape = len(vertices), model.options.dims[-1]
         out = place.mapped(data.dataset.path, "outputs of the model", shape, place.sum_dtype)
@@ -173,7 +197,7 @@ class TypedInference:
         if not len(vertices):
             return out.tensor
         of_type = data.of_type.name
-        _, sampler, make = typed_source(self._given, place, vertices, [ALL] * self._num_hops, 1).parts()
+        _, sampler, make = typed_source(self._given, place, vertices, [ALL] * num_hops, 1).parts()
         width, start = max(*model.schema.widths.values(), *model.options.dims), 0
         while start < len(vertices):
             stop, sample = self._fit.batch(
