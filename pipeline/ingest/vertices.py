@@ -128,7 +128,7 @@ def _check_others(dataset: Dataset, graph_key: str, parameters: Mapping[str, Any
         if info.state == "complete" and info.key != key and alike:
             found, new = differences([info.parameters, parameters])
             of_type = parameters.get("type")
-            choose = f"`--vertex-data {of_type}=KEY` when training" if of_type else "`--vertices KEY` when sharding"
+            choose = "`--vertices KEY` when sharding" if of_type is None else f"--vertex-data {of_type}=KEY in training"
             raise ExistsError(
                 f"dataset {dataset.name} has vertex data from another source: {info.key} ({in_words(found)}). This"
                 f" command stores other data ({in_words(new)}); to keep both, repeat it with `--add`, and choose with"

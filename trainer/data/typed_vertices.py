@@ -74,7 +74,7 @@ class TypedVertices:
         """Open the graph and the vertex data.
 
         Args:
-            keys: what a run has read before, as :attr:`inputs` has it; where it is gone, what there is now.
+            keys: what a run has read before, as :attr:`inputs` has it; empty for a new run.
             chosen: choice between several vertex data of a type, as ``TYPE=KEY`` each.
 
         Raises:
@@ -84,10 +84,11 @@ class TypedVertices:
                 wanted.
         """
         known = {name.partition("/")[2] or of_type: key for name, key in keys.items() if name.startswith("vertices")}
-        known = {name: key for name, key in known.items() if _there(dataset, "vertices", key)} | _choices(chosen)
-        graph = dataset.typed_graph(_there(dataset, "graph", keys.get("graph")))
+        known |= _choices(chosen)
+        graph = dataset.typed_graph(keys.get("graph"))
         stored = {name: dataset.vertices(key, graph.artifact.key, name) for name, key in known.items()}
-        for each in graph.types:
+        # A run that goes on reads what it has read, whatever other types have got since.
+        for each in () if keys else graph.types:
             if each.name not in known and (data := _only(dataset, graph, each.name)) is not None:
                 stored[each.name] = data
         reverses = _reverses(dataset, graph) if reverse else None
@@ -132,10 +133,10 @@ class TypedVertices:
 
     @property
     def inputs(self) -> dict[str, str]:
-        """Kind to key of all that is read; ``vertices`` of the type, ``vertices/TYPE`` of the others."""
+        """Kind to key of all that is read: ``vertices`` of the type, and ``vertices/TYPE`` of other types."""
         found = {"graph": self.graph.artifact.key, "vertices": self.artifact.key}
-        others = {name: data for name, data in self.stored.items() if name != self.of_type.name}
-        found |= {f"vertices/{name}": data.artifact.key for name, data in others.items()}
+        others = [name for name in self.schema.counts if name in self.stored and name != self.of_type.name]
+        found |= {f"vertices/{name}": self.stored[name].artifact.key for name in others}
         return found if self.reverses is None else found | {"transpose": self.reverses.artifact.key}
 
     @property
@@ -215,11 +216,6 @@ def _only(dataset: Dataset, graph: TypedGraph, of_type: str) -> Vertices | None:
             f" {of_type}=KEY: {describe_candidates(found)}"
         )
     return Vertices(Artifact(found[0].path)) if found else None
-
-
-def _there(dataset: Dataset, kind: str, key: str | None) -> str | None:
-    """A key, if there is still something complete that has it."""
-    return key if key and dataset.fitting(kind, key) else None
 
 
 def _reverses(dataset: Dataset, graph: TypedGraph) -> Reverses:

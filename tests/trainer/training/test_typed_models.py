@@ -18,6 +18,7 @@ from gnnloom.storage.errors import GnnloomError, InputError, NotFoundError
 from gnnloom.storage.neighbor_samplers.kind import ALL
 from gnnloom.storage.runs.checkpoint import read_checkpoint
 from gnnloom.storage.runs.run import Run
+from gnnloom.storage.upkeep.removal import remove_artifact
 from gnnloom.trainer.comm.agreement import CollectiveError
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.train_config import TrainConfig
@@ -305,8 +306,15 @@ def test_what_a_graph_lacks_is_named(tmp_path: Path) -> None:
     (before,) = dataset.fitting("vertices", type="topic")
     gnnloom.features(dataset, feature=np.ones((COUNTS["topic"], 2)), of_type="topic", add=True)
     (other,) = (info.key for info in dataset.fitting("vertices", type="topic") if info.key != before.key)
+    with pytest.raises(InputError, match="several vertex data of type topic"):
+        gnnloom.train(dataset, mode="neighbor", of_type="paper", model=config.model)
     assert train(LoneCommunicator(), replace(config, epochs=4))["epochs"] == 4
     with pytest.raises(CollectiveError, match="other vertex data of type topic"):
         train(LoneCommunicator(), replace(config, epochs=5, vertex_data=(f"topic={other}",)))
-    with pytest.raises(InputError, match="several vertex data of type topic"):
-        gnnloom.train(dataset, mode="neighbor", of_type="paper", model=config.model)
+    # Data of a type that papers do not depend on are not the run's.
+    gnnloom.features(dataset, feature=np.ones((COUNTS["venue"], 2)), of_type="venue")
+    assert train(LoneCommunicator(), replace(config, epochs=5))["epochs"] == 5
+    remove_artifact(dataset, "vertices", before.key, force=True)
+    asked = PredictConfig.of_run(dataset, Run.open(dataset, "lacks"), model=config.model)
+    with pytest.raises(CollectiveError, match=before.key):
+        predict(LoneCommunicator(), asked)

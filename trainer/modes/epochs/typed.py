@@ -17,6 +17,7 @@ from torch import Tensor
 
 from gnnloom.storage.artifacts.mapped_vertices import split_vertices
 from gnnloom.storage.neighbor_samplers.kind import ALL
+from gnnloom.storage.sampling.layers.typed import TypedNeighborSampler, TypedSample
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.data.typed_vertices import TypedRows
 from gnnloom.trainer.feed.batches import Drawn
@@ -149,6 +150,8 @@ class TypedInference:
         self._num_hops = len(fanouts(given_fanouts, model.num_layers, on_edges=True))
         self._fit = SeedsThatFit()
         self._reach: TypedReach | None = None
+        #: What draws and makes batches, once it is mapped.
+        self._parts: tuple[Any, TypedNeighborSampler, Callable[[Drawn[TypedSample]], Fields]] | None = None
         self.facts: Mapping[str, Any] = {}
 
     def __call__(self, inputs: Inputs) -> Tensor:  # noqa: ARG002 - features come with the batches
@@ -196,8 +199,11 @@ class TypedInference:
         place.files.once(out.check)
         if not len(vertices):
             return out.tensor
+        if self._parts is None:
+            own = self._operator.layout(0).vertex
+            self._parts = typed_source(self._given, place, own, [ALL] * num_hops, 1).parts()
+        _, sampler, make = self._parts
         of_type = data.of_type.name
-        _, sampler, make = typed_source(self._given, place, vertices, [ALL] * num_hops, 1).parts()
         width, start = max(*model.schema.widths.values(), *model.options.dims), 0
         while start < len(vertices):
             stop, sample = self._fit.batch(
