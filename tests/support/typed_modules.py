@@ -203,3 +203,37 @@ class Normalized(Sage):
     def __init__(self, hidden_channels: int, **others: Any) -> None:
         super().__init__(hidden_channels=hidden_channels, **others)
         self.outputs: nn.Module = nn.Sequential(nn.BatchNorm1d(hidden_channels), self.outputs)
+
+
+class Averages(nn.Module):
+    """Adds linear functions of the means along each relation to one of the vertex itself, in torch alone."""
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        in_channels: dict[str, int],
+        hidden_channels: int,
+        num_layers: int,
+        out_channels: int,
+    ) -> None:
+        super().__init__()
+        types, self.relations = metadata
+        self.layers = nn.ModuleList()
+        for layer in range(num_layers):
+            width = out_channels if layer == num_layers - 1 else hidden_channels
+            before = dict.fromkeys(types, hidden_channels) if layer else in_channels
+            own = {name: nn.Linear(before[name], width) for name in types}
+            others = {name: nn.Linear(before[source], width) for source, name, _ in self.relations}
+            self.layers.append(nn.ModuleDict(own | others))
+
+    def forward(self, x_dict: dict[str, Tensor], edge_index_dict: dict[EdgeType, Tensor]) -> dict[str, Tensor]:
+        x = x_dict
+        for layer in self.layers:
+            found = {name: layer[name](rows) for name, rows in x.items()}  # type: ignore[index]
+            for each, (source, target) in edge_index_dict.items():
+                message = layer[each[1]](x[each[0]])[source]  # type: ignore[index]
+                count = torch.bincount(target, minlength=len(x[each[2]])).clamp_min(1)[:, None]
+                total = torch.zeros_like(found[each[2]]).index_add(0, target, message)
+                found[each[2]] = found[each[2]] + total / count
+            x = {name: rows.relu() if layer is not self.layers[-1] else rows for name, rows in found.items()}
+        return x
