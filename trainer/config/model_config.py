@@ -70,7 +70,8 @@ class ModelConfig(Config):
     train_features: bool = _option(False, "Train the input features too")
     embed: int = _option(
         0,
-        "Width of input features that are learned from random numbers on; stored features are not read. 0: none",
+        "Width of input features that are learned from random numbers on; stored features are not read, except in a"
+        " graph with types, where types without features learn some. 0: none",
         free=True,
         least=0,
         most=_MOST_COLUMNS,
@@ -254,7 +255,7 @@ class ModelConfig(Config):
         # Only ranks that map a graph with types load it.
         from gnnloom.trainer.data.typed_vertices import TypedVertices  # noqa: PLC0415
 
-        if isinstance(shards, TypedVertices) and not self.model_kind.takes_ids:
+        if isinstance(shards, TypedVertices) and not (self.model_kind.takes_ids or self.embed):
             shards.check_features()
         if shards.weighted and not self.model_kind.takes_weights:
             able = ", ".join(name for name, kind in MODELS.items() if kind.takes_weights)

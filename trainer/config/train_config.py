@@ -101,7 +101,7 @@ _IF_GIVEN = (
     "of_type", "reverse",
 )  # fmt: skip
 #: Options that have no effect on a graph with types, where ranks map the graph and the features.
-_OF_SHARDS = ("shards", "method", "permutation", "adjacency", "embed", "train_features", "samples", "cache_memory")
+_OF_SHARDS = ("shards", "method", "permutation", "adjacency", "train_features", "samples", "cache_memory")
 
 
 # Fields come in the reverse order of the bases: the algorithm's are the first ones in --help.
@@ -276,6 +276,9 @@ class TrainConfig(
                 f"samples {self.samples!r}: batches on disk hold stored features, which embed {self.embed} does not"
                 " use; let the run draw its batches (without --samples)"
             )
+        if self.of_type is not None:
+            # Other types have stored features.
+            return
         for name, why in (("feature_norm", "are not scaled"), ("cache_memory", "change, so no rank keeps copies")):
             value, default = getattr(self, name), options_of(TrainConfig)[name].default
             if value not in {default, "none"}:
@@ -290,7 +293,7 @@ class TrainConfig(
         start = f"inputs {self.inputs!r}"
         if self.samples is not None:
             raise InputError(f"{start}: samples {self.samples!r} hold the features already; leave one of the two out")
-        if self.embed:
+        if self.embed and self.of_type is None:
             raise InputError(f"{start}: learned features (embed {self.embed}) are not stored; leave one of the two out")
         if not self.mode_kind.is_sampled:
             if STREAMS not in self.chosen_algorithm.capabilities:

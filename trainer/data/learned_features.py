@@ -13,7 +13,9 @@ from gnnloom.trainer.kernels.dispatch import normal_rows
 from gnnloom.trainer.place.place import Place
 
 
-def first_features(vertices: NDArray[np.int64], columns: slice, width: int, seed: int, place: Place) -> Tensor:
+def first_features(
+    vertices: NDArray[np.int64], columns: slice, width: int, seed: int, place: Place, of_type: str = ""
+) -> Tensor:
     """The numbers from which the features of some vertices are learned. Communicates nothing.
 
     Normal, with the standard deviation ``1 / sqrt(width)``: rows have a length of about 1, for graphs of any size. Each
@@ -24,9 +26,11 @@ def first_features(vertices: NDArray[np.int64], columns: slice, width: int, seed
         vertices: (num_rows,) int64 global ids.
         columns: the columns that are wanted.
         width: number of all columns.
+        of_type: type of the vertices, in a graph with types.
 
     Returns:
         (num_rows, number of columns) of the dtype of sums.
     """
-    rows = normal_rows(stream_key(seed, "learned features"), vertices, columns, width, place)
+    stream = f"learned features/{of_type}" if of_type else "learned features"
+    rows = normal_rows(stream_key(seed, stream), vertices, columns, width, place)
     return rows.to(place.sum_dtype).mul_(1 / math.sqrt(width))

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gnnloom.storage.matrix.ranges import split_range
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.exchange import BlockExchange, by_rank
 from gnnloom.trainer.comm.traffic import Kind
@@ -26,6 +27,18 @@ class Owners(Protocol):
     def __getitem__(self, vertices: NDArray[np.int64], /) -> NDArray[np.int32]:
         """(num_vertices,) int32 ranks of some vertices. All ranks ask equally often, as an answer may take messages."""
         ...
+
+
+class RangeOwners:
+    """Owners of n vertices: rank i of p owns the range from i*n//p to (i+1)*n//p."""
+
+    def __init__(self, num_vertices: int, size: int) -> None:
+        self._starts = np.array([split_range(num_vertices, size, rank)[0] for rank in range(size)])
+
+    def __getitem__(self, vertices: NDArray[np.int64], /) -> NDArray[np.int32]:
+        """See :class:`Owners`. Communicates nothing."""
+        # Of ranks that begin at one vertex, all but the last have none.
+        return (np.searchsorted(self._starts, vertices, side="right") - 1).astype(np.int32)
 
 
 class RowExchange:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -30,6 +30,7 @@ class TypedSchema:
         of_type: type of the vertices that are predicted.
         counts: number of vertices of each type, in the order of the graph.
         widths: number of features of each type that has features, in this order.
+        learned: the types whose features are learned.
         columns: for each relation (source type, name, target type), in the order of the graph, the columns of its
             edges: ``weight``, ``time``, ``feature`` or ``label``, and the width of the features, 1 for the others.
     """
@@ -38,6 +39,14 @@ class TypedSchema:
     counts: Mapping[str, int]
     widths: Mapping[str, int]
     columns: Mapping[tuple[str, str, str], Mapping[str, int]]
+    learned: Sequence[str] = ()
+
+    def learning(self, width: int) -> TypedSchema:
+        """The same schema with learned features of a width for the types that have none; unchanged for width 0."""
+        if not width:
+            return self
+        widths = {name: self.widths.get(name, width) for name in self.counts}
+        return replace(self, widths=widths, learned=self.without_features)
 
     @property
     def without_features(self) -> list[str]:
@@ -122,8 +131,9 @@ class TypedVertices:
         name, dataset = lacking[0], self.dataset.name
         raise InputError(
             f"{self.graph.artifact.path}: the vertices of type {' and of type '.join(lacking)} have no features, and"
-            f" {self.of_type.name} depends on them; add some with `gnnloom features {dataset} --of-type {name} ...`, or"
-            " let the model have vectors of its own for their numbers: its forward then takes n_id_dict"
+            f" {self.of_type.name} depends on them; add some with `gnnloom features {dataset} --of-type {name} ...`,"
+            " learn some with `gnnloom train --embed WIDTH`, or let the model have vectors of its own: its forward then"
+            " takes n_id_dict"
         )
 
     @property

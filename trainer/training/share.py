@@ -156,8 +156,10 @@ def _on_types(comm: Communicator, opened: OpenedRun, types: OpenedTypes, num_out
     """A range of the vertices of one type, whose labels and split are read."""
     data, grid = types.shards, ProcessGrid(comm, {AXIS: comm.size}, place)
     rows = types.vertex_rows("rows", grid.span(data.num_vertices, (AXIS,)))
-    options = opened.config.options_of_model(data.num_features, num_outputs, schema=data.schema)
-    return Share(options, RowsOnly(grid, rows.vertex()), rows, TypedInputs(data, opened.config.feature_norm))
+    config, schema = opened.config, data.schema.learning(opened.config.embed)
+    options = config.options_of_model(data.num_features, num_outputs, schema=schema)
+    inputs = TypedInputs(data, config.feature_norm, config.seed)
+    return Share(options, RowsOnly(grid, rows.vertex()), rows, inputs)
 
 
 def _on_rows(comm: Communicator, opened: OpenedRun, shards: OwnRowShard, num_outputs: int, place: Place) -> Share:

@@ -137,7 +137,7 @@ def begin_run(
         if not config.changes_since(TrainConfig.of_run(run)):
             content |= {name: stored.get(name) for name in ("dataset", "run")}
     unread = opened.shards.shards.num_features
-    if config.embed and unread:
+    if config.embed and unread and config.of_type is None:
         logger.info(
             "run %s: learns %d features per vertex; the %d stored ones are not read", run.name, config.embed, unread
         )

@@ -55,6 +55,14 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return found
 
 
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    """Topics have no features."""
+    found: Any = store(tmp_path_factory.mktemp("bare") / "catalog", "bare", tables(4))
+    next(iter(gnnloom.loader(found, fanout=1, of_type="paper", reverse=True)))
+    return found  # type: ignore[no-any-return]
+
+
 def typed_config(dataset: Dataset, run: str, name: str = "Sage", **options: Any) -> TrainConfig:
     fixed: dict[str, Any] = {
         "mode": "neighbor",
@@ -158,7 +166,7 @@ def test_hops_of_an_evaluation_are_what_the_module_reads(
 class Results:
     """Runs of one MPI job, by name."""
 
-    def __init__(self, dataset: Dataset, folder: Path) -> None:
+    def __init__(self, dataset: Dataset, bare: Dataset, folder: Path) -> None:
         every: dict[str, Any] = {"fanout": (ALL, ALL), "eval_every": 1, "patience": 100, "monitor": "val_loss"}
         some: dict[str, Any] = {"fanout": (3, 2), "batch_size": 5, "lr": 0.0, "epochs": 2}
         drops: dict[str, Any] = {"fanout": (3, 2), "batch_size": 5, "dropout": 0.3, "checkpoint_every": 1, "epochs": 4}
@@ -171,15 +179,18 @@ class Results:
             typed_config(dataset, "resumed", ranks=2, **drops),
             # Fewer batches than ranks.
             *(typed_config(dataset, f"few-{n}", "Normalized", ranks=n, fanout=(ALL, ALL), reverse=True) for n in RANKS),
+            *(
+                typed_config(bare, f"learned-{n}", ranks=n, batch_size=12 // n, embed=4, reverse=True, **every)
+                for n in RANKS
+            ),
         ]
         predictions = [
-            PredictConfig(
-                catalog=str(dataset.path.parent), dataset=dataset.name, run="every-1", ranks=4, model=f"{OWN}:Sage"
-            )
+            PredictConfig(catalog=str(each.path.parent), dataset=each.name, run=run, ranks=ranks, model=f"{OWN}:Sage")
+            for each, run, ranks in ((dataset, "every-1", 4), (bare, "learned-4", 2))
         ]
         found = run_program(max(RANKS), "train_all", folder, [each.to_json() for each in [*configs, *predictions]])
         self.by_run = dict(zip([each.run for each in configs], found, strict=False))
-        self.predicted = found[-1]
+        self.predicted = found[-2:]
 
     def loss(self, run: str) -> list[float]:
         losses: list[float] = self.by_run[run]["loss"]
@@ -187,8 +198,8 @@ class Results:
 
 
 @pytest.fixture(scope="module")
-def results(dataset: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Results:
-    return Results(dataset, tmp_path_factory.mktemp("results"))
+def results(dataset: Dataset, bare: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Results:
+    return Results(dataset, bare, tmp_path_factory.mktemp("results"))
 
 
 @pytest.mark.parametrize("ranks", RANKS[1:])
@@ -199,18 +210,42 @@ def test_losses_and_scores_do_not_depend_on_the_number_of_ranks(dataset: Dataset
         assert several[f"{split}_accuracy"] == one[f"{split}_accuracy"]
     # The batches of sampled neighbors are the same, whichever rank makes them.
     assert_close(results.loss(f"some-{ranks}"), results.loss("some-1"), steps=4)
+    learned = [results.by_run[f"learned-{number}"] for number in (1, ranks)]
+    assert_close(learned[1]["loss"], learned[0]["loss"], steps=20, bits=ADAM_BITS)
+    assert learned[1]["val_accuracy"] == learned[0]["val_accuracy"]
     # A rank without a batch takes part in a normalization over all rows.
     assert_close(results.loss(f"few-{ranks}"), results.loss("few-1"), steps=20, bits=ADAM_BITS)
 
 
 def test_predictions_on_other_ranks_are_those_of_the_module(dataset: Dataset, results: Results) -> None:
-    assert results.predicted["ranks"] == 4
+    assert results.predicted[0]["ranks"] == 4
     data, config = whole_graph(dataset), typed_config(dataset, "every-1")
     module: Any = lone_session(config).model.module
     module.load_state_dict(stored_state(dataset, "every-1"))
     with torch.no_grad():
         expected = whole_scores(module.eval(), data, "Sage")
     assert_close(Run.open(dataset, "every-1").predictions().array("score").read(), expected, steps=4)
+
+
+def test_learned_features_are_vectors_that_a_step_updates(bare: Dataset, results: Results) -> None:
+    """On two ranks after a training on four; papers of the whole graph know all topics near them."""
+    assert results.predicted[1]["ranks"] == 2
+    arrays = read_checkpoint(Run.open(bare, "learned-4").checkpoints).arrays
+    vectors = torch.tensor(arrays["parameter/feature_topic"])
+    assert vectors.shape == (COUNTS["topic"], 4)
+    data, config = whole_graph(bare, reverse=True), typed_config(bare, "learned-4", embed=4, reverse=True)
+    data["topic"].x = vectors
+    session = lone_session(config)
+    session.take_inputs()
+    module: Any = session.model.module
+    first = dict(session.model.named_parameters())["feature_topic"].detach()
+    assert float((first - vectors).abs().max()) > 1e-3
+    module.load_state_dict(stored_state(bare, "learned-4"))
+    with torch.no_grad():
+        expected = whole_scores(module.eval(), data, "Sage")
+    assert_close(Run.open(bare, "learned-4").predictions().array("score").read(), expected, steps=4)
+    one = read_checkpoint(Run.open(bare, "learned-1").checkpoints).arrays["parameter/feature_topic"]
+    assert_close(vectors, one, steps=20, bits=ADAM_BITS)
 
 
 def test_a_run_that_goes_on_is_one_that_was_never_stopped(results: Results) -> None:
@@ -267,7 +302,7 @@ def test_several_labels_and_numbers_are_learned(tmp_path: Path, array: str, widt
         ({"mode": "subgraph"}, "of_type"),
         ({"of_type": "papers"}, "paper"),
         ({"of_type": "author"}, "no label and no split"),
-        ({"embed": 4}, "embed"),
+        ({"train_features": True}, "train_features"),
         ({"shards": "0123"}, "shards"),
         ({"vertex_data": ("paper",)}, "vertex_data"),
         ({"vertex_data": ("paper=0123",)}, "0123"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import torch
@@ -36,6 +36,10 @@ class TypedBatch:
 
     fields: Mapping[Any, Mapping[str, Any]]
     num_seeds: int
+
+    def with_features(self, rows: Mapping[str, tuple[Any, Tensor]]) -> TypedBatch:
+        """The same batch with features of some types: the second of what ``rows`` has for each type."""
+        return replace(self, fields={**self.fields, **{n: {**self.fields[n], "x": x} for n, (_, x) in rows.items()}})
 
 
 class TypedModel(ModuleModel):

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,9 +14,13 @@ from gnnloom.storage.artifacts.samples import Samples
 from gnnloom.storage.shards.row_shards import RowShard
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.data.open_shards import VertexRows
+from gnnloom.trainer.data.row_exchange import RangeOwners, RowExchange
 from gnnloom.trainer.data.stored_rows import StoredRows
 from gnnloom.trainer.data.typed_vertices import TypedVertices
 from gnnloom.trainer.data.vertex_data import normalize_feature, settled_feature_norm
+from gnnloom.trainer.feed.feature_view import FeatureView, LearnedFeatures
+from gnnloom.trainer.layout.layout import Layout
+from gnnloom.trainer.layout.partial_parameters import PartialParameter, vertex_piece
 from gnnloom.trainer.layout.redistribute import split_rows
 from gnnloom.trainer.models.networks.model import Inputs, Model
 from gnnloom.trainer.place.mapped_rows import MappedRows, UnbackedRows
@@ -198,19 +203,46 @@ class BatchInputs(FeaturesOnDisk):
 
 
 class TypedInputs(ModelInputs):
-    """Batches of a graph with types come with the features of all types.
+    """Batches of a graph with types come with the stored features of all types; steps ask for learned features.
 
     Attributes:
         data: what ranks map.
+        learned: views of the learned features by type, once the model has them.
     """
 
-    def __init__(self, data: TypedVertices, norm: str) -> None:
+    def __init__(self, data: TypedVertices, norm: str, seed: int) -> None:
+        """Communicates nothing.
+
+        Args:
+            seed: of the first numbers of learned features.
+        """
         # Types may differ in whether a feature is negative.
         super().__init__("none" if norm == "auto" else norm)
-        self.data = data
+        self.data, self._seed = data, seed
+        self.learned: dict[str, FeatureView] = {}
 
     def take(self, model: Model) -> Inputs:
+        schema = model.options.schema
+        if schema is not None:
+            self.learned = {
+                name: self._learned(model, name, schema.counts[name], schema.widths[name]) for name in schema.learned
+            }
         return Inputs(model.place.lasting((0, model.options.dims[0]), model.dtype))
+
+    def _learned(self, model: Model, of_type: str, count: int, width: int) -> FeatureView:
+        """Make the features of a type a parameter; every rank has the rows of a range of vertices."""
+        # It imports numba, which a job on row shards need not load.
+        from gnnloom.trainer.data.learned_features import first_features  # noqa: PLC0415
+
+        place, grid, axes = model.place, model.operator.grid, model.operator.layout(0).row_axes
+        start, stop = grid.span(count, axes)
+        layout = Layout(grid, np.arange(start, stop), axes)
+        first = first_features(layout.vertex, slice(0, width), width, self._seed, place, of_type)
+        parameter = PartialParameter.of(first, vertex_piece(layout, count, width))
+        model.register_parameter(f"feature_{of_type}", parameter)
+        owner = None if grid.comm.size == 1 else RangeOwners(count, grid.comm.size)
+        exchange = RowExchange(grid.comm, lambda vertices: vertices - start, parameter.detach(), owner, place)
+        return LearnedFeatures(parameter, exchange, place)
 
 
 class StepInputs(ModelInputs):

@@ -37,6 +37,7 @@ from gnnloom.trainer.modes.neighbor import fanouts
 from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.operators.whole_rows import AXIS
 from gnnloom.trainer.place.arrays import as_array
+from gnnloom.trainer.place.mapped_rows import MappedRows, UnbackedRows
 from gnnloom.trainer.place.place import Place
 
 logger = logging.getLogger(__name__)
@@ -76,6 +77,21 @@ def typed_source(
         has_types=True,
         **options,
     )
+
+
+def learned_rows(
+    given: TypedInputs, fields: Mapping[Any, Mapping[str, Any]] | None
+) -> dict[str, tuple[NDArray[np.int64], Tensor]]:
+    """The vertices of a batch of each type with learned features, and their rows as they are now. Collective.
+
+    Args:
+        fields: of the batch; None on a rank that has none.
+    """
+    found = dict[str, tuple[NDArray[np.int64], Tensor]]()
+    for name, view in given.learned.items():
+        vertices = np.empty(0, np.int64) if fields is None else as_array(fields[name]["n_id"])
+        found[name] = vertices, view.in_step(vertices, view.ahead(vertices))
+    return found
 
 
 class TypedNeighborMode(Mode):
@@ -121,8 +137,11 @@ class TypedNeighborMode(Mode):
         loss = context.vertex_objective.loss(Layout(context.operator.grid, seeds, (AXIS,)), labels)
         if not loss.num_terms:
             return 0.0, 0.0
-        contribution = loss(model.scores_of(batch))
+        asked = learned_rows(self._given, None if batch is None else batch.fields)
+        contribution = loss(model.scores_of(None if batch is None else batch.with_features(asked)))
         contribution.backward()  # type: ignore[no-untyped-call]
+        for name, (vertices, rows) in asked.items():
+            self._given.learned[name].give_back(vertices, rows)
         return float(contribution.detach()), loss.num_terms
 
     def scores(self) -> Tensor:
@@ -170,8 +189,17 @@ class TypedInference:
         """
         own = self._operator.layout(0).vertex
         vertices = own if rows is None else own[rows]
-        reach = self._found_reach()
-        return together(self._operator.grid.comm, lambda: self._scores(vertices, reach.hops))
+        comm, hops, start = self._operator.grid.comm, self._found_reach().hops, 0
+        out = together(comm, lambda: self._opened(len(vertices), hops))
+        # Ranks fetch learned features from each other for every batch; a rank without further vertices takes part.
+        while comm.gather_numbers([start < len(vertices)]).any():
+            stop, batch = together(comm, partial(self._next, vertices, start))
+            asked = learned_rows(self._given, None if batch is None else batch.fields)
+            if batch is not None:
+                scores = self._model.scores_of(batch.with_features(asked))
+                out.write(np.arange(start, stop), scores)
+            start = stop
+        return out.tensor
 
     def _found_reach(self) -> TypedReach:
         """The module's reach, as the first rank finds it: other processors might round otherwise. Collective."""
@@ -192,29 +220,33 @@ class TypedInference:
                 )
         return self._reach
 
-    def _scores(self, vertices: NDArray[np.int64], num_hops: int) -> Tensor:
-        model, place, data = self._model, self._model.place, self._given.data
-        shape = len(vertices), model.options.dims[-1]
-        out = place.mapped(data.dataset.path, "outputs of the model", shape, place.sum_dtype)
-        place.files.once(out.check)
-        if not len(vertices):
-            return out.tensor
+    def _opened(self, count: int, num_hops: int) -> MappedRows | UnbackedRows:
+        """Map the graph and the features, once, and make a file for the scores of some vertices."""
+        place, data = self._model.place, self._given.data
         if self._parts is None:
             own = self._operator.layout(0).vertex
-            self._parts = typed_source(self._given, place, own, [ALL] * num_hops, 1).parts()
-        _, sampler, make = self._parts
-        of_type = data.of_type.name
-        width, start = max(*model.schema.widths.values(), *model.options.dims), 0
-        while start < len(vertices):
-            stop, sample = self._fit.batch(
-                vertices,
-                start,
-                lambda seeds: sampler.sample_of({of_type: seeds}, 0, 0),
-                lambda drawn: width * sum(map(sum, [*drawn.num_vertices.values(), *drawn.num_entries.values()])),
-            )
-            out.write(np.arange(start, stop), model.scores_of(TypedBatch(make(Drawn(0, sample)), stop - start)))
-            start = stop
-        return out.tensor
+            source = typed_source(self._given, place, own, [ALL] * num_hops, 1)
+            relations = source.map_relations(data.graph)
+            fields = partial(source.typed_fields, relations, source.vertex_fields())
+            self._parts = source.sampler(data.graph, relations), fields
+        shape = count, self._model.options.dims[-1]
+        out = place.mapped(data.dataset.path, "outputs of the model", shape, place.sum_dtype)
+        place.files.once(out.check)
+        return out
+
+    def _next(self, vertices: NDArray[np.int64], start: int) -> tuple[int, TypedBatch | None]:
+        """The end of the range of vertices that begins at ``start``, and its batch; None at the end."""
+        if start == len(vertices) or self._parts is None:
+            return start, None
+        (sampler, fields_of), model = self._parts, self._model
+        width, of_type = max(*model.schema.widths.values(), *model.options.dims), self._given.data.of_type.name
+        stop, sample = self._fit.batch(
+            vertices,
+            start,
+            lambda seeds: sampler.sample_of({of_type: seeds}, 0, 0),
+            lambda drawn: width * sum(map(sum, [*drawn.num_vertices.values(), *drawn.num_entries.values()])),
+        )
+        return stop, TypedBatch(fields_of(sample), stop - start)
 
 
 def _typed(model: Any, given: Any) -> tuple[TypedModel, TypedInputs]:
