@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,6 @@ from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.sampling.layers.expansion import drawn_view
-from gnnloom.storage.sampling.layers.seeds import VertexSeeds
 from gnnloom.storage.sampling.layers.typed import RelationView, TypedNeighborSampler, TypedSample
 from gnnloom.trainer.data.vertex_data import as_features
 from gnnloom.trainer.feed.batches import Drawn, NeighborBatches
@@ -122,11 +121,6 @@ class TypedVertexSource(TypedSource):
     of_type: str
 
     def open(self) -> Stream:
-        seeds, sampler, make = self.parts()
-        return NeighborBatches(sampler, seeds, make)
-
-    def parts(self) -> tuple[VertexSeeds, TypedNeighborSampler, Callable[[Drawn[TypedSample]], Fields]]:
-        """The seeds, what draws neighbors, and what makes the fields of a batch; raises as :meth:`open`."""
         graph = Dataset(self.dataset).typed_graph(self.graph)
         fields, relations = self.vertex_fields(), self.map_relations(graph)
         seeds = self.seeds(fields[self.of_type], graph.type(self.of_type).count, self.of_type)
@@ -138,7 +132,7 @@ class TypedVertexSource(TypedSource):
             found[self.of_type] |= {"batch_size": count, "input_id": torch.from_numpy(number)}
             return self.joined(found)
 
-        return seeds, self.sampler(graph, relations), make
+        return NeighborBatches(self.sampler(graph, relations), seeds, make)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
