@@ -73,6 +73,28 @@ class FeatureView(ABC):
         """
 
 
+class PackedFeatures(FeatureView):
+    """Rows that batches bring along: nobody else has them."""
+
+    def __init__(self, nothing: Tensor) -> None:
+        """Communicates nothing.
+
+        Args:
+            nothing: (0, width) of the dtype of features.
+        """
+        self._nothing = nothing
+
+    def rows(self, vertices: NDArray[np.int64]) -> Tensor:
+        """See :meth:`FeatureView.rows`.
+
+        Raises:
+            ValueError: rows of vertices are asked for.
+        """
+        if len(vertices):
+            raise ValueError("only batches that were drawn before have these features")
+        return self._nothing
+
+
 class _ExchangedFeatures(FeatureView):
     """Rows of a matrix that is spread over the ranks by vertices: asked for in the step, others' by the exchange."""
 

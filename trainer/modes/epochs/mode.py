@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.catalog import Dataset
@@ -15,13 +17,13 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.data.open_shards import VertexRows
+from gnnloom.trainer.feed.feature_view import FeatureView
 from gnnloom.trainer.layout.partial_parameters import PartialParameter
 from gnnloom.trainer.models.networks.model import Inputs, Model
 from gnnloom.trainer.modes.epochs.model_inputs import ModelInputs
 from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.streaming.evaluation import Source
-from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
 from gnnloom.trainer.tasks.objectives.objective import Objective, StepLoss
 from gnnloom.trainer.tasks.objectives.vertex_objective import VertexObjective
 
@@ -162,24 +164,32 @@ class FullMode(Mode):
         return whole / sum(terms) if any(terms) else 0.0
 
 
-def add_gradients(
-    model: Model, number: int, operator: Operator, feature: Tensor, loss: MaskedLoss, num_terms: float
+def form_gradients(
+    model: Model,
+    features: FeatureView,
+    vertices: NDArray[np.int64],
+    ahead: Tensor,
+    operator: Operator,
+    loss: StepLoss,
+    *,
+    shrinks: bool = False,
 ) -> float:
-    """Form the gradients of a batch, as a part of a step of so many terms; returns the sum of its losses.
+    """Form the gradients of a batch, in any mode that has batches; returns this rank's contribution to the loss.
 
     Collective among the ranks of the operator.
 
     Args:
-        number: of the batch, among the batches of all epochs; decides the masks of dropout, so that the same vertex
-            loses other features in every batch.
-        feature: (num_rows, num_features) input features of the batch.
+        vertices, ahead: of the batch; see :meth:`FeatureView.in_step`.
+        operator: multiplies with the rows of the batch.
+        shrinks: see :func:`multiplying_by`.
     """
-    model.epoch = number
-    loss.divisor = num_terms
-    with multiplying_by(operator, model):
+    model.zero_grad()
+    feature = features.in_step(vertices, ahead)
+    with multiplying_by(operator, model, shrinks=shrinks):
         contribution = loss(model(Inputs(feature)))
     contribution.backward()  # type: ignore[no-untyped-call]
-    return float(contribution.detach()) * num_terms
+    features.give_back(vertices, feature)
+    return float(contribution.detach())
 
 
 @contextmanager

@@ -29,10 +29,9 @@ from gnnloom.storage.sampling.sampler import Sample
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.data.vertex_data import Labels, as_features
 from gnnloom.trainer.feed.batches import Batch, Batches, Drawn, NeighborBatches, StoredBatches
-from gnnloom.trainer.feed.feature_view import FeatureView, MappedFeatures
-from gnnloom.trainer.models.networks.model import Inputs
+from gnnloom.trainer.feed.feature_view import FeatureView, MappedFeatures, PackedFeatures
 from gnnloom.trainer.modes.epochs.layerwise import layerwise_scores, map_graph
-from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext, multiplying_by
+from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext, form_gradients
 from gnnloom.trainer.modes.epochs.model_inputs import BatchInputs
 from gnnloom.trainer.modes.epochs.pair_batches import RankPairs
 from gnnloom.trainer.modes.epochs.prepared import awaited, features_in_memory, take_steps
@@ -58,8 +57,8 @@ class NeighborMode(Mode):
         self._operator = Layered(comm, len(self._fanouts), context.normalization, context.place)
         self._own = LocalNumbers.of(context.operator.layout(0).vertex)
         self._pairs: RankPairs | None = None
-        #: What the steps ask for features; None if batches have them.
-        self._features: FeatureView | None = None
+        #: What the steps ask for features.
+        self._features: FeatureView = PackedFeatures(context.inputs.value[:0])
         samples = context.given.samples
         self._batches = self._drawn() if samples is None else together(comm, lambda: self._stored(samples))
         self._num_steps = int(comm.gather_numbers([self._batches.num_batches]).max())
@@ -118,16 +117,15 @@ class NeighborMode(Mode):
 
     def _nothing(self) -> Batch:
         """A batch of no vertices, for steps in which only other ranks have one."""
-        rows, features, pairs = empty_batch(len(self._fanouts)), self._features, self._pairs
-        feature = self.context.inputs.value[:0] if features is None else features.ahead(rows.vertices)
-        return Batch(rows, self.context.labels.label[:0] if pairs is None else pairs.nothing, feature)
+        rows, pairs = empty_batch(len(self._fanouts)), self._pairs
+        examples = self.context.labels.label[:0] if pairs is None else pairs.nothing
+        return Batch(rows, examples, self._features.ahead(rows.vertices))
 
     def train_epoch(self, epoch: int, update: Callable[[], None]) -> float:
         numbers, options = range(self._batches.num_batches), self.context.options
         prepared = self._batches.of_epoch(epoch, numbers, options["sampler_threads"], options["pool"])
         model = self.context.model
-        blocks = multiplying_by(self._operator, model, shrinks=True)
-        with blocks, closing(awaited(prepared, self.context.comm.traffic)) as batches:
+        with closing(awaited(prepared, self.context.comm.traffic)) as batches:
             mean = take_steps(
                 model, epoch, self._num_steps, lambda: self._step(next(batches, None) or self._nothing()), update
             )
@@ -152,18 +150,12 @@ class NeighborMode(Mode):
 
     def _step(self, batch: Batch) -> tuple[float, float]:
         """Form the gradients of a batch; returns this rank's contribution to the loss, and its terms. Collective."""
-        model, vertices, features = self.context.model, batch.rows.vertices, self._features
-        feature = batch.feature if features is None else features.in_step(vertices, batch.feature)
         self._operator.load(batch.rows)
-        model.zero_grad()
         loss = self._loss(batch)
         if not loss.num_terms:
             return 0.0, 0.0
-        contribution = loss(model(Inputs(feature)))
-        contribution.backward()  # type: ignore[no-untyped-call]
-        if features is not None:
-            features.give_back(vertices, feature)
-        return float(contribution.detach()), loss.num_terms
+        given = self.context.model, self._features, batch.rows.vertices, batch.feature
+        return form_gradients(*given, self._operator, loss, shrinks=True), loss.num_terms
 
     def _loss(self, batch: Batch) -> StepLoss:
         """The mean loss over the seeds, or pairs, of all ranks' batches. Collective."""

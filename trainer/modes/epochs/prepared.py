@@ -22,7 +22,7 @@ from gnnloom.trainer.comm.traffic import SAMPLING, Kind, Traffic
 from gnnloom.trainer.data.row_exchange import RowExchange
 from gnnloom.trainer.feed.feature_view import FeatureView, LearnedFeatures, OwnFeatures
 from gnnloom.trainer.models.networks.model import Model
-from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext, add_gradients
+from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext, form_gradients
 from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.operators.whole_rows import AXIS
 from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
@@ -153,15 +153,17 @@ class PreparedMode(Mode):
         Args:
             num_terms: terms of the loss of the step on all ranks.
         """
-        self.context.model.zero_grad()
-        features, total = self.features, 0.0
-        # A rank without a batch still has rows that others need.
-        vertices = np.empty(0, np.int64) if batch is None else batch.vertices
-        feature = features.in_step(vertices, features.ahead(vertices) if batch is None else batch.feature)
-        if batch is not None:
-            total = add_gradients(self.context.model, batch.number, batch.operator, feature, batch.loss, num_terms)
-        features.give_back(vertices, feature)
-        return total
+        model, features = self.context.model, self.features
+        if batch is None:
+            # A rank without a batch still has rows that others need.
+            model.zero_grad()
+            nothing = np.empty(0, np.int64)
+            features.give_back(nothing, features.in_step(nothing, features.ahead(nothing)))
+            return 0.0
+        # The same vertex loses other features in every batch.
+        model.epoch = batch.number
+        batch.loss.divisor = num_terms
+        return form_gradients(model, features, batch.vertices, batch.feature, batch.operator, batch.loss) * num_terms
 
     def close(self) -> None:
         self._ready.close()

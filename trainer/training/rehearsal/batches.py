@@ -27,7 +27,7 @@ from gnnloom.trainer.feed.feature_view import FeatureView, gradient_of
 from gnnloom.trainer.kernels.dispatch import Unwritten, even_offsets
 from gnnloom.trainer.layout.partial_parameters import RowGradient
 from gnnloom.trainer.models.networks.model import Inputs
-from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext, multiplying_by
+from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext, form_gradients, multiplying_by
 from gnnloom.trainer.modes.epochs.model_inputs import BatchInputs, StepInputs
 from gnnloom.trainer.modes.epochs.pair_batches import RankPairs
 from gnnloom.trainer.modes.epochs.rows import step_rows
@@ -88,10 +88,15 @@ def pair_sizes(context: ModeContext, pairs: RankPairs, batch: StatedSizes, rows:
 
 
 class StatedFeatures(FeatureView):
-    """The features of batches of stated sizes, without values."""
+    """The features of batches of stated sizes, without values.
+
+    Attributes:
+        kept: rows of the batch in use, which are there until the parameters are updated; None if they are learned.
+    """
 
     def __init__(self, context: ModeContext, sizes: BatchSizes, memory: Unwritten) -> None:
         self._context, self._sizes, self._memory = context, sizes, memory
+        self.kept: Tensor | None = None
 
     def rows(self, vertices: NDArray[np.int64]) -> Tensor:
         model = self._context.model
@@ -106,9 +111,10 @@ class StatedFeatures(FeatureView):
         if learned is not None:
             # At most all of them come from other ranks, to which as many go.
             return self._fetched(len(vertices), len(vertices), learned.shape[1], learned.dtype).requires_grad_()
-        if self._sizes.fetches and self._context.given.samples is None:
-            return self._fetched(len(vertices), int(self._sizes.asked), model.options.dims[0], model.dtype)
-        return self.rows(vertices)
+        fetches = self._sizes.fetches and self._context.given.samples is None
+        given = len(vertices), int(self._sizes.asked), model.options.dims[0], model.dtype
+        self.kept = self._fetched(*given) if fetches else self.rows(vertices)
+        return self.kept
 
     def give_back(self, vertices: NDArray[np.int64], rows: Tensor) -> None:
         """Take the memory of the gradient of a rank's rows: as many as it has fetched."""
@@ -170,19 +176,13 @@ class RehearsedBatches(Mode):
     def train_epoch(self, epoch: int, update: Callable[[], None]) -> float:
         """See :meth:`Mode.train_epoch`: one step on one batch."""
         model, features, vertices = self.context.model, self._features, self._vertices
-        of_pairs = None if self._pairs is None else self._pair_loss(self._pairs, epoch)
-        model.zero_grad()
-        operator = self._prepared()
-        feature = features.in_step(vertices, features.ahead(vertices[:0]))
+        of_pairs, operator = None if self._pairs is None else self._pair_loss(self._pairs, epoch), self._prepared()
+        loss = self._vertex_loss(operator) if of_pairs is None else of_pairs
         model.epoch = epoch
-        with multiplying_by(operator, model, shrinks=self._sizes.is_layered):
-            contribute = self._vertex_loss(operator) if of_pairs is None else of_pairs
-            contribute(model(Inputs(feature))).backward()  # type: ignore[no-untyped-call]
-            del contribute
-        features.give_back(vertices, feature)
-        if self.context.learned is not None:
-            del feature
+        given = model, features, vertices, features.ahead(vertices[:0])
+        form_gradients(*given, operator, loss, shrinks=self._sizes.is_layered)
         update()
+        features.kept = None
         return 0.0
 
     def _pair_loss(self, pairs: RankPairs, epoch: int) -> StepLoss:
