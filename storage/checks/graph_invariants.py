@@ -137,25 +137,35 @@ def check_reverses(reverses: Reverses) -> None:
 
 
 def _check_kept(kept: KeptEdges) -> None:
-    """Check that each edge is the edge of the whole relation at its position, in the order of this one.
+    """Check that each edge is the edge of the whole relation at its position, in the order of the whole relation.
 
     Raises:
         CorruptError: one is not.
     """
     whole, before = kept.whole, 0
     for number in range(kept.num_blocks):
-        stored = positions(kept, number, whole.nnz)
-        if stored is not None and kept.block_nnz[number]:
-            position = stored.read() - before
-            pointers, columns = whole.pointers(number), whole.columns(number).read()
-            is_here = (position >= 0) & (position < len(columns))
-            if not is_here.all() or (np.diff(position) <= 0).any():
+        stored, last, nnz = positions(kept, number, whole.nnz), -1, kept.block_nnz[number]
+        pointers, own_pointers = whole.pointers(number), kept.pointers(number)
+        arrays = [(each.columns(number), each.weights(number), each.times(number)) for each in (whole, kept)]
+        columns = arrays[0][0]
+        for start in range(0, nnz, _CHUNK):
+            if stored is None:
+                break
+            stop = min(start + _CHUNK, nnz)
+            position = stored.read(start, stop) - before
+            if position[0] <= last or position[-1] >= len(columns) or (np.diff(position) <= 0).any():
                 raise CorruptError(f"{kept.where}: positions of block {number} are not in its order, or of another one")
-            row = np.repeat(np.arange(len(pointers) - 1), np.diff(kept.pointers(number)))
-            of_whole = np.searchsorted(pointers, position, "right") - 1
-            if (of_whole != row).any() or (columns[position] != kept.columns(number).read()).any():
+            last = int(position[-1])
+            is_same = np.searchsorted(pointers, position, "right") == np.searchsorted(
+                own_pointers, np.arange(start, stop), "right"
+            )
+            for one, other in zip(*arrays, strict=True):
+                if one is not None and other is not None:
+                    values = one.read(int(position[0]), last + 1)[position - position[0]]
+                    is_same &= values == other.read(start, stop)
+            if not is_same.all():
                 raise CorruptError(
-                    f"{kept.where}: block {number} has edges that {whole.where} has not at their position"
+                    f"{kept.where}: block {number} has edges that are not at their position in the whole"
                 )
         before += whole.block_nnz[number]
 

@@ -32,7 +32,7 @@ STEP_EDGES = 1 << 20
 #: Bytes of a row: its pointer, its pointer without held-out edges, and its held-out edges.
 _ROW_BYTES = 24
 #: Bytes of an edge that is read: column, value, position, whether it is kept, copies, and positions of held-out edges.
-_EDGE_BYTES = 72
+_EDGE_BYTES = 112
 
 
 @dataclass(frozen=True)

@@ -131,6 +131,11 @@ def _draw(writer: ArtifactWriter, relation: Relation, options: DrawOptions, clus
     first = split_phase(writer, edges, sizes, thresholds, plans)
     check_memory([first], cluster)
     num_pairs, loops = counted_pairs(writer, first, plans, cluster), counted_loops(writer, first, plans, cluster)
+    if empty := [split for split, count in num_pairs.items() if not count]:
+        raise InputError(
+            f"{path}: relation {name}: no edge is left for {empty[0]}, because parallel edges are in one split; choose"
+            " other fractions, or --by time"
+        )
     how = loops, num_pairs, options.negatives, options.seed, name
     pools = PoolPlan.of(writer, path, sizes, *how, has_loops=has_loops)
     disjoint = len(thresholds) == len(KEY_ORDER)
