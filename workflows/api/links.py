@@ -203,8 +203,13 @@ def find_linked(dataset: StoredDataset, graph: str | None) -> Graph:
 
     Raises:
         NotFoundError: there is no such graph, or links were held out of it.
-        InputError: there are several, and none is chosen.
+        InputError: there are several, and none is chosen, or the graph has types.
     """
+    if typed := typed_graph(dataset, graph):
+        raise InputError(
+            f"{typed.artifact.path}: a graph with types, whose pairs are drawn so far and not read from files: `gnnloom"
+            f" links {dataset.name} random --relation NAME`"
+        )
     found = dataset.graph(graph)
     if dataset.origin(found.artifact.key) != found.artifact.key:
         raise NotFoundError(
