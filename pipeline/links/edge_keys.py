@@ -98,8 +98,8 @@ class EdgeKeys:
     @property
     def reading_bytes(self) -> int:
         """Bytes that a task holds while it reads the pairs of a block."""
-        # By time, a word more, its copy, the time, and the column of another graph.
-        more = (32 if self.times is not None else 0) + (_POSITION_BYTES if self.relation else 0)
+        # By time, a word more, its copy, the time, and the column of another graph or, of a relation, the position.
+        more = 32 if self.times is not None else _POSITION_BYTES if self.relation else 0
         return RANGE_BYTES + (_ENTRY_BYTES + more) * STEP_ENTRIES
 
     def read_bytes(self, sizes: GraphSizes, block: int) -> int:

@@ -28,7 +28,7 @@ from gnnloom.storage.format.arrays import ArrayReader, ArrayRecord, create_array
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 
 #: Edges of a block that are read at a time, unless a stored chunk has more.
-STEP_EDGES = 1 << 20
+STEP_EDGES = 1 << 19
 #: Bytes of a row: its pointer, its pointer without held-out edges, and its held-out edges.
 _ROW_BYTES = 24
 #: Bytes of an edge that is read: column, value, position, whether it is kept, copies, and positions of held-out edges.

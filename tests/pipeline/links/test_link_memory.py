@@ -7,9 +7,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
+from gnnloom.pipeline.ingest.typed.options import TypedOptions
+from gnnloom.pipeline.ingest.typed.stage import ingest_typed_graph
+from gnnloom.pipeline.ingest.typed.table import parse_relations
+from gnnloom.pipeline.ingest.typed.tables import TypedTables
 from gnnloom.pipeline.sources.generators.rmat import RmatEdges
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
@@ -73,3 +80,41 @@ def test_memory_stays_within_a_cap_on_the_process_at_any_size(tmp_path: Path, me
     peak = _capped(memory, 20, tmp_path)
     mapped = tree_bytes(tmp_path / "g" / MAPPED) + sum(path.stat().st_size for path in tmp_path.glob("*.npy"))
     assert peak - mapped <= memory
+
+
+#: Draws links of a relation with a limit, at random and by time; prints the peak.
+_CAPPED_RELATION = """
+import resource, sys
+from pathlib import Path
+memory, folder = int(sys.argv[1]), Path(sys.argv[2])
+resource.setrlimit(resource.RLIMIT_DATA, (memory, resource.RLIM_INFINITY))
+from gnnloom.pipeline.links.options import DrawOptions
+from gnnloom.pipeline.links.relation.stage import draw_relation_links
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
+from gnnloom.storage import Catalog
+dataset, peaks = Catalog(folder)["g"], []
+(ingested,) = dataset.ingested_graphs()
+relation = dataset.typed_graph(ingested.key).relation("pays")
+for options in ({"disjoint": 0.5, "negatives": 3}, {"by": "time"}):
+    links = draw_relation_links(dataset, relation, DrawOptions(relation="pays", **options), InProcessCluster(memory))
+    message = dataset.typed_graph(links.message_graph)
+    peaks += [each.artifact.measured["peak_memory"] for each in (links, message)]
+print(max(peaks))
+"""
+
+
+@pytest.mark.slow
+def test_memory_of_a_relation_stays_within_a_cap_on_the_process(tmp_path: Path) -> None:
+    """Half of all payments go to one shop, and a quarter of them from one user to it."""
+    rng, count = np.random.default_rng(3), 2_000_000
+    user, shop = rng.integers(0, 300_000, count), rng.integers(0, 5_000, count)
+    shop[: count // 2], user[: count // 4] = 7, 11
+    names = {"user": user, "shop": shop, "time": rng.integers(0, 1 << 30, count)}
+    pyarrow.parquet.write_table(pa.table(names), tmp_path / "pays.parquet")
+    relation = parse_relations([f"user,pays,shop={tmp_path / 'pays.parquet'}:user,shop,time as time,time as feature"])
+    how = IngestOptions(merge="keep"), TypedOptions(), InProcessCluster(1 << 30)
+    ingest_typed_graph(Catalog(tmp_path).create("g"), TypedTables.open(relation, {}, {}), *how)
+    command = [sys.executable, "-c", _CAPPED_RELATION, str(448 * MIB), str(tmp_path)]
+    result = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert int(result.stdout) <= 448 * MIB
