@@ -124,10 +124,12 @@ class DrawOptions:
         if disjoint:
             counts["disjoint"] = int(disjoint * (num_edges - sum(counts.values())))
         if num_edges <= len(counts):
+            drawn_from = "the graph" if self.relation is None else f"relation {self.relation}"
+            remedy = "choose a graph with more edges, or give the pairs in files (`gnnloom links NAME file`)"
             raise InputError(
-                f"the graph has {counted(num_edges, 'edge')} between different vertices, and these options need"
+                f"{drawn_from} has {counted(num_edges, 'edge')} between different vertices, and these options need"
                 f" {len(counts) + 1} or more: one for each of {', '.join(counts)}, and one that stays in the graph;"
-                " choose a graph with more edges, or give the pairs in files (`gnnloom links NAME file`)"
+                f" {remedy if self.relation is None else 'choose a relation with more edges'}"
             )
         for name, count in counts.items():
             if not count:

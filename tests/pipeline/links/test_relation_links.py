@@ -242,12 +242,15 @@ def test_what_a_relation_cannot_have_is_refused(
     assert not stored[0].artifacts("links")
 
 
-def test_edges_that_are_all_parallel_are_refused(catalog: Catalog, tmp_path: Path) -> None:
-    (tmp_path / "pays.csv").write_text("from,to\n" + "1,2\n" * 50 + "3,2\n")
+@pytest.mark.parametrize(
+    ("rows", "said"), [("1,2\n" * 50 + "3,2\n", "parallel"), ("1,2\n3,2\n", "relation pays has 2 edges")]
+)
+def test_too_few_edges_are_refused(catalog: Catalog, tmp_path: Path, rows: str, said: str) -> None:
+    (tmp_path / "pays.csv").write_text("from,to\n" + rows)
     tables = TypedTables.open(parse_relations([f"user,pays,shop={tmp_path / 'pays.csv'}:from,to"]), {}, {})
     dataset = catalog.create("shop")
     graph = ingest_typed_graph(dataset, tables, IngestOptions(merge="keep"), TypedOptions(), InProcessCluster())
-    with pytest.raises(InputError, match="parallel"):
+    with pytest.raises(InputError, match=said):
         _draw((dataset, graph), "pays")
     assert not dataset.artifacts("links")
 
