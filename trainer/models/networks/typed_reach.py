@@ -17,7 +17,7 @@ from torch import Tensor
 
 from gnnloom.storage.artifacts.typed.typed_names import reverse_name
 from gnnloom.storage.matrix.csr import CSR
-from gnnloom.storage.samplers.kind import ALL
+from gnnloom.storage.neighbor_samplers.kind import ALL
 from gnnloom.storage.sampling.layers.graph_view import MatrixView
 from gnnloom.storage.sampling.layers.typed import RelationView, TypedNeighborSampler, TypedSample
 from gnnloom.trainer.data.typed_vertices import TypedSchema

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,6 @@ from gnnloom.storage.neighbor_samplers.kind import ALL
 from gnnloom.storage.sampling.layers.typed import TypedNeighborSampler, TypedSample
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.data.typed_vertices import TypedRows
-from gnnloom.trainer.feed.batches import Drawn
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.loader.choices import FEATURES
 from gnnloom.trainer.loader.streams import Fields
@@ -169,8 +169,8 @@ class TypedInference:
         self._num_hops = len(fanouts(given_fanouts, model.num_layers, on_edges=True))
         self._fit = SeedsThatFit()
         self._reach: TypedReach | None = None
-        #: What draws and makes batches, once it is mapped.
-        self._parts: tuple[Any, TypedNeighborSampler, Callable[[Drawn[TypedSample]], Fields]] | None = None
+        #: The sampler of batches, and what makes their fields, once the graph and the features are mapped.
+        self._parts: tuple[TypedNeighborSampler, Callable[[TypedSample], Fields]] | None = None
         self.facts: Mapping[str, Any] = {}
 
     def __call__(self, inputs: Inputs) -> Tensor:  # noqa: ARG002 - features come with the batches
