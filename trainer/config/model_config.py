@@ -249,14 +249,17 @@ class ModelConfig(Config):
         """Check that the model is defined for a graph.
 
         Raises:
-            InputError: the graph has weights, which the model would ignore; or a type has no features, and the model
-                does not take the numbers of the vertices instead.
+            InputError: the graph has weights, which the model would ignore; or a type has no features, which are
+                neither learned, nor does the model take the numbers of the vertices instead; or no type lacks some.
         """
         # Only ranks that map a graph with types load it.
         from gnnloom.trainer.data.typed_vertices import TypedVertices  # noqa: PLC0415
 
-        if isinstance(shards, TypedVertices) and not (self.model_kind.takes_ids or self.embed):
-            shards.check_features()
+        if isinstance(shards, TypedVertices):
+            if self.embed and not shards.schema.without_features:
+                raise InputError(f"embed {self.embed}: every type that the predictions depend on has features")
+            if not (self.model_kind.takes_ids or self.embed):
+                shards.check_features()
         if shards.weighted and not self.model_kind.takes_weights:
             able = ", ".join(name for name, kind in MODELS.items() if kind.takes_weights)
             raise InputError(

@@ -302,6 +302,7 @@ def test_several_labels_and_numbers_are_learned(tmp_path: Path, array: str, widt
         ({"mode": "subgraph"}, "of_type"),
         ({"of_type": "papers"}, "paper"),
         ({"of_type": "author"}, "no label and no split"),
+        ({"embed": 4}, "embed"),
         ({"train_features": True}, "train_features"),
         ({"shards": "0123"}, "shards"),
         ({"vertex_data": ("paper",)}, "vertex_data"),

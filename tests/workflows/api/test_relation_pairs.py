@@ -21,7 +21,8 @@ from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.upkeep.lineage import lineage
 from support.in_process import run_command
 from support.tolerance import assert_close
-from support.typed_papers import TypedModel, attention, contents, load, sage, store, tables, whole_graph
+from support.typed_models import TypedModel, attention, contents, load, sage
+from support.typed_papers import store, tables, whole_graph
 
 _SAMPLED: dict[str, Any] = {"fanout": (3, 2), "batch_size": 16, "seed": 5, "reverse": True, "negatives": 2}
 _ENDS = {"writes": ("author", "paper"), "knows": ("author", "author"), "cites": ("paper", "paper")}

@@ -18,19 +18,8 @@ from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.checks.copy_invariants import check_copy
 from gnnloom.storage.errors import GnnloomError, InputError, NotFoundError
 from support.tolerance import assert_close
-from support.typed_papers import (
-    WRITES,
-    Relational,
-    TypedModel,
-    attention,
-    contents,
-    hgt,
-    load,
-    sage,
-    store,
-    tables,
-    whole_graph,
-)
+from support.typed_models import Relational, TypedModel, attention, contents, hgt, load, sage
+from support.typed_papers import WRITES, store, tables, whole_graph
 
 SAMPLED: dict[str, Any] = {"fanout": (3, 2), "batch_size": 7, "of_type": "paper", "seed": 5}
 
