@@ -84,17 +84,17 @@ class TypedVertices:
 
         Args:
             keys: what a run has read before, as :attr:`inputs` has it; empty for a new run.
-            chosen: choice between several vertex data of a type, as ``TYPE=KEY`` each.
+            chosen: choice between several vertex data of a type, as ``TYPE=KEY`` each, and so between several graphs.
 
         Raises:
-            InputError: there are several graphs with types, or several vertex data of a type; or the vertices of the
-                type have no labels or no split.
+            InputError: there are several graphs with types, or several vertex data of a type, and no choice; or the
+                vertices of the type have no labels or no split.
             NotFoundError: there is no graph with types, no such type or vertex data, or no reverses although they are
                 wanted.
         """
         known = {name.partition("/")[2] or of_type: key for name, key in keys.items() if name.startswith("vertices")}
         known |= _choices(chosen)
-        graph = dataset.typed_graph(keys.get("graph"))
+        graph = dataset.typed_graph(keys.get("graph") or _graph_of(dataset, known))
         stored = {name: dataset.vertices(key, graph.artifact.key, name) for name, key in known.items()}
         # A run that goes on reads what it has read, whatever other types have got since.
         for each in () if keys else graph.types:
@@ -196,6 +196,24 @@ class TypedVertices:
         }
         columns = {each.edge_type: _columns(each) for each in relations if each.target.name in names}
         return TypedSchema(self.of_type.name, counts, widths, columns)
+
+
+def _graph_of(dataset: Dataset, known: Mapping[str, str]) -> str | None:
+    """The key of the graph that chosen vertex data are of; None if there is only one graph with types.
+
+    Raises:
+        InputError: there are several graphs, and no vertex data are chosen.
+        NotFoundError: there are no such vertex data.
+    """
+    infos = dataset.ingested_graphs()
+    if sum(info.state == "complete" and info.is_typed for info in infos) < 2:
+        return None
+    if not known:
+        raise InputError(
+            f"{dataset.path}: several graphs with types; choose one by its vertex data (--vertex-data TYPE=KEY)"
+        )
+    name, key = next(iter(known.items()))
+    return dataset.find("vertices", key, type=name).inputs["graph"]
 
 
 def _choices(chosen: Sequence[str]) -> dict[str, str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import Tensor, nn
@@ -354,3 +355,27 @@ def test_what_a_graph_lacks_is_named(tmp_path: Path) -> None:
     asked = PredictConfig.of_run(dataset, Run.open(dataset, "lacks"), model=config.model)
     with pytest.raises(CollectiveError, match=before.key):
         predict(LoneCommunicator(), asked)
+
+
+def test_vertex_data_choose_between_graphs(tmp_path: Path) -> None:
+    keys = []
+    for ids in ("a", "b"):
+        papers = pd.DataFrame({"id": [f"{ids}{number}" for number in range(9)], "x": range(9), "y": [0, 1, 2] * 3})
+        papers["part"] = ["train", "valid", "test"] * 3
+        cites = pd.DataFrame({"from": papers["id"], "to": papers["id"][::-1].to_list()})
+        dataset: Any = gnnloom.ingest(
+            "papers",
+            relations={("paper", "cites", "paper"): (cites, ["from", "to"])},
+            vertices={"paper": (papers, ["id", "x as feature", "y as label", "part as split"])},
+            workers=0,
+            add=True,
+            catalog=tmp_path,
+        )
+        keys += [info.key for info in dataset.fitting("vertices") if info.key not in keys]
+    with pytest.raises(CollectiveError, match=r"several graphs with types.*--vertex-data TYPE=KEY"):
+        train(LoneCommunicator(), typed_config(dataset, "run"))
+    for number, key in enumerate(keys):
+        train(LoneCommunicator(), typed_config(dataset, f"run-{number}", vertex_data=(f"paper={key}",)))
+        inputs = Run.open(dataset, f"run-{number}").inputs()
+        assert inputs["vertices"] == key
+        assert inputs["graph"] == dataset.find("vertices", key, type="paper").inputs["graph"]
