@@ -20,6 +20,7 @@ from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.format.vertex_arrays import missing_for_training
 from gnnloom.storage.matrix.ranges import Span
+from gnnloom.storage.wording import shell_command
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ class TypedVertices:
             where = self.graph.artifact.path if data is None else data.artifact.path
             raise InputError(
                 f"{where}: the vertices of type {self.of_type.name} have no {' and no '.join(missing)}; add them with"
-                f" `gnnloom features {self.dataset.name} --of-type {self.of_type.name} ...`"
+                f" `{shell_command('gnnloom', 'features', self.dataset.name, '--of-type', self.of_type.name)} ...`"
             )
 
     def check_features(self) -> None:
@@ -131,7 +132,8 @@ class TypedVertices:
         name, dataset = lacking[0], self.dataset.name
         raise InputError(
             f"{self.graph.artifact.path}: the vertices of type {' and of type '.join(lacking)} have no features, and"
-            f" {self.of_type.name} depends on them; add some with `gnnloom features {dataset} --of-type {name} ...`,"
+            f" {self.of_type.name} depends on them; add some with"
+            f" `{shell_command('gnnloom', 'features', dataset, '--of-type', name)} ...`,"
             " learn some with `gnnloom train --embed WIDTH`, or let the model have vectors of its own: its forward then"
             " takes n_id_dict"
         )
@@ -196,6 +198,11 @@ class TypedVertices:
         }
         columns = {each.edge_type: _columns(each) for each in relations if each.target.name in names}
         return TypedSchema(self.of_type.name, counts, widths, columns)
+
+
+def chosen_graph(dataset: Dataset, chosen: Sequence[str]) -> TypedGraph:
+    """The graph of a new run; arguments and errors as for :meth:`TypedVertices.open`."""
+    return dataset.typed_graph(_graph_of(dataset, _choices(chosen)))
 
 
 def _graph_of(dataset: Dataset, known: Mapping[str, str]) -> str | None:

@@ -14,6 +14,7 @@ from gnnloom.storage.runs.run import Run as StoredRun
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.smoothing_config import NONE
 from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.data.typed_vertices import chosen_graph
 from gnnloom.trainer.job.ranks import Ranks, ranks_of_job, settled
 from gnnloom.trainer.planner.profile import LOCAL
 from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, as_dataset
@@ -69,20 +70,19 @@ def train(
     given = {"catalog": str(found.path.parent), "dataset": found.name} | training_fields(options)
     with ranks_of_job("gnnloom train", trains=True) as ranks:
         config = settled(ranks, given, restart=restart)
-        store_reverses(ranks, config)
+        if config.reverse:
+            store_reverses(ranks, config)
         return Run(found, ranks.train(config, restart=restart)["run"], config.own_code())
 
 
 def store_reverses(ranks: Ranks, config: TrainConfig) -> None:
-    """Store the reverses of relations that a training reads, if it reads some. Collective on a job's ranks."""
-    if not config.reverse:
-        return
+    """Store the reverses of relations that a training reads. Collective on a job's ranks."""
     # It imports the pipeline, which other trainings need not load.
     from gnnloom.workflows.api.cluster import stored_reverses
 
     def store() -> None:
         dataset = StoredCatalog(config.catalog).dataset(config.dataset)
-        stored_reverses(dataset, dataset.typed_graph())
+        stored_reverses(dataset, chosen_graph(dataset, config.vertex_data))
 
     ranks.on_first(store)
 

@@ -22,7 +22,6 @@ from gnnloom.trainer.modes.registry import MODES
 from gnnloom.trainer.tasks.registry import TASKS
 from gnnloom.trainer.tasks.task import Task
 from gnnloom.workflows.api.options.train_options import train_options
-from gnnloom.workflows.api.train import store_reverses
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import add_options, current_catalog, flag_option, json_option, split_run
 from gnnloom.workflows.cli.terminal.output import readable, show, show_rows
@@ -92,7 +91,11 @@ def train_command(name: str, restart: bool, plan: bool, as_json: bool, **options
         return
     with ranks_of_job("gnnloom train", exits=True, trains=True) as ranks:
         config = settled(ranks, given, restart=restart)
-        store_reverses(ranks, config)
+        if config.reverse:
+            # It imports the pipeline, which other trainings need not load.
+            from gnnloom.workflows.api.train import store_reverses
+
+            store_reverses(ranks, config)
         is_finished = ranks.comm is None and _say_start(config, restart=restart).is_finished
         is_shown = ranks.is_first and not is_finished
         with shown_epochs(run_of(config), config.epochs) if is_shown else nullcontext():
