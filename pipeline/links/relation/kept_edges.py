@@ -27,7 +27,7 @@ from gnnloom.storage.format.array_metadata import DEFAULT_CODEC
 from gnnloom.storage.format.arrays import ArrayReader, ArrayRecord, create_array
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 
-#: Edges of a block that are read at a time, unless a stored chunk has more.
+#: Number of edges of a block to read at a time; at least one stored chunk is read.
 STEP_EDGES = 1 << 19
 #: Bytes of a row: its pointer, its pointer without held-out edges, and its held-out edges.
 _ROW_BYTES = 24

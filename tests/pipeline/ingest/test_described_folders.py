@@ -61,7 +61,7 @@ def _edit(path: Path, change: Callable[[Any], object]) -> None:
         (lambda c: c["num_edges_per_chunk"][0].pop(), r"num_edges_per_chunk\[0\]: expected numbers of 2 chunks"),
         (lambda c: _first(c)["data"].append("../../secret.txt"), r"data\[2\]: expected a file below"),
         (lambda c: _first(c)["data"].append("/etc/passwd"), r"data\[2\]: expected a file below"),
-        (lambda c: _first(c)["data"].append("gone.txt"), r"data\[2\]: there is no file .*gone\.txt"),
+        (lambda c: _first(c)["data"].append("gone.txt"), r"data\[2\]: the file .*gone\.txt does not exist"),
         (lambda c: _first(c)["data"].append(7), r"data\[2\]: expected text, found '7'"),
         (lambda c: _first(c)["format"].__setitem__("name", "hdf5"), r"format\.name: expected csv, parquet or numpy"),
     ],

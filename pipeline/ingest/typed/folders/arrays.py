@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from gnnloom.pipeline.ingest.typed.declared import DeclaredTables
-from gnnloom.pipeline.ingest.typed.folders.description import local_path
-from gnnloom.pipeline.ingest.typed.table import Ends, Table, named_relations
+from gnnloom.pipeline.ingest.typed.folders.description import local_path, sorted_relations
+from gnnloom.pipeline.ingest.typed.table import Ends, Table
 from gnnloom.pipeline.ingest.typed.type_vertices import TypeVertices
 from gnnloom.pipeline.sources.binary.stored_arrays import open_array
 from gnnloom.pipeline.sources.binary.torch_arrays import torch_content
@@ -54,13 +54,13 @@ def array_tables(location: str) -> DeclaredTables | None:
         if parts is None:
             raise InputError(f"{folder}: expected source type, relation and target type with ___ or __ between them")
         given[parts[1], parts[3], parts[4]] = Table((str(folder / _EDGES),), format="npy")
-    relations = [(ends, given[triplet]) for triplet, ends in named_relations(list(given)).items()]
+    relations = sorted_relations(given)
     types = sorted({each for source, _, target in given for each in (source, target)})
     stated = _stated(root)
     sizes = {name: stated[name] if name in stated else _size(root, name) for name in types}
     arrays = [name for name in types if _has_header(root / _FOLDER / name / _FEATURES)]
     return DeclaredTables(
-        sorted(relations, key=lambda each: each[0][1]),
+        relations,
         [],
         sizes={valid_name(name): count for name, count in sizes.items()},
         data=[TypeVertices.of_array(valid_name(name), str(root / _FOLDER / name / _FEATURES)) for name in arrays],
@@ -105,5 +105,8 @@ def _size(root: Path, name: str) -> int:
         return open_array(open_file(str(path))).shape[0]
     size = path.stat().st_size
     if size % _ROW_BYTES:
-        raise InputError(f"{path}: no header of NumPy, and {size:,} bytes are no rows of {_ROW_BYTES} bytes, as in IGB")
+        raise InputError(
+            f"{path}: the file has no NumPy header, and its {size:,} bytes are not a multiple of {_ROW_BYTES}, "
+            "the size of a row in IGB"
+        )
     return size // _ROW_BYTES

@@ -11,12 +11,13 @@ from typing import Final
 from gnnloom.pipeline.ingest.typed.declared import DeclaredTables
 from gnnloom.pipeline.ingest.typed.folders.description import (
     Described,
-    local_path,
+    description_path,
     pairs_table,
     parse_ends,
     read_json,
+    sorted_relations,
 )
-from gnnloom.pipeline.ingest.typed.table import Ends, Table, named_relations
+from gnnloom.pipeline.ingest.typed.table import Ends, Table
 from gnnloom.pipeline.ingest.typed.type_vertices import TypeVertices
 from gnnloom.storage.artifacts.typed.typed_names import valid_name
 
@@ -32,9 +33,8 @@ def chunked_tables(location: str) -> DeclaredTables | None:
         NotFoundError: a chunk does not exist.
         InputError: the description does not have what it should.
     """
-    path = local_path(location)
-    path = path / _NAME if path is not None and path.is_dir() else path
-    if path is None or path.name != _NAME or not path.is_file():
+    path = description_path(location, _NAME)
+    if path is None:
         return None
     content = read_json(path)
     if not isinstance(content.value, dict) or not content.has(_MARK):
@@ -44,9 +44,9 @@ def chunked_tables(location: str) -> DeclaredTables | None:
     if len(types) != len(numbers):
         raise content[_MARK].error(f"numbers of {len(types)} types, as node_type has")
     given = _relations(content)
-    relations = [(ends, given[triplet]) for triplet, ends in named_relations(list(given)).items()]
+    relations = sorted_relations(given)
     return DeclaredTables(
-        sorted(relations, key=lambda each: each[0][1]),
+        relations,
         [],
         sizes={valid_name(name): count for name, count in zip(types, numbers, strict=True)},
         data=_data(content["node_data"]) if content.has("node_data") else [],

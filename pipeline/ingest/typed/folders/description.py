@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from gnnloom.pipeline.ingest.typed.table import Ends, Table
+from gnnloom.pipeline.ingest.typed.table import Ends, Table, named_relations
 from gnnloom.pipeline.sources.reading.files import is_local
 from gnnloom.storage.disk.files import user_path
 from gnnloom.storage.errors import InputError, NotFoundError
@@ -94,7 +94,7 @@ class Described:
         if Path(given).is_absolute() or not path.is_relative_to(self.path.parent.resolve()):
             raise self.error("a file below the folder of the description")
         if not path.is_file():
-            raise NotFoundError(f"{self.path}, {self.place}: there is no file {path}")
+            raise NotFoundError(f"{self.path}, {self.place}: the file {path} does not exist")
         return str(path)
 
 
@@ -104,6 +104,19 @@ def local_path(location: str) -> Path | None:
         return None
     path = user_path(location.removeprefix("file://"))
     return path if path.exists() else None
+
+
+def description_path(location: str, name: str) -> Path | None:
+    """The path of a description with a fixed file name, given its folder or the file; None if it does not exist."""
+    path = local_path(location)
+    path = path / name if path is not None and path.is_dir() else path
+    return path if path is not None and path.name == name and path.is_file() else None
+
+
+def sorted_relations(given: Mapping[Ends, Table]) -> list[tuple[Ends, Table]]:
+    """The tables of relations under their valid names, in alphabetical order."""
+    named = [(ends, given[triplet]) for triplet, ends in named_relations(list(given)).items()]
+    return sorted(named, key=lambda each: each[0][1])
 
 
 def read_json(path: Path) -> Described:

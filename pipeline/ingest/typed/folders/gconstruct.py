@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from gnnloom.pipeline.ingest.typed.declared import DeclaredTables
-from gnnloom.pipeline.ingest.typed.folders.description import Described, local_path, read_json
-from gnnloom.pipeline.ingest.typed.table import Ends, Table, named_relations
+from gnnloom.pipeline.ingest.typed.folders.description import Described, local_path, read_json, sorted_relations
+from gnnloom.pipeline.ingest.typed.table import Ends, Table
 from gnnloom.storage.artifacts.typed.typed_names import valid_name
 from gnnloom.storage.errors import NotFoundError
 
@@ -49,15 +49,14 @@ def gconstruct_tables(location: str) -> DeclaredTables | None:
             raise each["relation"].error("source type, relation and target type that are not there already")
         columns = [each[name].text() for name in ("source_id_col", "dest_id_col")]
         given[parts[0], parts[1], parts[2]] = _table(each, columns, of_edges=True)
-    relations = [(ends, given[triplet]) for triplet, ends in named_relations(list(given)).items()]
+    relations = sorted_relations(given)
     vertices = []
     for each in content["nodes"].items():
         if not each.has("node_id_col"):
             raise each.error("node_id_col, the column of ids; without it, a table does not say which vertices it has")
         table = _table(each, [each["node_id_col"].text()], of_edges=False)
         vertices.append((valid_name(each["node_type"].text()), table))
-    by_name = sorted(relations, key=lambda each: each[0][1])
-    return DeclaredTables(by_name, sorted(vertices, key=lambda each: each[0]))
+    return DeclaredTables(relations, sorted(vertices, key=lambda each: each[0]))
 
 
 def _table(given: Described, ids: list[str], *, of_edges: bool) -> Table:
@@ -106,4 +105,4 @@ def _found(given: Described) -> list[str]:
     for folder in folders:
         if files := sorted(path for path in folder.glob(text.lstrip("/")) if path.is_file()):
             return [str(path) for path in files]
-    raise NotFoundError(f"{given.path}, {given.place}: there is no file {given.value}")
+    raise NotFoundError(f"{given.path}, {given.place}: the file {given.value} does not exist")

@@ -13,12 +13,13 @@ import yaml
 from gnnloom.pipeline.ingest.typed.declared import DeclaredTables
 from gnnloom.pipeline.ingest.typed.folders.description import (
     Described,
-    local_path,
+    description_path,
     pairs_table,
     parse_ends,
     read_text,
+    sorted_relations,
 )
-from gnnloom.pipeline.ingest.typed.table import Ends, Table, named_relations
+from gnnloom.pipeline.ingest.typed.table import Ends, Table
 from gnnloom.pipeline.ingest.typed.type_vertices import TypeVertices
 from gnnloom.storage.artifacts.typed.typed_names import valid_name
 from gnnloom.storage.errors import InputError
@@ -33,9 +34,8 @@ def graphbolt_tables(location: str) -> DeclaredTables | None:
         NotFoundError: a file of the dataset does not exist.
         InputError: the description does not have what it should.
     """
-    path = local_path(location)
-    path = path / _NAME if path is not None and path.is_dir() else path
-    if path is None or path.name != _NAME or not path.is_file():
+    path = description_path(location, _NAME)
+    if path is None:
         return None
     try:
         content = Described(path, yaml.safe_load(read_text(path)))  # type: ignore[no-untyped-call]
@@ -51,10 +51,10 @@ def graphbolt_tables(location: str) -> DeclaredTables | None:
         if ends in given:
             raise each["type"].error("a relation that is not there already")
         given[ends] = pairs_table([each["path"].file()], each["format"], ",")
-    relations = [(ends, given[triplet]) for triplet, ends in named_relations(list(given)).items()]
+    relations = sorted_relations(given)
     features = list(content["feature_data"].items()) if content.has("feature_data") else []
     return DeclaredTables(
-        sorted(relations, key=lambda each: each[0][1]),
+        relations,
         [],
         sizes={valid_name(name): count for name, count in sizes.items()},
         data=_data(features),

@@ -15,7 +15,8 @@ import csv
 from typing import Final
 
 from gnnloom.pipeline.ingest.typed.declared import DeclaredTables
-from gnnloom.pipeline.ingest.typed.table import Ends, Table, named_relations
+from gnnloom.pipeline.ingest.typed.folders.description import sorted_relations
+from gnnloom.pipeline.ingest.typed.table import Ends, Table
 from gnnloom.pipeline.sources.reading.files import SourceFile, is_local
 from gnnloom.pipeline.sources.reading.text_columns import read_count
 from gnnloom.pipeline.sources.reading.text_layout import is_count
@@ -49,15 +50,14 @@ def ogb_tables(location: str) -> DeclaredTables | None:
         return None
     counts = _counts(required_file(root, "raw/num-node-dict"))
     triplets = _triplets(listed, counts)
-    relations: list[tuple[Ends, Table]] = []
-    for triplet, ends in named_relations(triplets).items():
+    given: dict[Ends, Table] = {}
+    for triplet in triplets:
         where = f"raw/relations/{_BETWEEN.join(triplet)}"
         edges = required_file(root, f"{where}/edge")
         number = read_count(required_file(root, f"{where}/num-edge-list"))
-        table = Table((edges.location,), ("1", "2"), options=(("header", False),), width=2, counts=(number,))
-        relations.append((ends, table))
+        given[triplet] = Table((edges.location,), ("1", "2"), options=(("header", False),), width=2, counts=(number,))
     sizes = {valid_name(name): count for name, count in counts.items()}
-    return DeclaredTables(sorted(relations, key=lambda each: each[0][1]), [], "snap", sizes)
+    return DeclaredTables(sorted_relations(given), [], "snap", sizes)
 
 
 def _lines(file: SourceFile) -> list[list[str]]:
