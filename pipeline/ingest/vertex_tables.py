@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from glob import escape, glob
-from itertools import pairwise, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ from gnnloom.pipeline.sources.reading.class_names import is_label
 from gnnloom.pipeline.sources.reading.coding import without_suffix
 from gnnloom.pipeline.sources.reading.files import SourceFile, expand, is_local, open_file
 from gnnloom.pipeline.sources.reading.name_ids import is_id
-from gnnloom.pipeline.sources.reading.text_layout import is_number, names_ends, names_ids
+from gnnloom.pipeline.sources.reading.text_layout import find_ends, is_number, names_ids
 from gnnloom.pipeline.sources.reading.text_table import numbers_rows
 from gnnloom.pipeline.sources.reading.times import find_times
 from gnnloom.pipeline.sources.understood import SHOWN_ROWS, Understood, joined
@@ -499,7 +499,7 @@ def _name_edges(names: Sequence[str]) -> bool:
     """Whether names of columns are usual for the two ends of an edge."""
     # A name of a vertex is no other vertex.
     are_ids = all(map(names_ids, names[:2])) and names[1].lower() not in {"name", "label"}
-    return are_ids or any(names_ends(*pair) for pair in pairwise(names))
+    return are_ids or bool(find_ends(names))
 
 
 def _is_column(cells: Sequence[str]) -> bool:

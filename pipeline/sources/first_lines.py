@@ -142,14 +142,17 @@ def suggest(table: TextTable, sample: Sample, stated: Stated) -> Suggestion:
             if is_called and (are_numbers or (kind == "times" and find_times(cells) is not None)):
                 flags = _flags(kind, [*table.ends, number], names, is_named=bool(table.header))
                 return Suggestion((*flags, *(("--decimal ,",) if has_commas else ())), kind, names[number])
+    if table.question and not table.has_index:
+        return Suggestion(_flags("", table.ends, names, is_named=True))
     return Suggestion(("--extra-columns",))
 
 
 def _flags(kind: str, columns: Sequence[int], names: Sequence[str], *, is_named: bool) -> tuple[str, ...]:
-    """Flags that read these columns as source, target and value."""
+    """Flags that read these columns as source, target and value; of equal edges, the last time is kept."""
+    times = ("--times", "--merge max") if kind == "times" else ()
     if list(columns) == [0, 1, 2] and (len(names) == 3 or not is_named):
-        return (f"--{kind}", *(("--extra-columns",) if len(names) > 3 else ()))
+        return (*(times or (f"--{kind}",)), *(("--extra-columns",) if len(names) > 3 else ()))
     chosen = [names[number] for number in columns]
     if any("," in name or names.count(name) > 1 for name in chosen):
         chosen = [str(number + 1) for number in columns]
-    return (f"--columns {','.join(chosen)}", *((f"--{kind}",) if kind == "times" else ()))
+    return (f"--columns {','.join(chosen)}", *times)

@@ -17,6 +17,7 @@ from gnnloom.pipeline.sources.format import COLUMNS, TIMES, WEIGHTS, Format, che
 from gnnloom.pipeline.sources.names import NameChunk, Names
 from gnnloom.pipeline.sources.reading.files import open_files
 from gnnloom.pipeline.sources.reading.name_ids import FIRST_ROWS, RowError, check_present, judge_column
+from gnnloom.pipeline.sources.reading.text_table import fields_by_name
 from gnnloom.pipeline.sources.reading.times import TimeForm, find_times, parse_times
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.pipeline.sources.understood import SHOWN_ROWS, Understood
@@ -84,7 +85,7 @@ class ParquetEdges:
         tables = tuple(ParquetTable.open(file) for file in open_files(locations))
         wanted = column_names(columns, weights=weights, times=times)
         valued = weights or times or len(wanted) == 3
-        chosen = tuple(wanted or table.names[: 3 if valued else 2] for table in tables)
+        chosen = tuple(wanted or _unstated_columns(table, valued=valued) for table in tables)
         if not wanted:
             named = [(table.file.location, names[:2]) for table, names in zip(tables, chosen, strict=True)]
             check_parts(named, "; if they are parts of one table, rename the columns of one")
@@ -177,8 +178,11 @@ class ParquetEdges:
         for kind, called in CALLED.items():
             found = [name for name in table.names if name not in names and name.lower() in called]
             if not flags and found and table.holds(found[0], "iuft" if kind == "times" else "iuf"):
-                flags += [f"--{kind}"] if table.names[2] == found[0] else [f"--columns {','.join((*names, found[0]))}"]
+                # The next column is read without its name.
+                is_next = table.names[:3] == (*names, found[0])
+                flags += [f"--{kind}"] if is_next else [f"--columns {','.join((*names, found[0]))}"]
                 flags += [f"--{kind}"] if kind == "times" and flags[0] != f"--{kind}" else []
+                flags += ["--merge max"] if kind == "times" else []
         if 0 < table.num_rows <= FIRST_ROWS and not any(map(table.holds_text, names)):
             # What cannot be read is a question already.
             with suppress(InputError):
@@ -225,6 +229,21 @@ class ParquetEdges:
             )
             found = self._values(span.file, columns[2], first) if len(names) > 2 else None
             yield NameChunk.valued(source, target, found, times=self.times)
+
+
+def _unstated_columns(table: ParquetTable, *, valued: bool) -> tuple[str, ...]:
+    """The columns that are called ends of edges, or the first two; and another one if edges have values.
+
+    Raises:
+        InputError: the names leave it open which columns are read.
+    """
+    by_name = fields_by_name(table.file.location, table.names, (0, 1), valued=valued)
+    if by_name is None:
+        return table.names[: 3 if valued else 2]
+    fields, question = by_name
+    if question:
+        raise InputError(question)
+    return tuple(table.names[at] for at in fields)
 
 
 def _names(table: ParquetTable, name: str, column: Any, first: int, *, checks: bool) -> Names:

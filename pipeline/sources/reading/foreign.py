@@ -176,8 +176,13 @@ def refuse_marked(file: SourceFile, sample: Sample) -> None:
         raise InputError(f"{file.location}: begins as files of MatrixMarket do; give `--format mtx`")
 
 
-def refuse_others(file: SourceFile, sample: Sample, *, has_header: bool, is_valued: bool) -> None:
+def refuse_others(
+    file: SourceFile, sample: Sample, named_ends: Sequence[tuple[int, int]], *, has_header: bool, is_valued: bool
+) -> None:
     """Refuse a file that is not a list of edges, though its lines could be read as edges.
+
+    Args:
+        named_ends: pairs of columns that the header names as ends of an edge.
 
     Raises:
         InputError: the file is an adjacency matrix, or has tuples in parentheses, dictionaries or triples.
@@ -221,7 +226,7 @@ def refuse_others(file: SourceFile, sample: Sample, *, has_header: bool, is_valu
             f"the lines have {min(widths)} to {max(widths)} numbers, as lines of a vertex and its neighbors have, which"
             " networkx.read_adjlist reads in Python; `--columns 1,2` takes the first two of each line for an edge",
         )
-    if widths == {_TRIPLE}:
+    if widths == {_TRIPLE} and not any(1 in ends for ends in named_ends):
         heads, relations, tails = ({row.fields[number] for row in rows} for number in range(_TRIPLE))
         # A relation is not a vertex, and a third column of vertices does not have weights.
         are_words = not any(is_id(word) or is_number(word) or find_times([word]) for word in (*relations, *tails))

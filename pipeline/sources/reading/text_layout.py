@@ -38,8 +38,31 @@ _UNIT = "\x1f"
 _PAIRS = frozenset({
     ("source", "target"), ("source", "destination"), ("src", "dst"), ("src", "dest"), ("src", "tgt"), ("from", "to"),
     ("head", "tail"), ("tail", "head"), ("start", "end"), ("sender", "receiver"), ("follower", "followee"),
-    ("caller", "callee"), ("citing", "cited"),
+    ("caller", "callee"), ("citing", "cited"), ("sender", "recipient"), ("payer", "payee"), ("subject", "object"),
+    ("parent", "child"), ("child", "parent"), ("origin", "destination"), ("origin", "dest"), ("orig", "dest"),
+    ("orig", "dst"), ("originator", "beneficiary"), ("predecessor", "successor"), ("ego", "alter"),
 })  # fmt: skip
+#: Pairs that name ends only next to a word for an id (``id1,id2``, ``start_station,end_station``), as many other
+#: columns come in such pairs.
+_PAIRS_OF_IDS = frozenset({
+    ("start", "end"), ("left", "right"), ("first", "second"), ("1", "2"), ("a", "b"), ("x", "y"), ("u", "v"),
+    ("i", "j"),
+})  # fmt: skip
+_END_WORDS = frozenset(word for pair in _PAIRS | _PAIRS_OF_IDS for word in pair)
+#: Words for an id, next to a word for an end.
+_ID_WORDS = frozenset({
+    "id", "ids", "idx", "index", "key", "code", "node", "vertex", "user", "account", "acct", "station", "stop",
+    "place", "location", "airport", "city", "person", "entity", "author", "paper", "gene", "protein", "item",
+    "address", "ip", "wallet", "iban",
+})  # fmt: skip
+#: Words for what an end has rather than is: ``valid_from``, ``source_type``, ``dest_lat``.
+_NO_ID_WORDS = frozenset({
+    "time", "date", "datetime", "at", "year", "month", "day", "hour", "ts", "timestamp", "valid", "effective",
+    "lat", "latitude", "lon", "lng", "long", "longitude", "x", "y", "z", "amount", "balance", "price", "value",
+    "weight", "count", "type", "label", "class", "category", "currency", "score", "degree", "port",
+})  # fmt: skip
+#: The words of a column's name, between signs and where lower case letters or digits begin or end.
+_TOKENS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 #: What may follow or precede such a word: FromNodeId, source_id, src_node.
 _EXTRAS = re.compile(r"(node|vertex|user|id|name|idx|index)+$")
 
@@ -300,8 +323,41 @@ def names_ids(cell: str) -> bool:
 
 
 def names_ends(first: str, second: str) -> bool:
-    """Whether two names of columns name the ends of an edge, as ``source`` and ``target`` do."""
-    return (_word(first), _word(second)) in _PAIRS
+    """Whether two names of columns name the ends of an edge, as ``source`` and ``target`` do.
+
+    >>> names_ends("FromNodeId", "ToNodeId"), names_ends("account_from", "account_to"), names_ends("user", "item")
+    (True, True, False)
+    """
+    return (_word(first), _word(second)) in _PAIRS or find_ends((first, second)) == [(0, 1)]
+
+
+def find_ends(names: Sequence[str]) -> list[tuple[int, int]]:
+    """Pairs of columns that a header names as source and target of an edge, wherever they stand.
+
+    >>> find_ends(["txn", "sender", "receiver", "amount"]), find_ends(["dst", "src"]), find_ends(["id", "start", "end"])
+    ([(1, 2)], [(1, 0)], [])
+
+    Returns:
+        Numbers of the columns from 0, of the source first. Pairs of columns that are called ids, if there are some.
+    """
+    columns: dict[tuple[str, ...], dict[str, int]] = {}
+    for number, name in enumerate(names):
+        tokens = [token.lower() for token in _TOKENS.findall(name)]
+        for at, token in enumerate(tokens):
+            rest = (*tokens[:at], "", *tokens[at + 1 :])
+            if token in _END_WORDS and _NO_ID_WORDS.isdisjoint(rest):
+                columns.setdefault(rest, {}).setdefault(token, number)
+        columns.setdefault((), {}).setdefault(_word(name), number)
+    found = set[tuple[int, int]]()
+    for rest, words in columns.items():
+        for first, second in _PAIRS if _ID_WORDS.isdisjoint(rest) else _PAIRS | _PAIRS_OF_IDS:
+            is_clear = (first, second) not in _PAIRS_OF_IDS or not _ID_WORDS.isdisjoint(rest)
+            if is_clear and first in words and second in words:
+                found.add((words[first], words[second]))
+    # Head or tail, parent or child may be the source: the first column is.
+    pairs = sorted(pair for pair in found if pair[0] < pair[1] or pair[::-1] not in found)
+    called_ids = [pair for pair in pairs if all(names_ids(names[end]) for end in pair)]
+    return called_ids or pairs
 
 
 def _word(field: str) -> str:

@@ -23,6 +23,7 @@ from gnnloom.pipeline.sources.reading.text_layout import (
     Stated,
     declared_names,
     fields_of,
+    find_ends,
     is_count,
     is_grouped,
     is_number,
@@ -119,7 +120,7 @@ def find_table(file: SourceFile, sample: Sample, stated: Stated) -> TextTable:
     ends = chosen[:2] or ((1, 2) if has_row_names else (0, 1))
     titles = [cells[at] if at < len(cells) else "" for at in chosen] or first.fields
     is_over = _is_over_numbers(titles, rows, ends) or (not columns and _is_over_values(cells, rows, ends))
-    is_over |= _are_called_ids(cells, rows, ends)
+    is_over |= _are_called_ids(cells, rows, ends) or (not columns and _are_called_ends(cells))
     recognized = seen and (is_index or is_header(titles, valued=stated.valued) or is_over)
     # Columns with names imply a first line with these names; columns with numbers do not.
     names = cells if stated.header or recognized or (seen and columns and not chosen) else ()
@@ -132,9 +133,15 @@ def find_table(file: SourceFile, sample: Sample, stated: Stated) -> TextTable:
         if not stated.extra_columns and all(len(row.fields) > fields[-1] + 1 for row in rows[:1]):
             # The parser refuses it as a further column.
             fields += (fields[-1] + 1,)
+    named_ends = () if columns else find_ends(names)
+    if not columns and (by_name := fields_by_name(file.location, names, fields[:2] or (0, 1), valued=stated.valued)):
+        fields, open_names = by_name
+        question = question or open_names
+        if not stated.extra_columns:
+            fields += tuple(at for at in range(int(has_index), len(names)) if at not in fields)[:1]
     refuse_marked(file, sample)
     if not columns:
-        refuse_others(file, sample, has_header=bool(names), is_valued=stated.valued)
+        refuse_others(file, sample, named_ends, has_header=bool(names), is_valued=stated.valued)
     return TextTable(
         sample.separator,
         names,
@@ -260,6 +267,38 @@ def _row_names_question(file: SourceFile, sample: Sample, stated: Stated) -> str
     )
 
 
+def fields_by_name(
+    location: str, names: Sequence[str], first: tuple[int, ...], *, valued: bool
+) -> tuple[tuple[int, ...], str] | None:
+    """Columns that a header names as the ends of edges, if they differ from the columns that are read without names.
+
+    Args:
+        first: numbers of the ends that are read without names.
+        valued: a column of weights or times follows.
+
+    Returns:
+        Numbers of the source, the target and the value; and a question if several columns are possible, else nothing.
+    """
+    named_ends = find_ends(names)
+    if not named_ends or first in named_ends:
+        return None
+    ends = named_ends[0]
+    others = [at for at in range(len(names)) if at not in ends and not numbers_rows(names[at])]
+    options = [shell_command("--columns", ",".join(names[end] for end in pair)) for pair in named_ends]
+    question = ""
+    if len(named_ends) > 1:
+        question = (
+            f"{location}: the header names several pairs of columns that may be the ends of edges; add"
+            f" `{'` or `'.join(options)}`"
+        )
+    elif valued and len(others) != 1:
+        question = (
+            f"{location}: the header names {names[ends[0]]} and {names[ends[1]]} as the ends of edges; add"
+            f" `{options[0]},VALUE` with the column of the weights or times as VALUE"
+        )
+    return (*ends, *((others or [len(names)])[:1] if valued else ())), question
+
+
 def _says_undirected(file: SourceFile, sample: Sample, header: Sequence[str]) -> bool:
     """Whether a file says that its edges have no direction: in its first comment, or in Gephi's column ``Type``.
 
@@ -364,6 +403,11 @@ def _are_called_ids(cells: Sequence[str], rows: Sequence[Row], ends: tuple[int, 
     called = {cells[end] for end in ends if end < len(cells) and _CALLED_ID.search(cells[end])}
     below = {row.fields[end] for row in rows[:_LOOKED_AT] for end in ends if end < len(row.fields)}
     return bool(rows) and len(called) == len(ends) and not any(map(_CALLED_ID.search, below))
+
+
+def _are_called_ends(cells: Sequence[str]) -> bool:
+    """Whether the first row has no number, and names ends of edges that are not its first two columns."""
+    return not any(map(is_number, cells)) and any(max(ends) > 1 for ends in find_ends(cells))
 
 
 def _is_over_values(cells: Sequence[str], rows: Sequence[Row], ends: tuple[int, ...]) -> bool:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
+from gnnloom.pipeline.sources.parquet_edges import ParquetEdges
+from gnnloom.pipeline.sources.reading.text_layout import find_ends
 from gnnloom.pipeline.sources.text import TextEdges
 from gnnloom.storage.errors import InputError
 
@@ -94,3 +98,88 @@ def test_a_carriage_return_within_the_first_line_is_reported_by_the_reader(tmp_p
     assert source.recognized_headers == ()
     with pytest.raises(InputError, match=r"e\.csv, line 1"):
         list(source.read(source.ranges()[0]))
+
+
+@pytest.mark.parametrize(
+    ("header", "source", "target"),
+    [
+        ("id,source_id,target_id", 1, 2),
+        ("Id,Label,Source,Target", 2, 3),
+        ("amount,nameOrig,nameDest", 1, 2),
+        ("txn,account_to,account_from", 2, 1),
+        ("when,Source_IP,SourcePort,Destination_IP,DestinationPort", 1, 3),
+        ("ride,start_station_id,start_lat,end_station_id,end_lat,started_at", 1, 3),
+        ("weight,citing,cited", 1, 2),
+        ("n,protein1,protein2", 1, 2),
+        ("dst,src", 1, 0),
+        (",kind,from,to", 2, 3),
+    ],
+)
+@pytest.mark.parametrize("names", [False, True])
+def test_columns_that_are_called_ends_are_read_wherever_they_stand(
+    tmp_path: Path, header: str, source: int, target: int, names: bool
+) -> None:
+    width = header.count(",") + 1
+    cells = [[f"{'v' * names}{7 * row + column + 1}" for column in range(width)] for row in range(4)]
+    path = write(tmp_path / "e.csv", "\n".join([header, *map(",".join, cells)]) + "\n")
+    edges = TextEdges.open([path], extra_columns=True, header=True)
+    assert edges.begins_with_names() is names
+    assert read(edges, names=names) == [(row[source], row[target]) for row in cells]
+    frame = pd.DataFrame(cells, columns=header.split(","))
+    frame.to_parquet(tmp_path / "e.parquet", index=False)
+    stored = ParquetEdges.open([str(tmp_path / "e.parquet")])
+    assert read(stored, names=True) == [(row[source], row[target]) for row in cells]
+    # The command line says so without the two options, unless nothing else is in the table.
+    seen = TextEdges.open([path], header=True if width == 2 else None)
+    facts = seen.understood()[0].facts
+    assert (facts["source"], facts["target"]) == (header.split(",")[source], header.split(",")[target])
+    if width > 2:
+        with pytest.raises(InputError, match=r"line 2: .*`--extra-columns`"):
+            read(seen, names=names)
+
+
+def read(edges: TextEdges | ParquetEdges, *, names: bool) -> list[tuple[str, str]]:
+    """All edges, as texts."""
+    found = []
+    for span in edges.ranges():
+        for chunk in edges.read_names(span) if names else edges.read(span):
+            for row in range(len(chunk.source)):
+                ends = (each.name(row).decode() if names else str(each[row]) for each in (chunk.source, chunk.target))
+                found.append(tuple(ends))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("header", "reason"),
+    [
+        ("x_index,x_id,y_index,y_id", "`--columns x_index,y_index` or `--columns x_id,y_id`"),
+        ("kind,from_key,from_code,to_key,to_code", "`--columns from_key,to_key` or `--columns from_code,to_code`"),
+    ],
+)
+def test_several_pairs_of_ends_are_a_question(tmp_path: Path, header: str, reason: str) -> None:
+    row = ",".join(map(str, range(1, header.count(",") + 2)))
+    path = write(tmp_path / "e.csv", f"{header}\n{row}\n")
+    with pytest.raises(InputError, match=re.escape(reason)):
+        TextEdges.open([path]).begins_with_names()
+    pd.read_csv(path).to_parquet(tmp_path / "e.parquet", index=False)
+    with pytest.raises(InputError, match=re.escape(reason)):
+        ParquetEdges.open([str(tmp_path / "e.parquet")])
+
+
+@pytest.mark.parametrize(
+    "header", ["id,valid_from,valid_to", "id,start_date,end_date", "id,f_1,f_2,f_3", "id,x,y", "id,start,end", "a,b,c"]
+)
+def test_pairs_of_other_columns_are_no_ends(header: str) -> None:
+    assert find_ends(header.split(",")) == []
+
+
+@pytest.mark.parametrize("values", ["weights", "times"])
+def test_the_value_of_columns_that_are_called_ends_is_the_only_other_one(tmp_path: Path, values: str) -> None:
+    options = {values: True}
+    path = write(tmp_path / "e.csv", "v,src,dst\n5,1,2\n6,2,3\n")
+    edges = TextEdges.open([path], **options)
+    assert edges.understood()[0].facts["value"] == "v"
+    assert [list(chunk.source) for chunk in edges.read(edges.ranges()[0])] == [[1, 2]]
+    several = write(tmp_path / "s.csv", "v,src,dst,w\n5,1,2,7\n6,2,3,8\n")
+    with pytest.raises(InputError, match=r"`--columns src,dst,VALUE`"):
+        TextEdges.open([several], **options).begins_with_names()

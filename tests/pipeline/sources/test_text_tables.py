@@ -279,7 +279,7 @@ def test_text_columns_of_binary_files_follow_the_same_rules(tmp_path: Path, kind
         ("(0, 0) (1, 0)\n(0, 1) (1, 1)\n", "line 1: tuples"),
         ("0 1 {'weight': 1.5}\n0 3 {'weight': 3.5}\n", "line 1: dictionaries"),
         ("a\tlikes\tb\nb\tlikes\tc\nc\tknows\ta\n", "line 1: triples .*`--columns 1,3`"),
-        ("head,relation,tail\nc,likes,b\nd,likes,a\n", "line 1: triples .*`--columns 1,3`"),
+        ("head,relation,tail\nc,likes,b\nd,likes,a\n", "line 2: triples .*`--columns 1,3`"),
     ],
 )
 def test_what_is_not_a_list_of_edges_is_named(tmp_path: Path, text: str, reason: str) -> None:
