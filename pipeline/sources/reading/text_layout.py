@@ -42,8 +42,8 @@ _PAIRS = frozenset({
     ("parent", "child"), ("child", "parent"), ("origin", "destination"), ("origin", "dest"), ("orig", "dest"),
     ("orig", "dst"), ("originator", "beneficiary"), ("predecessor", "successor"), ("ego", "alter"),
 })  # fmt: skip
-#: Pairs that name ends only next to a word for an id (``id1,id2``, ``start_station,end_station``), as many other
-#: columns come in such pairs.
+#: Pairs that name ends only next to a word for an id (``id1,id2``, ``start_station,end_station``): other columns also
+#: come in such pairs.
 _PAIRS_OF_IDS = frozenset({
     ("start", "end"), ("left", "right"), ("first", "second"), ("1", "2"), ("a", "b"), ("x", "y"), ("u", "v"),
     ("i", "j"),
