@@ -59,6 +59,7 @@ _FOREIGN: Final[Sequence[Foreign]] = (
     Foreign("XML", "convert it to a table of edges", rb"<\?xml"),
     Foreign("GML", _NETWORKX.format("read_gml({!r})"), rb"((#|Creator|Version|comment)[^\n]*\n\s*)*graph\s*\["),
     Foreign("Pajek", _NETWORKX.format("read_pajek({!r})"), rb"\*(vertices|network|arcs|edges)\b"),
+    Foreign("JSON lines", _FRAME.format("read_json({!r}, lines=True)"), rb'\{\s*"[^\n]*\}\s*\n\s*\{'),
     Foreign(
         "JSON",
         _NETWORKX.format("node_link_graph(json.load(open({!r})))") + ", if networkx wrote it",

@@ -40,7 +40,8 @@ _PAIRS = frozenset({
     ("head", "tail"), ("tail", "head"), ("start", "end"), ("sender", "receiver"), ("follower", "followee"),
     ("caller", "callee"), ("citing", "cited"), ("sender", "recipient"), ("payer", "payee"), ("subject", "object"),
     ("parent", "child"), ("child", "parent"), ("origin", "destination"), ("origin", "dest"), ("orig", "dest"),
-    ("orig", "dst"), ("originator", "beneficiary"), ("predecessor", "successor"), ("ego", "alter"),
+    ("orig", "dst"), ("originator", "beneficiary"), ("predecessor", "successor"), ("ego", "alter"), ("row", "col"),
+    ("row", "column"),
 })  # fmt: skip
 #: Pairs that name ends only next to a word for an id (``id1,id2``, ``start_station,end_station``): other columns also
 #: come in such pairs.

@@ -133,12 +133,16 @@ def find_table(file: SourceFile, sample: Sample, stated: Stated) -> TextTable:
         if not stated.extra_columns and all(len(row.fields) > fields[-1] + 1 for row in rows[:1]):
             # The parser refuses it as a further column.
             fields += (fields[-1] + 1,)
-    named_ends = () if columns else find_ends(names)
-    if not columns and (by_name := fields_by_name(file.location, names, fields[:2] or (0, 1), valued=stated.valued)):
+    question = question if names else ""
+    titles = names or _commented_titles(sample)
+    named_ends = () if columns else find_ends(titles)
+    if not columns and (
+        by_name := fields_by_name(file.location, titles, fields[:2] or (0, 1), valued=stated.valued, numbered=not names)
+    ):
         fields, open_names = by_name
         question = question or open_names
         if not stated.extra_columns:
-            fields += tuple(at for at in range(int(has_index), len(names)) if at not in fields)[:1]
+            fields += tuple(at for at in range(int(has_index), len(titles)) if at not in fields)[:1]
     refuse_marked(file, sample)
     if not columns:
         refuse_others(file, sample, named_ends, has_header=bool(names), is_valued=stated.valued)
@@ -153,7 +157,7 @@ def find_table(file: SourceFile, sample: Sample, stated: Stated) -> TextTable:
         not columns and _says_undirected(file, sample, names),
         is_counted=has_count,
         is_bipartite=sample.comments[:1] != () and sample.comments[0].lstrip("% ").split()[:1] == ["bip"],
-        question=question if names else "",
+        question=question,
     )
 
 
@@ -267,14 +271,22 @@ def _row_names_question(file: SourceFile, sample: Sample, stated: Stated) -> str
     )
 
 
+def _commented_titles(sample: Sample) -> tuple[str, ...]:
+    """Names of columns in the last comment before the rows, if its fields match the first row and are no numbers."""
+    titles = fields_of(sample.comments[-1].lstrip("#% "), sample.separator) if sample.comments else ()
+    is_header = len(titles) == len(sample.rows[0].fields) and not any(map(is_number, titles))
+    return titles if is_header else ()
+
+
 def fields_by_name(
-    location: str, names: Sequence[str], first: tuple[int, ...], *, valued: bool
+    location: str, names: Sequence[str], first: tuple[int, ...], *, valued: bool, numbered: bool = False
 ) -> tuple[tuple[int, ...], str] | None:
     """Columns that a header names as the ends of edges, if they differ from the columns that are read without names.
 
     Args:
         first: numbers of the ends that are read without names.
         valued: a column of weights or times follows.
+        numbered: options write numbers of columns, as the names are in a comment.
 
     Returns:
         Numbers of the source, the target and the value; and a question if several columns are possible, else nothing.
@@ -284,7 +296,8 @@ def fields_by_name(
         return None
     ends = named_ends[0]
     others = [at for at in range(len(names)) if at not in ends and not numbers_rows(names[at])]
-    options = [shell_command("--columns", ",".join(names[end] for end in pair)) for pair in named_ends]
+    written = [str(at + 1) if numbered else name for at, name in enumerate(names)]
+    options = [shell_command("--columns", ",".join(written[end] for end in pair)) for pair in named_ends]
     question = ""
     if len(named_ends) > 1:
         question = (

@@ -94,6 +94,8 @@ def write_foreign(folder: Path, kind: str, name: str) -> Path:
     if kind == "tar":
         with tarfile.open(path, "w:gz") as archive:
             archive.add(__file__, "e.csv")
+    elif kind == "json lines":
+        path.write_text('{"source": "a", "target": "b"}\n{"source": "b", "target": "c"}\n')
     elif kind == "json":
         write_links: Any = nx.node_link_data
         path.write_text(json.dumps(write_links(graph)))
@@ -123,7 +125,8 @@ def write_foreign(folder: Path, kind: str, name: str) -> Path:
         ("gexf", "GEXF.*read_gexf"),
         ("gml", "GML.*read_gml"),
         ("pajek", "Pajek.*read_pajek"),
-        ("json", "JSON.*node_link_graph"),
+        ("json lines", "JSON lines.*read_json"),
+        ("json", "JSON,.*node_link_graph"),
         ("feather", "Feather.*read_feather"),
         ("graph6", "graph6.*read_graph6"),
         ("sparse6", "sparse6.*read_sparse6"),

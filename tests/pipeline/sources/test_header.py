@@ -183,3 +183,25 @@ def test_the_value_of_columns_that_are_called_ends_is_the_only_other_one(tmp_pat
     several = write(tmp_path / "s.csv", "v,src,dst,w\n5,1,2,7\n6,2,3,8\n")
     with pytest.raises(InputError, match=r"`--columns src,dst,VALUE`"):
         TextEdges.open([several], **options).begins_with_names()
+
+
+@pytest.mark.parametrize(
+    ("comment", "ends"),
+    [
+        ("#Interaction\tGene A\tGene B", (1, 2)),
+        ("# txn\tsource\ttarget", (1, 2)),
+        ("# a sentence about a source and a target", (0, 1)),
+        ("# Nodes: 5\tEdges: 6\t7", (0, 1)),
+    ],
+)
+def test_ends_that_a_comment_names_are_read(tmp_path: Path, comment: str, ends: tuple[int, int]) -> None:
+    path = write(tmp_path / "e.tsv", f"{comment}\n103\t6416\t2318\n117\t84665\t88\n")
+    edges = TextEdges.open([path], extra_columns=True)
+    rows = [("103", "6416", "2318"), ("117", "84665", "88")]
+    assert read(edges, names=False) == [(row[ends[0]], row[ends[1]]) for row in rows]
+
+
+def test_several_pairs_of_ends_in_a_comment_are_asked_for_by_number(tmp_path: Path) -> None:
+    path = write(tmp_path / "e.tsv", "# n\tid_a\tid_b\tname_1\tname_2\n1\t2\t3\t4\t5\n")
+    with pytest.raises(InputError, match=r"`--columns 2,3` or `--columns 4,5`"):
+        TextEdges.open([path]).begins_with_names()
