@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,25 +21,44 @@ from gnnloom.pipeline.ingest.vertex_tables import check_rows
 from gnnloom.pipeline.sources.format import bundled_vertices, formats
 from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
 from gnnloom.pipeline.sources.understood import Understood
-from gnnloom.storage import Catalog, Graph, Vertices
+from gnnloom.storage import Catalog, Vertices
 from gnnloom.storage.option import Group, Option
-from gnnloom.workflows.api.ingest import check_storing, check_typed, open_source, store_source, typed_source
+from gnnloom.workflows.api.ingest import (
+    STORING,
+    check_storing,
+    check_typed,
+    open_source,
+    store_source,
+    typed_source,
+)
 from gnnloom.workflows.cli.data.source_options import given_flags, option_value, options_by_flag
-from gnnloom.workflows.cli.data.typed_ingest import RELATION, VERTICES, projected_tables, store_typed_tables
+from gnnloom.workflows.cli.data.typed_graphs import (
+    RELATION,
+    VERTICES,
+    ingest_result,
+    projected_tables,
+    say_notes,
+    store_typed_tables,
+)
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import (
-    QUIET,
     add_options,
     click_option,
-    cluster_options,
     current_catalog,
     flag_option,
-    json_option,
     object_option,
 )
-from gnnloom.workflows.cli.terminal.output import is_verbose, readable, say_understood, show, show_rows
+from gnnloom.workflows.cli.terminal.output import (
+    is_verbose,
+    readable,
+    say_understood,
+    show,
+    show_json,
+    show_rows,
+    wants_json,
+)
 from gnnloom.workflows.cli.terminal.progress import shown_progress
-from gnnloom.workflows.cli.terminal.screen import say
+from gnnloom.workflows.cli.terminal.stage import stage_options
 from gnnloom.workflows.formatting import readable_estimate, readable_range
 
 #: What `--add` and `--plan` do, in all commands that store a graph.
@@ -139,10 +158,7 @@ _BRIEF = (
 @object_option("storing", VertexOptions)
 @add_options(FORMAT_OPTIONS.values())
 @flag_option("add", ADD)
-@flag_option("plan", PLAN)
-@flag_option("quiet", QUIET)
-@cluster_options
-@json_option
+@stage_options(PLAN, quiet=True)
 def ingest_command(
     name: str,
     source: tuple[str, ...],
@@ -156,7 +172,6 @@ def ingest_command(
     plan: bool,
     quiet: bool,
     cluster: ClusterOptions,
-    as_json: bool,
     **_: Any,
 ) -> None:
     """Store the edges of a source as the graph of a dataset."""
@@ -179,13 +194,12 @@ def ingest_command(
             say_understood(tables.understood())
         how = tables, options, cluster
         if plan:
-            projection = projected_tables(*how)
-            content = projection.to_json() if as_json else _for_people(projection, compact=True)
-            show(content, as_json=as_json, title="plan")
+            _show_projection(projected_tables(*how), compact=True)
         else:
-            store_typed_tables(name, *how, typed, storing, add=add, as_json=as_json)
+            store_typed_tables(name, *how, typed, storing, add=add)
         return
-    check_typed(source, None, [*(["vertices"] if vertices else []), *_changed(typed)])
+    changed = [name for name, value in vars(typed).items() if value != getattr(TypedOptions(), name)]
+    check_typed(source, None, [*(["vertices"] if vertices else []), *changed])
     edges, understood = open_source(name, source, format_name, values, undirected=options.undirected)
     if not quiet:
         say_understood(understood)
@@ -194,15 +208,9 @@ def ingest_command(
     if plan:
         vertex_bytes = 0 if bundled is None else storing.num_bytes(bundled)
         catalog = current_catalog()
-        show_plan(catalog, edges, options, cluster, as_json=as_json, vertex_bytes=vertex_bytes, understood=understood)
+        show_plan(catalog, edges, options, cluster, vertex_bytes=vertex_bytes, understood=understood)
         return
-    store_graph(name, edges, bundled, options, cluster, as_json, storing=storing, add=add, notes=notes)
-
-
-def _changed(options: TypedOptions) -> list[str]:
-    """Names of the options that differ from their defaults."""
-    default = type(options)()
-    return [name for name, value in vars(options).items() if value != getattr(default, name)]
+    store_graph(name, edges, bundled, options, cluster, storing=storing, add=add, notes=notes)
 
 
 def store_graph(
@@ -211,9 +219,8 @@ def store_graph(
     vertices: VertexSource | None,
     options: IngestOptions,
     cluster: ClusterOptions,
-    as_json: bool,
     *,
-    storing: VertexOptions | None = None,
+    storing: VertexOptions = STORING,
     add: bool = False,
     notes: Sequence[str] = (),
 ) -> None:
@@ -224,42 +231,30 @@ def store_graph(
         add: allow the dataset to have other graphs.
         notes: what to say about the source when its graph is stored.
     """
-    stores = storing or VertexOptions()
     with shown_progress():
-        graph, stored = store_source(
-            current_catalog(), name, edges, vertices, options, cluster, storing=stores, add=add
-        )
-    result = graph_result(name, graph) | (vertices_result(stored) if stored is not None else {})
-    said = [*([] if stored is None else vertex_notes(stored)), *graph_notes(graph, edges, options), *notes]
-    say_notes(said)
-    if as_json and said:
-        result["notes"] = said
-    if headers := getattr(edges, "recognized_headers", ()):
-        result["recognized_headers"] = list(headers)
-    show(result, as_json=as_json, title=f"graph of {name}", brief=_BRIEF)
-    if not as_json and result["plan"] and is_verbose():
-        show_outcome(result["plan"])
-
-
-def graph_result(name: str, graph: Graph) -> dict[str, Any]:
-    """Return what `ingest --json` prints about the graph."""
-    artifact = graph.artifact
-    counted = ("edges_in", "nnz", "self_loops", "duplicates")
-    measured = ("seconds", "peak_memory", "spill_bytes", "bytes_written")
-    return {
-        "dataset": name,
-        "key": artifact.key,
-        "digest": artifact.digest,
-        "vertices": graph.num_vertices,
+        where = current_catalog()
+        graph, stored = store_source(where, name, edges, vertices, options, cluster, storing=storing, add=add)
+    described = {
         "symmetric": graph.symmetric,
         "weighted": graph.weighted,
         **({"has_times": True} if graph.has_times else {}),
         **({"time_unit": graph.time_unit} if graph.time_unit else {}),
         "names": graph.has_names,
-        **{name: artifact.facts[name] for name in counted},
-        **{name: artifact.measured[name] for name in measured},
-        "plan": artifact.measured.get("plan", {}),
     }
+    result = ingest_result(name, graph, described) | (vertices_result(stored) if stored is not None else {})
+    said = [*([] if stored is None else vertex_notes(stored)), *graph_notes(graph, edges, options), *notes]
+    say_notes(said)
+    if wants_json() and said:
+        result["notes"] = said
+    if headers := getattr(edges, "recognized_headers", ()):
+        result["recognized_headers"] = list(headers)
+    show(result, title=f"graph of {name}", brief=_BRIEF)
+    if not wants_json() and result["plan"] and is_verbose():
+        rows = [
+            [name.replace("_", " "), *(readable(name, both[which]) for which in ("planned", "measured"))]
+            for name, both in result["plan"].items()
+        ]
+        show_rows(("", "planned", "measured"), rows)
 
 
 def vertices_result(vertices: Vertices) -> dict[str, Any]:
@@ -275,19 +270,12 @@ def vertices_result(vertices: Vertices) -> dict[str, Any]:
     }
 
 
-def say_notes(notes: Sequence[str]) -> None:
-    """Print notes about what was stored on standard error, one line each."""
-    for note in notes:
-        say(f"note: {note}", on_stderr=True)
-
-
 def show_plan(
     catalog: Catalog,
     source: EdgeSource,
     options: IngestOptions,
     cluster: ClusterOptions,
     *,
-    as_json: bool,
     vertex_bytes: int = 0,
     understood: Sequence[Understood] = (),
 ) -> None:
@@ -305,18 +293,16 @@ def show_plan(
 
     projection = replace(projected_ingest(source, options, catalog.root, cluster), vertex_bytes=vertex_bytes)
     projection.check()
-    content = projection.to_json() if as_json else _for_people(projection, compact=options.ids != "keep")
-    if as_json and understood:
-        content["files"] = [each.to_json() for each in understood]
-    show(content, as_json=as_json, title="plan")
+    _show_projection(projection, understood, compact=options.ids != "keep")
 
 
-def _for_people(projection: IngestProjection, *, compact: bool) -> dict[str, Any]:
-    """The projection with estimated counts as ranges, rather than with more digits than are known."""
+def _show_projection(projection: IngestProjection, understood: Sequence[Understood] = (), *, compact: bool) -> None:
+    """Print a projection; for people, with estimated counts as ranges rather than with more digits than are known."""
     content = projection.to_json()
-    if not projection.compressed_bytes:
-        del content["compressed_bytes"]
-    for name in ("name_bytes", "vertex_bytes"):
+    files = {"files": [each.to_json() for each in understood]} if understood else {}
+    if show_json({**content, **files}):
+        return
+    for name in ("compressed_bytes", "name_bytes", "vertex_bytes"):
         if not content[name]:
             del content[name]
     low, high = content.pop("edges_low"), content.pop("edges_high")
@@ -326,13 +312,4 @@ def _for_people(projection: IngestProjection, *, compact: bool) -> dict[str, Any
         content["entries"] = readable_range(*(projection.entries * share for share in shares))
     if low != high or compact:
         content["vertices"] = readable_estimate(projection.vertices)
-    return content
-
-
-def show_outcome(figures: Mapping[str, Mapping[str, Any]]) -> None:
-    """Print the projected figures next to those that an ingest measured."""
-    rows = [
-        [name.replace("_", " "), *(readable(name, both[which]) for which in ("planned", "measured"))]
-        for name, both in figures.items()
-    ]
-    show_rows(("", "planned", "measured"), rows)
+    show(content, title="plan")

@@ -20,7 +20,7 @@ from gnnloom.trainer.job.ranks import ranks_of_job
 from gnnloom.workflows.api.train import predict_run
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import QUIET, add_options, flag_option, json_option, object_option, open_run
-from gnnloom.workflows.cli.terminal.output import readable, say_understood, show, show_rows
+from gnnloom.workflows.cli.terminal.output import readable, say_understood, show, show_rows, wants_json
 from gnnloom.workflows.cli.terminal.progress import shown_progress
 from gnnloom.workflows.interop.scored_pairs import Wanted
 from gnnloom.workflows.interop.transfer import UNKNOWN, Elsewhere
@@ -169,7 +169,6 @@ def predict_command(
     safe_csv: bool,
     smoothing: SmoothingConfig,
     quiet: bool,
-    as_json: bool,
 ) -> None:
     """Predict the class of every vertex of dataset NAME, in the order of the vertices.
 
@@ -215,8 +214,8 @@ def predict_command(
             title = f"predictions of run {'/'.join(result[each] for each in ('dataset', 'run') if each in result)}"
             hidden = ("first", *(_OF_RANKS if result["reused"] else ()))
             brief = (*_BRIEF, *(name for name in result if name.endswith("_accuracy")), *_BRIEF_COST)
-            show(result, as_json=as_json, title=title, hide=hidden, brief=brief)
-            if out is None and not as_json:
+            show(result, title=title, hide=hidden, brief=brief)
+            if out is None and not wants_json():
                 _show_pairs(result.get("first", []))
 
 
