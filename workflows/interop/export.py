@@ -84,7 +84,8 @@ def table_of(
     if what == "edges":
         return edge_table(dataset.graph(key))
     if what == "partition":
-        return partition_table(dataset, parts, method, key)
+        partition = dataset.partition(parts, key, method=method)
+        return vertex_table(dataset.graph(partition.artifact.inputs["graph"]), {"part": partition.stored_part()})
     return vertices_table(dataset, what, key)
 
 
@@ -184,17 +185,6 @@ def _class_names(dataset: Dataset, vertices: str | None) -> tuple[str, ...]:
         return dataset.vertices(vertices).class_names
     except GnnloomError:
         return ()
-
-
-def partition_table(dataset: Dataset, parts: int | None, method: str | None, key: str | None = None) -> Table:
-    """Return the part of every vertex.
-
-    Raises:
-        NotFoundError: the dataset has no such partition.
-    """
-    partition = dataset.partition(parts, key, method=method)
-    graph = dataset.graph(partition.artifact.inputs["graph"])
-    return vertex_table(graph, {"part": partition.stored_part()})
 
 
 class VertexRows(Protocol):

@@ -15,6 +15,7 @@ from gnnloom.pipeline.sources.understood import Understood
 from gnnloom.storage import Dataset, Graph
 from gnnloom.storage.disk.own_folder import own_folder
 from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.storage.option import Group, option
 from gnnloom.storage.runs.run import Run
 from gnnloom.storage.runs.transfer import links_of_run
 from gnnloom.workflows.interop.export import VertexIds
@@ -38,9 +39,31 @@ class Wanted:
         of: file with the vertices; None for all.
     """
 
-    pairs: Path | None = None
-    top: int | None = None
-    of: Path | None = None
+    pairs: Path | None = option(  # noqa: RUF009 - an option is immutable
+        None,
+        "File with pairs to score, in any format of edges, by the ids of the source.",
+        kind=Path,
+        group=Group.TASK,
+        is_common=True,
+        metavar="FILE",
+    )
+    top: int | None = option(
+        None,
+        "Find the K best targets of each vertex: the highest scores, where the graph has no edge yet.",
+        kind=int,
+        group=Group.TASK,
+        is_common=True,
+        least=1,
+        metavar="K",
+    )
+    of: Path | None = option(  # noqa: RUF009 - an option is immutable
+        None,
+        "Text file with an id in each line: the vertices whose best targets are wanted.",
+        kind=Path,
+        group=Group.TASK,
+        default_text="all",
+        metavar="FILE",
+    )
 
     def __bool__(self) -> bool:
         return self.pairs is not None or self.top is not None

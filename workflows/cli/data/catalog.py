@@ -21,7 +21,7 @@ from gnnloom.storage.wording import counted
 from gnnloom.trainer.tasks.registry import AUTO, TASKS
 from gnnloom.workflows.cli.data.catalog_files import export_command, gc_command, import_command, part_command
 from gnnloom.workflows.cli.data.catalog_tree import du_command, lineage_command, tree_command
-from gnnloom.workflows.cli.data.typed_graphs import LINK_TITLES, data_of_types, relation_links, show_types, types_json
+from gnnloom.workflows.cli.data.shown_types import LINK_TITLES, data_of_types, relation_links, show_types, types_json
 from gnnloom.workflows.cli.terminal.options import current_catalog, existing_catalog, json_option, split_run
 from gnnloom.workflows.cli.terminal.output import readable, readable_bytes, show, show_json, show_rows
 from gnnloom.workflows.cli.terminal.progress import shown_progress
@@ -86,7 +86,10 @@ def _dataset_row(catalog: Catalog, name: str) -> dict[str, Any]:
     try:
         dataset = catalog[name]
         row |= {"artifacts": len(dataset.artifacts()), "runs": len(dataset.runs()), "bytes": dataset.stored_bytes()}
-        row["changed"] = _last_change(dataset)
+        # When the newest artifact or run was made or began to change, in local time.
+        made = [dataset.path, *(info.path for info in dataset.artifacts()), *map(dataset.run_path, dataset.runs())]
+        changed = time.localtime(max(path.stat().st_mtime for path in made))
+        row["changed"] = time.strftime("%Y-%m-%d %H:%M", changed)
         for info in dataset.ingested_graphs():
             if info.state == "complete":
                 graph = (TypedGraph if info.is_typed else Graph)(Artifact(info.path))
@@ -95,12 +98,6 @@ def _dataset_row(catalog: Catalog, name: str) -> dict[str, Any]:
     except (GnnloomError, OSError) as error:
         row["problem"] = str(error)
     return row
-
-
-def _last_change(dataset: Dataset) -> str:
-    """Local time at which the newest artifact or run was made or began to change."""
-    made = [dataset.path, *(info.path for info in dataset.artifacts()), *map(dataset.run_path, dataset.runs())]
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(max(path.stat().st_mtime for path in made)))
 
 
 @catalog_command.command("show")

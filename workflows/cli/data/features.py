@@ -13,9 +13,8 @@ from gnnloom.pipeline.ingest.vertex_options import VertexOptions
 from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS, VertexKind, vertex_kinds
 from gnnloom.storage.option import Group, Option
 from gnnloom.workflows.api.ingest import plan_vertices, store_vertices, vertex_kind, vertex_owner, vertices_like
-from gnnloom.workflows.cli.data.ingest import vertices_result
+from gnnloom.workflows.cli.data.ingest import say_notes, vertices_result
 from gnnloom.workflows.cli.data.source_options import dashed, given_flags, option_value, options_by_flag
-from gnnloom.workflows.cli.data.typed_graphs import say_notes
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import (
     add_options,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -12,7 +12,9 @@ from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.pipeline.ingest.notes import graph_notes, vertex_notes
 from gnnloom.pipeline.ingest.projection import IngestProjection
 from gnnloom.pipeline.ingest.stage import IngestOptions
+from gnnloom.pipeline.ingest.typed.notes import typed_notes
 from gnnloom.pipeline.ingest.typed.options import TypedOptions
+from gnnloom.pipeline.ingest.typed.stage import project_typed_ingest
 from gnnloom.pipeline.ingest.typed.table import parse_relations, parse_vertices
 from gnnloom.pipeline.ingest.typed.tables import TypedTables
 from gnnloom.pipeline.ingest.typed.triples import TRIPLES
@@ -22,6 +24,8 @@ from gnnloom.pipeline.sources.format import bundled_vertices, formats
 from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
 from gnnloom.pipeline.sources.understood import Understood
 from gnnloom.storage import Catalog, Vertices
+from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
 from gnnloom.storage.option import Group, Option
 from gnnloom.workflows.api.ingest import (
     STORING,
@@ -29,17 +33,11 @@ from gnnloom.workflows.api.ingest import (
     check_typed,
     open_source,
     store_source,
+    store_typed,
     typed_source,
 )
+from gnnloom.workflows.cli.data.shown_types import show_types, types_json
 from gnnloom.workflows.cli.data.source_options import given_flags, option_value, options_by_flag
-from gnnloom.workflows.cli.data.typed_graphs import (
-    RELATION,
-    VERTICES,
-    ingest_result,
-    projected_tables,
-    say_notes,
-    store_typed_tables,
-)
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import (
     add_options,
@@ -58,6 +56,7 @@ from gnnloom.workflows.cli.terminal.output import (
     wants_json,
 )
 from gnnloom.workflows.cli.terminal.progress import shown_progress
+from gnnloom.workflows.cli.terminal.screen import say
 from gnnloom.workflows.cli.terminal.stage import stage_options
 from gnnloom.workflows.formatting import readable_estimate, readable_range
 
@@ -67,6 +66,28 @@ PLAN = "Only print what it would need: tasks, memory, disk space and time."
 
 #: The options of all formats, by flag.
 FORMAT_OPTIONS = options_by_flag(formats(), "format_name", Group.INPUT)
+
+_RELATION: Final = Option(
+    "relation",
+    str,
+    "Table of the edges of a relation, instead of SOURCE; further columns are followed by ' as weight', ' as time',"
+    " ' as feature', ' as float16 feature', ' as label' or, with the name *, ' as relation'; and by ' else VALUE' if"
+    " cells may be empty. May be given several times.",
+    group=Group.INPUT,
+    metavar="TYPE,NAME,TYPE=FILE[:COLUMN,COLUMN[,COLUMN]]",
+)
+_VERTICES: Final = Option(
+    "vertices",
+    str,
+    "Table of the vertices of a type: checks the ids of edges, and adds vertices without edges. Further columns are"
+    " followed by ' as feature', ' as label', ' as target', ' as split' or, with the type *, ' as type'. May be given"
+    " several times.",
+    group=Group.INPUT,
+    metavar="TYPE=FILE[:COLUMN[,COLUMN]]",
+)
+#: Figures of a graph that `ingest` prints, of its facts and of its measurements.
+_COUNTED: Final = ("edges_in", "nnz", "self_loops", "duplicates")
+_MEASURED: Final = ("seconds", "peak_memory", "spill_bytes", "bytes_written")
 
 _INGEST_HELP = """Store the edges of SOURCE as the graph of dataset NAME.
 
@@ -151,8 +172,8 @@ _BRIEF = (
     ),
     "format_name",
 )
-@click_option(RELATION, "relations", multiple=True)
-@click_option(VERTICES, "vertices", multiple=True)
+@click_option(_RELATION, "relations", multiple=True)
+@click_option(_VERTICES, "vertices", multiple=True)
 @object_option("typed", TypedOptions)
 @object_option("options", IngestOptions)
 @object_option("storing", VertexOptions)
@@ -194,9 +215,9 @@ def ingest_command(
             say_understood(tables.understood())
         how = tables, options, cluster
         if plan:
-            _show_projection(projected_tables(*how), compact=True)
+            _show_projection(_projected_tables(*how), compact=True)
         else:
-            store_typed_tables(name, *how, typed, storing, add=add)
+            _store_typed(name, *how, typed, storing, add=add)
         return
     changed = [name for name, value in vars(typed).items() if value != getattr(TypedOptions(), name)]
     check_typed(source, None, [*(["vertices"] if vertices else []), *changed])
@@ -211,6 +232,65 @@ def ingest_command(
         show_plan(catalog, edges, options, cluster, vertex_bytes=vertex_bytes, understood=understood)
         return
     store_graph(name, edges, bundled, options, cluster, storing=storing, add=add, notes=notes)
+
+
+def _projected_tables(tables: TypedTables, options: IngestOptions, cluster: ClusterOptions) -> IngestProjection:
+    """Projected needs of an ingest.
+
+    Raises:
+        BudgetError: it does not fit.
+    """
+    root = current_catalog().root.absolute()
+    existing = next(path for path in (root, *root.parents) if path.is_dir())
+    return project_typed_ingest(tables, options, existing, cluster.tasks_at_once, cluster.memory)
+
+
+def _store_typed(
+    name: str,
+    tables: TypedTables,
+    options: IngestOptions,
+    cluster: ClusterOptions,
+    typed: TypedOptions,
+    storing: VertexOptions,
+    *,
+    add: bool,
+) -> None:
+    """Store tables as a dataset and print a summary."""
+    with shown_progress():
+        how = options, typed, cluster
+        graph, data = store_typed(current_catalog(), name, tables, *how, storing=storing, add=add)
+    notes = [*typed_notes(graph), *(note for each in data for note in vertex_notes(each))]
+    say_notes(notes)
+    of_types = {each.artifact.parameters["type"]: [each] for each in data}
+    result = _ingest_result(name, graph, types_json(graph, of_types))
+    if not show_json(result | ({"notes": notes} if notes else {})):
+        show_types(graph, of_types)
+        show({name: result[name] for name in ("vertices", *_COUNTED, *_MEASURED)}, title=f"graph of {name}")
+
+
+def _ingest_result(name: str, graph: Graph | TypedGraph, described: Mapping[str, Any]) -> dict[str, Any]:
+    """The object that `ingest --json` prints about a graph.
+
+    Args:
+        described: entries that graphs with types or graphs without types have.
+    """
+    artifact = graph.artifact
+    return {
+        "dataset": name,
+        "key": artifact.key,
+        "digest": artifact.digest,
+        "vertices": graph.num_vertices,
+        **described,
+        **{name: artifact.facts[name] for name in _COUNTED},
+        **{name: artifact.measured[name] for name in _MEASURED},
+        "plan": artifact.measured.get("plan", {}),
+    }
+
+
+def say_notes(notes: Sequence[str]) -> None:
+    """Print notes about what was stored on standard error, one line each."""
+    for note in notes:
+        say(f"note: {note}", on_stderr=True)
 
 
 def store_graph(
@@ -241,7 +321,7 @@ def store_graph(
         **({"time_unit": graph.time_unit} if graph.time_unit else {}),
         "names": graph.has_names,
     }
-    result = ingest_result(name, graph, described) | (vertices_result(stored) if stored is not None else {})
+    result = _ingest_result(name, graph, described) | (vertices_result(stored) if stored is not None else {})
     said = [*([] if stored is None else vertex_notes(stored)), *graph_notes(graph, edges, options), *notes]
     say_notes(said)
     if wants_json() and said:

@@ -9,7 +9,8 @@ import click
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.pipeline.links.given.given_projection import project_given
-from gnnloom.pipeline.links.given.given_stage import GivenLinks
+from gnnloom.pipeline.links.given.given_stage import GivenLinks, store_links
+from gnnloom.pipeline.links.hard_stage import draw_hard_negatives
 from gnnloom.pipeline.links.options import DrawOptions, FileOptions, HardOptions
 from gnnloom.pipeline.links.projection import project_hard, project_links
 from gnnloom.pipeline.links.relation.projection import project_relation_links
@@ -19,14 +20,13 @@ from gnnloom.storage import Dataset, Graph
 from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.artifacts.typed.typed_graph import Relation
 from gnnloom.storage.format.schema import LINK_SPLITS
+from gnnloom.workflows.api.cluster import on_cluster
 from gnnloom.workflows.api.links import (
     find_drawn,
     find_linked,
     find_pairs,
     find_times,
     store_drawn,
-    store_given,
-    store_hard,
 )
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import click_option, current_catalog, key_option, object_option
@@ -165,7 +165,9 @@ def hard_command(options: HardOptions, links: str | None, plan: bool, cluster: C
         "upper bounds",
         plan=plan,
         project=lambda: project_hard(dataset, pairs, options, cluster.tasks_at_once),
-        make=lambda: links_result(dataset, store_hard(dataset, pairs, options, cluster)),
+        make=lambda: links_result(
+            dataset, on_cluster(cluster, lambda opened: draw_hard_negatives(dataset, pairs, options, opened))
+        ),
     )
 
 
@@ -183,7 +185,9 @@ def _plan_or_store(
         "upper bounds",
         plan=plan,
         project=lambda: project_given(dataset, graph, given, cluster.tasks_at_once, cluster.memory),
-        make=lambda: links_result(dataset, store_given(dataset, graph, given, cluster)),
+        make=lambda: links_result(
+            dataset, on_cluster(cluster, lambda opened: store_links(dataset, graph, given, opened))
+        ),
         understood=understood,
     )
 

@@ -10,8 +10,10 @@ from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.pipeline.partition.options import METHODS
 from gnnloom.pipeline.samples.options import SampleOptions
 from gnnloom.pipeline.samples.projection import project_samples
+from gnnloom.pipeline.samples.stage import write_samples
 from gnnloom.storage.artifacts.samples import Samples
-from gnnloom.workflows.api.sample import find_sampled, make_samples
+from gnnloom.workflows.api.cluster import on_cluster
+from gnnloom.workflows.api.sample import find_sampled
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import current_catalog, key_option, method_option, object_option
 from gnnloom.workflows.cli.terminal.stage import show_stage, stage_options, stored_result
@@ -51,7 +53,9 @@ def sample_command(
         "memory and disk are upper bounds",
         plan=plan,
         project=lambda: project_samples(dataset, stored, parts, options, cluster.tasks_at_once),
-        make=lambda: samples_result(name, make_samples(dataset, stored, parts, options, cluster)),
+        make=lambda: samples_result(
+            name, on_cluster(cluster, lambda opened: write_samples(dataset, stored, parts, options, opened))
+        ),
     )
 
 

@@ -112,9 +112,9 @@ def run_command(
     """
     launched = LaunchedRank.from_environment()
     if listed or show is not None or new is not None:
-        _refuse_recipe(recipe, listed, show is not None, new is not None)
-        if launched.rank == 0:
-            _show_files(show, new)
+        if sum((recipe is not None, listed, show is not None, new is not None)) > 1:
+            raise click.UsageError("give only one of RECIPE, --list, --show and --new")
+        _show_files(show, new)
         return
     if recipe is None:
         raise click.UsageError("missing argument RECIPE: a file, or a name that `gnnloom run --list` shows")
@@ -148,13 +148,10 @@ def run_command(
                 show_object(summary(assignment), title=title, hide=("bytes_between",))
 
 
-def _refuse_recipe(recipe: Path | None, *chosen: bool) -> None:
-    if recipe is not None or sum(chosen) > 1:
-        raise click.UsageError("give only one of RECIPE, --list, --show and --new")
-
-
 def _show_files(name: str | None, new: Path | None) -> None:
-    """List the recipes that come with gnnloom, print one, or write a new one."""
+    """List the recipes that come with gnnloom, print one, or write a new one; in an MPI job, one rank does so."""
+    if LaunchedRank.from_environment().rank > 0:
+        return
     if new is not None:
         write_new_recipe(new)
         show_object({"recipe": str(new)}, title="new recipe")

@@ -277,14 +277,10 @@ class StageInputs:
         return PartSizes.at_random(self.graph, partition.parts if partition is not None else 1)
 
     @property
-    def expects_random_parts(self) -> bool:
-        """Whether the exchanged rows are estimated for random parts, since the partition does not exist yet."""
-        return self.recipe.grid is None and self.stored_partition is None
-
-    @property
     def assumed_parts(self) -> str:
         """Assumption of the figures about a partition that does not exist yet, for display; empty if it exists."""
-        return "exchange as for random parts, an upper bound" if self.expects_random_parts else ""
+        is_random = self.recipe.grid is None and self.stored_partition is None
+        return "exchange as for random parts, an upper bound" if is_random else ""
 
     @cached_property
     def _shard_source(self) -> ShardSource:
