@@ -13,7 +13,7 @@ from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage import Dataset, TypedGraph
 from gnnloom.storage.artifacts.typed.reverses import Reverses
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.option import Option, options_of, parse_bytes
+from gnnloom.storage.option import Option, options_of, parse_memory
 from gnnloom.workflows.api.options.keywords import check_known
 
 Result = TypeVar("Result")
@@ -38,10 +38,7 @@ def choose_cluster(options: Mapping[str, Any]) -> tuple[ClusterOptions, dict[str
     workers, memory, scheduler = given["workers"], given["memory"], given["scheduler"]
     if workers is not None and workers < 0:
         raise InputError(f"workers={workers}: expected 0 or more")
-    try:
-        size = parse_bytes(memory) if isinstance(memory, str) else memory
-    except ValueError as error:
-        raise InputError(f"memory: {error}") from error
+    size = parse_memory(memory) if isinstance(memory, str) else memory
     report = None if given["performance_report"] is None else Path(given["performance_report"])
     scratch = given["scratch"] or os.environ.get(CLUSTER["scratch"].variable or "")
     folder = None if scratch is None else Path(scratch)

@@ -98,9 +98,8 @@ def ingest(
         options: how edges become a graph (``undirected``, ``self_loops``, ``ids``, ``merge``, ``codec``); how features
             are stored (``store``); options of the format, as in ``gnnloom ingest --help-all``; and where tasks run:
             ``workers`` processes (0 for none; by default small graphs are sorted by threads of this process, and others
-            by one process per core, for which a script needs ``if __name__ == "__main__":``), ``memory`` per worker in
-            bytes or such as ``"512M"``, the address of a Dask ``scheduler`` to use instead, and folder and file
-            ``scratch`` and ``performance_report``.
+            by one process per core), ``memory`` per worker in bytes or such as ``"512M"``, the address of a Dask
+            ``scheduler`` to use instead, and folder and file ``scratch`` and ``performance_report``.
 
     Raises:
         InputError: the source has no edges or something that is not one, an option is unknown, or an id is not a number

@@ -18,7 +18,7 @@ from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.option import Group, option
 from gnnloom.storage.runs.run import Run
 from gnnloom.storage.runs.transfer import links_of_run
-from gnnloom.workflows.interop.export import VertexIds
+from gnnloom.workflows.interop.export import VertexIds, end_columns
 from gnnloom.workflows.interop.given_vertices import open_pairs, read_vertices, understood_vertices
 from gnnloom.workflows.interop.tables import ExportedColumn, Table
 
@@ -154,7 +154,7 @@ def pair_table(
         with found.written():
             for pairs, scores in scored:
                 found.add(pairs, scores)
-        yield _table(scorer, graph, found, VertexIds.map(graph, folder))
+        yield _table(scorer, graph, found, VertexIds.of(graph, folder))
 
 
 def check_sources(run: Run, sources: NDArray[Any], count: int) -> None:
@@ -218,7 +218,7 @@ def found_targets(dataset: Dataset, run: Run, folder: Path, decoder: str | None 
 
     model = PairModel.of(dataset, run, decoder=decoder)
     graph = dataset.graph(model.links.graph)
-    yield _table(model, graph, FoundPairs(folder, 1, model.dtype), VertexIds.map(graph, folder))
+    yield _table(model, graph, FoundPairs(folder, 1, model.dtype), VertexIds.of(graph, folder))
 
 
 def targets_of(
@@ -280,4 +280,4 @@ def _table(scorer: PairModel, graph: Graph, found: FoundPairs, ids: VertexIds) -
             yield (*ids.columns(pairs[:, 0], pairs[:, 1]), *values(scores))
         ids.check()
 
-    return Table((*VertexIds.header(graph), *columns), found.length, pieces, (columns[0].name,))
+    return Table((*end_columns(graph, graph), *columns), found.length, pieces, (columns[0].name,))

@@ -26,6 +26,7 @@ from gnnloom.pipeline.sources.understood import Understood
 from gnnloom.storage import Catalog, Vertices
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
+from gnnloom.storage.disk.files import existing_folder
 from gnnloom.storage.option import Group, Option
 from gnnloom.workflows.api.ingest import (
     STORING,
@@ -240,9 +241,8 @@ def _projected_tables(tables: TypedTables, options: IngestOptions, cluster: Clus
     Raises:
         BudgetError: it does not fit.
     """
-    root = current_catalog().root.absolute()
-    existing = next(path for path in (root, *root.parents) if path.is_dir())
-    return project_typed_ingest(tables, options, existing, cluster.tasks_at_once, cluster.memory)
+    where = existing_folder(current_catalog().root)
+    return project_typed_ingest(tables, options, where, cluster.tasks_at_once, cluster.memory)
 
 
 def _store_typed(

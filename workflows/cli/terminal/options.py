@@ -223,12 +223,6 @@ def open_run(name: str, run: str | None) -> tuple[Dataset, Run]:
     """
     dataset_name, run = split_run(name, run)
     dataset = current_catalog()[dataset_name]
-    if run is None:
-        runs = dataset.runs()
-        if len(runs) != 1:
-            listing = ", ".join(f"{dataset_name}/{each}" for each in runs) or "none; `gnnloom train` makes one"
-            raise InputError(f"{name}: choose one run of this dataset: {listing}")
-        run = runs[0]
     return dataset, Run.open(dataset, run)
 
 
