@@ -327,6 +327,18 @@ def parse_bytes(text: str) -> int:
     return int(float(match[1]) * 1024 ** _POWERS[match[2].upper()])
 
 
+def parse_memory(text: str) -> int:
+    """The bytes of an option ``memory``.
+
+    Raises:
+        InputError: ``text`` is not a size.
+    """
+    try:
+        return parse_bytes(text)
+    except ValueError as error:
+        raise InputError(f"memory: {error}") from error
+
+
 def _size_text(size: int) -> str:
     """``268435456`` as ``256M``; a size that is no whole number of a unit stays in bytes."""
     unit = [unit for unit, power in _POWERS.items() if size % 1024**power == 0][-1] if size else ""

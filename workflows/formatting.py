@@ -60,7 +60,8 @@ def readable_range(low: float, high: float) -> str:
     if low == high and float(low).is_integer():
         return f"{int(low):,}"
     factor, unit = next(((size, name) for size, name in _UNITS if high >= size), (1.0, ""))
-    shown = list(dict.fromkeys(_two_digits(value / factor) for value in (low, high)))
+    # Two digits are known.
+    shown = list(dict.fromkeys(f"{float(f'{value / factor:.2g}'):g}" for value in (low, high)))
     return f"about {' to '.join(shown)}{unit}"
 
 
@@ -71,10 +72,6 @@ def readable_estimate(count: float) -> str:
 
 #: Units of large counts.
 _UNITS = ((1e9, " G"), (1e6, " M"), (1e3, " k"))
-
-
-def _two_digits(value: float) -> str:
-    return f"{float(f'{value:.2g}'):g}"
 
 
 def readable_bytes(count: float) -> str:

@@ -211,6 +211,12 @@ def refuse_link(path: Path) -> Path:
     return path
 
 
+def existing_folder(folder: Path) -> Path:
+    """The folder, or its nearest parent that exists: the place on whose file system it would be made."""
+    whole = folder.absolute()
+    return next(path for path in (whole, *whole.parents) if path.is_dir())
+
+
 def user_path(text: str | Path) -> Path:
     """The path that a user gives, in which ``~`` and ``~NAME`` at the begin stand for the home of an existing user."""
     # Path.expanduser fails for a file that is named so, and Path takes `./` away, which says that it is a file.

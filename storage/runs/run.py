@@ -24,7 +24,7 @@ from gnnloom.storage.disk.files import (
 )
 from gnnloom.storage.disk.locks import held, lock_path
 from gnnloom.storage.disk.seal import open_line, seal_line
-from gnnloom.storage.errors import CorruptError, ExistsError, IncompleteError, NotFoundError
+from gnnloom.storage.errors import CorruptError, ExistsError, IncompleteError, InputError, NotFoundError
 from gnnloom.storage.faults import fault_point
 from gnnloom.storage.format.arrays import ArrayRecord
 from gnnloom.storage.format.listing import PREDICTIONS, REPLACED_PREDICTIONS, list_checkpoints, list_run, write_list
@@ -87,13 +87,19 @@ class Run:
         self.name = path.name
 
     @classmethod
-    def open(cls, dataset: Dataset, name: str) -> Run:
-        """Open an existing run.
+    def open(cls, dataset: Dataset, name: str | None) -> Run:
+        """Open an existing run; without a name, the only run of the dataset.
 
         Raises:
             NotFoundError: the dataset has no such run.
-            InputError: ``name`` is not a valid name of a run.
+            InputError: ``name`` is not a valid name of a run; or there is no name, and not exactly one run.
         """
+        if name is None:
+            names = dataset.runs()
+            if len(names) != 1:
+                listing = ", ".join(f"{dataset.name}/{each}" for each in names) or "none; `gnnloom train` makes one"
+                raise InputError(f"{dataset.name}: choose one run of this dataset: {listing}")
+            name = names[0]
         run = cls(dataset.run_path(name))
         if not run.exists:
             there = ", ".join(dataset.runs())

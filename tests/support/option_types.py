@@ -23,6 +23,7 @@ from gnnloom.storage.option import Option, options_of
 from gnnloom.workflows.api.cluster import CLUSTER
 from gnnloom.workflows.api.options.loader_options import loader_options
 from gnnloom.workflows.api.options.plan_options import plan_options
+from gnnloom.workflows.api.options.predict_options import predict_options
 from gnnloom.workflows.api.options.train_options import train_options
 from gnnloom.workflows.api.propagate import propagate_options
 
@@ -61,6 +62,7 @@ def option_types() -> str:
     blocks += [_class(name, "ClusterKeywords", options) for name, options in classes.items()]
     blocks += [_class("PropagateKeywords", "TypedDict", propagate_options())]
     blocks += [_class("PlanKeywords", "TypedDict", plan_options())]
+    blocks += [_class("PredictKeywords", "TypedDict", predict_options())]
     by_relation = {"fanout": "int | Sequence[int] | Mapping[str | tuple[str, str, str], int | Sequence[int]]"}
     blocks += [_class("LoaderKeywords", "TypedDict", loader_options(), by_relation)]
     return "\n".join([*blocks, _class("TrainKeywords", "TypedDict", train_options())])

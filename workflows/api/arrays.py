@@ -474,17 +474,17 @@ def _stored(folder: Path, name: str, value: Any, frames: dict[int, tuple[str, tu
         parts = {key: split_part(key) if isinstance(key, str) else None for key in value}
         if set(parts.values()) != {"train", "valid", "test"} or len(parts) != 3:
             raise InputError(f"{name}: expected arrays train, valid and test, found {', '.join(map(str, value))}")
-        arrays: dict[str, Any] = {part: _vertices(f"{name}, {key}", value[key]) for key, part in _in_order(parts)}
+        arrays: dict[str, Any] = {
+            part: _vertices(f"{name}, {key}", value[key])
+            for part in SPLIT
+            for key, each in parts.items()
+            if each == part
+        }
         np.savez(file, **arrays)
     else:
         file = folder / f"{name}.npy"
         np.save(file, _array(name, value))
     return _named_by_content(file)
-
-
-def _in_order(parts: Mapping[Any, str | None]) -> list[tuple[Any, str]]:
-    """Keys of a mapping of splits, and the part that each stands for, in the order of the parts."""
-    return [(key, part) for part in SPLIT for key, found in parts.items() if found == part]
 
 
 def _vertices(name: str, value: Any) -> NDArray[Any]:

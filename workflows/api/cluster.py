@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.ingest.typed.reverses import reverse_relations
+from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage import Dataset, TypedGraph
 from gnnloom.storage.artifacts.typed.reverses import Reverses
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.option import Option, options_of, parse_bytes
+from gnnloom.storage.option import Option, options_of, parse_memory
+from gnnloom.workflows.api.options.keywords import check_known
 
 Result = TypeVar("Result")
+Options = TypeVar("Options")
 
 
 #: The options that choose where the tasks of a stage run, by keyword.
@@ -35,21 +38,41 @@ def choose_cluster(options: Mapping[str, Any]) -> tuple[ClusterOptions, dict[str
     workers, memory, scheduler = given["workers"], given["memory"], given["scheduler"]
     if workers is not None and workers < 0:
         raise InputError(f"workers={workers}: expected 0 or more")
-    try:
-        size = parse_bytes(memory) if isinstance(memory, str) else memory
-    except ValueError as error:
-        raise InputError(f"memory: {error}") from error
+    size = parse_memory(memory) if isinstance(memory, str) else memory
     report = None if given["performance_report"] is None else Path(given["performance_report"])
     scratch = given["scratch"] or os.environ.get(CLUSTER["scratch"].variable or "")
     folder = None if scratch is None else Path(scratch)
     return ClusterOptions("address" if scheduler else "local", workers, size, scheduler, report, folder), others
 
 
+def stage_options(
+    function: str, options: Mapping[str, Any], kind: Callable[..., Options], known: Collection[str], *arguments: Any
+) -> tuple[Options, ClusterOptions]:
+    """The options of a stage and its cluster, from the keywords of a function.
+
+    Args:
+        kind: the dataclass of the options.
+        known: names of the keywords, without those of the cluster.
+        arguments: values of the first fields of the dataclass, which are arguments of the function.
+
+    Raises:
+        InputError: a keyword is unknown, or a value is not allowed.
+    """
+    cluster, others = choose_cluster(options)
+    check_known(function, others, known)
+    return kind(*arguments, **others), cluster
+
+
+def on_cluster(options: ClusterOptions, stage: Callable[[Cluster], Result]) -> Result:
+    """The result of a stage on a cluster that is open as long as this takes."""
+    with open_cluster(options) as cluster:
+        return stage(cluster)
+
+
 def stored_reverses(dataset: Dataset, graph: TypedGraph) -> Reverses:
     """The reverses of the relations of a graph with types, which are stored if they are not there yet."""
     # In this process, so that a script needs no `if __name__ == "__main__":`.
-    with open_cluster(ClusterOptions(workers=0)) as cluster:
-        return reverse_relations(dataset, graph, cluster)
+    return on_cluster(ClusterOptions(workers=0), lambda cluster: reverse_relations(dataset, graph, cluster))
 
 
 def once_per_job(action: Callable[[], Result]) -> Result:

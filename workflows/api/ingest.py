@@ -57,7 +57,8 @@ if TYPE_CHECKING:
     from gnnloom.workflows.api.options.option_types import FeaturesKeywords, GenerateKeywords, IngestKeywords
 
 
-_STORING: Final = VertexOptions()
+#: How vertex data are stored unless options say otherwise.
+STORING: Final = VertexOptions()
 
 
 @with_options({**options_of(IngestOptions), **options_of(TypedOptions), **options_of(VertexOptions), **CLUSTER})
@@ -97,9 +98,8 @@ def ingest(
         options: how edges become a graph (``undirected``, ``self_loops``, ``ids``, ``merge``, ``codec``); how features
             are stored (``store``); options of the format, as in ``gnnloom ingest --help-all``; and where tasks run:
             ``workers`` processes (0 for none; by default small graphs are sorted by threads of this process, and others
-            by one process per core, for which a script needs ``if __name__ == "__main__":``), ``memory`` per worker in
-            bytes or such as ``"512M"``, the address of a Dask ``scheduler`` to use instead, and folder and file
-            ``scratch`` and ``performance_report``.
+            by one process per core), ``memory`` per worker in bytes or such as ``"512M"``, the address of a Dask
+            ``scheduler`` to use instead, and folder and file ``scratch`` and ``performance_report``.
 
     Raises:
         InputError: the source has no edges or something that is not one, an option is unknown, or an id is not a number
@@ -215,7 +215,7 @@ def check_storing(tables: TypedTables, storing: VertexOptions) -> None:
     Raises:
         InputError: they are given, and no table of vertices has any.
     """
-    if storing != _STORING and not tables.data:
+    if storing != STORING and not tables.data:
         raise InputError(f"store {storing.store}: no table of vertices has a column with a feature, label or split")
 
 
@@ -418,7 +418,7 @@ def store_source(
     options: IngestOptions,
     cluster: ClusterOptions,
     *,
-    storing: VertexOptions = _STORING,
+    storing: VertexOptions = STORING,
     add: bool = False,
 ) -> tuple[Graph, Vertices | None]:
     """Store the edges and vertex data of a source as a dataset; a new dataset that stays empty is removed again.
@@ -448,7 +448,7 @@ def store_typed(
     typed: TypedOptions,
     cluster: ClusterOptions,
     *,
-    storing: VertexOptions = _STORING,
+    storing: VertexOptions = STORING,
     add: bool = False,
 ) -> tuple[TypedGraph, list[Vertices]]:
     """Store tables as a graph with types and its vertex data; a new dataset that stays empty is removed again.
@@ -488,7 +488,7 @@ def store_vertices(
     cluster: ClusterOptions,
     graph: SourceIds | None = None,
     *,
-    storing: VertexOptions = _STORING,
+    storing: VertexOptions = STORING,
     add: bool = False,
     like: Vertices | None = None,
     shown: Callable[[Sequence[Understood]], None] | None = None,
@@ -522,7 +522,7 @@ def plan_vertices(
     cluster: ClusterOptions,
     graph: SourceIds,
     *,
-    storing: VertexOptions = _STORING,
+    storing: VertexOptions = STORING,
     shown: Callable[[Sequence[Understood]], None] | None = None,
     asks: bool = False,
 ) -> dict[str, int]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
+from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.pipeline.links.given.given_stage import GivenLinks, store_links
 from gnnloom.pipeline.links.hard_stage import draw_hard_negatives as draw_hard
 from gnnloom.pipeline.links.options import DrawOptions, FileOptions, HardOptions
@@ -19,8 +19,8 @@ from gnnloom.storage.artifacts.typed.typed_graph import Relation
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.option import options_of
 from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, as_dataset
-from gnnloom.workflows.api.cluster import CLUSTER, choose_cluster, once_per_job
-from gnnloom.workflows.api.options.keywords import check_known, with_options
+from gnnloom.workflows.api.cluster import CLUSTER, on_cluster, once_per_job, stage_options
+from gnnloom.workflows.api.options.keywords import with_options
 from gnnloom.workflows.interop.graph_libraries import typed_graph
 
 if TYPE_CHECKING:
@@ -67,9 +67,7 @@ def draw_links(
         BudgetError: the memory per worker is too small.
     """
     found = as_dataset(dataset, catalog)
-    cluster, others = choose_cluster(options)
-    check_known("draw_links", others, _OPTIONS)
-    settings = DrawOptions(**others)
+    settings, cluster = stage_options("draw_links", options, DrawOptions, _OPTIONS)
     return once_per_job(lambda: store_drawn(found, find_drawn(found, graph, settings), settings, cluster))
 
 
@@ -102,10 +100,8 @@ def read_links(
         BudgetError: the memory per worker is too small.
     """
     found = as_dataset(dataset, catalog)
-    cluster, others = choose_cluster(options)
-    check_known("read_links", others, _FILE_OPTIONS)
-    settings = FileOptions(**others)
-    return once_per_job(lambda: store_given(found, find_linked(found, graph), GivenLinks.of(settings), cluster))
+    settings, cluster = stage_options("read_links", options, FileOptions, _FILE_OPTIONS)
+    return once_per_job(lambda: _store_given(found, graph, GivenLinks.of(settings), cluster))
 
 
 @with_options(CLUSTER)
@@ -135,11 +131,8 @@ def read_ogb_links(
         BudgetError: the memory per worker is too small.
     """
     found = as_dataset(dataset, catalog)
-    cluster, others = choose_cluster(options)
-    check_known("read_ogb_links", others, ())
-    return once_per_job(
-        lambda: store_given(found, find_linked(found, graph), GivenLinks.of_ogb(str(folder), split), cluster)
-    )
+    _, cluster = stage_options("read_ogb_links", options, dict, ())
+    return once_per_job(lambda: _store_given(found, graph, GivenLinks.of_ogb(str(folder), split), cluster))
 
 
 @with_options({**_HARD_OPTIONS, **CLUSTER})
@@ -171,10 +164,13 @@ def draw_hard_negatives(
         BudgetError: the memory per worker is too small.
     """
     found = as_dataset(dataset, catalog)
-    cluster, others = choose_cluster(options)
-    check_known("draw_hard_negatives", others, _HARD_OPTIONS)
-    settings = HardOptions(**others)
-    return once_per_job(lambda: store_hard(found, find_pairs(found, links), settings, cluster))
+    settings, cluster = stage_options("draw_hard_negatives", options, HardOptions, _HARD_OPTIONS)
+
+    def make() -> Links:
+        pairs = find_pairs(found, links)
+        return on_cluster(cluster, lambda opened: draw_hard(found, pairs, settings, opened))
+
+    return once_per_job(make)
 
 
 def find_pairs(dataset: StoredDataset, key: str | None) -> Links:
@@ -190,12 +186,6 @@ def find_pairs(dataset: StoredDataset, key: str | None) -> Links:
     found = [each for each in stored if not any(each.num_negatives(split) for split in each.num_pairs)]
     # Of none or several, the catalog says so.
     return found[0] if len(found) == 1 else dataset.links()
-
-
-def store_hard(dataset: StoredDataset, links: Links, options: HardOptions, cluster: ClusterOptions) -> Links:
-    """Draw hard negatives on a cluster that is open as long as this takes."""
-    with open_cluster(cluster) as opened:
-        return draw_hard(dataset, links, options, opened)
 
 
 def find_linked(dataset: StoredDataset, graph: str | None) -> Graph:
@@ -263,13 +253,12 @@ def store_drawn(
     dataset: StoredDataset, linked: Graph | Relation, options: DrawOptions, cluster: ClusterOptions
 ) -> Links:
     """Draw links from a graph or a relation, on a cluster that is open as long as this takes."""
-    with open_cluster(cluster) as opened:
-        if isinstance(linked, Relation):
-            return draw_relation_links(dataset, linked, options, opened)
-        return draw(dataset, linked, find_times(dataset, options), opened)
+    if isinstance(linked, Relation):
+        return on_cluster(cluster, lambda opened: draw_relation_links(dataset, linked, options, opened))
+    return on_cluster(cluster, lambda opened: draw(dataset, linked, find_times(dataset, options), opened))
 
 
-def store_given(dataset: StoredDataset, graph: Graph, given: GivenLinks, cluster: ClusterOptions) -> Links:
-    """Store links from files on a cluster that is open as long as this takes."""
-    with open_cluster(cluster) as opened:
-        return store_links(dataset, graph, given, opened)
+def _store_given(dataset: StoredDataset, graph: str | None, given: GivenLinks, cluster: ClusterOptions) -> Links:
+    """Store links from files for the graph with a key."""
+    linked = find_linked(dataset, graph)
+    return on_cluster(cluster, lambda opened: store_links(dataset, linked, given, opened))

@@ -10,6 +10,7 @@ from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.partition.stage import partition_graph
 from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
 from gnnloom.pipeline.shards.rows.row_stage import shard_rows
+from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage import Dataset as StoredDataset
 from gnnloom.storage import Graph, Partition, RowShards, Vertices
 from gnnloom.storage.artifacts.links import Links
@@ -17,7 +18,7 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import options_of
 from gnnloom.storage.shards.grid_shards import GridShards
 from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, as_dataset
-from gnnloom.workflows.api.cluster import CLUSTER, choose_cluster, once_per_job
+from gnnloom.workflows.api.cluster import CLUSTER, choose_cluster, on_cluster, once_per_job, stage_options
 from gnnloom.workflows.api.options.keywords import check_known, with_options
 
 if TYPE_CHECKING:
@@ -61,15 +62,12 @@ def partition(
         BudgetError: the partitioner needs more memory than there is.
     """
     found = as_dataset(dataset, catalog)
-    cluster, others = choose_cluster(options)
-    check_known("partition", others, _OPTIONS)
-    settings = PartitionOptions(parts, **others)
+    settings, cluster = stage_options("partition", options, PartitionOptions, _OPTIONS, parts)
 
-    def make() -> Partition:
-        with open_cluster(cluster) as opened:
-            return partition_graph(found, found.graph(graph_key(found, graph, links)), settings, opened)
+    def make(opened: Cluster) -> Partition:
+        return partition_graph(found, found.graph(graph_key(found, graph, links)), settings, opened)
 
-    return once_per_job(make)
+    return once_per_job(lambda: on_cluster(cluster, make))
 
 
 @with_options(CLUSTER)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from gnnloom.storage import Dataset as StoredDataset
 from gnnloom.storage.artifacts.propagated import Propagated
-from gnnloom.storage.errors import InputError
-from gnnloom.storage.option import Option, options_of, parse_bytes
+from gnnloom.storage.option import Option, options_of, parse_memory
 from gnnloom.trainer.config.propagate_config import PropagateConfig
 from gnnloom.trainer.job.ranks import Ranks, ranks_of_job
 from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, as_dataset
@@ -53,17 +52,10 @@ def propagate(dataset: DatasetLike, *, catalog: CatalogLike = None, **options: U
     found, given = as_dataset(dataset, catalog), plain_values(options)
     check_known("propagate", given, propagate_options())
     if isinstance(given.get("memory"), str):
-        given["memory"] = _size(given["memory"])
+        given["memory"] = parse_memory(given["memory"])
     with ranks_of_job("gnnloom propagate", trains=True) as ranks:
         result = ranks.propagate(settled_propagation(ranks, found, given))
     return found.propagated(result["key"])
-
-
-def _size(text: str) -> int:
-    try:
-        return parse_bytes(text)
-    except ValueError as error:
-        raise InputError(f"memory {error}") from error
 
 
 def settled_propagation(ranks: Ranks, dataset: StoredDataset, given: Mapping[str, Any]) -> PropagateConfig:

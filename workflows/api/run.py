@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gnnloom.storage.errors import InputError, MissingPackageError
+from gnnloom.storage.errors import MissingPackageError
 from gnnloom.storage.runs.checkpoint import read_checkpoint
 from gnnloom.storage.runs.predictions import SMOOTHED
 from gnnloom.storage.runs.run import Run as StoredRun
@@ -66,14 +66,7 @@ class Run:
         """
         owner, _, run = name.partition("/")
         dataset = as_catalog(catalog)[owner]
-        if not run:
-            names = dataset.runs()
-            if len(names) != 1:
-                listing = ", ".join(f"{owner}/{each}" for each in names) or "none; `gnnloom.train` makes one"
-                raise InputError(f"{name}: choose one run of this dataset: {listing}")
-            run = names[0]
-        StoredRun.open(dataset, run)
-        return cls(dataset, run)
+        return cls(dataset, StoredRun.open(dataset, run or None).name)
 
     def __repr__(self) -> str:
         return f"Run('{self.dataset.name}/{self.name}', {self.state}, {counted(len(self._stored.metrics()), 'epoch')})"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Unpack
 
-from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.samples.options import SampleOptions
 from gnnloom.pipeline.samples.stage import write_samples
 from gnnloom.storage import Dataset as StoredDataset
@@ -12,8 +11,8 @@ from gnnloom.storage import Graph, Partition
 from gnnloom.storage.artifacts.samples import Samples
 from gnnloom.storage.option import options_of
 from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, as_dataset
-from gnnloom.workflows.api.cluster import CLUSTER, choose_cluster, once_per_job
-from gnnloom.workflows.api.options.keywords import check_known, with_options
+from gnnloom.workflows.api.cluster import CLUSTER, on_cluster, once_per_job, stage_options
+from gnnloom.workflows.api.options.keywords import with_options
 from gnnloom.workflows.api.partition import find_partition
 
 if TYPE_CHECKING:
@@ -51,12 +50,11 @@ def sample(
         BudgetError: a batch may need more memory than a worker has.
     """
     found = as_dataset(dataset, catalog)
-    cluster, others = choose_cluster(options)
-    check_known("sample", others, _OPTIONS)
-    settings = SampleOptions(**others)
+    settings, cluster = stage_options("sample", options, SampleOptions, _OPTIONS)
 
     def make() -> Samples:
-        return make_samples(found, *find_sampled(found, settings, graph, partition, method), settings, cluster)
+        inputs = find_sampled(found, settings, graph, partition, method)
+        return on_cluster(cluster, lambda opened: write_samples(found, *inputs, settings, opened))
 
     return once_per_job(make)
 
@@ -74,11 +72,3 @@ def find_sampled(
         return chosen or dataset.graph(), None
     parts = find_partition(dataset, options.ranks, partition, method, chosen)
     return chosen or dataset.graph(parts.artifact.inputs["graph"]), parts
-
-
-def make_samples(
-    dataset: StoredDataset, graph: Graph, partition: Partition | None, options: SampleOptions, cluster: ClusterOptions
-) -> Samples:
-    """Draw the samples on a cluster that is open as long as this takes."""
-    with open_cluster(cluster) as opened:
-        return write_samples(dataset, graph, partition, options, opened)

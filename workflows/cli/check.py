@@ -9,13 +9,13 @@ import click
 
 from gnnloom.storage.disk.own_folder import own_folder
 from gnnloom.workflows.cli.terminal.options import json_option
-from gnnloom.workflows.cli.terminal.output import readable_seconds, show, show_rows
+from gnnloom.workflows.cli.terminal.output import readable_seconds, show_json, show_rows
 
 
 @click.command("check")
 @click.option("--ranks", type=click.IntRange(min=2, max=64), default=2, show_default=True, help="Number of MPI ranks.")
 @json_option
-def check_command(ranks: int, as_json: bool) -> None:
+def check_command(ranks: int) -> None:
     """Generate a graph, partition, shard, train on one rank and on several, compare the losses, verify, clean up.
 
     Exits with code 0 on success.
@@ -32,8 +32,7 @@ def check_command(ranks: int, as_json: bool) -> None:
             now = time.perf_counter()
             rows.append({"step": step.name, "found": step.found, "seconds": round(now - before, 3)})
             before = now
-    if as_json:
-        show({"ok": True, "ranks": ranks, "steps": rows}, as_json=True, title="")
+    if show_json({"ok": True, "ranks": ranks, "steps": rows}):
         return
     lines = [(str(row["step"]), str(row["found"]), readable_seconds(float(str(row["seconds"])))) for row in rows]
     show_rows(("step", "result", "time"), lines, title="all checks passed")

@@ -6,7 +6,7 @@ import click
 
 from gnnloom.trainer.job.leftovers import find_leftovers, remove_leftovers
 from gnnloom.workflows.cli.terminal.options import current_catalog, json_option
-from gnnloom.workflows.cli.terminal.output import show
+from gnnloom.workflows.cli.terminal.output import show, show_json, wants_json
 from gnnloom.workflows.cli.terminal.screen import console, text
 from gnnloom.workflows.doctor.finding import FAILED, OK, WARNING
 from gnnloom.workflows.doctor.installation import examine
@@ -20,7 +20,7 @@ _COLORS = {OK: "green", WARNING: "yellow", FAILED: "red"}
 @click.option("--wide", is_flag=True, help="With --warm: compile them for graphs of more than 2^31 vertices, too.")
 @click.option("--clean", is_flag=True, help="Remove shared memory and temporary folders that killed processes left.")
 @json_option
-def doctor_command(warm: bool, wide: bool, clean: bool, as_json: bool) -> None:
+def doctor_command(warm: bool, wide: bool, clean: bool) -> None:
     """Check this machine and the installation: Python, MPI, kernels, partitioners, memory, disk.
 
     With --clean, remove instead what your killed processes left behind and no process uses: shared memory of MPI ranks
@@ -38,26 +38,25 @@ def doctor_command(warm: bool, wide: bool, clean: bool, as_json: bool) -> None:
     if wide and not warm:
         raise click.UsageError("--wide: only with --warm")
     if clean:
-        _clean(as_json=as_json)
+        _clean()
         return
     findings = []
     screen = console()
     for finding in warm_kernels(wide=wide) if warm else examine(current_catalog().root):
         findings.append(finding)
-        if not as_json:
+        if not wants_json():
             found = f" {finding.check:24} {finding.found}"
             screen.print(text((_COLORS[finding.state], f"{finding.state:8}"), found), soft_wrap=True)
             if finding.fix:
                 screen.print(text(f"{'':33} ", ("bold", "fix:"), f" {finding.fix}"), soft_wrap=True)
-    if as_json:
-        ok = not any(finding.state == FAILED for finding in findings)
-        show({"ok": ok, "checks": [finding.to_json() for finding in findings]}, as_json=True, title="")
-    if any(finding.state == FAILED for finding in findings):
+    ok = not any(finding.state == FAILED for finding in findings)
+    show_json({"ok": ok, "checks": [finding.to_json() for finding in findings]})
+    if not ok:
         click.get_current_context().exit(1)
 
 
-def _clean(*, as_json: bool) -> None:
+def _clean() -> None:
     found = find_leftovers()
     remove_leftovers(found)
     removed = {"removed": [str(item.path) for item in found], "bytes": sum(item.bytes for item in found)}
-    show(removed, as_json=as_json, title="left by killed processes")
+    show(removed, title="left by killed processes")

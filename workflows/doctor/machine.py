@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from gnnloom.storage.disk.files import existing_folder
 from gnnloom.storage.machine_memory import memory_text
 from gnnloom.workflows.doctor.finding import FAILED, OK, WARNING, Verdict
 
@@ -69,7 +70,7 @@ def check_catalog(folder: Path) -> Verdict:
 
 def check_disk_space(folder: Path) -> Verdict:
     """Check that the catalog's file system has room."""
-    free = shutil.disk_usage(_existing(folder)).free
+    free = shutil.disk_usage(existing_folder(folder)).free
     found = f"{memory_text(free)} free at {folder}"
     if free < _GIB:
         return Verdict("disk space", WARNING, found, "run `gnnloom catalog gc`, or choose another disk with --catalog")
@@ -80,7 +81,7 @@ def check_disk_speed(folder: Path) -> Verdict:
     """Write and read a file on the catalog's file system, and measure how fast that is."""
     # Random bytes, because some file systems compress what they store.
     block = np.random.default_rng(0).bytes(_SPEED_BYTES)
-    existing = _existing(folder)
+    existing = existing_folder(folder)
     if not os.access(existing, os.W_OK):
         return Verdict("disk speed", FAILED, f"{existing} is not writable", "choose another folder with --catalog")
     file = existing / f".doctor-{uuid.uuid4().hex}"
@@ -106,8 +107,3 @@ def check_disk_speed(folder: Path) -> Verdict:
     if speeds[0] < _SLOW_DISK:
         return Verdict("disk speed", WARNING, found, "put the catalog on a faster disk with --catalog")
     return Verdict("disk speed", OK, found)
-
-
-def _existing(folder: Path) -> Path:
-    """Return the folder, or its nearest parent that exists."""
-    return next(path for path in (folder, *folder.parents) if path.is_dir())

@@ -82,33 +82,24 @@ __all__ = [
 choose_kernel_cache(os.environ)
 
 _API = "gnnloom.workflows.api"
-_HOMES = {
-    "GnnloomError": "gnnloom.storage.errors",
-    "Catalog": f"{_API}.catalog",
-    "Dataset": f"{_API}.catalog",
-    "Loader": "gnnloom.trainer.loader.loader",
-    "Run": f"{_API}.run",
-    "draw_hard_negatives": f"{_API}.links",
-    "draw_links": f"{_API}.links",
-    "export": f"{_API}.export",
-    "features": f"{_API}.ingest",
-    "generate": f"{_API}.ingest",
-    "ingest": f"{_API}.ingest",
-    "loader": f"{_API}.loader",
-    "look": f"{_API}.look",
-    "partition": f"{_API}.partition",
-    "plan": f"{_API}.train",
-    "predict": f"{_API}.train",
-    "progress": "gnnloom.workflows.interop.progress_bars",
-    "propagate": f"{_API}.propagate",
-    "read_links": f"{_API}.links",
-    "read_ogb_links": f"{_API}.links",
-    "report": f"{_API}.export",
-    "run": f"{_API}.recipe",
-    "sample": f"{_API}.sample",
-    "shard": f"{_API}.partition",
-    "train": f"{_API}.train",
+_MODULES = {
+    "gnnloom.storage.errors": ["GnnloomError"],
+    "gnnloom.trainer.loader.loader": ["Loader"],
+    "gnnloom.workflows.interop.progress_bars": ["progress"],
+    f"{_API}.catalog": ["Catalog", "Dataset"],
+    f"{_API}.export": ["export", "report"],
+    f"{_API}.ingest": ["features", "generate", "ingest"],
+    f"{_API}.links": ["draw_hard_negatives", "draw_links", "read_links", "read_ogb_links"],
+    f"{_API}.loader": ["loader"],
+    f"{_API}.look": ["look"],
+    f"{_API}.partition": ["partition", "shard"],
+    f"{_API}.propagate": ["propagate"],
+    f"{_API}.recipe": ["run"],
+    f"{_API}.run": ["Run"],
+    f"{_API}.sample": ["sample"],
+    f"{_API}.train": ["plan", "predict", "train"],
 }
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
 # Type checkers see the imports above. They would take a module that has this function to have every name.
 if not TYPE_CHECKING:

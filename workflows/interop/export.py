@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,12 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.storage import Dataset, Graph
-from gnnloom.storage.artifacts.block_matrix import block_path
+from gnnloom.storage.artifacts.block_matrix import BlockMatrix, block_path
 from gnnloom.storage.artifacts.typed.source_ids import SourceIds
 from gnnloom.storage.disk.own_folder import own_folder
 from gnnloom.storage.errors import GnnloomError, InputError, NotFoundError
 from gnnloom.storage.format.arrays import ArrayReader
-from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.format.memory_map import RecordedArray, map_copy
 from gnnloom.storage.format.vertex_arrays import NO_LABEL, VERTEX_ARRAYS, widened
 from gnnloom.storage.runs.figures import shown_epoch, shown_figures
@@ -84,7 +83,8 @@ def table_of(
     if what == "edges":
         return edge_table(dataset.graph(key))
     if what == "partition":
-        return partition_table(dataset, parts, method, key)
+        partition = dataset.partition(parts, key, method=method)
+        return vertex_table(dataset.graph(partition.artifact.inputs["graph"]), {"part": partition.stored_part()})
     return vertices_table(dataset, what, key)
 
 
@@ -186,17 +186,6 @@ def _class_names(dataset: Dataset, vertices: str | None) -> tuple[str, ...]:
         return ()
 
 
-def partition_table(dataset: Dataset, parts: int | None, method: str | None, key: str | None = None) -> Table:
-    """Return the part of every vertex.
-
-    Raises:
-        NotFoundError: the dataset has no such partition.
-    """
-    partition = dataset.partition(parts, key, method=method)
-    graph = dataset.graph(partition.artifact.inputs["graph"])
-    return vertex_table(graph, {"part": partition.stored_part()})
-
-
 class VertexRows(Protocol):
     """An array with a row for each vertex."""
 
@@ -271,7 +260,7 @@ def edge_table(graph: Graph) -> Table:
 
     The columns hold the vertex ids of the source. If those were names, NumPy's files hold vertex numbers.
     """
-    columns = VertexIds.header(graph)
+    columns = end_columns(graph, graph)
     if graph.weighted:
         data = graph.artifact.array(f"{block_path(0)}/data")
         columns.append(ExportedColumn("weight", data.dtype))
@@ -279,12 +268,42 @@ def edge_table(graph: Graph) -> Table:
 
 
 def _edges(graph: Graph) -> Iterator[tuple[Any, ...]]:
-    with own_folder() as folder:
-        ids = VertexIds.map(graph, folder)
+    step = entries_at_once(has_names=graph.has_names)
+    with mapped_ends(graph, graph) as columns:
         for number in range(graph.num_blocks):
-            for row, column, *weight in block_entries(graph, number):
-                yield (*ids.columns(column, row), *weight)
-        ids.check()
+            weights = graph.weights(number)
+            for start, stop, row, column in block_entries(graph, number, step):
+                yield (*columns(column, row), *([] if weights is None else [weights.read(start, stop)]))
+
+
+def end_columns(sources: SourceIds, targets: SourceIds) -> list[ExportedColumn]:
+    """The columns of the ends of edges or pairs: numbers, and names if the source has names."""
+    ends = {"source": sources.has_names, "target": targets.has_names}
+    numbers = [ExportedColumn(end, _INT64, stands_for_text=has_names) for end, has_names in ends.items()]
+    return [*numbers, *(ExportedColumn(end, None) for end, has_names in ends.items() if has_names)]
+
+
+@contextmanager
+def mapped_ends(sources: SourceIds, targets: SourceIds) -> Iterator[Callable[..., list[Any]]]:
+    """Map the ids of sources and targets for look-ups inside the block.
+
+    Yields:
+        A function from (count,) sources and (count,) targets to the values of :func:`end_columns`.
+
+    Raises:
+        DamagedWorkError: the copy of an id has changed.
+    """
+    with ExitStack() as stack:
+        copies = {each: VertexIds.of(each, stack.enter_context(own_folder())) for each in {sources, targets}}
+        found = copies[sources], copies[targets]
+
+        def columns(*ends: NDArray[Any]) -> list[Any]:
+            shown = [ids.columns(each) for ids, each in zip(found, ends, strict=True)]
+            return [*(each[0] for each in shown), *(each[1] for each in shown if len(each) > 1)]
+
+        yield columns
+        for ids in copies.values():
+            ids.check()
 
 
 @dataclass(frozen=True)
@@ -303,25 +322,18 @@ class VertexIds:
     copies: Sequence[RecordedArray]
 
     @classmethod
-    def map(cls, graph: Graph, folder: Path) -> VertexIds:
-        """Map the ids of a graph; see :meth:`of`."""
-        return cls.of(graph.artifact, folder)
-
-    @classmethod
-    def of(cls, artifact: Artifact, folder: Path, prefix: str = "") -> VertexIds:
-        """Copy the ids of an artifact to uncompressed files in a folder, and map these.
+    def of(cls, ids: SourceIds, folder: Path) -> VertexIds:
+        """Copy the ids of a graph or of a type to uncompressed files in a folder, and map the files.
 
         A look-up in a stored array would decompress a whole chunk.
-
-        Args:
-            prefix: what the paths of the arrays begin with: empty, or the folder of a type.
         """
         copies = list[RecordedArray]()
 
         def mapped(name: str) -> NDArray[Any] | None:
-            if f"{prefix}{name}" not in artifact:
+            path = f"{ids.prefix}{name}"
+            if path not in ids.artifact:
                 return None
-            copies.append(map_copy(artifact.array(f"{prefix}{name}"), folder))
+            copies.append(map_copy(ids.artifact.array(path), folder))
             return copies[-1].values
 
         return cls(mapped("original_id"), mapped("original_name_offset"), mapped("original_name"), copies)
@@ -334,13 +346,6 @@ class VertexIds:
         """
         for copy in self.copies:
             copy.check()
-
-    @staticmethod
-    def header(graph: Graph) -> list[ExportedColumn]:
-        """The columns of :meth:`columns` for sources and targets."""
-        ends = ("source", "target")
-        names = [ExportedColumn(end, None) for end in ends if graph.has_names]
-        return [*(ExportedColumn(end, _INT64, stands_for_text=graph.has_names) for end in ends), *names]
 
     def columns(self, *ends: NDArray[Any]) -> list[Any]:
         """The ids of vertices, for each of several arrays; if these have names, their numbers and then the names."""
@@ -364,16 +369,16 @@ def entries_at_once(*, has_names: bool) -> int:
     return max(1, _NUMBERS_AT_ONCE // (_NAME_NUMBERS if has_names else 1))
 
 
-def block_entries(graph: Graph, number: int) -> Iterator[tuple[NDArray[Any], ...]]:
-    """Read the rows, columns and weights (if any) of one block's entries."""
-    indptr, weights = graph.pointers(number), graph.weights(number)
-    arrays = [graph.columns(number), *([] if weights is None else [weights])]
-    step = entries_at_once(has_names=graph.has_names)
+def block_entries(
+    matrix: BlockMatrix, number: int, step: int
+) -> Iterator[tuple[int, int, NDArray[np.int64], NDArray[Any]]]:
+    """Read the rows and columns of one block's entries, some at a time, after the range of the entries."""
+    indptr, columns = matrix.pointers(number), matrix.columns(number)
     for start in range(0, int(indptr[-1]), step):
         stop = min(start + step, int(indptr[-1]))
         # A piece may begin and end inside a row. side="right" skips empty rows, whose pointers are equal.
-        row = np.searchsorted(indptr, np.arange(start, stop), side="right") - 1 + graph.block_rows[number]
-        yield (row, *(array.read(start, stop) for array in arrays))
+        row = np.searchsorted(indptr, np.arange(start, stop), side="right") - 1 + matrix.block_rows[number]
+        yield start, stop, row, columns.read(start, stop)
 
 
 _EPOCH = "epoch"

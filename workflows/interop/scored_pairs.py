@@ -15,9 +15,10 @@ from gnnloom.pipeline.sources.understood import Understood
 from gnnloom.storage import Dataset, Graph
 from gnnloom.storage.disk.own_folder import own_folder
 from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.storage.option import Group, option
 from gnnloom.storage.runs.run import Run
 from gnnloom.storage.runs.transfer import links_of_run
-from gnnloom.workflows.interop.export import VertexIds
+from gnnloom.workflows.interop.export import VertexIds, end_columns
 from gnnloom.workflows.interop.given_vertices import open_pairs, read_vertices, understood_vertices
 from gnnloom.workflows.interop.tables import ExportedColumn, Table
 
@@ -38,9 +39,31 @@ class Wanted:
         of: file with the vertices; None for all.
     """
 
-    pairs: Path | None = None
-    top: int | None = None
-    of: Path | None = None
+    pairs: Path | None = option(  # noqa: RUF009 - an option is immutable
+        None,
+        "File with pairs to score, in any format of edges, by the ids of the source.",
+        kind=Path,
+        group=Group.TASK,
+        is_common=True,
+        metavar="FILE",
+    )
+    top: int | None = option(
+        None,
+        "Find the K best targets of each vertex: the highest scores, where the graph has no edge yet.",
+        kind=int,
+        group=Group.TASK,
+        is_common=True,
+        least=1,
+        metavar="K",
+    )
+    of: Path | None = option(  # noqa: RUF009 - an option is immutable
+        None,
+        "Text file with an id in each line: the vertices whose best targets are wanted.",
+        kind=Path,
+        group=Group.TASK,
+        default_text="all",
+        metavar="FILE",
+    )
 
     def __bool__(self) -> bool:
         return self.pairs is not None or self.top is not None
@@ -131,7 +154,7 @@ def pair_table(
         with found.written():
             for pairs, scores in scored:
                 found.add(pairs, scores)
-        yield _table(scorer, graph, found, VertexIds.map(graph, folder))
+        yield _table(scorer, graph, found, VertexIds.of(graph, folder))
 
 
 def check_sources(run: Run, sources: NDArray[Any], count: int) -> None:
@@ -195,7 +218,7 @@ def found_targets(dataset: Dataset, run: Run, folder: Path, decoder: str | None 
 
     model = PairModel.of(dataset, run, decoder=decoder)
     graph = dataset.graph(model.links.graph)
-    yield _table(model, graph, FoundPairs(folder, 1, model.dtype), VertexIds.map(graph, folder))
+    yield _table(model, graph, FoundPairs(folder, 1, model.dtype), VertexIds.of(graph, folder))
 
 
 def targets_of(
@@ -257,4 +280,4 @@ def _table(scorer: PairModel, graph: Graph, found: FoundPairs, ids: VertexIds) -
             yield (*ids.columns(pairs[:, 0], pairs[:, 1]), *values(scores))
         ids.check()
 
-    return Table((*VertexIds.header(graph), *columns), found.length, pieces, (columns[0].name,))
+    return Table((*end_columns(graph, graph), *columns), found.length, pieces, (columns[0].name,))

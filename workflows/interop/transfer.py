@@ -18,6 +18,7 @@ from gnnloom.storage.disk.own_folder import own_folder
 from gnnloom.storage.errors import ExistsError, InputError, NotFoundError
 from gnnloom.storage.format.arrays import Array, ArrayReader
 from gnnloom.storage.format.memory_map import map_copy
+from gnnloom.storage.option import Group, option
 from gnnloom.storage.runs.checkpoint import StoredCheckpoint, read_checkpoint
 from gnnloom.storage.runs.run import Run, sole_writer
 from gnnloom.storage.runs.transfer import Transfer, write_transfer
@@ -54,10 +55,30 @@ class Elsewhere:
             vector of zeros.
     """
 
-    on: str | None = None
-    graph: str | None = None
-    vertices: str | None = None
-    unknown: str = UNKNOWN[0]
+    on: str | None = option(
+        None,
+        "Another dataset to predict on, with the same features.",
+        group=Group.INPUT,
+        is_common=True,
+        default_text="the run's",
+        metavar="NAME",
+    )
+    graph: str | None = option(
+        None,
+        "Graph to predict on.",
+        group=Group.INPUT,
+        default_text="the graph of the run, or the only graph of another dataset",
+        metavar="KEY",
+    )
+    vertices: str | None = option(
+        None, "Vertex data to predict with, if the graph has several.", group=Group.INPUT, metavar="KEY"
+    )
+    unknown: str = option(
+        UNKNOWN[0],
+        "Vertices of another graph whose learned vectors (--embed) the run lacks; zero: they get vectors of zeros.",
+        group=Group.MODEL,
+        choices=UNKNOWN,
+    )
 
     def __post_init__(self) -> None:
         if self.unknown not in UNKNOWN:
@@ -168,9 +189,11 @@ def transferred(
     existed = plan.run.exists
     with sole_writer(plan.run):
         try:
-            write_transfer(
-                plan.run, plan.config, plan.inputs, plan.transfer, plan.checkpoint, _learned_rows(plan, elsewhere)
-            )
+            learned: dict[str, tuple[int, Iterator[Array]]] = {}
+            if plan.learned:
+                rows = _rows_by_id(plan.checkpoint.readers[_LEARNED], plan.trained, plan.other, elsewhere.unknown)
+                learned = {_LEARNED: (plan.other.graph.num_vertices, rows)}
+            write_transfer(plan.run, plan.config, plan.inputs, plan.transfer, plan.checkpoint, learned)
         except BaseException:
             if not existed:
                 with suppress(OSError):
@@ -302,14 +325,6 @@ def _sealed(
     content = json.dumps([arrays, kept, dict(reads), unknown], sort_keys=True, default=str)
     facts = {name: value for name, value in vars(known).items() if name not in {"epoch", "source"}}
     return Transfer(**facts, epoch=stored.epoch, source=hashlib.sha256(content.encode()).hexdigest())
-
-
-def _learned_rows(plan: PlannedTransfer, elsewhere: Elsewhere) -> dict[str, tuple[int, Iterator[Array]]]:
-    """The learned vectors of the vertices of another graph, if the run learned some."""
-    if not plan.learned:
-        return {}
-    rows = _rows_by_id(plan.checkpoint.readers[_LEARNED], plan.trained, plan.other, elsewhere.unknown)
-    return {_LEARNED: (plan.other.graph.num_vertices, rows)}
 
 
 def _rows_by_id(reader: ArrayReader, trained: Data, other: Data, unknown: str) -> Iterator[Array]:

@@ -86,7 +86,9 @@ def check_features(trained: Vertices, other: Vertices | None, where: str) -> Non
     path = other.artifact.path
     before, now = trained.feature_columns, other.feature_columns
     if before and now and (difference := _difference(before, now)):
-        words = ["features", where, "--feature", "FILE:COLUMNS", "--like", _name_of(trained), "--add"]
+        stored = trained.artifact.path
+        like = f"{stored.parents[1].name}/{stored.name}"
+        words = ["features", where, "--feature", "FILE:COLUMNS", "--like", like, "--add"]
         raise InputError(
             f"{path}: the features are not the columns that the run was trained on: {difference}; store the same"
             f" columns with `{shell_command('gnnloom', *words)}`, and choose them with `--vertices KEY`"
@@ -96,12 +98,6 @@ def check_features(trained: Vertices, other: Vertices | None, where: str) -> Non
             f"{path}: {counted(other.num_features, 'feature')}, but the run was trained on"
             f" {counted(trained.num_features, 'feature')} ({trained.artifact.path}); store the same columns"
         )
-
-
-def _name_of(vertices: Vertices) -> str:
-    """Vertex data as ``DATASET/KEY``."""
-    path = vertices.artifact.path
-    return f"{path.parents[1].name}/{path.name}"
 
 
 def _difference(before: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]]) -> str:

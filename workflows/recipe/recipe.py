@@ -221,7 +221,11 @@ class Recipe:
             name: {key: value for key, value in keys.items() if value != () or key == "hidden"}
             for name, keys in content.items()
         }
-        for name, keys in self._unused_keys().items():
+        of_grid = {"grid", "permutation", "seed"}
+        unused = {"shards": of_grid if self.grid is None else {"reorder", *unused_seed(self.shards)}}
+        if self.train is not None:
+            unused["train"] = {*SETTLED, *unused_train_keys(self.train)}
+        for name, keys in unused.items():
             if name in given or not self.relations:
                 given[name] = {key: value for key, value in given.get(name, {}).items() if key not in keys}
         tables = {"relations": self.relations, "vertices": self.lists}
@@ -231,13 +235,6 @@ class Recipe:
         }
         # An absolute path, so that the saved recipe finds its catalog from any folder.
         return to_toml({"catalog": {"path": str(self.catalog.resolve())}, **given}, lists)
-
-    def _unused_keys(self) -> dict[str, set[str]]:
-        """Return the keys that a recipe of this kind must not have, by section."""
-        unused = {
-            "shards": {"grid", "permutation", "seed"} if self.grid is None else {"reorder", *unused_seed(self.shards)}
-        }
-        return unused | ({"train": {*SETTLED, *unused_train_keys(self.train)}} if self.train else {})
 
 
 SECTIONS = tuple(field.name for field in dataclasses.fields(Recipe) if field.name not in {"source_name", "lists"})
@@ -459,7 +456,9 @@ def _predict(document: Document, mistakes: Mistakes) -> PredictSection | None:
 def _shards(document: Document, train: AlgorithmConfig | None, mistakes: Mistakes) -> ShardsSection:
     """Read the section on shards and settle their layout: the one that the algorithm reads, if the recipe trains."""
     shards = document.build("shards", ShardsSection)
-    needed = train.chosen_algorithm.reads.name if train else shards.layout or _layout_meant(document)
+    # Options of grid shards mean a grid.
+    meant = "grid" if document.sections.get("shards", {}).keys() - {"reorder"} else "row"
+    needed = train.chosen_algorithm.reads.name if train else shards.layout or meant
     settled = dataclasses.replace(shards, layout=needed)
     with mistakes.noted():
         if train is not None and shards.layout not in {None, needed}:
@@ -470,11 +469,6 @@ def _shards(document: Document, train: AlgorithmConfig | None, mistakes: Mistake
             )
         refuse_unused_shards_keys(document, settled, train.algorithm if train else None)
     return settled
-
-
-def _layout_meant(document: Document) -> str:
-    """Return the layout of a recipe that names none and does not train: ``grid`` if it has an option of grid shards."""
-    return "grid" if document.sections.get("shards", {}).keys() - {"reorder"} else "row"
 
 
 def _partition(

@@ -5,24 +5,27 @@ from __future__ import annotations
 import dataclasses
 import re
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from gnnloom.pipeline.sources.format import formats
-from gnnloom.pipeline.sources.generators.generator import generators
-from gnnloom.pipeline.sources.vertex_data.kind import vertex_kinds
 from gnnloom.storage.errors import ExistsError, NotFoundError
-from gnnloom.storage.option import MOST_USED, Group, options_of
+from gnnloom.storage.option import MOST_USED, Group, Option, options_of
 from gnnloom.workflows.recipe.recipe import SETTLED, list_kinds, section_kinds
+from gnnloom.workflows.recipe.sources import source_options, vertices_options
 from gnnloom.workflows.recipe.tables import table_options
 from gnnloom.workflows.recipe.toml.text import toml_value
 
-#: Sections with keys of formats; lists of sections are in brackets.
-_WITH_FORMATS = ("source", "vertices", "[relations]", "[vertices]")
+#: The options of the formats of sections with keys of formats; lists of sections are in brackets.
+_WITH_FORMATS: Mapping[str, Callable[[], Mapping[str, Sequence[Option]]]] = {
+    "source": source_options,
+    "vertices": vertices_options,
+    "[relations]": table_options,
+    "[vertices]": table_options,
+}
 #: A section with fewer keys has no headings.
 _FEW_KEYS = 12
 _NOUNS = {bool: "true or false", int: "integer", float: "number", str: "text"}
@@ -129,44 +132,19 @@ def _keys(section: str, kind: type[Any]) -> Iterator[Key]:
     hints = get_type_hints(kind)
     # What a recipe cannot set, as it follows from other sections.
     left_out = SETTLED if section == "train" else ()
+    by_format = _WITH_FORMATS[section]() if section in _WITH_FORMATS else {}
     for option in (option for name, option in options_of(kind).items() if name not in left_out):
-        owners = _owners(section, option.name)
+        # None if the section itself has the key.
+        owners = tuple(name for name, options in by_format.items() if option.name in {each.name for each in options})
         # The number of parts is the number of ranks.
         required = option.default is dataclasses.MISSING and section != "partition"
         default = option.default
         shown = "" if default in (None, dataclasses.MISSING, (), "") else toml_value(default)
-        choices = _formats(section) if option.name == "format" and section in _WITH_FORMATS else option.choices
-        text = _sentence(option.help) + (f" Default: {option.default_text}." if option.default_text else "")
+        choices = tuple(by_format) if option.name == "format" and by_format else option.choices
+        text = option.help[:1].upper() + option.help[1:]
+        text += "" if not text or text.endswith(".") else "."
+        text += f" Default: {option.default_text}." if option.default_text else ""
         yield Key(option.name, _noun(hints[option.name]), text, shown, required, choices, owners, option.heading)
-
-
-def _formats(section: str) -> tuple[str, ...]:
-    """Return the values of the key ``format``, which a section checks itself."""
-    if section.startswith("["):
-        return tuple(table_options())
-    if section == "source":
-        return (*generators(), *formats())
-    return (*vertex_kinds(), *(each.name for each in formats().values() if each.vertices))
-
-
-def _owners(section: str, name: str) -> tuple[str, ...]:
-    """Return the formats that have an option; none if the section itself has the key."""
-    if section not in _WITH_FORMATS:
-        return ()
-    if section.startswith("["):
-        known = dict(table_options())
-    elif section == "source":
-        known = {each.name: each.options for each in generators().values()}
-        known |= {each.name: each.options for each in formats().values()}
-    else:
-        known = {each.name: each.options for each in vertex_kinds().values()}
-        known |= {each.name: each.vertices.options for each in formats().values() if each.vertices}
-    return tuple(owner for owner, options in known.items() if any(option.name == name for option in options))
-
-
-def _sentence(text: str) -> str:
-    text = text[:1].upper() + text[1:]
-    return text if not text or text.endswith(".") else f"{text}."
 
 
 def _noun(hint: Any) -> str:

@@ -14,7 +14,7 @@ from gnnloom.pipeline.shards.shard_options import REORDER, GridOptions
 from gnnloom.storage.catalog import check_name
 from gnnloom.storage.disk.files import user_path
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.option import check_options, option, option_field, options_of, parse_bytes
+from gnnloom.storage.option import check_options, option, option_field, options_of, parse_memory
 from gnnloom.storage.sampling.layers.options import NEIGHBOR_OPTIONS
 from gnnloom.trainer.config.propagate_config import PropagateConfig
 from gnnloom.trainer.config.propagation_plan import propagation_of
@@ -100,7 +100,7 @@ class SamplesSection:
         check_options(self)
         if not self.epochs and self.cache_memory != SamplesSection.cache_memory:
             raise InputError("cache_memory: has no effect without epochs; remove the key, or set [samples] epochs")
-        _parse_memory(self.cache_memory)
+        parse_memory(self.cache_memory)
 
     def options(self, train: TrainConfig) -> SampleOptions:
         """Return the options of the stage for a training.
@@ -122,7 +122,7 @@ class SamplesSection:
             epochs=self.epochs,
             ranks=train.ranks,
             seed=train.seed,
-            cache_memory=_parse_memory(self.cache_memory),
+            cache_memory=parse_memory(self.cache_memory),
         )
 
 
@@ -168,7 +168,7 @@ class PropagateSection:
         """
         own = {name: getattr(self, name) for name in _PROPAGATE if name in type(self).__dataclass_fields__}
         settled = {"catalog": catalog, "dataset": dataset, "ranks": ranks, **given}
-        return PropagateConfig(**{**own, "memory": self.memory and _parse_memory(self.memory), **settled})
+        return PropagateConfig(**{**own, "memory": self.memory and parse_memory(self.memory), **settled})
 
     def check_training(self, train: TrainConfig) -> None:
         """Check that a training reads what is propagated.
@@ -244,7 +244,7 @@ class ClusterSection:
     @property
     def task_memory(self) -> int:
         """Memory for the tasks of one worker, in bytes."""
-        return _parse_memory(self.memory)
+        return parse_memory(self.memory)
 
     def scratch_folder(self) -> Path | None:
         """Return the folder for temporary files on this machine; None if they go into the dataset.
@@ -317,16 +317,9 @@ class SlurmSection:
     @property
     def rank_memory(self) -> int:
         """Memory of each rank, in bytes."""
-        return _parse_memory(self.memory)
+        return parse_memory(self.memory)
 
     @property
     def memory_per_cpu(self) -> int:
         """Memory of each core, in bytes."""
         return self.rank_memory // self.cpus_per_rank
-
-
-def _parse_memory(text: str) -> int:
-    try:
-        return parse_bytes(text)
-    except ValueError as error:
-        raise InputError(f"memory: {error}") from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, make_dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -60,7 +60,7 @@ class _Section(ABC):
         return replace(self, path=tuple(map(whole_path, self.path)), **absolute)
 
 
-Section = TypeVar("Section", bound=_Section)
+Section = TypeVar("Section")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +78,8 @@ class SourceSection(_Section):
         required = [option.name for option in options if option.required] if self._is_generated else ["path"]
         keys = [*([] if self._is_generated else ["path"]), *(option.name for option in options)]
         if self.format is None:
-            self._name_generator()
+            by_owner = {known.name: [option.name for option in known.options] for known in generators().values()}
+            _name_format(self.given, by_owner, {option.name for option in options})
         # A flag of another format that is False counts as not given.
         refused = {key: value for key, value in self.given.items() if self._is_generated or value is not False}
         _refuse_others(refused, name, keys)
@@ -87,15 +88,6 @@ class SourceSection(_Section):
         if "" in self.path:
             raise InputError("path: expected the name of a file or folder, found an empty text")
         _check_ranges(options, self.given)
-
-    def _name_generator(self) -> None:
-        """Refuse options of generators without a format: say which formats have them."""
-        shared = {option.name for option in self.options()}
-        by_owner = {known.name: [option.name for option in known.options] for known in generators().values()}
-        for key in self.given:
-            owners = [name for name, options in by_owner.items() if key in options]
-            if key not in shared and owners:
-                raise InputError(f"{key}: the format is missing; add {_format_lines(owners)}")
 
     @property
     def _is_generated(self) -> bool:
@@ -107,7 +99,8 @@ class SourceSection(_Section):
             return generators()[self.format or ""].options
         if self.format in formats():
             return formats()[self.format or ""].options
-        return [shared.option for shared in merge_options(_format_options()).values()]
+        by_format = {known.name: known.options for known in formats().values()}
+        return [shared.option for shared in merge_options(by_format).values()]
 
     def open(self, *, undirected: bool) -> EdgeSource:
         """Open the edges.
@@ -153,7 +146,10 @@ class VerticesSection(_Section):
             raise InputError(f"format {self.format!r}: expected one of {', '.join(known)}")
         keys = [*(["path"] if self.format in _bundled_options() else []), *(option.name for option in self.options())]
         if self.format is None:
-            self._name_format()
+            owners = {name: [option.name for option in options] for name, options in vertices_options().items()}
+            _name_format(
+                self.given, owners | {name: ["path", *owners[name]] for name in _bundled_options()}, ["classes"]
+            )
         name = self.format or "of the data that come along with the edges"
         _refuse_others(self.given, name, [*keys, *(["classes"] if "classes" not in keys else [])])
         if self.classes is not None and self.classes < 1:
@@ -175,17 +171,6 @@ class VerticesSection(_Section):
         if self.format in vertex_kinds():
             return vertex_kinds()[self.format or ""].options
         return _bundled_options().get(self.format or "", ())
-
-    def _name_format(self) -> None:
-        """Refuse options without a format: say which formats have them."""
-        by_owner = {
-            **{kind.name: [option.name for option in kind.options] for kind in vertex_kinds().values()},
-            **{name: ["path", *(option.name for option in options)] for name, options in _bundled_options().items()},
-        }
-        for key in self.given:
-            owners = [name for name, options in by_owner.items() if key in options]
-            if owners and key != "classes":
-                raise InputError(f"{key}: the format is missing; add {_format_lines(owners)}")
 
     @property
     def is_synthetic(self) -> bool:
@@ -224,8 +209,7 @@ def source_section() -> type[SourceSection]:
     Raises:
         InputError: two of them use one name for options of different types, or an option has the name of a method.
     """
-    options = {**_format_options(), **{known.name: known.options for known in generators().values()}}
-    return _with_keys(SourceSection, options)
+    return with_keys(SourceSection, source_options())
 
 
 @cache
@@ -235,12 +219,15 @@ def vertices_section() -> type[VerticesSection]:
     Raises:
         InputError: as :func:`source_section`.
     """
-    options = {**{kind.name: kind.options for kind in vertex_kinds().values()}, **_bundled_options()}
-    return _with_keys(VerticesSection, options)
+    return with_keys(VerticesSection, vertices_options())
 
 
-def _with_keys(section: type[Section], by_owner: Mapping[str, Sequence[Option]]) -> type[Section]:
-    """Make a subclass of a section with a field for each option; the section's own fields stay as they are."""
+def with_keys(section: type[Section], by_owner: Mapping[str, Sequence[Option]]) -> type[Section]:
+    """Make a subclass of a section with a field for each option; the section's own fields stay as they are.
+
+    Raises:
+        InputError: two formats use one name for options of different types, or an option has the name of a method.
+    """
     own = set(getattr(section, "__dataclass_fields__", ()))
     added = [shared.option for name, shared in merge_options(by_owner).items() if name not in own]
     if taken := [each.name for each in added if hasattr(section, each.name)]:
@@ -250,8 +237,14 @@ def _with_keys(section: type[Section], by_owner: Mapping[str, Sequence[Option]])
     return make_dataclass(section.__name__, fields, bases=(section,), frozen=True, kw_only=True)
 
 
-def _format_options() -> dict[str, Sequence[Option]]:
-    return {known.name: known.options for known in formats().values()}
+def source_options() -> dict[str, Sequence[Option]]:
+    """The options of every format and generator, by its name."""
+    return {known.name: known.options for known in (*formats().values(), *generators().values())}
+
+
+def vertices_options() -> dict[str, Sequence[Option]]:
+    """The options of every kind of vertex data, by its name."""
+    return {**{kind.name: kind.options for kind in vertex_kinds().values()}, **_bundled_options()}
 
 
 def _bundled_options() -> dict[str, Sequence[Option]]:
@@ -264,8 +257,18 @@ def whole_path(location: str) -> str:
     return str(user_path(location.removeprefix("file://")).absolute()) if is_local(location) else location
 
 
-def _format_lines(names: Sequence[str]) -> str:
-    return " or ".join(f'format = "{name}"' for name in names)
+def _name_format(given: Iterable[str], by_owner: Mapping[str, Collection[str]], known: Collection[str]) -> None:
+    """Refuse options of some formats without a format: say which formats have them.
+
+    Args:
+        by_owner: names of the options by format.
+        known: names of the options that need no format.
+    """
+    for key in given:
+        owners = [name for name, options in by_owner.items() if key in options]
+        if owners and key not in known:
+            lines = " or ".join(f'format = "{name}"' for name in owners)
+            raise InputError(f"{key}: the format is missing; add {lines}")
 
 
 def _check_ranges(options: Iterable[Option], given: Mapping[str, Any]) -> None:

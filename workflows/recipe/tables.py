@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, make_dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Final, Self, TypeVar
+from typing import Final, Self
 
 from gnnloom.pipeline.ingest.typed.table import BY_ROW, FEATURE_TYPES, Ends, Table
 from gnnloom.pipeline.ingest.typed.tables import TypedTables
@@ -13,7 +13,7 @@ from gnnloom.pipeline.sources.format import COLUMNS, TIMES, WEIGHTS, Format, for
 from gnnloom.storage.artifacts.typed.typed_names import check_relation_names, check_type_name
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Option, option
-from gnnloom.workflows.recipe.sources import whole_path
+from gnnloom.workflows.recipe.sources import whole_path, with_keys
 
 #: Names of the lists.
 LISTS: Final = ("relations", "vertices")
@@ -40,12 +40,9 @@ class _TableSection:
 
     def _table(self, columns: Sequence[str], what: str) -> Table:
         table = Table.of_columns(self.path, columns, what, of_edges=isinstance(self, RelationSection))
-        names = (each.option.name for each in _format_options().values())
+        names = merge_options(table_options())
         given = tuple((name, value) for name in names if (value := getattr(self, name, None)) is not None)
         return replace(table, format=self.format or "", options=given)
-
-
-Section = TypeVar("Section", bound=_TableSection)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,21 +151,13 @@ def _check_named(key: str, name: str, what: str) -> None:
 @cache
 def relation_section() -> type[RelationSection]:
     """Make the class of ``[[relations]]``, with a key for every option of the formats of tables."""
-    return _with_keys(RelationSection)
+    return with_keys(RelationSection, table_options())
 
 
 @cache
 def list_section() -> type[ListSection]:
     """Make the class of ``[[vertices]]``, with a key for every option of the formats of tables."""
-    return _with_keys(ListSection)
-
-
-def _with_keys(section: type[Section]) -> type[Section]:
-    fields = [
-        (each.option.name, each.option.value_type | None, field(default=None, metadata={"option": each.option}))
-        for each in _format_options().values()
-    ]
-    return make_dataclass(section.__name__, fields, bases=(section,), frozen=True, kw_only=True)
+    return with_keys(ListSection, table_options())
 
 
 def _table_formats() -> Mapping[str, Format]:
@@ -181,11 +170,6 @@ def table_options() -> Mapping[str, Sequence[Option]]:
         name: tuple(each for each in known.options if each.name not in _OWN_KEYS)
         for name, known in _table_formats().items()
     }
-
-
-@cache
-def _format_options() -> Mapping[str, Any]:
-    return merge_options(table_options())
 
 
 def open_tables(

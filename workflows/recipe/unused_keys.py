@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gnnloom.trainer.algorithms.algorithm import Algorithm
 from gnnloom.trainer.algorithms.registry import ALGORITHMS, declared_options
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.models.registry import MODELS
@@ -19,18 +18,18 @@ _KEYED = ("single", "double")
 def unused_train_keys(train: TrainConfig) -> dict[str, str]:
     """Return the keys of ``[train]`` that the algorithm or the model ignores, each with the reason."""
     algorithm = train.chosen_algorithm
-    unused = {name: _other_algorithm(name, algorithm) for name in declared_options() if name not in algorithm.options}
+    unused = {}
+    for name in declared_options():
+        if name not in algorithm.options:
+            able = _quoted([known.name for known in ALGORITHMS.values() if name in known.options])
+            lacks = f"algorithm {algorithm.name} has no such option"
+            unused[name] = f"{lacks}; remove the key, or choose [train] algorithm = {able}"
     for name, owners in _model_options().items():
         if train.model not in owners:
             unused[name] = (
                 f"model {train.model} has no such option; remove the key, or choose [train] model = {_quoted(owners)}"
             )
     return unused
-
-
-def _other_algorithm(name: str, chosen: Algorithm) -> str:  # type: ignore[type-arg]
-    able = [known.name for known in ALGORITHMS.values() if name in known.options]
-    return f"algorithm {chosen.name} has no such option; remove the key, or choose [train] algorithm = {_quoted(able)}"
 
 
 def _model_options() -> dict[str, list[str]]:

@@ -44,6 +44,8 @@ from gnnloom.workflows.report.tables import (
     traffic_table,
 )
 
+_ADVICE = remark("Train with --profile to see how long each rank computes, sends and waits.")
+
 
 def write_report(facts: RunFacts, folder: Path) -> list[Path]:
     """Write the report on one run.
@@ -77,7 +79,7 @@ def _draw_report(facts: RunFacts) -> tuple[str, list[Picture]]:
         _subtitle(facts),
         _unfinished(facts),
         tiles(headline(facts)),
-        section("Training", *map(picture_card, curves), _advice(time)),
+        section("Training", *map(picture_card, curves), _ADVICE if time is None else None),
         section("Pairs", *map(picture_card, pairs), figures_card(facts)),
         section("Classes", *map(picture_card, scores), classes_card(facts), smoothing_card(facts)),
         section("Baselines", baselines_card(facts)),
@@ -126,12 +128,6 @@ def _unfinished(facts: RunFacts) -> str:
         return ""
     done, wanted = len(facts.metrics), facts.config.get("epochs")
     return warning(f"{facts.name} has not finished: {done} of {wanted} epochs. Repeat its command to finish it.")
-
-
-def _advice(time: Picture | None) -> str | None:
-    if time is not None:
-        return None
-    return remark("Train with --profile to see how long each rank computes, sends and waits.")
 
 
 def _communication_tables(facts: RunFacts) -> list[str]:
@@ -216,15 +212,14 @@ def _pictures_by_title(runs: Sequence[RunFacts]) -> dict[str, list[Picture]]:
     """Draw the pictures that every run has of its own, by title."""
     by_title = {}
     for title, has_one_scale, draw in _PER_RUN:
-        drawn = [(facts, draw(facts)) for facts in runs]
-        pictures = [_named_for_run(picture, facts) for facts, picture in drawn if picture is not None]
+        pictures = []
+        for facts in runs:
+            if (picture := draw(facts)) is not None:
+                name = f"{picture.name}-{facts.dataset.name}-{facts.run.name}"
+                heading = f"{facts.name}: {picture.title[0].lower()}{picture.title[1:]}"
+                pictures.append(replace(picture, name=name, title=heading))
         # Bars of different runs can only be compared on one axis.
         if has_one_scale:
             share_scale(pictures)
         by_title[title] = _full_rows(pictures)
     return by_title
-
-
-def _named_for_run(picture: Picture, facts: RunFacts) -> Picture:
-    name = f"{picture.name}-{facts.dataset.name}-{facts.run.name}"
-    return replace(picture, name=name, title=f"{facts.name}: {picture.title[0].lower()}{picture.title[1:]}")

@@ -57,12 +57,12 @@ class RunFacts:
     sessions: list[dict[str, Any]]
 
     @classmethod
-    def gather(cls, dataset: Dataset, name: str) -> RunFacts:
-        """Read everything about a run.
+    def gather(cls, dataset: Dataset, name: str | None) -> RunFacts:
+        """Read everything about a run; without a name, about the only run of the dataset.
 
         Raises:
             NotFoundError: the dataset has no such run.
-            InputError: the run has not finished an epoch.
+            InputError: the run has not finished an epoch; or there is no name, and not exactly one run.
             CorruptError: the loss or the time of an epoch is missing.
         """
         run = Run.open(dataset, name)
@@ -73,7 +73,7 @@ class RunFacts:
             if line.get("loss") is None or line.get("seconds") is None:
                 raise CorruptError(f"{run.metrics_path}:{number}: expected a loss and seconds, found {line}")
         result = run.result() if run.is_finished else {}
-        nodes = _ancestors(lineage(dataset), f"runs/{name}")
+        nodes = _ancestors(lineage(dataset), f"runs/{run.name}")
         return cls(dataset, run, run.config(), result, metrics, nodes, read_sessions(run.path))
 
     @property
@@ -213,14 +213,7 @@ def open_run(catalog: Catalog, name: str) -> RunFacts:
     dataset_name, _, run = name.partition("/")
     dataset = catalog[dataset_name]
     # Other commands show a run as DATASET/runs/RUN.
-    run = run.removeprefix("runs/")
-    if not run:
-        runs = dataset.runs()
-        if len(runs) != 1:
-            listing = ", ".join(f"{dataset_name}/{each}" for each in runs) or "none; `gnnloom train` makes one"
-            raise InputError(f"{name}: choose one run of this dataset: {listing}")
-        run = runs[0]
-    return RunFacts.gather(dataset, run)
+    return RunFacts.gather(dataset, run.removeprefix("runs/") or None)
 
 
 def _ancestors(nodes: Mapping[str, Node], name: str) -> dict[str, Node]:

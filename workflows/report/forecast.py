@@ -21,15 +21,17 @@ def forecast_card(facts: RunFacts) -> str | None:
     forecast = facts.run.forecast()
     if not forecast:
         return None
-    rows = [_peak_memory(forecast, facts)]
+    peak = max(facts.result.get("peak_memory", [0])) or None
+    rows = [_row("peak memory", forecast["peak_memory"], peak)]
     if "epoch_seconds" in forecast:
-        rows = [_total_seconds(forecast, facts), *_split_seconds(forecast, facts), *_sent(forecast, facts), *rows]
+        measured = statistics.median(line["seconds"] for line in facts.metrics)
+        total = _row("epoch seconds", forecast["epoch_seconds"], measured)
+        sent = [
+            _row(f"{what} sent", forecast[f"{what}_sent"], sum(facts.metrics[-1].get(what, {}).values()))
+            for what in ("bytes", "messages")
+        ]
+        rows = [total, *_split_seconds(forecast, facts), *sent, *rows]
     return card("An epoch", table(("", "predicted", "measured"), rows), note=_note(forecast, facts), kind="table")
-
-
-def _total_seconds(forecast: Mapping[str, Any], facts: RunFacts) -> tuple[str, str, str]:
-    measured = statistics.median(line["seconds"] for line in facts.metrics)
-    return _row("epoch seconds", forecast["epoch_seconds"], measured)
 
 
 def _split_seconds(forecast: Mapping[str, Any], facts: RunFacts) -> list[tuple[str, str, str]]:
@@ -45,19 +47,6 @@ def _split_seconds(forecast: Mapping[str, Any], facts: RunFacts) -> list[tuple[s
             rows.append(_row(f"{_COMPUTING.get(name, name)}, seconds", predicted.get(name, 0.0), measured))
     hidden = forecast.get("hidden_seconds", 0.0)
     return [*rows, _row("less what products hide, seconds", hidden, None)] if hidden else rows
-
-
-def _sent(forecast: Mapping[str, Any], facts: RunFacts) -> list[tuple[str, str, str]]:
-    last = facts.metrics[-1]
-    sent, messages = (sum(last.get(name, {}).values()) for name in ("bytes", "messages"))
-    return [
-        _row("bytes sent", forecast["bytes_sent"], sent),
-        _row("messages sent", forecast["messages_sent"], messages),
-    ]
-
-
-def _peak_memory(forecast: Mapping[str, Any], facts: RunFacts) -> tuple[str, str, str]:
-    return _row("peak memory", forecast["peak_memory"], max(facts.result.get("peak_memory", [0])) or None)
 
 
 def _row(name: str, predicted: float, measured: float | None) -> tuple[str, str, str]:

@@ -34,7 +34,13 @@ def _draw(
     """The page, and its pictures."""
     pictures = [
         _picture("seconds", "Predicted time per epoch", "seconds per epoch", plans, lambda plan: plan.cost.total),
-        _picture("bytes", "Bytes sent per rank", "MB sent per rank and epoch", plans, _megabytes),
+        _picture(
+            "bytes",
+            "Bytes sent per rank",
+            "MB sent per rank and epoch",
+            plans,
+            lambda plan: sum(plan.volume.bytes.values()) / plan.config.ranks / 1e6,
+        ),
     ]
     changes = [(f"{each.ranks:,}", each.before, each.now) for each in found]
     rows = [
@@ -62,10 +68,6 @@ def _draw(
         ),
     )
     return text, pictures
-
-
-def _megabytes(plan: Plan) -> float:
-    return sum(plan.volume.bytes.values()) / plan.config.ranks / 1e6
 
 
 def _picture(name: str, title: str, label: str, plans: Sequence[Plan], value: Callable[[Plan], float]) -> Picture:

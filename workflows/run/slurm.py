@@ -43,8 +43,14 @@ def write_jobs(request: RecipeRequest, folder: Path) -> Jobs:
         InputError: the recipe cannot be used, its jobs could not run, or ``folder`` cannot be created.
     """
     recipe = Recipe.read(request.recipe, request.catalog, request.settings)
-    _check_jobs(recipe)
-    name = _job_name(request.recipe)
+    # Settings that are certain to fail when a job begins, which may be after days in the queue.
+    if recipe.cluster.task_memory > recipe.slurm.rank_memory:
+        raise InputError(
+            f"{recipe.source_name}: [cluster] memory = {recipe.cluster.memory}, but a rank of the jobs gets [slurm]"
+            f" memory = {recipe.slurm.memory}; lower the former or raise the latter"
+        )
+    # As it may appear in names of jobs and files and in comments of a script.
+    name = re.sub(r"[^A-Za-z0-9_.-]", "-", find_recipe(request.recipe).stem)
     # Another ending than the recipe's, which may be in the same folder.
     copy = folder.resolve() / f"{name}.jobs.toml"
     values = _values(recipe, name, copy)
@@ -52,7 +58,11 @@ def write_jobs(request: RecipeRequest, folder: Path) -> Jobs:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
         raise InputError(f"{folder}: cannot create this folder because a file is in the way") from error
-    copy.write_text(_copied(recipe, request), encoding="utf-8")
+    # As the jobs run it, whatever happens to the file while they wait in the queue.
+    given = " ".join(["", *(shell_command("--set", setting) for setting in request.settings)])
+    origin = f"{find_recipe(request.recipe).resolve()}{given}".replace("\n", " ")
+    text = f"# The jobs in this folder run this copy of {origin}\n\n{recipe.anywhere().to_toml()}"
+    copy.write_text(text, encoding="utf-8")
     scripts = []
     for template in sorted(TEMPLATES.glob("*.sh")):
         path = folder / template.name
@@ -63,31 +73,9 @@ def write_jobs(request: RecipeRequest, folder: Path) -> Jobs:
     return Jobs(copy, scripts)
 
 
-def _copied(recipe: Recipe, request: RecipeRequest) -> str:
-    """Return the recipe as the jobs run it, whatever happens to the file while they wait in the queue."""
-    given = " ".join(["", *(shell_command("--set", setting) for setting in request.settings)])
-    origin = f"{find_recipe(request.recipe).resolve()}{given}".replace("\n", " ")
-    return f"# The jobs in this folder run this copy of {origin}\n\n{recipe.anywhere().to_toml()}"
-
-
-def _check_jobs(recipe: Recipe) -> None:
-    """Refuse settings that are certain to fail when a job begins, which may be after days in the queue."""
-    slurm, cluster = recipe.slurm, recipe.cluster
-    if cluster.task_memory > slurm.rank_memory:
-        raise InputError(
-            f"{recipe.source_name}: [cluster] memory = {cluster.memory}, but a rank of the jobs gets [slurm] memory ="
-            f" {slurm.memory}; lower the former or raise the latter"
-        )
-
-
 def fill(template: str, values: Mapping[str, str]) -> str:
     """Replace every ``@NAME@`` of a template by its value."""
     return _NAME.sub(lambda name: values[name[1]], template)
-
-
-def _job_name(recipe: Path) -> str:
-    """Return the name of a recipe as it may appear in names of jobs and files and in comments of a script."""
-    return re.sub(r"[^A-Za-z0-9_.-]", "-", find_recipe(recipe).stem)
 
 
 def _values(recipe: Recipe, name: str, copy: Path) -> dict[str, str]:

@@ -8,6 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from gnnloom.workflows.cli.terminal.options import json_option
 from gnnloom.workflows.cli.terminal.output import show, show_groups, show_rows
 
 COLUMNS = ("method", "model", "memory", "scratch", "processor time", "epoch seconds")
@@ -79,7 +80,7 @@ def test_a_table_has_what_everyone_wants_and_verbose_ones_everything() -> None:
 
     @program.command()
     def result() -> None:
-        show({"key": "k", "loss": 1.5, "names": ["a", "b"]}, as_json=False, title="run", brief=("loss", "score"))
+        show({"key": "k", "loss": 1.5, "names": ["a", "b"]}, title="run", brief=("loss", "score"))
 
     brief = CliRunner().invoke(program, ["result"]).output
     assert "loss" in brief
@@ -97,8 +98,8 @@ def test_keys_and_digests_are_left_to_verbose_tables() -> None:
         del verbose
 
     @program.command()
-    @click.option("--json", "as_json", is_flag=True)
-    def result(as_json: bool) -> None:
+    @json_option
+    def result() -> None:
         content = {
             "dataset": "web",
             "key": "0123",
@@ -107,7 +108,7 @@ def test_keys_and_digests_are_left_to_verbose_tables() -> None:
             "layout": "row",
             "parts": 2,
         }
-        show(content, as_json=as_json, title="row shards of web")
+        show(content, title="row shards of web")
 
     for others in ([], ["-v"], ["--json"]):
         arguments = ["result", *others] if others == ["--json"] else [*others, "result"]

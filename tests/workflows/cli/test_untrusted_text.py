@@ -159,7 +159,7 @@ def test_errors_quote_paths_and_lines_of_files_as_text(root: Path, tmp_path: Pat
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_any_part_of_a_table_is_text(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    show({name: name, "names": [name, name]}, as_json=False, title=name)
+    show({name: name, "names": [name, name]}, title=name)
     show_rows((name, "b"), [(name, name), ("x" * 40, name)], name)
     show_groups((name, "b"), {name: [(name, name)]}, name)
     console().print(text(("bold", name), name))

@@ -134,7 +134,7 @@ def test_predictions_on_another_graph_are_those_of_a_dense_forward_pass(
             gnnloom.predict(run, on="tomorrow")
         gnnloom.propagate("tomorrow", steps=3, catalog=catalog)
     if "embed" in options:
-        with pytest.raises(InputError, match=r"no learned vector of vertex 'v060'.*--unknown zero"):
+        with pytest.raises(InputError, match=r"no learned vector of vertex 'v060'.*unknown=\"zero\""):
             gnnloom.predict(run, on="tomorrow")
         assert [name for name in catalog["tomorrow"].runs() if name.startswith(run.name)] == []
     expected = dense_scores(catalog, run, options)
@@ -231,7 +231,7 @@ def test_links_are_scored_on_another_graph(catalog: gnnloom.Catalog, tmp_path: P
         ),
         ("weighted", {"weights": True}, "graph is weighted, but the graph of the training is unweighted"),
         ("directed", {"undirected": False}, "graph is directed, but the graph of the training is undirected"),
-        ("loops", {"self_loops": "keep"}, "`--self-loops add`"),
+        ("loops", {"self_loops": "keep"}, '`self_loops="add"`'),
         (
             "music",
             {"classes": ("art", "law", "music")},

@@ -158,6 +158,29 @@ class PlanKeywords(TypedDict, total=False):
     negatives: int
     negative_sampler: str
 
+class PredictKeywords(TypedDict, total=False):
+    model: str | None
+    decoder: str | None
+    checkpoint: str
+    out: Path | str | None
+    safe_csv: bool
+    embeddings: bool
+    ranks: int | None
+    wait_timeout: float | None
+    evaluation_memory: int | None
+    graph: str | None
+    vertices: str | None
+    unknown: str
+    pairs: Path | str | None
+    top: int | None
+    of: Path | str | None
+    smooth: str
+    smooth_steps: int | None
+    smooth_alpha: float | None
+    correct_steps: int
+    correct_alpha: float
+    correct_scale: float | str
+
 class LoaderKeywords(TypedDict, total=False):
     fanout: int | Sequence[int] | Mapping[str | tuple[str, str, str], int | Sequence[int]]
     batch_size: int

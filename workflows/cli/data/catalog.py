@@ -23,7 +23,7 @@ from gnnloom.workflows.cli.data.catalog_files import export_command, gc_command,
 from gnnloom.workflows.cli.data.catalog_tree import du_command, lineage_command, tree_command
 from gnnloom.workflows.cli.data.shown_types import LINK_TITLES, data_of_types, relation_links, show_types, types_json
 from gnnloom.workflows.cli.terminal.options import current_catalog, existing_catalog, json_option, split_run
-from gnnloom.workflows.cli.terminal.output import readable, readable_bytes, show, show_rows
+from gnnloom.workflows.cli.terminal.output import readable, readable_bytes, show, show_json, show_rows
 from gnnloom.workflows.cli.terminal.progress import shown_progress
 from gnnloom.workflows.cli.terminal.scores import scores_by_figure
 from gnnloom.workflows.cli.terminal.screen import say
@@ -49,7 +49,7 @@ for _command in (tree_command, lineage_command, du_command, gc_command, export_c
 
 @catalog_command.command("ls")
 @json_option
-def ls_command(as_json: bool) -> None:
+def ls_command() -> None:
     """List the datasets.
 
     \b
@@ -58,8 +58,7 @@ def ls_command(as_json: bool) -> None:
     """
     catalog = existing_catalog()
     rows = [_dataset_row(catalog, name) for name in catalog]
-    if as_json:
-        show({"catalog": str(catalog.root), "datasets": rows}, as_json=True, title="")
+    if show_json({"catalog": str(catalog.root), "datasets": rows}):
         return
     show_rows(
         ("dataset", *_MEASURES.values()),
@@ -87,7 +86,10 @@ def _dataset_row(catalog: Catalog, name: str) -> dict[str, Any]:
     try:
         dataset = catalog[name]
         row |= {"artifacts": len(dataset.artifacts()), "runs": len(dataset.runs()), "bytes": dataset.stored_bytes()}
-        row["changed"] = _last_change(dataset)
+        # When the newest artifact or run was made or began to change, in local time.
+        made = [dataset.path, *(info.path for info in dataset.artifacts()), *map(dataset.run_path, dataset.runs())]
+        changed = time.localtime(max(path.stat().st_mtime for path in made))
+        row["changed"] = time.strftime("%Y-%m-%d %H:%M", changed)
         for info in dataset.ingested_graphs():
             if info.state == "complete":
                 graph = (TypedGraph if info.is_typed else Graph)(Artifact(info.path))
@@ -98,16 +100,10 @@ def _dataset_row(catalog: Catalog, name: str) -> dict[str, Any]:
     return row
 
 
-def _last_change(dataset: Dataset) -> str:
-    """Local time at which the newest artifact or run was made or began to change."""
-    made = [dataset.path, *(info.path for info in dataset.artifacts()), *map(dataset.run_path, dataset.runs())]
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(max(path.stat().st_mtime for path in made)))
-
-
 @catalog_command.command("show")
 @click.argument("name")
 @json_option
-def show_command(name: str, as_json: bool) -> None:
+def show_command(name: str) -> None:
     """Show the artifacts of dataset NAME (key, state, parameters, size) and its runs (state, scores, predictions).
 
     \b
@@ -118,9 +114,7 @@ def show_command(name: str, as_json: bool) -> None:
     artifacts = [_artifact_row(dataset, info) for info in dataset.artifacts()]
     runs = [_run_row(Run.open(dataset, run)) for run in dataset.runs()]
     problems = {row["key"]: row["problem"] for row in artifacts}
-    if as_json:
-        content = {"dataset": name, "path": str(dataset.path), "artifacts": artifacts, "runs": runs}
-        show(content, as_json=True, title="")
+    if show_json({"dataset": name, "path": str(dataset.path), "artifacts": artifacts, "runs": runs}):
         return
     show_rows(
         ("artifact", "state", "parameters", "size"),
@@ -243,7 +237,7 @@ def _describe(row: dict[str, Any]) -> str:
 @click.argument("name")
 @click.option("--quick", is_flag=True, help="Check metadata and digests, but no other invariants.")
 @json_option
-def verify_command(name: str, quick: bool, as_json: bool) -> None:
+def verify_command(name: str, quick: bool) -> None:
     """Read everything in dataset NAME and check it against checksums, digests and invariants.
 
     Graphs: ids sorted and in range, degrees, symmetry. Partitions and labels: values in range. Shards: every vertex on
@@ -259,11 +253,9 @@ def verify_command(name: str, quick: bool, as_json: bool) -> None:
     dataset = current_catalog()[name]
     with shown_progress(compiles=not quick):
         findings = dataset.verify(quick=quick)
-    if as_json:
-        artifacts = [_row(finding, "kind", "key", "arrays") for finding in findings if finding.kind != "runs"]
-        runs = [_row(finding, "", "run", "epochs") for finding in findings if finding.kind == "runs"]
-        show({"dataset": name, "artifacts": artifacts, "runs": runs}, as_json=True, title="")
-    else:
+    artifacts = [_row(finding, "kind", "key", "arrays") for finding in findings if finding.kind != "runs"]
+    runs = [_row(finding, "", "run", "epochs") for finding in findings if finding.kind == "runs"]
+    if not show_json({"dataset": name, "artifacts": artifacts, "runs": runs}):
         show_rows(("artifact", "read", "state"), map(_finding_cells, findings), title=f"dataset {name}")
     damaged = sum(finding.is_damaged for finding in findings)
     # Printed first, then reported by the exit code.
@@ -291,7 +283,7 @@ def _finding_cells(finding: Finding) -> tuple[str, str, str]:
 @click.option("--force", is_flag=True, help="Remove the artifact even if others were made from it.")
 @click.option("-y", "--yes", is_flag=True, help="Remove a whole dataset without asking.")
 @json_option
-def rm_command(name: str, artifact: str | None, force: bool, yes: bool, as_json: bool) -> None:
+def rm_command(name: str, artifact: str | None, force: bool, yes: bool) -> None:
     """Remove dataset NAME, or one of its artifacts or runs: NAME/RUN is run RUN.
 
     Before a whole dataset is removed, its artifacts and runs are listed, and the command asks; --yes answers for
@@ -320,7 +312,7 @@ def rm_command(name: str, artifact: str | None, force: bool, yes: bool, as_json:
             raise InputError(f"--artifact {artifact!r}: expected KIND/KEY, as listed by `gnnloom catalog show {name}`")
         catalog[name].remove_artifact(kind, key, force=force)
     removed = name if artifact is None else f"{name}/{artifact}"
-    show({"removed": removed}, as_json=as_json, title="removed")
+    show({"removed": removed}, title="removed")
 
 
 def _ask_to_remove(dataset: Dataset) -> None:

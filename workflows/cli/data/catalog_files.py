@@ -6,10 +6,9 @@ from pathlib import Path
 
 import click
 
-from gnnloom.storage.upkeep.garbage import Garbage
 from gnnloom.storage.wording import counted
 from gnnloom.workflows.cli.terminal.options import current_catalog, existing_catalog, json_option, key_option
-from gnnloom.workflows.cli.terminal.output import readable_bytes, show, show_rows
+from gnnloom.workflows.cli.terminal.output import readable_bytes, show, show_json, show_rows
 from gnnloom.workflows.cli.terminal.progress import shown_progress
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -19,7 +18,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.argument("name", required=False)
 @click.option("--dry-run", is_flag=True, help="List what would be removed, and exit.")
 @json_option
-def gc_command(name: str | None, dry_run: bool, as_json: bool) -> None:
+def gc_command(name: str | None, dry_run: bool) -> None:
     """Remove unfinished artifacts, leftover files and artifacts whose inputs are gone, from NAME or all datasets.
 
     Anything that a running command holds is kept.
@@ -32,29 +31,27 @@ def gc_command(name: str | None, dry_run: bool, as_json: bool) -> None:
     catalog = existing_catalog()
     removed = (catalog[name] if name else catalog).collect_garbage(dry_run=dry_run)
     total = sum(item.bytes for item in removed)
-    if as_json:
-        rows = [{"path": str(item.path), "reason": item.reason, "bytes": item.bytes} for item in removed]
-        show({"dry_run": dry_run, "bytes": total, "items": rows}, as_json=True, title="")
+    rows = [{"path": str(item.path), "reason": item.reason, "bytes": item.bytes} for item in removed]
+    if show_json({"dry_run": dry_run, "bytes": total, "items": rows}):
         return
     verb = "would be removed" if dry_run else "removed"
     show_rows(
         ("path", "reason", "size"),
         [
-            *((_relative(item, catalog.root), item.reason, readable_bytes(item.bytes)) for item in removed),
+            *(
+                (item.path.relative_to(catalog.root).as_posix(), item.reason, readable_bytes(item.bytes))
+                for item in removed
+            ),
             (verb, counted(len(removed), "item"), readable_bytes(total)),
         ],
     )
-
-
-def _relative(item: Garbage, root: Path) -> str:
-    return item.path.relative_to(root).as_posix()
 
 
 @click.command("export")
 @click.argument("name")
 @click.argument("file", type=_FILE)
 @json_option
-def export_command(name: str, file: Path, as_json: bool) -> None:
+def export_command(name: str, file: Path) -> None:
     """Write dataset NAME with its artifacts and runs to one FILE: .tar, .tar.zst or .tar.gz.
 
     \b
@@ -64,7 +61,7 @@ def export_command(name: str, file: Path, as_json: bool) -> None:
     dataset = current_catalog()[name]
     with shown_progress(compiles=False):
         result = dataset.export(file)
-    show({"dataset": name, "file": str(file), **result}, as_json=as_json, title=f"export of {name}")
+    show({"dataset": name, "file": str(file), **result}, title=f"export of {name}")
 
 
 @click.command("import")
@@ -73,7 +70,7 @@ def export_command(name: str, file: Path, as_json: bool) -> None:
     "--as", "name", metavar="NAME", default=None, help="Name of the dataset.  [default: its name when it was exported]"
 )
 @json_option
-def import_command(file: Path, name: str | None, as_json: bool) -> None:
+def import_command(file: Path, name: str | None) -> None:
     """Add the dataset in FILE, written by `gnnloom catalog export`, to the catalog.
 
     Everything is checked first. A damaged or foreign file is refused and leaves nothing behind.
@@ -91,7 +88,7 @@ def import_command(file: Path, name: str | None, as_json: bool) -> None:
         "runs": len(dataset.runs()),
         "bytes": dataset.stored_bytes(),
     }
-    show(content, as_json=as_json, title=f"import of {file}")
+    show(content, title=f"import of {file}")
 
 
 @click.command("part")
@@ -111,7 +108,6 @@ def part_command(
     read: Path | None,
     partition: str | None,
     graph: str | None,
-    as_json: bool,
 ) -> None:
     """Write a partition of dataset NAME as a METIS .part.K file, or store one that another program made.
 
@@ -144,4 +140,4 @@ def part_command(
         "parts": found.num_parts,
         "vertices": found.num_vertices,
     }
-    show(content, as_json=as_json, title=f"partition of {name}")
+    show(content, title=f"partition of {name}")

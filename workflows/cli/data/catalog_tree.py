@@ -15,7 +15,7 @@ from gnnloom.storage.errors import GnnloomError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.upkeep.lineage import Node
 from gnnloom.workflows.cli.terminal.options import current_catalog, existing_catalog, json_option
-from gnnloom.workflows.cli.terminal.output import readable_bytes, show, show_rows
+from gnnloom.workflows.cli.terminal.output import readable_bytes, show_json, show_rows
 from gnnloom.workflows.cli.terminal.screen import Styled, console, text
 
 #: Arrays of one artifact that the tree shows; it only counts the others.
@@ -26,7 +26,7 @@ _SHOWN_ARRAYS = 12
 @click.argument("name", required=False)
 @click.option("--all", "show_all", is_flag=True, help="Show every array, however many there are.")
 @json_option
-def tree_command(name: str | None, show_all: bool, as_json: bool) -> None:
+def tree_command(name: str | None, show_all: bool) -> None:
     """Show all datasets, or only NAME, as a tree of artifacts and arrays with shape, dtype and dimensions.
 
     \b
@@ -35,9 +35,8 @@ def tree_command(name: str | None, show_all: bool, as_json: bool) -> None:
     """
     catalog = existing_catalog()
     datasets = [catalog[name]] if name else list(catalog.datasets())
-    if as_json:
-        content = {dataset.name: [_artifact_content(info) for info in dataset.artifacts()] for dataset in datasets}
-        show({"catalog": str(catalog.root), "datasets": content}, as_json=True, title="")
+    content = {dataset.name: [_artifact_content(info) for info in dataset.artifacts()] for dataset in datasets}
+    if show_json({"catalog": str(catalog.root), "datasets": content}):
         return
     tree = Tree(text(("bold", str(catalog.root))))
     for dataset in datasets:
@@ -95,7 +94,7 @@ def _add_arrays(leaf: Tree, arrays: Mapping[str, Any], show_all: bool) -> None:
 @click.command("lineage")
 @click.argument("name")
 @json_option
-def lineage_command(name: str, as_json: bool) -> None:
+def lineage_command(name: str) -> None:
     """Show what everything in dataset NAME was made from, beginning with the sources.
 
     \b
@@ -103,8 +102,7 @@ def lineage_command(name: str, as_json: bool) -> None:
       gnnloom catalog lineage web
     """
     nodes = current_catalog()[name].lineage()
-    if as_json:
-        show({"dataset": name, "nodes": [node.to_json() for node in nodes.values()]}, as_json=True, title="")
+    if show_json({"dataset": name, "nodes": [node.to_json() for node in nodes.values()]}):
         return
     tree = Tree(text(("bold", name)))
     for node in nodes.values():
@@ -150,7 +148,7 @@ def _short(node: Node) -> str:
 @click.command("du")
 @click.argument("name", required=False)
 @json_option
-def du_command(name: str | None, as_json: bool) -> None:
+def du_command(name: str | None) -> None:
     """Show the bytes on disk of each artifact and run of all datasets, or of NAME, and how many of them are scratch.
 
     \b
@@ -162,8 +160,7 @@ def du_command(name: str | None, as_json: bool) -> None:
     found = [catalog[name]] if name else list(catalog.datasets())
     rows = [{"dataset": dataset.name, **asdict(usage)} for dataset in found for usage in dataset.disk_usage()]
     total = sum(row["bytes"] for row in rows)
-    if as_json:
-        show({"catalog": str(catalog.root), "bytes": total, "items": rows}, as_json=True, title="")
+    if show_json({"catalog": str(catalog.root), "bytes": total, "items": rows}):
         return
     rows.sort(key=lambda row: (row["dataset"], -row["bytes"]))
     lines = [(f"{row['dataset']}/{row['kind']}/{row['key']}".rstrip("/"), row) for row in rows]

@@ -56,7 +56,6 @@ def export_command(
     method: str | None,
     key: str | None,
     relation: str | None,
-    as_json: bool,
 ) -> None:
     """Export predictions, embeddings, metrics, features, labels, parts, edges or pairs of NAME for other programs.
 
@@ -90,4 +89,4 @@ def export_command(
         "columns": list(dict.fromkeys(column.name for column in table.columns)),
         "bytes": out.stat().st_size,
     }
-    show(content, as_json=as_json, title=f"{what} of {dataset_name}")
+    show(content, title=f"{what} of {dataset_name}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -10,7 +10,6 @@ import click
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.pipeline.ingest.notes import vertex_notes
 from gnnloom.pipeline.ingest.vertex_options import VertexOptions
-from gnnloom.pipeline.sources.understood import Understood, summary_lines
 from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS, VertexKind, vertex_kinds
 from gnnloom.storage.option import Group, Option
 from gnnloom.workflows.api.ingest import plan_vertices, store_vertices, vertex_kind, vertex_owner, vertices_like
@@ -20,16 +19,14 @@ from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import (
     add_options,
     click_option,
-    cluster_options,
     current_catalog,
     flag_option,
-    json_option,
     key_option,
     object_option,
 )
-from gnnloom.workflows.cli.terminal.output import show
+from gnnloom.workflows.cli.terminal.output import say_understood, show, wants_json
 from gnnloom.workflows.cli.terminal.progress import shown_progress
-from gnnloom.workflows.cli.terminal.screen import say
+from gnnloom.workflows.cli.terminal.stage import stage_options
 
 #: The options of all kinds of vertex data that do not come with the edges, by flag.
 _VERTEX_OPTIONS = options_by_flag(vertex_kinds(), "synthetic", Group.INPUT, names_owners=False)
@@ -69,11 +66,10 @@ Example:
 """
 
 
-def _features_help() -> str:
-    return _FEATURES_HELP.format(kinds="\n".join(f"{name}: {vertex_kinds()[name].help}" for name in _SYNTHETIC))
+_KINDS = "\n".join(f"{name}: {vertex_kinds()[name].help}" for name in _SYNTHETIC)
 
 
-@click.command("features", cls=GroupedCommand, help=_features_help())
+@click.command("features", cls=GroupedCommand, help=_FEATURES_HELP.format(kinds=_KINDS))
 @click.argument("name")
 @click.argument("synthetic", type=click.Choice(_SYNTHETIC), required=False)
 @add_options(_VERTEX_OPTIONS.values())
@@ -92,10 +88,7 @@ def _features_help() -> str:
     )
 )
 @flag_option("add", "Store more vertex data next to the graph's vertex data.")
-@flag_option("plan", "Only print what it would need: tasks, memory and disk space.")
-@flag_option("quiet", "Do not print how the files are read.", Group.OUTPUT)
-@cluster_options
-@json_option
+@stage_options(quiet=True)
 def features_command(
     name: str,
     synthetic: str | None,
@@ -108,7 +101,6 @@ def features_command(
     plan: bool,
     quiet: bool,
     cluster: ClusterOptions,
-    as_json: bool,
     **_: Any,
 ) -> None:
     """Store features, labels and a split for the vertices of a dataset."""
@@ -117,10 +109,10 @@ def features_command(
     kind = vertex_kind(synthetic, by_id=bool(by_id or given.get("ids_file")))
     _check_given(kind, given | ({"by_id": True} if by_id else {}))
     values = {option.name: option_value(option, given) for option in kind.options if option.flag in given}
-    owner, shown, asks = vertex_owner(dataset, graph, of_type), None if quiet else _say_understood, by_id is not False
+    owner, shown, asks = vertex_owner(dataset, graph, of_type), None if quiet else say_understood, by_id is not False
     if plan:
         needs = plan_vertices(kind, values, cluster, owner, storing=storing, shown=shown, asks=asks)
-        show(needs, as_json=as_json, title=f"plan: vertex data of {name} (upper bounds)")
+        show(needs, title=f"plan: vertex data of {name} (upper bounds)")
         return
     pattern = None if like is None else vertices_like(dataset, like)
     with shown_progress():
@@ -129,15 +121,9 @@ def features_command(
         )
     say_notes(notes := vertex_notes(vertices))
     result = {"dataset": name, "vertices": vertices.num_vertices} | vertices_result(vertices)
-    if as_json and notes:
+    if wants_json() and notes:
         result["notes"] = notes
-    show(result, as_json=as_json, title=f"vertex data of {name}")
-
-
-def _say_understood(found: Sequence[Understood]) -> None:
-    """Print how files of vertex data are read."""
-    for line in summary_lines(found):
-        say(line, on_stderr=True)
+    show(result, title=f"vertex data of {name}")
 
 
 def _check_given(kind: VertexKind, given: Mapping[str, Any]) -> None:

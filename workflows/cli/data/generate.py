@@ -16,11 +16,10 @@ from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import (
     add_options,
     click_option,
-    cluster_options,
     current_catalog,
     flag_option,
-    json_option,
 )
+from gnnloom.workflows.cli.terminal.stage import stage_options
 
 #: The options of all generators, by flag.
 _OPTIONS = options_by_flag(generators(), "model", Group.GRAPH)
@@ -53,9 +52,7 @@ def _help() -> str:
 @flag_option("directed", "Store every edge in its direction only.", Group.GRAPH)
 @click_option(options_of(IngestOptions)["codec"])
 @flag_option("add", ADD)
-@flag_option("plan", PLAN)
-@cluster_options
-@json_option
+@stage_options(PLAN)
 def generate_command(
     name: str,
     model: str,
@@ -64,7 +61,6 @@ def generate_command(
     codec: str,
     plan: bool,
     cluster: ClusterOptions,
-    as_json: bool,
     **_: Any,
 ) -> None:
     """Generate a graph as a dataset."""
@@ -75,10 +71,10 @@ def generate_command(
     edges = generator.open_edges(**values)
     options = IngestOptions(undirected=not directed, codec=codec)
     if plan:
-        show_plan(current_catalog(), edges, options, cluster, as_json=as_json)
+        show_plan(current_catalog(), edges, options, cluster)
         return
     vertices = generator.open_vertices(**values) if generator.open_vertices is not None else None
-    store_graph(name, edges, vertices, options, cluster, as_json, add=add)
+    store_graph(name, edges, vertices, options, cluster, add=add)
 
 
 def _refuse_others(generator: Generator, given: dict[str, Any]) -> None:

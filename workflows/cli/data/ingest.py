@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -12,7 +12,9 @@ from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.pipeline.ingest.notes import graph_notes, vertex_notes
 from gnnloom.pipeline.ingest.projection import IngestProjection
 from gnnloom.pipeline.ingest.stage import IngestOptions
+from gnnloom.pipeline.ingest.typed.notes import typed_notes
 from gnnloom.pipeline.ingest.typed.options import TypedOptions
+from gnnloom.pipeline.ingest.typed.stage import project_typed_ingest
 from gnnloom.pipeline.ingest.typed.table import parse_relations, parse_vertices
 from gnnloom.pipeline.ingest.typed.tables import TypedTables
 from gnnloom.pipeline.ingest.typed.triples import TRIPLES
@@ -21,25 +23,42 @@ from gnnloom.pipeline.ingest.vertex_tables import check_rows
 from gnnloom.pipeline.sources.format import bundled_vertices, formats
 from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
 from gnnloom.pipeline.sources.understood import Understood
-from gnnloom.storage import Catalog, Graph, Vertices
+from gnnloom.storage import Catalog, Vertices
+from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
+from gnnloom.storage.disk.files import existing_folder
 from gnnloom.storage.option import Group, Option
-from gnnloom.workflows.api.ingest import check_storing, check_typed, open_source, store_source, typed_source
+from gnnloom.workflows.api.ingest import (
+    STORING,
+    check_storing,
+    check_typed,
+    open_source,
+    store_source,
+    store_typed,
+    typed_source,
+)
+from gnnloom.workflows.cli.data.shown_types import show_types, types_json
 from gnnloom.workflows.cli.data.source_options import given_flags, option_value, options_by_flag
-from gnnloom.workflows.cli.data.typed_ingest import RELATION, VERTICES, projected_tables, store_typed_tables
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import (
-    QUIET,
     add_options,
     click_option,
-    cluster_options,
     current_catalog,
     flag_option,
-    json_option,
     object_option,
 )
-from gnnloom.workflows.cli.terminal.output import is_verbose, readable, say_understood, show, show_rows
+from gnnloom.workflows.cli.terminal.output import (
+    is_verbose,
+    readable,
+    say_understood,
+    show,
+    show_json,
+    show_rows,
+    wants_json,
+)
 from gnnloom.workflows.cli.terminal.progress import shown_progress
 from gnnloom.workflows.cli.terminal.screen import say
+from gnnloom.workflows.cli.terminal.stage import stage_options
 from gnnloom.workflows.formatting import readable_estimate, readable_range
 
 #: What `--add` and `--plan` do, in all commands that store a graph.
@@ -48,6 +67,28 @@ PLAN = "Only print what it would need: tasks, memory, disk space and time."
 
 #: The options of all formats, by flag.
 FORMAT_OPTIONS = options_by_flag(formats(), "format_name", Group.INPUT)
+
+_RELATION: Final = Option(
+    "relation",
+    str,
+    "Table of the edges of a relation, instead of SOURCE; further columns are followed by ' as weight', ' as time',"
+    " ' as feature', ' as float16 feature', ' as label' or, with the name *, ' as relation'; and by ' else VALUE' if"
+    " cells may be empty. May be given several times.",
+    group=Group.INPUT,
+    metavar="TYPE,NAME,TYPE=FILE[:COLUMN,COLUMN[,COLUMN]]",
+)
+_VERTICES: Final = Option(
+    "vertices",
+    str,
+    "Table of the vertices of a type: checks the ids of edges, and adds vertices without edges. Further columns are"
+    " followed by ' as feature', ' as label', ' as target', ' as split' or, with the type *, ' as type'. May be given"
+    " several times.",
+    group=Group.INPUT,
+    metavar="TYPE=FILE[:COLUMN[,COLUMN]]",
+)
+#: Figures of a graph that `ingest` prints, of its facts and of its measurements.
+_COUNTED: Final = ("edges_in", "nnz", "self_loops", "duplicates")
+_MEASURED: Final = ("seconds", "peak_memory", "spill_bytes", "bytes_written")
 
 _INGEST_HELP = """Store the edges of SOURCE as the graph of dataset NAME.
 
@@ -132,17 +173,14 @@ _BRIEF = (
     ),
     "format_name",
 )
-@click_option(RELATION, "relations", multiple=True)
-@click_option(VERTICES, "vertices", multiple=True)
+@click_option(_RELATION, "relations", multiple=True)
+@click_option(_VERTICES, "vertices", multiple=True)
 @object_option("typed", TypedOptions)
 @object_option("options", IngestOptions)
 @object_option("storing", VertexOptions)
 @add_options(FORMAT_OPTIONS.values())
 @flag_option("add", ADD)
-@flag_option("plan", PLAN)
-@flag_option("quiet", QUIET)
-@cluster_options
-@json_option
+@stage_options(PLAN, quiet=True)
 def ingest_command(
     name: str,
     source: tuple[str, ...],
@@ -156,7 +194,6 @@ def ingest_command(
     plan: bool,
     quiet: bool,
     cluster: ClusterOptions,
-    as_json: bool,
     **_: Any,
 ) -> None:
     """Store the edges of a source as the graph of a dataset."""
@@ -179,13 +216,12 @@ def ingest_command(
             say_understood(tables.understood())
         how = tables, options, cluster
         if plan:
-            projection = projected_tables(*how)
-            content = projection.to_json() if as_json else _for_people(projection, compact=True)
-            show(content, as_json=as_json, title="plan")
+            _show_projection(_projected_tables(*how), compact=True)
         else:
-            store_typed_tables(name, *how, typed, storing, add=add, as_json=as_json)
+            _store_typed(name, *how, typed, storing, add=add)
         return
-    check_typed(source, None, [*(["vertices"] if vertices else []), *_changed(typed)])
+    changed = [name for name, value in vars(typed).items() if value != getattr(TypedOptions(), name)]
+    check_typed(source, None, [*(["vertices"] if vertices else []), *changed])
     edges, understood = open_source(name, source, format_name, values, undirected=options.undirected)
     if not quiet:
         say_understood(understood)
@@ -194,15 +230,67 @@ def ingest_command(
     if plan:
         vertex_bytes = 0 if bundled is None else storing.num_bytes(bundled)
         catalog = current_catalog()
-        show_plan(catalog, edges, options, cluster, as_json=as_json, vertex_bytes=vertex_bytes, understood=understood)
+        show_plan(catalog, edges, options, cluster, vertex_bytes=vertex_bytes, understood=understood)
         return
-    store_graph(name, edges, bundled, options, cluster, as_json, storing=storing, add=add, notes=notes)
+    store_graph(name, edges, bundled, options, cluster, storing=storing, add=add, notes=notes)
 
 
-def _changed(options: TypedOptions) -> list[str]:
-    """Names of the options that differ from their defaults."""
-    default = type(options)()
-    return [name for name, value in vars(options).items() if value != getattr(default, name)]
+def _projected_tables(tables: TypedTables, options: IngestOptions, cluster: ClusterOptions) -> IngestProjection:
+    """Projected needs of an ingest.
+
+    Raises:
+        BudgetError: it does not fit.
+    """
+    where = existing_folder(current_catalog().root)
+    return project_typed_ingest(tables, options, where, cluster.tasks_at_once, cluster.memory)
+
+
+def _store_typed(
+    name: str,
+    tables: TypedTables,
+    options: IngestOptions,
+    cluster: ClusterOptions,
+    typed: TypedOptions,
+    storing: VertexOptions,
+    *,
+    add: bool,
+) -> None:
+    """Store tables as a dataset and print a summary."""
+    with shown_progress():
+        how = options, typed, cluster
+        graph, data = store_typed(current_catalog(), name, tables, *how, storing=storing, add=add)
+    notes = [*typed_notes(graph), *(note for each in data for note in vertex_notes(each))]
+    say_notes(notes)
+    of_types = {each.artifact.parameters["type"]: [each] for each in data}
+    result = _ingest_result(name, graph, types_json(graph, of_types))
+    if not show_json(result | ({"notes": notes} if notes else {})):
+        show_types(graph, of_types)
+        show({name: result[name] for name in ("vertices", *_COUNTED, *_MEASURED)}, title=f"graph of {name}")
+
+
+def _ingest_result(name: str, graph: Graph | TypedGraph, described: Mapping[str, Any]) -> dict[str, Any]:
+    """The object that `ingest --json` prints about a graph.
+
+    Args:
+        described: entries that graphs with types or graphs without types have.
+    """
+    artifact = graph.artifact
+    return {
+        "dataset": name,
+        "key": artifact.key,
+        "digest": artifact.digest,
+        "vertices": graph.num_vertices,
+        **described,
+        **{name: artifact.facts[name] for name in _COUNTED},
+        **{name: artifact.measured[name] for name in _MEASURED},
+        "plan": artifact.measured.get("plan", {}),
+    }
+
+
+def say_notes(notes: Sequence[str]) -> None:
+    """Print notes about what was stored on standard error, one line each."""
+    for note in notes:
+        say(f"note: {note}", on_stderr=True)
 
 
 def store_graph(
@@ -211,9 +299,8 @@ def store_graph(
     vertices: VertexSource | None,
     options: IngestOptions,
     cluster: ClusterOptions,
-    as_json: bool,
     *,
-    storing: VertexOptions | None = None,
+    storing: VertexOptions = STORING,
     add: bool = False,
     notes: Sequence[str] = (),
 ) -> None:
@@ -224,42 +311,30 @@ def store_graph(
         add: allow the dataset to have other graphs.
         notes: what to say about the source when its graph is stored.
     """
-    stores = storing or VertexOptions()
     with shown_progress():
-        graph, stored = store_source(
-            current_catalog(), name, edges, vertices, options, cluster, storing=stores, add=add
-        )
-    result = graph_result(name, graph) | (vertices_result(stored) if stored is not None else {})
-    said = [*([] if stored is None else vertex_notes(stored)), *graph_notes(graph, edges, options), *notes]
-    say_notes(said)
-    if as_json and said:
-        result["notes"] = said
-    if headers := getattr(edges, "recognized_headers", ()):
-        result["recognized_headers"] = list(headers)
-    show(result, as_json=as_json, title=f"graph of {name}", brief=_BRIEF)
-    if not as_json and result["plan"] and is_verbose():
-        show_outcome(result["plan"])
-
-
-def graph_result(name: str, graph: Graph) -> dict[str, Any]:
-    """Return what `ingest --json` prints about the graph."""
-    artifact = graph.artifact
-    counted = ("edges_in", "nnz", "self_loops", "duplicates")
-    measured = ("seconds", "peak_memory", "spill_bytes", "bytes_written")
-    return {
-        "dataset": name,
-        "key": artifact.key,
-        "digest": artifact.digest,
-        "vertices": graph.num_vertices,
+        where = current_catalog()
+        graph, stored = store_source(where, name, edges, vertices, options, cluster, storing=storing, add=add)
+    described = {
         "symmetric": graph.symmetric,
         "weighted": graph.weighted,
         **({"has_times": True} if graph.has_times else {}),
         **({"time_unit": graph.time_unit} if graph.time_unit else {}),
         "names": graph.has_names,
-        **{name: artifact.facts[name] for name in counted},
-        **{name: artifact.measured[name] for name in measured},
-        "plan": artifact.measured.get("plan", {}),
     }
+    result = _ingest_result(name, graph, described) | (vertices_result(stored) if stored is not None else {})
+    said = [*([] if stored is None else vertex_notes(stored)), *graph_notes(graph, edges, options), *notes]
+    say_notes(said)
+    if wants_json() and said:
+        result["notes"] = said
+    if headers := getattr(edges, "recognized_headers", ()):
+        result["recognized_headers"] = list(headers)
+    show(result, title=f"graph of {name}", brief=_BRIEF)
+    if not wants_json() and result["plan"] and is_verbose():
+        rows = [
+            [name.replace("_", " "), *(readable(name, both[which]) for which in ("planned", "measured"))]
+            for name, both in result["plan"].items()
+        ]
+        show_rows(("", "planned", "measured"), rows)
 
 
 def vertices_result(vertices: Vertices) -> dict[str, Any]:
@@ -275,19 +350,12 @@ def vertices_result(vertices: Vertices) -> dict[str, Any]:
     }
 
 
-def say_notes(notes: Sequence[str]) -> None:
-    """Print notes about what was stored on standard error, one line each."""
-    for note in notes:
-        say(f"note: {note}", on_stderr=True)
-
-
 def show_plan(
     catalog: Catalog,
     source: EdgeSource,
     options: IngestOptions,
     cluster: ClusterOptions,
     *,
-    as_json: bool,
     vertex_bytes: int = 0,
     understood: Sequence[Understood] = (),
 ) -> None:
@@ -305,18 +373,16 @@ def show_plan(
 
     projection = replace(projected_ingest(source, options, catalog.root, cluster), vertex_bytes=vertex_bytes)
     projection.check()
-    content = projection.to_json() if as_json else _for_people(projection, compact=options.ids != "keep")
-    if as_json and understood:
-        content["files"] = [each.to_json() for each in understood]
-    show(content, as_json=as_json, title="plan")
+    _show_projection(projection, understood, compact=options.ids != "keep")
 
 
-def _for_people(projection: IngestProjection, *, compact: bool) -> dict[str, Any]:
-    """The projection with estimated counts as ranges, rather than with more digits than are known."""
+def _show_projection(projection: IngestProjection, understood: Sequence[Understood] = (), *, compact: bool) -> None:
+    """Print a projection; for people, with estimated counts as ranges rather than with more digits than are known."""
     content = projection.to_json()
-    if not projection.compressed_bytes:
-        del content["compressed_bytes"]
-    for name in ("name_bytes", "vertex_bytes"):
+    files = {"files": [each.to_json() for each in understood]} if understood else {}
+    if show_json({**content, **files}):
+        return
+    for name in ("compressed_bytes", "name_bytes", "vertex_bytes"):
         if not content[name]:
             del content[name]
     low, high = content.pop("edges_low"), content.pop("edges_high")
@@ -326,13 +392,4 @@ def _for_people(projection: IngestProjection, *, compact: bool) -> dict[str, Any
         content["entries"] = readable_range(*(projection.entries * share for share in shares))
     if low != high or compact:
         content["vertices"] = readable_estimate(projection.vertices)
-    return content
-
-
-def show_outcome(figures: Mapping[str, Mapping[str, Any]]) -> None:
-    """Print the projected figures next to those that an ingest measured."""
-    rows = [
-        [name.replace("_", " "), *(readable(name, both[which]) for which in ("planned", "measured"))]
-        for name, both in figures.items()
-    ]
-    show_rows(("", "planned", "measured"), rows)
+    show(content, title="plan")

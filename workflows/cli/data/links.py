@@ -9,7 +9,8 @@ import click
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.pipeline.links.given.given_projection import project_given
-from gnnloom.pipeline.links.given.given_stage import GivenLinks
+from gnnloom.pipeline.links.given.given_stage import GivenLinks, store_links
+from gnnloom.pipeline.links.hard_stage import draw_hard_negatives
 from gnnloom.pipeline.links.options import DrawOptions, FileOptions, HardOptions
 from gnnloom.pipeline.links.projection import project_hard, project_links
 from gnnloom.pipeline.links.relation.projection import project_relation_links
@@ -19,30 +20,18 @@ from gnnloom.storage import Dataset, Graph
 from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.artifacts.typed.typed_graph import Relation
 from gnnloom.storage.format.schema import LINK_SPLITS
+from gnnloom.workflows.api.cluster import on_cluster
 from gnnloom.workflows.api.links import (
     find_drawn,
     find_linked,
     find_pairs,
     find_times,
     store_drawn,
-    store_given,
-    store_hard,
 )
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
-from gnnloom.workflows.cli.terminal.options import (
-    QUIET,
-    click_option,
-    cluster_options,
-    current_catalog,
-    flag_option,
-    json_option,
-    key_option,
-    object_option,
-)
-from gnnloom.workflows.cli.terminal.output import say_understood, show
-from gnnloom.workflows.cli.terminal.progress import shown_progress
-
-_PLAN = "Only print what it would need: tasks, memory and disk space."
+from gnnloom.workflows.cli.terminal.options import click_option, current_catalog, key_option, object_option
+from gnnloom.workflows.cli.terminal.output import say_understood
+from gnnloom.workflows.cli.terminal.stage import show_stage, stage_options, stored_result
 
 
 @click.group("links")
@@ -64,10 +53,8 @@ def links_command(name: str) -> None:
 @links_command.command("random", cls=GroupedCommand)
 @object_option("options", DrawOptions)
 @key_option("graph")
-@flag_option("plan", _PLAN)
-@cluster_options
-@json_option
-def random_command(options: DrawOptions, graph: str | None, plan: bool, cluster: ClusterOptions, as_json: bool) -> None:
+@stage_options()
+def random_command(options: DrawOptions, graph: str | None, plan: bool, cluster: ClusterOptions) -> None:
     """Hold random edges out of the graph.
 
     Every edge has a random number that depends on --seed and on its two vertices. Those with the smallest ones are for
@@ -93,28 +80,25 @@ def random_command(options: DrawOptions, graph: str | None, plan: bool, cluster:
     """
     dataset = _dataset()
     stored, options = find_drawn(dataset, graph, options), find_times(dataset, options)
-    if plan:
-        if isinstance(stored, Relation):
-            projection = project_relation_links(dataset, stored, options, cluster.tasks_at_once)
-        else:
-            projection = project_links(dataset, stored, options, cluster.tasks_at_once, cluster.memory)
-        show(projection.to_json(), as_json=as_json, title=f"plan: links of {dataset.name} (upper bounds)")
-        return
-    with shown_progress():
-        links = store_drawn(dataset, stored, options, cluster)
-    show(links_result(dataset, links), as_json=as_json, title=f"links of {dataset.name}")
+    tasks = cluster.tasks_at_once
+    show_stage(
+        f"links of {dataset.name}",
+        "upper bounds",
+        plan=plan,
+        project=lambda: (
+            project_relation_links(dataset, stored, options, tasks)
+            if isinstance(stored, Relation)
+            else project_links(dataset, stored, options, tasks, cluster.memory)
+        ),
+        make=lambda: links_result(dataset, store_drawn(dataset, stored, options, cluster)),
+    )
 
 
 @links_command.command("file", cls=GroupedCommand)
 @object_option("options", FileOptions)
 @key_option("graph")
-@flag_option("plan", _PLAN)
-@flag_option("quiet", QUIET)
-@cluster_options
-@json_option
-def file_command(
-    options: FileOptions, graph: str | None, plan: bool, quiet: bool, cluster: ClusterOptions, as_json: bool
-) -> None:
+@stage_options(quiet=True)
+def file_command(options: FileOptions, graph: str | None, plan: bool, quiet: bool, cluster: ClusterOptions) -> None:
     """Read pairs from files, in any format of edges.
 
     A pair "u v" is the edge from u to v; ids are those of the files that the graph was made from. Pairs for validation
@@ -133,19 +117,15 @@ def file_command(
     understood = [found for each in given.lists for found in each.understood(names=stored.has_names)]
     if not quiet:
         say_understood(understood)
-    _plan_or_store(dataset, stored, given, cluster, plan, as_json, understood)
+    _plan_or_store(dataset, stored, given, cluster, plan, understood)
 
 
 @links_command.command("ogb", cls=GroupedCommand)
 @click.argument("folder")
 @click_option(SPLIT_NAME)
 @key_option("graph")
-@flag_option("plan", _PLAN)
-@cluster_options
-@json_option
-def ogb_command(
-    folder: str, split: str | None, graph: str | None, plan: bool, cluster: ClusterOptions, as_json: bool
-) -> None:
+@stage_options()
+def ogb_command(folder: str, split: str | None, graph: str | None, plan: bool, cluster: ClusterOptions) -> None:
     """Read the pairs and negatives of FOLDER, an OGB dataset for link prediction.
 
     Its graph is stored with `gnnloom ingest NAME FOLDER --format ogb`. That has the edges to train on; none is held
@@ -158,16 +138,14 @@ def ogb_command(
       gnnloom links collab ogb dataset/ogbl_collab --plan
     """
     dataset = _dataset()
-    _plan_or_store(dataset, find_linked(dataset, graph), GivenLinks.of_ogb(folder, split), cluster, plan, as_json)
+    _plan_or_store(dataset, find_linked(dataset, graph), GivenLinks.of_ogb(folder, split), cluster, plan)
 
 
 @links_command.command("hard", cls=GroupedCommand)
 @object_option("options", HardOptions)
 @key_option("links")
-@flag_option("plan", _PLAN)
-@cluster_options
-@json_option
-def hard_command(options: HardOptions, links: str | None, plan: bool, cluster: ClusterOptions, as_json: bool) -> None:
+@stage_options()
+def hard_command(options: HardOptions, links: str | None, plan: bool, cluster: ClusterOptions) -> None:
     """Give the pairs of links negatives of their own that look like edges.
 
     Stores new links with the same pairs. Each pair for validation and testing gets negatives: half of them replace its
@@ -182,13 +160,15 @@ def hard_command(options: HardOptions, links: str | None, plan: bool, cluster: C
     """
     dataset = _dataset()
     pairs = find_pairs(dataset, links)
-    if plan:
-        projection = project_hard(dataset, pairs, options, cluster.tasks_at_once)
-        show(projection.to_json(), as_json=as_json, title=f"plan: links of {dataset.name} (upper bounds)")
-        return
-    with shown_progress():
-        found = store_hard(dataset, pairs, options, cluster)
-    show(links_result(dataset, found), as_json=as_json, title=f"links of {dataset.name}")
+    show_stage(
+        f"links of {dataset.name}",
+        "upper bounds",
+        plan=plan,
+        project=lambda: project_hard(dataset, pairs, options, cluster.tasks_at_once),
+        make=lambda: links_result(
+            dataset, on_cluster(cluster, lambda opened: draw_hard_negatives(dataset, pairs, options, opened))
+        ),
+    )
 
 
 def _plan_or_store(
@@ -197,19 +177,19 @@ def _plan_or_store(
     given: GivenLinks,
     cluster: ClusterOptions,
     plan: bool,
-    as_json: bool,
     understood: Sequence[Understood] = (),
 ) -> None:
     """Show what links from files would need, or store and show them."""
-    if plan:
-        content = project_given(dataset, graph, given, cluster.tasks_at_once, cluster.memory).to_json()
-        if as_json and understood:
-            content["files"] = [each.to_json() for each in understood]
-        show(content, as_json=as_json, title=f"plan: links of {dataset.name} (upper bounds)")
-        return
-    with shown_progress():
-        links = store_given(dataset, graph, given, cluster)
-    show(links_result(dataset, links), as_json=as_json, title=f"links of {dataset.name}")
+    show_stage(
+        f"links of {dataset.name}",
+        "upper bounds",
+        plan=plan,
+        project=lambda: project_given(dataset, graph, given, cluster.tasks_at_once, cluster.memory),
+        make=lambda: links_result(
+            dataset, on_cluster(cluster, lambda opened: store_links(dataset, graph, given, opened))
+        ),
+        understood=understood,
+    )
 
 
 def _dataset() -> Dataset:
@@ -221,32 +201,23 @@ def _dataset() -> Dataset:
 
 def links_result(dataset: Dataset, links: Links) -> dict[str, Any]:
     """Return the object that `links --json` prints."""
-    artifact, facts = links.artifact, links.artifact.facts
-    key, relation = links.message_graph, links.relation
+    facts, key, relation = links.artifact.facts, links.message_graph, links.relation
     message = dataset.graph(key) if relation is None else dataset.typed_graph(key).relation(relation.name)
-    return {
-        "dataset": dataset.name,
-        "key": artifact.key,
-        "digest": artifact.digest,
+    # Of both ends.
+    of_each = links.num_negatives("test") + links.num_replaced("test")
+    figures = {
         "graph": links.graph,
         "message_graph": links.message_graph,
         **({} if relation is None else {"relation": list(relation.edge_type)}),
         **links.num_pairs,
         **{f"{split}_pool": links.num_pooled(split) for split in LINK_SPLITS if links.num_pooled(split)},
-        **({"negatives_of_each": replaced} if (replaced := _negatives_of_each(links)) else {}),
+        **({"negatives_of_each": of_each} if of_each else {}),
         "held_out_entries": facts["held_out_entries"],
         "message_nnz": message.nnz,
         **{name: facts[name] for name in ("edges_of_graph", "edges_with_reverse") if name in facts},
         **_given(links),
-        "bytes": artifact.stored_bytes(),
-        "seconds": sum(artifact.measured["task_seconds"].values()),
-        "peak_memory": artifact.measured["peak_memory"],
     }
-
-
-def _negatives_of_each(links: Links) -> int:
-    """Negatives of each pair for testing, of both ends."""
-    return links.num_negatives("test") + links.num_replaced("test")
+    return stored_result(dataset.name, links.artifact, figures)
 
 
 def _given(links: Links) -> dict[str, Any]:

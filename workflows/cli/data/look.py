@@ -14,7 +14,7 @@ from gnnloom.workflows.cli.data.ingest import FORMAT_OPTIONS
 from gnnloom.workflows.cli.data.source_options import given_flags, option_value
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import add_options, click_option, json_option
-from gnnloom.workflows.cli.terminal.output import show, show_rows
+from gnnloom.workflows.cli.terminal.output import show_json, show_rows
 from gnnloom.workflows.cli.terminal.screen import say
 
 _LOOK_HELP = """Print how FILES would be read, their first rows, and the command that stores them.
@@ -43,13 +43,12 @@ Example:
 )
 @add_options(FORMAT_OPTIONS.values())
 @json_option
-def look_command(files: tuple[str, ...], format_name: str | None, as_json: bool, **_: Any) -> None:
+def look_command(files: tuple[str, ...], format_name: str | None, **_: Any) -> None:
     """Print how files would be read."""
     given = given_flags(FORMAT_OPTIONS)
     values = {FORMAT_OPTIONS[flag].name: option_value(FORMAT_OPTIONS[flag], given) for flag in given}
     found = find_reading(files, format_name, values)
-    if as_json:
-        show(found.to_json(), as_json=True, title="")
+    if show_json(found.to_json()):
         return
     for each in found.files:
         for line in each.lines():

@@ -22,17 +22,15 @@ from gnnloom.workflows.api.partition import graph_key
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import (
     click_option,
-    cluster_options,
     current_catalog,
-    flag_option,
-    json_option,
     key_option,
     links_option,
     object_option,
 )
-from gnnloom.workflows.cli.terminal.output import readable_bytes, readable_seconds, show, show_groups
+from gnnloom.workflows.cli.terminal.output import readable_bytes, readable_seconds, show, show_groups, show_json
 from gnnloom.workflows.cli.terminal.progress import shown_progress
 from gnnloom.workflows.cli.terminal.screen import say
+from gnnloom.workflows.cli.terminal.stage import stage_options
 
 #: The main figures of a partition, which are shown unless all are asked for.
 _BRIEF = (
@@ -87,11 +85,9 @@ _OPTIONS["time_limit"] = replace(_KNOWN["time_limit"], default=3600.0)
         choices=tuple(name for name, method in METHODS.items() if method.is_baseline),
     )
 )
-@flag_option("plan", "Show the memory, disk and time that each method would take, and stop.")
 @key_option("graph")
 @links_option
-@cluster_options
-@json_option
+@stage_options("Show the memory, disk and time that each method would take, and stop.")
 def partition_command(
     name: str,
     options: PartitionOptions,
@@ -100,7 +96,6 @@ def partition_command(
     graph: str | None,
     links: bool,
     cluster: ClusterOptions,
-    as_json: bool,
 ) -> None:
     """Partition the vertices of dataset NAME so that ranks exchange few rows, and measure what they exchange.
 
@@ -126,7 +121,7 @@ def partition_command(
         options.check_graph(stored)
         wanted = (options.model, options.directions, options.batches)
         projections = project_methods(stored, options.parts, options.memory_limit, cluster.memory, *wanted)
-        _show_projections(name, projections, as_json=as_json)
+        _show_projections(name, projections)
         return
     with open_cluster(cluster) as opened, shown_progress():
         partition = partition_graph(dataset, stored, options, opened)
@@ -137,7 +132,7 @@ def partition_command(
     # Numbers per part, or per pair of parts, do not fit into a table.
     lists = [figure for figure in result if figure.endswith(("_per_part", "_matrix"))]
     compared = [figure for figure in result if figure == "compared_with" or figure.endswith("_share")]
-    show(result, as_json=as_json, title=f"partition of {name}", hide=lists, brief=(*_BRIEF, *compared))
+    show(result, title=f"partition of {name}", hide=lists, brief=(*_BRIEF, *compared))
 
 
 @contextmanager
@@ -153,9 +148,8 @@ def _compared(dataset: Dataset, graph: Graph, options: PartitionOptions, cluster
             dataset.remove_artifact("partition", key)
 
 
-def _show_projections(name: str, projections: list[MethodProjection], *, as_json: bool) -> None:
-    if as_json:
-        show({"dataset": name, "methods": [asdict(each) for each in projections]}, as_json=True, title="")
+def _show_projections(name: str, projections: list[MethodProjection]) -> None:
+    if show_json({"dataset": name, "methods": [asdict(each) for each in projections]}):
         return
     groups: dict[str, list[Sequence[str]]] = {"--quality": [], "--method and --preset": []}
     for each in projections:

@@ -10,20 +10,13 @@ from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.pipeline.partition.options import METHODS
 from gnnloom.pipeline.samples.options import SampleOptions
 from gnnloom.pipeline.samples.projection import project_samples
+from gnnloom.pipeline.samples.stage import write_samples
 from gnnloom.storage.artifacts.samples import Samples
-from gnnloom.workflows.api.sample import find_sampled, make_samples
+from gnnloom.workflows.api.cluster import on_cluster
+from gnnloom.workflows.api.sample import find_sampled
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
-from gnnloom.workflows.cli.terminal.options import (
-    cluster_options,
-    current_catalog,
-    flag_option,
-    json_option,
-    key_option,
-    method_option,
-    object_option,
-)
-from gnnloom.workflows.cli.terminal.output import show
-from gnnloom.workflows.cli.terminal.progress import shown_progress
+from gnnloom.workflows.cli.terminal.options import current_catalog, key_option, method_option, object_option
+from gnnloom.workflows.cli.terminal.stage import show_stage, stage_options, stored_result
 
 
 @click.command("sample", cls=GroupedCommand)
@@ -32,9 +25,7 @@ from gnnloom.workflows.cli.terminal.progress import shown_progress
 @method_option(METHODS, "Method of the partition for several ranks, if the dataset has several.")
 @key_option("graph")
 @key_option("partition")
-@flag_option("plan", "Only print what it would need: tasks, memory and disk space.")
-@cluster_options
-@json_option
+@stage_options()
 def sample_command(
     name: str,
     options: SampleOptions,
@@ -43,7 +34,6 @@ def sample_command(
     partition: str | None,
     plan: bool,
     cluster: ClusterOptions,
-    as_json: bool,
 ) -> None:
     """Draw the batches of some epochs of dataset NAME, and pack the features that they read.
 
@@ -58,26 +48,19 @@ def sample_command(
     """
     dataset = current_catalog()[name]
     stored, parts = find_sampled(dataset, options, graph, partition, method)
-    if plan:
-        projection = project_samples(dataset, stored, parts, options, cluster.tasks_at_once)
-        show(projection.to_json(), as_json=as_json, title=f"plan: samples of {name} (memory and disk are upper bounds)")
-        return
-    with shown_progress():
-        samples = make_samples(dataset, stored, parts, options, cluster)
-    show(samples_result(name, samples), as_json=as_json, title=f"samples of {name}")
+    show_stage(
+        f"samples of {name}",
+        "memory and disk are upper bounds",
+        plan=plan,
+        project=lambda: project_samples(dataset, stored, parts, options, cluster.tasks_at_once),
+        make=lambda: samples_result(
+            name, on_cluster(cluster, lambda opened: write_samples(dataset, stored, parts, options, opened))
+        ),
+    )
 
 
 def samples_result(name: str, samples: Samples) -> dict[str, Any]:
     """Return the object that `sample --json` prints."""
-    artifact = samples.artifact
-    return {
-        "dataset": name,
-        "key": artifact.key,
-        "digest": artifact.digest,
-        "ranks": samples.num_ranks,
-        "epochs": samples.num_epochs,
-        "batches": sum(samples.num_batches) * samples.num_epochs,
-        "bytes": artifact.stored_bytes(),
-        "seconds": sum(artifact.measured["task_seconds"].values()),
-        "peak_memory": artifact.measured["peak_memory"],
-    }
+    batches = sum(samples.num_batches) * samples.num_epochs
+    figures = {"ranks": samples.num_ranks, "epochs": samples.num_epochs, "batches": batches}
+    return stored_result(name, samples.artifact, figures)

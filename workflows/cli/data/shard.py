@@ -9,10 +9,9 @@ import click
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.pipeline.partition.options import METHODS
-from gnnloom.pipeline.shards.projection import project_grid_shards, project_row_shards
+from gnnloom.pipeline.shards.projection import ShardProjection, project_grid_shards, project_row_shards
 from gnnloom.pipeline.shards.shard_options import REORDER, GridOptions
 from gnnloom.storage import RowShards
-from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.option import Group, Option, options_of
 from gnnloom.storage.shards.grid_shards import GridShards
 from gnnloom.workflows.api.partition import WantedShards, graph_key
@@ -20,16 +19,12 @@ from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import (
     add_options,
     click_option,
-    cluster_options,
     current_catalog,
-    flag_option,
-    json_option,
     key_option,
     links_option,
     method_option,
 )
-from gnnloom.workflows.cli.terminal.output import show
-from gnnloom.workflows.cli.terminal.progress import shown_progress
+from gnnloom.workflows.cli.terminal.stage import show_stage, stage_options, stored_result
 
 _GRID = options_of(GridOptions)
 
@@ -53,9 +48,7 @@ _GRID = options_of(GridOptions)
 @links_option
 @key_option("vertices", "vertex data")
 @add_options([replace(_GRID["grid"], default=None), _GRID["permutation"], _GRID["seed"], REORDER])
-@flag_option("plan", "Only print what it would need: tasks, memory, disk space and time.")
-@cluster_options
-@json_option
+@stage_options("Only print what it would need: tasks, memory, disk space and time.")
 def shard_command(
     name: str,
     parts: int | None,
@@ -70,7 +63,6 @@ def shard_command(
     reorder: str,
     plan: bool,
     cluster: ClusterOptions,
-    as_json: bool,
 ) -> None:
     """Write the shards of dataset NAME, which hold everything that each rank reads.
 
@@ -97,52 +89,32 @@ def shard_command(
     chosen = graph_key(dataset, graph, links)
     keys = {"method": method, "partition": partition, "graph": chosen, "vertices": vertices}
     wanted = WantedShards.find(dataset, parts, options, **keys, reorder=reorder)
-    if plan:
-        _show_plan(wanted, cluster, as_json=as_json)
-        return
-    with shown_progress():
-        shards = wanted.write(cluster)
-    result = shard_result(name, shards) if isinstance(shards, RowShards) else grid_result(name, shards)
-    show(result, as_json=as_json, title=f"{result['layout']} shards of {name}")
+    show_stage(
+        f"{'row' if grid is None else 'grid'} shards of {name}",
+        "memory, disk and time are estimates",
+        plan=plan,
+        project=lambda: _projection(wanted, cluster),
+        make=lambda: shards_result(name, wanted.write(cluster)),
+    )
 
 
-def shard_result(name: str, shards: RowShards) -> dict[str, Any]:
-    """Return the object that `shard --parts --json` prints."""
-    return {
-        **_shards_result(name, shards.artifact),
-        "layout": "row",
-        "parts": shards.num_parts,
-        "reorder": shards.reorder,
-    }
+def shards_result(name: str, shards: RowShards | GridShards) -> dict[str, Any]:
+    """Return the object that `shard --json` prints.
 
-
-def grid_result(name: str, shards: GridShards) -> dict[str, Any]:
-    """Return the object that `shard --grid --json` prints.
-
-    ``balance`` is the number of nonzeros of the heaviest block over the average.
+    ``balance`` of grid shards is the number of nonzeros of the heaviest block over the average.
     """
-    return {
-        **_shards_result(name, shards.artifact),
-        "layout": "grid",
-        "grid": "x".join(map(str, shards.grid)),
-        "permutation": shards.permutation,
-        "balance": max(shards.artifact.facts["balance"].values()),
-    }
+    figures: dict[str, Any]
+    if isinstance(shards, RowShards):
+        figures = {"layout": "row", "parts": shards.num_parts, "reorder": shards.reorder}
+    else:
+        balance = max(shards.artifact.facts["balance"].values())
+        grid = {"grid": "x".join(map(str, shards.grid)), "permutation": shards.permutation, "balance": balance}
+        figures = {"layout": "grid", **grid}
+    return stored_result(name, shards.artifact, figures)
 
 
-def _shards_result(name: str, artifact: Artifact) -> dict[str, Any]:
-    return {
-        "dataset": name,
-        "key": artifact.key,
-        "digest": artifact.digest,
-        "bytes": artifact.stored_bytes(),
-        "seconds": sum(artifact.measured["task_seconds"].values()),
-        "peak_memory": artifact.measured["peak_memory"],
-    }
-
-
-def _show_plan(wanted: WantedShards, cluster: ClusterOptions, *, as_json: bool) -> None:
-    """Print what shards are projected to need.
+def _projection(wanted: WantedShards, cluster: ClusterOptions) -> ShardProjection:
+    """The projected needs of shards.
 
     Raises:
         InputError: there are several graphs or vertex data to choose from.
@@ -150,9 +122,6 @@ def _show_plan(wanted: WantedShards, cluster: ClusterOptions, *, as_json: bool) 
     """
     dataset, workers, data = wanted.dataset, cluster.tasks_at_once, wanted.vertices
     if wanted.grid is None:
-        projection = project_row_shards(dataset, wanted.parts, workers, data, wanted.reorder)
-    else:
-        ordering, memory = wanted.partition, cluster.memory
-        projection = project_grid_shards(dataset, wanted.matrix, wanted.grid, ordering, workers, memory, data)
-    title = f"plan: {projection.layout} shards of {projection.dataset} (memory, disk and time are estimates)"
-    show(projection.to_json(), as_json=as_json, title=title)
+        return project_row_shards(dataset, wanted.parts, workers, data, wanted.reorder)
+    ordering, memory = wanted.partition, cluster.memory
+    return project_grid_shards(dataset, wanted.matrix, wanted.grid, ordering, workers, memory, data)

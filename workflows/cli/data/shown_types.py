@@ -53,11 +53,7 @@ def show_types(graph: TypedGraph, data: Mapping[str, Sequence[Vertices]]) -> Non
     )
     show_rows(
         ("relation", "from", "to", "edges", "values"),
-        [
-            (each.name, each.source.name, each.target.name, f"{each.nnz:,}", values)
-            for each in graph.relations
-            for values in [_values(each)]
-        ],
+        [(each.name, each.source.name, each.target.name, f"{each.nnz:,}", _values(each)) for each in graph.relations],
     )
 
 
@@ -90,28 +86,21 @@ def _values(relation: Relation) -> str:
 
 def _data_json(data: Sequence[Vertices]) -> dict[str, Any]:
     """The vertex data of a type; empty if it has none."""
-    found = [
-        {
-            "key": each.artifact.key,
-            **{name: width for name, width in _widths(each).items() if width},
-            "arrays": list(each.names),
-        }
-        for each in data
-    ]
+    found = [{"key": each.artifact.key, **_widths(each), "arrays": list(each.names)} for each in data]
     return {"data": found} if found else {}
 
 
 def _data(data: Sequence[Vertices]) -> str:
     """The vertex data of a type, for people."""
     return "; ".join(
-        ", ".join([*(counted(width, name) for name, width in _widths(each).items() if width), *_split(each)])
+        ", ".join(
+            [*(counted(width, name) for name, width in _widths(each).items()), *(["split"] if each.has_split else [])]
+        )
         for each in data
     )
 
 
 def _widths(vertices: Vertices) -> dict[str, int]:
-    return {"feature": vertices.num_features, "class": vertices.num_classes, "target": vertices.num_targets}
-
-
-def _split(vertices: Vertices) -> list[str]:
-    return ["split"] if vertices.has_split else []
+    """The widths of the arrays that vertex data have."""
+    widths = {"feature": vertices.num_features, "class": vertices.num_classes, "target": vertices.num_targets}
+    return {name: width for name, width in widths.items() if width}

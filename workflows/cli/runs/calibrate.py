@@ -12,7 +12,7 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.wording import counted
 from gnnloom.trainer.planner.profile import LOCAL
 from gnnloom.workflows.cli.terminal.options import current_catalog, json_option
-from gnnloom.workflows.cli.terminal.output import show, show_rows
+from gnnloom.workflows.cli.terminal.output import show_json, show_rows
 
 #: Ranks that may share a core while they measure.
 _RANKS_PER_CORE: Final = 4
@@ -31,7 +31,7 @@ _RANKS_PER_CORE: Final = 4
 )
 @click.option("--scale", type=click.FloatRange(min=0.001, max=4), default=1.0, hidden=True)
 @json_option
-def calibrate_command(ranks: int, threads: int, name: str, clock: str, scale: float, as_json: bool) -> None:
+def calibrate_command(ranks: int, threads: int, name: str, clock: str, scale: float) -> None:
     """Measure products, memory and communication, and store them in the catalog as a profile of this machine.
 
     Takes one to two minutes. In an MPI job the ranks of the job measure: use as many per node as the training will.
@@ -59,8 +59,7 @@ def calibrate_command(ranks: int, threads: int, name: str, clock: str, scale: fl
             return
     profile = MachineProfile.from_json(content, "this machine")
     path = store_profile(current_catalog().root, profile)
-    if as_json:
-        show({"profile": name, "path": str(path), **content}, as_json=True, title="")
+    if show_json({"profile": name, "path": str(path), **content}):
         return
     show_rows(("figure", "measured", "spread"), _rows(content), title=f"profile {name}, in {path}")
 

@@ -16,7 +16,7 @@ from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.workflows.api.options.plan_options import MACHINE_OPTIONS, MODEL_OPTIONS, PAIR_OPTIONS, planned
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import add_options, click_option, current_catalog, json_option, key_option
-from gnnloom.workflows.cli.terminal.output import show, show_rows
+from gnnloom.workflows.cli.terminal.output import show_json, show_rows
 from gnnloom.workflows.cli.terminal.screen import say
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ def plan_command(
     profile: str,
     graph: str | None,
     top: int,
-    as_json: bool,
     **options: Any,
 ) -> None:
     """Predict an epoch of a training of dataset NAME on every algorithm and process grid, best first.
@@ -58,15 +57,15 @@ def plan_command(
     config = model_config(options, dataset=name, ranks=ranks)
     is_open = click.get_current_context().get_parameter_source("precision") is ParameterSource.DEFAULT
     machine, plans = planned(config, graph, profile, memory_per_rank or 0, is_open=is_open)
-    if as_json:
-        content = {
-            "dataset": name,
-            "ranks": ranks,
-            "profile": machine.name,
-            "clock": machine.clock,
-            "note": machine.note,
-        }
-        show({**content, "plans": [plan.to_json() for plan in plans]}, as_json=True, title="")
+    content = {
+        "dataset": name,
+        "ranks": ranks,
+        "profile": machine.name,
+        "clock": machine.clock,
+        "note": machine.note,
+        "plans": [plan.to_json() for plan in plans],
+    }
+    if show_json(content):
         return
     title = f"{name} on {counted(ranks, 'rank')}, profile {machine.name} ({machine.clock} time)"
     show_rows(_COLUMNS, [_row(plan) for plan in plans[:top]], title=title)

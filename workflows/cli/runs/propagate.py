@@ -41,7 +41,7 @@ _BRIEF = (
 @add_options(propagate_options().values())
 @flag_option("plan", "Only print what it would need: memory per rank, passes and disk space.")
 @json_option
-def propagate_command(name: str, plan: bool, as_json: bool, **options: Any) -> None:
+def propagate_command(name: str, plan: bool, **options: Any) -> None:
     """Store A X, A^2 X, ... A^K X of dataset NAME, with the normalized adjacency A and the features X.
 
     Each rank reads its row shards (`gnnloom shard`), and multiplies as many columns at a time as fit its memory: the
@@ -61,7 +61,7 @@ def propagate_command(name: str, plan: bool, as_json: bool, **options: Any) -> N
         # Nothing is agreed on, so one rank acts for all.
         launched = LaunchedRank.from_environment()
         if launched.rank == 0:
-            _show_plan(name, {"ranks": launched.size, **given}, as_json=as_json)
+            _show_plan(name, {"ranks": launched.size, **given})
         return
     with ranks_of_job("gnnloom propagate", exits=True, trains=True) as ranks:
         dataset = ranks.agree(lambda: current_catalog()[name])
@@ -71,7 +71,7 @@ def propagate_command(name: str, plan: bool, as_json: bool, **options: Any) -> N
             result = ranks.propagate(config)
         if ranks.is_first:
             title = f"propagated {result['of']} of {name}"
-            show(result, as_json=as_json, title=title, hide=("state",), brief=_BRIEF)
+            show(result, title=title, hide=("state",), brief=_BRIEF)
 
 
 def _shown_columns(config: PropagateConfig) -> AbstractContextManager[None]:
@@ -82,9 +82,9 @@ def _shown_columns(config: PropagateConfig) -> AbstractContextManager[None]:
     return shown_count(lambda: len(list(records.glob("[!.]*.json"))), planned.memory.num_blocks, "column block")
 
 
-def _show_plan(name: str, given: dict[str, Any], *, as_json: bool) -> None:
+def _show_plan(name: str, given: dict[str, Any]) -> None:
     dataset = current_catalog()[name]
     config = PropagateConfig(catalog=str(dataset.path.parent), dataset=dataset.name, **given)
     path, planned = prepare_propagation(config)
     content = {"dataset": name, "key": path.name, "steps": config.steps, "ranks": config.ranks, **planned.described()}
-    show(content, as_json=as_json, title=f"plan: propagated {config.of} of {name}")
+    show(content, title=f"plan: propagated {config.of} of {name}")

@@ -11,14 +11,14 @@ from gnnloom.storage.differences import differences
 from gnnloom.storage.errors import NotFoundError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.wording import counted
-from gnnloom.workflows.cli.terminal.output import readable, show, show_groups, show_rows
+from gnnloom.workflows.cli.terminal.output import readable, show_groups, show_json, show_rows
 from gnnloom.workflows.cli.terminal.screen import say
 from gnnloom.workflows.recipe.recipe import Recipe
 from gnnloom.workflows.recipe.request import Assignment
 from gnnloom.workflows.recipe.stages.stage import Projection, RankCount, StageNeeds
 
 
-def show_recipe_plan(assignment: Assignment, *, as_json: bool) -> None:
+def show_recipe_plan(assignment: Assignment) -> None:
     """Print what each stage will need, and what its tasks and ranks will do.
 
     Raises:
@@ -27,9 +27,7 @@ def show_recipe_plan(assignment: Assignment, *, as_json: bool) -> None:
     """
     projections = assignment.project()
     others = other_graphs(assignment.recipe, assignment.workload.all_keys["graph"])
-    if as_json:
-        stages = [projection.to_json() for projection in projections]
-        show({"stages": stages, "warnings": others}, as_json=True, title="")
+    if show_json({"stages": [projection.to_json() for projection in projections], "warnings": others}):
         return
     columns = ("stage", "state", "memory", "disk", "scratch", "processor time")
     show_rows(columns, [_row(each) for each in projections])

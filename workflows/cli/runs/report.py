@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from gnnloom.workflows.cli.terminal.options import current_catalog, json_option
-from gnnloom.workflows.cli.terminal.output import show, show_rows
+from gnnloom.workflows.cli.terminal.output import show_json, show_rows
 
 
 @click.command("report")
@@ -20,7 +20,7 @@ from gnnloom.workflows.cli.terminal.output import show, show_rows
     help="Folder of the report; for several reports, the parent of their folders.  [default: report-DATASET-RUN]",
 )
 @json_option
-def report_command(runs: tuple[str, ...], compare: bool, out: Path | None, as_json: bool) -> None:
+def report_command(runs: tuple[str, ...], compare: bool, out: Path | None) -> None:
     """Write a report on each RUN: one self-contained HTML page, and its pictures as PNG files.
 
     RUN is DATASET/RUN, DATASET if it has only one run, or the folder of a run.
@@ -37,7 +37,5 @@ def report_command(runs: tuple[str, ...], compare: bool, out: Path | None, as_js
     files = report(*runs, compare=compare, out=out, catalog=current_catalog())
     pages = [str(file) for file in files if file.suffix == ".html"]
     pictures = [str(file) for file in files if file.suffix != ".html"]
-    if as_json:
-        show({"pages": pages, "pictures": pictures}, as_json=True, title="")
-    else:
+    if not show_json({"pages": pages, "pictures": pictures}):
         show_rows(("page", "pictures"), [(name, str(len(pictures) // len(pages))) for name in pages])

@@ -15,7 +15,7 @@ from gnnloom.trainer.job.ranks import ranks_of_job
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import FOLDER, click_option, current_catalog, flag_option, json_option
 from gnnloom.workflows.cli.terminal.output import show as show_object
-from gnnloom.workflows.cli.terminal.output import show_rows
+from gnnloom.workflows.cli.terminal.output import show_json, show_rows
 from gnnloom.workflows.cli.terminal.progress import shown_epochs, shown_progress
 from gnnloom.workflows.cli.terminal.screen import say
 from gnnloom.workflows.recipe.recipe import bundled_recipes, find_bundled, summary_of
@@ -94,7 +94,6 @@ def run_command(
     performance_report: Path | None,
     emit: str | None,
     out: Path,
-    as_json: bool,
 ) -> None:
     """Run RECIPE from raw data to predictions.
 
@@ -113,9 +112,9 @@ def run_command(
     """
     launched = LaunchedRank.from_environment()
     if listed or show is not None or new is not None:
-        _refuse_recipe(recipe, listed, show is not None, new is not None)
-        if launched.rank == 0:
-            _show_files(show, new, as_json=as_json)
+        if sum((recipe is not None, listed, show is not None, new is not None)) > 1:
+            raise click.UsageError("give only one of RECIPE, --list, --show and --new")
+        _show_files(show, new)
         return
     if recipe is None:
         raise click.UsageError("missing argument RECIPE: a file, or a name that `gnnloom run --list` shows")
@@ -133,62 +132,50 @@ def run_command(
         recipe, current_catalog().root, settings, cluster, first, until, performance_report, restart
     )
     if emit:
-        _emit(request, out, as_json=as_json)
+        _emit(request, out)
     elif plan:
         # Imported here, because it loads the planning code of every stage.
         from gnnloom.workflows.cli.runs.recipe_plan import show_recipe_plan
 
-        show_recipe_plan(request.check(), as_json=as_json)
+        show_recipe_plan(request.check())
     elif dry_run:
-        _show_workload(request.check().workload, as_json=as_json)
+        _show_workload(request.check().workload)
     else:
         with ranks_of_job("gnnloom run", exits=True, trains=True, is_rank=cluster == "mpi") as ranks:
             assignment = run_recipe(request, ranks, Display(shown_progress, shown_epochs))
             if ranks.is_first:
                 title = f"{Path(assignment.recipe.source_name).name} on {assignment.recipe.dataset.name}"
-                show_object(summary(assignment), as_json=as_json, title=title, hide=("bytes_between",))
+                show_object(summary(assignment), title=title, hide=("bytes_between",))
 
 
-def _refuse_recipe(recipe: Path | None, *chosen: bool) -> None:
-    if recipe is not None or sum(chosen) > 1:
-        raise click.UsageError("give only one of RECIPE, --list, --show and --new")
-
-
-def _show_files(name: str | None, new: Path | None, *, as_json: bool) -> None:
-    """List the recipes that come with gnnloom, print one, or write a new one."""
+def _show_files(name: str | None, new: Path | None) -> None:
+    """List the recipes that come with gnnloom, print one, or write a new one; in an MPI job, one rank does so."""
+    if LaunchedRank.from_environment().rank > 0:
+        return
     if new is not None:
         write_new_recipe(new)
-        show_object({"recipe": str(new)}, as_json=as_json, title="new recipe")
+        show_object({"recipe": str(new)}, title="new recipe")
     elif name is not None:
         text = find_bundled(name).read_text(encoding="utf-8")
-        if as_json:
-            show_object({"recipe": name, "text": text}, as_json=True, title="")
-        else:
+        if not show_json({"recipe": name, "text": text}):
             say(text.rstrip("\n"))
     else:
         rows = [(path.stem, summary_of(path)) for path in bundled_recipes()]
-        if as_json:
-            recipes = [{"recipe": stem, "summary": line} for stem, line in rows]
-            show_object({"recipes": recipes}, as_json=True, title="")
-        else:
+        if not show_json({"recipes": [{"recipe": stem, "summary": line} for stem, line in rows]}):
             show_rows(("recipe", "summary"), rows)
 
 
-def _emit(request: RecipeRequest, out: Path, *, as_json: bool) -> None:
+def _emit(request: RecipeRequest, out: Path) -> None:
     from gnnloom.workflows.run.slurm import write_jobs
 
     jobs = write_jobs(request, out)
     paths = [str(path) for path in jobs.scripts]
-    if as_json:
-        show_object({"scripts": paths, "recipe": str(jobs.recipe)}, as_json=True, title="")
-    else:
+    if not show_json({"scripts": paths, "recipe": str(jobs.recipe)}):
         show_rows(("script",), [(path,) for path in paths])
 
 
-def _show_workload(workload: RecipeStages, *, as_json: bool) -> None:
+def _show_workload(workload: RecipeStages) -> None:
     rows = [{"stage": stage.name, "key": stage.key, "done": stage.is_done} for stage in workload.stages]
-    if as_json:
-        show_object({"stages": rows}, as_json=True, title="")
-    else:
+    if not show_json({"stages": rows}):
         table = [(stage.name, "done" if stage.is_done else "would run", stage.key) for stage in workload.stages]
         show_rows(("stage", "state", "key"), table)

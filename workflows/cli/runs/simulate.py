@@ -25,7 +25,7 @@ from gnnloom.workflows.cli.terminal.options import (
     json_option,
     key_option,
 )
-from gnnloom.workflows.cli.terminal.output import readable_bytes, show, show_rows
+from gnnloom.workflows.cli.terminal.output import readable_bytes, show_json, show_rows
 from gnnloom.workflows.cli.terminal.screen import say
 
 if TYPE_CHECKING:
@@ -98,7 +98,6 @@ def simulate_command(
     profile: str,
     table: Path | None,
     out: Path | None,
-    as_json: bool,
     **options: Any,
 ) -> None:
     """Predict how a training of dataset NAME, or of a graph given by its size, scales with the number of ranks.
@@ -129,15 +128,14 @@ def simulate_command(
         if out is None
         else _write_page(f"Scaling of {name or 'a graph'} on {machine.name}", notes, plans, changes, out)
     )
-    if as_json:
-        content: dict[str, Any] = {
-            "profile": machine.name,
-            "plans": [plan.to_json() for plan in plans],
-            "crossings": [vars(each) for each in changes],
-            "notes": notes,
-            "pages": [str(file) for file in pages],
-        }
-        show(content, as_json=True, title="")
+    content: dict[str, Any] = {
+        "profile": machine.name,
+        "plans": [plan.to_json() for plan in plans],
+        "crossings": [vars(each) for each in changes],
+        "notes": notes,
+        "pages": [str(file) for file in pages],
+    }
+    if show_json(content):
         return
     show_rows(
         ("ranks", "fastest", "grid", "epoch ms", "comm.", "memory"), _rows(plans), title=f"profile {machine.name}"

@@ -24,7 +24,7 @@ from gnnloom.trainer.tasks.task import Task
 from gnnloom.workflows.api.options.train_options import train_options
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import add_options, current_catalog, flag_option, json_option, split_run
-from gnnloom.workflows.cli.terminal.output import readable, show, show_rows
+from gnnloom.workflows.cli.terminal.output import readable, show, show_json, show_rows, wants_json
 from gnnloom.workflows.cli.terminal.progress import shown_epochs
 from gnnloom.workflows.cli.terminal.scores import scores_by_figure
 from gnnloom.workflows.cli.terminal.screen import say
@@ -63,7 +63,7 @@ def _epilog() -> str:
 @flag_option("restart", "Start the run over instead of continuing it.", Group.CHECKPOINTS)
 @flag_option("plan", "Only print what it would need: memory per rank, disk, traffic and time.")
 @json_option
-def train_command(name: str, restart: bool, plan: bool, as_json: bool, **options: Any) -> None:
+def train_command(name: str, restart: bool, plan: bool, **options: Any) -> None:
     """Train on the whole graph of dataset NAME, or on samples of it.
 
     The same command again continues a run from its last checkpoint, or reports the result of one that has finished.
@@ -87,7 +87,7 @@ def train_command(name: str, restart: bool, plan: bool, as_json: bool, **options
         launched = LaunchedRank.from_environment()
         if launched.rank == 0:
             given = with_choices(given, launched.size, restart=restart)
-            show_train_plan(configure(given, restart=restart), restart=restart, as_json=as_json)
+            show_train_plan(configure(given, restart=restart), restart=restart)
         return
     with ranks_of_job("gnnloom train", exits=True, trains=True) as ranks:
         config = settled(ranks, given, restart=restart)
@@ -101,7 +101,7 @@ def train_command(name: str, restart: bool, plan: bool, as_json: bool, **options
         with shown_epochs(run_of(config), config.epochs) if is_shown else nullcontext():
             result = ranks.train(config, restart=restart)
         if ranks.is_first:
-            _show_result(dataset, result, TASKS.get(config.task), as_json=as_json)
+            _show_result(dataset, result, TASKS.get(config.task))
 
 
 def _given(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,13 +123,15 @@ def _say_start(config: TrainConfig, *, restart: bool) -> Start:
     return start
 
 
-def _show_result(dataset: str, result: Mapping[str, Any], task: Task | None, *, as_json: bool) -> None:
+def _show_result(dataset: str, result: Mapping[str, Any], task: Task | None) -> None:
+    if show_json(result):
+        return
     losses, baselines = result["loss"], baseline_rows(result)
-    if losses and not as_json:
+    if losses:
         # A list with one loss per epoch: its range would hide whether the loss fell or rose.
         result = {**result, "loss": f"{readable('loss', losses[0])} at first, {readable('loss', losses[-1])} at last"}
     scores = [name for name in result if name.partition("_")[0] in _SPLITS]
-    if task is not None and task.on_pairs and not as_json:
+    if task is not None and task.on_pairs:
         # Such tasks report so many figures that each gets a line for all splits.
         filtered = filtered_figures(result).items()
         lines = scores_by_figure(task, result) | {f"{name}, filtered": f"{value:.4g} test" for name, value in filtered}
@@ -138,12 +140,12 @@ def _show_result(dataset: str, result: Mapping[str, Any], task: Task | None, *, 
     # The figures are of the last epoch unless the run keeps its best checkpoint.
     epoch = () if result.get("checkpoint_epoch") == result.get("epochs") else ("checkpoint_epoch",)
     brief = (*_BRIEF, *epoch, *scores, *_BRIEF_COST)
-    show(result, as_json=as_json, title=f"run {result['run']} of {dataset}", hide=_LARGE, brief=brief)
-    if baselines and not as_json:
+    show(result, title=f"run {result['run']} of {dataset}", hide=_LARGE, brief=brief)
+    if baselines:
         show_rows(baselines[0], baselines[1:])
 
 
-def show_train_plan(config: TrainConfig, *, restart: bool, as_json: bool) -> None:
+def show_train_plan(config: TrainConfig, *, restart: bool) -> None:
     """Print what a training is projected to need.
 
     Raises:
@@ -155,6 +157,6 @@ def show_train_plan(config: TrainConfig, *, restart: bool, as_json: bool) -> Non
 
     projection, note = with_planned_seconds(project_training(config, restart=restart), config)
     title = f"plan: run {projection.run} of {projection.dataset}"
-    show(projection.to_json(), as_json=as_json, title=title)
-    if note and not as_json:
+    show(projection.to_json(), title=title)
+    if note and not wants_json():
         say(note)

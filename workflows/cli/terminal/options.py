@@ -6,7 +6,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -20,6 +20,8 @@ from gnnloom.workflows.cli.terminal.help import DerivedOption
 Command = TypeVar("Command", bound=Callable[..., Any])
 #: Placeholder of the name of a folder.
 FOLDER = "DIRECTORY"
+#: Where the context of the whole command keeps whether JSON is asked for.
+JSON: Final = "gnnloom.json"
 #: What help calls a value.
 _KINDS = {int: "integer", float: "float", tuple[int, ...]: "integers", tuple[str, ...]: "names"}
 
@@ -63,7 +65,7 @@ class OptionChoice(click.Choice[str]):
 
 
 def click_option(
-    option: Option, parameter: str = "", *, checks: bool = True, multiple: bool = False
+    option: Option, parameter: str = "", *, checks: bool = True, multiple: bool = False, **others: Any
 ) -> Callable[[Command], Command]:
     """Add an option to a command.
 
@@ -71,9 +73,11 @@ def click_option(
         parameter: name of the command's parameter; by default the option's name on the command line.
         checks: see :class:`OptionType`.
         multiple: the option may be given several times; the command gets a tuple.
+        others: further arguments of :func:`click.option`.
     """
     name = f"--{option.flag.replace('_', '-')}"
-    details: dict[str, Any] = {"cls": DerivedOption, "declared": option, "help": _text(option)}
+    text = f"{option.help}  [default: {option.default_text}]" if option.default_text else option.help
+    details: dict[str, Any] = {"cls": DerivedOption, "declared": option, "help": text, **others}
     parameter = parameter or option.flag
     if option.kind is bool and not option.flag_name and (option.deniable or option.default is True):
         names = f"{name}/--no-{name.removeprefix('--')}"
@@ -103,10 +107,6 @@ def _type(option: Option, *, checks: bool) -> click.ParamType[Any, Any]:
         is_folder = option.metavar == FOLDER
         return click.Path(file_okay=not is_folder, dir_okay=is_folder, path_type=Path)
     return OptionChoice(option) if option.choices else OptionType(option, checks=checks)
-
-
-def _text(option: Option) -> str:
-    return f"{option.help}  [default: {option.default_text}]" if option.default_text else option.help
 
 
 def add_options(options: Iterable[Option], *, checks: bool = True) -> Callable[[Command], Command]:
@@ -152,9 +152,13 @@ def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def json_option(command: Command) -> Command:
-    """Add ``--json``: one JSON object on standard output and nothing else there."""
+    """Add ``--json``: one JSON object on standard output and nothing else there; see ``output.show``."""
     option = Option("json", bool, "Print one JSON object and nothing else.", False, group=Group.OUTPUT)
-    return click_option(option, "as_json")(command)
+
+    def remember(context: click.Context, _: click.Parameter, value: bool) -> None:
+        context.meta[JSON] = value
+
+    return click_option(option, "as_json", callback=remember, expose_value=False)(command)
 
 
 def flag_option(name: str, text: str, group: Group = Group.OUTPUT) -> Callable[[Command], Command]:
@@ -219,12 +223,6 @@ def open_run(name: str, run: str | None) -> tuple[Dataset, Run]:
     """
     dataset_name, run = split_run(name, run)
     dataset = current_catalog()[dataset_name]
-    if run is None:
-        runs = dataset.runs()
-        if len(runs) != 1:
-            listing = ", ".join(f"{dataset_name}/{each}" for each in runs) or "none; `gnnloom train` makes one"
-            raise InputError(f"{name}: choose one run of this dataset: {listing}")
-        run = runs[0]
     return dataset, Run.open(dataset, run)
 
 

@@ -16,6 +16,7 @@ from rich.table import Table
 from gnnloom.pipeline.sources.understood import Understood, summary_lines
 from gnnloom.storage.wording import counted, printable
 from gnnloom.workflows.cli.terminal import screen
+from gnnloom.workflows.cli.terminal.options import JSON
 from gnnloom.workflows.cli.terminal.screen import say, text
 from gnnloom.workflows.formatting import readable, readable_bytes, readable_seconds
 
@@ -29,13 +30,29 @@ _PROSE_WIDTH = 32
 _MOST_ITEMS = 8
 
 #: Commands import everything that they print with from this module.
-__all__ = ["is_verbose", "readable", "readable_bytes", "readable_seconds", "show", "show_groups", "show_rows"]
+__all__ = [
+    "is_verbose",
+    "readable",
+    "readable_bytes",
+    "readable_seconds",
+    "show",
+    "show_groups",
+    "show_json",
+    "show_rows",
+    "wants_json",
+]
 
 
-def show(
-    content: Mapping[str, Any], *, as_json: bool, title: str, hide: Iterable[str] = (), brief: Sequence[str] = ()
-) -> None:
-    """Print a result: all of it as JSON, or as a table, which shows the range of a list.
+def show_json(content: Mapping[str, Any]) -> bool:
+    """Print a result as a JSON object if the user asked for JSON; returns whether it was printed."""
+    if wants_json():
+        # NaN and Infinity are not JSON, and other parsers refuse them.
+        click.echo(json.dumps(_timed(content), allow_nan=False))  # noqa: TID251 - JSON has escapes of its own
+    return wants_json()
+
+
+def show(content: Mapping[str, Any], *, title: str, hide: Iterable[str] = (), brief: Sequence[str] = ()) -> None:
+    """Print a result: all of it as JSON if the user asked for that, or as a table, which shows the range of a list.
 
     A result with ``seconds`` (of its tasks) also gets ``command_seconds``: the time since the command was called.
 
@@ -44,14 +61,9 @@ def show(
         brief: names that the table has, in this order, unless the user wants all (``gnnloom -v``); none for all but
             what identifies the result: its dataset, which the title names, keys and digests.
     """
-    context = click.get_current_context(silent=True)
-    started = None if context is None else context.meta.get(STARTED)
-    if "seconds" in content and started is not None:
-        content = {**content, "command_seconds": round(time.perf_counter() - started, 3)}
-    if as_json:
-        # NaN and Infinity are not JSON, and other parsers refuse them.
-        click.echo(json.dumps(content, allow_nan=False))  # noqa: TID251 - JSON has escapes of its own
+    if show_json(content):
         return
+    content = _timed(content)
     table = Table(title=text(title), title_justify="left", show_header=False, title_style="bold")
     table.add_column(style="cyan")
     table.add_column(justify="right")
@@ -69,6 +81,20 @@ def show(
     console.print(table)
     if len(shown) < len(listed):
         console.print(text(("dim", f"{counted(len(listed) - len(shown), 'more figure')}: gnnloom -v ...")))
+
+
+def _timed(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    context = click.get_current_context(silent=True)
+    started = None if context is None else context.meta.get(STARTED)
+    if "seconds" not in content or started is None:
+        return content
+    return {**content, "command_seconds": round(time.perf_counter() - started, 3)}
+
+
+def wants_json() -> bool:
+    """Whether the user asked for JSON (``--json``)."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(JSON))
 
 
 def is_verbose() -> bool:

@@ -69,16 +69,11 @@ def shown_progress(*, compiles: bool = True) -> Iterator[None]:
 @contextmanager
 def shown_epochs(run: Run, epochs: int) -> Iterator[None]:
     """Show the finished epochs of a training that runs inside the ``with`` block."""
-    ended = threading.Event()
-    with _display(epochs, "epoch") as show:
-        watch = threading.Thread(target=_watch_epochs, args=(run, ended, show), daemon=True)
-        watch.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            # The thread draws on the display, which closes next.
-            watch.join()
+    # Until the ranks rewrite the file of metrics, it holds the epochs of an earlier training. The wall
+    # clock, because the start is compared with the file's modification time.
+    begun = time.time()
+    with _watched(lambda: run.progress_since(begun), epochs, "epoch"):
+        yield
 
 
 @contextmanager
@@ -89,12 +84,23 @@ def shown_count(finished: Callable[[], int], total: int, unit: str) -> Iterator[
         finished: number of finished units; asked twice a second.
         unit: what one of them is called.
     """
+    with _watched(lambda: (finished(), None), total, unit):
+        yield
+
+
+@contextmanager
+def _watched(poll: Callable[[], tuple[int, float | None]], total: int, unit: str) -> Iterator[None]:
+    """Show the number of finished units and the last loss, from a poll twice a second and at the end of the block."""
     ended = threading.Event()
 
     def watch(show: Show) -> None:
-        while not ended.wait(_POLL_SECONDS):
-            if done := finished():
-                show(done, None)
+        is_last = False
+        while not is_last:
+            is_last = ended.wait(_POLL_SECONDS)
+            done, loss = poll()
+            # A training that continues begins with the epochs that it has, once its ranks have written them.
+            if done:
+                show(done, loss)
 
     with _display(total, unit) as show:
         thread = threading.Thread(target=watch, args=(show,), daemon=True)
@@ -124,13 +130,9 @@ def _display(total: int, unit: str) -> Iterator[Show]:
             yield lambda done, loss: bars.update(task, completed=done, loss=_loss_text(loss))
     elif logging.getLogger("gnnloom.trainer").isEnabledFor(logging.INFO):
         # The ranks log their own lines.
-        yield _show_nothing
+        yield lambda done, loss: None  # noqa: ARG005 - shows nothing
     else:
         yield _LineDisplay(total, unit)
-
-
-def _show_nothing(done: int, loss: float | None) -> None:
-    del done, loss
 
 
 def _loss_text(loss: float | None) -> str:
@@ -147,17 +149,3 @@ class _LineDisplay:
         if time.monotonic() - self._printed >= INTERVAL:
             self._printed = time.monotonic()
             say(f"{done} of {counted(self._total, self._unit)}  {_loss_text(loss)}".rstrip(), on_stderr=True)
-
-
-def _watch_epochs(run: Run, ended: threading.Event, show: Show) -> None:
-    """Poll the number of finished epochs and the last loss until the training ends."""
-    # Until the ranks rewrite the file of metrics, it holds the epochs of an earlier training. The wall
-    # clock, because the start is compared with the file's modification time.
-    begun = time.time()
-    is_last = False
-    while not is_last:
-        is_last = ended.wait(_POLL_SECONDS)
-        done, loss = run.progress_since(begun)
-        # A training that continues begins with the epochs that it has, once its ranks have written them.
-        if done:
-            show(done, loss)

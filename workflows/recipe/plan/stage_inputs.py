@@ -31,6 +31,7 @@ from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Catalog, Dataset
+from gnnloom.storage.disk.files import existing_folder
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import MANIFEST, Artifact
 from gnnloom.storage.matrix.csr import TIME_BYTES, WEIGHT_BYTES, index_dtype
@@ -60,8 +61,8 @@ def projected_ingest(
         InputError: the source cannot be read.
         BudgetError: the ingest does not fit the memory or the disk.
     """
-    existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.is_dir())
-    found = project_ingest(source, options, existing, cluster.tasks_at_once, cluster.memory)
+    where = existing_folder(folder)
+    found = project_ingest(source, options, where, cluster.tasks_at_once, cluster.memory)
     # An ingest makes the same choice if no number of workers was asked for.
     if cluster.kind == "local" and cluster.workers is None and threads_suffice(cluster.tasks_at_once, found.work):
         return found.in_one_process()
@@ -98,10 +99,9 @@ class StageInputs:
     @cached_property
     def typed_ingest(self) -> IngestProjection:
         """The projected ingest of a recipe with relations; raises as :attr:`ingest`."""
-        tables, options = self.recipe.tables(), self.recipe.dataset.options()
-        path, cluster = self.recipe.dataset_path, self.cluster
-        existing = next(each for each in (path, *path.parents) if each.is_dir())
-        return project_typed_ingest(tables, options, existing, cluster.tasks_at_once, cluster.memory)
+        where, cluster = existing_folder(self.recipe.dataset_path), self.cluster
+        how = self.recipe.dataset.options(), where, cluster.tasks_at_once, cluster.memory
+        return project_typed_ingest(self.recipe.tables(), *how)
 
     @cached_property
     def _edges(self) -> EdgeSource:
@@ -277,14 +277,10 @@ class StageInputs:
         return PartSizes.at_random(self.graph, partition.parts if partition is not None else 1)
 
     @property
-    def expects_random_parts(self) -> bool:
-        """Whether the exchanged rows are estimated for random parts, since the partition does not exist yet."""
-        return self.recipe.grid is None and self.stored_partition is None
-
-    @property
     def assumed_parts(self) -> str:
         """Assumption of the figures about a partition that does not exist yet, for display; empty if it exists."""
-        return "exchange as for random parts, an upper bound" if self.expects_random_parts else ""
+        is_random = self.recipe.grid is None and self.stored_partition is None
+        return "exchange as for random parts, an upper bound" if is_random else ""
 
     @cached_property
     def _shard_source(self) -> ShardSource:

@@ -184,7 +184,10 @@ class Document:
                 values[key] = convert(given, f"[{section}] {key}", hints[key])
         mistakes.check()
         # First, because the TypeError of a dataclass that lacks a value knows neither file nor line.
-        self._check_required(section, kind, {**settled, **values})
+        for field in dataclasses.fields(kind):  # type: ignore[arg-type]
+            required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+            if required and field.name not in settled and field.name not in values:
+                raise InputError(f"{self.where(section)}: [{section}] needs a key {field.name!r}")
         try:
             return kind(**settled, **values)
         except InputError as error:
@@ -195,12 +198,6 @@ class Document:
         # Dataclasses raise errors such as "lr -1.0: expected ...", which do not know the line.
         words = re.findall(r"\w+", str(error).partition(":")[0])
         return next((word for word in words if word in self.sections.get(section, {})), "")
-
-    def _check_required(self, section: str, kind: type[Any], values: Mapping[str, Any]) -> None:
-        for field in dataclasses.fields(kind):
-            required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-            if required and field.name not in values:
-                raise InputError(f"{self.where(section)}: [{section}] needs a key {field.name!r}")
 
 
 def _entries(content: Mapping[str, Any], lists: Container[str]) -> Iterator[tuple[str, Any]]:

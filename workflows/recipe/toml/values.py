@@ -82,7 +82,10 @@ def _readings(text: str, kinds: Sequence[Any]) -> list[Any]:
 def _as_kind(value: Any, kind: Any) -> Any:
     """Return ``value`` as ``kind``, or None if it has another type."""
     if get_origin(kind) is tuple:
-        return _as_tuple(value, get_args(kind))
+        # A single value stands for a list of one, such as the path of one file.
+        kinds, listed = get_args(kind), value if isinstance(value, list) else [value]
+        items = [_as_kind(item, kinds[0]) for item in listed]
+        return tuple(items) if None not in items and (kinds[-1] is Ellipsis or len(items) == len(kinds)) else None
     if type(value) is int and abs(value) > _MOST:
         return None
     # People write 1 for 1.0.
@@ -92,13 +95,6 @@ def _as_kind(value: Any, kind: Any) -> Any:
         return Path(value)
     # Not isinstance: a bool is not a number here.
     return value if type(value) is kind else None
-
-
-def _as_tuple(value: Any, kinds: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    # A single value stands for a list of one, such as the path of one file.
-    items = [_as_kind(item, kinds[0]) for item in (value if isinstance(value, list) else [value])]
-    fits = None not in items and (kinds[-1] is Ellipsis or len(items) == len(kinds))
-    return tuple(items) if fits else None
 
 
 def _noun(kind: Any) -> str:

@@ -94,20 +94,17 @@ def progress_picture(runs: Sequence[RunFacts]) -> Picture | None:
     Modes of training differ in what an epoch is, so only their time can be compared.
     """
     score = runs[0].score
-    curves = {_label(facts, runs, "test"): _over_time(facts, f"test_{score.name}") for facts in runs}
-    curves = {name: curve for name, curve in curves.items() if len(curve[0])}
+    curves = {}
+    for facts in runs:
+        epochs, values = facts.curve(f"test_{score.name}")
+        if len(epochs):
+            curves[_label(facts, runs, "test")] = np.cumsum(facts.curve("seconds")[1])[epochs - 1], values
     if not curves:
         return None
     figure, axes = new_axes()
     _draw_scores(axes, score, curves, "seconds of training")
     note = "Time of all epochs so far, on the slowest rank and without evaluations. Compare runs of one machine only."
     return Picture("progress", f"Test {score.label} over time", figure, note)
-
-
-def _over_time(facts: RunFacts, figure: str) -> Curve:
-    """Return the seconds of training after which a figure was measured, and its values."""
-    epochs, values = facts.curve(figure)
-    return np.cumsum(facts.curve("seconds")[1])[epochs - 1], values
 
 
 def _draw_scores(axes: Axes, score: Figure, curves: dict[str, Curve], over: str = "epoch") -> None:

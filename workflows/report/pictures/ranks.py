@@ -87,7 +87,9 @@ def _bytes_picture(name: str, title: str, values: ArrayLike, shade: str, note: s
     figure, axes = new_axes()
     _stack(axes, {"": scaled}, {"": shade})
     axes.set_ylabel(unit)
-    _draw_mean(axes, scaled, unit)
+    mean = float(scaled.mean())
+    axes.axhline(mean, color=color("ink"), linewidth=0.9, linestyle=(0, (4, 3)), label=f"mean  {mean:.4g} {unit}")
+    draw_legend(axes)
     note = f"{note}. Maximum over mean: {mean_ratio(scaled):.2f}."
     return Picture(name, title, figure, note, _spots({"": scaled}, unit))
 
@@ -148,9 +150,3 @@ def _spots(parts: Mapping[str, NDArray[np.float64]], unit: str) -> list[Spot]:
         for rank in ranks.tolist()
     ]
     return column_spots(ranks.astype(np.float64), lines)
-
-
-def _draw_mean(axes: Axes, values: NDArray[np.float64], unit: str) -> None:
-    mean = float(values.mean())
-    axes.axhline(mean, color=color("ink"), linewidth=0.9, linestyle=(0, (4, 3)), label=f"mean  {mean:.4g} {unit}")
-    draw_legend(axes)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gnnloom.storage.wording import counted
 from gnnloom.workflows.report.facts import RunFacts, scored_epoch
@@ -20,7 +19,7 @@ def distribution_picture(facts: RunFacts) -> Picture | None:
     found = facts.result.get("score_distribution")
     if not found:
         return None
-    shares = {name: _shares(found[name]) for name in _COLORS}
+    shares = {name: 100 * np.array(found[name], np.float64) / max(1, sum(found[name])) for name in _COLORS}
     num_bins = len(found["positive"])
     lowest, highest = found["range"]
     # Equal scores only: a bin of some width all the same.
@@ -41,7 +40,3 @@ def distribution_picture(facts: RunFacts) -> Picture | None:
     pairs, negatives = counted(sum(found["positive"]), "test pair"), counted(sum(found["negative"]), "negative")
     note = f"{pairs} and {negatives}{scored_epoch(facts)}."
     return Picture("scores", "Distribution of scores", figure, note, column_spots(middles, lines))
-
-
-def _shares(counts: list[int]) -> NDArray[np.float64]:
-    return 100 * np.array(counts, np.float64) / max(1, sum(counts))

@@ -1,0 +1,77 @@
+"""Options and output that all commands of stages have: where tasks run, a plan instead of a run, and a result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from gnnloom.pipeline.sources.understood import Understood
+from gnnloom.storage.format.artifact import Artifact
+from gnnloom.workflows.cli.terminal.options import QUIET, cluster_options, flag_option, json_option
+from gnnloom.workflows.cli.terminal.output import show, show_json
+from gnnloom.workflows.cli.terminal.progress import shown_progress
+
+#: Help of ``--plan`` for stages that know no time.
+PLAN: Final = "Only print what it would need: tasks, memory and disk space."
+
+
+def stage_options(plan: str = PLAN, *, quiet: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add ``--plan``, ``--json`` and the options of the cluster, which the command gets as ``cluster``.
+
+    Args:
+        plan: help of ``--plan``.
+        quiet: add ``--quiet``, too.
+    """
+
+    def add(command: Callable[..., None]) -> Callable[..., None]:
+        command = cluster_options(json_option(command))
+        command = flag_option("quiet", QUIET)(command) if quiet else command
+        return flag_option("plan", plan)(command)
+
+    return add
+
+
+class _Projection(Protocol):
+    """Projected needs of a stage."""
+
+    def to_json(self) -> dict[str, Any]: ...
+
+
+def show_stage(
+    what: str,
+    figures: str,
+    *,
+    plan: bool,
+    project: Callable[[], _Projection],
+    make: Callable[[], Mapping[str, Any]],
+    understood: Sequence[Understood] = (),
+) -> None:
+    """Print what a stage would need, or run the stage and print its result.
+
+    Args:
+        what: the result in words, such as ``links of web``.
+        figures: the kind of figures of a plan, such as ``upper bounds``.
+        make: runs the stage; returns the result.
+        understood: how files are read, which is a part of the JSON of a plan.
+    """
+    if plan:
+        content, files = project().to_json(), [each.to_json() for each in understood]
+        if not (files and show_json({**content, "files": files})):
+            show(content, title=f"plan: {what} ({figures})")
+        return
+    with shown_progress():
+        result = make()
+    show(result, title=what)
+
+
+def stored_result(dataset: str, artifact: Artifact, figures: Mapping[str, Any]) -> dict[str, Any]:
+    """The result of a stage: its figures between what identifies the artifact and what the artifact took."""
+    return {
+        "dataset": dataset,
+        "key": artifact.key,
+        "digest": artifact.digest,
+        **figures,
+        "bytes": artifact.stored_bytes(),
+        "seconds": sum(artifact.measured["task_seconds"].values()),
+        "peak_memory": artifact.measured["peak_memory"],
+    }
