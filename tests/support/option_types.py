@@ -6,7 +6,8 @@ python tests/support/option_types.py
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+import inspect
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import gnnloom.workflows.api.options
@@ -25,6 +26,7 @@ from gnnloom.workflows.api.options.loader_options import loader_options
 from gnnloom.workflows.api.options.plan_options import plan_options
 from gnnloom.workflows.api.options.train_options import train_options
 from gnnloom.workflows.api.propagate import propagate_options
+from gnnloom.workflows.api.train import predict
 
 FILE = Path(gnnloom.workflows.api.options.__file__).with_name("option_types.pyi")
 _HEAD = """\
@@ -33,7 +35,11 @@ _HEAD = """\
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
+
+from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike
 """
+#: Keywords of `predict` that decide what it returns.
+_OF_OVERLOADS = {"out", "pairs", "top", "of"}
 _NAMES = {tuple[int, ...]: "int | Sequence[int]", tuple[str, ...]: "Sequence[str]", Path: "Path | str"}
 
 
@@ -63,7 +69,16 @@ def option_types() -> str:
     blocks += [_class("PlanKeywords", "TypedDict", plan_options())]
     by_relation = {"fanout": "int | Sequence[int] | Mapping[str | tuple[str, str, str], int | Sequence[int]]"}
     blocks += [_class("LoaderKeywords", "TypedDict", loader_options(), by_relation)]
-    return "\n".join([*blocks, _class("TrainKeywords", "TypedDict", train_options())])
+    blocks += [_class("TrainKeywords", "TypedDict", train_options())]
+    return "\n".join([*blocks, _keywords("PredictKeywords", predict)])
+
+
+def _keywords(name: str, function: Callable[..., object]) -> str:
+    """The keywords that all overloads of a function have, as its signature states them."""
+    parameters = inspect.signature(function).parameters.values()
+    kept = [each for each in parameters if each.kind is each.KEYWORD_ONLY and each.name not in _OF_OVERLOADS]
+    lines = [f"    {each.name}: {each.annotation}\n" for each in kept]
+    return f"class {name}(TypedDict, total=False):\n{''.join(lines)}"
 
 
 def _of(sources: Iterable[object]) -> dict[str, Option]:

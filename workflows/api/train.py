@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, overload
+
+from numpy.typing import ArrayLike
 
 from gnnloom.storage import Catalog as StoredCatalog
 from gnnloom.storage import Dataset as StoredDataset
@@ -17,19 +19,20 @@ from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.typed_vertices import chosen_graph
 from gnnloom.trainer.job.ranks import Ranks, ranks_of_job, settled
 from gnnloom.trainer.planner.profile import LOCAL
-from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, as_dataset
+from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, Run, as_dataset
 from gnnloom.workflows.api.options.keywords import check_known, with_options
 from gnnloom.workflows.api.options.plan_options import plan_options, planned
 from gnnloom.workflows.api.options.train_options import train_options, training_fields
-from gnnloom.workflows.api.run import Run
 from gnnloom.workflows.interop.export import write_predictions
 from gnnloom.workflows.interop.given_vertices import read_pairs
 from gnnloom.workflows.interop.scored_pairs import Wanted, found_targets, ranks_found, scored_pairs, wanted_sources
-from gnnloom.workflows.interop.tables import Table, check_file, first_rows, write_table
+from gnnloom.workflows.interop.tables import Table, check_file, first_rows, frame_of, write_table
 from gnnloom.workflows.interop.transfer import UNKNOWN, Elsewhere, transferred
 
 if TYPE_CHECKING:
-    from gnnloom.workflows.api.options.option_types import PlanKeywords, TrainKeywords
+    import pandas as pd
+
+    from gnnloom.workflows.api.options.option_types import PlanKeywords, PredictKeywords, TrainKeywords
 
 #: Scored pairs that a command prints.
 SHOWN_PAIRS = 10
@@ -126,6 +129,39 @@ def plan(
     return [each.to_json() for each in planned(config, graph, profile, memory_per_rank or 0, is_open=is_open)[1]]
 
 
+@overload
+def predict(
+    run: Run | str,
+    *,
+    out: Path | str,
+    pairs: Path | str | ArrayLike | None = None,
+    top: int | None = None,
+    of: Path | str | ArrayLike | None = None,
+    **options: Unpack[PredictKeywords],
+) -> Run: ...
+
+
+@overload
+def predict(
+    run: Run | str, *, pairs: Path | str | ArrayLike, out: None = None, **options: Unpack[PredictKeywords]
+) -> pd.DataFrame: ...
+
+
+@overload
+def predict(
+    run: Run | str,
+    *,
+    top: int,
+    of: Path | str | ArrayLike | None = None,
+    out: None = None,
+    **options: Unpack[PredictKeywords],
+) -> pd.DataFrame: ...
+
+
+@overload
+def predict(run: Run | str, *, out: None = None, **options: Unpack[PredictKeywords]) -> Run: ...
+
+
 def predict(
     run: Run | str,
     *,
@@ -137,9 +173,9 @@ def predict(
     checkpoint: str = "auto",
     wait_timeout: float | None = None,
     evaluation_memory: int | None = None,
-    pairs: Path | str | None = None,
+    pairs: Path | str | ArrayLike | None = None,
     top: int | None = None,
-    of: Path | str | None = None,
+    of: Path | str | ArrayLike | None = None,
     smooth: str = NONE,
     smooth_steps: int | None = None,
     smooth_alpha: float | None = None,
@@ -152,11 +188,11 @@ def predict(
     unknown: str = UNKNOWN[0],
     safe_csv: bool = False,
     catalog: CatalogLike = None,
-) -> Run:
+) -> Run | pd.DataFrame:
     """Predict the class of every vertex with a checkpoint of a run, and store the predictions with the run.
 
     A run on pairs stores a vector for every vertex instead, from which ``run.score`` and ``run.top`` score any pairs;
-    ``pairs`` and ``top`` score pairs of files.
+    ``pairs`` and ``top`` score pairs that are given by the ids of the source.
 
     Inside an MPI job the call is collective, as :func:`train`.
 
@@ -172,10 +208,12 @@ def predict(
         checkpoint: the checkpoint that predicts: ``best``, ``last``, or ``auto``, the best one if the run has one.
         wait_timeout: seconds that a rank waits for others, 0 for any time; by default as in training.
         evaluation_memory: bytes of each rank beyond which it predicts from disk; by default as in training.
-        pairs: file with pairs to score, in any format of edges, by the ids of the source.
+        pairs: pairs to score, by the ids of the source: a file in any format of edges, or (num_pairs, 2) ids or names
+            in a data frame, an array or a list.
         top: number of targets to find for each vertex: those with the highest scores to which no edge of the graph
             leads from it.
-        of: text file with an id in each line: the vertices to find targets for; by default all.
+        of: the vertices to find targets for, by default all: a text file with an id in each line, or (num_vertices,)
+            ids or names in an array or a list.
         smooth: smooth the classes over the edges, too: ``labels`` for label propagation, ``correct`` for
             Correct-and-Smooth. ``out`` then has the smoothed classes.
         smooth_steps: products with the adjacency that propagate labels; by default 3 with ``labels``, 50 with
@@ -194,11 +232,14 @@ def predict(
     Returns:
         The run, with ``predictions()``, ``scores()`` and, if asked for, ``embeddings()`` and
         ``predictions(smoothed=True)``. With ``on``, ``graph`` or ``vertices``, a run of the dataset of the graph, which
-        has the weights of the given one and predicts the vertices of this graph.
+        has the weights of the given one and predicts the vertices of this graph. With ``pairs`` or ``top`` and without
+        ``out``, a data frame instead, with the columns and rows that the file would have.
 
     Raises:
         NotFoundError: there is no such run, graph, checkpoint, shards or file.
-        InputError: the suffix of ``out`` is unknown, the run does not predict pairs, or the graph does not fit the run.
+        InputError: the suffix of ``out`` is unknown, the run does not predict pairs, or the graph does not fit the run;
+            or inside an MPI job, ``pairs`` or ``top`` without ``out``.
+        MissingPackageError: a data frame is to be returned, and pandas is not installed.
         LaunchError: the ranks failed.
         CollectiveError: inside an MPI job: any of these errors, raised on every rank.
     """
@@ -220,23 +261,26 @@ def predict(
     }
     name = None if on is None else as_dataset(on, found.dataset.path.parent).name
     other = Elsewhere(name, graph, vertices, unknown)
-    wanted = Wanted(None if pairs is None else Path(pairs), top, None if of is None else Path(of))
-    if wanted and file is None:
-        raise InputError("out: name a file for the scores of the pairs")
+    wanted = Wanted(Path(pairs) if isinstance(pairs, str) else pairs, top, Path(of) if isinstance(of, str) else of)
+    frames: list[pd.DataFrame] = []
     with ranks_of_job("gnnloom predict") as here:
+        if wanted and file is None and here.comm is not None:
+            raise InputError("out: name a file for the scores of the pairs, which only one rank of an MPI job has")
         result = predict_run(
             here,
             lambda: (found.dataset, StoredRun.open(found.dataset, found.name)),
             file,
             wanted,
             other,
-            say=None,
+            take=None if file is not None else lambda table: frames.append(frame_of(table)),
             safe_csv=safe_csv,
             ranks=ranks,
             wait_timeout=wait_timeout,
             evaluation_memory=evaluation_memory,
             **asked,
         )
+    if frames:
+        return frames[0]
     if not other:
         return found
     there = as_dataset(result["dataset"], found.dataset.path.parent)
@@ -251,6 +295,7 @@ def predict_run(
     elsewhere: Elsewhere | None = None,
     *,
     say: Callable[[StoredDataset, StoredRun], None] | None = None,
+    take: Callable[[Table], None] | None = None,
     safe_csv: bool = False,
     **asked: Any,
 ) -> dict[str, Any]:
@@ -261,6 +306,7 @@ def predict_run(
         wanted: pairs to score with the predictions, in one process; or targets to find, on all ranks.
         elsewhere: another graph to predict on.
         say: called with the dataset and the run that predicts, when the wishes have been checked.
+        take: called on the first rank with the table of the scores of pairs.
         safe_csv: see :func:`~gnnloom.workflows.interop.tables.write_table`.
         asked: options of :meth:`~gnnloom.trainer.config.predict_config.PredictConfig.of_run`.
 
@@ -306,7 +352,7 @@ def predict_run(
             folder,
         ):
             targets = found_targets(dataset, run, folder, config.decoder)
-            result = {**names, **summary, **here.on_first(lambda: _shown(targets, out, safe_csv=safe_csv))}
+            result = {**names, **summary, **here.on_first(lambda: _shown(targets, out, take, safe_csv=safe_csv))}
         return result if out is None else {**result, "out": str(out)}
     result = {**names, **here.predict(config)}
     if wanted is not None and wanted.pairs is not None:
@@ -315,6 +361,7 @@ def predict_run(
             lambda: _shown(
                 scored_pairs(dataset, run, lambda graph: read_pairs(graph, pairs), config.decoder),
                 out,
+                take,
                 safe_csv=safe_csv,
             )
         )
@@ -323,8 +370,12 @@ def predict_run(
     return result if out is None else {**result, "out": str(out)}
 
 
-def _shown(found: AbstractContextManager[Table], out: Path | None, *, safe_csv: bool) -> dict[str, Any]:
+def _shown(
+    found: AbstractContextManager[Table], out: Path | None, take: Callable[[Table], None] | None, *, safe_csv: bool
+) -> dict[str, Any]:
     with found as table:
+        if take is not None:
+            take(table)
         if out is not None:
             write_table(table, out, safe_csv=safe_csv)
         return {"pairs": table.length, "first": first_rows(table, SHOWN_PAIRS)}

@@ -34,7 +34,7 @@ from gnnloom.storage.kernel_cache import choose_kernel_cache
 if TYPE_CHECKING:
     from gnnloom.storage.errors import GnnloomError
     from gnnloom.trainer.loader.loader import Loader
-    from gnnloom.workflows.api.catalog import Catalog, Dataset
+    from gnnloom.workflows.api.catalog import Catalog, Dataset, Run
     from gnnloom.workflows.api.export import export, report
     from gnnloom.workflows.api.ingest import features, generate, ingest
     from gnnloom.workflows.api.links import draw_hard_negatives, draw_links, read_links, read_ogb_links
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from gnnloom.workflows.api.partition import partition, shard
     from gnnloom.workflows.api.propagate import propagate
     from gnnloom.workflows.api.recipe import run
-    from gnnloom.workflows.api.run import Run
     from gnnloom.workflows.api.sample import sample
     from gnnloom.workflows.api.train import plan, predict, train
     from gnnloom.workflows.interop.progress_bars import progress
@@ -87,7 +86,7 @@ _HOMES = {
     "Catalog": f"{_API}.catalog",
     "Dataset": f"{_API}.catalog",
     "Loader": "gnnloom.trainer.loader.loader",
-    "Run": f"{_API}.run",
+    "Run": f"{_API}.catalog",
     "draw_hard_negatives": f"{_API}.links",
     "draw_links": f"{_API}.links",
     "export": f"{_API}.export",

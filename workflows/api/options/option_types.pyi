@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
 
+from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike
+
 class ClusterKeywords(TypedDict, total=False):
     workers: int | None
     memory: int | str
@@ -295,3 +297,24 @@ class TrainKeywords(TypedDict, total=False):
     wait_timeout: float
     profile: bool
     memory: int | str | None
+
+class PredictKeywords(TypedDict, total=False):
+    model: str | None
+    decoder: str | None
+    ranks: int | None
+    embeddings: bool
+    checkpoint: str
+    wait_timeout: float | None
+    evaluation_memory: int | None
+    smooth: str
+    smooth_steps: int | None
+    smooth_alpha: float | None
+    correct_steps: int
+    correct_alpha: float
+    correct_scale: float | str
+    on: DatasetLike | None
+    graph: str | None
+    vertices: str | None
+    unknown: str
+    safe_csv: bool
+    catalog: CatalogLike
