@@ -219,6 +219,13 @@ class Catalog(StoredCatalog):
         """Import what :meth:`Dataset.export` wrote; see :mod:`gnnloom.storage.upkeep.archive_import`."""
         return self.dataset(super().import_dataset(file, name).name)
 
+    def pull(self, url: str, name: str | None = None) -> Dataset:
+        """Copy a dataset from a URL that :meth:`Dataset.push` copied it to.
+
+        See :mod:`gnnloom.storage.upkeep.pull`.
+        """
+        return self.dataset(super().pull(url, name).name)
+
     def _repr_html_(self) -> str:
         """A table of the datasets, for notebooks."""
         rows = [(dataset.name, str(len(dataset.artifacts())), str(len(dataset.runs()))) for dataset in self.datasets()]
