@@ -52,6 +52,12 @@ class Dataset(BaseDataset):
 
         return export_dataset(self, Path(file))
 
+    def push(self, url: str, *, replace: bool = False) -> dict[str, Any]:
+        """Copy the dataset to a URL; see :func:`gnnloom.storage.upkeep.push.push_dataset`."""
+        from gnnloom.storage.upkeep.push import push_dataset  # noqa: PLC0415
+
+        return push_dataset(self, url, replace=replace)
+
 
 class Catalog(BaseCatalog):
     """A directory of datasets.
@@ -71,6 +77,12 @@ class Catalog(BaseCatalog):
 
         # Opened again by name: the import returns the base class, and the catalog decides which class it opens.
         return self.dataset(import_dataset(self, Path(file), name).name)
+
+    def pull(self, url: str, name: str | None = None) -> Dataset:
+        """Copy a dataset from a URL that it was pushed to; see :func:`gnnloom.storage.upkeep.pull.pull_dataset`."""
+        from gnnloom.storage.upkeep.pull import pull_dataset  # noqa: PLC0415
+
+        return self.dataset(pull_dataset(self, url, name)[0].name)
 
     def collect_garbage(self, *, dry_run: bool = False) -> list[Garbage]:
         """Like :meth:`Dataset.collect_garbage`, for all :meth:`datasets` and the catalog's own folder."""

@@ -57,15 +57,15 @@ def export_dataset(dataset: Dataset, file: Path) -> dict[str, Any]:
         raise ExistsError(f"{file}: the file exists already; remove it, or choose another name")
     if not file.parent.is_dir():
         raise InputError(f"{file}: there is no folder {file.parent}")
-    _refuse_damage(dataset)
+    refuse_damage(dataset)
     # Sizes are taken once: a file of metrics that grows during the export is cut at this size.
-    members = [(path, path.stat().st_size) for path in _files_of(dataset)]
+    members = [(path, path.stat().st_size) for path in files_of(dataset)]
     with written_aside(file, durable=True) as aside, aside.open("wb") as raw:
         _write_members(raw, compression, dataset, members)
     return {"files": len(members), "bytes": sum(size for _, size in members), "archive_bytes": file.stat().st_size}
 
 
-def _refuse_damage(dataset: Dataset) -> None:
+def refuse_damage(dataset: Dataset) -> None:
     """Refuse to export damage now: the import would refuse it later, when the original may be gone."""
     findings = verify_dataset(dataset, quick=True)
     # Copies are not exported.
@@ -84,7 +84,12 @@ def _compression(file: Path) -> str | None:
     raise InputError(f"{file}: expected a file name that ends in {', '.join(COMPRESSIONS)}")
 
 
-def _files_of(dataset: Dataset) -> Iterator[Path]:
+def files_of(dataset: Dataset) -> Iterator[Path]:
+    """The files of the complete artifacts and the runs of a dataset, and of the groups above them.
+
+    Raises:
+        CorruptError: there is a link, which could lead to a file outside of the dataset.
+    """
     complete = [info.path for info in dataset.artifacts() if info.state == "complete"]
     yield dataset.path / "zarr.json"
     for kind in sorted({dataset.runs_path, *(path.parent for path in complete)}):

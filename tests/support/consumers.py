@@ -109,6 +109,7 @@ CONSUMERS: tuple[Consumer, ...] = (
     Consumer("lineage", "catalog lineage {dataset}", compared=False),
     Consumer("report", "report {dataset}/old --out {out}/report", compared=False),
     Consumer("archive", "catalog export {dataset} {out}/a.tar"),
+    Consumer("push", "catalog push {dataset} {out}/pushed"),
 )
 VERIFY = Consumer("verify", "catalog verify {dataset}")
 

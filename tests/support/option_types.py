@@ -35,6 +35,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
 """
+#: Keywords of `predict` that decide what it returns.
+_OF_OVERLOADS = {"out", "pairs", "top", "of"}
 _NAMES = {tuple[int, ...]: "int | Sequence[int]", tuple[str, ...]: "Sequence[str]", Path: "Path | str"}
 
 
@@ -62,7 +64,8 @@ def option_types() -> str:
     blocks += [_class(name, "ClusterKeywords", options) for name, options in classes.items()]
     blocks += [_class("PropagateKeywords", "TypedDict", propagate_options())]
     blocks += [_class("PlanKeywords", "TypedDict", plan_options())]
-    blocks += [_class("PredictKeywords", "TypedDict", predict_options())]
+    predict = {name: each for name, each in predict_options().items() if name not in _OF_OVERLOADS}
+    blocks += [_class("PredictKeywords", "TypedDict", predict)]
     by_relation = {"fanout": "int | Sequence[int] | Mapping[str | tuple[str, str, str], int | Sequence[int]]"}
     blocks += [_class("LoaderKeywords", "TypedDict", loader_options(), by_relation)]
     return "\n".join([*blocks, _class("TrainKeywords", "TypedDict", train_options())])

@@ -45,6 +45,7 @@ SHOWN: Final = (
     "catalog lineage {dataset}",
     "catalog verify {dataset}",
     "catalog export {dataset} {out}/a.tar",
+    "catalog push {dataset} {out}/pushed",
     "export {run} metrics --out {out}/m.csv",
     "report {run} --out {out}/report",
     "report --compare {run} {dataset}/own --out {out}/comparison",

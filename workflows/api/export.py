@@ -6,11 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnnloom.storage.errors import InputError, MissingPackageError
-from gnnloom.storage.runs.run import Run as StoredRun
-from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, as_catalog, as_dataset
-from gnnloom.workflows.api.run import Run
-from gnnloom.workflows.interop.chosen_table import chosen_table
-from gnnloom.workflows.interop.tables import check_file, frame_of, write_table
+from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, Run, as_catalog, as_dataset
+from gnnloom.workflows.interop.chosen_table import exported
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,22 +50,16 @@ def export(
         NotFoundError: the dataset, the run or what to export does not exist.
         MissingPackageError: there is no ``out``, and pandas is not installed.
     """
-    file = None if out is None else Path(out)
-    check_file(file, safe_csv=safe_csv)
     if isinstance(dataset, Run):
         found, named = dataset.dataset, dataset.name
     else:
         owner, _, of_name = dataset.partition("/") if isinstance(dataset, str) else (dataset, "", "")
         found, named = as_dataset(owner, catalog), of_name or run or ""
 
-    def opened() -> StoredRun:
-        return StoredRun.open(found, named or Run.open(found.name, found.path.parent).name)
+    def opened() -> Run:
+        return found.run(named or None)
 
-    table = chosen_table(found, what, opened, parts, method, key, relation)
-    if file is None:
-        return frame_of(table)
-    write_table(table, file, safe_csv=safe_csv)
-    return file
+    return exported(found, what, out, opened, parts, method, key, relation, safe_csv=safe_csv)
 
 
 def report(

@@ -9,8 +9,7 @@ from typing import Any
 
 from gnnloom.trainer.comm.transports.registry import LaunchedRank
 from gnnloom.trainer.job.ranks import ranks_of_job
-from gnnloom.workflows.api.catalog import CatalogLike, Dataset, as_catalog
-from gnnloom.workflows.api.run import Run
+from gnnloom.workflows.api.catalog import CatalogLike, Dataset, Run, as_catalog
 from gnnloom.workflows.recipe.request import RecipeRequest
 from gnnloom.workflows.run.run_recipe import Display, run_recipe
 

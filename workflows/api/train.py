@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, overload
+
+from numpy.typing import ArrayLike
 
 from gnnloom.storage import Catalog as StoredCatalog
 from gnnloom.storage import Dataset as StoredDataset
@@ -17,19 +19,20 @@ from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.typed_vertices import chosen_graph
 from gnnloom.trainer.job.ranks import Ranks, ranks_of_job, settled
 from gnnloom.trainer.planner.profile import LOCAL
-from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, as_dataset
+from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, Run, as_dataset
 from gnnloom.workflows.api.options.keywords import check_known, split_fields, with_options
 from gnnloom.workflows.api.options.plan_options import plan_options, planned
 from gnnloom.workflows.api.options.predict_options import PredictOptions, predict_options
 from gnnloom.workflows.api.options.train_options import train_options, training_fields
-from gnnloom.workflows.api.run import Run
 from gnnloom.workflows.interop.export import write_predictions
 from gnnloom.workflows.interop.given_vertices import read_pairs
 from gnnloom.workflows.interop.scored_pairs import Wanted, found_targets, ranks_found, scored_pairs, wanted_sources
-from gnnloom.workflows.interop.tables import Table, check_file, first_rows, write_table
+from gnnloom.workflows.interop.tables import Table, check_file, first_rows, frame_of, write_table
 from gnnloom.workflows.interop.transfer import Elsewhere, transferred
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from gnnloom.workflows.api.options.option_types import PlanKeywords, PredictKeywords, TrainKeywords
 
 #: Scored pairs that a command prints.
@@ -127,14 +130,64 @@ def plan(
     return [each.to_json() for each in planned(config, graph, profile, memory_per_rank or 0, is_open=is_open)[1]]
 
 
+@overload
+def predict(
+    run: Run | str,
+    *,
+    out: Path | str,
+    pairs: Path | str | ArrayLike | None = None,
+    top: int | None = None,
+    of: Path | str | ArrayLike | None = None,
+    on: DatasetLike | None = None,
+    catalog: CatalogLike = None,
+    **options: Unpack[PredictKeywords],
+) -> Run: ...
+
+
+@overload
+def predict(
+    run: Run | str,
+    *,
+    pairs: Path | str | ArrayLike,
+    out: None = None,
+    on: DatasetLike | None = None,
+    catalog: CatalogLike = None,
+    **options: Unpack[PredictKeywords],
+) -> pd.DataFrame: ...
+
+
+@overload
+def predict(
+    run: Run | str,
+    *,
+    top: int,
+    of: Path | str | ArrayLike | None = None,
+    out: None = None,
+    on: DatasetLike | None = None,
+    catalog: CatalogLike = None,
+    **options: Unpack[PredictKeywords],
+) -> pd.DataFrame: ...
+
+
+@overload
+def predict(
+    run: Run | str,
+    *,
+    out: None = None,
+    on: DatasetLike | None = None,
+    catalog: CatalogLike = None,
+    **options: Unpack[PredictKeywords],
+) -> Run: ...
+
+
 @with_options(predict_options())
 def predict(
-    run: Run | str, *, on: DatasetLike | None = None, catalog: CatalogLike = None, **options: Unpack[PredictKeywords]
-) -> Run:
+    run: Run | str, *, on: DatasetLike | None = None, catalog: CatalogLike = None, **options: Any
+) -> Run | pd.DataFrame:
     """Predict the class of every vertex with a checkpoint of a run, and store the predictions with the run.
 
     A run on pairs stores a vector for every vertex instead, from which ``run.score`` and ``run.top`` score any pairs;
-    ``pairs`` and ``top`` score pairs of files.
+    ``pairs`` and ``top`` score pairs that are given by the ids of the source.
 
     Inside an MPI job the call is collective, as :func:`train`.
 
@@ -148,23 +201,28 @@ def predict(
             function returned knows what that call named. ``ranks`` is by default as in training, and inside an MPI job
             the number of all of its ranks. ``out`` is a file for the classes: ``.npy`` in the order of the vertices, or
             ``.npz``, ``.parquet`` or ``.csv`` with the ids of the source. With ``smooth``, the file has the smoothed
-            classes, and with ``pairs`` or ``top`` the scores of pairs. Sizes such as ``evaluation_memory`` are bytes.
+            classes, and with ``pairs`` or ``top`` the scores of pairs. ``pairs`` is a file, or (num_pairs, 2) ids or
+            names in a data frame, an array or a list; ``of`` is a file, or (num_vertices,) ids or names. Sizes such as
+            ``evaluation_memory`` are bytes.
 
     Returns:
         The run, with ``predictions()``, ``scores()`` and, if asked for, ``embeddings()`` and
         ``predictions(smoothed=True)``. With ``on``, ``graph`` or ``vertices``, a run of the dataset of the graph, which
-        has the weights of the given one and predicts the vertices of this graph.
+        has the weights of the given one and predicts the vertices of this graph. With ``pairs`` or ``top`` and without
+        ``out``, a data frame instead, with the columns and rows that the file would have.
 
     Raises:
         NotFoundError: there is no such run, graph, checkpoint, shards or file.
-        InputError: the suffix of ``out`` is unknown, the run does not predict pairs, or the graph does not fit the run.
+        InputError: the suffix of ``out`` is unknown, the run does not predict pairs, or the graph does not fit the run;
+            or inside an MPI job, ``pairs`` or ``top`` without ``out``.
+        MissingPackageError: a data frame is to be returned, and pandas is not installed.
         LaunchError: the ranks failed.
         CollectiveError: inside an MPI job: any of these errors, raised on every rank.
     """
     known = predict_options()
     check_known("predict", options, known)
     given = {
-        name: Path(str(value)) if known[name].kind is Path and value is not None else value
+        name: Path(value) if known[name].kind is Path and isinstance(value, str) else value
         for name, value in options.items()
     }
     found = Run.open(run, catalog) if isinstance(run, str) else run
@@ -178,11 +236,15 @@ def predict(
     other = Elsewhere(on=None if on is None else as_dataset(on, found.dataset.path.parent).name, **chosen)
     pairs, smoothing = split_fields(Wanted, others)
     wanted = Wanted(**pairs)
-    if wanted and asked.out is None:
-        raise InputError("out: name a file for the scores of the pairs")
+    frames: list[pd.DataFrame] = []
+    take = None if asked.out is not None else lambda table: frames.append(frame_of(table))
     with ranks_of_job("gnnloom predict") as here:
+        if wanted and asked.out is None and here.comm is not None:
+            raise InputError("out: name a file for the scores of the pairs, which only one rank of an MPI job has")
         opened = partial(StoredRun.open, found.dataset, found.name)
-        result = predict_run(here, lambda: (found.dataset, opened()), asked, smoothing, wanted, other)
+        result = predict_run(here, lambda: (found.dataset, opened()), asked, smoothing, wanted, other, take=take)
+    if frames:
+        return frames[0]
     return Run(as_dataset(result["dataset"], found.dataset.path.parent), result["run"], named) if other else found
 
 
@@ -194,6 +256,7 @@ def predict_run(
     wanted: Wanted,
     elsewhere: Elsewhere,
     say: Callable[[StoredDataset, StoredRun], None] | None = None,
+    take: Callable[[Table], None] | None = None,
 ) -> dict[str, Any]:
     """Predict on some ranks, and write the classes, or the scores of pairs, to a file. Collective on a job's ranks.
 
@@ -203,6 +266,7 @@ def predict_run(
         wanted: pairs to score with the predictions, in one process; or targets to find, on all ranks.
         elsewhere: another graph to predict on.
         say: called with the dataset and the run that predicts, when the wishes have been checked.
+        take: called on the first rank with the table of the scores of pairs.
 
     Returns:
         What ``gnnloom predict --json`` prints, the same on every rank.
@@ -241,6 +305,8 @@ def predict_run(
 
     def write(found: AbstractContextManager[Table]) -> dict[str, Any]:
         with found as table:
+            if take is not None:
+                take(table)
             if out is not None:
                 write_table(table, out, safe_csv=options.safe_csv)
             return {"pairs": table.length, "first": first_rows(table, SHOWN_PAIRS)}

@@ -34,7 +34,7 @@ from gnnloom.storage.kernel_cache import choose_kernel_cache
 if TYPE_CHECKING:
     from gnnloom.storage.errors import GnnloomError
     from gnnloom.trainer.loader.loader import Loader
-    from gnnloom.workflows.api.catalog import Catalog, Dataset
+    from gnnloom.workflows.api.catalog import Catalog, Dataset, Run
     from gnnloom.workflows.api.export import export, report
     from gnnloom.workflows.api.ingest import features, generate, ingest
     from gnnloom.workflows.api.links import draw_hard_negatives, draw_links, read_links, read_ogb_links
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from gnnloom.workflows.api.partition import partition, shard
     from gnnloom.workflows.api.propagate import propagate
     from gnnloom.workflows.api.recipe import run
-    from gnnloom.workflows.api.run import Run
     from gnnloom.workflows.api.sample import sample
     from gnnloom.workflows.api.train import plan, predict, train
     from gnnloom.workflows.interop.progress_bars import progress
@@ -86,7 +85,7 @@ _MODULES = {
     "gnnloom.storage.errors": ["GnnloomError"],
     "gnnloom.trainer.loader.loader": ["Loader"],
     "gnnloom.workflows.interop.progress_bars": ["progress"],
-    f"{_API}.catalog": ["Catalog", "Dataset"],
+    f"{_API}.catalog": ["Catalog", "Dataset", "Run"],
     f"{_API}.export": ["export", "report"],
     f"{_API}.ingest": ["features", "generate", "ingest"],
     f"{_API}.links": ["draw_hard_negatives", "draw_links", "read_links", "read_ogb_links"],
@@ -95,7 +94,6 @@ _MODULES = {
     f"{_API}.partition": ["partition", "shard"],
     f"{_API}.propagate": ["propagate"],
     f"{_API}.recipe": ["run"],
-    f"{_API}.run": ["Run"],
     f"{_API}.sample": ["sample"],
     f"{_API}.train": ["plan", "predict", "train"],
 }

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import dropwhile
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -43,8 +43,11 @@ def open_pairs(path: Path) -> PairList:
     return PairList.open("pairs", str(path), None, {"extra_columns": True})
 
 
-def read_pairs(graph: Graph, path: Path) -> Iterator[NDArray[np.int64]]:
-    """Read pairs from a file, some at a time, in the order of the file.
+def read_pairs(graph: Graph, pairs: Path | ArrayLike) -> Iterator[NDArray[np.int64]]:
+    """Read pairs, some at a time, in their order.
+
+    Args:
+        pairs: a file, or (num_pairs, 2) ids of the source: an array, a list or a data frame.
 
     Yields:
         (num_pairs, 2) int64 sources and targets.
@@ -53,6 +56,13 @@ def read_pairs(graph: Graph, path: Path) -> Iterator[NDArray[np.int64]]:
         NotFoundError: there is no such file.
         InputError: something in it is not a pair of ids, or an id is not one of the graph.
     """
+    if not isinstance(pairs, Path):
+        ids = np.asarray(pairs)
+        if ids.ndim != 2 or ids.shape[1] != 2:
+            raise InputError(f"pairs: expected two columns, the ids of sources and targets; found shape {ids.shape}")
+        yield find_vertices(graph, "pairs", ids)
+        return
+    path = pairs
     given, finder, row = open_pairs(path), _VertexFinder(graph), 0
     for span in given.ranges():
         for rows in given.read(span, names=graph.has_names):
@@ -136,6 +146,23 @@ def find_vertices(graph: Graph, what: str, ids: ArrayLike) -> NDArray[np.int64]:
     given = np.asarray(ids)
     texts = _names(map(str, given.reshape(-1).tolist()))
     return _VertexFinder(graph).find(texts, lambda at: f"{what}, number {at:,}").reshape(given.shape)
+
+
+def are_texts(ids: ArrayLike) -> bool:
+    """Whether ids in memory are texts, such as names, and not numbers."""
+    return np.asarray(ids).dtype.kind in "UTO"
+
+
+def vertex_numbers(graph: Graph, what: str, given: ArrayLike) -> NDArray[Any]:
+    """Numbers of vertices: of ids that are texts, the vertices that have these ids; anything else as it is.
+
+    Args:
+        what: name of the argument, for messages.
+
+    Raises:
+        InputError: a text is not the id of a vertex of the graph.
+    """
+    return find_vertices(graph, what, given) if are_texts(given) else np.asarray(given)
 
 
 def ids_in(graph: Graph, start: int, stop: int) -> list[str]:

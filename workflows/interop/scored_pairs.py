@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from gnnloom.pipeline.sources.understood import Understood
 from gnnloom.storage import Dataset, Graph
@@ -19,7 +19,7 @@ from gnnloom.storage.option import Group, option
 from gnnloom.storage.runs.run import Run
 from gnnloom.storage.runs.transfer import links_of_run
 from gnnloom.workflows.interop.export import VertexIds, end_columns
-from gnnloom.workflows.interop.given_vertices import open_pairs, read_vertices, understood_vertices
+from gnnloom.workflows.interop.given_vertices import find_vertices, open_pairs, read_vertices, understood_vertices
 from gnnloom.workflows.interop.tables import ExportedColumn, Table
 
 if TYPE_CHECKING:
@@ -34,12 +34,12 @@ class Wanted:
     """Request for predictions of pairs.
 
     Attributes:
-        pairs: file with the pairs to score; or else
+        pairs: file with the pairs to score, or (num_pairs, 2) ids of the source; or else
         top: number of targets to find for each vertex.
-        of: file with the vertices; None for all.
+        of: file with the vertices, or (num_vertices,) ids of the source; None for all.
     """
 
-    pairs: Path | None = option(  # noqa: RUF009 - an option is immutable
+    pairs: Path | ArrayLike | None = option(  # noqa: RUF009 - an option is immutable
         None,
         "File with pairs to score, in any format of edges, by the ids of the source.",
         kind=Path,
@@ -56,7 +56,7 @@ class Wanted:
         least=1,
         metavar="K",
     )
-    of: Path | None = option(  # noqa: RUF009 - an option is immutable
+    of: Path | ArrayLike | None = option(  # noqa: RUF009 - an option is immutable
         None,
         "Text file with an id in each line: the vertices whose best targets are wanted.",
         kind=Path,
@@ -86,10 +86,10 @@ class Wanted:
         self.check(run)
         if self.pairs is None and self.of is None:
             return []
-        graph = dataset.graph(links_of_run(dataset, run).graph)
-        if self.pairs is not None:
+        graph = pair_graph(dataset, run)
+        if isinstance(self.pairs, Path):
             return open_pairs(self.pairs).understood(names=graph.has_names)
-        return [] if self.of is None else [understood_vertices(graph, self.of)]
+        return [understood_vertices(graph, self.of)] if isinstance(self.of, Path) else []
 
     def check(self, run: Run) -> None:
         """Check that the wishes go together, and that a run predicts them.
@@ -107,9 +107,9 @@ class Wanted:
         task = check_on_pairs(TrainConfig.of_run(run), run.path)
         if self.top is not None:
             check_ranks(task)
-        if self.pairs is not None:
+        if isinstance(self.pairs, Path):
             open_pairs(self.pairs)
-        if self.of is not None and not self.of.exists():
+        if isinstance(self.of, Path) and not self.of.exists():
             raise NotFoundError(f"{self.of}: no such file")
 
 
@@ -157,26 +157,71 @@ def pair_table(
         yield _table(scorer, graph, found, VertexIds.of(graph, folder))
 
 
-def check_sources(run: Run, sources: NDArray[Any], count: int) -> None:
-    """Check that targets of some vertices can be found with a run's predictions.
+def pair_graph(dataset: Dataset, run: Run) -> Graph:
+    """The graph whose vertices a run on pairs joins.
 
     Raises:
-        NotFoundError: the run has no predictions.
-        InputError: they are not vertices, ``count`` is not positive, or the run predicts something else.
+        NotFoundError: as :func:`~gnnloom.storage.runs.transfer.links_of_run`.
     """
-    if sources.ndim != 1 or (sources.size and sources.dtype.kind not in "iu"):
-        raise InputError(f"vertices: expected (num_vertices,) integers, found {sources.dtype} of shape {sources.shape}")
-    Wanted(top=count).check(run)
+    return dataset.graph(links_of_run(dataset, run).graph)
 
 
-def wanted_sources(dataset: Dataset, run: Run, file: Path | None) -> NDArray[np.int64] | None:
-    """The vertices that a file lists by their ids; None, for all, without a file.
+def wanted_sources(dataset: Dataset, run: Run, of: Path | ArrayLike | None) -> NDArray[np.int64] | None:
+    """The vertices that a file lists by their ids, or of ids in memory; None, for all, without either.
 
     Raises:
         NotFoundError: there is no such file.
         InputError: an id in it is not one of the graph.
     """
-    return None if file is None else read_vertices(dataset.graph(links_of_run(dataset, run).graph), file)
+    if of is None:
+        return None
+    graph = pair_graph(dataset, run)
+    return read_vertices(graph, of) if isinstance(of, Path) else find_vertices(graph, "of", of)
+
+
+def targets_here(
+    dataset: Dataset, run: Run, sources: NDArray[np.int64], count: int, decoder: str | None
+) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """The best targets of some vertices, found by this process; see :meth:`gnnloom.workflows.api.catalog.Run.top`."""
+    from gnnloom.trainer.training.best_targets import best_targets
+    from gnnloom.trainer.training.pair_scores import PairScorer
+
+    with PairScorer.open(dataset, run, decoder=decoder) as scorer:
+        parts = list(best_targets(scorer, dataset.graph(scorer.links.message_graph), sources, count))
+    return np.concatenate([part[1] for part in parts]), np.concatenate([part[2] for part in parts])
+
+
+@contextmanager
+def top_pairs(
+    dataset: Dataset, run: Run, vertices: ArrayLike, count: int, decoder: str | None = None
+) -> Iterator[Table]:
+    """The best targets of vertices that are given by the ids of the source; the table can be read inside the block.
+
+    Raises:
+        NotFoundError: the run has no predictions.
+        InputError: an id is not one of the graph, or the run predicts something else.
+    """
+    from gnnloom.trainer.training.best_targets import best_targets, found_pairs
+    from gnnloom.trainer.training.pair_scores import PairScorer
+
+    Wanted(top=count).check(run)
+    with PairScorer.open(dataset, run, decoder=decoder) as scorer:
+        graph = dataset.graph(scorer.links.graph)
+        sources = find_vertices(graph, "vertices", vertices)
+        found = best_targets(scorer, dataset.graph(scorer.links.message_graph), sources, count)
+        with pair_table(scorer, graph, (found_pairs(*each)[:2] for each in found)) as table:
+            yield table
+
+
+def ids_as_text(graph: Graph, vertices: NDArray[np.int64]) -> NDArray[Any]:
+    """The ids of vertices in the source as texts, in an array of the same shape; empty for -1."""
+    there = vertices >= 0
+    found = np.full(vertices.shape, "", object)
+    with own_folder() as folder:
+        ids = VertexIds.of(graph, folder)
+        found[there] = [str(each) for each in ids.columns(vertices[there])[-1]]
+        ids.check()
+    return found
 
 
 @contextmanager
@@ -232,7 +277,7 @@ def targets_of(
     model: str | None = None,
     decoder: str | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """The best targets of some vertices, found by some ranks; see :meth:`gnnloom.workflows.api.run.Run.top`.
+    """The best targets of some vertices, found by some ranks; see :meth:`gnnloom.workflows.api.catalog.Run.top`.
 
     Collective on a job's ranks, each of which gets all.
     """

@@ -23,7 +23,7 @@ from gnnloom.storage.disk.files import read_json, write_json
 from gnnloom.storage.errors import BudgetError, CorruptError, ExistsError, FormatError, InputError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.runs.run import Run
-from gnnloom.storage.upkeep import archive, archive_import
+from gnnloom.storage.upkeep import archive, arrival
 from gnnloom.storage.upkeep.archive import HEAD, TAIL, export_dataset
 from gnnloom.storage.upkeep.archive_import import import_dataset
 from support.damage import edit_manifest
@@ -290,7 +290,7 @@ def test_a_damaged_dataset_is_refused_even_in_a_sound_archive(
         export_dataset(dataset, tmp_path / "web.tar")
     assert not list(tmp_path.glob("*web.tar*"))
     # Another program might write such an archive, or the damage might happen during an export.
-    monkeypatch.setattr(archive, "_refuse_damage", lambda dataset: None)
+    monkeypatch.setattr(archive, "refuse_damage", lambda dataset: None)
     export_dataset(dataset, tmp_path / "web.tar")
     with pytest.raises(CorruptError, match=r"/web\.tar: holds a damaged dataset: web\.tar/partition/.*damaged chunk"):
         import_dataset(catalog, tmp_path / "web.tar")
@@ -368,7 +368,7 @@ def test_an_import_whose_folder_is_collected_before_it_is_locked_makes_another(
         return opened(path, *arguments)
 
     monkeypatch.setattr("os.open", open_later)
-    folder, descriptor = archive_import._locked_folder(tmp_path)
+    folder, descriptor = arrival._locked_folder(tmp_path, None)
     os.close(descriptor)
     assert folder not in removed
     assert list(tmp_path.iterdir()) == [folder]

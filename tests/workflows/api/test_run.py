@@ -77,12 +77,14 @@ def test_a_run_is_found_by_name_and_described(run: gnnloom.Run) -> None:
     for name in ("tiny/first", "tiny"):
         found = gnnloom.Run.open(name, root)
         assert (found.path, found.state, found.config()["hidden"]) == (run.path, "finished", [8])
+    for found in (run.dataset.run("first"), run.dataset.run()):
+        assert (found.name, found.path, found.dataset.path) == ("first", run.path, run.dataset.path)
     assert repr(run) == "Run('tiny/first', finished, 4 epochs)"
     shown = run._repr_html_()
     for text in ("run tiny/first", "<td>4 of 4</td>", "<th>val accuracy</th>", "<polyline"):
         assert text in shown
     with pytest.raises(NotFoundError, match="no run second; there are: first"):
-        gnnloom.Run.open("tiny/second", root)
+        run.dataset.run("second")
     empty = gnnloom.Run(run.dataset, "second")
     assert (empty.state, empty.metrics()["epoch"].tolist()) == ("not started", [])
     assert "not started" in empty._repr_html_()

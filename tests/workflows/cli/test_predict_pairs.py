@@ -127,6 +127,13 @@ def test_pairs_of_a_file_are_scored_in_its_order_by_their_names(root: Path, tmp_
         pandas.testing.assert_frame_equal(run.score_frame(frame[["source", "target"]]), frame)
         with pytest.raises(InputError, match="pairs, number 3: 'nobody' is not a vertex of the graph"):
             run.score_frame([[name_of(1), name_of(2)], [name_of(3), "nobody"]])
+        # In memory as from the file, in every form of pairs.
+        given = frame[["source", "target"]]
+        for same in (given, given.to_numpy(), given.to_numpy().tolist(), file):
+            pandas.testing.assert_frame_equal(gnnloom.predict(run, pairs=same), frame)
+        np.testing.assert_array_equal(run.score(given), run.score(pairs))
+        with pytest.raises(InputError, match="pairs: expected two columns"):
+            gnnloom.predict(run, pairs=frame)
 
 
 def best_of(scores: NDArray[Any], adjacency: Any, source: int, count: int) -> list[int]:
@@ -162,6 +169,10 @@ def test_the_best_targets_are_those_of_a_sort_and_not_linked(root: Path, tmp_pat
     assert frame["source"].astype(str).tolist() == wanted["source"].tolist()
     assert frame["target"].astype(str).tolist() == wanted["target"].tolist()
     np.testing.assert_allclose(frame[column := frame.columns[2]], wanted[column].astype(float), rtol=1e-12)
+    names, same = run.top([called(5), called(3)], count)
+    assert [each for each in names.ravel().tolist() if each] == wanted["target"].tolist()
+    np.testing.assert_array_equal(same, run.top([5, 3], count)[1])
+    pandas.testing.assert_frame_equal(gnnloom.predict(run, top=count, of=[called(5), called(3)]), frame)
     column = "number" if name == "rated/run" else "score"
     assert set(rows[0]) >= {column}
     assert ("probability" in rows[0]) == (name == "named/run")
@@ -289,8 +300,8 @@ def test_python_refuses_what_are_no_pairs_or_vertices(root: Path) -> None:
         run.top([[1]], 2)
     with pytest.raises(InputError, match="top: expected a number of targets from 1 on"):
         run.top([1], 0)
-    with pytest.raises(InputError, match="out: name a file"):
-        gnnloom.predict(run, top=2)
+    with pytest.raises(InputError, match="vertices, number 1: 'nobody' is not a vertex"):
+        run.top([name_of(1), "nobody"], 2)
 
 
 #: As the manual shows it.

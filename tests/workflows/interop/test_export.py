@@ -150,6 +150,10 @@ def test_a_frame_has_the_columns_and_values_of_the_csv_file(dataset: Dataset, tm
     written = gnnloom.export("web", what, out=tmp_path / "x.csv", catalog=dataset.path.parent)
     assert isinstance(frame, pandas.DataFrame)
     pandas.testing.assert_frame_equal(frame, pandas.read_csv(written), check_dtype=False)
+    if what in {"edges", "features", "labels"}:
+        method = getattr(gnnloom.Catalog(dataset.path.parent)["web"], f"export_{what}")
+        pandas.testing.assert_frame_equal(method(), frame)
+        assert method(tmp_path / "y.csv").read_bytes() == written.read_bytes()
     with np.load(exported(dataset, tmp_path / "x.npz", what)) as arrays:
         assert {name: frame[name].dtype for name in arrays if name in frame} == {
             name: arrays[name].dtype for name in arrays if name in frame

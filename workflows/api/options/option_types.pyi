@@ -162,7 +162,6 @@ class PredictKeywords(TypedDict, total=False):
     model: str | None
     decoder: str | None
     checkpoint: str
-    out: Path | str | None
     safe_csv: bool
     embeddings: bool
     ranks: int | None
@@ -171,9 +170,6 @@ class PredictKeywords(TypedDict, total=False):
     graph: str | None
     vertices: str | None
     unknown: str
-    pairs: Path | str | None
-    top: int | None
-    of: Path | str | None
     smooth: str
     smooth_steps: int | None
     smooth_alpha: float | None

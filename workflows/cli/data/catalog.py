@@ -19,7 +19,14 @@ from gnnloom.storage.runs.figures import shown_epoch
 from gnnloom.storage.runs.run import Run
 from gnnloom.storage.wording import counted
 from gnnloom.trainer.tasks.registry import AUTO, TASKS
-from gnnloom.workflows.cli.data.catalog_files import export_command, gc_command, import_command, part_command
+from gnnloom.workflows.cli.data.catalog_files import (
+    export_command,
+    gc_command,
+    import_command,
+    part_command,
+    pull_command,
+    push_command,
+)
 from gnnloom.workflows.cli.data.catalog_tree import du_command, lineage_command, tree_command
 from gnnloom.workflows.cli.data.shown_types import LINK_TITLES, data_of_types, relation_links, show_types, types_json
 from gnnloom.workflows.cli.terminal.options import current_catalog, existing_catalog, json_option, split_run
@@ -43,7 +50,17 @@ def catalog_command() -> None:
     """
 
 
-for _command in (tree_command, lineage_command, du_command, gc_command, export_command, import_command, part_command):
+for _command in (
+    tree_command,
+    lineage_command,
+    du_command,
+    gc_command,
+    export_command,
+    import_command,
+    push_command,
+    pull_command,
+    part_command,
+):
     catalog_command.add_command(_command)
 
 

@@ -1,4 +1,4 @@
-"""`gnnloom catalog gc`, `export`, `import` and `part`: garbage collection, archives and partition files."""
+"""`gnnloom catalog gc`, `export`, `import`, `push`, `pull` and `part`: garbage, archives, copies, partition files."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from gnnloom.storage.disk.remote_folder import without_secrets
 from gnnloom.storage.wording import counted
 from gnnloom.workflows.cli.terminal.options import current_catalog, existing_catalog, json_option, key_option
 from gnnloom.workflows.cli.terminal.output import readable_bytes, show, show_json, show_rows
@@ -89,6 +90,61 @@ def import_command(file: Path, name: str | None) -> None:
         "bytes": dataset.stored_bytes(),
     }
     show(content, title=f"import of {file}")
+
+
+@click.command("push")
+@click.argument("name")
+@click.argument("url")
+@click.option("--replace", is_flag=True, help="Replace a dataset at URL that has artifacts or runs which NAME lacks.")
+@json_option
+def push_command(name: str, url: str, replace: bool) -> None:
+    """Copy dataset NAME with its artifacts and runs to URL: a folder in S3, Google Cloud Storage or elsewhere.
+
+    Files that are at URL already are not sent again, so a push that was stopped continues, and a push after new stages
+    or runs sends only these. The dataset is at URL when everything is there. S3 needs gnnloom[remote]; other URLs need
+    the package that fsspec names.
+
+    \b
+    Example:
+      gnnloom catalog push web s3://bucket/datasets/web
+    """
+    dataset = current_catalog()[name]
+    with shown_progress(compiles=False):
+        result = dataset.push(url, replace=replace)
+    content = {"dataset": name, "url": without_secrets(url), **result}
+    show(content, title=f"push of {name}")
+
+
+@click.command("pull")
+@click.argument("url")
+@click.option(
+    "--as", "name", metavar="NAME", default=None, help="Name of the dataset.  [default: its name when it was pushed]"
+)
+@json_option
+def pull_command(url: str, name: str | None) -> None:
+    """Add the dataset at URL, copied there by `gnnloom catalog push`, to the catalog.
+
+    Everything is compared with its digests, and checked as by `gnnloom catalog import`. A pull that was stopped
+    continues.
+
+    \b
+    Example:
+      gnnloom catalog pull s3://bucket/datasets/web
+    """
+    from gnnloom.storage.upkeep.pull import pull_dataset
+
+    with shown_progress(compiles=False):
+        dataset, read = pull_dataset(current_catalog(), url, name)
+    content = {
+        "dataset": dataset.name,
+        "url": without_secrets(url),
+        "path": str(dataset.path),
+        "artifacts": len(dataset.artifacts()),
+        "runs": len(dataset.runs()),
+        "bytes": dataset.stored_bytes(),
+        "bytes_read": read,
+    }
+    show(content, title=f"pull of {dataset.name}")
 
 
 @click.command("part")

@@ -1,0 +1,149 @@
+"""Files below a URL, in any storage that fsspec supports: S3, Google Cloud Storage, Azure, servers, memory, folders.
+
+Storages fail in hundreds of ways and languages. Every failure becomes one error with one line, without credentials.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from gnnloom.storage.errors import GnnloomError, InputError, MissingPackageError, NotFoundError
+from gnnloom.storage.system_errors import check_is_of_content
+from gnnloom.storage.wording import shortened
+
+#: User and password in a URL.
+_USER: Final = re.compile(r"(?<=//)[^/@]*@")
+#: Names of variables of the environment that may hold a secret.
+_SECRETS: Final = re.compile(r"SECRET|TOKEN|PASSW|CREDENTIAL|_KEY\b|_SAS\b|CONNECTION_STRING", re.IGNORECASE)
+#: Shortest secret that is removed from messages; shorter texts are words.
+_SHORTEST_SECRET: Final = 6
+#: Storages without folders, where making a folder would make a bucket.
+_WITHOUT_FOLDERS: Final = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "oci", "r2", "hf"})
+#: Most characters of the reason of an error.
+_MOST_REASON: Final = 300
+
+
+class RemoteError(InputError):
+    """A storage cannot be reached, or refuses."""
+
+
+class RemoteFolder:
+    """A folder behind a URL.
+
+    Attributes:
+        shown: the URL without user, password and query, for messages.
+    """
+
+    def __init__(self, url: str) -> None:
+        """Choose the storage; nothing is sent yet.
+
+        Raises:
+            InputError: the URL has an unknown protocol.
+            MissingPackageError: the package for this protocol is not installed.
+        """
+        from fsspec.core import url_to_fs  # noqa: PLC0415 - only transfers need it
+
+        self._url = url
+        self.shown = without_secrets(url)
+        try:
+            self._files, path = url_to_fs(url.rstrip("/"))  # type: ignore[no-untyped-call]
+        except ImportError as error:
+            reason = f"{self.shown}: {self._reason(error)}; `pip install 'gnnloom[remote]'` installs s3fs for S3"
+            raise MissingPackageError(reason) from None
+        except Exception as error:  # noqa: BLE001 - every storage has errors of its own
+            raise InputError(f"{self.shown}: this URL cannot be opened ({self._reason(error)})") from None
+        self._path = str(path).rstrip("/")
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """Sizes in bytes of the files in a folder by name; none if there is no folder."""
+        try:
+            with self._speaking(folder):
+                # Another process may have written since.
+                self._files.invalidate_cache()
+                found = self._files.ls(f"{self._path}/{folder}", detail=True)
+        except NotFoundError:
+            return {}
+        return {each["name"].rstrip("/").rsplit("/", 1)[-1]: each["size"] or 0 for each in found}
+
+    def read(self, name: str, start: int | None = None, stop: int | None = None) -> bytes:
+        """The bytes of a file, or a range of its bytes.
+
+        Raises:
+            NotFoundError: there is no such file.
+            RemoteError: the storage cannot be reached, or refuses.
+        """
+        with self._speaking(name):
+            found: bytes = self._files.cat_file(f"{self._path}/{name}", start=start, end=stop)
+            return found
+
+    def make(self, folder: str) -> None:
+        """Make a folder, where files can only be written into folders."""
+        protocol = self._files.protocol
+        if _WITHOUT_FOLDERS.isdisjoint([protocol] if isinstance(protocol, str) else protocol):
+            with self._speaking(folder):
+                self._files.makedirs(f"{self._path}/{folder}", exist_ok=True)
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file whole, replacing it if it exists; raises as :meth:`read`."""
+        with self._speaking(name):
+            self._files.pipe_file(f"{self._path}/{name}", content)
+
+    def write_pieces(self, name: str, pieces: Iterable[bytes]) -> None:
+        """Write a file piece by piece; raises as :meth:`read`, and what ``pieces`` raises."""
+        with self._speaking(name), self._files.open(f"{self._path}/{name}", "wb") as file:
+            for piece in pieces:
+                file.write(piece)
+
+    def remove(self, name: str) -> None:
+        """Remove a file; raises as :meth:`read`."""
+        with self._speaking(name):
+            self._files.rm_file(f"{self._path}/{name}")
+
+    def publish(self, name: str, content: bytes) -> None:
+        """Write a file that appears whole or not at all; raises as :meth:`read`."""
+        with self._speaking(name), self._files.transaction, self._files.open(f"{self._path}/{name}", "wb") as file:
+            file.write(content)
+
+    @contextmanager
+    def _speaking(self, name: str) -> Iterator[None]:
+        """Say in one line what a storage says in an error."""
+        try:
+            yield
+        except GnnloomError:
+            raise
+        except FileNotFoundError:
+            raise NotFoundError(f"{self.shown}/{name}: there is no such file, folder or bucket") from None
+        except Exception as error:  # noqa: BLE001 - every storage has errors of its own
+            if "file" in self._files.protocol:
+                # Of this machine's disk.
+                check_is_of_content(error, f"{self.shown}/{name}")
+            raise RemoteError(
+                f"{self.shown}/{name}: {self._reason(error)}; check the URL and the credentials, and run the command"
+                f" again: it continues"
+            ) from None
+
+    def _reason(self, error: BaseException) -> str:
+        """The type of an error and its first line, without anything secret."""
+        text = (str(error).strip().splitlines() or [""])[0]
+        for secret in sorted(_secrets(self._url), key=len, reverse=True):
+            text = text.replace(secret, "***")
+        kind = type(error).__name__
+        return shortened(f"{kind}: {text}" if text else kind, _MOST_REASON)
+
+
+def without_secrets(url: str) -> str:
+    """A URL without user, password and query, as messages and results show it."""
+    return _USER.sub("", url).partition("?")[0].rstrip("/")
+
+
+def _secrets(url: str) -> set[str]:
+    """Texts that must not be shown: user, password and query of a URL, and secrets of the environment."""
+    users = {part for found in _USER.findall(url) for part in (found, *found[:-1].split(":"))}
+    queries = set(re.split(r"[&;?]", url.partition("?")[2]))
+    values = {value for each in queries for value in (each, each.partition("=")[2])}
+    set_here: dict[str, Any] = {name: value for name, value in os.environ.items() if _SECRETS.search(name)}
+    return {each for each in users | values | set(set_here.values()) if len(each) >= _SHORTEST_SECRET}
