@@ -107,7 +107,7 @@ def calibrate(source: EdgeSource, undirected: bool, ids: str, codec: str, folder
         vertices = max(1, source.num_vertices() or 0, highest + 1)
     else:
         # Counting distinct ids means sorting them, so it is left out unless ids are renumbered.
-        ranks = KEY_TYPES[ids].distinct(ends or [np.empty(0, np.int64)])[1].astype(np.int64)
+        ranks = KEY_TYPES[ids].distinct(ends)[1].astype(np.int64) if ends else np.empty(0, np.int64)
         distinct = _distinct_ids(ranks, edges, 2 * edges if ids == "names" else highest + 1)
         vertices = max(1, distinct)
         # As far apart as in the whole source.

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray, member_names, open_array
-from gnnloom.pipeline.sources.first_lines import CALLED
 from gnnloom.pipeline.sources.format import guess_format
 from gnnloom.pipeline.sources.pyg import unread_tensors
 from gnnloom.pipeline.sources.reading.class_names import is_label
 from gnnloom.pipeline.sources.reading.coding import without_suffix
 from gnnloom.pipeline.sources.reading.files import SourceFile, expand, is_local, open_file
+from gnnloom.pipeline.sources.reading.first_lines import CALLED
 from gnnloom.pipeline.sources.reading.name_ids import is_id
 from gnnloom.pipeline.sources.reading.text_layout import find_ends, is_number, names_ids
 from gnnloom.pipeline.sources.reading.text_table import numbers_rows

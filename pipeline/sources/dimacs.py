@@ -22,6 +22,15 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.format import WEIGHTS, Format
+from gnnloom.pipeline.sources.parsers.numerals import (
+    HASH,
+    SPACE,
+    is_blank,
+    is_count,
+    is_end,
+    next_line,
+    skip_blanks,
+)
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.reading.lines import (
     BLOCK_BYTES,
@@ -33,15 +42,6 @@ from gnnloom.pipeline.sources.reading.lines import (
     counts_by_file,
     lines_below,
     ranges_below,
-)
-from gnnloom.pipeline.sources.reading.numerals import (
-    HASH,
-    SPACE,
-    is_blank,
-    is_count,
-    is_end,
-    next_line,
-    skip_blanks,
 )
 from gnnloom.pipeline.sources.reading.parse import parse_from_one
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.format import WEIGHTS, Format
+from gnnloom.pipeline.sources.parsers.numerals import is_count
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.reading.lines import (
     BLOCK_BYTES,
@@ -30,7 +31,6 @@ from gnnloom.pipeline.sources.reading.lines import (
     lines_below,
     ranges_below,
 )
-from gnnloom.pipeline.sources.reading.numerals import is_count
 from gnnloom.pipeline.sources.reading.parse import parse_from_one
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.pipeline.sources.understood import Understood

@@ -18,16 +18,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.format import WEIGHTS, Format
-from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
-from gnnloom.pipeline.sources.reading.lines import (
-    RANGE_BYTES,
-    bad_line,
-    check_ends_with_feed,
-    count_uncommented,
-    first_line,
-    ranges_below,
-)
-from gnnloom.pipeline.sources.reading.numerals import (
+from gnnloom.pipeline.sources.parsers.numerals import (
     BEYOND,
     FEED,
     FLOAT32_LIMIT,
@@ -51,6 +42,15 @@ from gnnloom.pipeline.sources.reading.numerals import (
     is_blank,
     is_count,
     scale,
+)
+from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
+from gnnloom.pipeline.sources.reading.lines import (
+    RANGE_BYTES,
+    bad_line,
+    check_ends_with_feed,
+    count_uncommented,
+    first_line,
+    ranges_below,
 )
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.pipeline.sources.understood import Understood

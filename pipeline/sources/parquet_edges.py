@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.binary.edge_columns import checked_ids, checked_values
 from gnnloom.pipeline.sources.binary.parquet_table import ParquetTable
-from gnnloom.pipeline.sources.first_lines import CALLED
 from gnnloom.pipeline.sources.format import COLUMNS, TIMES, WEIGHTS, Format, check_parts, check_values, column_names
 from gnnloom.pipeline.sources.names import NameChunk, Names
 from gnnloom.pipeline.sources.reading.files import open_files
+from gnnloom.pipeline.sources.reading.first_lines import CALLED
 from gnnloom.pipeline.sources.reading.name_ids import FIRST_ROWS, RowError, check_present, judge_column
 from gnnloom.pipeline.sources.reading.text_table import fields_by_name
 from gnnloom.pipeline.sources.reading.times import TimeForm, find_times, parse_times

@@ -9,7 +9,7 @@ by a point and zeros. :mod:`gnnloom.pipeline.sources.reading.text_table` decides
 A line with more columns than expected is refused. Otherwise weights or times would be lost unnoticed, and the size line
 of another format would be read as an edge. ``extra_columns`` ignores further columns instead.
 
-If ids are names, :mod:`gnnloom.pipeline.sources.reading.name_parser` defines how lines are split.
+If ids are names, :mod:`gnnloom.pipeline.sources.parsers.name_parser` defines how lines are split.
 """
 
 from __future__ import annotations
@@ -22,12 +22,23 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.first_lines import FirstLines, Suggestion
 from gnnloom.pipeline.sources.format import COLUMNS, TIMES, WEIGHTS, Format, check_parts, check_values, column_names
 from gnnloom.pipeline.sources.names import HINT, NameChunk, Names
-from gnnloom.pipeline.sources.reading import name_parser
+from gnnloom.pipeline.sources.parsers import name_parser
+from gnnloom.pipeline.sources.parsers.name_parser import DOUBTFUL
+from gnnloom.pipeline.sources.parsers.numerals import (
+    EXTRA,
+    MISSING,
+    NEGATIVE,
+    NO_ID,
+    ONE_ID,
+    PADDED,
+    REASONS,
+    TOO_LARGE,
+)
 from gnnloom.pipeline.sources.reading.fields import PLAIN, TextBlock, chosen_fields
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
+from gnnloom.pipeline.sources.reading.first_lines import FirstLines, Suggestion
 from gnnloom.pipeline.sources.reading.line_estimate import Estimate, estimate_lines
 from gnnloom.pipeline.sources.reading.lines import (
     BLOCK_BYTES,
@@ -38,17 +49,6 @@ from gnnloom.pipeline.sources.reading.lines import (
     line_at,
 )
 from gnnloom.pipeline.sources.reading.name_ids import IdKind, is_missing_id
-from gnnloom.pipeline.sources.reading.name_parser import DOUBTFUL
-from gnnloom.pipeline.sources.reading.numerals import (
-    EXTRA,
-    MISSING,
-    NEGATIVE,
-    NO_ID,
-    ONE_ID,
-    PADDED,
-    REASONS,
-    TOO_LARGE,
-)
 from gnnloom.pipeline.sources.reading.parse import parse_edges
 from gnnloom.pipeline.sources.reading.text_layout import Sample, Stated, likely_separator, row_blocks, split_fields
 from gnnloom.pipeline.sources.reading.text_table import (

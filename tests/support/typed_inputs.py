@@ -398,6 +398,61 @@ def _whole(cell: str) -> int:
     return int(found[1])
 
 
+#: A statement of N-Triples, and a comment after it.
+_IRI = r"<((?:[^\x00-\x20<>\"\\]|\\u[0-9A-Fa-f]{4}|\\U[0-9A-Fa-f]{8})+)>"
+_LABEL = r"(_:[\w:\u0080-\U0010FFFF](?:[\w:.\u0080-\U0010FFFF-]*[\w:\u0080-\U0010FFFF-])?)"
+_TEXT = r'"(?:[^\"\\]|\\[tbnrf\"\'\\]|\\u[0-9A-Fa-f]{4}|\\U[0-9A-Fa-f]{8})*"'
+_SUFFIX = rf"(?:@[\w:\u0080-\U0010FFFF][\w:\u0080-\U0010FFFF-]*|\^\^{_IRI})?"
+_BLANK = r"[ \t\r]*"
+_STATEMENT = re.compile(
+    rf"(?:{_IRI}|{_LABEL}){_BLANK}{_IRI}{_BLANK}(?:{_IRI}|{_LABEL}|({_TEXT}){_SUFFIX}){_BLANK}\.{_BLANK}(?:\#.*)?",
+    re.ASCII | re.DOTALL,
+)
+_RDF_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
+
+
+def _statements(path: Path, *, first_types: bool) -> Graph:
+    """The statements between vertices; with ``first_types``, those of rdf:type are the types of vertices."""
+    graph = Graph()
+    for line in path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n"):
+        # Statements with literals need not be UTF-8, as they are left out.
+        text = line.decode("utf-8", "surrogateescape").strip(" \t\r")
+        if not text or text.startswith("#"):
+            continue
+        found = _STATEMENT.fullmatch(text)
+        if found is None:
+            raise UnreadableError(f"{text!r} is not a statement")
+        subject, predicate, target = found[1] or found[2], found[3], found[4] or found[5]
+        names = [_unescaped(each) for each in (subject, predicate, target, found[6], found[7]) if each]
+        if target is None:
+            continue
+        if any("\udc80" <= each <= "\udcff" for name in names for each in name):
+            raise UnreadableError("not UTF-8")
+        if first_types and names[1] == _RDF_TYPE:
+            graph.kinds.setdefault(names[0], names[2])
+        else:
+            graph.edges[names[1], names[0], names[2]] += 1
+    if not graph.edges:
+        raise UnreadableError("no edges")
+    for ends in graph.edges:
+        graph.kinds |= {end: graph.kinds.get(end, "entity") for end in ends[1:]}
+    return graph
+
+
+def _unescaped(text: str) -> str:
+    """A term whose escapes of characters are replaced."""
+
+    def character(found: re.Match[str]) -> str:
+        if not (digits := found[1] or found[2]):
+            return found[0]
+        number = int(digits, 16)
+        if 0xD800 <= number < 0xE000 or number > 0x10FFFF:
+            raise UnreadableError(f"{found[0]} is not a character")
+        return chr(number)
+
+    return re.sub(r"\\(?:u(.{4})|U(.{8})|.)", character, text, flags=re.DOTALL)
+
+
 # Inputs
 
 _NEO4J = {
@@ -418,6 +473,16 @@ _OGB = {
     "raw/relations/paper___cites___paper/edge.csv": "0,1\n1,2\n",
     "raw/relations/paper___cites___paper/num-edge-list.csv": "2\n",
 }
+#: Statements with IRIs, blank nodes, escapes, comments, literals of all kinds, and vertices with several types.
+STATEMENTS = (
+    "# A graph\n<http://x/a> <http://x/knows> <http://x/b> .\n\n<http://x/b>\t<http://x/knows>  _:b.1 . # <c>\r\n"
+    "_:b.1<http://x/knows><http://x/\\u00E9\\U0001F600>.\n<http://x/é😀> <http://x#knows> <http://x/b> .\n"
+    '<http://x/a> <http://x/name> "A \\"q\\" \\u00e9."@en-US .\n_:b.1 <http://x/age> "7"^^<http://x/int> .\n'
+    "<http://x/a> <http://www.w3.org/1999/02/22-rdf-syntax-ns#type> <http://x/Person> .\n"
+    "<http://x/b> <http://www.w3.org/1999/02/22-rdf-syntax-ns#\\u0074ype> <http://x/Dog> .\n"
+    "<http://x/b> <http://www.w3.org/1999/02/22-rdf-syntax-ns#type> <http://x/Person> .\n"
+    "<http://x/c> <http://www.w3.org/1999/02/22-rdf-syntax-ns#type> <http://x/Dog> .\n"
+)
 _NEPTUNE_FILES = {
     "nodes.csv": "~id,~label,name:String,age:Int\nv1,person,marko,29\nv2,person,vadas,27\nv3,software,lop,\n",
     "edges.csv": "~id,~from,~to,~label,weight:Double\ne1,v1,v2,knows,0.5\ne2,v1,v3,made,0.25\ne3,v2,v3,made,1\n",
@@ -444,6 +509,19 @@ def typed_inputs() -> Iterator[tuple[str, TypedInput]]:
     counted = "4\n0 1 0\n1 2 1\n12 0 1\n3 0 0\n"
     open_ke: dict[str, Any] = {"source": "DIR/train2id.txt", "format": "triples"}
     yield "openke", TypedInput({"train2id.txt": counted}, lambda folder: _open_ke(folder / "train2id.txt"), open_ke)
+    iris = {"source": "DIR/g.nt"}
+    yield (
+        "ntriples",
+        TypedInput({"g.nt": STATEMENTS}, lambda folder: _statements(folder / "g.nt", first_types=False), iris),
+    )
+    yield (
+        "ntriples with types",
+        TypedInput(
+            {"g.nt": STATEMENTS},
+            lambda folder: _statements(folder / "g.nt", first_types=True),
+            iris | {"rdf_type": "first"},
+        ),
+    )
     columns = (
         "who,what,amount as weight else 1,at as time else 1970-01-01,fee as feature else 0,kind as label else none"
     )

@@ -18,7 +18,7 @@ from gnnloom.pipeline.ingest.typed.notes import typed_notes
 from gnnloom.pipeline.ingest.typed.options import TypedOptions
 from gnnloom.pipeline.ingest.typed.stage import ingest_typed_graph
 from gnnloom.pipeline.ingest.typed.tables import TypedTables
-from gnnloom.pipeline.ingest.typed.triples import TRIPLES, triples_tables
+from gnnloom.pipeline.ingest.typed.triples import TRIPLES, statement_tables, triples_tables
 from gnnloom.pipeline.ingest.typed.type_vertices import ingest_type_vertices
 from gnnloom.pipeline.ingest.vertex_options import VertexOptions
 from gnnloom.pipeline.ingest.vertex_rows import stated_vertex_phases
@@ -26,6 +26,7 @@ from gnnloom.pipeline.ingest.vertex_tables import Rows, check_rows, read_as_vert
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
 from gnnloom.pipeline.sources.format import Format, bundled_vertices, formats, guess_format, open_edges, open_vertices
 from gnnloom.pipeline.sources.generators.generator import generators
+from gnnloom.pipeline.sources.ntriples import NTRIPLES
 from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
 from gnnloom.pipeline.sources.understood import Legible, Understood, understood_of
 from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS, VertexKind, vertex_kinds
@@ -182,9 +183,10 @@ def typed_source(locations: Sequence[str], format_name: str | None, values: Mapp
         return triples_tables(locations, values)
     if len(locations) == 1 and (found := described_tables(locations[0], format_name)) is not None:
         return found
-    if (format_name or guess_format(locations)) != "snap":
-        return None
-    return DeclaredTables.of(locations, values)
+    chosen = format_name or guess_format(locations)
+    if chosen == NTRIPLES and not values.get("columns"):
+        return statement_tables(locations, values)
+    return DeclaredTables.of(locations, values) if chosen == "snap" else None
 
 
 def check_typed(source: Any, relations: Any, of_types: Iterable[str], others: Iterable[str] = ()) -> None:

@@ -36,6 +36,7 @@ _IF_VERTICES: Final = "if each row is a vertex"
 _IF_EDGE: Final = "if the first line is an edge"
 _IF_EDGES: Final = "if each row is an edge"
 _ALONG: Final = "then, for the vertex data"
+_OF_TYPES: Final = "if rdf:type is the type of its subject"
 #: Files that are looked at one by one, at most.
 _MOST_TABLES: Final = 20
 #: A column with the ids of a type: user_id, userId, movieId.
@@ -127,7 +128,11 @@ def _look(locations: Sequence[str], format_name: str | None, options: dict[str, 
     """Find how files would be read: as edges, as vertex data, or both if the first rows leave it open."""
     declared = typed_source(locations, format_name, options)
     if declared is not None:
-        return Look(tuple(declared.open(options).understood()), _command(locations, format_name, options, (), ()))
+        found = tuple(declared.open(options).understood())
+        others = {}
+        if "rdf_type" not in options and any(each.facts.get("rdf_types") for each in found):
+            others[_OF_TYPES] = _command(locations, format_name, options | {"rdf_type": "first"}, (), ())
+        return Look(found, _command(locations, format_name, options, (), ()), others)
     if format_name is None and not options and (tables := _several_tables(locations)) is not None:
         return tables
     vertices = None

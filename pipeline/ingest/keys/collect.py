@@ -130,7 +130,8 @@ def _write_by_kind(
     given, kinds = np.concatenate(growing.kinds), np.empty(int(rows.max()) + 1, np.int32)
     # The first row of a key counts, as assignments of earlier rows come last.
     kinds[rows[::-1]] = given[::-1]
-    if (differs := kinds[rows] != given).any():
+    takes_first = task.kinds is not None and task.kinds.takes_first
+    if not takes_first and (differs := kinds[rows] != given).any():
         at = int(np.argmax(differs))
         key = keys.key(found, int(rows[at]))
         name = key.decode(errors="backslashreplace") if isinstance(key, bytes) else str(key)
@@ -149,7 +150,8 @@ def conflicting_kinds(
     """The error for a vertex that has two types."""
     names, location = ((), "") if kinds is None or kinds.names is None else (kinds.names, kinds.location)
     types = f"{names[first]} and {names[second]}" if names else "two"
-    reason = f"vertex {name!r} has the types {types} in different rows; a vertex has one type"
+    hint = getattr(source, "several_hint", "")
+    reason = f"vertex {name!r} has the types {types} in different rows; a vertex has one type{hint}"
     finds = getattr(source, "id_error", None)
     found: InputError | None = None if finds is None else finds(span, name, (0,), reason)
     return found or InputError(f"{location}: {reason}")

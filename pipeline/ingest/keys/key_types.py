@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.external_sort.radix import sort_few, sort_keys
 from gnnloom.pipeline.ingest.tables.id_numbers import first_fault, read_numbers
 from gnnloom.pipeline.sources.names import HINT, NameChunk, NamedEdgeSource, Names
-from gnnloom.pipeline.sources.reading.numerals import NO_ID, REASONS
+from gnnloom.pipeline.sources.parsers.numerals import NO_ID, REASONS
 from gnnloom.pipeline.sources.source import EdgeChunk, EdgeSource, SourceRange
 from gnnloom.storage.errors import InputError
 

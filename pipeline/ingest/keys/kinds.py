@@ -27,6 +27,7 @@ class KindColumn:
         location: the table, for messages.
         column: name or number of the column.
         several: separator of words in a cell, whose first word counts; empty if a cell is one word.
+        takes_first: the first word of a vertex counts if its rows have several; otherwise they are an error.
         names: the distinct words, ascending; None before they are known.
     """
 
@@ -34,11 +35,15 @@ class KindColumn:
     location: str
     column: str
     several: str = ""
+    takes_first: bool = False
     names: tuple[str, ...] | None = None
 
     def identity(self) -> dict[str, Any]:
         """What decides the words; JSON."""
-        return {"table": self.rows.identity(), **({"several": self.several} if self.several else {})}
+        return {"table": self.rows.identity(), **self._how()}
+
+    def _how(self) -> dict[str, Any]:
+        return {**({"several": self.several} if self.several else {}), **({"first": True} if self.takes_first else {})}
 
     def surveys(self) -> Sequence[SourceRange]:
         return () if self.names is not None else self.rows.ranges()

@@ -74,6 +74,7 @@ class KeyRanges:
         adds: keys that no list has get numbers too.
         kinds: kind of the keys of each file of the lists, if keys have several kinds, which are numbered apart.
         num_kinds: number of kinds.
+        takes_first: the first kind of a key counts if the lists give it several; otherwise they are an error.
     """
 
     ids: str
@@ -83,6 +84,7 @@ class KeyRanges:
     adds: bool = True
     kinds: list[int] = field(default_factory=list)
     num_kinds: int = 1
+    takes_first: bool = False
 
     @classmethod
     def of(
@@ -94,12 +96,13 @@ class KeyRanges:
         adds: bool = True,
         kinds: Sequence[int] = (),
         num_kinds: int = 1,
+        takes_first: bool = False,
     ) -> KeyRanges:
         """Cut the keys of these records by their samples.
 
         Args:
             records: of all ranges, each with the number of the table of keys.
-            listed, adds, kinds, num_kinds: attributes.
+            listed, adds, kinds, num_kinds, takes_first: attributes.
 
         Raises:
             InputError: there are no keys.
@@ -108,7 +111,7 @@ class KeyRanges:
         collected = [
             [record.facts["lane"], record.facts[files]] for (record, _), (files, _) in zip(records, names, strict=True)
         ]
-        uncut = cls(ids, collected, [], listed, adds, list(kinds), num_kinds)
+        uncut = cls(ids, collected, [], listed, adds, list(kinds), num_kinds, takes_first)
         files, keys = list(chain.from_iterable(uncut.files())), uncut.keys
         if not files:
             raise InputError("the source has no edges")
@@ -151,6 +154,7 @@ class KeyRanges:
     def _to_json(self) -> dict[str, Any]:
         """The attributes as JSON; graphs without lists or kinds have the file that they had before there were any."""
         left_out = {*(() if self.listed else ("listed", "adds")), *(() if self.kinds else ("kinds", "num_kinds"))}
+        left_out |= set() if self.takes_first else {"takes_first"}
         return {name: value for name, value in self.__dict__.items() if name not in left_out}
 
     def save(self, work: Path) -> Path:
@@ -329,7 +333,7 @@ class _ByKind:
         given, at = np.array(ranges.kinds, np.int64)[of_file[in_list]], positions[in_list]
         # The first list with a key counts, as its assignment comes last.
         self._kind[at[::-1]] = given[::-1]
-        if (differs := self._kind[at] != given).any():
+        if not ranges.takes_first and (differs := self._kind[at] != given).any():
             row = int(np.argmax(differs))
             text = _text(ranges.keys.key(keys, int(at[row])))
             raise ConflictingKindsError(text, int(self._kind[at[row]]), int(given[row]))

@@ -8,8 +8,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.reading.name_parser import is_missing
-from gnnloom.pipeline.sources.reading.numerals import MISSING, PADDED, POINT, ZERO
+from gnnloom.pipeline.sources.parsers.name_parser import is_missing
+from gnnloom.pipeline.sources.parsers.numerals import MISSING, PADDED, POINT, ZERO
 
 _HIGHEST: Final = np.iinfo(np.int64).max
 

@@ -21,7 +21,7 @@ from gnnloom.pipeline.ingest.tables.id_numbers import first_fault, read_numbers
 from gnnloom.pipeline.shuffle.columns import Column, row_bytes
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.sources.names import Names
-from gnnloom.pipeline.sources.reading.numerals import PADDED, REASONS
+from gnnloom.pipeline.sources.parsers.numerals import PADDED, REASONS
 from gnnloom.storage.artifacts.typed.source_ids import SourceIds
 from gnnloom.storage.disk.files import read_json, write_json
 from gnnloom.storage.matrix.ranges import Span

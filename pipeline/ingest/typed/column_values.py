@@ -18,9 +18,9 @@ from gnnloom.pipeline.sources.binary.edge_columns import checked_times
 from gnnloom.pipeline.sources.binary.parquet_table import ParquetTable
 from gnnloom.pipeline.sources.names import Names
 from gnnloom.pipeline.sources.parquet_edges import ParquetEdges
+from gnnloom.pipeline.sources.parsers.numerals import COMMA, POINT, REASONS
 from gnnloom.pipeline.sources.reading.class_names import UNKNOWN
 from gnnloom.pipeline.sources.reading.fields import parse_dates, parse_exact
-from gnnloom.pipeline.sources.reading.numerals import COMMA, POINT, REASONS
 from gnnloom.pipeline.sources.reading.text_layout import Sample, declared_names, is_count
 from gnnloom.pipeline.sources.reading.times import TimeForm, find_times, parse_times
 from gnnloom.pipeline.sources.source import SourceRange

@@ -29,4 +29,8 @@ def typed_notes(graph: TypedGraph) -> list[str]:
                 f"relation {relation.name}: {repeat} repeat others, and the weights were added up; --merge max, min or"
                 " first keeps one weight"
             )
+    if literals := graph.artifact.facts.get("literals"):
+        notes.append(
+            f"{counted(literals, 'statement')} with literals left out, as only edges between vertices are kept"
+        )
     return notes

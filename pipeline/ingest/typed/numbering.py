@@ -217,6 +217,7 @@ def _number_space(
     lists = [records for table, records in found if table.is_list]
     records = [record for _, each in found for record in each]
     kinds = _kinds_of_files(collected, tables, name, types) if len(types) > 1 else []
+    of_space = [table for table in tables.vertices if table.space == name]
     if kinds and unknown == "add":
         raise InputError(
             f"--unknown add: an id that no table lists may have any of the types {', '.join(types)}; list it, or drop"
@@ -229,14 +230,16 @@ def _number_space(
         adds=unknown == "add" or not lists,
         kinds=kinds,
         num_kinds=len(types),
+        takes_first=any(table.kinds is not None and table.kinds.takes_first for table in of_space),
     )
     try:
         numbered, merged = merge_keys(writer, ranges, cluster)
     except ConflictingKindsError as error:
         of_lists = [table.location for table, _ in found if table.is_list]
+        hint = next((getattr(table.source, "several_hint", "") for table, _ in found), "")
         raise InputError(
             f"{', '.join(of_lists)}: vertex {error.key!r} has the types {types[error.kinds[0]]} and"
-            f" {types[error.kinds[1]]}; a vertex has one type"
+            f" {types[error.kinds[1]]}; a vertex has one type{hint}"
         ) from error
     keys: dict[str, NumberedKeys] = {}
     first = 0
@@ -294,5 +297,6 @@ def _unknown_key(name: str, key: str, count: int, table: KeyInput, span: SourceR
         " with `--unknown add` or `--unknown drop`"
     )
     ends = (0, 1) if len(table.spaces) == 1 else (table.spaces.index(name),)
-    found = table.source.id_error(span, key, ends, reason) if isinstance(table.source, TextEdges) else None
+    finds = getattr(table.source, "id_error", None)
+    found: InputError | None = None if finds is None else finds(span, key, ends, reason)
     return found or InputError(f"{table.location}: {reason}")

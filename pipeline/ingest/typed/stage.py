@@ -199,7 +199,9 @@ def ingest_typed_graph(
             started = time.perf_counter()
             collected = collect_keys(writer, tables, ids, cluster)
             spaces = number_spaces(writer, collected, tables, typed.unknown, cluster)
-            types = sorted((each for space in spaces.values() for each in space.types), key=lambda each: each.name)
+            # All vertices of one of several types may have another type too, which counts.
+            having = (each for space in spaces.values() for each in space.types if each.count or len(space.types) == 1)
+            types = sorted(having, key=lambda each: each.name)
             _check_types(types)
             found = number_relations(writer, collected, tables, spaces, cluster)
             matrices = [_sort(writer, each, options.sort, cluster) for each in found.relations]
@@ -209,7 +211,8 @@ def ingest_typed_graph(
                 for each in types
                 for name in write_key_arrays(writer, each.table, options.codec, cluster, type_folder(each.name))
             ]
-            return _commit(writer, types, found, matrices, stored, projection, started)
+            literals = sum(getattr(each.edges, "literals", 0) or 0 for each in tables.relations)
+            return _commit(writer, types, found, matrices, stored, literals, projection, started)
 
 
 def _check_types(types: Sequence[NumberedType]) -> None:
@@ -293,6 +296,7 @@ def _commit(
     numbered: NumberedRelations,
     matrices: Sequence[SortedMatrix],
     stored: Sequence[str],
+    literals: int,
     projection: IngestProjection,
     started: float,
 ) -> TypedGraph:
@@ -303,6 +307,7 @@ def _commit(
         numbered: the relations.
         matrices: of the relations.
         stored: names of the tasks that wrote the ids of vertices.
+        literals: statements of N-Triples with a literal, which are left out.
         started: when the work began (``time.perf_counter``).
     """
     relations, spill_bytes = [], 0
@@ -331,6 +336,7 @@ def _commit(
     }
     if numbered.left_out:
         facts |= {"left_out": numbered.left_out, "edges_in": facts["edges_in"] + numbered.left_out}
+    facts |= {"literals": literals} if literals else {}
     measured = {
         "spill_bytes": outcome["spill_bytes"],
         "bytes_written": outcome["output_bytes"],

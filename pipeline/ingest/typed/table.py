@@ -121,6 +121,7 @@ class Table:
         role: ``weight`` or ``time`` if there is a column of it, otherwise empty.
         kinds: column with the name of the relation, or the type of the vertex, of each row; empty if all are the same.
         others: columns that are stored next to the edges, or of the vertices, in the order given.
+        takes_first: the first type of a vertex counts if its rows have several.
         several: what separates several types in such a column, of which the first one counts.
         space: of a table of vertices, the space of their ids, if it is not called as their type: ids are distinct
             within a space, whose vertices may have several types.
@@ -140,6 +141,7 @@ class Table:
     options: tuple[tuple[str, Any], ...] = ()
     kinds: str = ""
     others: tuple[ValueColumn, ...] = ()
+    takes_first: bool = False
     several: str = ""
     space: str = ""
     headless: tuple[str, ...] = ()

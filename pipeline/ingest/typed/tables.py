@@ -428,7 +428,7 @@ def _open_kinds(table: Table, options: Mapping[str, Any], format_name: str | Non
     rows = _open(replace(table, role=""), columns, options, format_name, any_name=True)
     if not isinstance(rows, NamedEdgeSource):
         raise InputError(f"{table.location}: a column of words is read from text or Parquet")
-    return KindColumn(rows, table.location, table.kinds, table.several)
+    return KindColumn(rows, table.location, table.kinds, table.several, table.takes_first)
 
 
 def _open_relation(

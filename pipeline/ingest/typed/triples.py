@@ -1,7 +1,7 @@
 """Triples of head, relation and tail: one type of vertices, and a relation for each name in the middle column.
 
 Knowledge graphs are distributed so, as FB15k-237 and Wikidata5M are. OpenKE's files begin with the number of their
-triples, and have the relation last.
+triples, and have the relation last. Statements of N-Triples may also say which types the vertices have.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from gnnloom.pipeline.ingest.typed.declared import DeclaredTables
 from gnnloom.pipeline.ingest.typed.table import BY_ROW, Table, ValueColumn
+from gnnloom.pipeline.sources.ntriples import LINKS, NTRIPLES, RDF_TYPES, TYPES
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.reading.text_layout import Sample, Stated, is_count
 from gnnloom.pipeline.sources.vertex_data.table_columns import is_parquet
@@ -55,6 +56,23 @@ def triples_tables(locations: Sequence[str], options: Mapping[str, Any]) -> Decl
     table = Table(tuple(locations), (head, tail), kinds=relation, options=header, width=width, counts=counts)
     table = table.with_values(values, "columns")
     return DeclaredTables([((TYPE, BY_ROW, TYPE), table)], [])
+
+
+def statement_tables(locations: Sequence[str], options: Mapping[str, Any]) -> DeclaredTables:
+    """The tables of some files of N-Triples: of relations, and of the types of vertices if they are asked for."""
+    files, rdf_type = tuple(locations), options.get("rdf_type") or RDF_TYPES[0]
+    subject, predicate, target = LINKS
+    relations = Table(files, (subject, target), kinds=predicate, format=NTRIPLES)
+    vertices: list[tuple[str, Table]] = []
+    if rdf_type != RDF_TYPES[0]:
+        takes_first = rdf_type == "first"
+        instance, kind = TYPES
+        types = Table(files, (instance,), kinds=kind, format=NTRIPLES, space=TYPE, takes_first=takes_first)
+        vertices.append((BY_ROW, types))
+        # Vertices without a type are in no other list, so that this type counts.
+        ends = (subject, target) if takes_first else ()
+        vertices += [(TYPE, Table(files, (end,), format=NTRIPLES, space=TYPE)) for end in ends]
+    return DeclaredTables([((TYPE, BY_ROW, TYPE), relations)], vertices)
 
 
 def _stated_count(file: SourceFile, options: Mapping[str, Any]) -> int | None:

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray
 from gnnloom.pipeline.sources.names import HINT, Names
+from gnnloom.pipeline.sources.parsers.numerals import INEXACT_TIME
 from gnnloom.pipeline.sources.reading.name_ids import RowError, numbers_of
-from gnnloom.pipeline.sources.reading.numerals import INEXACT_TIME
 from gnnloom.pipeline.sources.source import CHUNK_EDGES
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.ticks import MOST_TICKS, floats_of_ticks

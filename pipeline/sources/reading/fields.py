@@ -14,10 +14,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.reading.files import SourceFile
-from gnnloom.pipeline.sources.reading.lines import bad_line
-from gnnloom.pipeline.sources.reading.name_parser import is_missing
-from gnnloom.pipeline.sources.reading.numerals import (
+from gnnloom.pipeline.sources.parsers.name_parser import is_missing
+from gnnloom.pipeline.sources.parsers.numerals import (
     BLANK_WITHIN,
     COMMA,
     EXTRA,
@@ -40,6 +38,8 @@ from gnnloom.pipeline.sources.reading.numerals import (
     parse_value,
     skip_blanks,
 )
+from gnnloom.pipeline.sources.reading.files import SourceFile
+from gnnloom.pipeline.sources.reading.lines import bad_line
 from gnnloom.pipeline.sources.reading.times import TimeForm, parse_time
 
 #: Faults of times are numbered from here on.

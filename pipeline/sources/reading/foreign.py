@@ -89,8 +89,8 @@ _FOREIGN: Final[Sequence[Foreign]] = (
     Foreign("a 7z or RAR archive", "unpack it, and name a file in it", rb"7z\xbc\xaf\x27\x1c|Rar!\x1a\x07"),
     Foreign(
         "RDF triples",
-        "write the triples between resources as a table, for example with grep -v '\"' {} | awk '{{print $1, $2, $3}}',"
-        " and give `--format triples`",
+        "add `--format ntriples` if each line is a statement of N-Triples; otherwise convert the file with"
+        " `rapper -i guess -o ntriples {}`",
         rb"(#[^\n]*\n\s*)*(@prefix\b|@base\b|(<[^>\n]*>|_:\S+)\s+<[^>\n]*>\s+(<|_:|\").*\s\.[ \t]*\r?(\n|$))",
     ),
 )  # fmt: skip

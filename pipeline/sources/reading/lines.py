@@ -10,8 +10,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.sources.parsers.numerals import FEED, HASH, PERCENT, is_blank, is_end, next_line, skip_blanks
 from gnnloom.pipeline.sources.reading.files import SourceFile
-from gnnloom.pipeline.sources.reading.numerals import FEED, HASH, PERCENT, is_blank, is_end, next_line, skip_blanks
 from gnnloom.pipeline.sources.source import SourceRange, even_ranges
 from gnnloom.storage.errors import InputError
 

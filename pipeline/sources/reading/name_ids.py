@@ -12,8 +12,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.names import LONGEST_NAME, Names, name_fault
-from gnnloom.pipeline.sources.reading.name_parser import LONGEST_MISSING, is_missing
-from gnnloom.pipeline.sources.reading.numerals import FEED, MISSING, NO_ID, REASONS, parse_vertex
+from gnnloom.pipeline.sources.parsers.name_parser import LONGEST_MISSING, is_missing
+from gnnloom.pipeline.sources.parsers.numerals import FEED, MISSING, NO_ID, REASONS, parse_vertex
 from gnnloom.storage.errors import InputError
 
 #: An id that is a number as it is written, perhaps as a decimal number with zeros after the point; and padded ones.

@@ -12,9 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.reading.files import SourceFile
-from gnnloom.pipeline.sources.reading.lines import bad_line, line_of_edge
-from gnnloom.pipeline.sources.reading.numerals import (
+from gnnloom.pipeline.sources.parsers.numerals import (
     BEYOND,
     COMMA,
     DECIMAL_COMMA,
@@ -32,6 +30,7 @@ from gnnloom.pipeline.sources.reading.numerals import (
     TOO_FEW,
     TOO_MANY,
     ZERO,
+    has_byte,
     is_blank,
     is_end,
     next_line,
@@ -44,6 +43,8 @@ from gnnloom.pipeline.sources.reading.numerals import (
     skip_separator,
     up_to_eight_digits,
 )
+from gnnloom.pipeline.sources.reading.files import SourceFile
+from gnnloom.pipeline.sources.reading.lines import bad_line, line_of_edge
 
 #: Length of the shortest line with an edge: two digits, a separator and a line feed.
 _SHORTEST_LINE = 4
@@ -220,14 +221,6 @@ def parse_ids(text: Any, ids: Any, line_at: Any) -> tuple[int, int, int]:
             count += 1
         at = next_line(text, at)
     return count, size, 0
-
-
-@njit(cache=True, nogil=True)
-def has_byte(text: Any, start: int, stop: int, byte: int) -> bool:
-    """Whether a byte is among some of a text."""
-    while start < stop and text[start] != byte:
-        start += 1
-    return start < stop
 
 
 @njit(cache=True, nogil=True)

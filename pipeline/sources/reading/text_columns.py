@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.sources.parsers.numerals import NO_NUMBER, REASONS, word_numbers
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.lines import bad_line, count_data_lines, whole_lines
-from gnnloom.pipeline.sources.reading.numerals import NO_NUMBER, REASONS, word_numbers
 from gnnloom.pipeline.sources.reading.parse import parse_ids, parse_table
 from gnnloom.pipeline.sources.reading.text_layout import Sample, Stated, has_names, row_blocks
 from gnnloom.storage.errors import InputError

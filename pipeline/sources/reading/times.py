@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from numba import njit
 
-from gnnloom.pipeline.sources.reading.numerals import MINUS, PLUS, POINT, QUOTE, SPACE, ZERO
+from gnnloom.pipeline.sources.parsers.numerals import MINUS, PLUS, POINT, QUOTE, SPACE, ZERO
 
 _DATE: Final = r"\d{4}-\d\d-\d\d"
 _TIME: Final = re.compile(

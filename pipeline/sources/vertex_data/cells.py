@@ -18,10 +18,10 @@ from gnnloom.pipeline.sources.binary.edge_columns import rebatch
 from gnnloom.pipeline.sources.binary.parquet_table import ParquetTable
 from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray, Unpacked, unpacked_array
 from gnnloom.pipeline.sources.names import Names
+from gnnloom.pipeline.sources.parsers.numerals import COMMA, FEED, POINT, REASONS, TOO_FEW, TOO_MANY
 from gnnloom.pipeline.sources.reading.fields import copy_cells, find_cells, parse_cells
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.lines import bad_line
-from gnnloom.pipeline.sources.reading.numerals import COMMA, FEED, POINT, REASONS, TOO_FEW, TOO_MANY
 from gnnloom.pipeline.sources.reading.text_columns import RowIndex, count_rows, index_rows
 from gnnloom.pipeline.sources.reading.text_layout import Row, row_blocks
 from gnnloom.pipeline.sources.source import SourceRange

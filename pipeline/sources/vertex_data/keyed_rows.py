@@ -1,6 +1,6 @@
 """Tables with a vertex id in the first column, as in the source of the edges, and numbers in the others.
 
-:mod:`gnnloom.pipeline.sources.reading.name_parser` defines how lines are split. If the first line has fields after the
+:mod:`gnnloom.pipeline.sources.parsers.name_parser` defines how lines are split. If the first line has fields after the
 id that are not numbers, it names the columns.
 """
 
@@ -17,13 +17,13 @@ from gnnloom.pipeline.sources.binary.edge_columns import rebatch
 from gnnloom.pipeline.sources.binary.parquet_table import ParquetTable
 from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray, Unpacked, unpacked_array
 from gnnloom.pipeline.sources.names import Names
-from gnnloom.pipeline.sources.reading import name_parser
+from gnnloom.pipeline.sources.parsers import name_parser
+from gnnloom.pipeline.sources.parsers.numerals import OPEN_COMMENT, REASONS, TAB, word_numbers
 from gnnloom.pipeline.sources.reading.class_names import NamedLabels
 from gnnloom.pipeline.sources.reading.fields import PLAIN, TextBlock, chosen_fields
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.foreign import refuse_drawn
 from gnnloom.pipeline.sources.reading.lines import bad_line
-from gnnloom.pipeline.sources.reading.numerals import OPEN_COMMENT, REASONS, TAB, word_numbers
 from gnnloom.pipeline.sources.reading.text_layout import Sample, Stated, has_names, names_ids, row_blocks
 from gnnloom.pipeline.sources.reading.text_table import (
     PANDAS_INDEX,

@@ -84,7 +84,11 @@ def split_location(location: str) -> tuple[str, tuple[str, ...]]:
 
 def _is_file(location: str) -> bool:
     path = user_path(location.removeprefix("file://"))
-    return path.exists() or (glob.has_magic(str(path)) and bool(glob.glob(str(path), recursive=True)))
+    try:
+        return path.exists() or (glob.has_magic(str(path)) and bool(glob.glob(str(path), recursive=True)))
+    except OSError:
+        # With many columns, the text is longer than any name of a file.
+        return False
 
 
 def column_list(names: Sequence[str]) -> str:

@@ -20,7 +20,7 @@ from gnnloom.pipeline.links.options import DrawOptions
 from gnnloom.pipeline.links.projection import project_links
 from gnnloom.pipeline.links.stage import draw_links
 from gnnloom.pipeline.sources.format import open_edges
-from gnnloom.pipeline.sources.reading.numerals import INEXACT, parse_value
+from gnnloom.pipeline.sources.parsers.numerals import INEXACT, parse_value
 from gnnloom.pipeline.sources.text import TextEdges
 from gnnloom.pipeline.tasks.cluster import InProcessCluster, ThreadedCluster
 from gnnloom.storage import Catalog, Dataset, Graph

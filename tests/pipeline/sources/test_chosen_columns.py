@@ -408,3 +408,9 @@ def test_a_table_that_any_program_writes_reads_back(data: strategies.DataObject)
         frame["list"].tolist(),
     ])  # fmt: skip
     np.testing.assert_array_equal(found, expected.astype(np.float32))
+
+
+def test_more_columns_than_a_name_of_a_file_has_characters_may_be_named(tmp_path: Path) -> None:
+    table, columns = tmp_path / "t.csv", tuple(f"column{number}" for number in range(1000))
+    table.write_text("1\n")
+    assert split_location(f"{table}:{','.join(columns)}") == (str(table), columns)

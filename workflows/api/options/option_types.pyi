@@ -27,6 +27,7 @@ class IngestKeywords(ClusterKeywords, total=False):
     delimiter: str | None
     comment: str | None
     decimal: str
+    rdf_type: str
     split_index: int | None
     packed: bool | None
 

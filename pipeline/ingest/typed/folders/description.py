@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from gnnloom.pipeline.ingest.typed.table import Ends, Table, named_relations
-from gnnloom.pipeline.sources.reading.files import is_local
+from gnnloom.pipeline.sources.reading.files import SourceFile, is_local, open_file
 from gnnloom.storage.disk.files import user_path
 from gnnloom.storage.errors import InputError, NotFoundError
 
@@ -126,25 +126,25 @@ def read_json(path: Path) -> Described:
         InputError: the file is large, or is not JSON.
     """
     try:
-        return Described(path, json.loads(read_text(path)))
+        return Described(path, json.loads(read_text(open_file(str(path)))))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: expected JSON ({error})") from error
 
 
-def read_text(path: Path) -> str:
-    """Read a description.
+def read_text(file: SourceFile) -> str:
+    """Read a description, which may be compressed.
 
     Raises:
         InputError: the file is large, or is not UTF-8.
     """
-    with path.open("rb") as file:
-        content = file.read(_MOST_BYTES + 1)
+    with file.open() as stream:
+        content = stream.read(_MOST_BYTES + 1)
     if len(content) > _MOST_BYTES:
-        raise InputError(f"{path}: more than {_MOST_BYTES >> 20} MiB; expected a description of a dataset")
+        raise InputError(f"{file.location}: more than {_MOST_BYTES >> 20} MiB; expected a description of a dataset")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: expected text in UTF-8 ({error})") from error
+        raise InputError(f"{file.location}: expected text in UTF-8 ({error})") from error
 
 
 def parse_ends(given: Described, text: str) -> Ends:

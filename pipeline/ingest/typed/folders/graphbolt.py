@@ -21,6 +21,7 @@ from gnnloom.pipeline.ingest.typed.folders.description import (
 )
 from gnnloom.pipeline.ingest.typed.table import Ends, Table
 from gnnloom.pipeline.ingest.typed.type_vertices import TypeVertices
+from gnnloom.pipeline.sources.reading.files import open_file
 from gnnloom.storage.artifacts.typed.typed_names import valid_name
 from gnnloom.storage.errors import InputError
 
@@ -38,7 +39,7 @@ def graphbolt_tables(location: str) -> DeclaredTables | None:
     if path is None:
         return None
     try:
-        content = Described(path, yaml.safe_load(read_text(path)))  # type: ignore[no-untyped-call]
+        content = Described(path, yaml.safe_load(read_text(open_file(str(path)))))  # type: ignore[no-untyped-call]
     except (yaml.YAMLError, RecursionError) as error:
         raise InputError(f"{path}: expected YAML ({error})") from error
     if content.has("graph_topology"):

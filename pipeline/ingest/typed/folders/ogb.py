@@ -15,7 +15,7 @@ import csv
 from typing import Final
 
 from gnnloom.pipeline.ingest.typed.declared import DeclaredTables
-from gnnloom.pipeline.ingest.typed.folders.description import sorted_relations
+from gnnloom.pipeline.ingest.typed.folders.description import read_text, sorted_relations
 from gnnloom.pipeline.ingest.typed.table import Ends, Table
 from gnnloom.pipeline.sources.reading.files import SourceFile, is_local
 from gnnloom.pipeline.sources.reading.text_columns import read_count
@@ -27,8 +27,6 @@ from gnnloom.storage.errors import InputError
 
 #: The file that lists the relations.
 _RELATIONS: Final = "raw/triplet-type-list"
-#: Bytes of the files that list types and relations, at most.
-_MOST_BYTES: Final = 4 << 20
 _BETWEEN: Final = "___"
 #: Bytes of the name of a folder, at most.
 _LONGEST: Final = 255
@@ -61,20 +59,9 @@ def ogb_tables(location: str) -> DeclaredTables | None:
 
 
 def _lines(file: SourceFile) -> list[list[str]]:
-    """The lines of a small file, as cells.
-
-    Raises:
-        InputError: the file is large, or is not UTF-8.
-    """
-    with file.open() as stream:
-        content = stream.read(_MOST_BYTES + 1)
-    if len(content) > _MOST_BYTES:
-        raise InputError(f"{file.location}: more than {_MOST_BYTES >> 20} MiB; expected a few lines")
-    try:
-        lines = content.decode().splitlines()
-    except UnicodeDecodeError as error:
-        raise InputError(f"{file.location}: expected text in UTF-8 ({error})") from error
-    return [[cell.strip() for cell in row] for row in csv.reader(lines) if any(map(str.strip, row))]
+    """The lines of a small file, as cells; raises as :func:`read_text` does."""
+    lines = csv.reader(read_text(file).splitlines())
+    return [[cell.strip() for cell in row] for row in lines if any(map(str.strip, row))]
 
 
 def _counts(file: SourceFile) -> dict[str, int]:

@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 
 from gnnloom.pipeline.sources.names import LONGEST_NAME, name_fault
-from gnnloom.pipeline.sources.reading.numerals import (
+from gnnloom.pipeline.sources.parsers.numerals import (
     COMMA,
     DECIMAL_COMMA,
     EMPTY,
@@ -32,6 +32,7 @@ from gnnloom.pipeline.sources.reading.numerals import (
     TAB,
     TOO_FEW,
     TOO_MANY,
+    has_byte,
     is_blank,
     is_end,
     next_line,
@@ -40,7 +41,6 @@ from gnnloom.pipeline.sources.reading.numerals import (
     parse_value,
     skip_blanks,
 )
-from gnnloom.pipeline.sources.reading.parse import has_byte
 
 #: Lines that begin with ``#`` or ``%`` after the first edge are edges, unless a blank follows: then they are faults.
 DOUBTFUL: Final = -1
@@ -48,7 +48,7 @@ DOUBTFUL: Final = -1
 #: Length of the longest word that says that there is no id.
 LONGEST_MISSING: Final = 4
 
-#: Faults of names, in addition to those that :mod:`gnnloom.pipeline.sources.reading.numerals` lists.
+#: Faults of names, in addition to those that :mod:`gnnloom.pipeline.sources.parsers.numerals` lists.
 EMPTY_NAME, LONG_NAME, OPEN_QUOTE, AFTER_FIELD, ESCAPED = range(101, 106)
 
 REASONS = {

@@ -394,6 +394,14 @@ def word_numbers(words: Iterable[str]) -> NDArray[np.int64]:
 
 
 @njit(cache=True, nogil=True)
+def has_byte(text: Any, start: int, stop: int, byte: int) -> bool:
+    """Whether a byte is among some of a text."""
+    while start < stop and text[start] != byte:
+        start += 1
+    return start < stop
+
+
+@njit(cache=True, nogil=True)
 def parse_cell(text: Any, at: int, words: Any, codes: Any) -> tuple[float, int, int]:
     """Parse a number or a known word, in any case and perhaps in double quotes; returns as :func:`parse_number`.
 
