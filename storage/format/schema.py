@@ -75,7 +75,12 @@ _RELATIONS = {
     "relation/*/block/*/row": ArraySpec(("nonzero",), ("int64",), required=False),
 }
 
-_TRANSPOSE = {**_MATRIX, **_RELATIONS}
+_TRANSPOSE = {
+    **_MATRIX,
+    **_RELATIONS,
+    # Of a union of relations: the entries that all relations have in a row.
+    "entries": ArraySpec(("vertex",), ("int64",), required=False),
+}
 
 # A graph has either the arrays of a matrix or, if it has types, those below ``relation`` and ``type``.
 _GRAPH = {

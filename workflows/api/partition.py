@@ -67,7 +67,7 @@ def partition(
 
     def make() -> Partition:
         with open_cluster(cluster) as opened:
-            return partition_graph(found, found.graph(graph_key(found, graph, links)), settings, opened)
+            return partition_graph(found, found.any_graph(graph_key(found, graph, links)), settings, opened)
 
     return once_per_job(make)
 

@@ -182,7 +182,6 @@ def test_what_reads_graphs_without_types_refuses_those_with_types(catalog: Catal
         dataset.graph,
         dataset.row_shards,
         dataset.vertices,
-        dataset.partition,
         dataset.samples,
     ):
         with pytest.raises(InputError, match="typed_graph"):
