@@ -30,6 +30,7 @@ from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.artifact import MANIFEST, WORK, Artifact
 from gnnloom.storage.format.schema import FORMAT_VERSION, SCHEMAS, TYPED_VERSION, VERSION_ENTRY, check_version
 from gnnloom.storage.shards.row_shards import RowShards
+from gnnloom.storage.shards.typed_row_shards import TypedRowShards
 from gnnloom.storage.system_errors import OF_ONE_FILE, OF_PERMISSION, check_is_of_content
 from gnnloom.storage.wording import did_you_mean, printable, shell_command, shortened
 
@@ -67,6 +68,10 @@ _MAKERS: Mapping[str, str] = {
 #: Attributes of the Zarr group of a dataset.
 DATASET_ATTRIBUTES: Mapping[str, Any] = {"encoding-type": "gnnloom-dataset", VERSION_ENTRY: FORMAT_VERSION}
 LOGGER = logging.getLogger("gnnloom.storage")
+
+
+#: Kinds of artifacts that no graph with types has.
+_WITHOUT_TYPES = frozenset({"transpose", "vertices", "samples", "propagated"})
 
 
 def check_name(name: str, what: str = "dataset") -> str:
@@ -179,12 +184,7 @@ class Dataset:
         if not fitting:
             infos = self.fitting(kind)
             graphs = [info for info in self.ingested_graphs() if info.state == "complete"]
-            if (
-                kind not in {"graph", "links", "partition"}
-                and not infos
-                and graphs
-                and all(info.is_typed for info in graphs)
-            ):
+            if kind in _WITHOUT_TYPES and not infos and graphs and all(info.is_typed for info in graphs):
                 raise refuse_types(graphs[0].path)
             there = f"; there are: {self._listed(infos)}" if infos else ""
             incomplete = [info.key for info in self.artifacts(kind) if info.state != "complete"]
@@ -318,6 +318,13 @@ class Dataset:
         """Row shards for ``parts`` ranks."""
         artifact = self.find("shards", key, layout="row", parts=parts, **parameters)
         return RowShards(Artifact(artifact.path, counter))
+
+    def typed_row_shards(
+        self, parts: int | None = None, key: str | None = None, counter: ReadCounter | None = None, **parameters: Any
+    ) -> TypedRowShards:
+        """Row shards of a graph with types for ``parts`` ranks."""
+        artifact = self.find("shards", key, layout="row", parts=parts, **parameters)
+        return TypedRowShards(Artifact(artifact.path, counter))
 
     def grid_shards(self, key: str | None = None, counter: ReadCounter | None = None, **parameters: Any) -> GridShards:
         """Grid shards, found by their parameters (``permutation``, ``grid``, ``seed``)."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
 
@@ -299,6 +299,7 @@ class PartSizes:
         nonzeros: nonzeros of the rows that it owns.
         sent, received: rows of other parts per product with the adjacency.
         sent_back: rows sent per product with the transpose of a directed graph.
+        types: vertices of each type, by type, of a graph with types.
     """
 
     vertices: tuple[int, ...]
@@ -306,6 +307,11 @@ class PartSizes:
     sent: tuple[int, ...]
     received: tuple[int, ...]
     sent_back: tuple[int, ...] = ()
+    types: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def first_of_types(self, part: int, names: Sequence[str]) -> tuple[int, ...]:
+        """Local number of the first vertex of each type in a part, and the number of vertices; empty without types."""
+        return tuple(accumulate((self.types[name][part] for name in names), initial=0)) if names else ()
 
     @classmethod
     def of(cls, partition: Partition) -> PartSizes:
@@ -318,6 +324,7 @@ class PartSizes:
             sent,
             tuple(quality.get("receive_volume_per_part", sent)),
             tuple(quality.get("volume_backward_per_part", ())),
+            {name: tuple(each) for name, each in quality.get("vertices_per_type", {}).items()},
         )
 
     @classmethod

@@ -180,7 +180,6 @@ def test_what_reads_graphs_without_types_refuses_those_with_types(catalog: Catal
     dataset = catalog["shop"]
     for reads in (
         dataset.graph,
-        dataset.row_shards,
         dataset.vertices,
         dataset.samples,
     ):

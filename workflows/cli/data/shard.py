@@ -9,12 +9,13 @@ import click
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.pipeline.partition.options import METHODS
-from gnnloom.pipeline.shards.projection import project_grid_shards, project_row_shards
+from gnnloom.pipeline.shards.projection import project_grid_shards, project_row_shards, project_typed_row_shards
 from gnnloom.pipeline.shards.shard_options import REORDER, GridOptions
 from gnnloom.storage import RowShards
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.option import Group, Option, options_of
 from gnnloom.storage.shards.grid_shards import GridShards
+from gnnloom.storage.shards.typed_row_shards import TypedRowShards
 from gnnloom.workflows.api.partition import WantedShards, graph_key
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import (
@@ -77,6 +78,9 @@ def shard_command(
     Row shards (--parts) follow a partition; algorithm p2p reads them on as many ranks as there are parts. Grid shards
     (--grid) hold the permuted adjacency in blocks; every other algorithm reads them on any number of ranks.
 
+    Row shards of a graph with types have a matrix for each relation with the columns of its edges, one halo for all
+    relations, and the data of the vertices of each type. Training reads shards of graphs without types so far.
+
     \b
     Example:
       gnnloom shard web --parts 4
@@ -102,18 +106,16 @@ def shard_command(
         return
     with shown_progress():
         shards = wanted.write(cluster)
-    result = shard_result(name, shards) if isinstance(shards, RowShards) else grid_result(name, shards)
+    result = grid_result(name, shards) if isinstance(shards, GridShards) else shard_result(name, shards)
     show(result, as_json=as_json, title=f"{result['layout']} shards of {name}")
 
 
-def shard_result(name: str, shards: RowShards) -> dict[str, Any]:
+def shard_result(name: str, shards: RowShards | TypedRowShards) -> dict[str, Any]:
     """Return the object that `shard --parts --json` prints."""
-    return {
-        **_shards_result(name, shards.artifact),
-        "layout": "row",
-        "parts": shards.num_parts,
-        "reorder": shards.reorder,
-    }
+    found = {**_shards_result(name, shards.artifact), "layout": "row", "parts": shards.num_parts}
+    if isinstance(shards, RowShards):
+        return found | {"reorder": shards.reorder}
+    return found | {"relations": [each.name for each in shards.relations], "halo_rows": shards.quality["km1"]}
 
 
 def grid_result(name: str, shards: GridShards) -> dict[str, Any]:
@@ -149,7 +151,10 @@ def _show_plan(wanted: WantedShards, cluster: ClusterOptions, *, as_json: bool) 
         BudgetError: the memory per worker is too small.
     """
     dataset, workers, data = wanted.dataset, cluster.tasks_at_once, wanted.vertices
-    if wanted.grid is None:
+    if wanted.grid is None and wanted.is_typed:
+        wanted.check_types()
+        projection = project_typed_row_shards(dataset, wanted.parts, workers)
+    elif wanted.grid is None:
         projection = project_row_shards(dataset, wanted.parts, workers, data, wanted.reorder)
     else:
         ordering, memory = wanted.partition, cluster.memory
