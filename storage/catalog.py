@@ -28,8 +28,9 @@ from gnnloom.storage.disk.work_folder import remove_tree_and_scratch
 from gnnloom.storage.errors import CorruptError, ExistsError, FormatError, GnnloomError, InputError, NotFoundError
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.artifact import MANIFEST, WORK, Artifact
-from gnnloom.storage.format.schema import FORMAT_VERSION, SCHEMAS, VERSION_ENTRY, check_version
+from gnnloom.storage.format.schema import FORMAT_VERSION, SCHEMAS, TYPED_VERSION, VERSION_ENTRY, check_version
 from gnnloom.storage.shards.row_shards import RowShards
+from gnnloom.storage.shards.typed_row_shards import TypedRowShards
 from gnnloom.storage.system_errors import OF_ONE_FILE, OF_PERMISSION, check_is_of_content
 from gnnloom.storage.wording import did_you_mean, printable, shell_command, shortened
 
@@ -67,6 +68,10 @@ _MAKERS: Mapping[str, str] = {
 #: Attributes of the Zarr group of a dataset.
 DATASET_ATTRIBUTES: Mapping[str, Any] = {"encoding-type": "gnnloom-dataset", VERSION_ENTRY: FORMAT_VERSION}
 LOGGER = logging.getLogger("gnnloom.storage")
+
+
+#: Kinds of artifacts that no graph with types has.
+_WITHOUT_TYPES = frozenset({"transpose", "vertices", "samples", "propagated"})
 
 
 def check_name(name: str, what: str = "dataset") -> str:
@@ -179,7 +184,7 @@ class Dataset:
         if not fitting:
             infos = self.fitting(kind)
             graphs = [info for info in self.ingested_graphs() if info.state == "complete"]
-            if kind not in {"graph", "links"} and not infos and graphs and all(info.is_typed for info in graphs):
+            if kind in _WITHOUT_TYPES and not infos and graphs and all(info.is_typed for info in graphs):
                 raise refuse_types(graphs[0].path)
             there = f"; there are: {self._listed(infos)}" if infos else ""
             incomplete = [info.key for info in self.artifacts(kind) if info.state != "complete"]
@@ -217,6 +222,17 @@ class Dataset:
                 f" `--graph KEY`: {self._listed(others)}"
             )
         return Graph(self.find("graph", ingested[0] if key is None and len(ingested) == 1 else key))
+
+    def any_graph(self, key: str | None = None) -> Graph | TypedGraph:
+        """The graph with this key, with types or without; without a key, the one that :meth:`graph` finds.
+
+        If all graphs of the dataset have types, it is the one that :meth:`typed_graph` finds; raises as these do.
+        """
+        graphs = [each for each in self.ingested_graphs() if each.state == "complete"]
+        if key is not None:
+            found = self.find("graph", key)
+            return TypedGraph(found) if found.version == TYPED_VERSION else Graph(found)
+        return self.typed_graph() if graphs and all(each.is_typed for each in graphs) else self.graph()
 
     def typed_graph(self, key: str | None = None) -> TypedGraph:
         """The graph with types; ``key`` chooses between several.
@@ -302,6 +318,13 @@ class Dataset:
         """Row shards for ``parts`` ranks."""
         artifact = self.find("shards", key, layout="row", parts=parts, **parameters)
         return RowShards(Artifact(artifact.path, counter))
+
+    def typed_row_shards(
+        self, parts: int | None = None, key: str | None = None, counter: ReadCounter | None = None, **parameters: Any
+    ) -> TypedRowShards:
+        """Row shards of a graph with types for ``parts`` ranks."""
+        artifact = self.find("shards", key, layout="row", parts=parts, **parameters)
+        return TypedRowShards(Artifact(artifact.path, counter))
 
     def grid_shards(self, key: str | None = None, counter: ReadCounter | None = None, **parameters: Any) -> GridShards:
         """Grid shards, found by their parameters (``permutation``, ``grid``, ``seed``)."""

@@ -17,6 +17,7 @@ from gnnloom.pipeline.partition.settings import (
     check_choice,
 )
 from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
 from gnnloom.storage.descriptors import load_descriptors
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Group, option, parse_named
@@ -128,8 +129,21 @@ class PartitionOptions(PartitionSettings):
                 " model stochastic, or leave them out"
             )
 
-    def check_graph(self, graph: Graph) -> None:
-        """Raise InputError if an option means nothing for this graph."""
+    def check_graph(self, graph: Graph | TypedGraph) -> None:
+        """Raise InputError if an option means nothing for this graph.
+
+        Raises:
+            NotFoundError: the graph has no type whose vertices are to be shared evenly.
+        """
+        if isinstance(graph, TypedGraph):
+            if self.balance and not graph.type(self.balance).count:
+                raise InputError(f"balance {self.balance}: the type has no vertices")
+            if self.reverse and self.directions == "both":
+                raise InputError("directions both: both are the same with reverse; leave out one option")
+            return
+        for name in ("balance", "reverse"):
+            if getattr(self, name):
+                raise InputError(f"{name}: {graph.artifact.path} is a graph without types; leave it out")
         if self.directions == "both" and graph.symmetric:
             raise InputError("directions both: the graph is undirected, so both are the same; leave it out")
 
@@ -144,6 +158,8 @@ class PartitionOptions(PartitionSettings):
             threads=self.threads,
             weights=self.weights,
             exchange=self.exchange,
+            balance=self.balance,
+            reverse=self.reverse,
             memory_limit=self.memory_limit,
         )
 
@@ -155,7 +171,8 @@ class PartitionOptions(PartitionSettings):
         """
         names = ("parts", "method", "imbalance", "seed", "model", "preset", "weights", "directions")
         parameters: dict[str, Any] = {name: getattr(self, name) for name in names}
-        # Keys name an exchange only if it is counted.
+        # Of graphs with types only, as the exchange is named only if it is counted: other keys stay as they are.
+        parameters |= {name: value for name in ("balance", "reverse") if (value := getattr(self, name))}
         if self.exchange != EXCHANGES[0]:
             parameters["exchange"] = self.exchange
         if self.model == "stochastic":

@@ -12,6 +12,8 @@ from gnnloom.storage.samplers.kind import BATCHES
 from gnnloom.storage.wording import counted
 
 WEIGHTS = ("nonzeros", "unit")
+#: What the weights of the vertices of one type begin with, before the name of the type.
+OF_TYPE = "type "
 DIRECTIONS = ("forward", "both")
 #: What ranks send for a product: rows, or a cover of rows and partial sums.
 EXCHANGES = ("rows", "cover")
@@ -47,6 +49,8 @@ class PartitionSettings:
             the machine has.
         batches: for model ``stochastic``: how mini-batches are drawn, one of ``BATCHES``.
         batch_rate: for model ``stochastic``: vertices drawn for a batch, repeats included, as a share of all.
+        balance: for graphs with types: the type whose vertices parts share evenly; empty for the work of the vertices.
+        reverse: for graphs with types: whether rows are needed for the reverses of the relations, too.
         quality: how good a partition the method that chooses makes, and how long it may take; empty for other methods.
         method_options: options of the method's own, each as ``name=value``.
     """
@@ -109,6 +113,17 @@ class PartitionSettings:
         "What ranks will send: with cover, also count the rows and sums of `gnnloom train --exchange cover`.",
         choices=EXCHANGES,
     )
+    balance: str = _option(
+        "",
+        "Graphs with types: share the vertices of this type evenly among the parts, in place of the nonzeros.",
+        metavar="nonzeros|TYPE",
+        default_text="nonzeros",
+    )
+    reverse: bool = _option(
+        False,
+        "Graphs with types: count the rows that models need which also gather along the reverse of each relation; the"
+        " reverses are stored in the dataset.",
+    )
     quality: str = ""
     method_options: tuple[str, ...] = _option(
         (), "Options of a method from another package, each as name=value.", kind=tuple[str, ...]
@@ -116,6 +131,15 @@ class PartitionSettings:
 
     def __post_init__(self) -> None:
         check_options(self)
+        if self.balance == WEIGHTS[0]:
+            object.__setattr__(self, "balance", "")
+        if self.balance and self.weights != WEIGHTS[0]:
+            raise InputError(f"balance {self.balance}: already says what a vertex counts for; leave out weights")
+
+    @property
+    def weighing(self) -> str:
+        """Weight of a vertex in the balance; see :func:`gnnloom.pipeline.partition.model.hypergraph.row_weights`."""
+        return f"{OF_TYPE}{self.balance}" if self.balance else self.weights
 
 
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
+from gnnloom.pipeline.matrix_sort.union import union_graph
 from gnnloom.pipeline.partition.measure.quality import MeasurePlan, record_quality
 from gnnloom.pipeline.partition.native.guard import check_part
 from gnnloom.pipeline.partition.options import METHODS, PartitionOptions
@@ -21,6 +22,8 @@ from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.phase import Needs, Phase, repairing, run
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition
+from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
+from gnnloom.storage.artifacts.typed.union import BACKWARD, BOTH, FORWARD
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.format.arrays import ArrayReader, create_array, default_chunk_rows, write_rows
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
@@ -34,8 +37,12 @@ _PART, _QUALITY = "part/0", "parts/quality"
 
 
 @repairing
-def partition_graph(dataset: Dataset, graph: Graph, options: PartitionOptions, cluster: Cluster) -> Partition:
+def partition_graph(
+    dataset: Dataset, graph: Graph | TypedGraph, options: PartitionOptions, cluster: Cluster
+) -> Partition:
     """Partition the rows of a graph and measure the result; returns the stored one if it exists.
+
+    A graph with types is partitioned as the union of its relations, over the numbering of all vertices.
 
     Raises:
         InputError: there are more parts than vertices, or both directions of an undirected graph are asked for.
@@ -49,8 +56,12 @@ def partition_graph(dataset: Dataset, graph: Graph, options: PartitionOptions, c
         if writer.is_complete:
             return Partition(Artifact(writer.path))
         cluster = for_few(cluster, graph.nnz)
-        transpose = transpose_graph(dataset, graph, cluster)
-        problem = PartitionProblem(graph, transpose, options, writer.work, writer.work / "part.npy", cluster, writer)
+        matrix = partitioned_matrix(dataset, graph, options, cluster)
+        if isinstance(graph, TypedGraph) and not matrix.symmetric:
+            transpose = union_graph(dataset, graph, BACKWARD, cluster)
+        else:
+            transpose = transpose_graph(dataset, matrix, cluster)
+        problem = PartitionProblem(matrix, transpose, options, writer.work, writer.work / "part.npy", cluster, writer)
         _make_part(problem, options.partitioner)
         _measure(problem)
         recorded = writer.recorded_of([_PART, _QUALITY])
@@ -60,6 +71,17 @@ def partition_graph(dataset: Dataset, graph: Graph, options: PartitionOptions, c
         measured = {"partitioner": _versioned_name(options.partitioner, quality)}
         sizes = {"vertex": graph.num_vertices}
         return Partition(writer.commit([_PART, _QUALITY], sizes, {"quality": quality}, measured))
+
+
+def partitioned_matrix(
+    dataset: Dataset, graph: Graph | TypedGraph, options: PartitionOptions, cluster: Cluster
+) -> Graph:
+    """The adjacency whose rows are partitioned: for a graph with types, the union, which is stored if it is not yet."""
+    return (
+        graph
+        if isinstance(graph, Graph)
+        else union_graph(dataset, graph, BOTH if options.reverse else FORWARD, cluster)
+    )
 
 
 def partition_key(graph_key: str, options: PartitionOptions, memory: int) -> str:
@@ -98,7 +120,7 @@ def _measure(problem: PartitionProblem) -> None:
     if writer.recorded_of([_QUALITY]):
         return
     with one_step("measure the partition"), writer.task(_QUALITY) as output:
-        where = options.parts, problem.cluster.memory, options.weights, writer, writer.work / "parts"
+        where = options.parts, problem.cluster.memory, options.weighing, writer, writer.work / "parts"
         covers = options.exchange == EXCHANGES[1]
         plan = MeasurePlan.of(problem.graph, problem.transpose, *where, covers=covers)
         if plan.phases():

@@ -73,7 +73,7 @@ def _block_boundaries(graph: Graph, parts: int, weights: str) -> NDArray[np.int6
     for the total, one for the boundaries.
     """
     # Rows are read twice instead of keeping n weights in memory.
-    total = sum(int(row_weights(nonzeros, weights).sum()) for _, nonzeros in row_nonzeros(graph))
+    total = sum(int(row_weights(graph, start, nonzeros, weights).sum()) for start, nonzeros in row_nonzeros(graph))
     number = np.arange(1, parts, dtype=np.int64)
     # p * total / P, computed in two steps because p * total could overflow.
     wanted = number * (total // parts) + number * (total % parts) // parts
@@ -81,7 +81,7 @@ def _block_boundaries(graph: Graph, parts: int, weights: str) -> NDArray[np.int6
     found = np.full(parts - 1, graph.num_vertices, dtype=np.int64)
     before = 0
     for start, nonzeros in row_nonzeros(graph):
-        weight = row_weights(nonzeros, weights)
+        weight = row_weights(graph, start, nonzeros, weights)
         # A part begins at the first row whose middle reaches the weight wanted before it.
         middle = before + np.cumsum(weight) - (weight + 1) // 2
         before += int(weight.sum())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,13 +17,15 @@ from gnnloom.pipeline.shards.grid.grid_plan import GridPlaces, GridPlan
 from gnnloom.pipeline.shards.grid.grid_stage import grid_shards_key
 from gnnloom.pipeline.shards.rows.row_plan import RowPlaces, row_phases
 from gnnloom.pipeline.shards.rows.row_stage import row_shards_key
+from gnnloom.pipeline.shards.rows.typed_stage import typed_inputs, typed_row_shards_key, typed_source
 from gnnloom.pipeline.shards.shard_options import GridOptions
 from gnnloom.pipeline.shards.shard_source import ShardSource, find_transpose, find_vertices
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY
 from gnnloom.pipeline.tasks.phase import Phase, count, temporary_bytes, total_tasks
-from gnnloom.pipeline.tasks.sizes import PartSizes
+from gnnloom.pipeline.tasks.sizes import GraphSizes, PartSizes
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition
+from gnnloom.storage.artifacts.typed.union import BOTH, FORWARD, union_of
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.format.artifact import MANIFEST, Artifact
@@ -111,6 +113,25 @@ def project_row_shards(
     return _projection(inputs, "row", key, needs, workers)
 
 
+def project_typed_row_shards(dataset: Dataset, partition: Partition, workers: int) -> ShardProjection:
+    """Project the row shards of a partition of a graph with types, with the data of all types.
+
+    Raises:
+        InputError: a type has several vertex data to choose from.
+    """
+    graph = dataset.typed_graph(partition.artifact.inputs["graph"])
+    data = dataset.vertices_of_types(graph.artifact.key)
+    direction = BOTH if partition.artifact.parameters.get("reverse") else FORWARD
+    # The partition was made from the union, and from the reverses if it counts them.
+    union = Graph(dataset.find("transpose", made_from={"graph": graph.artifact.key}, union=direction))
+    placed = union_of(union.artifact).opened()
+    source = typed_source(graph, placed, GraphSizes.of(union), data)
+    key = typed_row_shards_key(partition, typed_inputs(graph, partition, data))
+    needs = row_needs(source, replace(PartSizes.of(partition), sent_back=()))
+    stored = graph.artifact.stored_bytes() + sum(each.artifact.stored_bytes() for each in data.values())
+    return _stated(dataset, "row", key, needs, workers, stored, graph.artifact.key)
+
+
 def row_needs(source: ShardSource, parts: PartSizes, reorder: str = "none") -> ShardNeeds:
     """Needs of making the row shards of these parts.
 
@@ -186,9 +207,22 @@ def _find_inputs(dataset: Dataset, graph: Graph, vertices: Vertices | None) -> _
 
 
 def _projection(inputs: _Inputs, layout: str, key: str, needs: ShardNeeds, workers: int) -> ShardProjection:
-    dataset, sizes = inputs.dataset, inputs.sizes
+    sizes = inputs.sizes
+    stored = sizes.graph.stored_bytes + (sizes.vertices.stored_bytes if sizes.vertices else 0)
+    return _stated(inputs.dataset, layout, key, needs, workers, stored, inputs.graph.artifact.key)
+
+
+def _stated(
+    dataset: Dataset, layout: str, key: str, needs: ShardNeeds, workers: int, stored: int, graph: str
+) -> ShardProjection:
+    """State the needs of shards.
+
+    Args:
+        stored: bytes of the graph and the vertex data on disk.
+        graph: key of the graph.
+    """
     is_done = (dataset.path / "shards" / key / MANIFEST).exists()
-    work, known = known_work(dataset, layout, inputs.graph.artifact.key)
+    work, known = known_work(dataset, layout, graph)
     seconds = None if work is None else round(work / max(1, workers), 2)
     return ShardProjection(
         dataset=dataset.name,
@@ -198,7 +232,7 @@ def _projection(inputs: _Inputs, layout: str, key: str, needs: ShardNeeds, worke
         tasks=0 if is_done else needs.tasks,
         workers=workers,
         peak_memory=needs.peak_memory,
-        read_bytes=sizes.graph.stored_bytes + (sizes.vertices.stored_bytes if sizes.vertices else 0),
+        read_bytes=stored,
         spill_bytes=0 if is_done else needs.spill_bytes,
         output_bytes=0 if is_done else needs.output_bytes,
         disk_free_bytes=shutil.disk_usage(dataset.path).free,

@@ -7,12 +7,48 @@ from dataclasses import dataclass
 from gnnloom.pipeline.matrix_sort.blocks import TASK_VERTICES
 from gnnloom.pipeline.matrix_sort.sort_plan import BLOCK_ENTRIES, BLOCK_ROWS
 from gnnloom.pipeline.matrix_sort.transpose import RANGE_EDGES
+from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.tasks.sizes import GraphSizes, VertexSizes
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import NotFoundError
 from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.matrix.csr import index_dtype
+
+
+@dataclass(frozen=True)
+class RelationSource:
+    """The sizes of a relation or reverse.
+
+    Attributes:
+        name: name of the relation or reverse.
+        row_type: number of the type of its rows.
+        sizes: sizes of the matrix.
+        edge_columns: columns of its edges.
+    """
+
+    name: str
+    row_type: int
+    sizes: GraphSizes
+    edge_columns: tuple[Column, ...] = ()
+
+
+@dataclass(frozen=True)
+class TypeSource:
+    """The sizes of the vertices of a type.
+
+    Attributes:
+        name: name of the type.
+        first: number of its first vertex.
+        count: number of its vertices.
+        vertices: sizes of their data; None without data.
+    """
+
+    name: str
+    first: int
+    count: int
+    vertices: VertexSizes | None = None
 
 
 @dataclass(frozen=True)
@@ -20,12 +56,18 @@ class ShardSource:
     """The sizes of what shards are made from.
 
     Attributes:
+        graph: of the adjacency, or of the union of the relations of a graph with types.
+        vertices: of the vertex data of a graph without types.
         transpose: of a directed graph, if that exists already.
+        relations: the relations, and reverses, of a graph with types.
+        types: its types.
     """
 
     graph: GraphSizes
     vertices: VertexSizes | None
     transpose: GraphSizes | None = None
+    relations: tuple[RelationSource, ...] = ()
+    types: tuple[TypeSource, ...] = ()
 
     @classmethod
     def of(cls, graph: Graph, vertices: Vertices | None, transpose: Graph | None) -> ShardSource:
@@ -40,13 +82,13 @@ class ShardSource:
     @property
     def matrices(self) -> int:
         """1 for an undirected graph, 2 with the transpose of a directed one."""
-        return 1 if self.graph.symmetric else 2
+        return 1 if self.graph.symmetric or self.types else 2
 
     @property
     def backward(self) -> GraphSizes | None:
         """The transpose of a directed graph; estimated if it does not exist yet."""
         graph = self.graph
-        if graph.symmetric or self.transpose is not None:
+        if graph.symmetric or self.transpose is not None or self.types:
             return self.transpose
         return GraphSizes.even(
             graph.num_vertices,
@@ -60,7 +102,7 @@ class ShardSource:
     @property
     def transpose_tasks(self) -> int:
         """Tasks that make the transpose of a directed graph."""
-        if self.graph.symmetric or self.transpose is not None:
+        if self.graph.symmetric or self.transpose is not None or self.types:
             return 0
         scatter = sum(-(-nonzeros // RANGE_EDGES) for nonzeros in self.graph.block_nnz)
         return scatter + self._transpose_blocks + -(-self.graph.num_vertices // TASK_VERTICES)
@@ -73,12 +115,39 @@ class ShardSource:
     @property
     def vertex_bytes(self) -> int:
         """Bytes of all vertex data in memory."""
-        return self.vertices.raw_bytes if self.vertices else 0
+        return sum(each.raw_bytes for each in self._all_vertices)
+
+    @property
+    def vertex_row_bytes(self) -> int:
+        """Bytes of the data of a vertex, at most."""
+        return max((each.row_bytes for each in self._all_vertices), default=0)
+
+    @property
+    def nonzero_bytes(self) -> int:
+        """Bytes of a nonzero as it is routed, at most."""
+        if not self.types:
+            return self.graph.entry_bytes
+        column = int(index_dtype(self.graph.num_vertices).itemsize)
+        return column + max(
+            (sum(each.num_bytes for each in relation.edge_columns) for relation in self.relations), default=0
+        )
+
+    @property
+    def row_records(self) -> int:
+        """Matrices in which a vertex has a row, at most."""
+        if not self.types:
+            return 1
+        targets = [relation.row_type for relation in self.relations]
+        return max(1, *map(targets.count, range(len(self.types))))
+
+    @property
+    def _all_vertices(self) -> list[VertexSizes]:
+        return [each for each in (self.vertices, *(one.vertices for one in self.types)) if each is not None]
 
     def compressed(self, matrix_bytes: float, vertex_bytes: float) -> int:
         """Bytes on disk of arrays that compress like the arrays of the graph and of the vertex data."""
         size = matrix_bytes * min(1.0, self.graph.stored_bytes / max(1, self.graph.raw_bytes))
-        stored = self.vertices.stored_bytes if self.vertices else 0
+        stored = sum(each.stored_bytes for each in self._all_vertices)
         return int(size + vertex_bytes * min(1.0, stored / max(1, self.vertex_bytes)))
 
 

@@ -112,6 +112,11 @@ class RunsWriter:
         self._end, self._num_rows = 0, 0
 
     @property
+    def num_positions(self) -> int:
+        """Number of positions of the shuffle."""
+        return self._shuffle.num_positions
+
+    @property
     def written(self) -> LaneRuns:
         """The runs so far."""
         return LaneRuns(self._lane, self._end, self._num_rows)

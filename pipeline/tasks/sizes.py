@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import accumulate
 
 import numpy as np
 
+from gnnloom.storage.artifacts.block_matrix import BlockMatrix
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition
-from gnnloom.storage.artifacts.typed.typed_graph import Relation
+from gnnloom.storage.artifacts.typed.reverses import Reverses
+from gnnloom.storage.artifacts.typed.typed_graph import Relation, TypedGraph
+from gnnloom.storage.artifacts.typed.union import BACKWARD, BOTH, FORWARD, all_reverses
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.format.arrays import ArrayRecord, default_chunk_rows
 from gnnloom.storage.matrix.csr import TIME_BYTES, WEIGHT_BYTES, index_dtype
@@ -59,6 +65,20 @@ class GraphSizes:
             relation.has_times or "time" in relation.edge_columns,
             relation.num_columns,
         )
+
+    @classmethod
+    def of_matrix(cls, matrix: BlockMatrix) -> GraphSizes:
+        """The sizes of the pattern of a stored matrix."""
+        raw = matrix.nnz * int(index_dtype(matrix.num_columns).itemsize) + 16 * matrix.num_rows
+        rows, nonzeros = tuple(np.diff(matrix.block_rows).tolist()), tuple(matrix.block_nnz)
+        return cls(matrix.num_rows, matrix.nnz, False, False, rows, nonzeros, raw, raw, num_sources=matrix.num_columns)
+
+    def reversed(self) -> GraphSizes:
+        """The estimated sizes of the transposed pattern, in the same number of blocks."""
+        rows, blocks = self.num_columns, self.num_blocks
+        raw = self.nnz * int(index_dtype(self.num_vertices).itemsize) + 16 * rows
+        even = _even(rows, blocks), _even(self.nnz, blocks)
+        return GraphSizes(rows, self.nnz, False, False, *even, raw, raw, num_sources=self.num_vertices)
 
     @classmethod
     def of(cls, graph: Graph) -> GraphSizes:
@@ -114,6 +134,105 @@ class GraphSizes:
     def entry_bytes(self) -> int:
         """Bytes of a nonzero in memory: the column id and, if there is one, the weight; times are read by few."""
         return int(index_dtype(self.num_columns).itemsize) + (WEIGHT_BYTES if self.weighted else 0)
+
+
+@dataclass(frozen=True)
+class TypedSizes:
+    """The sizes of a graph with types.
+
+    Attributes:
+        types: name and number of vertices of each type.
+        relations: names of the source and target type and the sizes of each relation, by name.
+        reverses: the sizes of the reverse of each relation; estimated if the reverses are not stored.
+    """
+
+    types: Mapping[str, int]
+    relations: Mapping[str, tuple[str, str, GraphSizes]]
+    reverses: Mapping[str, GraphSizes]
+
+    @classmethod
+    def of(cls, graph: TypedGraph, reverses: Reverses | None = None) -> TypedSizes:
+        """The sizes of a stored graph."""
+        relations = {
+            each.name: (each.source.name, each.target.name, GraphSizes.of_relation(each)) for each in graph.relations
+        }
+        stored = {} if reverses is None else all_reverses(reverses)
+        backward = {
+            name: GraphSizes.of_matrix(stored[name]) if name in stored else sizes.reversed()
+            for name, (_, _, sizes) in relations.items()
+        }
+        return cls({each.name: each.count for each in graph.types}, relations, backward)
+
+    @classmethod
+    def even(cls, types: Mapping[str, int], relations: Mapping[str, tuple[str, str, int]], entries: int) -> TypedSizes:
+        """The sizes of a graph whose edges are spread evenly.
+
+        Args:
+            types: number of vertices of each type.
+            relations: source type, target type and number of edges of each relation.
+            entries: entries of a row block.
+        """
+
+        def sizes(rows: int, columns: int, nnz: int) -> GraphSizes:
+            blocks = max(1, -(-nnz // entries))
+            found = GraphSizes.even(rows, nnz, symmetric=False, weighted=False, num_blocks=blocks, stored_bytes=4 * nnz)
+            return replace(found, num_sources=columns)
+
+        return cls(
+            types,
+            {name: (one, to, sizes(types[to], types[one], nnz)) for name, (one, to, nnz) in relations.items()},
+            {name: sizes(types[one], types[to], nnz) for name, (one, to, nnz) in relations.items()},
+        )
+
+    @property
+    def num_vertices(self) -> int:
+        return sum(self.types.values())
+
+    @property
+    def nnz(self) -> int:
+        """Edges of all relations."""
+        return sum(sizes.nnz for _, _, sizes in self.relations.values())
+
+    @cached_property
+    def first(self) -> Mapping[str, int]:
+        """Number of the first vertex of each type."""
+        return dict(zip(self.types, accumulate(self.types.values(), initial=0), strict=False))
+
+    def matrices(self, direction: str) -> list[tuple[int, GraphSizes]]:
+        """Number of the first row, and the sizes, of each matrix of a direction: relations, reverses, or both."""
+        found = []
+        if direction != BACKWARD:
+            found += [(self.first[target], sizes) for _, target, sizes in self.relations.values()]
+        if direction != FORWARD:
+            found += [(self.first[self.relations[name][0]], sizes) for name, sizes in self.reverses.items()]
+        return found
+
+    def union_bounds(self, direction: str) -> list[int]:
+        """First row of each block of the union, and the number of vertices: no block of a matrix is cut."""
+        bounds = {0, self.num_vertices, *self.first.values()}
+        for first, sizes in self.matrices(direction):
+            bounds.update(accumulate(sizes.block_rows, initial=first))
+        return sorted(bounds)
+
+    def union_nnz(self, direction: str) -> list[int]:
+        """Entries of each block of the union, at most, if the entries of a matrix are spread evenly over its blocks."""
+        bounds = self.union_bounds(direction)
+        total = np.zeros(len(bounds) - 1, np.float64)
+        for first, sizes in self.matrices(direction):
+            start = first
+            for rows, nnz in zip(sizes.block_rows, sizes.block_nnz, strict=True):
+                begin, end = bisect_left(bounds, start), bisect_left(bounds, start + rows)
+                for number in range(begin, end):
+                    total[number] += nnz * (bounds[number + 1] - bounds[number]) / rows
+                start += rows
+        return [math.ceil(each) for each in total]
+
+    def union(self, direction: str) -> GraphSizes:
+        """The sizes of the union, at most: an entry of several relations is there once."""
+        bounds, nnz = self.union_bounds(direction), self.union_nnz(direction)
+        num_bytes = sum(nnz) * int(index_dtype(self.num_vertices).itemsize) + 24 * self.num_vertices
+        rows = tuple(np.diff(bounds).tolist())
+        return GraphSizes(self.num_vertices, sum(nnz), direction == BOTH, False, rows, tuple(nnz), num_bytes, num_bytes)
 
 
 @dataclass(frozen=True)
@@ -180,6 +299,7 @@ class PartSizes:
         nonzeros: nonzeros of the rows that it owns.
         sent, received: rows of other parts per product with the adjacency.
         sent_back: rows sent per product with the transpose of a directed graph.
+        types: vertices of each type, by type, of a graph with types.
     """
 
     vertices: tuple[int, ...]
@@ -187,6 +307,11 @@ class PartSizes:
     sent: tuple[int, ...]
     received: tuple[int, ...]
     sent_back: tuple[int, ...] = ()
+    types: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def first_of_types(self, part: int, names: Sequence[str]) -> tuple[int, ...]:
+        """Local number of the first vertex of each type in a part, and the number of vertices; empty without types."""
+        return tuple(accumulate((self.types[name][part] for name in names), initial=0)) if names else ()
 
     @classmethod
     def of(cls, partition: Partition) -> PartSizes:
@@ -199,6 +324,7 @@ class PartSizes:
             sent,
             tuple(quality.get("receive_volume_per_part", sent)),
             tuple(quality.get("volume_backward_per_part", ())),
+            {name: tuple(each) for name, each in quality.get("vertices_per_type", {}).items()},
         )
 
     @classmethod

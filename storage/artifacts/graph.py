@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from gnnloom.storage.artifacts.block_matrix import BlockMatrix
 from gnnloom.storage.artifacts.typed.source_ids import SourceIds
 from gnnloom.storage.disk.files import parsing
@@ -19,10 +22,10 @@ from gnnloom.storage.wording import counted
 def refuse_types(path: Path) -> InputError:
     """The error of whoever needs a graph without types and finds one with types."""
     return InputError(
-        f"{path}: a graph with types, which only these read so far: `gnnloom catalog`, `gnnloom features` and `gnnloom"
-        " train` with --of-type, `gnnloom links NAME random` with --relation, and in Python Dataset.typed_graph(),"
-        " to_scipy(relation=NAME), to_pyg() and gnnloom.loader(); the edges of one relation alone can be stored as a"
-        " graph without types"
+        f"{path}: a graph with types, which only these read so far: `gnnloom catalog`, `gnnloom partition`, `gnnloom"
+        " shard --parts`, `gnnloom features` and `gnnloom train` with --of-type, `gnnloom links NAME random` with"
+        " --relation, and in Python Dataset.typed_graph(), to_scipy(relation=NAME), to_pyg() and gnnloom.loader(); the"
+        " edges of one relation alone can be stored as a graph without types"
     )
 
 
@@ -44,6 +47,27 @@ class Graph(BlockMatrix, SourceIds):
             self.num_vertices = n
             #: Whether the matrix equals its transpose (the input was made undirected).
             self.symmetric: bool = facts["symmetric"]
+            #: First and last (exclusive) vertex of each type, for a union of the relations of a graph with types.
+            self.type_spans: dict[str, tuple[int, int]] = {
+                each["name"]: (each["first"], each["first"] + each["count"]) for each in facts.get("types", ())
+            }
+
+    @property
+    def entries(self) -> int:
+        """Nonzeros, or the edges of all relations for a union of relations."""
+        return int(self.artifact.facts.get("entries", self.nnz))
+
+    def row_entries(self, first: int, nonzeros: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(num_rows,) int64 entries that make the work of some rows: their nonzeros, or the edges of all relations.
+
+        Args:
+            first: number of the first row.
+            nonzeros: (num_rows,) int64 nonzeros of the rows.
+        """
+        if "entries" not in self.artifact:
+            return nonzeros
+        found: NDArray[np.int64] = self.artifact.array("entries").read(first, first + len(nonzeros))
+        return found
 
     def __repr__(self) -> str:
         kind = "symmetric" if self.symmetric else "directed"

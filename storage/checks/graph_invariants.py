@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from gnnloom.storage.artifacts.block_matrix import BlockMatrix
+from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.typed.reverses import Reverses
 from gnnloom.storage.artifacts.typed.typed_graph import (
     EDGE_ARRAYS,
@@ -18,8 +19,9 @@ from gnnloom.storage.artifacts.typed.typed_graph import (
     relation_folder,
     type_folder,
 )
+from gnnloom.storage.artifacts.typed.union import row_entries, union_of, union_rows
 from gnnloom.storage.checks.csr_invariants import MatrixPrint, check_csr
-from gnnloom.storage.errors import CorruptError
+from gnnloom.storage.errors import CorruptError, GnnloomError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.fingerprint import fingerprint_ids
 from gnnloom.storage.wording import counted
@@ -134,6 +136,40 @@ def check_reverses(reverses: Reverses) -> None:
             wanted += int(fingerprint_ids(edges, 0))
         if (numbers - wanted) % (1 << 64):
             raise CorruptError(f"{each.where}: the numbers of its edges are not each edge once")
+
+
+def check_union(artifact: Artifact) -> None:
+    """Check a union of relations, and compare it with the relations, if these are there and whole.
+
+    Raises:
+        CorruptError: an invariant is broken.
+    """
+    union = Graph(artifact)
+    found = scan_matrix(union)
+    if union.symmetric and found.forward != found.backward:
+        raise CorruptError(f"{artifact.path}: recorded as symmetric, but differs from its transpose")
+    try:
+        matrices = union_of(artifact).opened()
+    except (KeyError, GnnloomError):
+        # Its own check reports what is wrong with the graph.
+        return
+    total = 0
+    for start in range(0, union.num_vertices, _CHUNK):
+        stop = min(start + _CHUNK, union.num_vertices)
+        entries = artifact.array("entries").read(start, stop)
+        total += int(entries.sum())
+        if not np.array_equal(entries, row_entries(matrices, start, stop)):
+            raise CorruptError(f"{artifact.path}/entries: is not the sum of the degrees of the relations")
+    if total != union.entries:
+        raise CorruptError(f"{artifact.path}/entries: {total:,} in all, the manifest says {union.entries:,}")
+    for number, rows in enumerate(itertools.pairwise(union.block_rows)):
+        pointers, columns = union.pointers(number), union.columns(number)
+        for each in union_rows(matrices, rows, union.num_vertices):
+            own = pointers[each.first - rows[0] : each.first - rows[0] + len(each.indptr)]
+            same = np.array_equal(own - own[0], each.indptr)
+            if not same or not np.array_equal(columns.read(int(own[0]), int(own[-1])), each.indices):
+                where = f"{artifact.path}/{union.block_path(number)}"
+                raise CorruptError(f"{where}: row {each.first} or a later row differs from the relations")
 
 
 def _check_kept(kept: KeptEdges) -> None:

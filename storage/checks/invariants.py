@@ -16,14 +16,22 @@ from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.typed.reverses import reverses_of
 from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
 from gnnloom.storage.artifacts.typed.typed_names import check_type_name
+from gnnloom.storage.artifacts.typed.union import is_union
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.checks.csr_invariants import MatrixPrint
-from gnnloom.storage.checks.graph_invariants import check_names, check_reverses, check_typed_graph, scan_matrix
+from gnnloom.storage.checks.graph_invariants import (
+    check_names,
+    check_reverses,
+    check_typed_graph,
+    check_union,
+    scan_matrix,
+)
 from gnnloom.storage.checks.link_invariants import check_links
 from gnnloom.storage.checks.propagated_invariants import check_propagated
 from gnnloom.storage.checks.sample_invariants import check_samples
 from gnnloom.storage.checks.shard_invariants import check_grid_shards, check_row_shards
+from gnnloom.storage.checks.typed_shard_invariants import check_typed_row_shards
 from gnnloom.storage.disk.files import parsing
 from gnnloom.storage.errors import CorruptError, GnnloomError
 from gnnloom.storage.format.artifact import MANIFEST, Artifact
@@ -42,10 +50,11 @@ def check_artifact(dataset: Dataset, artifact: Artifact) -> None:
         _CHECKS[artifact.kind](dataset, artifact)
 
 
-def _input_graph(dataset: Dataset, artifact: Artifact) -> Graph | None:
+def _input_graph(dataset: Dataset, artifact: Artifact) -> Graph | TypedGraph | None:
     """The graph that an artifact was made from; None if it is gone, or damaged, which its own check reports."""
     try:
-        return Graph(Artifact(dataset.path / "graph" / Path(str(artifact.inputs["graph"])).name))
+        found = Artifact(dataset.path / "graph" / Path(str(artifact.inputs["graph"])).name)
+        return TypedGraph(found) if found.version == TYPED_VERSION else Graph(found)
     except (KeyError, GnnloomError):
         return None
 
@@ -68,6 +77,9 @@ def _check_transpose(dataset: Dataset, artifact: Artifact) -> None:
     if artifact.version == TYPED_VERSION:
         check_reverses(reverses_of(artifact))
         return
+    if is_union(artifact):
+        check_union(artifact)
+        return
     found = scan_matrix(Graph(artifact))
     origin = _scan_origin(dataset, artifact)
     if artifact.parameters:
@@ -86,7 +98,7 @@ def _scan_origin(dataset: Dataset, artifact: Artifact) -> MatrixPrint | None:
     """Fingerprints of the graph that an artifact was made from; None if it is gone or damaged."""
     graph = _input_graph(dataset, artifact)
     try:
-        return None if graph is None else scan_matrix(graph)
+        return scan_matrix(graph) if isinstance(graph, Graph) else None
     except GnnloomError:
         return None
 
@@ -143,6 +155,9 @@ def _check_range(artifact: Artifact, name: str, lowest: float, highest: float) -
 
 def _check_shards(dataset: Dataset, artifact: Artifact) -> None:
     graph = _input_graph(dataset, artifact)
+    if artifact.version == TYPED_VERSION:
+        check_typed_row_shards(artifact, graph if isinstance(graph, TypedGraph) else None)
+        return
     check = check_row_shards if artifact.parameters["layout"] == "row" else check_grid_shards
     check(artifact, None if graph is None else graph.nnz)
 

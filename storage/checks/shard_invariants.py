@@ -50,12 +50,12 @@ def check_row_shards(artifact: Artifact, nnz: int | None) -> None:
     for rank in range(shards.num_parts):
         vertex = shards.shard(rank).vertex()
         # The fingerprints below show that no vertex is there twice, whatever the order.
-        _check_ascending(f"{artifact.path}/row/{rank:05d}/vertex", _by_id(shards, vertex), shards.num_vertices)
+        check_ascending(f"{artifact.path}/row/{rank:05d}/vertex", _by_id(shards, vertex), shards.num_vertices)
         owned = (owned + int(fingerprint_ids(vertex, 0))) & _MASK
         num_owned += len(vertex)
         for prefix in prefixes:
             _check_matrix(shards, rank, prefix, vertex, totals[prefix])
-    if num_owned != shards.num_vertices or owned != _fingerprint_range(shards.num_vertices):
+    if num_owned != shards.num_vertices or owned != fingerprint_range(shards.num_vertices):
         raise CorruptError(
             f"{artifact.path}: {counted(num_owned, 'row')} on all ranks are not the {shards.num_vertices} vertices"
         )
@@ -83,9 +83,9 @@ def _check_matrix(shards: RowShards, rank: int, prefix: str, vertex: NDArray[np.
     # sender first. Summed over all ranks, the two are equal only if every list of rows sent is a list of rows awaited.
     for other in range(shards.num_parts):
         awaited = halo[halo_offset[other] : halo_offset[other + 1]]
-        _check_ascending(f"{where}halo_vertex of rank {other}", awaited, shards.num_vertices)
+        check_ascending(f"{where}halo_vertex of rank {other}", awaited, shards.num_vertices)
         sent = vertex[send_row[send_offset[other] : send_offset[other + 1]]]
-        _check_ascending(f"{where}send_row to rank {other}", sent, shards.num_vertices)
+        check_ascending(f"{where}send_row to rank {other}", sent, shards.num_vertices)
         total.awaited += int(fingerprint_ids(awaited, other * shards.num_parts + rank))
         total.sent += int(fingerprint_ids(sent, rank * shards.num_parts + other))
     total.awaited &= _MASK
@@ -124,14 +124,15 @@ def _check_cell(shards: GridShards, variant: str, row: int, column: int) -> int:
     return found.nnz
 
 
-def _check_ascending(where: str, ids: NDArray[np.int64], num_vertices: int) -> None:
+def check_ascending(where: str, ids: NDArray[np.int64], num_vertices: int) -> None:
+    """Raise CorruptError unless ids ascend and lie in 0..num_vertices-1."""
     # The ends are enough: if the ids ascend, which is checked next, all others lie between them.
     in_range = len(ids) == 0 or (ids[0] >= 0 and ids[-1] < num_vertices)
     if not in_range or (np.diff(ids) <= 0).any():
         raise CorruptError(f"{where}: expected ascending ids in 0..{num_vertices - 1}")
 
 
-def _fingerprint_range(size: int) -> int:
+def fingerprint_range(size: int) -> int:
     """Fingerprint of 0..size-1."""
     total = 0
     for start in range(0, size, _CHUNK):

@@ -19,8 +19,8 @@ from gnnloom.storage.format.vertex_arrays import LABELS, VERTEX_ARRAYS
 
 #: Version of the on-disk format.
 FORMAT_VERSION = 1
-#: Version of graphs with types, and of the reverses and the links of relations, so that earlier versions of gnnloom
-#: refuse them.
+#: Version of graphs with types, their shards, and the reverses and the links of their relations, so that earlier
+#: versions of gnnloom refuse them.
 TYPED_VERSION = 2
 #: Entry with the version of the format, in the attributes of a dataset, in manifests and in other indexes.
 VERSION_ENTRY = "format_version"
@@ -75,7 +75,12 @@ _RELATIONS = {
     "relation/*/block/*/row": ArraySpec(("nonzero",), ("int64",), required=False),
 }
 
-_TRANSPOSE = {**_MATRIX, **_RELATIONS}
+_TRANSPOSE = {
+    **_MATRIX,
+    **_RELATIONS,
+    # Of a union of relations: the entries that all relations have in a row.
+    "entries": ArraySpec(("vertex",), ("int64",), required=False),
+}
 
 # A graph has either the arrays of a matrix or, if it has types, those below ``relation`` and ``type``.
 _GRAPH = {
@@ -129,6 +134,31 @@ _ROW_SHARDS = {
     **_row_shard_matrix("row/*/", required=True),
     **_row_shard_matrix("row/*/transpose/", required=False),
     **_vertex_arrays("row/*/", "row"),
+}
+
+
+def _relation_entries(prefix: str) -> dict[str, ArraySpec]:
+    """Some columns of the matrix of a relation in a row shard, and the columns of its edges."""
+    return {
+        f"{prefix}indptr": ArraySpec(("row+1",), ("int64",)),
+        f"{prefix}indices": ArraySpec(("nonzero",), INDEX),
+        f"{prefix}weight": ArraySpec(("nonzero",), ("float32",), required=False),
+        f"{prefix}time": ArraySpec(("nonzero",), ("int64", "float64"), required=False),
+        f"{prefix}feature": ArraySpec(("nonzero", "value"), ("float32", "float16"), required=False),
+        f"{prefix}label": ArraySpec(("nonzero",), ("int64",), required=False),
+        # The number of each edge in its relation, which both directions of the edge have.
+        f"{prefix}edge": ArraySpec(("nonzero",), ("int64",), required=False),
+    }
+
+
+# Row shards of a graph with types have one halo for all relations, and data with the width that each type needs.
+_TYPED_ROW_SHARDS = {
+    **_relation_entries("row/*/relation/*/own/"),
+    **_relation_entries("row/*/relation/*/halo/"),
+    **{
+        path: ArraySpec(("member", *(f"type_{dim}" for dim in spec.dims[1:])), spec.dtypes, required=False)
+        for path, spec in _vertex_arrays("row/*/type/*/", "member").items()
+    },
 }
 
 _GRID_SHARDS = {
@@ -189,7 +219,7 @@ SCHEMAS: Mapping[str, Mapping[str, ArraySpec]] = {
     "transpose": _TRANSPOSE,
     "vertices": _vertex_arrays("", "vertex"),
     "partition": _PARTITION,
-    "shards": {**_ROW_SHARDS, **_GRID_SHARDS},
+    "shards": {**_ROW_SHARDS, **_TYPED_ROW_SHARDS, **_GRID_SHARDS},
     "samples": _SAMPLES,
     "links": _links(),
     "propagated": _PROPAGATED,
@@ -198,7 +228,7 @@ SCHEMAS: Mapping[str, Mapping[str, ArraySpec]] = {
 
 def newest_version(kind: object) -> int:
     """The newest version of artifacts of a kind."""
-    return TYPED_VERSION if kind in {"graph", "transpose", "links"} else FORMAT_VERSION
+    return TYPED_VERSION if kind in {"graph", "transpose", "links", "shards"} else FORMAT_VERSION
 
 
 def check_version(where: Path, content: Mapping[str, object], newest: int = FORMAT_VERSION) -> None:

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.offsets import read_offsets
 from gnnloom.storage.artifacts.stored_csr import StoredCSR
-from gnnloom.storage.errors import CorruptError
+from gnnloom.storage.errors import CorruptError, InputError
 from gnnloom.storage.format.arrays import ArrayReader, ReadCounter
 from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.format.schema import TYPED_VERSION
 from gnnloom.storage.format.vertex_arrays import vertex_bounds
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.shards.shard_matrix import Block_co, ShardMatrix
@@ -154,6 +155,16 @@ class RowShards:
     """All row shards of a partition."""
 
     def __init__(self, artifact: Artifact) -> None:
+        """Read the facts from the manifest.
+
+        Raises:
+            InputError: the graph has types.
+        """
+        if artifact.version == TYPED_VERSION:
+            raise InputError(
+                f"{artifact.path}: shards of a graph with types, which Dataset.typed_row_shards reads; no training"
+                " reads them so far: `gnnloom train --of-type TYPE` trains on the stored graph"
+            )
         self.artifact = artifact
         self.num_vertices: int = artifact.sizes["vertex"]
         self.num_parts: int = artifact.sizes["part"]

@@ -196,7 +196,9 @@ def _artifact_inputs(info: ArtifactInfo) -> list[tuple[str, str]]:
         inputs = Artifact(info.path).inputs
     except GnnloomError:
         return []
-    return [(kind, str(key)) for kind, key in inputs.items() if kind in SCHEMAS]
+    # The vertex data of a type are called by the type, too.
+    kinds = ((name.partition("/")[0], str(key)) for name, key in inputs.items())
+    return [(kind, key) for kind, key in kinds if kind in SCHEMAS]
 
 
 def _scratch(artifact: Path) -> list[Path]:

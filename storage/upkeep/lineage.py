@@ -83,8 +83,10 @@ def _artifact_node(info: ArtifactInfo) -> Node:
         found = Artifact(info.path).inputs if info.state == "complete" else {}
     except GnnloomError:
         found = {}
-    inputs = {kind: f"{kind}/{key}" for kind, key in found.items() if kind in SCHEMAS}
-    sources = {kind: str(key) for kind, key in found.items() if kind not in SCHEMAS}
+    # The vertex data of a type are called by the type, too.
+    kinds = {name: name.partition("/")[0] for name in found}
+    inputs = {name: f"{kinds[name]}/{key}" for name, key in found.items() if kinds[name] in SCHEMAS}
+    sources = {name: str(key) for name, key in found.items() if kinds[name] not in SCHEMAS}
     if info.is_typed:
         sources |= _tables(info.parameters)
     return Node(name, info.state, info.parameters, inputs, sources)

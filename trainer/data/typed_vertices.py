@@ -254,7 +254,8 @@ def _only(dataset: Dataset, graph: TypedGraph, of_type: str) -> Vertices | None:
 
 
 def _reverses(dataset: Dataset, graph: TypedGraph) -> Reverses:
-    found = dataset.fitting("transpose", made_from={"graph": graph.artifact.key})
+    # Those with a union have one matrix for all relations.
+    found = dataset.fitting("transpose", made_from={"graph": graph.artifact.key}, union="")
     if not found:
         raise NotFoundError(
             f"{graph.artifact.path}: the reverses of the relations are not stored; `gnnloom train {dataset.name}"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
-from gnnloom.pipeline.ingest.typed.reverses import reverse_relations
+from gnnloom.pipeline.matrix_sort.reverses import reverse_relations
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage import Dataset, TypedGraph
 from gnnloom.storage.artifacts.typed.reverses import Reverses

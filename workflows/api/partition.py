@@ -10,13 +10,15 @@ from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.partition.stage import partition_graph
 from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
 from gnnloom.pipeline.shards.rows.row_stage import shard_rows
+from gnnloom.pipeline.shards.rows.typed_stage import shard_typed_rows
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage import Dataset as StoredDataset
-from gnnloom.storage import Graph, Partition, RowShards, Vertices
+from gnnloom.storage import Graph, Partition, RowShards, TypedGraph, Vertices
 from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import options_of
 from gnnloom.storage.shards.grid_shards import GridShards
+from gnnloom.storage.shards.typed_row_shards import TypedRowShards
 from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, as_dataset
 from gnnloom.workflows.api.cluster import CLUSTER, choose_cluster, on_cluster, once_per_job, stage_options
 from gnnloom.workflows.api.options.keywords import check_known, with_options
@@ -65,7 +67,7 @@ def partition(
     settings, cluster = stage_options("partition", options, PartitionOptions, _OPTIONS, parts)
 
     def make(opened: Cluster) -> Partition:
-        return partition_graph(found, found.graph(graph_key(found, graph, links)), settings, opened)
+        return partition_graph(found, found.any_graph(graph_key(found, graph, links)), settings, opened)
 
     return once_per_job(lambda: on_cluster(cluster, make))
 
@@ -86,8 +88,10 @@ def shard(
     reorder: str = "none",
     catalog: CatalogLike = None,
     **options: Unpack[ClusterKeywords],
-) -> RowShards | GridShards:
+) -> RowShards | TypedRowShards | GridShards:
     """Write the shards of a dataset, which hold everything that each rank reads.
+
+    Row shards of a graph with types have a matrix for each relation, and one halo for all relations.
 
     Args:
         dataset: the dataset or its name.
@@ -98,7 +102,7 @@ def shard(
         partition: key of the partition, if there are several.
         graph: key of the graph, if there are several.
         links: shard the graph without the edges that links hold out, as for :func:`gnnloom.partition`.
-        vertices: key of the vertex data to include, if there are several.
+        vertices: key of the vertex data to include, if there are several; of a graph with types, all are included.
         permutation: order of rows and columns of grid shards: ``none``, ``single``, ``double`` or ``partition``.
         seed: seed of the permutation.
         reorder: order of the rows of row shards: ``none`` (by vertex id) or ``degree`` (largest first).
@@ -138,7 +142,7 @@ def graph_key(dataset: StoredDataset, graph: str | None, links: LinksLike) -> st
 
 
 def find_partition(
-    dataset: StoredDataset, parts: int, key: str | None, method: str | None, graph: Graph | None = None
+    dataset: StoredDataset, parts: int, key: str | None, method: str | None, graph: Graph | TypedGraph | None = None
 ) -> Partition:
     """Find a partition by what it was asked for.
 
@@ -165,7 +169,7 @@ class WantedShards:
     dataset: StoredDataset
     partition: Partition | None
     grid: GridOptions | None
-    graph: Graph | None
+    graph: Graph | TypedGraph | None
     vertices: Vertices | None
     reorder: str
 
@@ -187,17 +191,39 @@ class WantedShards:
         Raises:
             NotFoundError: the graph, the vertex data or the partition does not exist.
         """
-        chosen = dataset.graph(graph) if graph is not None else None
+        chosen = dataset.any_graph(graph) if graph is not None else None
         ordering = None if parts is None else find_partition(dataset, parts, partition, method, chosen)
         data = dataset.vertices(vertices) if vertices is not None else None
         return cls(dataset, ordering, grid, chosen, data, reorder)
 
     @property
     def matrix(self) -> Graph:
-        """The graph of grid shards."""
+        """The graph of grid shards.
+
+        Raises:
+            InputError: the graph has types.
+        """
         if self.partition is not None:
             return self.dataset.graph(self.partition.artifact.inputs["graph"])
-        return self.graph or self.dataset.graph()
+        return (
+            self.graph if isinstance(self.graph, Graph) else self.dataset.graph(self.graph and self.graph.artifact.key)
+        )
+
+    @property
+    def is_typed(self) -> bool:
+        """Whether the partition is of a graph with types."""
+        return isinstance(self.dataset.any_graph(self.parts.artifact.inputs["graph"]), TypedGraph)
+
+    def check_types(self) -> None:
+        """Refuse options that row shards of a graph with types do not have.
+
+        Raises:
+            InputError: the rows are reordered, or one artifact of vertex data is chosen.
+        """
+        if self.reorder != "none":
+            raise InputError(f"reorder {self.reorder}: rows of a graph with types stay in the order of their types")
+        if self.vertices is not None:
+            raise InputError("vertices: shards of a graph with types include the data of all types; leave it out")
 
     @property
     def parts(self) -> Partition:
@@ -210,10 +236,14 @@ class WantedShards:
             raise InputError("row shards need a partition")
         return self.partition
 
-    def write(self, cluster: ClusterOptions) -> RowShards | GridShards:
+    def write(self, cluster: ClusterOptions) -> RowShards | TypedRowShards | GridShards:
         """Write the shards on a cluster that is open as long as this takes."""
         data = self.vertices
+        if is_typed := self.grid is None and self.is_typed:
+            self.check_types()
         with open_cluster(cluster) as opened:
+            if is_typed:
+                return shard_typed_rows(self.dataset, self.parts, opened)
             if self.grid is None:
                 return shard_rows(self.dataset, self.parts, opened, data, self.reorder)
             artifact = data.artifact if data else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,8 @@ from gnnloom.storage.shards.block_ranges import RANGE_BYTES, row_ranges
 MATRIX_PARTS = 256
 #: What is summed for each part: of its rows, the nonzeros, the number and the weight.
 _SUMS = ("nonzeros", "vertices", "weight")
+#: What the names of further sums begin with: the vertices of each type.
+_OF_TYPE = "vertices "
 
 
 @dataclass(frozen=True)
@@ -43,12 +46,14 @@ class Load:
         vertices: (P,) int64 vertices of each part.
         weight: (P,) int64 weight of each part for the balance.
         heaviest: weight of the heaviest row.
+        types: (P,) int64 vertices of each type in each part, by type; empty for a graph without types.
     """
 
     nonzeros: NDArray[np.int64]
     vertices: NDArray[np.int64]
     weight: NDArray[np.int64]
     heaviest: int
+    types: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -76,59 +81,74 @@ class _LoadTask:
 
 
 def load_phase(
-    writer: ArtifactWriter, graph_path: Path, part_path: Path, sizes: GraphSizes, num_parts: int, weights: str
+    writer: ArtifactWriter,
+    graph_path: Path,
+    part_path: Path,
+    sizes: GraphSizes,
+    num_parts: int,
+    weights: str,
+    types: Sequence[str] = (),
 ) -> Phase:
     """The phase that sums up the rows of every part, with one task for each row block.
 
     Args:
         part_path: mapped vector of the (num_vertices,) int32 parts.
         weights: weights of the rows; see :func:`gnnloom.pipeline.partition.model.hypergraph.row_weights`.
+        types: names of the types of a graph with types.
     """
-    plan = ShufflePlan.unmerged(writer, _load_shuffle(num_parts), sizes.num_blocks)
+    plan = ShufflePlan.unmerged(writer, _load_shuffle(num_parts, types), sizes.num_blocks)
     tasks = []
     for block, rows in enumerate(sizes.block_rows):
         # Row pointers, and the part of every row.
-        read, written = 8 * (rows + 1) + 4 * rows, 8 * len(_SUMS) * num_parts
+        read, written = 8 * (rows + 1) + 4 * rows, 8 * (len(_SUMS) + len(types)) * num_parts
         needs = Needs(read, written, opens=1, memory=2 * RANGE_BYTES + written + 4 * sizes.num_vertices)
         where = (writer, graph_path, part_path, weights, block, plan.shuffle, plan.lane(block))
         tasks.append(_LoadTask(*where, needs))
     return Phase("measure load", _measure_block, tasks, "rows", files=(plan.files,))
 
 
-def read_load(writer: ArtifactWriter, num_blocks: int, num_parts: int) -> Load:
+def read_load(writer: ArtifactWriter, num_blocks: int, num_parts: int, types: Sequence[str] = ()) -> Load:
     """Read what :func:`load_phase` measured."""
-    sums = np.zeros((len(_SUMS), num_parts), dtype=np.int64)
+    shuffle = _load_shuffle(num_parts, types)
+    sums = np.zeros((len(shuffle.columns), num_parts), dtype=np.int64)
     with OpenFiles(writer.work) as files:
-        for section in _load_shuffle(num_parts).rows(writer.work, files).sections(0, num_parts):
-            sums += np.stack([section.read(name) for name in _SUMS])
-    nonzeros, vertices, weight = sums
+        for section in shuffle.rows(writer.work, files).sections(0, num_parts):
+            sums += np.stack([section.read(column.name) for column in shuffle.columns])
+    nonzeros, vertices, weight, *of_types = sums
     records = writer.recorded_of(map(_load_name, range(num_blocks))).values()
-    return Load(nonzeros, vertices, weight, max(record.facts["heaviest"] for record in records))
+    heaviest = max(record.facts["heaviest"] for record in records)
+    return Load(nonzeros, vertices, weight, heaviest, dict(zip(types, of_types, strict=True)))
 
 
 def _load_name(block: int) -> str:
     return f"parts/load/{block:05d}"
 
 
-def _load_shuffle(num_parts: int) -> Shuffle:
+def _load_shuffle(num_parts: int, types: Sequence[str] = ()) -> Shuffle:
     """The sums of the rows of every part, by part; the client reads all of them."""
-    return Shuffle("parts/load", num_parts, tuple(Column(name, "int64") for name in _SUMS), 1)
+    names = *_SUMS, *(f"{_OF_TYPE}{each}" for each in types)
+    return Shuffle("parts/load", num_parts, tuple(Column(name, "int64") for name in names), 1)
 
 
 def _measure_block(task: _LoadTask) -> int:
     """Sum up the rows of a block; returns their number."""
-    part, num_parts = map_vector(task.part_path), task.sums.num_positions
+    part, num_parts, graph = map_vector(task.part_path), task.sums.num_positions, Graph(Artifact(task.graph_path))
     with task.writer.task(task.name) as output, task.sums.routed(output, task.lane) as out:
-        sums, heaviest = np.zeros((len(_SUMS), num_parts), dtype=np.int64), 0
-        for rows in row_ranges(Graph(Artifact(task.graph_path)), task.block):
-            nonzeros = rows.nonzeros
-            weight = row_weights(nonzeros, task.weights)
-            of_rows = part[rows.first : rows.first + len(nonzeros)].astype(np.intp)
+        names = [column.name for column in task.sums.columns]
+        sums, heaviest = np.zeros((len(names), num_parts), dtype=np.int64), 0
+        for rows in row_ranges(graph, task.block):
+            first, count = rows.first, len(rows.nonzeros)
+            nonzeros = graph.row_entries(first, rows.nonzeros)
+            weight = row_weights(graph, first, rows.nonzeros, task.weights)
+            of_rows = part[first : first + count].astype(np.intp)
             # ``bincount`` with weights would sum in float64, which is exact only up to 2^53.
-            for total, each in zip(sums, (nonzeros, np.ones_like(nonzeros), weight), strict=True):
+            for total, each in zip(sums, (nonzeros, np.ones_like(nonzeros), weight), strict=False):
                 np.add.at(total, of_rows, each)
+            for number, (start, stop) in enumerate(graph.type_spans.values(), len(_SUMS)):
+                of_type = of_rows[max(0, start - first) : max(0, stop - first)]
+                sums[number] += np.bincount(of_type, minlength=num_parts)
             heaviest = max(heaviest, int(weight.max(initial=0)))
-        out.add(Index.of_positions(np.arange(num_parts)), dict(zip(_SUMS, sums, strict=True)))
+        out.add(Index.of_positions(np.arange(num_parts)), dict(zip(names, sums, strict=True)))
         output.facts["heaviest"] = heaviest
     return int(sums[1].sum())
 
@@ -153,8 +173,9 @@ def describe_quality(
         of rows and partial sums is counted, :func:`record_quality` adds ``volume_cover_total`` and so on.
 
         Lists with a number for each part: ``volume_per_part``, ``receive_volume_per_part``, ``messages_per_part``,
-        ``receive_messages_per_part``, ``load_per_part`` and ``vertices_per_part``.  Up to ``MATRIX_PARTS`` parts also
-        ``volume_matrix``: the rows that part [p] sends to part [q].
+        ``receive_messages_per_part``, ``load_per_part`` and ``vertices_per_part``.  For a graph with types, the
+        load counts the edges of all relations, and ``vertices_per_type`` has a list for each type.  Up to
+        ``MATRIX_PARTS`` parts also ``volume_matrix``: the rows that part [p] sends to part [q].
     """
     num_parts = len(load.nonzeros)
     limit = max(asked_limit(int(load.weight.sum()), num_parts, imbalance), load.heaviest)
@@ -172,6 +193,8 @@ def describe_quality(
         "vertices_per_part": load.vertices.tolist(),
         **_describe_exchange("", forward),
     }
+    if load.types:
+        quality["vertices_per_type"] = {name: each.tolist() for name, each in load.types.items()}
     if (load.weight != load.nonzeros).any():
         quality["weight_imbalance"] = _excess(int(load.weight.max()), load.weight)
     return quality if backward is None else quality | _describe_exchange("backward_", backward)
@@ -217,6 +240,7 @@ class MeasurePlan:
         part_path: mapped vector of the (num_vertices,) int32 parts.
         graph_path, transpose_path: artifacts of the graph and its transpose.
         covers: count also the rows and sums of an exchange that covers the blocks between parts.
+        types: names of the types of a graph with types.
     """
 
     graph: GraphSizes
@@ -229,6 +253,7 @@ class MeasurePlan:
     graph_path: Path = Path()
     transpose_path: Path = Path()
     covers: bool = False
+    types: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -245,7 +270,16 @@ class MeasurePlan:
     ) -> MeasurePlan:
         """The plan for a stored graph and a mapped vector of parts."""
         paths = writer, path, graph.artifact.path, transpose.artifact.path
-        return cls(GraphSizes.of(graph), GraphSizes.of(transpose), parts, memory, weights, *paths, covers)
+        return cls(
+            GraphSizes.of(graph),
+            GraphSizes.of(transpose),
+            parts,
+            memory,
+            weights,
+            *paths,
+            covers,
+            tuple(graph.type_spans),
+        )
 
     def phases(self) -> list[Phase]:
         """The phases that measure the parts; a single part has nothing to measure."""
@@ -255,13 +289,13 @@ class MeasurePlan:
         products = [("forward", self.transpose_path, self.transpose)]
         if not self.graph.symmetric:
             products.append(("backward", self.graph_path, self.graph))
-        buffers = CountBuffers(self.num_parts, self.memory)
+        buffers, where = CountBuffers(self.num_parts, self.memory), (self.writer, self.graph_path, self.part_path)
         return [
             *(
                 exchange_phase(self.writer, path, self.part_path, sizes, buffers, name)
                 for name, path, sizes in products
             ),
-            load_phase(self.writer, self.graph_path, self.part_path, self.graph, self.num_parts, self.weights),
+            load_phase(*where, self.graph, self.num_parts, self.weights, self.types),
             *(self._cover_phases() if self.covers else []),
         ]
 
@@ -284,7 +318,7 @@ def record_quality(output: TaskOutput, plan: MeasurePlan, cluster: Cluster, meth
         run(plan.phases(), cluster, writer)
         forward = read_exchange(writer, "forward", parts)
         backward = None if plan.graph.symmetric else read_exchange(writer, "backward", parts)
-        load = read_load(writer, plan.graph.num_blocks, parts)
+        load = read_load(writer, plan.graph.num_blocks, parts, plan.types)
     output.facts = describe_quality(method, imbalance, load, forward, backward)
     if plan.covers:
         cover = read_cover(writer, parts) if parts > 1 else forward
@@ -299,10 +333,12 @@ def record_quality(output: TaskOutput, plan: MeasurePlan, cluster: Cluster, meth
 
 def _load_of_all(plan: MeasurePlan) -> Load:
     """The load of a single part, from the counts of the graph: no other part can weigh more or less."""
-    nonzeros, vertices = np.array([plan.graph.nnz]), np.array([plan.graph.num_vertices])
-    weight = vertices if plan.weights == "unit" else nonzeros
+    graph = Graph(Artifact(plan.graph_path))
+    nonzeros, vertices = np.array([graph.entries]), np.array([graph.num_vertices])
+    weight = nonzeros if plan.weights == "nonzeros" else vertices
+    types = {name: np.array([stop - start]) for name, (start, stop) in graph.type_spans.items()}
     # No row is heavier than all of them together.
-    return Load(nonzeros, vertices, weight, int(weight.max()))
+    return Load(nonzeros, vertices, weight, int(weight.max()), types)
 
 
 def _store_exchange(output: TaskOutput, direction: str, exchange: PartExchange) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def _fill(problem: PartitionProblem, part: NDArray[np.int32]) -> dict[str, Any]:
     from gnnloom.pipeline.partition import streaming  # noqa: PLC0415 - keeps the descriptor light
 
-    streaming.block_partition(part, problem.graph, problem.options.parts, problem.options.weights)
+    streaming.block_partition(part, problem.graph, problem.options.parts, problem.options.weighing)
     return {}
 
 

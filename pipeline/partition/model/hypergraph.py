@@ -11,16 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.partition.settings import OF_TYPE
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.matrix.csr import CSR, index_dtype
 from gnnloom.storage.matrix.permutation import mix
 from gnnloom.storage.shards.block_ranges import row_ranges
+
+#: Weight of all vertices of a balanced type over the weight of all other vertices, at least: the other vertices change
+#: the balance of the type by a thousandth.
+TYPE_WEIGHT: Final = 1000
 
 
 @dataclass(frozen=True)
@@ -64,10 +69,26 @@ def row_nonzeros(graph: Graph) -> Iterator[tuple[int, NDArray[np.int64]]]:
             yield rows.first, rows.nonzeros
 
 
-def row_weights(nonzeros: NDArray[np.int64], weights: str) -> NDArray[np.int64]:
-    """(num_rows,) int64 weights of rows for the balance: their ``nonzeros``, but at least 1, or 1 for ``unit``."""
-    # Native partitioners refuse weights below 1, which empty rows would have.
-    return np.maximum(nonzeros, 1) if weights == "nonzeros" else np.ones_like(nonzeros)
+def row_weights(graph: Graph, first: int, nonzeros: NDArray[np.int64], weights: str) -> NDArray[np.int64]:
+    """(num_rows,) int64 weights of rows for the balance, at least 1.
+
+    Args:
+        first: number of the first row.
+        nonzeros: (num_rows,) int64 nonzeros of the rows.
+        weights: ``nonzeros`` (in a union of relations, the edges of all relations), ``unit`` for 1, or ``OF_TYPE`` with
+            the name of a type, whose rows outweigh all other rows together.
+    """
+    if weights == "unit":
+        return np.ones_like(nonzeros)
+    if weights == "nonzeros":
+        # Native partitioners refuse weights below 1, which empty rows would have.
+        return np.maximum(graph.row_entries(first, nonzeros), 1)
+    start, stop = graph.type_spans[weights.removeprefix(OF_TYPE)]
+    weight = np.ones_like(nonzeros)
+    if start < stop:
+        heavy = TYPE_WEIGHT * -(-graph.num_vertices // (stop - start))
+        weight[max(0, start - first) : max(0, stop - first)] = heavy
+    return weight
 
 
 def vertex_weights(graph: Graph, weights: str) -> NDArray[np.int64]:
@@ -76,7 +97,7 @@ def vertex_weights(graph: Graph, weights: str) -> NDArray[np.int64]:
         return np.ones(graph.num_vertices, dtype=np.int64)
     weight = np.empty(graph.num_vertices, dtype=np.int64)
     for start, nonzeros in row_nonzeros(graph):
-        weight[start : start + len(nonzeros)] = row_weights(nonzeros, weights)
+        weight[start : start + len(nonzeros)] = row_weights(graph, start, nonzeros, weights)
     return weight
 
 

@@ -109,7 +109,7 @@ def _partition(problem: PartitionProblem, part: NDArray[np.int32], passes: int) 
         problem.graph,
         problem.transpose,
         problem.cluster,
-        options.weights,
+        options.weighing,
         options.directions,
     )
     levels, clusters, fits = [finest], list[Clusters](), False

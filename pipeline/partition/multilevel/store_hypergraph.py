@@ -189,8 +189,9 @@ def _store_lists(task: RangeTask[_Lists]) -> tuple[int, Incidence]:
 def _store_weights(task: RangeTask[tuple[Path, str, Path]]) -> tuple[int, int]:
     graph_path, weights, weight_path = task.work
     stored, total, heaviest = map_array(weight_path, "r+"), 0, 0
-    for rows in row_ranges(Graph(Artifact(graph_path)), task.number):
-        weight = row_weights(rows.nonzeros, weights)
+    graph = Graph(Artifact(graph_path))
+    for rows in row_ranges(graph, task.number):
+        weight = row_weights(graph, rows.first, rows.nonzeros, weights)
         stored[rows.first : rows.first + len(weight)] = weight
         total += int(weight.sum())
         heaviest = max(heaviest, int(weight.max(initial=0)))

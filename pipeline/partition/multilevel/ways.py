@@ -70,7 +70,7 @@ def partition_as_chosen(problem: PartitionProblem, part: NDArray[np.int32]) -> d
         found = partition_out_of_core(replace(problem, options=options), part, way.passes)
         return facts | {"chosen": str(way)} | found
     hypergraph = store_hypergraph(
-        scratch / "hypergraph", problem.graph, problem.transpose, problem.cluster, options.weights, options.directions
+        scratch / "hypergraph", problem.graph, problem.transpose, problem.cluster, options.weighing, options.directions
     )
     best, tried = part.copy(), {}
     for way in choice.ways:

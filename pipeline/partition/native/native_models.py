@@ -47,9 +47,9 @@ def _build(problem: NativeProblem) -> Hypergraph | AdjacencyGraph:
     graph, transpose, options = problem.graph, problem.transpose, problem.options
     if options.model == "graph":
         problem.check_memory(graph.nnz * (1 if graph.symmetric else 2))
-        return adjacency_graph(graph, transpose, options.weights)
+        return adjacency_graph(graph, transpose, options.weighing)
     problem.check_memory(problem.num_pins)
-    return column_net_hypergraph(graph, transpose, options.weights, options.directions)
+    return column_net_hypergraph(graph, transpose, options.weighing, options.directions)
 
 
 def native_cost(program: NativeProgram, workload: PartitionWorkload, preset: Preset) -> MethodCost:

@@ -80,7 +80,7 @@ def fit(request: FitRequest, folder: Path) -> dict[str, Any]:
     options, writer = problem.options, request.writer
     if request.nets is not None:
         nets = request.nets
-        weight = vertex_weights(problem.graph, options.weights)
+        weight = vertex_weights(problem.graph, options.weighing)
         _kept(writer, folder / STOCHASTIC, lambda: (_native(problem, nets.load(weight)), {}))
         _kept(writer, folder / FULL, lambda: (problem.native(_full(problem)), {}))
         return {}
@@ -140,7 +140,7 @@ def _kept(writer: ArtifactWriter, path: Path, find: Callable[[], _Found]) -> _Fo
 
 def _full(problem: NativeProblem) -> Hypergraph:
     options = problem.options
-    return column_net_hypergraph(problem.graph, problem.transpose, options.weights, options.directions)
+    return column_net_hypergraph(problem.graph, problem.transpose, options.weighing, options.directions)
 
 
 def _native(problem: NativeProblem, hypergraph: Hypergraph) -> NDArray[np.int32]:

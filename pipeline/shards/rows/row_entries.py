@@ -7,7 +7,7 @@ graph may have, they are read some rows at a time.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.external_sort.radix import sort_keys
-from gnnloom.pipeline.shards.rows.row_routed import RoutedMatrix, RoutedRank
+from gnnloom.pipeline.shards.rows.row_routed import DATA, INDICES, RoutedMatrix, RoutedRank
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.matrix.distinct import distinct
 from gnnloom.storage.matrix.ranges import Span
@@ -35,7 +35,7 @@ class RowBatch(NamedTuple):
     Attributes:
         begin, length: (num_rows,) int64 where the entries of each row begin, and how many it has.
         indices: (nnz,) global column ids, ascending within a row.
-        data: (nnz,) values; empty for a pattern.
+        data: (nnz,) values, or positions of the entries in the batch if edges have columns; empty for a pattern.
         is_in_order: whether the entries of each row come directly after the entries of the row before.
     """
 
@@ -52,7 +52,7 @@ class SplitRows(NamedTuple):
     Attributes:
         end: (num_rows,) int64 number of entries up to each row.
         column: (count,) local columns, or slots, ascending within a row.
-        data: (count,) values; empty for a pattern.
+        data: (count,) values, or positions of the entries in the batch; empty for a pattern.
     """
 
     end: NDArray[np.int64]
@@ -142,7 +142,7 @@ class RankColumns:
 
     def _room(self, rows: RowBatch, count: int) -> SplitRows:
         """Arrays for the entries of some rows, which a kernel fills."""
-        data = np.empty(count if len(rows.data) else 0, np.float32)
+        data = np.empty(count if len(rows.data) else 0, rows.data.dtype)
         return SplitRows(np.empty(len(rows.begin), np.int64), np.empty(count, self._dtype), data)
 
 
@@ -170,6 +170,8 @@ class RangeRows:
         slot = self.columns.by_number[self._row]
         self.order = None if (slot[1:] > slot[:-1]).all() else np.argsort(slot)
         self._whole: RowBatch | None = None
+        #: Routed rows of the batch that was read last; None for all.
+        self._chosen: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self._row)
@@ -194,19 +196,33 @@ class RangeRows:
             return
         order = np.arange(len(self)) if self.order is None else self.order
         for start, stop in row_spans(self._nonzeros[order], most):
-            yield self._gather(order[start:stop])
+            self._chosen = order[start:stop]
+            yield self._gather(self._chosen)
+
+    def values(self, name: str) -> NDArray[Any]:
+        """(nnz, ...) values of a column of edges, in the order of the entries of the batch that was read last."""
+        return self._column(name) if self._chosen is None else self._gathered(name, self._chosen)
 
     def _read_whole(self) -> RowBatch:
         begin, length = np.cumsum(self._nonzeros) - self._nonzeros, self._nonzeros
         if self.order is not None:
             begin, length = begin[self.order], length[self.order]
-        indices, data = (self._column(name) for name in ("indices", "data"))
-        return RowBatch(begin, length, indices, data, self.order is None)
+        return RowBatch(begin, length, self._column(INDICES), self._data(None), self.order is None)
+
+    def _data(self, chosen: NDArray[np.int64] | None) -> NDArray[Any]:
+        """Values of the entries of a batch, or their positions if edges have columns.
+
+        Args:
+            chosen: (num_chosen,) int64 numbers of the routed rows of the batch; None for all.
+        """
+        if self._matrix.edge_columns:
+            return np.arange(int((self._nonzeros if chosen is None else self._nonzeros[chosen]).sum()))
+        if self._matrix.data_dtype is None:
+            return np.empty(0, np.float32)
+        return self._column(DATA) if chosen is None else self._gathered(DATA, chosen)
 
     def _column(self, name: str) -> NDArray[Any]:
         elements, done = self._empty(name, self.num_nonzeros), 0
-        if name == "data" and self._matrix.data_dtype is None:
-            return elements
         for section in self._sections:
             for block in section.blocks(name):
                 elements[done : done + len(block)] = block
@@ -214,9 +230,7 @@ class RangeRows:
         return elements
 
     def _empty(self, name: str, count: int) -> NDArray[Any]:
-        """Room for the elements of a column; none for the values of a pattern."""
-        if name == "data" and self._matrix.data_dtype is None:
-            return np.empty(0, np.float32)
+        """Room for the elements of a column."""
         return next(column for column in self._matrix.rows.columns if column.name == name).empty(count)
 
     def _gather(self, chosen: NDArray[np.int64]) -> RowBatch:
@@ -227,14 +241,17 @@ class RangeRows:
         """
         length = self._nonzeros[chosen]
         begin = np.cumsum(length) - length
+        return RowBatch(begin, length, self._gathered(INDICES, chosen), self._data(chosen), is_in_order=True)
+
+    def _gathered(self, name: str, chosen: NDArray[np.int64]) -> NDArray[Any]:
+        """Read a column of some rows; for the argument see :meth:`_gather`."""
+        length = self._nonzeros[chosen]
         target = np.full(len(self), -1)
-        target[chosen] = begin
-        found = {}
-        for name in ("indices", "data"):
-            found[name] = self._empty(name, int(length.sum()))
-            if len(found[name]):
-                self._fill(name, target, found[name])
-        return RowBatch(begin, length, found["indices"], found["data"], is_in_order=True)
+        target[chosen] = np.cumsum(length) - length
+        found = self._empty(name, int(length.sum()))
+        if len(found):
+            self._fill(name, target, found)
+        return found
 
     def _fill(self, name: str, target: NDArray[np.int64], out: NDArray[Any]) -> None:
         """Read the elements of the rows with a target, and those between them, to where they belong."""
@@ -283,35 +300,40 @@ def place_rows(
         at += nonzeros[row]
 
 
-def foreign_columns(rows: RangeRows, task: RoutedRank, most: int = sys.maxsize) -> Iterator[tuple[NDArray[Any], int]]:
-    """List the columns that other ranks own, in one list by default.
+def foreign_columns(
+    matrices: Sequence[RangeRows], task: RoutedRank, nonzeros: list[int], most: int = sys.maxsize
+) -> Iterator[NDArray[Any]]:
+    """List the columns of some matrices that other ranks own, in one list by default.
 
     Args:
+        matrices: rows of the same range in each matrix.
+        nonzeros: gets the number of nonzeros with such columns, for each matrix.
         most: columns of a list, about; those in several lists are repeated.
 
     Yields:
-        (num_columns,) distinct ids, ascending, and how many nonzeros have them.
+        (num_columns,) distinct ids, ascending.
     """
+    nonzeros[:] = [0] * len(matrices)
     merged = empty = np.empty(0, index_dtype(task.numbers.num_vertices))
     # Nothing is foreign to a rank that owns all vertices.
     if task.num_own == task.numbers.num_vertices:
-        yield empty, 0
+        yield empty
         return
-    nonzeros = 0
     waiting: list[NDArray[Any]] = []
-    for batch in rows.batches():
+    of_all = ((k, rows, batch) for k, rows in enumerate(matrices) for batch in rows.batches())
+    for number, matrix, batch in of_all:
         for start in range(0, len(batch.indices), SEGMENT_NONZEROS):
-            foreign = rows.columns.foreign(batch.indices[start : start + SEGMENT_NONZEROS])
-            nonzeros += len(foreign)
+            foreign = matrix.columns.foreign(batch.indices[start : start + SEGMENT_NONZEROS])
+            nonzeros[number] += len(foreign)
             # Rows share many columns; dropping repeats at once keeps the list short.
             waiting.append(distinct(foreign, overwrite=True))
             # Merging only once as many ids wait as have been merged sorts each id a few times at most.
             if sum(map(len, waiting)) > max(_PENDING_IDS, len(merged)):
                 merged, waiting = distinct(np.concatenate([merged, *waiting]), overwrite=True), []
                 if len(merged) > most:
-                    yield merged, nonzeros
-                    merged, nonzeros = empty, 0
-    yield distinct(np.concatenate([merged, *waiting]), overwrite=True), nonzeros
+                    yield merged
+                    merged = empty
+    yield distinct(np.concatenate([merged, *waiting]), overwrite=True)
 
 
 @njit(cache=True, nogil=True)

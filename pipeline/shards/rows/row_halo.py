@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
 from gnnloom.pipeline.shards.rows.row_entries import RangeRows, foreign_columns
 from gnnloom.pipeline.shards.rows.row_numbers import VertexNumbers
-from gnnloom.pipeline.shards.rows.row_routed import RoutedMatrix, RoutedRank
+from gnnloom.pipeline.shards.rows.row_routed import RoutedProduct, RoutedRank
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.mapped_vectors import map_vector, write_vector
 from gnnloom.pipeline.shuffle.runs import Index
@@ -89,7 +89,7 @@ def found_shuffle(kind: str, num_parts: int, num_vertices: int) -> Shuffle:
     """The shuffle of the columns of others, from the ranges to their rank; a position is a slot of one rank's list.
 
     Args:
-        kind: of the matrix.
+        kind: of the product.
     """
     columns = (Column("vertex", index_dtype(num_vertices).name),)
     return Shuffle(f"found-{kind}", num_parts * num_vertices, columns, num_parts)
@@ -112,15 +112,16 @@ def find_halo(task: FindHaloTask) -> int:
     """List the columns of others of a range; returns its nonzeros."""
     counts = []
     with OpenFiles(task.writer.work) as files, task.writer.task(task.name) as output:
-        for matrix, lane in zip(task.matrices, task.lanes, strict=True):
-            rows, halo_nonzeros = RangeRows(task, files, matrix, task.position), 0
-            with matrix.found.routed(output, lane) as out:
-                for vertex, nonzeros in foreign_columns(rows, task, LISTED_COLUMNS):
+        for product, lane in zip(task.products, task.lanes, strict=True):
+            matrices = [RangeRows(task, files, matrix, task.position) for matrix in product.matrices]
+            halo_nonzeros: list[int] = []
+            with product.found.routed(output, lane) as out:
+                for vertex in foreign_columns(matrices, task, halo_nonzeros, LISTED_COLUMNS):
                     piece = HaloPiece.of(vertex, task.numbers)
                     position = piece.slot.astype(np.int64) + task.rank * task.numbers.num_vertices
                     out.add(Index.of_positions(position), {"vertex": piece.vertex})
-                    halo_nonzeros += nonzeros
-            counts.append([rows.num_nonzeros - halo_nonzeros, halo_nonzeros])
+            pairs = zip(matrices, halo_nonzeros, strict=True)
+            counts += [[rows.num_nonzeros - nonzeros, nonzeros] for rows, nonzeros in pairs]
         output.facts["nonzeros"] = counts
     return sum(sum(each) for each in counts)
 
@@ -151,19 +152,20 @@ class HaloFiles(WorkFiles):
             path.unlink(missing_ok=True)
 
 
-def halo_slots(task: RoutedRank, matrix: RoutedMatrix) -> NDArray[Any]:
+def halo_slots(task: RoutedRank, product: RoutedProduct) -> NDArray[Any]:
     """(num_halo,) slots of the halo of a rank of several ranges."""
-    return map_vector(task.writer.work / _slots_path(task, matrix), task.numbers.dtype)
+    return map_vector(task.writer.work / _slots_path(task, product), task.numbers.dtype)
 
 
 def stored_sizes(task: RoutedRank) -> list[MatrixSizes]:
     """The sizes of the matrices of a rank of several ranges."""
     begin = map_vector(task.writer.work / _sizes_path(task), np.int64).reshape(-1, len(task.matrices), 2)
-    return [MatrixSizes(len(halo_slots(task, matrix)), begin[:, number]) for number, matrix in enumerate(task.matrices)]
+    num_halo = [len(halo_slots(task, product)) for product in task.products for _ in product.matrices]
+    return [MatrixSizes(count, begin[:, number]) for number, count in enumerate(num_halo)]
 
 
-def _slots_path(task: RoutedRank, matrix: RoutedMatrix) -> str:
-    return f"{_FOLDER}/{matrix.halo.name}-{task.rank:05d}"
+def _slots_path(task: RoutedRank, product: RoutedProduct) -> str:
+    return f"{_FOLDER}/{product.halo.name}-{task.rank:05d}"
 
 
 def _sizes_path(task: RoutedRank) -> str:
@@ -176,19 +178,19 @@ def join_halos(task: RoutedRank, files: OpenFiles, output: TaskOutput, lanes: Se
     recorded = task.writer.recorded_of(names)
     counts = [recorded[name].facts["nonzeros"] for name in names]
     num_vertices = task.numbers.num_vertices
-    for matrix, lane in zip(task.matrices, lanes, strict=True):
-        rows = matrix.found.rows(task.writer.work, files)
+    for product, lane in zip(task.products, lanes, strict=True):
+        rows = product.found.rows(task.writer.work, files)
         pieces = _joined(rows, task.rank * num_vertices, num_vertices)
-        writer = HaloWriter(task, matrix)
+        writer = HaloWriter(task, product)
         # The slots are written while they are read.
-        slots = task.writer.work / _slots_path(task, matrix)
+        slots = task.writer.work / _slots_path(task, product)
         write_vector(slots, (piece.slot.astype(task.numbers.dtype) for piece in writer.written(pieces)))
         record = writer.close(output)
         stored = ArrayReader(task.writer.path, record)
         writer.route(output, lane, stored.chunks)
     sizes = [MatrixSizes.of(0, [each[number] for each in counts]).begin for number in range(len(task.matrices))]
     write_vector(task.writer.work / _sizes_path(task), [np.stack(sizes, axis=1)])
-    output.facts["halo_files"] = [*(_slots_path(task, matrix) for matrix in task.matrices), _sizes_path(task)]
+    output.facts["halo_files"] = [*(_slots_path(task, product) for product in task.products), _sizes_path(task)]
 
 
 def _joined(rows: ShuffledRows, first: int, num_vertices: int) -> Iterator[HaloPiece]:
@@ -207,9 +209,9 @@ def _joined(rows: ShuffledRows, first: int, num_vertices: int) -> Iterator[HaloP
 class HaloWriter:
     """Writes the halo of a rank from consecutive pieces, and routes it to the ranks that send it."""
 
-    def __init__(self, task: RoutedRank, matrix: RoutedMatrix) -> None:
-        self._task, self._matrix = task, matrix
-        self._prefix = f"{task.folder}/{matrix.prefix}"
+    def __init__(self, task: RoutedRank, product: RoutedProduct) -> None:
+        self._task, self._product = task, product
+        self._prefix = f"{task.folder}/{product.prefix}"
         self._vertex = GrowingArray(task.writer.path, f"{self._prefix}halo_vertex", np.int64, ("halo",))
         self._offsets = task.numbers.offsets
         self._counts = np.zeros(task.num_parts, np.int64)
@@ -237,7 +239,7 @@ class HaloWriter:
             vertices: gives the ids once more, some at a time.
         """
         senders = np.flatnonzero(self._counts)
-        with self._matrix.halo.routed(output, lane) as out:
+        with self._product.halo.routed(output, lane) as out:
             run = out.begin(Index.of_positions(senders), (int(self._counts.sum()),))
             run.put("receiver", np.full(len(senders), self._task.rank))
             run.put("count", self._counts[senders])
@@ -245,9 +247,9 @@ class HaloWriter:
                 run.put("vertex", vertex)
 
 
-def write_halo(task: RoutedRank, matrix: RoutedMatrix, piece: HaloPiece, output: TaskOutput, lane: Lane) -> None:
+def write_halo(task: RoutedRank, product: RoutedProduct, piece: HaloPiece, output: TaskOutput, lane: Lane) -> None:
     """Write a halo that is in memory, and route it."""
-    writer = HaloWriter(task, matrix)
+    writer = HaloWriter(task, product)
     for _ in writer.written([piece]):
         pass
     writer.close(output)
@@ -263,7 +265,7 @@ def halo_shuffle(kind: str, num_parts: int) -> Shuffle:
     A row has what one rank sends to another; its position is the sender.
 
     Args:
-        kind: of the matrix.
+        kind: of the product.
     """
     columns = (Column("receiver", "int64"), Column("count", "int64"), Column("vertex", "int64", lengths="count"))
     return Shuffle(f"halo-{kind}", num_parts, columns, num_parts)
@@ -277,20 +279,20 @@ class SendListTask(RoutedRank):
 def write_send_lists(task: SendListTask) -> int:
     """Write which local rows one rank sends, in the order of each receiver's halo; returns its number of vertices."""
     with task.writer.task(task.name) as output, OpenFiles(task.writer.work) as files:
-        for matrix in task.matrices:
-            for record in _write_matrix_send(task, files, matrix):
+        for product in task.products:
+            for record in _write_product_send(task, files, product):
                 output.add(record)
     return task.num_own
 
 
-def _write_matrix_send(task: SendListTask, files: OpenFiles, matrix: RoutedMatrix) -> list[ArrayRecord]:
+def _write_product_send(task: SendListTask, files: OpenFiles, product: RoutedProduct) -> list[ArrayRecord]:
     # Receivers ascend, as the tasks that route do.
-    sections = matrix.halo.rows(task.writer.work, files).sections(task.rank, task.rank + 1)
+    sections = product.halo.rows(task.writer.work, files).sections(task.rank, task.rank + 1)
     offset = np.zeros(task.num_parts + 1, np.int64)
     for section in sections:
         offset[section.read("receiver") + 1] = section.read("count")
     np.cumsum(offset, out=offset)
-    root, prefix, dtype = task.writer.path, f"{task.folder}/{matrix.prefix}", index_dtype(task.num_own)
+    root, prefix, dtype = task.writer.path, f"{task.folder}/{product.prefix}", index_dtype(task.num_own)
     rows = ArrayAppender(root, ArrayForm(f"{prefix}send_row", (int(offset[-1]),), dtype.name, ("send",)))
     by_number = task.numbers.by_number
     for section in sections:

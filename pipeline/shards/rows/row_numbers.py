@@ -22,7 +22,6 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.shuffle.mapped_vectors import map_vector, write_vector
-from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.arrays import ArrayReader
@@ -134,8 +133,12 @@ class VertexNumbers:
         """(num_slots,) int64 positions of the ranges that have these slots."""
         return np.searchsorted(self.bounds, slot, side="right") - 1
 
-    def write(self, partition: Partition, graph: Graph, ranges: RangeSizes) -> None:
+    def write(self, partition: Partition, degrees: ArrayReader, ranges: RangeSizes) -> None:
         """Write the files, unless all of them are there; a few chunks in memory at a time.
+
+        Args:
+            degrees: (num_vertices,) int64 nonzeros of the row of each vertex, in all matrices.
+            ranges: ranges of each rank.
 
         Raises:
             CorruptError: the parts are not those that were counted.
@@ -145,7 +148,7 @@ class VertexNumbers:
             return
         offsets = np.zeros(partition.num_parts + 1, np.int64)
         np.cumsum(partition.quality["vertices_per_part"], out=offsets[1:])
-        parts, degrees = partition.stored_part(), graph.artifact.array("degree")
+        parts = partition.stored_part()
         cut = _Cut(ranges, offsets)
         # Degrees decide where the ranges of a rank begin, if it has several.
         used = degrees if ranges.are_cut and not self.is_reordered else None

@@ -9,6 +9,7 @@ not with nonzeros times ranks, and the memory of a task with neither.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,6 +17,13 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
+from gnnloom.pipeline.shards.rows.relation_routes import (
+    ROUTED_BYTES,
+    RouteRelationTask,
+    route_relation,
+)
 from gnnloom.pipeline.shards.rows.row_entries import SEGMENT_NONZEROS, Places
 from gnnloom.pipeline.shards.rows.row_halo import (
     JOINED_BYTES,
@@ -41,22 +49,27 @@ from gnnloom.pipeline.shards.rows.row_rank import (
     write_range_name,
 )
 from gnnloom.pipeline.shards.rows.row_routed import (
+    VERTEX,
     RouteBlockTask,
     RoutedMatrix,
+    RoutedProduct,
     RoutedVertices,
     RouteVerticesTask,
     rank_folder,
     route_block,
+    route_type,
     route_vertices,
     row_shuffle,
     vertex_shuffle,
 )
-from gnnloom.pipeline.shards.shard_source import ShardSource
+from gnnloom.pipeline.shards.shard_source import RelationSource, ShardSource, TypeSource
+from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.memory import MIB, WRITING_BYTES
 from gnnloom.pipeline.tasks.phase import Needs, Phase
 from gnnloom.pipeline.tasks.sizes import GraphSizes, PartSizes
+from gnnloom.storage.artifacts.typed.union import FORWARD, TypedMatrices
 from gnnloom.storage.format.arrays import CHUNK_BYTES
 from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.matrix.csr import index_dtype
@@ -74,6 +87,8 @@ _SEGMENT_COPIES: Final = 8
 _FOUND_COPIES, _HALO_COPIES = 7, 2
 #: Chunks of vertex data that one task routes: about 64 MiB.
 _CHUNKS_PER_TASK = 16
+#: Rows of a chunk of ids of vertices without data.
+_ROWS_WITHOUT_DATA: Final = CHUNK_BYTES // 8
 #: Bytes of a row of a block while its rows are sorted by part.
 _BLOCK_ROW_BYTES = 48
 
@@ -87,6 +102,8 @@ class RowPlaces:
         matrices: artifacts of the adjacency and, if directed, its transpose.
         vertices: artifact of the vertex data.
         dims: names of all dimensions of each of its arrays.
+        relations: the relations of a graph with types.
+        of_types: artifact of the vertex data of each type, and names of all dimensions of each of their arrays.
     """
 
     writer: ArtifactWriter = field(default_factory=lambda: ArtifactWriter(Path(), "shards", ""))
@@ -94,6 +111,8 @@ class RowPlaces:
     matrices: tuple[Path, ...] = (Path(), Path())
     vertices: Path = Path()
     dims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    relations: TypedMatrices = field(default_factory=lambda: TypedMatrices(Path(), None, FORWARD))
+    of_types: Mapping[str, tuple[Path, Mapping[str, tuple[str, ...]]]] = field(default_factory=dict)
 
 
 def row_phases(source: ShardSource, parts: PartSizes, places: RowPlaces, reorder: str = "none") -> list[Phase]:
@@ -109,8 +128,8 @@ def row_phases(source: ShardSource, parts: PartSizes, places: RowPlaces, reorder
 
 def range_sizes(source: ShardSource, parts: PartSizes) -> RangeSizes:
     """Cut the rows of every rank into ranges that fit a task."""
-    vertex = _VERTEX_BYTES + (source.vertices.row_bytes if source.vertices else 0)
-    nonzero = source.graph.entry_bytes
+    vertex = _VERTEX_BYTES * source.row_records + source.vertex_row_bytes
+    nonzero = source.nonzero_bytes
     sizes = [vertex * own + nonzero * nnz for own, nnz in zip(parts.vertices, parts.nonzeros, strict=True)]
     most = ALONE_HALO_BYTES // (_FOUND_COPIES * index_dtype(source.graph.num_vertices).itemsize)
     num_ranges = [
@@ -136,6 +155,78 @@ def routed_bytes(num_vertices: int, nnz: int, entry_bytes: int) -> int:
     return nnz * entry_bytes + 16 * num_vertices
 
 
+@dataclass(frozen=True)
+class _MatrixSource:
+    """A matrix whose rows are routed.
+
+    Attributes:
+        name: name of its shuffle.
+        prefix: prefix of its arrays in a rank's folder.
+        entry_bytes: bytes of a nonzero as it is routed.
+        row_type: number of the type of its rows; None if it has a row for each vertex.
+        edge_columns: columns of the edges of a relation.
+    """
+
+    name: str
+    prefix: str
+    sizes: GraphSizes
+    entry_bytes: int
+    row_type: int | None = None
+    edge_columns: tuple[Column, ...] = ()
+
+    @classmethod
+    def of_relation(cls, relation: RelationSource, num_vertices: int) -> _MatrixSource:
+        entry = index_dtype(num_vertices).itemsize + sum(each.num_bytes for each in relation.edge_columns)
+        how = relation.sizes, entry, relation.row_type, relation.edge_columns
+        return cls(f"rows-{relation.name}", f"relation/{relation.name}/", *how)
+
+    @property
+    def weighted(self) -> bool:
+        """Whether nonzeros have values in the matrix. The values of a relation are columns of its edges."""
+        return self.row_type is None and self.sizes.weighted
+
+
+@dataclass(frozen=True)
+class _DataSource:
+    """Vertex data that are routed.
+
+    Attributes:
+        name: name of their shuffle.
+        prefix: prefix of their arrays in a rank's folder.
+        arrays: dtype and trailing shape of each array.
+        count: number of the vertices.
+        bounds: bounds of the ranges that tasks route.
+        row_type, type_name: number and name of the type of the vertices; None and empty for all vertices.
+        first: number of the first vertex.
+    """
+
+    name: str
+    prefix: str
+    arrays: Mapping[str, tuple[str, tuple[int, ...]]]
+    count: int
+    bounds: Sequence[int]
+    row_type: int | None = None
+    type_name: str = ""
+    first: int = 0
+
+    @classmethod
+    def of_type(cls, number: int, each: TypeSource) -> _DataSource:
+        arrays, chunk_rows = (each.vertices.types, each.vertices.chunk_rows) if each.vertices else ({}, ())
+        bounds = vertex_ranges(each.count, chunk_rows or (_ROWS_WITHOUT_DATA,))
+        where = f"type/{each.name}/", arrays, each.count, bounds, number, each.name, each.first
+        return cls(f"vertices-{each.name}", *where)
+
+    @property
+    def columns(self) -> Mapping[str, tuple[str, tuple[int, ...]]]:
+        """Dtype and trailing shape of each column that is routed: the vertices of a type come with their ids."""
+        return self.arrays if self.row_type is None else {VERTEX: ("int64", ()), **self.arrays}
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a vertex as it is routed."""
+        return sum(np.dtype(kind).itemsize * math.prod(shape) for kind, shape in self.columns.values())
+
+
 @dataclass(frozen=True, eq=False)
 class _RowPlan:
     source: ShardSource
@@ -145,8 +236,8 @@ class _RowPlan:
 
     def phases(self) -> list[Phase]:
         routes = [self._route(plan, *self._blocks(number), "rows") for number, plan in enumerate(self._row_plans)]
-        if self._vertex_plan is not None:
-            routes.append(self._route(self._vertex_plan, route_vertices, self._bounds_tasks(), "vertices"))
+        for number, plan in enumerate(self._vertex_plans):
+            routes.append(self._route(plan, self._route_data(number), self._bounds_tasks(number), "vertices"))
         routed, collected = (
             tuple(plan.read_files for plan in plans) for plans in (self._routed_plans, self._halo_plans)
         )
@@ -188,9 +279,18 @@ class _RowPlan:
 
     @cached_property
     def _graphs(self) -> list[GraphSizes]:
-        """The adjacency and, if directed, its transpose."""
+        """The adjacency and, if directed, its transpose; of a graph with types, the union."""
         backward = self.source.backward
         return [self.source.graph] if backward is None else [self.source.graph, backward]
+
+    @cached_property
+    def _sources(self) -> list[_MatrixSource]:
+        """The matrices of all products."""
+        if self.source.types:
+            n = self.source.graph.num_vertices
+            return [_MatrixSource.of_relation(each, n) for each in self.source.relations]
+        names = zip((("forward", ""), ("backward", "transpose/")), self._graphs, strict=False)
+        return [_MatrixSource(*name, graph, graph.entry_bytes) for name, graph in names]
 
     @cached_property
     def _ranges(self) -> RangeSizes:
@@ -216,35 +316,41 @@ class _RowPlan:
 
     @cached_property
     def _row_plans(self) -> list[ShufflePlan]:
+        where = self._ranges.num_positions, self.source.graph.num_vertices, self._readers
         return [
             self._plan(
-                row_shuffle(
-                    kind, self._ranges.num_positions, graph.num_vertices, self._readers, weighted=graph.weighted
-                ),
-                graph.num_blocks,
-                routed_bytes(graph.num_vertices, graph.nnz, graph.entry_bytes),
+                row_shuffle(each.name, *where, weighted=each.weighted, edge_columns=each.edge_columns),
+                each.sizes.num_blocks,
+                routed_bytes(each.sizes.num_vertices, each.sizes.nnz, each.entry_bytes),
             )
-            for kind, graph in zip(("forward", "backward"), self._graphs, strict=False)
+            for each in self._sources
         ]
 
     @cached_property
-    def _vertex_plan(self) -> ShufflePlan | None:
+    def _vertex_plans(self) -> list[ShufflePlan]:
+        return [
+            self._plan(
+                vertex_shuffle(each.columns, self._ranges.num_positions, self._readers, each.name),
+                len(each.bounds) - 1,
+                each.count * each.row_bytes,
+            )
+            for each in self._data
+        ]
+
+    @cached_property
+    def _data(self) -> list[_DataSource]:
+        """The vertex data: of all vertices, or of each type."""
         vertices = self.source.vertices
-        if vertices is None:
-            return None
-        shuffle = vertex_shuffle(vertices.types, self._ranges.num_positions, self._readers)
-        return self._plan(shuffle, len(self._bounds) - 1, vertices.raw_bytes)
+        if self.source.types:
+            return [_DataSource.of_type(number, each) for number, each in enumerate(self.source.types)]
+        n = self.source.graph.num_vertices
+        bounds = vertex_ranges(n, vertices.chunk_rows if vertices else ())
+        return [] if vertices is None else [_DataSource("vertices", "", vertices.types, n, bounds)]
 
     @property
     def _routed_plans(self) -> list[ShufflePlan]:
         """The plans of all that the ranks read."""
-        return [*self._row_plans, *([self._vertex_plan] if self._vertex_plan else [])]
-
-    @cached_property
-    def _bounds(self) -> list[int]:
-        """Bounds of the ranges of vertex data."""
-        chunk_rows = self.source.vertices.chunk_rows if self.source.vertices else ()
-        return vertex_ranges(self.source.graph.num_vertices, chunk_rows)
+        return [*self._row_plans, *self._vertex_plans]
 
     @cached_property
     def _halo_plans(self) -> list[ShufflePlan]:
@@ -282,8 +388,8 @@ class _RowPlan:
     @property
     def _num_arrays(self) -> int:
         """Arrays of a rank that its ranges write."""
-        of_matrix = 6 if self.source.graph.weighted else 4
-        return 1 + of_matrix * len(self._graphs) + (len(self.source.vertices.types) if self.source.vertices else 0)
+        of_matrices = sum(2 * (2 + each.weighted + len(each.edge_columns)) for each in self._sources)
+        return 1 + of_matrices + sum(len(each.arrays) for each in self._data)
 
     def _plan(self, shuffle: Shuffle, num_tasks: int, num_bytes: int) -> ShufflePlan:
         num_keys = num_tasks * self._readers + self._ranges.num_positions
@@ -295,42 +401,62 @@ class _RowPlan:
     def _numbers(self) -> VertexNumbers:
         return VertexNumbers(self.places.numbers, self.source.graph.num_vertices, self.reorder != "none")
 
-    def _blocks(self, number: int) -> tuple[Callable[[Any], int], list[RouteBlockTask]]:
-        graph, plan, places = self._graphs[number], self._row_plans[number], self.places
-        return route_block, [
-            RouteBlockTask(
-                places.writer,
-                f"route-{plan.shuffle.name}/{block:05d}",
-                Needs(
-                    reads=nnz * graph.entry_bytes + 8 * rows,
-                    writes=routed_bytes(rows, nnz, graph.entry_bytes) + 8 * self._ranges.num_positions,
-                    memory=2 * nnz * graph.entry_bytes + _BLOCK_ROW_BYTES * rows,
-                ),
-                places.matrices[number],
-                self._numbers,
-                plan.shuffle,
-                block,
-                plan.lane(block),
+    def _blocks(self, number: int) -> tuple[Callable[[Any], int], list[RouteBlockTask | RouteRelationTask]]:
+        source, plan, places = self._sources[number], self._row_plans[number], self.places
+        tasks: list[RouteBlockTask | RouteRelationTask] = []
+        entry, where = source.entry_bytes, (self._numbers, plan.shuffle)
+        for block, (rows, nnz) in enumerate(zip(source.sizes.block_rows, source.sizes.block_nnz, strict=True)):
+            name = f"route-{plan.shuffle.name}/{block:05d}"
+            held = min(nnz * entry, ROUTED_BYTES) if self.source.types else nnz * entry
+            needs = Needs(
+                reads=nnz * entry + 8 * rows,
+                writes=routed_bytes(rows, nnz, entry) + 8 * self._ranges.num_positions,
+                memory=2 * held + _BLOCK_ROW_BYTES * rows,
             )
-            for block, (rows, nnz) in enumerate(zip(graph.block_rows, graph.block_nnz, strict=True))
-        ]
+            at = *where, block, plan.lane(block)
+            if self.source.types:
+                tasks.append(RouteRelationTask(places.writer, name, needs, places.relations, number, *at))
+            else:
+                tasks.append(RouteBlockTask(places.writer, name, needs, places.matrices[number], *at))
+        return (route_relation if self.source.types else route_block), tasks
 
-    def _bounds_tasks(self) -> list[RouteVerticesTask]:
-        plan, places = self._vertex_plan, self.places
-        if plan is None or self.source.vertices is None:
-            return []
-        row_bytes, tasks = self.source.vertices.row_bytes, []
-        for number, (start, stop) in enumerate(pairwise(self._bounds)):
-            num_bytes = (stop - start) * row_bytes
+    def _route_data(self, number: int) -> Callable[[Any], int]:
+        return route_vertices if self._data[number].row_type is None else route_type
+
+    def _bounds_tasks(self, number: int) -> list[RouteVerticesTask]:
+        plan, places, data = self._vertex_plans[number], self.places, self._data[number]
+        path, tasks = places.of_types[data.type_name][0] if data.type_name in places.of_types else places.vertices, []
+        for index, (start, stop) in enumerate(pairwise(data.bounds)):
+            num_bytes = (stop - start) * data.row_bytes
             needs = Needs(num_bytes, num_bytes + 8 * self._ranges.num_positions, 0, 2 * num_bytes)
-            name, where = f"route-{plan.shuffle.name}/{number:05d}", (places.vertices, self._numbers, plan.shuffle)
-            tasks.append(RouteVerticesTask(places.writer, name, needs, *where, start, stop, plan.lane(number)))
+            name, where = f"route-{plan.shuffle.name}/{index:05d}", (path, self._numbers, plan.shuffle)
+            span = start, stop, plan.lane(index), data.first
+            tasks.append(RouteVerticesTask(places.writer, name, needs, *where, *span))
         return tasks
 
     @cached_property
-    def _matrices(self) -> tuple[RoutedMatrix, ...]:
-        plans = zip(("", "transpose/"), self._row_plans, self._found_plans, self._halo_plans, strict=False)
-        return tuple(RoutedMatrix(prefix, *(plan.shuffle for plan in each)) for prefix, *each in plans)
+    def _products(self) -> tuple[RoutedProduct, ...]:
+        matrices = [
+            RoutedMatrix(each.prefix, plan.shuffle, each.row_type)
+            for each, plan in zip(self._sources, self._row_plans, strict=True)
+        ]
+        exchanges = [
+            (found.shuffle, halo.shuffle) for found, halo in zip(self._found_plans, self._halo_plans, strict=True)
+        ]
+        if self.source.types:
+            return (RoutedProduct("", tuple(matrices), *exchanges[0]),)
+        pairs = zip(matrices, exchanges, strict=True)
+        return tuple(RoutedProduct(matrix.prefix, (matrix,), *exchange) for matrix, exchange in pairs)
+
+    @cached_property
+    def _vertices(self) -> tuple[RoutedVertices, ...]:
+        found = []
+        for data, plan in zip(self._data, self._vertex_plans, strict=True):
+            dims = (
+                self.places.dims if data.row_type is None else self.places.of_types.get(data.type_name, (None, {}))[1]
+            )
+            found.append(RoutedVertices(plan.shuffle, dims, data.prefix, data.row_type))
+        return tuple(found)
 
     @cached_property
     def _first_slots(self) -> list[int]:
@@ -346,8 +472,9 @@ class _RowPlan:
             "rank": rank,
             "slots": (self._first_slots[rank], self._first_slots[rank + 1]),
             "positions": self._ranges.positions(rank),
-            "matrices": self._matrices,
-            "vertices": RoutedVertices(self._vertex_plan.shuffle, self.places.dims) if self._vertex_plan else None,
+            "products": self._products,
+            "vertices": self._vertices,
+            "types": self.parts.first_of_types(rank, [each.name for each in self.source.types]),
         }
 
     def _find_tasks(self) -> list[FindHaloTask]:
@@ -356,7 +483,7 @@ class _RowPlan:
             # What the ranges of a rank have in common is found once: large graphs have hundreds of ranges per rank.
             own, nonzeros, entry = self._of_range(rank)
             found = len(self._graphs) * self._found(rank) * (8 + self._numbers.dtype.itemsize)
-            reads = len(self._graphs) * routed_bytes(own, nonzeros, entry)
+            reads = len(self._graphs) * routed_bytes(own * self.source.row_records, nonzeros, entry)
             listed = min(self._found(rank), 3 * LISTED_COLUMNS)
             copies = _FOUND_COPIES * listed + 2 * min(self.parts.nonzeros[rank], SEGMENT_NONZEROS)
             memory = self._held(rank) + self._numbers.dtype.itemsize * copies
@@ -372,7 +499,7 @@ class _RowPlan:
         """Vertices and nonzeros of a range of a rank, about, and the bytes of a nonzero."""
         count = self._ranges.num_ranges[rank]
         own, nonzeros = -(-self.parts.vertices[rank] // count), -(-self.parts.nonzeros[rank] // count)
-        return own, nonzeros, self.source.graph.entry_bytes
+        return own, nonzeros, self.source.nonzero_bytes
 
     def _held(self, rank: int) -> int:
         """Bytes that a task holds of a range of a rank as it was routed."""
@@ -396,7 +523,7 @@ class _RowPlan:
         halo, matrices = self.parts.received[rank], len(self._graphs)
         position, id_bytes = self._ranges.first_positions[rank], self._numbers.dtype.itemsize * halo
         return Needs(
-            reads=matrices * routed_bytes(own, nonzeros, entry) + self._vertex_bytes(rank),
+            reads=matrices * routed_bytes(own * self.source.row_records, nonzeros, entry) + self._vertex_bytes(rank),
             # The halo, and where its owners begin.
             writes=self._written(rank) + matrices * (8 * halo + 8 * self._num_parts),
             opens=sum(plan.opens((position, position + 1)) for plan in self._routed_plans),
@@ -405,12 +532,14 @@ class _RowPlan:
 
     def _vertex_bytes(self, rank: int) -> int:
         """Bytes of the vertex data of a rank."""
-        return self.parts.vertices[rank] * (self.source.vertices.row_bytes if self.source.vertices else 0)
+        if not self.source.types:
+            return self.parts.vertices[rank] * self.source.vertex_row_bytes
+        return sum(self.parts.types[each.type_name][rank] * each.row_bytes for each in self._data)
 
     def _written(self, rank: int) -> int:
         """Bytes of the ids and the vertex data of a rank, and of each matrix its own and halo pointers, and entries."""
         own, nonzeros = self.parts.vertices[rank], self.parts.nonzeros[rank]
-        of_matrix = 16 * own + nonzeros * self.source.graph.entry_bytes
+        of_matrix = 16 * own * self.source.row_records + nonzeros * self.source.nonzero_bytes
         return 8 * own + self._vertex_bytes(rank) + len(self._graphs) * of_matrix
 
     def _halo_needs(self, rank: int) -> Needs:
@@ -431,7 +560,8 @@ class _RowPlan:
         for rank in self._large_ranks:
             own, nonzeros, entry = self._of_range(rank)
             count, matrices = self._ranges.num_ranges[rank], len(self._graphs)
-            reads = matrices * routed_bytes(own, nonzeros, entry) + self._vertex_bytes(rank) // count
+            rows = own * self.source.row_records
+            reads = matrices * routed_bytes(rows, nonzeros, entry) + self._vertex_bytes(rank) // count
             writes, memory = self._shared(rank) // count, self._held(rank) + self._writing(rank)
             common = {**self._of_rank(rank), "edges": edges.shuffle}
             for number, position in enumerate(self._ranges.positions(rank)):

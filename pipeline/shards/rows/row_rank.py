@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import PurePosixPath
 from typing import Any, Final
 
 import numpy as np
@@ -32,7 +33,14 @@ from gnnloom.pipeline.shards.rows.row_halo import (
     stored_sizes,
     write_halo,
 )
-from gnnloom.pipeline.shards.rows.row_routed import RoutedMatrix, RoutedRank, RoutedVertices
+from gnnloom.pipeline.shards.rows.row_routed import (
+    DATA,
+    INDICES,
+    VERTEX,
+    RoutedMatrix,
+    RoutedRank,
+    RoutedVertices,
+)
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.runs import Index, Section
 from gnnloom.pipeline.shuffle.shuffle import RunsWriter, Shuffle
@@ -114,9 +122,11 @@ def shard_rank(task: ShardRankTask) -> int:
     with OpenFiles(task.writer.work) as files, task.writer.task(task.name) as output:
         attributes = {"rank": task.rank, "num_parts": task.num_parts, "num_own": task.num_own}
         write_group(task.writer.path / task.folder, attributes)
-        for matrix in task.matrices:
-            if matrix.prefix:
-                write_group(task.writer.path / task.folder / matrix.prefix, {})
+        # No group without arrays: a type may have no data.
+        having = [each for each in task.vertices if each.dims]
+        prefixes = [each.prefix for each in (*task.products, *task.matrices, *having) if each.prefix]
+        for folder in dict.fromkeys(parent for prefix in prefixes for parent in _folders(prefix)):
+            write_group(task.writer.path / task.folder / folder, {})
         if len(task.positions) == 1:
             _write_alone(task, files, output)
         else:
@@ -126,19 +136,27 @@ def shard_rank(task: ShardRankTask) -> int:
     return task.num_own
 
 
+def _folders(prefix: str) -> list[PurePosixPath]:
+    """The folder of a prefix after the folders above it."""
+    folder = PurePosixPath(prefix)
+    return [*reversed(folder.parents[:-1]), folder]
+
+
 def _write_alone(task: ShardRankTask, files: OpenFiles, output: TaskOutput) -> None:
     """Write a rank of a single range."""
     writer = _RangeWriter(task, files, output, 0)
-    for matrix, lane in zip(task.matrices, task.halo_lanes, strict=True):
-        rows = writer.rows(matrix)
-        ((vertex, halo_nonzeros),) = foreign_columns(rows, task)
+    for product, lane in zip(task.products, task.halo_lanes, strict=True):
+        matrices = [writer.rows(matrix) for matrix in product.matrices]
+        halo_nonzeros: list[int] = []
+        (vertex,) = foreign_columns(matrices, task, halo_nonzeros)
         halo = HaloPiece.of(vertex, task.numbers)
-        write_halo(task, matrix, halo, output, lane)
-        sizes = MatrixSizes.of(len(halo.slot), [[rows.num_nonzeros - halo_nonzeros, halo_nonzeros]])
-        _describe_matrix(task, matrix, sizes)
-        writer.write_matrix(matrix, rows, sizes, halo.slot)
-        if matrix is task.matrices[0]:
-            writer.write_vertices(rows)
+        write_halo(task, product, halo, output, lane)
+        for matrix, rows, nonzeros in zip(product.matrices, matrices, halo_nonzeros, strict=True):
+            sizes = MatrixSizes.of(len(halo.slot), [[rows.num_nonzeros - nonzeros, nonzeros]])
+            _describe_matrix(task, matrix, sizes)
+            writer.write_matrix(matrix, rows, sizes, halo.slot)
+        if product is task.products[0]:
+            writer.write_vertices(matrices[0])
 
 
 def write_range(task: WriteRangeTask) -> int:
@@ -146,13 +164,14 @@ def write_range(task: WriteRangeTask) -> int:
     with OpenFiles(task.writer.work) as files, task.writer.task(task.name) as output:
         number = {path: index for index, path in enumerate(array_paths(task))}
         with task.edges.routed(output, task.lane) as out:
-            writer = _RangeWriter(task, files, output, task.number, _Leaver(out, number))
-            for matrix, sizes in zip(task.matrices, stored_sizes(task), strict=True):
+            writer, sizes = _RangeWriter(task, files, output, task.number, _Leaver(out, number)), stored_sizes(task)
+            halos = [halo_slots(task, product) for product in task.products for _ in product.matrices]
+            for matrix, each, halo in zip(task.matrices, sizes, halos, strict=True):
                 rows = writer.rows(matrix)
-                writer.write_matrix(matrix, rows, sizes, halo_slots(task, matrix))
-                if matrix is task.matrices[0]:
+                writer.write_matrix(matrix, rows, each, halo)
+                if matrix is task.products[0].matrices[0]:
                     writer.write_vertices(rows)
-    return len(rows)
+    return writer.num_rows
 
 
 def join_ranges(task: JoinRangesTask) -> int:
@@ -206,43 +225,52 @@ def array_paths(task: RoutedRank) -> list[str]:
     """The arrays of a rank that its ranges write."""
     paths = ["vertex"]
     for matrix in task.matrices:
-        names = ("indptr", "indices", *(("data",) if matrix.data_dtype else ()))
+        names = ["indptr", INDICES, *((DATA,) if matrix.data_dtype else ())]
+        names += [column.name for column in matrix.edge_columns]
         paths += [f"{matrix.prefix}{block}/{name}" for block in BLOCKS for name in names]
-    return [f"{task.folder}/{path}" for path in (*paths, *(task.vertices.dims if task.vertices else ()))]
+    paths += [f"{each.prefix}{name}" for each in task.vertices for name in each.dims]
+    return [f"{task.folder}/{path}" for path in paths]
 
 
 def _forms(task: RoutedRank, sizes: Sequence[MatrixSizes]) -> list[ArrayForm]:
     """The same arrays."""
     matrices = zip(task.matrices, sizes, strict=True)
     forms = [form for matrix, each in matrices for block in BLOCKS for form in _block_forms(task, matrix, each, block)]
-    return [_vertex_form(task), *forms, *_data_forms(task)]
+    return [_vertex_form(task), *forms, *(form for each in task.vertices for form in _data_forms(task, each))]
 
 
 def _vertex_form(task: RoutedRank) -> ArrayForm:
     return ArrayForm(f"{task.folder}/vertex", (task.num_own,), "int64", ("row",))
 
 
-def _data_forms(task: RoutedRank) -> list[ArrayForm]:
+def _data_forms(task: RoutedRank, vertices: RoutedVertices) -> list[ArrayForm]:
     """Features, labels and split."""
+    first, last = task.own_rows(vertices.row_type)
     forms = []
-    for name, dims in task.vertices.dims.items() if task.vertices else ():
-        column = _column(task.vertices, name)
-        forms.append(ArrayForm(f"{task.folder}/{name}", (task.num_own, *column.trailing), column.dtype, dims))
+    for name, dims in vertices.dims.items():
+        column, path = _column(vertices, name), f"{task.folder}/{vertices.prefix}{name}"
+        forms.append(ArrayForm(path, (last - first, *column.trailing), column.dtype, dims))
     return forms
 
 
-def _column(vertices: RoutedVertices | None, name: str) -> Column:
-    return next(each for each in vertices.rows.columns if each.name == name) if vertices else Column(name, "")
+def _column(vertices: RoutedVertices, name: str) -> Column:
+    return next(each for each in vertices.rows.columns if each.name == name)
 
 
 def _block_forms(task: RoutedRank, matrix: RoutedMatrix, sizes: MatrixSizes, block: str) -> list[ArrayForm]:
     """Row pointers, columns and values of the own or the halo matrix."""
     path, nnz = f"{task.folder}/{matrix.prefix}{block}", sizes.nonzeros(block)
+    first, last = task.own_rows(matrix.row_type)
     forms = [
-        ArrayForm(f"{path}/indptr", (task.num_own + 1,), "int64", ("row+1",)),
+        ArrayForm(f"{path}/indptr", (last - first + 1,), "int64", ("row+1",)),
         ArrayForm(f"{path}/indices", (nnz,), index_dtype(_width(task, sizes, block)).name, ("nonzero",)),
     ]
-    return forms + ([ArrayForm(f"{path}/data", (nnz,), matrix.data_dtype, ("nonzero",))] if matrix.data_dtype else [])
+    if matrix.data_dtype:
+        forms.append(ArrayForm(f"{path}/{DATA}", (nnz,), matrix.data_dtype, ("nonzero",)))
+    for column in matrix.edge_columns:
+        shape, dims = (nnz, *column.trailing), ("nonzero", "value")[: 1 + len(column.trailing)]
+        forms.append(ArrayForm(f"{path}/{column.name}", shape, column.dtype, dims))
+    return forms
 
 
 def _width(task: RoutedRank, sizes: MatrixSizes, block: str) -> int:
@@ -252,7 +280,8 @@ def _width(task: RoutedRank, sizes: MatrixSizes, block: str) -> int:
 def _describe_matrix(task: RoutedRank, matrix: RoutedMatrix, sizes: MatrixSizes) -> None:
     """Write the attributes of the groups of both blocks."""
     for block in BLOCKS:
-        shape = task.num_own, _width(task, sizes, block)
+        first, last = task.own_rows(matrix.row_type)
+        shape = last - first, _width(task, sizes, block)
         write_csr_group(task.writer.path / task.folder / matrix.prefix / block, shape, sizes.nonzeros(block))
 
 
@@ -278,6 +307,11 @@ class _RangeWriter:
         first, last = task.numbers.bounds[self._position : self._position + 2].tolist()
         self._rows = first - task.slots[0], last - task.slots[0]
 
+    @property
+    def num_rows(self) -> int:
+        """Number of rows of the range."""
+        return self._rows[1] - self._rows[0]
+
     def rows(self, matrix: RoutedMatrix) -> RangeRows:
         return RangeRows(self._task, self._files, matrix, self._position)
 
@@ -287,22 +321,32 @@ class _RangeWriter:
         Args:
             rows: of the adjacency.
         """
-        vertex = self._appender(_vertex_form(self._task), self._rows)
-        vertex.append(rows.vertex)
+        task = self._task
+        vertex = self._appender(_vertex_form(task), self._rows)
+        if task.types:
+            # Not every type has rows in a matrix. Types ascend with the ids, and so do local numbers.
+            for part in (part for each in task.vertices for part in self._ordered(each, VERTEX, None)):
+                vertex.append(part)
+        else:
+            vertex.append(rows.vertex)
         self._output.add(vertex.close())
-        for form in _data_forms(self._task):
-            appender = self._appender(form, self._rows)
-            for part in self._ordered(form, rows.order):
-                appender.append(part)
-            self._output.add(appender.close())
+        for vertices in task.vertices:
+            order = None if task.types else rows.order
+            for name, form in zip(vertices.dims, _data_forms(task, vertices), strict=True):
+                appender = self._appender(form, self._own(vertices.row_type))
+                for part in self._ordered(vertices, name, order):
+                    appender.append(part)
+                self._output.add(appender.close())
 
-    def _ordered(self, form: ArrayForm, order: NDArray[np.int64] | None) -> Iterator[NDArray[Any]]:
+    def _own(self, row_type: int | None) -> Span:
+        """First and last (exclusive) row of the range among the rank's vertices of a type, or among all vertices."""
+        start, stop = self._task.own_rows(row_type)
+        first, last = (min(max(row, start), stop) - start for row in self._rows)
+        return first, last
+
+    def _ordered(self, vertices: RoutedVertices, name: str, order: NDArray[np.int64] | None) -> Iterator[NDArray[Any]]:
         """The rows of a vertex array, some at a time."""
-        vertices = self._task.vertices
-        if vertices is None:
-            return
         routed = vertices.rows.rows(self._task.writer.work, self._files).read(self._position, self._position + 1)
-        name = form.path.removeprefix(f"{self._task.folder}/")
         if order is None:
             for section in routed.sections:
                 yield from section.blocks(name)
@@ -325,20 +369,27 @@ class _RangeWriter:
                 own, others = rows.columns.split(batch, span)
                 own_out.append(own, own.column)
                 halo_out.append(others, places.of(others.column))
+            for column in matrix.edge_columns:
+                values = rows.values(column.name)
+                for out in (own_out, halo_out):
+                    out.append_values(column, values)
+            for out in (own_out, halo_out):
+                out.end_batch()
         for out in (own_out, halo_out):
             for record in out.close():
                 self._output.add(record)
 
     def _block(self, matrix: RoutedMatrix, sizes: MatrixSizes, block: str) -> _BlockAppender:
         begin, end = sizes.begin[self._number : self._number + 2, BLOCKS.index(block)].tolist()
-        first, last = self._rows
+        first, last = self._own(matrix.row_type)
         # The first range has the zero that all pointers begin with.
-        spans = (first + 1 if self._number else 0, last + 1), (begin, end), (begin, end)
+        pointers, entries = (first + 1 if self._number else 0, last + 1), (begin, end)
         forms = _block_forms(self._task, matrix, sizes, block)
-        appenders = [self._appender(form, span) for form, span in zip(forms, spans, strict=False)]
+        appenders = [self._appender(forms[0], pointers), *(self._appender(form, entries) for form in forms[1:])]
         if not self._number:
             appenders[0].append(np.zeros(1, np.int64))
-        return _BlockAppender(appenders, np.dtype(forms[1].dtype), begin)
+        names = [column.name for column in matrix.edge_columns]
+        return _BlockAppender(appenders, np.dtype(forms[1].dtype), begin, names)
 
     def _appender(self, form: ArrayForm, rows: Span) -> ArrayAppender:
         leave = None if self._leave is None else partial(self._leave, form.path)
@@ -348,15 +399,21 @@ class _RangeWriter:
 class _BlockAppender:
     """Writes some rows of a CSR matrix."""
 
-    def __init__(self, appenders: Sequence[ArrayAppender], dtype: np.dtype[Any], begin: int) -> None:
+    def __init__(
+        self, appenders: Sequence[ArrayAppender], dtype: np.dtype[Any], begin: int, edge_columns: Sequence[str] = ()
+    ) -> None:
         """Begin to write.
 
         Args:
-            appenders: of row pointers, columns and, if there are any, values.
+            appenders: of row pointers, columns and, if there are any, values or columns of edges.
             dtype: of the columns.
             begin: number of entries before these rows.
+            edge_columns: names of the columns of edges; the values of the rows are then positions of the edges.
         """
         self._appenders, self._dtype, self._count = appenders, dtype, begin
+        self._edge_columns = dict(zip(edge_columns, appenders[2:], strict=False)) if edge_columns else {}
+        #: Positions, in the batch, of the entries of the rows since the last batch.
+        self._positions: list[NDArray[np.int64]] = []
 
     def append(self, rows: SplitRows, column: NDArray[Any]) -> None:
         """Add rows.
@@ -367,9 +424,27 @@ class _BlockAppender:
         pointers, indices, *values = self._appenders
         pointers.append(self._count + rows.end)
         indices.append(column.astype(self._dtype, copy=False))
-        for data in values:
-            data.append(rows.data)
+        if self._edge_columns:
+            self._positions.append(rows.data)
+        else:
+            for data in values:
+                data.append(rows.data)
         self._count += len(column)
+
+    def append_values(self, column: Column, values: NDArray[Any]) -> None:
+        """Add a column of the edges of all rows of a batch.
+
+        Args:
+            values: (nnz, ...) values of the entries of the batch.
+        """
+        appender, step = self._edge_columns[column.name], max(1, _MOVED_BYTES // max(1, column.num_bytes))
+        for positions in self._positions:
+            for start in range(0, len(positions), step):
+                appender.append(values[positions[start : start + step]])
+
+    def end_batch(self) -> None:
+        """Begin a batch, whose entries are at other positions."""
+        self._positions.clear()
 
     def close(self) -> list[ArrayRecord]:
         return [appender.close() for appender in self._appenders]

@@ -6,10 +6,10 @@ a rank are stored together, in ascending order. A later task then reads its own 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numba import njit
@@ -19,7 +19,7 @@ from gnnloom.pipeline.external_sort.lanes import Lane
 from gnnloom.pipeline.shards.rows.row_numbers import VertexNumbers
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.runs import Index
-from gnnloom.pipeline.shuffle.shuffle import Shuffle
+from gnnloom.pipeline.shuffle.shuffle import RunsWriter, Shuffle
 from gnnloom.pipeline.tasks.phase import Task
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.vertices import Vertices
@@ -27,27 +27,54 @@ from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.matrix.ranges import Span
 
+#: Names of the columns of the entries of a matrix: column ids, and values.
+INDICES: Final = "indices"
+DATA: Final = "data"
+#: Name of the column with the ids of vertices, next to the vertex data of a type.
+VERTEX: Final = "vertex"
+
 
 @dataclass(frozen=True)
 class RoutedMatrix:
-    """The adjacency or its transpose, as routed.
+    """The adjacency, its transpose, or the matrix of a relation, as routed.
 
     Attributes:
-        prefix: prefix of its arrays in a rank's folder: empty, or ``transpose/``.
+        prefix: prefix of its arrays in a rank's folder: empty, ``transpose/``, or ``relation/NAME/``.
         rows: shuffle of its rows, by range.
+        row_type: number of the type of its rows; None if it has a row for each vertex.
+    """
+
+    prefix: str
+    rows: Shuffle
+    row_type: int | None = None
+
+    @property
+    def data_dtype(self) -> str | None:
+        """Dtype of the values; None for a pattern."""
+        return next((column.dtype for column in self.rows.columns if column.name == DATA), None)
+
+    @property
+    def edge_columns(self) -> tuple[Column, ...]:
+        """Columns of the edges of a relation, beside its matrix."""
+        entries = (column for column in self.rows.columns if column.lengths is not None)
+        return tuple(column for column in entries if column.name not in {INDICES, DATA})
+
+
+@dataclass(frozen=True)
+class RoutedProduct:
+    """The matrices that one exchange of rows serves, as routed.
+
+    Attributes:
+        prefix: prefix of the arrays of the exchange in a rank's folder: empty, or ``transpose/``.
+        matrices: the matrices, which share a halo.
         found: shuffle of the columns of other ranks in the rows of a range.
         halo: shuffle of the vertices that ranks need; see :mod:`gnnloom.pipeline.shards.rows.row_halo`.
     """
 
     prefix: str
-    rows: Shuffle
+    matrices: tuple[RoutedMatrix, ...]
     found: Shuffle
     halo: Shuffle
-
-    @property
-    def data_dtype(self) -> str | None:
-        """Dtype of the values; None for a pattern."""
-        return next((column.dtype for column in self.rows.columns if column.name == "data"), None)
 
 
 @dataclass(frozen=True)
@@ -57,10 +84,14 @@ class RoutedVertices:
     Attributes:
         rows: shuffle of the rows of all arrays, by range.
         dims: names of all dimensions of each array.
+        prefix: prefix of the arrays in a rank's folder: empty, or ``type/NAME/``.
+        row_type: number of the type of the vertices; None for all vertices.
     """
 
     rows: Shuffle
     dims: Mapping[str, tuple[str, ...]]
+    prefix: str = ""
+    row_type: int | None = None
 
 
 @dataclass(frozen=True)
@@ -71,8 +102,9 @@ class RoutedRank(Task):
         numbers: of all vertices.
         slots: first and last (exclusive) slot of the rank's vertices.
         positions: of the ranges of the rank's rows.
-        matrices: the adjacency and, if directed, its transpose.
-        vertices: None if the dataset has no vertex data.
+        products: the adjacency and, if directed, its transpose; or all relations of a graph with types.
+        vertices: vertex data, by type in a graph with types.
+        types: local number at which the vertices of each type begin, and the number of vertices; empty without types.
     """
 
     numbers: VertexNumbers
@@ -80,8 +112,18 @@ class RoutedRank(Task):
     rank: int
     slots: Span
     positions: range
-    matrices: tuple[RoutedMatrix, ...]
-    vertices: RoutedVertices | None
+    products: tuple[RoutedProduct, ...]
+    vertices: tuple[RoutedVertices, ...]
+    types: tuple[int, ...]
+
+    @property
+    def matrices(self) -> list[RoutedMatrix]:
+        """The matrices of all products."""
+        return [matrix for product in self.products for matrix in product.matrices]
+
+    def own_rows(self, row_type: int | None) -> Span:
+        """First and last (exclusive) local number of the vertices of a type, or of all vertices."""
+        return (0, self.num_own) if row_type is None else (self.types[row_type], self.types[row_type + 1])
 
     @property
     def folder(self) -> str:
@@ -117,7 +159,11 @@ class RouteBlockTask(Task):
 
 @dataclass(frozen=True)
 class RouteVerticesTask(Task):
-    """Routes the vertex data of vertices ``start`` to ``stop``; attributes as of :class:`RouteBlockTask`."""
+    """Routes the vertex data of vertices ``start`` to ``stop``; other attributes as of :class:`RouteBlockTask`.
+
+    Attributes:
+        first: number among all vertices of the first vertex that has data.
+    """
 
     vertices_path: Path
     numbers: VertexNumbers
@@ -125,52 +171,92 @@ class RouteVerticesTask(Task):
     start: int
     stop: int
     lane: Lane
+    first: int = 0
 
 
-def row_shuffle(kind: str, num_positions: int, num_vertices: int, readers: int, *, weighted: bool) -> Shuffle:
+def row_shuffle(
+    kind: str,
+    num_positions: int,
+    num_vertices: int,
+    readers: int,
+    *,
+    weighted: bool,
+    edge_columns: tuple[Column, ...] = (),
+) -> Shuffle:
     """The shuffle of a matrix's rows, by range: global ids, nonzeros, and the column ids and values of these.
 
     Args:
-        kind: ``forward`` or ``backward``.
+        kind: ``forward`` or ``backward``, or the name of a relation.
         num_positions: ranges of all ranks.
         readers: among which a row block is divided.
+        edge_columns: further columns of each nonzero.
     """
     columns = [
         Column("row", "int64"),
         Column("nonzeros", "int64"),
-        Column("indices", index_dtype(num_vertices).name, lengths="nonzeros"),
+        Column(INDICES, index_dtype(num_vertices).name, lengths="nonzeros"),
     ]
     if weighted:
-        columns.append(Column("data", "float32", lengths="nonzeros"))
-    return Shuffle(kind, num_positions, tuple(columns), readers)
+        columns.append(Column(DATA, "float32", lengths="nonzeros"))
+    return Shuffle(kind, num_positions, (*columns, *edge_columns), readers)
 
 
-def vertex_shuffle(types: Mapping[str, tuple[str, tuple[int, ...]]], num_positions: int, readers: int) -> Shuffle:
+def vertex_shuffle(
+    types: Mapping[str, tuple[str, tuple[int, ...]]], num_positions: int, readers: int, name: str = "vertices"
+) -> Shuffle:
     """The shuffle of vertex data, by range.
 
     Args:
+        name: of the shuffle.
         types: dtype and trailing shape of each array.
         num_positions, readers: as of :func:`row_shuffle`.
     """
     columns = tuple(Column(name, dtype, shape) for name, (dtype, shape) in types.items())
-    return Shuffle("vertices", num_positions, columns, readers)
+    return Shuffle(name, num_positions, columns, readers)
 
 
 def route_block(task: RouteBlockTask) -> int:
     """Route the rows of a block; returns its nonzeros."""
     with task.writer.task(task.name) as output, task.shuffle.routed(output, task.lane) as out:
         block = Graph(Artifact(task.matrix_path)).block(task.block)
-        slot = task.numbers.by_number[block.row_offset : block.row_offset + block.num_rows]
-        position = task.numbers.find_positions(slot)
-        entries = {"indices": block.indices, "data": block.data}
+        entries = {INDICES: block.indices, DATA: block.data}
         values = {name: found for name, found in entries.items() if found is not None}
-        row, length = block.row_offset + np.arange(block.num_rows), np.diff(block.indptr)
-        if (order := _order(position)) is not None:
-            begin, row, length = block.indptr[order], row[order], length[order]
-            values = {name: gather_ranges(found, begin, length, block.nnz) for name, found in values.items()}
-        values |= {"row": row, "nonzeros": length}
-        out.add(Index.of_offsets(position_offsets(position, task.shuffle.num_positions)), values)
+        route_rows(out, task.numbers, block.row_offset, block.indptr, values.__getitem__)
     return block.nnz
+
+
+def route_rows(
+    out: RunsWriter,
+    numbers: VertexNumbers,
+    first: int,
+    indptr: NDArray[np.int64],
+    entries: Callable[[str], NDArray[Any]],
+) -> None:
+    """Route consecutive rows, one column in memory at a time.
+
+    Args:
+        first: number of the first row among all vertices.
+        indptr: (num_rows + 1,) int64 where the entries of each row begin, and their end.
+        entries: gives the (nnz, ...) values of a column of entries.
+    """
+    num_rows = len(indptr) - 1
+    position = numbers.find_positions(numbers.by_number[first : first + num_rows])
+    order, rows = _order(position), {"row": first + np.arange(num_rows), "nonzeros": np.diff(indptr)}
+    if order is not None:
+        rows = {name: each[order] for name, each in rows.items()}
+
+    def values(name: str) -> NDArray[Any]:
+        if name in rows:
+            return rows[name]
+        found = entries(name)
+        if order is None:
+            return found
+        if found.ndim == 1:
+            return gather_ranges(found, indptr[order], rows["nonzeros"], len(found))
+        place = gather_ranges(np.arange(len(found)), indptr[order], rows["nonzeros"], len(found))
+        return found[place]
+
+    out.add_columns(Index.of_offsets(position_offsets(position, out.num_positions)), values)
 
 
 def _order(position: NDArray[np.int64]) -> NDArray[np.int64] | None:
@@ -205,12 +291,33 @@ def route_vertices(task: RouteVerticesTask) -> int:
     """Route the rows of a range of vertices; returns their number."""
     with task.writer.task(task.name) as output, task.shuffle.routed(output, task.lane) as out:
         vertices = Vertices(Artifact(task.vertices_path))
-        position = task.numbers.find_positions(task.numbers.by_number[task.start : task.stop])
+        slots = task.numbers.by_number[task.first + task.start : task.first + task.stop]
+        position = task.numbers.find_positions(slots)
         names, order = [column.name for column in task.shuffle.columns], _order(position)
         values = {name: vertices.array(name).read(task.start, task.stop) for name in names}
         if order is not None:
             values = {name: rows[order] for name, rows in values.items()}
         out.add(Index.of_offsets(position_offsets(position, task.shuffle.num_positions)), values)
+    return task.stop - task.start
+
+
+def route_type(task: RouteVerticesTask) -> int:
+    """Route the ids, and the data if there are any, of a range of vertices of one type; returns their number."""
+    with task.writer.task(task.name) as output, task.shuffle.routed(output, task.lane) as out:
+        first, last = task.first + task.start, task.first + task.stop
+        position = task.numbers.find_positions(task.numbers.by_number[first:last])
+        names, order = [column.name for column in task.shuffle.columns], _order(position)
+        stored = Vertices(Artifact(task.vertices_path)) if len(names) > 1 else None
+
+        def values(name: str) -> NDArray[Any]:
+            rows = (
+                np.arange(first, last)
+                if stored is None or name == VERTEX
+                else stored.array(name).read(task.start, task.stop)
+            )
+            return rows if order is None else rows[order]
+
+        out.add_columns(Index.of_offsets(position_offsets(position, out.num_positions)), values)
     return task.stop - task.start
 
 

@@ -180,9 +180,7 @@ def test_what_reads_graphs_without_types_refuses_those_with_types(catalog: Catal
     dataset = catalog["shop"]
     for reads in (
         dataset.graph,
-        dataset.row_shards,
         dataset.vertices,
-        dataset.partition,
         dataset.samples,
     ):
         with pytest.raises(InputError, match="typed_graph"):

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.ingest.typed.options import TypedOptions
-from gnnloom.pipeline.ingest.typed.reverses import reverse_relations
 from gnnloom.pipeline.ingest.typed.stage import ingest_typed_graph
 from gnnloom.pipeline.ingest.typed.table import parse_relations
 from gnnloom.pipeline.ingest.typed.tables import TypedTables
 from gnnloom.pipeline.links.options import DrawOptions
 from gnnloom.pipeline.links.relation.stage import draw_relation_links, kept_graph_key, relation_links_key
+from gnnloom.pipeline.matrix_sort.reverses import reverse_relations
 from gnnloom.pipeline.tasks.cluster import InProcessCluster, ThreadedCluster
 from gnnloom.storage import Catalog, Dataset, TypedGraph
 from gnnloom.storage.artifacts.links import Links

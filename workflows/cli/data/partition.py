@@ -14,9 +14,9 @@ import click
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.partition.options import METHODS, PartitionOptions
 from gnnloom.pipeline.partition.partition_plan import MethodProjection, project_methods
-from gnnloom.pipeline.partition.stage import partition_graph, partition_key
+from gnnloom.pipeline.partition.stage import partition_graph, partition_key, partitioned_matrix
 from gnnloom.pipeline.tasks.cluster import Cluster
-from gnnloom.storage import Dataset, Graph, Partition
+from gnnloom.storage import Dataset, Graph, Partition, TypedGraph
 from gnnloom.storage.option import Group, Option, options_of
 from gnnloom.workflows.api.partition import graph_key
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
@@ -106,6 +106,9 @@ def partition_command(
     trade one for the other. The method is chosen by the size, the skew and the clusters of the graph, so it is
     the same on every machine. --plan and --json report what was chosen and why.
 
+    Of a graph with types, all relations are partitioned as one adjacency, their union, which is stored in the dataset:
+    a row that several relations need is sent once. Every vertex counts for the edges of all relations in its row.
+
     \b
     Example:
       gnnloom partition web --parts 4
@@ -113,14 +116,17 @@ def partition_command(
       gnnloom partition web --parts 64 --method multilevel --memory 4G
       gnnloom partition web --parts 8 --model stochastic --batches walk
       gnnloom partition web --parts 4 --links
+      gnnloom partition typed --parts 4 --balance paper --reverse
       gnnloom partition web --parts 64 --plan
     """
     dataset = current_catalog()[name]
-    stored = dataset.graph(graph_key(dataset, graph, links))
+    stored = dataset.any_graph(graph_key(dataset, graph, links))
     if plan:
         options.check_graph(stored)
         wanted = (options.model, options.directions, options.batches)
-        projections = project_methods(stored, options.parts, options.memory_limit, cluster.memory, *wanted)
+        with open_cluster(cluster) as opened:
+            matrix = partitioned_matrix(dataset, stored, options, opened)
+        projections = project_methods(matrix, options.parts, options.memory_limit, cluster.memory, *wanted)
         _show_projections(name, projections)
         return
     with open_cluster(cluster) as opened, shown_progress():
@@ -136,7 +142,9 @@ def partition_command(
 
 
 @contextmanager
-def _compared(dataset: Dataset, graph: Graph, options: PartitionOptions, cluster: Cluster) -> Iterator[Partition]:
+def _compared(
+    dataset: Dataset, graph: Graph | TypedGraph, options: PartitionOptions, cluster: Cluster
+) -> Iterator[Partition]:
     """Make a partition that is needed only for its figures, and remove it at the end unless it existed before."""
     before = {info.key for info in dataset.artifacts("partition") if info.state == "complete"}
     try:

@@ -9,11 +9,17 @@ import click
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.pipeline.partition.options import METHODS
-from gnnloom.pipeline.shards.projection import ShardProjection, project_grid_shards, project_row_shards
+from gnnloom.pipeline.shards.projection import (
+    ShardProjection,
+    project_grid_shards,
+    project_row_shards,
+    project_typed_row_shards,
+)
 from gnnloom.pipeline.shards.shard_options import REORDER, GridOptions
 from gnnloom.storage import RowShards
 from gnnloom.storage.option import Group, Option, options_of
 from gnnloom.storage.shards.grid_shards import GridShards
+from gnnloom.storage.shards.typed_row_shards import TypedRowShards
 from gnnloom.workflows.api.partition import WantedShards, graph_key
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import (
@@ -69,6 +75,9 @@ def shard_command(
     Row shards (--parts) follow a partition; algorithm p2p reads them on as many ranks as there are parts. Grid shards
     (--grid) hold the permuted adjacency in blocks; every other algorithm reads them on any number of ranks.
 
+    Row shards of a graph with types have a matrix for each relation with the columns of its edges, one halo for all
+    relations, and the data of the vertices of each type. Training reads shards of graphs without types so far.
+
     \b
     Example:
       gnnloom shard web --parts 4
@@ -98,7 +107,7 @@ def shard_command(
     )
 
 
-def shards_result(name: str, shards: RowShards | GridShards) -> dict[str, Any]:
+def shards_result(name: str, shards: RowShards | TypedRowShards | GridShards) -> dict[str, Any]:
     """Return the object that `shard --json` prints.
 
     ``balance`` of grid shards is the number of nonzeros of the heaviest block over the average.
@@ -106,6 +115,14 @@ def shards_result(name: str, shards: RowShards | GridShards) -> dict[str, Any]:
     figures: dict[str, Any]
     if isinstance(shards, RowShards):
         figures = {"layout": "row", "parts": shards.num_parts, "reorder": shards.reorder}
+    elif isinstance(shards, TypedRowShards):
+        relations = [each.name for each in shards.relations]
+        figures = {
+            "layout": "row",
+            "parts": shards.num_parts,
+            "relations": relations,
+            "halo_rows": shards.quality["km1"],
+        }
     else:
         balance = max(shards.artifact.facts["balance"].values())
         grid = {"grid": "x".join(map(str, shards.grid)), "permutation": shards.permutation, "balance": balance}
@@ -121,6 +138,9 @@ def _projection(wanted: WantedShards, cluster: ClusterOptions) -> ShardProjectio
         BudgetError: the memory per worker is too small.
     """
     dataset, workers, data = wanted.dataset, cluster.tasks_at_once, wanted.vertices
+    if wanted.grid is None and wanted.is_typed:
+        wanted.check_types()
+        return project_typed_row_shards(dataset, wanted.parts, workers)
     if wanted.grid is None:
         return project_row_shards(dataset, wanted.parts, workers, data, wanted.reorder)
     ordering, memory = wanted.partition, cluster.memory

@@ -9,7 +9,7 @@ import pytest
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.ingest.stage import IngestOptions
-from gnnloom.pipeline.ingest.typed.reverses import reverse_relations
+from gnnloom.pipeline.matrix_sort.reverses import reverse_relations
 from gnnloom.storage import Catalog, Dataset, TypedGraph
 from gnnloom.storage.artifacts.typed.reverses import Reverses
 from gnnloom.storage.checks.invariants import check_artifact

@@ -1,0 +1,158 @@
+"""The row-shard stage for graphs with types: a matrix per relation, one halo, and data of each type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from gnnloom.pipeline.matrix_sort.reverses import reverse_relations
+from gnnloom.pipeline.matrix_sort.union import ENTRIES, union_graph
+from gnnloom.pipeline.shards.rows.relation_routes import edge_columns
+from gnnloom.pipeline.shards.rows.row_numbers import VertexNumbers
+from gnnloom.pipeline.shards.rows.row_plan import RowPlaces, range_sizes, row_phases
+from gnnloom.pipeline.shards.shard_source import RelationSource, ShardSource, TypeSource
+from gnnloom.pipeline.tasks.cluster import Cluster, for_few
+from gnnloom.pipeline.tasks.phase import repairing, run
+from gnnloom.pipeline.tasks.sizes import GraphSizes, PartSizes, VertexSizes
+from gnnloom.storage.artifacts.partition import Partition
+from gnnloom.storage.artifacts.typed.reverses import Reverses
+from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph, VertexType
+from gnnloom.storage.artifacts.typed.union import BOTH, FORWARD, PlacedMatrix, TypedMatrices
+from gnnloom.storage.artifacts.vertices import Vertices
+from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.disk.groups import write_group
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
+from gnnloom.storage.format.schema import TYPED_VERSION
+from gnnloom.storage.meters import one_step
+from gnnloom.storage.shards.typed_row_shards import TypedRowShards
+from gnnloom.storage.wording import counted
+
+
+@repairing
+def shard_typed_rows(
+    dataset: Dataset, partition: Partition, cluster: Cluster, vertices: Mapping[str, Vertices] | None = None
+) -> TypedRowShards:
+    """Write the row shards of a partition of a graph with types, or find them; resumes what an earlier run left.
+
+    The shards have the reverses of the relations if the partition counts them.
+
+    Args:
+        vertices: features, labels and split to include, by type; by default all that the dataset has.
+
+    Raises:
+        InputError: the vertex data of a type have another number of vertices, or a type has several to choose from.
+        BudgetError: the cluster's memory per worker is too small.
+    """
+    graph = dataset.typed_graph(partition.artifact.inputs["graph"])
+    data = dataset.vertices_of_types(graph.artifact.key) if vertices is None else dict(vertices)
+    for name, each in data.items():
+        if each.num_vertices != graph.type(name).count:
+            raise InputError(
+                f"{each.artifact.path}: holds data for {counted(each.num_vertices, 'vertex')}, type {name} has"
+                f" {graph.type(name).count:,}; store vertex data for this graph"
+            )
+    inputs = typed_inputs(graph, partition, data)
+    parameters = _parameters(partition)
+    with ArtifactWriter.begin(dataset.path, "shards", parameters, inputs, cluster.scratch, TYPED_VERSION) as writer:
+        if writer.is_complete:
+            return TypedRowShards(Artifact(writer.path))
+        cluster = for_few(
+            cluster, graph.nnz + sum(each.num_vertices * sum(each.widths.values()) for each in data.values())
+        )
+        is_symmetric = bool(partition.artifact.parameters.get("reverse", False))
+        direction = BOTH if is_symmetric else FORWARD
+        reverses: Reverses | None = reverse_relations(dataset, graph, cluster) if is_symmetric else None
+        union = union_graph(dataset, graph, direction, cluster)
+        matrices = TypedMatrices.of(graph, reverses, direction)
+        placed = matrices.opened()
+        source = typed_source(graph, placed, GraphSizes.of(union), data)
+        # One exchange serves all relations.
+        sizes = replace(PartSizes.of(partition), sent_back=())
+        of_types = {name: (each.artifact.path, _dims(each)) for name, each in data.items()}
+        places = RowPlaces(writer, writer.work / "numbers", (), relations=matrices, of_types=of_types)
+        with one_step("number the vertices"):
+            numbers = VertexNumbers(places.numbers, graph.num_vertices, is_reordered=False)
+            numbers.write(partition, union.artifact.array(ENTRIES), range_sizes(source, sizes))
+        write_group(writer.path / "row", {})
+        names = run(row_phases(source, sizes, places), cluster, writer)
+        facts = {
+            "symmetric": is_symmetric,
+            "types": [_type_facts(each, data.get(each.name)) for each in graph.types],
+            "relations": [_relation_facts(each) for each in placed],
+            "quality": partition.quality,
+        }
+        dimensions = {"vertex": graph.num_vertices, "part": partition.num_parts}
+        return TypedRowShards(writer.commit(names, dimensions, facts))
+
+
+def typed_inputs(graph: TypedGraph, partition: Partition, vertices: Mapping[str, Vertices]) -> dict[str, str]:
+    """Keys of everything that typed row shards are made from."""
+    found = {"graph": graph.artifact.key, "partition": partition.artifact.key}
+    return found | {f"vertices/{name}": each.artifact.key for name, each in sorted(vertices.items())}
+
+
+def typed_row_shards_key(partition: Partition, inputs: Mapping[str, str]) -> str:
+    """Key of the artifact that :func:`shard_typed_rows` makes or finds.
+
+    Args:
+        inputs: what :func:`typed_inputs` gives.
+    """
+    return artifact_key("shards", _parameters(partition), inputs, TYPED_VERSION)
+
+
+def typed_source(
+    graph: TypedGraph, placed: list[PlacedMatrix], union: GraphSizes, vertices: Mapping[str, Vertices]
+) -> ShardSource:
+    """The sizes of what typed row shards are made from.
+
+    Args:
+        placed: the relations and reverses.
+        union: sizes of their union.
+        vertices: vertex data by type.
+    """
+    number = {each.name: index for index, each in enumerate(graph.types)}
+    relations = tuple(
+        RelationSource(each.name, number[each.target], GraphSizes.of_matrix(each.matrix), edge_columns(each.relation))
+        for each in placed
+    )
+    types = tuple(
+        TypeSource(
+            each.name, each.first, each.count, VertexSizes.of(vertices[each.name]) if each.name in vertices else None
+        )
+        for each in graph.types
+    )
+    return ShardSource(union, None, relations=relations, types=types)
+
+
+def _parameters(partition: Partition) -> dict[str, Any]:
+    reverse = {"reverse": True} if partition.artifact.parameters.get("reverse") else {}
+    return {"layout": "row", "parts": partition.num_parts, "method": partition.method, **reverse}
+
+
+def _dims(vertices: Vertices) -> dict[str, tuple[str, ...]]:
+    """Names of all dimensions of each array."""
+    dims = {name: vertices.artifact.record(name).dims[1:] for name in vertices.names}
+    return {name: ("member", *(f"type_{dim}" for dim in each)) for name, each in dims.items()}
+
+
+def _type_facts(each: VertexType, vertices: Vertices | None) -> dict[str, Any]:
+    found: dict[str, Any] = {"name": each.name, "first": each.first, "count": each.count}
+    if vertices is None:
+        return found
+    counts = {"num_classes": vertices.num_classes, "num_targets": vertices.num_targets}
+    return found | {name: count for name, count in counts.items() if count}
+
+
+def _relation_facts(placed: PlacedMatrix) -> dict[str, Any]:
+    relation = placed.relation
+    found = {
+        "name": placed.name,
+        "source": placed.source,
+        "target": placed.target,
+        "of": relation.name,
+        "nnz": placed.matrix.nnz,
+        "columns": [column.name for column in edge_columns(relation)],
+    }
+    return found | ({"time_unit": relation.time_unit} if relation.time_unit else {})

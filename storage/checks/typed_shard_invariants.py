@@ -1,0 +1,127 @@
+"""Invariants of row shards of a graph with types: together they are the relations, and halos are what others send."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.storage.artifacts.typed.typed_graph import KeptEdges, Relation, TypedGraph, relation_folder
+from gnnloom.storage.checks.csr_invariants import check_csr
+from gnnloom.storage.checks.shard_invariants import check_ascending, fingerprint_range
+from gnnloom.storage.errors import CorruptError
+from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.matrix.fingerprint import fingerprint_ids
+from gnnloom.storage.shards.typed_row_shards import BLOCKS, EDGE, ShardedRelation, TypedRowShard, TypedRowShards
+from gnnloom.storage.wording import counted
+
+_MASK: Final = (1 << 64) - 1
+#: Entries that are fingerprinted at a time: 8 MiB of ids.
+_CHUNK: Final = 1 << 20
+
+
+def check_typed_row_shards(artifact: Artifact, graph: TypedGraph | None) -> None:
+    """Check row shards: every vertex is on one rank, halos match the send lists, and the entries are the graph's edges.
+
+    Args:
+        graph: the graph; None if it is gone.
+
+    Raises:
+        CorruptError: an invariant is broken.
+    """
+    shards = TypedRowShards(artifact)
+    owned = num_owned = sent = awaited = 0
+    entries = {each.name: [0, 0] for each in shards.relations}
+    for rank in range(shards.num_parts):
+        shard = shards.shard(rank)
+        vertex = shard.vertex()
+        check_ascending(f"{artifact.path}/{shard.prefix}/vertex", vertex, shards.num_vertices)
+        owned, num_owned = owned + int(fingerprint_ids(vertex, 0)), num_owned + len(vertex)
+        of_rank = _check_exchange(shard, vertex)
+        sent, awaited = sent + of_rank[0], awaited + of_rank[1]
+        for relation in shards.relations:
+            nnz, found = _check_relation(shard, relation, vertex)
+            entries[relation.name][0] += nnz
+            entries[relation.name][1] += found
+    if num_owned != shards.num_vertices or (owned - fingerprint_range(shards.num_vertices)) & _MASK:
+        raise CorruptError(
+            f"{artifact.path}: {counted(num_owned, 'row')} on all ranks are not the {shards.num_vertices} vertices"
+        )
+    if (sent - awaited) & _MASK:
+        raise CorruptError(f"{artifact.path}: send_row: what ranks send is not what the others wait for")
+    for relation in shards.relations:
+        nnz, found = entries[relation.name]
+        where = f"{artifact.path}: relation {relation.name}"
+        if nnz != relation.nnz:
+            raise CorruptError(f"{where}: {nnz:,} entries on all ranks, the manifest says {relation.nnz:,}")
+        if graph is None:
+            continue
+        stored = graph.relation(relation.of)
+        if nnz != stored.nnz or (found - _of_graph(stored, relation, shards.num_vertices)) & _MASK:
+            raise CorruptError(f"{where}: the entries on all ranks are not the edges of the graph")
+
+
+def _check_exchange(shard: TypedRowShard, vertex: NDArray[np.int64]) -> tuple[int, int]:
+    """Fingerprints of the rows that a rank sends, and of the rows that it waits for."""
+    shards, rank = shard.shards, shard.rank
+    halo, halo_offset = shard.halo_vertex(), shard.halo_offset()
+    send_row, send_offset = shard.send_row().astype(np.int64), shard.send_offset()
+    where, sent, awaited = f"{shards.artifact.path}/{shard.prefix}", 0, 0
+    # The salt names the pair of ranks, so that rows sent to the wrong rank do not cancel out.
+    for other in range(shards.num_parts):
+        needed = halo[halo_offset[other] : halo_offset[other + 1]]
+        check_ascending(f"{where}/halo_vertex of rank {other}", needed, shards.num_vertices)
+        given = vertex[send_row[send_offset[other] : send_offset[other + 1]]]
+        check_ascending(f"{where}/send_row to rank {other}", given, shards.num_vertices)
+        awaited += int(fingerprint_ids(needed, other * shards.num_parts + rank))
+        sent += int(fingerprint_ids(given, rank * shards.num_parts + other))
+    return sent, awaited
+
+
+def _check_relation(shard: TypedRowShard, relation: ShardedRelation, vertex: NDArray[np.int64]) -> tuple[int, int]:
+    """Entries of a relation on one rank, and the fingerprint of their vertices and of the numbers of their edges."""
+    artifact, shards = shard.shards.artifact, shard.shards
+    types = [each.name for each in shards.types]
+    first, last = shard.type_offset[types.index(relation.target) :][:2].tolist()
+    source = shards.types[types.index(relation.source)]
+    nnz = total = 0
+    for block, columns in zip(BLOCKS, (vertex, shard.halo_vertex()), strict=True):
+        path = f"{shard.prefix}/{relation_folder(relation.name)}{block}"
+        indptr, found = check_csr(artifact, path, 0, len(columns), "", repeats=True)
+        if len(indptr) - 1 != last - first:
+            raise CorruptError(f"{artifact.path}/{path}: {counted(len(indptr) - 1, 'row')}, expected {last - first}")
+        indices = artifact.array(f"{path}/indices")
+        for start in range(0, found.nnz, _CHUNK):
+            stop = min(start + _CHUNK, found.nnz)
+            row = vertex[first + np.searchsorted(indptr, np.arange(start, stop), "right") - 1]
+            column = columns[indices.read(start, stop)]
+            if ((column < source.first) | (column >= source.first + source.count)).any():
+                raise CorruptError(f"{artifact.path}/{path}/indices: a column is not of type {relation.source}")
+            total += int(fingerprint_ids(row * shards.num_vertices + column, 0))
+            if EDGE in relation.columns:
+                total += int(fingerprint_ids(artifact.array(f"{path}/{EDGE}").read(start, stop), 1))
+        nnz += found.nnz
+        for name in relation.columns:
+            if len(artifact.array(f"{path}/{name}")) != found.nnz:
+                raise CorruptError(f"{artifact.path}/{path}/{name}: not a value for each of {found.nnz:,} entries")
+    return nnz, total
+
+
+def _of_graph(relation: Relation, sharded: ShardedRelation, num_vertices: int) -> int:
+    """The same fingerprint of all entries of a relation, or of its reverse, as the graph has them."""
+    total = 0
+    for number, (first, block_nnz) in enumerate(zip(relation.block_rows, relation.block_nnz, strict=False)):
+        pointers, columns, before = relation.pointers(number), relation.columns(number), relation.first_edge(number)
+        for start in range(0, block_nnz, _CHUNK):
+            stop = min(start + _CHUNK, block_nnz)
+            row = relation.target.first + first + np.searchsorted(pointers, np.arange(start, stop), "right") - 1
+            column = relation.source.first + columns.read(start, stop).astype(np.int64)
+            one, other = (row, column) if sharded.name == relation.name else (column, row)
+            total += int(fingerprint_ids(one * num_vertices + other, 0))
+            if EDGE in sharded.columns:
+                span = before + start, before + stop
+                kept = isinstance(relation, KeptEdges)
+                edge = relation.edge_positions(*span) if kept else np.arange(*span, dtype=np.int64)
+                total += int(fingerprint_ids(edge, 1))
+    return total

@@ -1,0 +1,86 @@
+"""Partitions of graphs with types: the cut is the rows exchanged for all relations, and what is balanced is chosen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gnnloom.pipeline.partition.stage import METHODS, PartitionOptions, partition_graph
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
+from gnnloom.storage import Catalog
+from gnnloom.storage.errors import InputError, NotFoundError
+from support.covering import examples
+from support.graphs import random_adjacency, store_graph
+from support.partitions import rows_sent
+from support.typed_dense import dense_union, ingest_kept, typed_problems
+from support.typed_tables import TypedProblem, random_problem
+
+HERE = InProcessCluster()
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("method", tuple(METHODS))
+def test_the_figures_of_every_method_are_those_of_the_union(
+    catalog: Catalog, tmp_path: Path, method: str, reverse: bool
+) -> None:
+    dataset = catalog.create("shop")
+    graph = ingest_kept(random_problem(1, 120), dataset, tmp_path / "tables")
+    options = PartitionOptions(4, method=method, imbalance=0.1, reverse=reverse)
+    partition = partition_graph(dataset, graph, options, HERE)
+    part, quality = partition.part(), partition.quality
+    union, entries = dense_union(graph, "both" if reverse else "forward")
+    assert quality["volume_matrix"] == rows_sent(union, part, 4).tolist()
+    assert quality["km1"] == rows_sent(union, part, 4).sum()
+    if reverse:
+        assert "volume_backward_total" not in quality
+    else:
+        assert quality["volume_backward_matrix"] == rows_sent(union.T, part, 4).tolist()
+    assert quality["load_per_part"] == [int(entries[part == each].sum()) for each in range(4)]
+    for each in graph.types:
+        own = part[each.first : each.first + each.count]
+        assert quality["vertices_per_type"][each.name] == np.bincount(own, minlength=4).tolist()
+
+
+@settings(max_examples=examples(6), deadline=None)
+@given(problem=typed_problems(), parts=st.sampled_from([1, 2, 3, 4, 7]), reverse=st.booleans())
+def test_random_graphs(
+    tmp_path_factory: pytest.TempPathFactory, problem: TypedProblem, parts: int, reverse: bool
+) -> None:
+    folder = tmp_path_factory.mktemp("parts")
+    dataset = Catalog(folder / "catalog").create("g")
+    graph = ingest_kept(problem, dataset, folder)
+    partition = partition_graph(dataset, graph, PartitionOptions(parts, "random", reverse=reverse), HERE)
+    union, entries = dense_union(graph, "both" if reverse else "forward")
+    assert partition.quality["km1"] == rows_sent(union, partition.part(), parts).sum()
+    assert sum(partition.quality["load_per_part"]) == entries.sum()
+    assert all(finding.problem is None for finding in dataset.verify())
+
+
+@pytest.mark.parametrize("method", ["auto", "metis", "multilevel", "mtkahypar", "block"])
+def test_the_vertices_of_a_type_are_shared_evenly(catalog: Catalog, tmp_path: Path, method: str) -> None:
+    dataset = catalog.create("shop")
+    graph = ingest_kept(random_problem(2), dataset, tmp_path / "tables")
+    for name in ("item", "user"):
+        partition = partition_graph(dataset, graph, PartitionOptions(4, method, 0.05, balance=name), HERE)
+        of_type = partition.quality["vertices_per_type"][name]
+        assert max(of_type) <= np.ceil(1.06 * sum(of_type) / 4)
+    plain = partition_graph(dataset, graph, PartitionOptions(4, method, 0.05), HERE)
+    named = partition_graph(dataset, graph, PartitionOptions(4, method, 0.05, balance="nonzeros"), HERE)
+    assert named.artifact.key == plain.artifact.key
+
+
+def test_options_of_types_are_refused_where_they_mean_nothing(catalog: Catalog, tmp_path: Path) -> None:
+    dataset = catalog.create("shop")
+    graph = ingest_kept(random_problem(1), dataset, tmp_path / "tables")
+    untyped = store_graph(catalog.create("g"), random_adjacency(9, 20, 0, symmetric=True), symmetric=True)
+    with pytest.raises(NotFoundError, match=r"no type 'itme'.*item"):
+        partition_graph(dataset, graph, PartitionOptions(2, "random", balance="itme"), HERE)
+    with pytest.raises(InputError, match="leave out weights"):
+        PartitionOptions(2, "random", balance="item", weights="unit")
+    for option in ({"balance": "item"}, {"reverse": True}):
+        with pytest.raises(InputError, match=f"{next(iter(option))}: .*without types"):
+            partition_graph(catalog["g"], untyped, PartitionOptions(2, "random", **option), HERE)

@@ -1,0 +1,97 @@
+"""Row shards of graphs with types: a matrix per relation on one halo, columns of edges, and data of each type."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
+from gnnloom.pipeline.shards.rows import relation_routes, row_entries, row_plan, row_rank
+from gnnloom.pipeline.shards.rows.typed_stage import shard_typed_rows
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
+from gnnloom.storage import Catalog, Dataset
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.shards.typed_row_shards import TypedRowShards
+from support.covering import examples
+from support.stopping import run_in_steps
+from support.typed_dense import check_typed_shards, ingest_kept, ingest_shop, typed_problems
+from support.typed_tables import TypedProblem
+
+HERE = InProcessCluster()
+
+
+def _shard(dataset: Dataset, parts: int, *, reverse: bool) -> TypedRowShards:
+    graph = dataset.typed_graph()
+    partition = partition_graph(dataset, graph, PartitionOptions(parts, "random", reverse=reverse), HERE)
+    shards = shard_typed_rows(dataset, partition, HERE)
+    check_typed_shards(shards, graph, partition.part(), dataset.vertices_of_types(graph.artifact.key))
+    assert sum(len(shards.shard(rank).halo_vertex()) for rank in range(parts)) == partition.quality["km1"]
+    return shards
+
+
+@pytest.fixture
+def in_many_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many blocks, ranges of every rank, runs of a task, batches of a range, and chunks."""
+    monkeypatch.setattr("gnnloom.pipeline.matrix_sort.sort_plan.BLOCK_ENTRIES", 60)
+    monkeypatch.setattr("gnnloom.storage.format.arrays.CHUNK_BYTES", 256)
+    monkeypatch.setattr(row_plan, "RANGE_BYTES", 4000)
+    monkeypatch.setattr(row_plan, "_CHUNKS_PER_TASK", 1)
+    monkeypatch.setattr(relation_routes, "ROUTED_BYTES", 700)
+    monkeypatch.setattr(row_entries, "BATCH_BYTES", 300)
+    for module in (row_entries, row_rank):
+        monkeypatch.setattr(module, "SEGMENT_NONZEROS", 11)
+    monkeypatch.setattr(row_rank, "_MOVED_BYTES", 64)
+
+
+@pytest.mark.parametrize(("parts", "reverse"), [(1, True), (3, False), (4, True)])
+def test_shards_have_the_edges_columns_and_data_of_the_graph(
+    catalog: Catalog, tmp_path: Path, parts: int, reverse: bool
+) -> None:
+    dataset = ingest_shop(catalog.root, tmp_path / "tables")
+    shards = _shard(dataset, parts, reverse=reverse)
+    assert [each.name for each in shards.relations] == ["at", "knows", "pays"] + (
+        ["rev_at", "rev_knows", "rev_pays"] if reverse else []
+    )
+    assert [each.problem for each in dataset.verify() if each.problem] == []
+    with pytest.raises(InputError, match="typed_row_shards"):
+        dataset.row_shards()
+    dataset.export(tmp_path / "shop.tar.zst")
+    moved = catalog.import_dataset(tmp_path / "shop.tar.zst", "moved")
+    assert moved.typed_row_shards(parts).artifact.digest == shards.artifact.digest
+
+
+@settings(max_examples=examples(4), deadline=None)
+@given(problem=typed_problems(), parts=st.sampled_from([1, 2, 3, 4, 7]), reverse=st.booleans())
+def test_random_graphs(
+    tmp_path_factory: pytest.TempPathFactory, problem: TypedProblem, parts: int, reverse: bool
+) -> None:
+    folder = tmp_path_factory.mktemp("shards")
+    dataset = Catalog(folder / "catalog").create("g")
+    ingest_kept(problem, dataset, folder)
+    _shard(dataset, parts, reverse=reverse)
+    assert [each.problem for each in dataset.verify() if each.problem] == []
+
+
+@pytest.mark.parametrize("reverse", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_bytes_do_not_depend_on_pieces_or_interruptions(
+    catalog: Catalog, tmp_path: Path, request: pytest.FixtureRequest, reverse: bool
+) -> None:
+    """Of the same graph: whole, and in pieces of which every third task is the last one of a run."""
+    request.getfixturevalue("in_many_pieces")
+    dataset = ingest_shop(catalog.root, tmp_path / "tables", users=90)
+    graph = dataset.typed_graph()
+    partition = partition_graph(dataset, graph, PartitionOptions(3, "random", reverse=reverse), HERE)
+    pieces, ran = run_in_steps(lambda cluster: shard_typed_rows(dataset, partition, cluster), 31)
+    functions = [name for name, _ in ran]
+    assert functions.count("write_range") > 6
+    check_typed_shards(pieces, graph, partition.part(), dataset.vertices_of_types(graph.artifact.key))
+    assert [each.problem for each in dataset.verify() if each.problem] == []
+    digest = pieces.artifact.digest
+    with pytest.MonkeyPatch.context() as patch:
+        for where, name in ((row_plan, "RANGE_BYTES"), (relation_routes, "ROUTED_BYTES"), (row_entries, "BATCH_BYTES")):
+            patch.setattr(where, name, 1 << 25)
+        dataset.remove_artifact("shards", pieces.artifact.key)
+        assert shard_typed_rows(dataset, partition, HERE).artifact.digest == digest
