@@ -134,6 +134,12 @@ MODE = ModeKind(
             help="In a graph with types, the type of the vertices whose labels to learn, with a model of your own",
             metavar="TYPE",
         ),
+        "relation": Option(
+            default=None,
+            kind=str,
+            help="In a graph with types, the relation whose pairs to learn (--task link), with a model of your own",
+            metavar="NAME",
+        ),
         "reverse": REVERSE,
         "vertex_data": Option(
             default=(),

@@ -281,7 +281,7 @@ class Run:
                 code = self.code(model=model, decoder=decoder)
                 return targets_of(self.dataset, self._stored, given, k, here, ranks, **code)
         with PairScorer.open(self.dataset, self._stored, decoder=self.code(decoder=decoder)["decoder"]) as scorer:
-            parts = list(best_targets(scorer, self.dataset.graph(scorer.links.message_graph), given, k))
+            parts = list(best_targets(scorer, self.dataset.message_edges(scorer.links), given, k))
         return np.concatenate([part[1] for part in parts]), np.concatenate([part[2] for part in parts])
 
     def score_frame(self, pairs: ArrayLike, *, decoder: str | None = None) -> pd.DataFrame:
@@ -300,13 +300,11 @@ class Run:
             NotFoundError: as :meth:`score`.
             MissingPackageError: pandas is not installed.
         """
-        from gnnloom.workflows.interop.given_vertices import find_vertices
+        from gnnloom.workflows.interop.given_vertices import find_pairs
         from gnnloom.workflows.interop.scored_pairs import scored_pairs
 
         code = self.code(decoder=decoder)["decoder"]
-        with scored_pairs(
-            self.dataset, self._stored, lambda graph: [find_vertices(graph, "pairs", pairs)], code
-        ) as table:
+        with scored_pairs(self.dataset, self._stored, lambda ends: [find_pairs(ends, pairs)], code) as table:
             return frame_of(table)
 
     def top_frame(self, vertices: ArrayLike, k: int, *, decoder: str | None = None) -> pd.DataFrame:
@@ -334,10 +332,10 @@ class Run:
         Wanted(top=k).check(self._stored)
         code = self.code(decoder=decoder)["decoder"]
         with PairScorer.open(self.dataset, self._stored, decoder=code) as scorer:
-            graph = self.dataset.graph(scorer.links.graph)
-            sources = find_vertices(graph, "vertices", vertices)
-            found = best_targets(scorer, self.dataset.graph(scorer.links.message_graph), sources, k)
-            with pair_table(scorer, graph, (found_pairs(*each)[:2] for each in found)) as table:
+            ends = self.dataset.end_ids(scorer.links)
+            sources = find_vertices(ends[0], "vertices", vertices)
+            found = best_targets(scorer, self.dataset.message_edges(scorer.links), sources, k)
+            with pair_table(scorer, ends, (found_pairs(*each)[:2] for each in found)) as table:
                 return frame_of(table)
 
     def report(self, out: Path | str | None = None) -> Path:

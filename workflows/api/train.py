@@ -14,7 +14,7 @@ from gnnloom.storage.runs.run import Run as StoredRun
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.smoothing_config import NONE
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.data.typed_vertices import chosen_graph
+from gnnloom.trainer.data.typed_vertices import chosen_graph, links_of_relation
 from gnnloom.trainer.job.ranks import Ranks, ranks_of_job, settled
 from gnnloom.trainer.planner.profile import LOCAL
 from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, as_dataset
@@ -82,7 +82,8 @@ def store_reverses(ranks: Ranks, config: TrainConfig) -> None:
 
     def store() -> None:
         dataset = StoredCatalog(config.catalog).dataset(config.dataset)
-        stored_reverses(dataset, chosen_graph(dataset, config.vertex_data))
+        links = None if config.relation is None else links_of_relation(dataset, config.relation, config.links)
+        stored_reverses(dataset, chosen_graph(dataset, config.vertex_data, links))
 
     ranks.on_first(store)
 
@@ -313,7 +314,7 @@ def predict_run(
         pairs = wanted.pairs
         result |= here.on_first(
             lambda: _shown(
-                scored_pairs(dataset, run, lambda graph: read_pairs(graph, pairs), config.decoder),
+                scored_pairs(dataset, run, lambda ends: read_pairs(ends, pairs), config.decoder),
                 out,
                 safe_csv=safe_csv,
             )

@@ -14,11 +14,9 @@ from gnnloom.storage.artifacts.typed.source_ids import SourceIds
 from gnnloom.storage.artifacts.typed.typed_graph import Relation
 from gnnloom.storage.disk.own_folder import own_folder
 from gnnloom.storage.format.schema import LINK_SPLITS
-from gnnloom.workflows.interop.export import VertexIds, entries_at_once
+from gnnloom.workflows.interop.export import EndIds, entries_at_once
 from gnnloom.workflows.interop.relation_export import value_columns, values_of_block
 from gnnloom.workflows.interop.tables import ExportedColumn, Table
-
-_INT64 = np.dtype(np.int64)
 
 
 def pair_table(dataset: Dataset, key: str | None = None) -> Table:
@@ -34,13 +32,9 @@ def pair_table(dataset: Dataset, key: str | None = None) -> Table:
         NotFoundError: the dataset has no such links, or the graph that they were drawn from is gone.
     """
     links = dataset.links(key)
-    ends, relation = _ends_of(dataset, links)
-    columns = [
-        ExportedColumn(end, _INT64, stands_for_text=ids.has_names)
-        for end, ids in zip(("source", "target"), ends, strict=True)
-    ]
-    columns += [ExportedColumn(end, None) for end, ids in zip(("source", "target"), ends, strict=True) if ids.has_names]
-    columns.append(ExportedColumn("split", None))
+    ends = dataset.end_ids(links)
+    relation = None if links.relation is None else dataset.typed_graph(links.graph).relation(links.relation.name)
+    columns = [*EndIds.header(ends), ExportedColumn("split", None)]
     if links.kind != PAIR:
         columns.append(ExportedColumn("value", np.dtype(VALUE_DTYPES[links.kind])))
     if relation is not None:
@@ -49,34 +43,17 @@ def pair_table(dataset: Dataset, key: str | None = None) -> Table:
     return Table(tuple(columns), total, lambda: _pieces(links, ends, relation), ("source", "target"))
 
 
-def _ends_of(dataset: Dataset, links: Links) -> tuple[tuple[SourceIds, SourceIds], Relation | None]:
-    """The ids of sources and targets, and the relation of the pairs; None in a graph without types."""
-    if links.relation is None:
-        graph = dataset.graph(links.graph)
-        return (graph, graph), None
-    typed = dataset.typed_graph(links.graph)
-    relation = typed.relation(links.relation.name)
-    return (typed.ids(relation.source.name), typed.ids(relation.target.name)), relation
-
-
 def _pieces(links: Links, ends: tuple[SourceIds, SourceIds], relation: Relation | None) -> Iterator[tuple[Any, ...]]:
-    with own_folder() as source_folder, own_folder() as target_folder:
-        found = [
-            VertexIds.of(ids.artifact, folder, ids.prefix)
-            for ids, folder in zip(ends, (source_folder, target_folder), strict=True)
-        ]
-        step = entries_at_once(has_names=any(each.has_names for each in ends))
+    with own_folder() as folder:
+        ids, step = EndIds.map(ends, folder), entries_at_once(has_names=any(each.has_names for each in ends))
         for split in LINK_SPLITS:
             for number, start, stop in _ranges(links, split, step, relation):
                 pairs = links.pair(split, start, stop)
-                shown = [each.columns(pairs[:, end]) for end, each in enumerate(found)]
                 values = [] if links.kind == PAIR else [links.value(split, start, stop)]
                 if relation is not None and number is not None:
                     values += values_of_block(relation, number, links.edge(split, start, stop))
-                numbers, names = [each[0] for each in shown], [each[1] for each in shown if len(each) > 1]
-                yield (*numbers, *names, [split] * len(pairs), *values)
-        for each in found:
-            each.check()
+                yield (*ids.columns(pairs[:, 0], pairs[:, 1]), [split] * len(pairs), *values)
+        ids.check()
 
 
 def _ranges(links: Links, split: str, step: int, relation: Relation | None) -> Iterator[tuple[int | None, int, int]]:

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.storage import TypedGraph
+from gnnloom.storage.artifacts.typed.source_ids import SourceIds
 from gnnloom.storage.artifacts.typed.typed_graph import Relation
 from gnnloom.storage.disk.own_folder import own_folder
 from gnnloom.storage.format.arrays import ArrayReader
-from gnnloom.workflows.interop.export import VertexIds, entries_at_once
+from gnnloom.workflows.interop.export import EndIds, entries_at_once
 from gnnloom.workflows.interop.tables import ExportedColumn, Table
 
 _INT64 = np.dtype(np.int64)
@@ -27,12 +28,9 @@ def relation_table(graph: TypedGraph, name: str) -> Table:
         NotFoundError: the graph has no such relation.
     """
     relation = graph.relation(name)
-    ends = {"source": relation.source.name, "target": relation.target.name}
-    are_names = {end: graph.ids(each).has_names for end, each in ends.items()}
-    columns = [ExportedColumn(end, _INT64, stands_for_text=has_names) for end, has_names in are_names.items()]
-    columns += [ExportedColumn(end, None) for end, has_names in are_names.items() if has_names]
-    columns += value_columns(relation)
-    return Table(tuple(columns), relation.nnz, lambda: _edges(graph, relation), ("source", "target"))
+    ends = graph.ids(relation.source.name), graph.ids(relation.target.name)
+    columns = [*EndIds.header(ends), *value_columns(relation)]
+    return Table(tuple(columns), relation.nnz, lambda: _edges(ends, relation), ("source", "target"))
 
 
 def value_columns(relation: Relation) -> list[ExportedColumn]:
@@ -57,30 +55,22 @@ def _in_blocks(relation: Relation, number: int) -> ArrayReader | None:
     return relation.weights(number) if times is None else times
 
 
-def _edges(graph: TypedGraph, relation: Relation) -> Iterator[tuple[Any, ...]]:
-    with own_folder() as source_folder, own_folder() as target_folder:
-        found = [
-            VertexIds.of(ids.artifact, folder, ids.prefix)
-            for folder, each in ((source_folder, relation.source), (target_folder, relation.target))
-            for ids in [graph.ids(each.name)]
-        ]
-        first = 0
+def _edges(ends: tuple[SourceIds, SourceIds], relation: Relation) -> Iterator[tuple[Any, ...]]:
+    with own_folder() as folder:
+        ids, first = EndIds.map(ends, folder), 0
         for number in range(relation.num_blocks):
             indptr = relation.pointers(number)
             stored = None if relation.edge_columns else _in_blocks(relation, number)
             arrays = [relation.columns(number), *([] if stored is None else [stored])]
-            count, step = int(indptr[-1]), entries_at_once(has_names=any(each.offset is not None for each in found))
+            count, step = int(indptr[-1]), entries_at_once(has_names=any(each.has_names for each in ends))
             for start in range(0, count, step):
                 stop = min(start + step, count)
                 # A piece may begin and end inside a row. side="right" skips empty rows, whose pointers are equal.
                 at = np.searchsorted(indptr, np.arange(start, stop), side="right") - 1 + relation.block_rows[number]
                 source, *values = (array.read(start, stop) for array in arrays)
-                columns = [each.columns(end) for each, end in zip(found, (source, at), strict=True)]
-                numbers, names = [each[0] for each in columns], [each[1] for each in columns if len(each) > 1]
-                yield (*numbers, *names, *values, *_values(relation, number, first, start, stop))
+                yield (*ids.columns(source, at), *values, *_values(relation, number, first, start, stop))
             first += count
-        for each in found:
-            each.check()
+        ids.check()
 
 
 def values_of_block(relation: Relation, number: int, edges: NDArray[np.int64]) -> list[Any]:

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.understood import Understood
-from gnnloom.storage import Dataset, Graph
+from gnnloom.storage import Dataset
 from gnnloom.storage.disk.own_folder import own_folder
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.runs.run import Run
 from gnnloom.storage.runs.transfer import links_of_run
-from gnnloom.workflows.interop.export import VertexIds
-from gnnloom.workflows.interop.given_vertices import open_pairs, read_vertices, understood_vertices
+from gnnloom.workflows.interop.export import EndIds
+from gnnloom.workflows.interop.given_vertices import Ends, open_pairs, read_vertices, understood_vertices
 from gnnloom.workflows.interop.tables import ExportedColumn, Table
 
 if TYPE_CHECKING:
@@ -63,10 +63,10 @@ class Wanted:
         self.check(run)
         if self.pairs is None and self.of is None:
             return []
-        graph = dataset.graph(links_of_run(dataset, run).graph)
+        ends = dataset.end_ids(links_of_run(dataset, run))
         if self.pairs is not None:
-            return open_pairs(self.pairs).understood(names=graph.has_names)
-        return [] if self.of is None else [understood_vertices(graph, self.of)]
+            return open_pairs(self.pairs).understood(names=any(each.has_names for each in ends))
+        return [] if self.of is None else [understood_vertices(ends[0], self.of)]
 
     def check(self, run: Run) -> None:
         """Check that the wishes go together, and that a run predicts them.
@@ -92,14 +92,14 @@ class Wanted:
 
 @contextmanager
 def scored_pairs(
-    dataset: Dataset, run: Run, read: Callable[[Graph], Iterable[NDArray[np.int64]]], decoder: str | None = None
+    dataset: Dataset, run: Run, read: Callable[[Ends], Iterable[NDArray[np.int64]]], decoder: str | None = None
 ) -> Iterator[Table]:
     """Score pairs with the stored predictions of a run; the table can be read inside the block.
 
     What is computed goes to temporary files, so that memory grows neither with the pairs nor with the vertices.
 
     Args:
-        read: gives (num_pairs, 2) pairs of vertices of a graph, some at a time.
+        read: gives (num_pairs, 2) pairs of vertices, some at a time, from the ids of both ends.
         decoder: the run's decoder, to confirm the import of a decoder that is not gnnloom's.
 
     Raises:
@@ -109,19 +109,19 @@ def scored_pairs(
     from gnnloom.trainer.training.pair_scores import PairScorer
 
     with PairScorer.open(dataset, run, decoder=decoder) as scorer:
-        graph = dataset.graph(scorer.links.graph)
-        with pair_table(scorer, graph, ((some, scorer.scores(some)) for some in read(graph))) as table:
+        ends = dataset.end_ids(scorer.links)
+        with pair_table(scorer, ends, ((some, scorer.scores(some)) for some in read(ends))) as table:
             yield table
 
 
 @contextmanager
 def pair_table(
-    scorer: PairModel, graph: Graph, scored: Iterable[tuple[NDArray[np.int64], NDArray[Any]]]
+    scorer: PairModel, ends: Ends, scored: Iterable[tuple[NDArray[np.int64], NDArray[Any]]]
 ) -> Iterator[Table]:
     """A table of pairs and their scores, which can be read inside the block.
 
     Args:
-        graph: whose vertices the pairs join.
+        ends: ids of the vertices that the pairs join.
         scored: (num_pairs, 2) pairs and their scores, some at a time.
     """
     from gnnloom.trainer.training.best_targets import FoundPairs
@@ -131,7 +131,7 @@ def pair_table(
         with found.written():
             for pairs, scores in scored:
                 found.add(pairs, scores)
-        yield _table(scorer, graph, found, VertexIds.map(graph, folder))
+        yield _table(scorer, ends, found, EndIds.map(ends, folder))
 
 
 def check_sources(run: Run, sources: NDArray[Any], count: int) -> None:
@@ -153,7 +153,7 @@ def wanted_sources(dataset: Dataset, run: Run, file: Path | None) -> NDArray[np.
         NotFoundError: there is no such file.
         InputError: an id in it is not one of the graph.
     """
-    return None if file is None else read_vertices(dataset.graph(links_of_run(dataset, run).graph), file)
+    return None if file is None else read_vertices(dataset.end_ids(links_of_run(dataset, run))[0], file)
 
 
 @contextmanager
@@ -194,8 +194,8 @@ def found_targets(dataset: Dataset, run: Run, folder: Path, decoder: str | None 
     from gnnloom.trainer.training.pair_scores import PairModel
 
     model = PairModel.of(dataset, run, decoder=decoder)
-    graph = dataset.graph(model.links.graph)
-    yield _table(model, graph, FoundPairs(folder, 1, model.dtype), VertexIds.map(graph, folder))
+    ends = dataset.end_ids(model.links)
+    yield _table(model, ends, FoundPairs(folder, 1, model.dtype), EndIds.map(ends, folder))
 
 
 def targets_of(
@@ -219,7 +219,7 @@ def targets_of(
 
     def settle() -> tuple[PredictConfig, PairModel]:
         scorer = PairModel.of(dataset, run, decoder=decoder)
-        scorer.check_vertices(vertices)
+        scorer.check_sources(vertices)
         config = PredictConfig.of_run(dataset, run, model=model, decoder=decoder, ranks=here.number(ranks))
         # With the vectors that are there, whichever checkpoint made them.
         return replace(config, epoch=int(run.predictions().facts["epoch"])), scorer
@@ -231,7 +231,7 @@ def targets_of(
     return np.array(target, np.int64).reshape(-1, count), np.array(score, dtype).reshape(-1, count)
 
 
-def _table(scorer: PairModel, graph: Graph, found: FoundPairs, ids: VertexIds) -> Table:
+def _table(scorer: PairModel, ends: Ends, found: FoundPairs, ids: EndIds) -> Table:
     dtype, several = scorer.dtype, scorer.decoder.num_outputs
     match scorer.links.kind if not scorer.task.losses else "link":
         case "class":
@@ -257,4 +257,4 @@ def _table(scorer: PairModel, graph: Graph, found: FoundPairs, ids: VertexIds) -
             yield (*ids.columns(pairs[:, 0], pairs[:, 1]), *values(scores))
         ids.check()
 
-    return Table((*VertexIds.header(graph), *columns), found.length, pieces, (columns[0].name,))
+    return Table((*EndIds.header(ends), *columns), found.length, pieces, (columns[0].name,))

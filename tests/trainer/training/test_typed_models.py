@@ -22,7 +22,6 @@ from gnnloom.storage.runs.run import Run
 from gnnloom.storage.upkeep.removal import remove_artifact
 from gnnloom.trainer.comm.agreement import CollectiveError
 from gnnloom.trainer.config.predict_config import PredictConfig
-from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.predict import predict
 from support.lone import LoneCommunicator
@@ -30,23 +29,16 @@ from support.lone_training import lone_session
 from support.mpi import run_program
 from support.tolerance import ADAM_BITS, assert_close
 from support.typed_papers import COUNTS, store, tables, whole_graph
+from support.typed_runs import OWN, RANKS, stored_state, typed_config, with_topics
 
 #: They share training runs on several ranks, and most need PyG.
 pytestmark = pytest.mark.slow
-
-OWN = "support.typed_modules"
-RANKS = (1, 2, 4)
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _pyg() -> None:
     # Not while tests are collected, which every process does: it takes seconds.
     pytest.importorskip("torch_geometric.nn")
-
-
-def with_topics(dataset: Any) -> Any:
-    gnnloom.features(dataset, feature=np.random.default_rng(7).normal(size=(COUNTS["topic"], 2)), of_type="topic")
-    return dataset
 
 
 @pytest.fixture(scope="module")
@@ -64,23 +56,6 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return found  # type: ignore[no-any-return]
 
 
-def typed_config(dataset: Dataset, run: str, name: str = "Sage", **options: Any) -> TrainConfig:
-    fixed: dict[str, Any] = {
-        "mode": "neighbor",
-        "of_type": "paper",
-        "hidden": (6,),
-        "epochs": 3,
-        "seed": 3,
-        "threads": 1,
-        "precision": "float64",
-        "batch_size": 1024,
-        "eval_every": 0,
-    }
-    catalog = str(dataset.path.parent)
-    model = options.pop("model", f"{OWN}:{name}")
-    return TrainConfig(catalog=catalog, dataset=dataset.name, run=run, model=model, **{**fixed, **options})
-
-
 def whole_scores(module: nn.Module, data: Any, model: str) -> Tensor:
     """The scores of all papers by a module on the whole graph."""
     names = [name for name in data.node_types if name in data.collect("x")]
@@ -89,12 +64,6 @@ def whole_scores(module: nn.Module, data: Any, model: str) -> Tensor:
     further = () if model == "Converted" else (attributes,)
     found = module({name: data[name].x for name in names}, edges, *further)
     return found if isinstance(found, Tensor) else found["paper"]
-
-
-def stored_state(dataset: Dataset, run: str) -> dict[str, Tensor]:
-    arrays = read_checkpoint(Run.open(dataset, run).checkpoints).arrays
-    prefix = "parameter/module."
-    return {each.removeprefix(prefix): torch.tensor(array) for each, array in arrays.items() if each.startswith(prefix)}
 
 
 @pytest.mark.parametrize(
@@ -309,7 +278,6 @@ def test_several_labels_and_numbers_are_learned(tmp_path: Path, array: str, widt
         ({"vertex_data": ("paper",)}, "vertex_data"),
         ({"vertex_data": ("paper=0123",)}, "0123"),
         ({"cache_memory": 0}, "cache_memory"),
-        ({"task": "link"}, "task"),
         ({"normalization": "mean"}, "normalization"),
         ({"fanout": (3,)}, "fanout"),
         ({"task": "multilabel"}, "multilabel"),

@@ -224,6 +224,7 @@ class TrainKeywords(TypedDict, total=False):
     draw_once: bool
     neighbor_sampler: str
     of_type: str | None
+    relation: str | None
     reverse: bool
     vertex_data: Sequence[str]
     samples: str | None
