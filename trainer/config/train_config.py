@@ -98,7 +98,7 @@ MEMORY: Final = "memory"
 #: such fields.
 _IF_GIVEN = (
     "mode_options", "task_options", "embed", "draw_once", "neighbor_sampler", "propagated", "steps", "attention",
-    "of_type", "relation", "reverse",
+    "of_type", "relation", "relation_fanout", "reverse",
 )  # fmt: skip
 #: Options that have no effect on a graph with types, where ranks map the graph and the features.
 _OF_SHARDS = ("shards", "method", "permutation", "adjacency", "train_features", "samples", "cache_memory")
@@ -171,7 +171,7 @@ class TrainConfig(
             InputError: one of model and options is for graphs with types, and another is not.
         """
         if not self.model_kind.takes_types:
-            for name in ("of_type", "relation", "reverse", "vertex_data"):
+            for name in ("of_type", "relation", "relation_fanout", "reverse", "vertex_data"):
                 if value := getattr(self, name):
                     raise InputError(
                         f"{name} {value!r}: model {self.model} takes no graph with types; pass a module of your own"

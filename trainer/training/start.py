@@ -141,6 +141,8 @@ def begin_run(
         logger.info(
             "run %s: learns %d features per vertex; the %d stored ones are not read", run.name, config.embed, unread
         )
+    if config.on_types and config.feature_norm == "auto" and not first:
+        logger.info("run %s: features are not scaled: feature_norm auto does so in graphs without types only", run.name)
     if first:
         logger.info("run %s: resuming at epoch %d of %d", run.name, first + 1, config.epochs)
     run.start(content, first, opened.inputs, keeps_best=keeps_best)

@@ -102,6 +102,25 @@ def test_with_all_neighbors_a_step_and_the_scores_are_those_of_the_module_on_the
         assert result[f"{prefix}_accuracy"] == pytest.approx(float(right.double().mean()))
 
 
+def test_a_relation_has_fan_outs_of_its_own(dataset: Dataset) -> None:
+    data, some = whole_graph(dataset), {"fanout": (ALL, ALL), "epochs": 1, "lr": 0.0}
+    losses = [
+        train(LoneCommunicator(), typed_config(dataset, f"own-{at}", **some, relation_fanout=given))["loss"]
+        for at, given in enumerate(
+            [("cites=0", "knows=2:2"), ("cites=0:0", "knows=2"), ("cites=-1", "knows=-1:-1"), ()]
+        )
+    ]
+    assert losses[0] == losses[1] != losses[2] == losses[3]
+    module: Any = lone_session(typed_config(dataset, "own")).model.module
+    for each in (("paper", "cites", "paper"), ("author", "knows", "author")):
+        for name, value in list(data[each].items()):
+            data[each][name] = value[:, :0] if name == "edge_index" else value[:0]
+    none = typed_config(dataset, "none", **some, relation_fanout=("cites=0", "knows=0"))
+    known = data["paper"].train_mask
+    expected = nn.functional.cross_entropy(whole_scores(module, data, "Sage")[known], data["paper"].y[known])
+    assert_close(train(LoneCommunicator(), none)["loss"], [expected.item()])
+
+
 @pytest.mark.parametrize(
     ("model", "reverse", "hops"),
     # With reverses, all papers of an author are neighbors, but edges to them are in batches that have their rows only.
@@ -283,6 +302,11 @@ def test_several_labels_and_numbers_are_learned(tmp_path: Path, array: str, widt
         ({"task": "multilabel"}, "multilabel"),
         ({"model_options": ("metadata=1",)}, "metadata"),
         ({"save_embeddings": True}, "save_embeddings"),
+        ({"relation_fanout": ("cite=3",)}, r"cite=3.*did you mean cites\?"),
+        ({"relation_fanout": ("cites=3:2:1",)}, "cites=3:2:1.*3 hops"),
+        ({"relation_fanout": ("cites=x",)}, "cites=x"),
+        ({"relation_fanout": ("cites=-2",)}, "cites=-2"),
+        ({"of_type": None, "relation_fanout": ("cites=3",), "model": f"{OWN}:WithoutTypes"}, "relation_fanout"),
     ],
 )
 def test_what_does_not_fit_types_is_refused(dataset: Dataset, options: dict[str, Any], named: str) -> None:
@@ -323,6 +347,20 @@ def test_what_a_graph_lacks_is_named(tmp_path: Path) -> None:
     asked = PredictConfig.of_run(dataset, Run.open(dataset, "lacks"), model=config.model)
     with pytest.raises(CollectiveError, match=before.key):
         predict(LoneCommunicator(), asked)
+
+
+def test_columns_of_tables_are_scaled_only_if_asked_to(tmp_path: Path) -> None:
+    given = tables(6)
+    for name in ("author", "paper"):
+        given[name] = given[name].apply(lambda column: column.abs() if column.name.startswith("x") else column)
+    dataset: Any = store(tmp_path / "catalog", "papers", given)
+    gnnloom.features(dataset, feature=np.ones((COUNTS["topic"], 2)), of_type="topic")
+    options: dict[str, Any] = {"fanout": (3, 2), "epochs": 1}
+    losses = [
+        train(LoneCommunicator(), typed_config(dataset, norm, feature_norm=norm, **options))["loss"]
+        for norm in ("auto", "none", "row")
+    ]
+    assert losses[0] == losses[1] != losses[2]
 
 
 def test_vertex_data_choose_between_graphs(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from gnnloom.trainer.modes.epochs.typed_batches import (
     VertexExamples,
     learned_rows,
 )
-from gnnloom.trainer.modes.neighbor import fanouts
+from gnnloom.trainer.modes.neighbor import fanouts, relation_fanouts
 from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.tasks.objectives.pairs import PairObjective
 
@@ -53,8 +53,9 @@ class TypedNeighborMode(Mode):
         self._num_steps = -(-self._batches.num_batches // comm.size)
 
     def _open(self) -> Batches[TypedExamples]:
-        hops = fanouts(self.context.options["fanout"], self._model.num_layers, on_edges=True)
-        return self._examples.open(dict.fromkeys(self._given.data.relation_names, tuple(hops)))
+        options = self.context.options
+        hops = fanouts(options["fanout"], self._model.num_layers, on_edges=True)
+        return self._examples.open(relation_fanouts(options["relation_fanout"], hops, self._given.data.relation_names))
 
     def train_epoch(self, epoch: int, update: Callable[[], None]) -> float:
         options = self.context.options

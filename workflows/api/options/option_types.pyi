@@ -225,6 +225,7 @@ class TrainKeywords(TypedDict, total=False):
     neighbor_sampler: str
     of_type: str | None
     relation: str | None
+    relation_fanout: Sequence[str]
     reverse: bool
     vertex_data: Sequence[str]
     samples: str | None
