@@ -18,6 +18,7 @@ from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.propagated import Propagated
 from gnnloom.storage.artifacts.samples import Samples
+from gnnloom.storage.artifacts.typed.source_ids import SourceIds
 from gnnloom.storage.artifacts.typed.typed_graph import Relation, TypedGraph, VertexType
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.differences import differences, in_words
@@ -370,6 +371,27 @@ class Dataset:
             )
         # If there are none, the search for them says so.
         return found[0] if found else self.links(links).message_graph
+
+    def message_edges(self, links: Links) -> Graph | Relation:
+        """The graph without the edges that links hold out; in a graph with types, the relation of their pairs in it.
+
+        Raises:
+            NotFoundError: the graph was removed.
+        """
+        if links.relation is None:
+            return self.graph(links.message_graph)
+        return self.typed_graph(links.message_graph).relation(links.relation.name)
+
+    def end_ids(self, links: Links) -> tuple[SourceIds, SourceIds]:
+        """The ids in the source of vertices that may be sources of pairs, and of vertices that may be targets.
+
+        Raises:
+            NotFoundError: the graph was removed.
+        """
+        if links.relation is None:
+            return (graph := self.graph(links.graph)), graph
+        typed = self.typed_graph(links.graph)
+        return typed.ids(links.relation.source), typed.ids(links.relation.target)
 
     def propagated(self, key: str | None = None, counter: ReadCounter | None = None, **parameters: Any) -> Propagated:
         """Products with powers of the adjacency, found by their parameters (``steps``, ``normalization``, ...)."""

@@ -148,6 +148,19 @@ class Links:
         return self.num_vertices if self.relation is None else self.relation.num_targets
 
     @property
+    def first_target(self) -> int:
+        """Place of the first possible target where both ends have one numbering: after all possible sources.
+
+        0 if the ends of pairs are vertices of the same numbering already.
+        """
+        return 0 if self.relation is None or self.can_be_loops else self.relation.num_sources
+
+    @property
+    def num_ends(self) -> int:
+        """Number of possible ends of pairs in one numbering; see :attr:`first_target`."""
+        return self.first_target + self.target_vertices
+
+    @property
     def can_be_loops(self) -> bool:
         """Whether a pair of equal numbers is a loop: both ends have one type."""
         return self.relation is None or self.relation.source == self.relation.target

@@ -73,7 +73,7 @@ class AllEdges(Links):
 
     def __init__(self, graph: Graph, transfer: Transfer) -> None:
         self.artifact = graph.artifact
-        self.num_vertices = graph.num_vertices
+        self.num_vertices, self.relation = graph.num_vertices, None
         self.num_pairs = MappingProxyType(dict.fromkeys(LINK_SPLITS, 0))
         self.graph = self.message_graph = graph.artifact.key
         self.symmetric, self.together, self.weighted = graph.symmetric, False, graph.weighted

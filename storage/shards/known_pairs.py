@@ -18,6 +18,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.storage.artifacts.block_matrix import BlockMatrix
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.artifacts.mapped_links import map_links, pair_keys
@@ -43,11 +44,11 @@ PAIR_BYTES: Final = 48 * _PAIRS + _CELLS
 VertexLists = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 
 
-def known_targets(graph: Graph, links: Links, sources: NDArray[np.int64]) -> VertexLists:
+def known_targets(graph: BlockMatrix, links: Links, sources: NDArray[np.int64]) -> VertexLists:
     """The known targets of some sources; reads all edges and pairs once, some at a time.
 
     Args:
-        graph: the message graph of the links.
+        graph: the message graph of the links, or their relation in it.
         sources: (num_sources,) int64, any of them several times.
 
     Returns:

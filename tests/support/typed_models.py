@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import gnnloom
+from support.typed_modules import OneNumbering
 
 
 def load(dataset: Any, **options: Any) -> Any:
@@ -48,24 +49,11 @@ def hgt(data: Any) -> nn.Module:
     return conv
 
 
-class Relational(nn.Module):
-    """R-GCN over all relations: vertices of all types in one numbering."""
+class Relational(OneNumbering):
+    """R-GCN over all relations."""
 
     def __init__(self, data: Any) -> None:
-        from torch_geometric.nn import FastRGCNConv
-
-        super().__init__()
-        self.conv = FastRGCNConv(6, 6, len(data.edge_types))
-
-    def forward(self, x: dict[str, Tensor], edges: dict[Any, Tensor]) -> dict[str, Tensor]:
-        first, total = {}, 0
-        for name, rows in x.items():
-            first[name], total = total, total + len(rows)
-        shifts = [torch.tensor([[first[source]], [first[target]]]) for source, _, target in edges]
-        index = torch.cat([each + shift for each, shift in zip(edges.values(), shifts, strict=True)], dim=1)
-        kind = torch.cat([torch.full((each.shape[1],), at) for at, each in enumerate(edges.values())])
-        out = self.conv(torch.cat(list(x.values())), index, kind)
-        return {name: out[first[name] :][: len(rows)] for name, rows in x.items()}
+        super().__init__(6, len(data.edge_types))
 
 
 class TypedModel(nn.Module):

@@ -91,13 +91,15 @@ class Transformer(Stacked):
 
 
 class Relational(Stacked):
-    """R-GCN over all relations: vertices of all types in one numbering."""
+    """R-GCN over all relations."""
 
     def layer(self) -> nn.Module:
-        return _Relational(self.width, len(self.metadata[1]))
+        return OneNumbering(self.width, len(self.metadata[1]))
 
 
-class _Relational(nn.Module):
+class OneNumbering(nn.Module):
+    """A layer of R-GCN over all relations: vertices of all types in one numbering."""
+
     def __init__(self, width: int, num_relations: int) -> None:
         from torch_geometric.nn import FastRGCNConv
 

@@ -32,7 +32,8 @@ class DataConfig(Config):
     )
     feature_norm: str = _option(
         "auto",
-        "Scaling of each vertex's features to a sum of 1; auto: if no feature is negative, as with word counts",
+        "Scaling of each vertex's features to a sum of 1; auto: if no feature is negative, as with word counts, but"
+        " never in a graph with types, whose features come from columns of tables",
         choices=("auto", "row", "none"),
     )
 

@@ -12,7 +12,6 @@ from typing import Any
 from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.option import Group, Option, option_field
 from gnnloom.storage.wording import counted
 from gnnloom.trainer.config.fields import Config, names_with_option, option, other_values, own_values, shared_option
@@ -136,18 +135,17 @@ class LossConfig(Config):
         found = dataset.message_graphs(self.links) if self.on_pairs else []
         return found[0] if len(found) == 1 else None
 
-    def own_links(self, dataset: Dataset, shards: Artifact) -> Links | None:
+    def links_of(self, dataset: Dataset, graph: str, where: Path) -> Links | None:
         """The links that the task reads, checked; None for a task on vertices.
 
         Args:
-            shards: that the run reads.
+            graph: key of the graph that the run reads.
+            where: folder of the shards, or of the graph, for errors.
 
         Raises:
             InputError, NotFoundError: there are none that fit, or several.
         """
-        if not self.on_pairs:
-            return None
-        return open_links(TASKS[self.task], dataset, shards.inputs["graph"], self.links, shards.path)
+        return open_links(TASKS[self.task], dataset, graph, self.links, where) if self.on_pairs else None
 
     def own_task_options(self, task: Task) -> dict[str, Any]:
         """The options of the task by name."""

@@ -52,6 +52,8 @@ class ModeConfig(Config):
     draw_once: bool = _mode_option("draw_once", free=True)
     neighbor_sampler: str = _mode_option("neighbor_sampler", free=True)
     of_type: str | None = _mode_option("of_type", free=True)
+    relation: str | None = _mode_option("relation", free=True)
+    relation_fanout: tuple[str, ...] = _mode_option("relation_fanout", free=True)
     reverse: bool = _mode_option("reverse", free=True)
     # Free: the data themselves are compared, by their keys.
     vertex_data: tuple[str, ...] = _mode_option("vertex_data", free=True)
@@ -83,7 +85,12 @@ class ModeConfig(Config):
     def mode_kind(self) -> ModeKind:
         """The descriptor of the mode."""
         kind = MODES[self.mode]
-        return kind if self.of_type is None else kind.of_types
+        return kind.of_types if self.on_types else kind
+
+    @property
+    def on_types(self) -> bool:
+        """The graph has types: vertices of one type, or pairs of one relation, are predicted."""
+        return self.of_type is not None or self.relation is not None
 
     def own_mode_options(self) -> dict[str, Any]:
         """The options of the mode and of its sampler by name, with defaults filled in."""

@@ -98,7 +98,7 @@ MEMORY: Final = "memory"
 #: such fields.
 _IF_GIVEN = (
     "mode_options", "task_options", "embed", "draw_once", "neighbor_sampler", "propagated", "steps", "attention",
-    "of_type", "reverse",
+    "of_type", "relation", "relation_fanout", "reverse",
 )  # fmt: skip
 #: Options that have no effect on a graph with types, where ranks map the graph and the features.
 _OF_SHARDS = ("shards", "method", "permutation", "adjacency", "train_features", "samples", "cache_memory")
@@ -171,7 +171,7 @@ class TrainConfig(
             InputError: one of model and options is for graphs with types, and another is not.
         """
         if not self.model_kind.takes_types:
-            for name in ("of_type", "reverse", "vertex_data"):
+            for name in ("of_type", "relation", "relation_fanout", "reverse", "vertex_data"):
                 if value := getattr(self, name):
                     raise InputError(
                         f"{name} {value!r}: model {self.model} takes no graph with types; pass a module of your own"
@@ -180,10 +180,15 @@ class TrainConfig(
                     )
             return
         self._require(TYPES, f"model {self.model}")
-        if self.of_type is None:
+        if self.on_pairs and self.of_type is not None:
+            raise InputError(f"of_type {self.of_type!r}: pairs have the types of their relation; leave it out")
+        if self.relation is not None and not self.on_pairs:
+            raise InputError(f"relation {self.relation!r}: task {self.task} has no pairs; choose --task link")
+        if not self.on_types:
+            what = "the relation whose pairs to learn, with --relation NAME"
+            of_type = "the type of the vertices to learn the labels of, with --of-type TYPE"
             raise InputError(
-                f"model {self.model}: its forward takes a graph with types; name the type of the vertices to learn the"
-                " labels of, with --of-type TYPE"
+                f"model {self.model}: its forward takes a graph with types; name {what if self.on_pairs else of_type}"
             )
         for name in _OF_SHARDS:
             value = getattr(self, name)
@@ -192,8 +197,6 @@ class TrainConfig(
                     f"{name} {value!r}: has no effect on a graph with types, which has no shards and stays on disk, as"
                     " its features do; leave the option out"
                 )
-        if self.on_pairs:
-            raise InputError(f"task {self.task!r}: on a graph with types, only labels of vertices are learned so far")
         # The configuration of the run says so.
         self.settle("inputs", ON_DISK)
 
@@ -276,7 +279,7 @@ class TrainConfig(
                 f"samples {self.samples!r}: batches on disk hold stored features, which embed {self.embed} does not"
                 " use; let the run draw its batches (without --samples)"
             )
-        if self.of_type is not None:
+        if self.on_types:
             # Other types have stored features.
             return
         for name, why in (("feature_norm", "are not scaled"), ("cache_memory", "change, so no rank keeps copies")):
@@ -293,7 +296,7 @@ class TrainConfig(
         start = f"inputs {self.inputs!r}"
         if self.samples is not None:
             raise InputError(f"{start}: samples {self.samples!r} hold the features already; leave one of the two out")
-        if self.embed and self.of_type is None:
+        if self.embed and not self.on_types:
             raise InputError(f"{start}: learned features (embed {self.embed}) are not stored; leave one of the two out")
         if not self.mode_kind.is_sampled:
             if STREAMS not in self.chosen_algorithm.capabilities:
@@ -303,7 +306,7 @@ class TrainConfig(
                 what = "train_features" if self.train_features else "skip_input_gradient False"
                 raise InputError(f"{start}: with {what}, the features have a gradient and are in memory")
             return
-        if self.on_pairs:
+        if self.on_pairs and not self.on_types:
             raise InputError(f"{start}: task {self.task!r} reads the features from memory")
         if self.save_embeddings:
             raise InputError(
@@ -327,7 +330,7 @@ class TrainConfig(
     @property
     def reads(self) -> ShardKind[Any]:
         """The kind of shards that a rank reads, or the data of a graph with types."""
-        return self.chosen_algorithm.reads if self.of_type is None else TYPED_VERTICES
+        return TYPED_VERTICES if self.on_types else self.chosen_algorithm.reads
 
     @property
     def streams_adjacency(self) -> bool:
@@ -384,7 +387,7 @@ class TrainConfig(
 
     def shard_request(self, dataset: Dataset) -> ShardRequest:
         """The choice of shards; unless a key is given, of the graph without the links that the task reads."""
-        graph = None if self.shards or self.of_type else self.message_graph(dataset)
+        graph = None if self.shards or self.on_types else self.message_graph(dataset)
         return ShardRequest(
             algorithm=self.algorithm,
             ranks=self.ranks,
@@ -394,12 +397,22 @@ class TrainConfig(
             streams_adjacency=self.streams_adjacency,
             made_from={} if graph is None else {"graph": graph},
             of_type=self.of_type,
+            relation=self.relation,
+            links=self.links if self.on_types else None,
             vertex_data=self.vertex_data,
             reverse=self.reverse,
         )
 
     def own_links(self, dataset: Dataset, shards: Artifact) -> Links | None:
-        links = super().own_links(dataset, shards)
+        """The links that the task reads, checked; None for a task on vertices.
+
+        Args:
+            shards: that the run reads; the graph if it has types.
+
+        Raises:
+            InputError, NotFoundError: there are none that fit, or several.
+        """
+        links = self.links_of(dataset, shards.key if self.on_types else shards.inputs["graph"], shards.path)
         if links is not None and self.drops_targets and not self.mode_kind.is_sampled:
             check_step(dataset, links, self.link_batch)
         return links

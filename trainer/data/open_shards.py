@@ -93,7 +93,9 @@ class ShardRequest:
         permutation: permutation of the grid shards; None for any.
         streams_adjacency: the adjacency stays on disk.
         made_from: inputs, kind to key, that the shards must have.
-        of_type: type of the vertices of a run on a graph with types, which has no shards; None for shards.
+        of_type: type of the vertices of a run on a graph with types, which has no shards; None for shards, and for
+        relation: the relation whose pairs a run on a graph with types predicts.
+        links: key of the links of the relation, if there are several.
         vertex_data: choice between several vertex data of its types, as ``TYPE=KEY`` each.
         reverse: gather along the reverses of its relations, too.
     """
@@ -106,6 +108,8 @@ class ShardRequest:
     streams_adjacency: bool = False
     made_from: Mapping[str, str] = field(default_factory=dict)
     of_type: str | None = None
+    relation: str | None = None
+    links: str | None = None
     vertex_data: Sequence[str] = ()
     reverse: bool = False
 
@@ -328,7 +332,7 @@ def _vertices_option(dataset: Dataset, made_from: Mapping[str, str]) -> list[str
 
 @dataclass(frozen=True)
 class _TypedKind(ShardKind["OpenedTypes"]):
-    """The vertices of one type of a graph with types."""
+    """The vertices or pairs that a run on a graph with types predicts, and the graph around these."""
 
     def of_run(self, dataset: Dataset, request: ShardRequest, inputs: Mapping[str, str]) -> ShardRequest:  # noqa: ARG002
         """A request for the data that a run has read; its key is the key of the graph."""
@@ -342,11 +346,15 @@ def _open_types(
     num_ranks: int,
     counter: ReadCounter,  # noqa: ARG001 - everything is mapped
 ) -> OpenedTypes:
-    from gnnloom.trainer.data.typed_vertices import OpenedTypes, TypedVertices  # noqa: PLC0415 - no others need it
+    # No other runs need them.
+    from gnnloom.trainer.data.typed_vertices import OpenedTypes, TypedVertices, links_of_relation  # noqa: PLC0415
 
     _check_number(request, num_ranks)
-    of_type, keys, chosen = request.of_type or "", request.made_from, request.vertex_data
-    return OpenedTypes(TypedVertices.open(dataset, of_type, keys, chosen=chosen, reverse=request.reverse))
+    keys, links = request.made_from, None
+    if request.relation is not None:
+        links = links_of_relation(dataset, request.relation, request.links, keys.get("graph"))
+    how = {"chosen": request.vertex_data, "reverse": request.reverse}
+    return OpenedTypes(TypedVertices.open(dataset, request.of_type, keys, **how, links=links))
 
 
 def _check_number(request: ShardRequest, num_ranks: int) -> None:

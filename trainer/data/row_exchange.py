@@ -41,6 +41,33 @@ class RangeOwners:
         return (np.searchsorted(self._starts, vertices, side="right") - 1).astype(np.int32)
 
 
+class EndOwners:
+    """Owners of the ends of pairs in one numbering, sources first: each rank has a range of sources, and of targets.
+
+    So all ranks have sources, and the pairs of their sources.
+    """
+
+    def __init__(self, first_target: int, num_ends: int, size: int) -> None:
+        """Communicates nothing.
+
+        Args:
+            first_target, num_ends: see :class:`gnnloom.storage.artifacts.links.Links`.
+            size: number of ranks.
+        """
+        self._first, self._num_ends, self._size = first_target, num_ends, size
+        self._source, self._target = RangeOwners(first_target, size), RangeOwners(num_ends - first_target, size)
+
+    def __getitem__(self, vertices: NDArray[np.int64], /) -> NDArray[np.int32]:
+        """See :class:`Owners`. Communicates nothing."""
+        is_source = vertices < self._first
+        return np.where(is_source, self._source[vertices], self._target[vertices - self._first])
+
+    def of(self, rank: int) -> NDArray[np.int64]:
+        """(num_own,) int64 the vertices of a rank, ascending."""
+        source, target = (split_range(count, self._size, rank) for count in (self._first, self._num_ends - self._first))
+        return np.concatenate([np.arange(*source), np.arange(*target) + self._first])
+
+
 class RowExchange:
     """Fetches rows of a (n, dim) matrix that is spread over the ranks by vertices."""
 

@@ -1,4 +1,7 @@
-"""The data of a run on one type of a graph with types: there are no shards, every rank maps the graph and its data."""
+"""The data of a run on a graph with types: there are no shards, every rank maps the graph and its data.
+
+A run predicts the vertices of one type, or the pairs of one relation, whose ends may be of two types.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.storage.artifacts.links import LinkedRelation, Links
 from gnnloom.storage.artifacts.mapped_vertices import map_vertices
 from gnnloom.storage.artifacts.typed.reverses import Reverses
 from gnnloom.storage.artifacts.typed.typed_graph import Relation, ReverseRelation, TypedGraph, VertexType
@@ -20,15 +24,16 @@ from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.format.vertex_arrays import missing_for_training
 from gnnloom.storage.matrix.ranges import Span
-from gnnloom.storage.wording import shell_command
+from gnnloom.storage.wording import did_you_mean, shell_command
+from gnnloom.trainer.data.row_exchange import EndOwners
 
 
 @dataclass(frozen=True)
 class TypedSchema:
-    """The types and relations that predictions of one type depend on: those on a path of edges to this type.
+    """The types and relations that predictions depend on: all on a path of edges to a type that is predicted.
 
     Attributes:
-        of_type: type of the vertices that are predicted.
+        of_types: the types whose vertices are predicted: one, or the types of the sources and the targets of pairs.
         counts: number of vertices of each type, in the order of the graph.
         widths: number of features of each type that has features, in this order.
         learned: the types whose features are learned.
@@ -36,7 +41,7 @@ class TypedSchema:
             edges: ``weight``, ``time``, ``feature`` or ``label``, and the width of the features, 1 for the others.
     """
 
-    of_type: str
+    of_types: tuple[str, ...]
     counts: Mapping[str, int]
     widths: Mapping[str, int]
     columns: Mapping[tuple[str, str, str], Mapping[str, int]]
@@ -57,35 +62,41 @@ class TypedSchema:
 
 @dataclass(frozen=True)
 class TypedVertices:
-    """The vertices of one type, and the graph around them; has the facts that shards have of their vertices.
+    """The vertices that are predicted, and the graph around them; has the facts that shards have of their vertices.
 
     Attributes:
-        of_type: type of the vertices that are predicted.
+        graph: without the held-out edges of the links, if there are links.
+        of_types: the types whose vertices are predicted: one, or the types of the sources and the targets of pairs.
         stored: vertex data of each type that has some.
         reverses: the reverses of the relations, to gather along as well; None without.
+        links: the pairs that are predicted; None if labels of vertices are.
     """
 
     dataset: Dataset
     graph: TypedGraph
-    of_type: VertexType
+    of_types: tuple[VertexType, ...]
     stored: Mapping[str, Vertices]
     reverses: Reverses | None
+    links: Links | None = None
 
     @classmethod
     def open(
         cls,
         dataset: Dataset,
-        of_type: str,
+        of_type: str | None,
         keys: Mapping[str, str],
         *,
         chosen: Sequence[str] = (),
         reverse: bool = False,
+        links: Links | None = None,
     ) -> TypedVertices:
         """Open the graph and the vertex data.
 
         Args:
+            of_type: type of the vertices that are predicted; None for pairs.
             keys: what a run has read before, as :attr:`inputs` has it; empty for a new run.
             chosen: choice between several vertex data of a type, as ``TYPE=KEY`` each, and so between several graphs.
+            links: the pairs of a relation that are predicted.
 
         Raises:
             InputError: there are several graphs with types, or several vertex data of a type, and no choice; or the
@@ -93,32 +104,59 @@ class TypedVertices:
             NotFoundError: there is no graph with types, no such type or vertex data, or no reverses although they are
                 wanted.
         """
-        known = {name.partition("/")[2] or of_type: key for name, key in keys.items() if name.startswith("vertices")}
+        named = of_type or ""
+        known = {name.partition("/")[2] or named: key for name, key in keys.items() if name.startswith("vertices")}
         known |= _choices(chosen)
-        graph = dataset.typed_graph(keys.get("graph") or _graph_of(dataset, known))
+        own = None if links is None else links.message_graph
+        graph = dataset.typed_graph(keys.get("graph") or own or _graph_of(dataset, known))
         stored = {name: dataset.vertices(key, graph.artifact.key, name) for name, key in known.items()}
         # A run that goes on reads what it has read, whatever other types have got since.
         for each in () if keys else graph.types:
             if each.name not in known and (data := _only(dataset, graph, each.name)) is not None:
                 stored[each.name] = data
         reverses = _reverses(dataset, graph) if reverse else None
-        found = cls(dataset, graph, graph.type(of_type), stored, reverses)
+        relation = None if links is None else links.relation
+        names = [named] if relation is None else dict.fromkeys([relation.source, relation.target])
+        found = cls(dataset, graph, tuple(graph.type(name) for name in names), stored, reverses, links)
         found.check()
         return found
+
+    @property
+    def relation(self) -> LinkedRelation | None:
+        """The relation whose pairs are predicted; None for vertices."""
+        return None if self.links is None else self.links.relation
+
+    @property
+    def relations(self) -> list[Relation | ReverseRelation]:
+        """The relations that batches gather along: all relations, and their reverses if these are read."""
+        reverses = () if self.reverses is None else [self.graph.reverse(each.name) for each in self.graph.relations]
+        return [*self.graph.relations, *reverses]
+
+    @property
+    def relation_names(self) -> list[str]:
+        """Names of :attr:`relations`."""
+        return [each.name for each in self.relations]
+
+    @property
+    def _of_type(self) -> VertexType:
+        """The type whose labels are predicted, of a run on vertices."""
+        return self.of_types[0]
 
     def check(self) -> None:
         """Check that there is something to train on.
 
         Raises:
-            InputError: the vertices of the type have no labels, or no split.
+            InputError: labels of vertices are predicted, which have no labels, or no split.
         """
-        data = self.stored.get(self.of_type.name)
+        if self.links is not None:
+            return
+        data = self.stored.get(self._of_type.name)
         missing = [name for name in missing_for_training(() if data is None else data.names) if name != "feature"]
         if missing:
             where = self.graph.artifact.path if data is None else data.artifact.path
             raise InputError(
-                f"{where}: the vertices of type {self.of_type.name} have no {' and no '.join(missing)}; add them with"
-                f" `{shell_command('gnnloom', 'features', self.dataset.name, '--of-type', self.of_type.name)} ...`"
+                f"{where}: the vertices of type {self._of_type.name} have no {' and no '.join(missing)}; add them with"
+                f" `{shell_command('gnnloom', 'features', self.dataset.name, '--of-type', self._of_type.name)} ...`"
             )
 
     def check_features(self) -> None:
@@ -132,7 +170,7 @@ class TypedVertices:
         name, dataset = lacking[0], self.dataset.name
         raise InputError(
             f"{self.graph.artifact.path}: the vertices of type {' and of type '.join(lacking)} have no features, and"
-            f" {self.of_type.name} depends on them; add some with"
+            f" {' and '.join(each.name for each in self.of_types)} depend on them; add some with"
             f" `{shell_command('gnnloom', 'features', dataset, '--of-type', name)} ...`,"
             " learn some with `gnnloom train --embed WIDTH`, or let the model have vectors of its own: its forward then"
             " takes n_id_dict"
@@ -140,32 +178,65 @@ class TypedVertices:
 
     @property
     def artifact(self) -> Artifact:
-        """The vertex data of the type."""
-        return self.stored[self.of_type.name].artifact
+        """The vertex data of the type; of a run on pairs the graph."""
+        return self.graph.artifact if self.links is not None else self.stored[self._of_type.name].artifact
 
     @property
     def inputs(self) -> dict[str, str]:
-        """Kind to key of all that is read: ``vertices`` of the type, and ``vertices/TYPE`` of other types."""
-        found = {"graph": self.graph.artifact.key, "vertices": self.artifact.key}
-        others = [name for name in self.schema.counts if name in self.stored and name != self.of_type.name]
-        found |= {f"vertices/{name}": self.stored[name].artifact.key for name in others}
+        """Kind to key of all that is read: ``vertices`` of the labeled type, and ``vertices/TYPE`` of other types."""
+        found = {"graph": self.graph.artifact.key}
+        labeled = None if self.links is not None else self._of_type.name
+        for name in self.schema.counts:
+            if name in self.stored:
+                found["vertices" if name == labeled else f"vertices/{name}"] = self.stored[name].artifact.key
         return found if self.reverses is None else found | {"transpose": self.reverses.artifact.key}
 
     @property
     def num_vertices(self) -> int:
-        return self.of_type.count
+        """Number of vertices that are predicted; of pairs, possible sources and then possible targets."""
+        return self._of_type.count if self.links is None else self.links.num_ends
 
     @property
     def num_features(self) -> int:
-        return self.stored[self.of_type.name].num_features
+        return self._size("num_features")
 
     @property
     def num_classes(self) -> int:
-        return self.stored[self.of_type.name].num_classes
+        return self._size("num_classes")
 
     @property
     def num_targets(self) -> int:
-        return self.stored[self.of_type.name].num_targets
+        return self._size("num_targets")
+
+    def _size(self, name: str) -> int:
+        """A size of the vertex data of the type; 0 if there are none, as for pairs."""
+        data = self.stored.get(self._of_type.name)
+        return 0 if data is None else int(getattr(data, name))
+
+    def owners(self, num_ranks: int) -> EndOwners:
+        """The ranks that own the vertices that are predicted: each has a range of each type."""
+        first = 0 if self.links is None else self.links.first_target
+        return EndOwners(first, self.num_vertices, num_ranks)
+
+    def by_type(self, vertices: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
+        """Vertices that are predicted, as numbers within their types.
+
+        Args:
+            vertices: (num_vertices,) int64, ascending; of pairs, in one numbering of sources and targets.
+        """
+        if len(self.of_types) == 1:
+            return {self.of_types[0].name: vertices}
+        source, target = self.of_types
+        at = int(np.searchsorted(vertices, source.count))
+        return {source.name: vertices[:at], target.name: vertices[at:] - source.count}
+
+    def joined(self, vertices: Mapping[str, NDArray[np.int64]]) -> NDArray[np.int64]:
+        """The vertices of :meth:`by_type`, (num_vertices,) int64, from numbers within their types."""
+        first, found = 0, list[NDArray[np.int64]]()
+        for each in self.of_types:
+            found.append(vertices[each.name] + first)
+            first += each.count
+        return np.concatenate(found)
 
     #: Columns of edges are for the model to use or not.
     weighted = False
@@ -173,20 +244,19 @@ class TypedVertices:
     symmetric = False
 
     def __contains__(self, name: str) -> bool:
-        return name in self.stored[self.of_type.name].names
+        return self.links is None and name in self.stored[self._of_type.name].names
 
     @cached_property
     def arrays(self) -> dict[str, NDArray[Any]]:
         """(num_vertices, ...) the vertex data of the type, mapped."""
-        return map_vertices(self.stored[self.of_type.name])
+        return map_vertices(self.stored[self._of_type.name])
 
     @cached_property
     def schema(self) -> TypedSchema:
-        """The types and relations that predictions of the type depend on."""
-        relations: list[Relation | ReverseRelation] = list(self.graph.relations)
-        if self.reverses is not None:
-            relations += [self.graph.reverse(each.name) for each in self.graph.relations]
-        names, added = set[str](), {self.of_type.name}
+        """The types and relations that predictions depend on."""
+        relations = self.relations
+        predicted = tuple(each.name for each in self.of_types)
+        names, added = set[str](), set(predicted)
         while added:
             names |= added
             added = {each.source.name for each in relations if each.target.name in names} - names
@@ -197,12 +267,44 @@ class TypedVertices:
             if name in self.stored and self.stored[name].has_feature
         }
         columns = {each.edge_type: _columns(each) for each in relations if each.target.name in names}
-        return TypedSchema(self.of_type.name, counts, widths, columns)
+        return TypedSchema(predicted, counts, widths, columns)
 
 
-def chosen_graph(dataset: Dataset, chosen: Sequence[str]) -> TypedGraph:
+def chosen_graph(dataset: Dataset, chosen: Sequence[str], links: Links | None = None) -> TypedGraph:
     """The graph of a new run; arguments and errors as for :meth:`TypedVertices.open`."""
-    return dataset.typed_graph(_graph_of(dataset, _choices(chosen)))
+    own = None if links is None else links.message_graph
+    return dataset.typed_graph(own or _graph_of(dataset, _choices(chosen)))
+
+
+def links_of_relation(dataset: Dataset, relation: str, key: str | None = None, graph: str | None = None) -> Links:
+    """The links of a relation of a graph with types.
+
+    Args:
+        key: of the links, or its first digits; None for the only ones.
+        graph: key of the graph without their held-out edges; None for any.
+
+    Raises:
+        NotFoundError: there are no such links.
+        InputError: there are several, or none of this relation.
+    """
+    keys = [info.key for info in dataset.artifacts("links") if info.state == "complete"]
+    found = [dataset.links(each) for each in keys] if key is None else [dataset.links(key)]
+    # Of several links, all hold out edges of their own.
+    found = [each for each in found if graph in {None, each.message_graph}]
+    fitting = [each for each in found if each.relation is not None and each.relation.name == relation]
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        keys = [each.artifact.key for each in fitting]
+        raise InputError(
+            f"links: dataset {dataset.name} has several of relation {relation}: choose one of {', '.join(keys)}"
+        )
+    others = sorted({each.relation.name for each in found if each.relation is not None})
+    hint = f"; {did_you_mean(relation, others, 'there are links of')}" if others else ""
+    command = shell_command("gnnloom", "links", dataset.name, "random", "--relation", relation)
+    raise InputError(
+        f"relation {relation!r}: dataset {dataset.name} has no links of this relation{hint}; `{command}` makes some"
+    )
 
 
 def _graph_of(dataset: Dataset, known: Mapping[str, str]) -> str | None:
@@ -244,7 +346,8 @@ def _only(dataset: Dataset, graph: TypedGraph, of_type: str) -> Vertices | None:
     Raises:
         InputError: it has several.
     """
-    found = dataset.fitting("vertices", made_from={"graph": graph.artifact.key}, type=of_type)
+    of_graph = {"graph": dataset.origin(graph.artifact.key)}
+    found = dataset.fitting("vertices", made_from=of_graph, type=of_type)
     if len(found) > 1:
         raise InputError(
             f"dataset {dataset.name} has several vertex data of type {of_type}; choose with --vertex-data"
@@ -265,7 +368,7 @@ def _reverses(dataset: Dataset, graph: TypedGraph) -> Reverses:
 
 
 def _columns(relation: Relation | ReverseRelation) -> dict[str, int]:
-    of = relation.relation if isinstance(relation, ReverseRelation) else relation
+    of = (relation.relation if isinstance(relation, ReverseRelation) else relation).whole
     if not of.edge_columns:
         # A single number of each edge is in the blocks.
         return {name: 1 for name, has in (("weight", of.weighted), ("time", of.has_times)) if has}
@@ -275,10 +378,11 @@ def _columns(relation: Relation | ReverseRelation) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class TypedRows:
-    """The vertex data of some vertices of the type.
+    """The vertex data of some vertices that are predicted.
 
     Attributes:
-        vertices: (num_rows,) int64 numbers within the type, or the first and the one after the last.
+        vertices: (num_rows,) int64, in the order of the vertices that are predicted, or the first and the one after the
+            last.
     """
 
     shards: TypedVertices
@@ -296,13 +400,13 @@ class TypedRows:
         return take_rows(stored, self.vertices).astype(dtype or stored.dtype, copy=False)
 
     def vertex(self) -> NDArray[np.int64]:
-        """(num_rows,) int64 numbers within the type."""
+        """(num_rows,) int64 the vertices."""
         return np.arange(*self.vertices) if isinstance(self.vertices, tuple) else self.vertices
 
 
 @dataclass(frozen=True)
 class OpenedTypes:
-    """The vertices of one type, as one rank sees the data."""
+    """The vertices that are predicted, as one rank sees the data."""
 
     shards: TypedVertices
 
@@ -312,3 +416,7 @@ class OpenedTypes:
 
     def vertex_rows(self, order: str, span: Span) -> TypedRows:  # noqa: ARG002 - there is one order
         return TypedRows(self.shards, span)
+
+    def own_rows(self, num_ranks: int, rank: int) -> TypedRows:
+        """The rows of a rank."""
+        return TypedRows(self.shards, self.shards.owners(num_ranks).of(rank))

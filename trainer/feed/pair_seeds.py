@@ -100,6 +100,11 @@ class PairSet:
         arrays = {name: None if array is None else change(array) for name, array in arrays.items()}
         return PairSet(**arrays)
 
+    def moved(self, by: int) -> PairSet:
+        """The pairs with another number added to all their targets; see :attr:`Links.first_target`."""
+        negative = None if self.negative is None else self.negative + by
+        return replace(self, target=self.target + by, negative=negative) if by else self
+
     def with_both_ends(self) -> PairSet:
         """The pairs with stored negatives as a loss takes them: negatives with other targets, then with other sources.
 

@@ -42,6 +42,10 @@ class Lists:
         offset = np.cumsum([0, *map(len, lists)])
         return cls(offset[:-1], offset[1:], np.concatenate([np.empty(0, np.int64), *lists]))
 
+    def moved(self, by: int) -> Lists:
+        """The lists with another number added to all vertices."""
+        return Lists(self.start, self.stop, self.vertex + by) if by else self
+
     @property
     def offset(self) -> NDArray[np.int64]:
         """(num_sources + 1,) int64 where each list would begin if they followed each other, and the last one end."""
@@ -90,16 +94,27 @@ class SourceBlock:
 
 
 class AllTargets:
-    """Scores of sources with all vertices, block by block."""
+    """Scores of sources with all vertices that may be targets, block by block."""
 
-    def __init__(self, pair_rows: PairRows, rows: Tensor, decoder: Decoder, sizes: BlockSizes | None = None) -> None:
+    def __init__(
+        self,
+        pair_rows: PairRows,
+        rows: Tensor,
+        decoder: Decoder,
+        sizes: BlockSizes | None = None,
+        *,
+        first_target: int = 0,
+    ) -> None:
         """Communicates nothing.
 
         Args:
             rows: (num_mine, dim) of ``pair_rows``.
+            first_target: vertices from this one on may be targets; otherwise rows of vertices are in ascending order.
         """
         self.pair_rows, self.rows, self.decoder = pair_rows, rows.detach(), decoder
         self.sizes = sizes or BlockSizes()
+        #: This rank's first row of a vertex that may be a target.
+        self.first = int(np.searchsorted(pair_rows.vertex, first_target)) if first_target else 0
         self.comm, self.place = pair_rows.layout.grid.comm, pair_rows.layout.place
 
     def blocks(self, sources: NDArray[np.int64], lists: Lists, *others: NDArray[np.int64]) -> Iterator[SourceBlock]:
@@ -149,7 +164,7 @@ class AllTargets:
             The number of the first row, and (num_sources, num_targets) scores, which the caller may overwrite.
         """
         numbers, local = block.listed
-        for start in self.place.steps(range(0, len(self.rows), self.sizes.targets)):
+        for start in self.place.steps(range(self.first, len(self.rows), self.sizes.targets)):
             targets = self.rows[start : start + self.sizes.targets]
             found = self.decoder.scores_of_block(block.rows, targets)
             found.nan_to_num_(nan=nan, posinf=torch.inf, neginf=-torch.inf)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,15 +11,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gnnloom.storage.artifacts.links import LinkedRelation
 from gnnloom.storage.artifacts.typed.mapped_graph import MappedRelation, map_relations, map_reverses
 from gnnloom.storage.artifacts.typed.reverses import Reverses
 from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.sampling.layers.expansion import drawn_view
+from gnnloom.storage.sampling.layers.seeds import VertexSeeds
 from gnnloom.storage.sampling.layers.typed import RelationView, TypedNeighborSampler, TypedSample
 from gnnloom.trainer.data.vertex_data import as_features
-from gnnloom.trainer.feed.batches import Drawn, NeighborBatches
+from gnnloom.trainer.feed.batches import Batches, Drawn, Made, NeighborBatches
 from gnnloom.trainer.loader.choices import EDGE_NAMES
 from gnnloom.trainer.loader.hops import edge_index
 from gnnloom.trainer.loader.pairs import PairsSource, SplitPairs, pair_fields
@@ -121,18 +123,28 @@ class TypedVertexSource(TypedSource):
     of_type: str
 
     def open(self) -> Stream:
+        return self.stream(self._with_numbers)
+
+    def stream(self, make: Callable[[VertexSeeds, Drawn[TypedSample], dict[Any, Fields]], Made]) -> Batches[Made]:
+        """Map the data that batches are made from; see :meth:`Source.open`.
+
+        Args:
+            make: makes a batch from all seeds, the drawn sample, and its fields by type and by relation.
+        """
         graph = Dataset(self.dataset).typed_graph(self.graph)
         fields, relations = self.vertex_fields(), self.map_relations(graph)
         seeds = self.seeds(fields[self.of_type], graph.type(self.of_type).count, self.of_type)
 
-        def make(drawn: Drawn[TypedSample]) -> Fields:
-            sample = drawn.sample
-            found, count = self.typed_fields(relations, fields, sample), sample.num_vertices[self.of_type][0]
-            number = np.searchsorted(seeds.vertices, sample.vertices[self.of_type][:count])
-            found[self.of_type] |= {"batch_size": count, "input_id": torch.from_numpy(number)}
-            return self.joined(found)
+        def made(drawn: Drawn[TypedSample]) -> Made:
+            return make(seeds, drawn, self.typed_fields(relations, fields, drawn.sample))
 
-        return NeighborBatches(self.sampler(graph, relations), seeds, make)
+        return NeighborBatches(self.sampler(graph, relations), seeds, made)
+
+    def _with_numbers(self, seeds: VertexSeeds, drawn: Drawn[TypedSample], found: dict[Any, Fields]) -> Fields:
+        sample, count = drawn.sample, drawn.sample.num_vertices[self.of_type][0]
+        number = np.searchsorted(seeds.vertices, sample.vertices[self.of_type][:count])
+        found[self.of_type] |= {"batch_size": count, "input_id": torch.from_numpy(number)}
+        return self.joined(found)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -140,20 +152,30 @@ class TypedPairSource(PairsSource, TypedSource):
     """Batches of pairs of one relation; the seeds are the vertices at their ends and at the ends of negatives."""
 
     def open(self) -> Stream:
+        return self.stream(self._with_pairs)
+
+    def stream(self, make: Callable[[LinkedRelation, Drawn[TypedSample], dict[Any, Fields]], Made]) -> Batches[Made]:
+        """Map the data that batches are made from; see :meth:`Source.open`.
+
+        Args:
+            make: makes a batch from the relation of its pairs, the drawn sample, and fields by type and by relation.
+        """
         graph, links = Dataset(self.dataset).typed_graph(self.graph), self.open_links()
         fields, relations, relation = self.vertex_fields(), self.map_relations(graph), links.relation
         if relation is None:
             raise InputError(f"{links.artifact.path}: not pairs of a relation, but graph {self.graph} has types")
         seeds = SplitPairs(self, links, relations[relation.name].matrix)
 
-        def make(drawn: Drawn[TypedSample]) -> Fields:
-            sample = drawn.sample
-            found = self.typed_fields(relations, fields, sample)
-            sources, targets = (
-                sample.vertices[name][: sample.num_vertices[name][0]] for name in (relation.source, relation.target)
-            )
-            # Labels of pairs replace labels of edges, which have the same name in PyG.
-            found[relation.edge_type] |= pair_fields(drawn.pairs, sources, targets)
-            return self.joined(found)
+        def made(drawn: Drawn[TypedSample]) -> Made:
+            return make(relation, drawn, self.typed_fields(relations, fields, drawn.sample))
 
-        return NeighborBatches(self.sampler(graph, relations), seeds, make)
+        return NeighborBatches(self.sampler(graph, relations), seeds, made)
+
+    def _with_pairs(self, relation: LinkedRelation, drawn: Drawn[TypedSample], found: dict[Any, Fields]) -> Fields:
+        sample = drawn.sample
+        sources, targets = (
+            sample.vertices[name][: sample.num_vertices[name][0]] for name in (relation.source, relation.target)
+        )
+        # Labels of pairs replace labels of edges, which have the same name in PyG.
+        found[relation.edge_type] |= pair_fields(drawn.pairs, sources, targets)
+        return self.joined(found)

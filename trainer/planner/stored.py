@@ -123,7 +123,7 @@ def settle_algorithm(given: Mapping[str, Any], ranks: int | None = None) -> dict
     if fields.get("run") is not None and Run(dataset.run_path(fields["run"])).exists:
         return fields
     config = TrainConfig.from_json({**fields, "ranks": fields.get("ranks") or ranks or 1})
-    if config.of_type is not None:
+    if config.on_types:
         # Ranks map a graph with types, however it is planned.
         return fields
     profile = open_profile(Catalog(fields["catalog"]).root, LOCAL)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.artifacts.block_matrix import BlockMatrix
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.disk.copy_checksums import ChecksumFile, check_files, write_checksums
 from gnnloom.storage.disk.numpy_files import load_array
@@ -134,13 +134,13 @@ def find_targets(
     """
     with ExitStack() as held:
         scorer = together(comm, lambda: held.enter_context(PairScorer.open(dataset, run, comm, threads, decoder)))
-        graph, given = together(comm, lambda: dataset.graph(scorer.links.message_graph)), GivenSources(folder)
+        graph, given = together(comm, lambda: dataset.message_edges(scorer.links)), GivenSources(folder)
         sources = together(comm, lambda: given.map() if comm.rank == 0 else None)
         out = FoundPairs(folder, 1, scorer.vector.dtype)
         if comm.rank == 0:
             held.enter_context(out.written())
         # No vertex has more targets.
-        for some, target, score in best_targets(scorer, graph, sources, min(count, graph.num_vertices)):
+        for some, target, score in best_targets(scorer, graph, sources, min(count, scorer.links.target_vertices)):
             out.add(*found_pairs(some, target, score))
         together(comm, lambda: given.check() if comm.rank == 0 else None)
 
@@ -167,7 +167,7 @@ def read_targets(folder: Path, count: int, dtype: np.dtype[Any]) -> tuple[NDArra
 
 
 def best_targets(
-    scorer: PairScorer, graph: Graph, sources: NDArray[np.int64] | None, count: int
+    scorer: PairScorer, graph: BlockMatrix, sources: NDArray[np.int64] | None, count: int
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]]:
     """The best targets of some vertices, on the first rank. Collective: every rank has to take all that it yields.
 
@@ -175,8 +175,8 @@ def best_targets(
     the same bits on any number of ranks; see :func:`gnnloom.trainer.links.all_targets.top_targets`.
 
     Args:
-        graph: the message graph of the links. Its edges, and all pairs of the links, are no targets; see
-            :mod:`gnnloom.storage.shards.known_pairs`.
+        graph: the message graph of the links, or their relation in it. Its edges, and all pairs of the links, are no
+            targets; see :mod:`gnnloom.storage.shards.known_pairs`.
         sources: (num_sources,) int64, the first rank's list counts; None for all vertices.
 
     Yields:
@@ -188,7 +188,7 @@ def best_targets(
     """
     comm, place = scorer.comm, scorer.decoder.place
     stated = int(comm.gather_numbers([-1 if sources is None else len(sources)])[0, 0])
-    total, step = graph.num_vertices if stated < 0 else stated, SOURCES_AT_ONCE * comm.size
+    total, step = scorer.links.source_vertices if stated < 0 else stated, SOURCES_AT_ONCE * comm.size
     meter = ProgressMeter("best targets", max(1, -(-total // step)), "vertices") if comm.rank == 0 else None
     for start in range(0, max(1, total), step):
         some = np.arange(start, min(start + step, total))
@@ -199,7 +199,7 @@ def best_targets(
             comm.broadcast(listed, 0, Kind.PREDICTION)
             some = as_array(listed)
         # All ranks have the same sources, and see the same error.
-        scorer.check_vertices(some)
+        scorer.check_sources(some)
         spans = [split_range(len(some), comm.size, rank) for rank in range(comm.size)]
         mine = some[slice(*spans[comm.rank])]
         vertex, score = scorer.top(mine, count, Lists(*known_targets(graph, scorer.links, mine)))

@@ -24,6 +24,7 @@ from gnnloom.storage.runs.checkpoint import StoredCheckpoint, checkpoint_epochs,
 from gnnloom.storage.runs.predictions import Predictions
 from gnnloom.storage.runs.run import Run
 from gnnloom.storage.runs.transfer import links_of_run
+from gnnloom.storage.wording import counted
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.unconnected import UnconnectedRank
@@ -67,7 +68,7 @@ class PairModel:
         is_logit: scores belong to a binary cross-entropy, of which the logistic function makes a probability.
         links: the pairs that the run was trained on.
         decoder: makes scores of the vectors of both ends.
-        vectors: (num_vertices, dim) the stored vectors.
+        vectors: (num_vertices, dim) the stored vectors; of a relation between two types, rows of sources come first.
     """
 
     task: Task
@@ -107,16 +108,19 @@ class PairModel:
         loss = task.losses[0] if task.losses and config.loss == AUTO else config.loss
         return cls(task, loss == "bce", links, scorer, vectors)
 
-    def check_vertices(self, vertices: NDArray[Any]) -> None:
-        """Check that numbers are numbers of vertices.
+    def check_sources(self, vertices: NDArray[Any]) -> None:
+        """Check that numbers are numbers of vertices that may be sources; raises as :meth:`check_targets`."""
+        relation = self.links.relation
+        _check_ends(vertices, self.links.source_vertices, None if relation is None else relation.source)
+
+    def check_targets(self, vertices: NDArray[Any]) -> None:
+        """Check that numbers are numbers of vertices that may be targets.
 
         Raises:
             InputError: one is not.
         """
-        n = len(self.vectors)
-        wrong = vertices[(vertices < 0) | (vertices >= n)]
-        if len(wrong):
-            raise InputError(f"{int(wrong[0])} is not one of the {n:,} vertices of the graph")
+        relation = self.links.relation
+        _check_ends(vertices, self.links.target_vertices, None if relation is None else relation.target)
 
 
 @dataclass(frozen=True)
@@ -176,8 +180,10 @@ class PairScorer(PairModel):
         given = np.asarray(pairs)
         if given.ndim != 2 or given.shape[1] != 2 or given.dtype.kind not in "iu":
             raise InputError(f"pairs: expected (num_pairs, 2) integers, found {given.dtype} of shape {given.shape}")
-        self.check_vertices(given)
-        given = given.astype(np.int64, copy=False)
+        self.check_sources(given[:, 0])
+        self.check_targets(given[:, 1])
+        # Rows of sources come before rows of targets.
+        given = given.astype(np.int64) + np.array([0, self.links.first_target])
         several = self.decoder.num_outputs
         found = np.empty((len(given), several) if self.links.kind == CLASS else len(given), self.vector.dtype)
         for start in range(0, len(given), _PAIRS):
@@ -217,9 +223,17 @@ class PairScorer(PairModel):
         grid = ProcessGrid(self.comm, {"row": self.comm.size}, self.decoder.place)
         layout = Layout(grid, np.arange(*split_range(num_vertices, self.comm.size, self.comm.rank)), ("row",))
         owners = RangeOwners(num_vertices, self.comm.size) if self.comm.size > 1 else None
-        return top_targets(
-            AllTargets(PairRows(layout, dim, num_vertices, owners), rows, self.decoder), sources, count, known
-        )
+        first, pair_rows = self.links.first_target, PairRows(layout, dim, num_vertices, owners)
+        targets = AllTargets(pair_rows, rows, self.decoder, first_target=first)
+        vertex, score = top_targets(targets, sources, count, known.moved(first))
+        return np.where(vertex < 0, vertex, vertex - first), score
+
+
+def _check_ends(vertices: NDArray[Any], count: int, of_type: str | None) -> None:
+    wrong = vertices[(vertices < 0) | (vertices >= count)]
+    if len(wrong):
+        where = "of the graph" if of_type is None else f"of type {of_type}"
+        raise InputError(f"{int(wrong[0])} is not one of the {counted(count, 'vertex')} {where}")
 
 
 def check_ranks(task: Task) -> None:

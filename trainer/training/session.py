@@ -243,12 +243,14 @@ def _attach_inference(session: Session) -> None:
     # They import numba, which only such models, and modes that sample, load.
     from gnnloom.trainer.models.networks.edge_model import EdgeModel  # noqa: PLC0415
     from gnnloom.trainer.models.networks.typed_model import TypedModel  # noqa: PLC0415
-    from gnnloom.trainer.modes.epochs.typed import TypedInference  # noqa: PLC0415
+    from gnnloom.trainer.modes.epochs.typed_inference import TypedInference  # noqa: PLC0415
+    from gnnloom.trainer.modes.neighbor import fanouts  # noqa: PLC0415
     from gnnloom.trainer.passes.edge_inference import WholeInference  # noqa: PLC0415
 
     config, model = session.config, session.model
     if isinstance(model, TypedModel) and isinstance(session.inputs, TypedInputs):
-        model.inference = TypedInference(session.inputs, session.operator, model, config.fanout)
+        num_hops = len(fanouts(config.fanout, model.num_layers, on_edges=True))
+        model.inference = TypedInference(session.inputs, session.operator, model, num_hops)
         return
     if not isinstance(model, EdgeModel):
         return

@@ -153,9 +153,9 @@ def _on_batches(comm: Communicator, opened: OpenedRun, shards: OwnRowShard, num_
 
 
 def _on_types(comm: Communicator, opened: OpenedRun, types: OpenedTypes, num_outputs: int, place: Place) -> Share:
-    """A range of the vertices of one type, whose labels and split are read."""
+    """A range of the vertices of each type that is predicted; of a type with labels, these and the split are read."""
     data, grid = types.shards, ProcessGrid(comm, {AXIS: comm.size}, place)
-    rows = types.vertex_rows("rows", grid.span(data.num_vertices, (AXIS,)))
+    rows = types.own_rows(comm.size, comm.rank)
     config, schema = opened.config, data.schema.learning(opened.config.embed)
     options = config.options_of_model(data.num_features, num_outputs, schema=schema)
     inputs = TypedInputs(data, config.feature_norm, config.seed)

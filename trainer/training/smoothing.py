@@ -58,7 +58,7 @@ def objective_of(session: Session) -> Classes:
         InputError: they are not one class per vertex, or the graph has types.
     """
     objective = session.objective
-    if session.config.of_type is not None:
+    if session.config.on_types:
         raise InputError("smooth: the graph of this run has types, and predictions are smoothed on a graph without")
     if not isinstance(objective, Classes):
         task = objective.task.name

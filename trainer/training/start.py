@@ -59,7 +59,7 @@ def check_fits(comm: Communicator, opened: OpenedRun) -> int | None:
     Raises:
         CollectiveError: the training cannot fit; says what it needs and what there is.
     """
-    if opened.config.of_type is not None:
+    if opened.config.on_types:
         return None
     ranks_here = comm.this_machine().ranks
 
@@ -137,10 +137,12 @@ def begin_run(
         if not config.changes_since(TrainConfig.of_run(run)):
             content |= {name: stored.get(name) for name in ("dataset", "run")}
     unread = opened.shards.shards.num_features
-    if config.embed and unread and config.of_type is None:
+    if config.embed and unread and not config.on_types:
         logger.info(
             "run %s: learns %d features per vertex; the %d stored ones are not read", run.name, config.embed, unread
         )
+    if config.on_types and config.feature_norm == "auto" and not first:
+        logger.info("run %s: features are not scaled: feature_norm auto does so in graphs without types only", run.name)
     if first:
         logger.info("run %s: resuming at epoch %d of %d", run.name, first + 1, config.epochs)
     run.start(content, first, opened.inputs, keeps_best=keeps_best)

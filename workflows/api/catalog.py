@@ -22,6 +22,7 @@ from gnnloom.storage.errors import InputError, MissingPackageError
 from gnnloom.storage.runs.checkpoint import read_checkpoint
 from gnnloom.storage.runs.predictions import SMOOTHED
 from gnnloom.storage.runs.run import Run as StoredRun
+from gnnloom.storage.runs.transfer import links_of_run
 from gnnloom.storage.wording import counted
 from gnnloom.workflows.api.html import curve, fact_table, row_table
 from gnnloom.workflows.formatting import readable, readable_bytes
@@ -432,10 +433,11 @@ class Run:
             NotFoundError: the run has no predictions, or its links or its checkpoint were removed.
         """
         from gnnloom.trainer.training.pair_scores import PairScorer
-        from gnnloom.workflows.interop.given_vertices import vertex_numbers
+        from gnnloom.workflows.interop.given_vertices import are_texts, find_pairs
 
         with PairScorer.open(self.dataset, self._stored, decoder=self.code(decoder=decoder)["decoder"]) as scorer:
-            return scorer.scores(vertex_numbers(self.dataset.graph(scorer.links.graph), "pairs", pairs))
+            ends = self.dataset.end_ids(scorer.links)
+            return scorer.scores(find_pairs(ends, pairs) if are_texts(pairs) else np.asarray(pairs))
 
     def top(
         self,
@@ -469,12 +471,13 @@ class Run:
             NotFoundError: as :meth:`score`.
         """
         from gnnloom.trainer.job.ranks import ranks_of_job
-        from gnnloom.workflows.interop.given_vertices import are_texts, vertex_numbers
-        from gnnloom.workflows.interop.scored_pairs import Wanted, ids_as_text, pair_graph, targets_here, targets_of
+        from gnnloom.workflows.interop.given_vertices import are_texts, find_vertices
+        from gnnloom.workflows.interop.scored_pairs import Wanted, ids_as_text, targets_here, targets_of
 
         Wanted(top=k).check(self._stored)
-        graph, code = pair_graph(self.dataset, self._stored), self.code(model=model, decoder=decoder)
-        given = vertex_numbers(graph, "vertices", vertices)
+        source, target = self.dataset.end_ids(links_of_run(self.dataset, self._stored))
+        code = self.code(model=model, decoder=decoder)
+        given = find_vertices(source, "vertices", vertices) if are_texts(vertices) else np.asarray(vertices)
         if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
             raise InputError(
                 f"vertices: expected (num_vertices,) integers or texts, found {given.dtype} of shape {given.shape}"
@@ -485,7 +488,7 @@ class Run:
         else:
             with ranks_of_job("gnnloom top") as here:
                 targets, scores = targets_of(self.dataset, self._stored, given, k, here, ranks, **code)
-        return ids_as_text(graph, targets) if are_texts(vertices) else targets, scores
+        return ids_as_text(target, targets) if are_texts(vertices) else targets, scores
 
     def score_frame(self, pairs: ArrayLike, *, decoder: str | None = None) -> pd.DataFrame:
         """Scores of pairs that are given by the ids of the source, as ``gnnloom predict --pairs`` writes them.
@@ -508,7 +511,7 @@ class Run:
         from gnnloom.workflows.interop.tables import frame_of
 
         code = self.code(decoder=decoder)["decoder"]
-        with scored_pairs(self.dataset, self._stored, lambda graph: read_pairs(graph, pairs), code) as table:
+        with scored_pairs(self.dataset, self._stored, lambda ends: read_pairs(ends, pairs), code) as table:
             return frame_of(table)
 
     def top_frame(self, vertices: ArrayLike, k: int, *, decoder: str | None = None) -> pd.DataFrame:

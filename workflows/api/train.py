@@ -16,7 +16,7 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.runs.run import Run as StoredRun
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.data.typed_vertices import chosen_graph
+from gnnloom.trainer.data.typed_vertices import chosen_graph, links_of_relation
 from gnnloom.trainer.job.ranks import Ranks, ranks_of_job, settled
 from gnnloom.trainer.planner.profile import LOCAL
 from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, Run, as_dataset
@@ -86,7 +86,8 @@ def store_reverses(ranks: Ranks, config: TrainConfig) -> None:
 
     def store() -> None:
         dataset = StoredCatalog(config.catalog).dataset(config.dataset)
-        stored_reverses(dataset, chosen_graph(dataset, config.vertex_data))
+        links = None if config.relation is None else links_of_relation(dataset, config.relation, config.links)
+        stored_reverses(dataset, chosen_graph(dataset, config.vertex_data, links))
 
     ranks.on_first(store)
 
@@ -320,7 +321,7 @@ def predict_run(
     else:
         result |= here.predict(config)
         if (file := wanted.pairs) is not None:
-            scored = scored_pairs(dataset, run, lambda graph: read_pairs(graph, file), config.decoder)
+            scored = scored_pairs(dataset, run, lambda ends: read_pairs(ends, file), config.decoder)
             result |= here.on_first(lambda: write(scored))
         elif out is not None:
             smoothed = config.smooths

@@ -22,7 +22,7 @@ from gnnloom.storage.format.vertex_arrays import NO_LABEL, VERTEX_ARRAYS, widene
 from gnnloom.storage.runs.figures import shown_epoch, shown_figures
 from gnnloom.storage.runs.predictions import SMOOTHED
 from gnnloom.storage.runs.run import Run
-from gnnloom.storage.runs.transfer import Transfer
+from gnnloom.storage.runs.transfer import Transfer, links_of_run
 from gnnloom.trainer.tasks.registry import task_of_run
 from gnnloom.workflows.interop.tables import ExportedColumn, Table, write_table
 from gnnloom.workflows.interop.transfer_checks import renumbered
@@ -84,7 +84,7 @@ def table_of(
         return edge_table(dataset.graph(key))
     if what == "partition":
         partition = dataset.partition(parts, key, method=method)
-        return vertex_table(dataset.graph(partition.artifact.inputs["graph"]), {"part": partition.stored_part()})
+        return vertex_table((dataset.graph(partition.artifact.inputs["graph"]),), {"part": partition.stored_part()})
     return vertices_table(dataset, what, key)
 
 
@@ -141,13 +141,16 @@ def run_frame_table(dataset: Dataset, run: Run, *, smoothed: bool = False) -> Ta
     return vertex_table(ids_of_run(dataset, run), arrays, _class_names_of_run(dataset, run))
 
 
-def ids_of_run(dataset: Dataset, run: Run) -> SourceIds:
-    """The ids of the vertices that a run predicts: of its graph, or of one type.
+def ids_of_run(dataset: Dataset, run: Run) -> tuple[SourceIds, ...]:
+    """The ids of the vertices that a run predicts: of its graph, of one type, or of the types of its pairs.
 
     Raises:
         NotFoundError: the graph was removed.
     """
-    return _source_ids(dataset, run.inputs().get("graph"), run.config().get("of_type"))
+    if run.config().get("relation") is not None:
+        source, target = dataset.end_ids(links_of_run(dataset, run))
+        return (source,) if source.folder == target.folder else (source, target)
+    return (_source_ids(dataset, run.inputs().get("graph"), run.config().get("of_type")),)
 
 
 def _source_ids(dataset: Dataset, graph: str | None, of_type: str | None) -> SourceIds:
@@ -169,7 +172,8 @@ def vertices_table(dataset: Dataset, what: str, key: str | None = None) -> Table
         raise NotFoundError(f"{vertices.artifact.path}: this vertex data has no {what}")
     names = _class_names(dataset, vertices.artifact.key) if "label" in there else ()
     artifact = vertices.artifact
-    return vertex_table(_source_ids(dataset, artifact.inputs["graph"], artifact.parameters.get("type")), there, names)
+    ids = _source_ids(dataset, artifact.inputs["graph"], artifact.parameters.get("type"))
+    return vertex_table((ids,), there, names)
 
 
 def _class_names_of_run(dataset: Dataset, run: Run) -> tuple[str, ...]:
@@ -226,10 +230,11 @@ class RenumberedLabels:
         return found
 
 
-def vertex_table(ids: SourceIds, arrays: Mapping[str, VertexRows], class_names: Sequence[str] = ()) -> Table:
+def vertex_table(ids: Sequence[SourceIds], arrays: Mapping[str, VertexRows], class_names: Sequence[str] = ()) -> Table:
     """Return arrays over the vertices after a column of source ids or names; ``.npy`` holds the first array.
 
     Args:
+        ids: of the vertices; of several types one after the other, whose names are then in another column.
         class_names: what the classes in the first array are called, for a column at the end; none for no such column.
     """
     columns = [
@@ -240,19 +245,34 @@ def vertex_table(ids: SourceIds, arrays: Mapping[str, VertexRows], class_names: 
     step = max(1, _NUMBERS_AT_ONCE // max(1, width))
 
     def pieces() -> Iterator[tuple[Any, ...]]:
-        for start in range(0, ids.num_vertices, step):
-            stop = min(start + step, ids.num_vertices)
-            read = [array.read(start, stop).astype(widened(array.dtype), copy=False) for array in arrays.values()]
-            named = [[(*class_names, "")[number] for number in read[0].tolist()]] if class_names else []
-            yield (_ids(ids)(start, stop), *read, *named)
+        first = 0
+        for each in ids:
+            for start in range(0, each.num_vertices, step):
+                stop = min(start + step, each.num_vertices)
+                rows = slice(first + start, first + stop)
+                read = [
+                    array.read(rows.start, rows.stop).astype(widened(array.dtype), copy=False)
+                    for array in arrays.values()
+                ]
+                named = [[(*class_names, "")[number] for number in read[0].tolist()]] if class_names else []
+                types = [[each.type] * (stop - start)] if len(ids) > 1 else []
+                yield (*types, _ids(each, start, stop, has_names=has_names), *read, *named)
+            first += each.num_vertices
 
+    has_names = any(each.has_names for each in ids)
+    types = [ExportedColumn("type", None)] if len(ids) > 1 else []
     named = [ExportedColumn(f"{columns[0].name}_name", None)] if class_names else []
-    vertex = ExportedColumn("vertex", None if ids.has_names else _INT64)
-    return Table((vertex, *columns, *named), ids.num_vertices, pieces, (columns[0].name,))
+    vertex = ExportedColumn("vertex", None if has_names else _INT64)
+    total = sum(each.num_vertices for each in ids)
+    return Table((*types, vertex, *columns, *named), total, pieces, (columns[0].name,))
 
 
-def _ids(ids: SourceIds) -> Callable[[int, int], Any]:
-    return ids.original_name if ids.has_names else ids.original_id
+def _ids(ids: SourceIds, start: int, stop: int, *, has_names: bool) -> Any:
+    """The names of some vertices, or their ids, as text if other vertices have names."""
+    if ids.has_names:
+        return ids.original_name(start, stop)
+    found = ids.original_id(start, stop)
+    return list(map(str, found.tolist())) if has_names else found
 
 
 def edge_table(graph: Graph) -> Table:
@@ -294,8 +314,10 @@ def mapped_ends(sources: SourceIds, targets: SourceIds) -> Iterator[Callable[...
         DamagedWorkError: the copy of an id has changed.
     """
     with ExitStack() as stack:
-        copies = {each: VertexIds.of(each, stack.enter_context(own_folder())) for each in {sources, targets}}
-        found = copies[sources], copies[targets]
+        ends = sources, targets
+        kinds = {each.folder: each for each in ends}
+        copies = {key: VertexIds.of(each, stack.enter_context(own_folder())) for key, each in kinds.items()}
+        found = [copies[each.folder] for each in ends]
 
         def columns(*ends: NDArray[Any]) -> list[Any]:
             shown = [ids.columns(each) for ids, each in zip(found, ends, strict=True)]
@@ -347,12 +369,12 @@ class VertexIds:
         for copy in self.copies:
             copy.check()
 
-    def columns(self, *ends: NDArray[Any]) -> list[Any]:
-        """The ids of vertices, for each of several arrays; if these have names, their numbers and then the names."""
-        found: list[Any] = [each if self.ids is None else self.ids[each] for each in ends]
+    def columns(self, vertices: NDArray[Any]) -> list[Any]:
+        """The ids of vertices; if these have names, their numbers and then the names."""
+        found: list[Any] = [vertices if self.ids is None else self.ids[vertices]]
         if self.offset is not None and self.text is not None:
             try:
-                found += [_names_of(each, self.offset, self.text) for each in ends]
+                found.append(_names_of(vertices, self.offset, self.text))
             except UnicodeDecodeError:
                 self.check()
                 raise

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import dropwhile
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,9 +19,12 @@ from gnnloom.pipeline.sources.reading.files import open_file
 from gnnloom.pipeline.sources.reading.text_layout import Sample, Stated, row_blocks, split_fields
 from gnnloom.pipeline.sources.understood import SHOWN_ROWS, Understood
 from gnnloom.storage import Graph
+from gnnloom.storage.artifacts.typed.source_ids import SourceIds
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.wording import counted
 
+#: Ids of the vertices that may be sources of pairs, and targets.
+Ends = tuple[SourceIds, SourceIds]
 #: Most vertices whose ids are in memory at a time; fewer if they are long.
 _AT_ONCE: Final = 1 << 22
 #: Ids of pairs that are looked up at a time, an even number.
@@ -43,10 +46,11 @@ def open_pairs(path: Path) -> PairList:
     return PairList.open("pairs", str(path), None, {"extra_columns": True})
 
 
-def read_pairs(graph: Graph, pairs: Path | ArrayLike) -> Iterator[NDArray[np.int64]]:
+def read_pairs(ends: Ends, pairs: Path | ArrayLike) -> Iterator[NDArray[np.int64]]:
     """Read pairs, some at a time, in their order.
 
     Args:
+        ends: ids of the vertices that may be sources, and targets.
         pairs: a file, or (num_pairs, 2) ids of the source: an array, a list or a data frame.
 
     Yields:
@@ -57,19 +61,16 @@ def read_pairs(graph: Graph, pairs: Path | ArrayLike) -> Iterator[NDArray[np.int
         InputError: something in it is not a pair of ids, or an id is not one of the graph.
     """
     if not isinstance(pairs, Path):
-        ids = np.asarray(pairs)
-        if ids.ndim != 2 or ids.shape[1] != 2:
-            raise InputError(f"pairs: expected two columns, the ids of sources and targets; found shape {ids.shape}")
-        yield find_vertices(graph, "pairs", ids)
+        yield find_pairs(ends, pairs)
         return
     path = pairs
-    given, finder, row = open_pairs(path), _VertexFinder(graph), 0
+    given, finder, row = open_pairs(path), _PairFinder(ends), 0
     for span in given.ranges():
-        for rows in given.read(span, names=graph.has_names):
+        for rows in given.read(span, names=any(each.has_names for each in ends)):
             # Formats read many rows at a time, and ids as text take much memory.
             for start in range(0, len(rows.ids), _IDS):
                 some = IdRows(rows.ids[start : start + _IDS]).as_names()
-                found = finder.find(some, partial(_row_of, path, row)).reshape(-1, 2)
+                found = finder.find(some, partial(_row_of, path, row))
                 yield found
                 row += len(found)
 
@@ -78,7 +79,7 @@ def _row_of(path: Path, first: int, at: int) -> str:
     return f"{path}, row {first + at // 2:,}"
 
 
-def understood_vertices(graph: Graph, path: Path) -> Understood:
+def understood_vertices(graph: SourceIds, path: Path) -> Understood:
     """Describe how :func:`read_vertices` reads a file, judging by its first lines.
 
     Raises:
@@ -97,7 +98,7 @@ def understood_vertices(graph: Graph, path: Path) -> Understood:
     return Understood(str(path), "text", facts, sentences, "", ("id",), rows, graph.has_names)
 
 
-def read_vertices(graph: Graph, path: Path) -> NDArray[np.int64]:
+def read_vertices(graph: SourceIds, path: Path) -> NDArray[np.int64]:
     """Read a text file with the id of a vertex in each line, perhaps in quotes; blank lines are left out.
 
     As in files of edges, lines that begin with # or % are comments before the first id, and among numbers anywhere. A
@@ -130,7 +131,7 @@ def read_vertices(graph: Graph, path: Path) -> NDArray[np.int64]:
     return found
 
 
-def find_vertices(graph: Graph, what: str, ids: ArrayLike) -> NDArray[np.int64]:
+def find_vertices(graph: SourceIds, what: str, ids: ArrayLike) -> NDArray[np.int64]:
     """The vertices of ids that are in memory.
 
     Args:
@@ -153,16 +154,13 @@ def are_texts(ids: ArrayLike) -> bool:
     return np.asarray(ids).dtype.kind in "UTO"
 
 
-def vertex_numbers(graph: Graph, what: str, given: ArrayLike) -> NDArray[Any]:
-    """Numbers of vertices: of ids that are texts, the vertices that have these ids; anything else as it is.
-
-    Args:
-        what: name of the argument, for messages.
-
-    Raises:
-        InputError: a text is not the id of a vertex of the graph.
-    """
-    return find_vertices(graph, what, given) if are_texts(given) else np.asarray(given)
+def find_pairs(ends: Ends, ids: ArrayLike) -> NDArray[np.int64]:
+    """(num_pairs, 2) int64 pairs whose ids are in memory; arguments and errors as for :func:`find_vertices`."""
+    given = np.asarray(ids)
+    if given.ndim != 2 or given.shape[1] != 2:
+        raise InputError(f"pairs: expected (num_pairs, 2) ids, found shape {given.shape}")
+    texts = _names(map(str, given.reshape(-1).tolist()))
+    return _PairFinder(ends).find(texts, lambda at: f"pairs, number {at:,}")
 
 
 def ids_in(graph: Graph, start: int, stop: int) -> list[str]:
@@ -203,10 +201,36 @@ def _line_of(path: Path, lines: list[int], at: int) -> str:
     return f"{path}, line {lines[at]:,}"
 
 
+class _PairFinder:
+    """Finds pairs by the ids of their ends."""
+
+    def __init__(self, ends: Ends) -> None:
+        self._source = _VertexFinder(ends[0])
+        self._target = self._source if ends[0].folder == ends[1].folder else _VertexFinder(ends[1])
+
+    def find(self, ids: Names, where: Callable[[int], str]) -> NDArray[np.int64]:
+        """(num_pairs, 2) int64 pairs.
+
+        Args:
+            ids: of both ends, pair after pair.
+            where: the place of an id in the file, from its number.
+
+        Raises:
+            InputError: an id is not one of the graph, or of the type of this end.
+        """
+        if self._source is self._target:
+            return self._source.find(ids, where).reshape(-1, 2)
+        ends = [each.places(ids)[at::2] for at, each in enumerate((self._source, self._target))]
+        found = np.stack(ends, 1)
+        for row, end in np.argwhere(found < 0)[:1].tolist():
+            raise (self._source, self._target)[end].unknown(ids, 2 * row + end, where)
+        return found
+
+
 class _VertexFinder:
     """Finds vertices by their ids; holds the ids of a part of the vertices at a time."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: SourceIds) -> None:
         self._graph, self._lookups = graph, dict[int, VertexLookup]()
         self._buckets = VertexBuckets(graph.num_vertices, _AT_ONCE, Column("value", "uint8"), id_bytes(graph))
 
@@ -222,10 +246,14 @@ class _VertexFinder:
         found = self.places(ids)
         wrong = np.flatnonzero(found < 0)
         if len(wrong):
-            at = int(wrong[0])
-            name = ids.name(at).decode("utf-8", "replace")
-            raise InputError(f"{where(at)}: {name!r} is not a vertex of the graph")
+            raise self.unknown(ids, int(wrong[0]), where)
         return found
+
+    def unknown(self, ids: Names, at: int, where: Callable[[int], str]) -> InputError:
+        """The error for an id that is not one of the graph; for arguments see :meth:`find`."""
+        name, of_type = ids.name(at).decode("utf-8", "replace"), self._graph.type
+        what = f"vertex of type {of_type}" if of_type else "vertex of the graph"
+        return InputError(f"{where(at)}: {name!r} is not a {what}")
 
     def places(self, ids: Names) -> NDArray[np.int64]:
         """(num_ids,) int64 vertices; -1 for an id that is not one of the graph."""

@@ -14,7 +14,7 @@ from gnnloom.storage.artifacts.typed.source_ids import SourceIds
 from gnnloom.storage.artifacts.typed.typed_graph import Relation
 from gnnloom.storage.format.schema import LINK_SPLITS
 from gnnloom.workflows.interop.export import end_columns, entries_at_once, mapped_ends
-from gnnloom.workflows.interop.relation_export import relation_ends, value_columns, values_of_block
+from gnnloom.workflows.interop.relation_export import value_columns, values_of_block
 from gnnloom.workflows.interop.tables import ExportedColumn, Table
 
 
@@ -31,7 +31,8 @@ def pair_table(dataset: Dataset, key: str | None = None) -> Table:
         NotFoundError: the dataset has no such links, or the graph that they were drawn from is gone.
     """
     links = dataset.links(key)
-    ends, relation = _ends_of(dataset, links)
+    ends = dataset.end_ids(links)
+    relation = None if links.relation is None else dataset.typed_graph(links.graph).relation(links.relation.name)
     columns = [*end_columns(*ends), ExportedColumn("split", None)]
     if links.kind != PAIR:
         columns.append(ExportedColumn("value", np.dtype(VALUE_DTYPES[links.kind])))
@@ -39,16 +40,6 @@ def pair_table(dataset: Dataset, key: str | None = None) -> Table:
         columns += value_columns(relation)
     total = sum(links.num_pairs.values())
     return Table(tuple(columns), total, lambda: _pieces(links, ends, relation), ("source", "target"))
-
-
-def _ends_of(dataset: Dataset, links: Links) -> tuple[tuple[SourceIds, SourceIds], Relation | None]:
-    """The ids of sources and targets, and the relation of the pairs; None in a graph without types."""
-    if links.relation is None:
-        graph = dataset.graph(links.graph)
-        return (graph, graph), None
-    typed = dataset.typed_graph(links.graph)
-    relation = typed.relation(links.relation.name)
-    return relation_ends(typed, relation), relation
 
 
 def _pieces(links: Links, ends: tuple[SourceIds, SourceIds], relation: Relation | None) -> Iterator[tuple[Any, ...]]:

@@ -27,15 +27,9 @@ def relation_table(graph: TypedGraph, name: str) -> Table:
         NotFoundError: the graph has no such relation.
     """
     relation = graph.relation(name)
-    ends = relation_ends(graph, relation)
+    ends = graph.ids(relation.source.name), graph.ids(relation.target.name)
     columns = [*end_columns(*ends), *value_columns(relation)]
     return Table(tuple(columns), relation.nnz, lambda: _edges(ends, relation), ("source", "target"))
-
-
-def relation_ends(graph: TypedGraph, relation: Relation) -> tuple[SourceIds, SourceIds]:
-    """The ids of the sources and of the targets of a relation."""
-    source = graph.ids(relation.source.name)
-    return source, source if relation.target.name == relation.source.name else graph.ids(relation.target.name)
 
 
 def value_columns(relation: Relation) -> list[ExportedColumn]:

@@ -12,14 +12,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gnnloom.pipeline.sources.understood import Understood
-from gnnloom.storage import Dataset, Graph
+from gnnloom.storage import Dataset
+from gnnloom.storage.artifacts.typed.source_ids import SourceIds
 from gnnloom.storage.disk.own_folder import own_folder
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.option import Group, option
 from gnnloom.storage.runs.run import Run
 from gnnloom.storage.runs.transfer import links_of_run
-from gnnloom.workflows.interop.export import VertexIds, end_columns
-from gnnloom.workflows.interop.given_vertices import find_vertices, open_pairs, read_vertices, understood_vertices
+from gnnloom.workflows.interop.export import VertexIds, end_columns, mapped_ends
+from gnnloom.workflows.interop.given_vertices import (
+    Ends,
+    find_vertices,
+    open_pairs,
+    read_vertices,
+    understood_vertices,
+)
 from gnnloom.workflows.interop.tables import ExportedColumn, Table
 
 if TYPE_CHECKING:
@@ -86,10 +93,10 @@ class Wanted:
         self.check(run)
         if self.pairs is None and self.of is None:
             return []
-        graph = pair_graph(dataset, run)
+        ends = dataset.end_ids(links_of_run(dataset, run))
         if isinstance(self.pairs, Path):
-            return open_pairs(self.pairs).understood(names=graph.has_names)
-        return [understood_vertices(graph, self.of)] if isinstance(self.of, Path) else []
+            return open_pairs(self.pairs).understood(names=any(each.has_names for each in ends))
+        return [understood_vertices(ends[0], self.of)] if isinstance(self.of, Path) else []
 
     def check(self, run: Run) -> None:
         """Check that the wishes go together, and that a run predicts them.
@@ -115,14 +122,14 @@ class Wanted:
 
 @contextmanager
 def scored_pairs(
-    dataset: Dataset, run: Run, read: Callable[[Graph], Iterable[NDArray[np.int64]]], decoder: str | None = None
+    dataset: Dataset, run: Run, read: Callable[[Ends], Iterable[NDArray[np.int64]]], decoder: str | None = None
 ) -> Iterator[Table]:
     """Score pairs with the stored predictions of a run; the table can be read inside the block.
 
     What is computed goes to temporary files, so that memory grows neither with the pairs nor with the vertices.
 
     Args:
-        read: gives (num_pairs, 2) pairs of vertices of a graph, some at a time.
+        read: gives (num_pairs, 2) pairs of vertices, some at a time, from the ids of both ends.
         decoder: the run's decoder, to confirm the import of a decoder that is not gnnloom's.
 
     Raises:
@@ -132,19 +139,19 @@ def scored_pairs(
     from gnnloom.trainer.training.pair_scores import PairScorer
 
     with PairScorer.open(dataset, run, decoder=decoder) as scorer:
-        graph = dataset.graph(scorer.links.graph)
-        with pair_table(scorer, graph, ((some, scorer.scores(some)) for some in read(graph))) as table:
+        ends = dataset.end_ids(scorer.links)
+        with pair_table(scorer, ends, ((some, scorer.scores(some)) for some in read(ends))) as table:
             yield table
 
 
 @contextmanager
 def pair_table(
-    scorer: PairModel, graph: Graph, scored: Iterable[tuple[NDArray[np.int64], NDArray[Any]]]
+    scorer: PairModel, ends: Ends, scored: Iterable[tuple[NDArray[np.int64], NDArray[Any]]]
 ) -> Iterator[Table]:
     """A table of pairs and their scores, which can be read inside the block.
 
     Args:
-        graph: whose vertices the pairs join.
+        ends: ids of the vertices that the pairs join.
         scored: (num_pairs, 2) pairs and their scores, some at a time.
     """
     from gnnloom.trainer.training.best_targets import FoundPairs
@@ -154,16 +161,7 @@ def pair_table(
         with found.written():
             for pairs, scores in scored:
                 found.add(pairs, scores)
-        yield _table(scorer, graph, found, VertexIds.of(graph, folder))
-
-
-def pair_graph(dataset: Dataset, run: Run) -> Graph:
-    """The graph whose vertices a run on pairs joins.
-
-    Raises:
-        NotFoundError: as :func:`~gnnloom.storage.runs.transfer.links_of_run`.
-    """
-    return dataset.graph(links_of_run(dataset, run).graph)
+        yield _table(scorer, ends, found)
 
 
 def wanted_sources(dataset: Dataset, run: Run, of: Path | ArrayLike | None) -> NDArray[np.int64] | None:
@@ -175,8 +173,8 @@ def wanted_sources(dataset: Dataset, run: Run, of: Path | ArrayLike | None) -> N
     """
     if of is None:
         return None
-    graph = pair_graph(dataset, run)
-    return read_vertices(graph, of) if isinstance(of, Path) else find_vertices(graph, "of", of)
+    sources = dataset.end_ids(links_of_run(dataset, run))[0]
+    return read_vertices(sources, of) if isinstance(of, Path) else find_vertices(sources, "of", of)
 
 
 def targets_here(
@@ -187,7 +185,7 @@ def targets_here(
     from gnnloom.trainer.training.pair_scores import PairScorer
 
     with PairScorer.open(dataset, run, decoder=decoder) as scorer:
-        parts = list(best_targets(scorer, dataset.graph(scorer.links.message_graph), sources, count))
+        parts = list(best_targets(scorer, dataset.message_edges(scorer.links), sources, count))
     return np.concatenate([part[1] for part in parts]), np.concatenate([part[2] for part in parts])
 
 
@@ -206,21 +204,21 @@ def top_pairs(
 
     Wanted(top=count).check(run)
     with PairScorer.open(dataset, run, decoder=decoder) as scorer:
-        graph = dataset.graph(scorer.links.graph)
-        sources = find_vertices(graph, "vertices", vertices)
-        found = best_targets(scorer, dataset.graph(scorer.links.message_graph), sources, count)
-        with pair_table(scorer, graph, (found_pairs(*each)[:2] for each in found)) as table:
+        ends = dataset.end_ids(scorer.links)
+        sources = find_vertices(ends[0], "vertices", vertices)
+        found = best_targets(scorer, dataset.message_edges(scorer.links), sources, count)
+        with pair_table(scorer, ends, (found_pairs(*each)[:2] for each in found)) as table:
             yield table
 
 
-def ids_as_text(graph: Graph, vertices: NDArray[np.int64]) -> NDArray[Any]:
+def ids_as_text(ids: SourceIds, vertices: NDArray[np.int64]) -> NDArray[Any]:
     """The ids of vertices in the source as texts, in an array of the same shape; empty for -1."""
     there = vertices >= 0
     found = np.full(vertices.shape, "", object)
     with own_folder() as folder:
-        ids = VertexIds.of(graph, folder)
-        found[there] = [str(each) for each in ids.columns(vertices[there])[-1]]
-        ids.check()
+        copies = VertexIds.of(ids, folder)
+        found[there] = [str(each) for each in copies.columns(vertices[there])[-1]]
+        copies.check()
     return found
 
 
@@ -262,8 +260,7 @@ def found_targets(dataset: Dataset, run: Run, folder: Path, decoder: str | None 
     from gnnloom.trainer.training.pair_scores import PairModel
 
     model = PairModel.of(dataset, run, decoder=decoder)
-    graph = dataset.graph(model.links.graph)
-    yield _table(model, graph, FoundPairs(folder, 1, model.dtype), VertexIds.of(graph, folder))
+    yield _table(model, dataset.end_ids(model.links), FoundPairs(folder, 1, model.dtype))
 
 
 def targets_of(
@@ -287,7 +284,7 @@ def targets_of(
 
     def settle() -> tuple[PredictConfig, PairModel]:
         scorer = PairModel.of(dataset, run, decoder=decoder)
-        scorer.check_vertices(vertices)
+        scorer.check_sources(vertices)
         config = PredictConfig.of_run(dataset, run, model=model, decoder=decoder, ranks=here.number(ranks))
         # With the vectors that are there, whichever checkpoint made them.
         return replace(config, epoch=int(run.predictions().facts["epoch"])), scorer
@@ -299,7 +296,7 @@ def targets_of(
     return np.array(target, np.int64).reshape(-1, count), np.array(score, dtype).reshape(-1, count)
 
 
-def _table(scorer: PairModel, graph: Graph, found: FoundPairs, ids: VertexIds) -> Table:
+def _table(scorer: PairModel, ends: Ends, found: FoundPairs) -> Table:
     dtype, several = scorer.dtype, scorer.decoder.num_outputs
     match scorer.links.kind if not scorer.task.losses else "link":
         case "class":
@@ -321,8 +318,8 @@ def _table(scorer: PairModel, graph: Graph, found: FoundPairs, ids: VertexIds) -
         return [single, np.where(single >= 0, 1, small) / (1 + small)]
 
     def pieces() -> Iterator[tuple[Any, ...]]:
-        for pairs, scores in found.pieces():
-            yield (*ids.columns(pairs[:, 0], pairs[:, 1]), *values(scores))
-        ids.check()
+        with mapped_ends(*ends) as ids:
+            for pairs, scores in found.pieces():
+                yield (*ids(*pairs.T), *values(scores))
 
-    return Table((*end_columns(graph, graph), *columns), found.length, pieces, (columns[0].name,))
+    return Table((*end_columns(*ends), *columns), found.length, pieces, (columns[0].name,))

@@ -141,7 +141,7 @@ def plan_transfer(
         InputError: the graph or its vertex data do not fit the run.
         ExistsError: the name of the transferred run belongs to a run that was trained.
     """
-    if run.config().get("of_type") is not None:
+    if any(run.config().get(name) is not None for name in ("of_type", "relation")):
         raise InputError(
             f"{run.path}: the run was trained on a graph with types, and predicts the vertices of that graph only;"
             " leave out --on, --graph and --vertices"

@@ -22,7 +22,6 @@ from gnnloom.storage.runs.run import Run
 from gnnloom.storage.upkeep.removal import remove_artifact
 from gnnloom.trainer.comm.agreement import CollectiveError
 from gnnloom.trainer.config.predict_config import PredictConfig
-from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.predict import predict
 from support.lone import LoneCommunicator
@@ -30,23 +29,16 @@ from support.lone_training import lone_session
 from support.mpi import run_program
 from support.tolerance import ADAM_BITS, assert_close
 from support.typed_papers import COUNTS, store, tables, whole_graph
+from support.typed_runs import OWN, RANKS, stored_state, typed_config, with_topics
 
 #: They share training runs on several ranks, and most need PyG.
 pytestmark = pytest.mark.slow
-
-OWN = "support.typed_modules"
-RANKS = (1, 2, 4)
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _pyg() -> None:
     # Not while tests are collected, which every process does: it takes seconds.
     pytest.importorskip("torch_geometric.nn")
-
-
-def with_topics(dataset: Any) -> Any:
-    gnnloom.features(dataset, feature=np.random.default_rng(7).normal(size=(COUNTS["topic"], 2)), of_type="topic")
-    return dataset
 
 
 @pytest.fixture(scope="module")
@@ -64,23 +56,6 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return found  # type: ignore[no-any-return]
 
 
-def typed_config(dataset: Dataset, run: str, name: str = "Sage", **options: Any) -> TrainConfig:
-    fixed: dict[str, Any] = {
-        "mode": "neighbor",
-        "of_type": "paper",
-        "hidden": (6,),
-        "epochs": 3,
-        "seed": 3,
-        "threads": 1,
-        "precision": "float64",
-        "batch_size": 1024,
-        "eval_every": 0,
-    }
-    catalog = str(dataset.path.parent)
-    model = options.pop("model", f"{OWN}:{name}")
-    return TrainConfig(catalog=catalog, dataset=dataset.name, run=run, model=model, **{**fixed, **options})
-
-
 def whole_scores(module: nn.Module, data: Any, model: str) -> Tensor:
     """The scores of all papers by a module on the whole graph."""
     names = [name for name in data.node_types if name in data.collect("x")]
@@ -89,12 +64,6 @@ def whole_scores(module: nn.Module, data: Any, model: str) -> Tensor:
     further = () if model == "Converted" else (attributes,)
     found = module({name: data[name].x for name in names}, edges, *further)
     return found if isinstance(found, Tensor) else found["paper"]
-
-
-def stored_state(dataset: Dataset, run: str) -> dict[str, Tensor]:
-    arrays = read_checkpoint(Run.open(dataset, run).checkpoints).arrays
-    prefix = "parameter/module."
-    return {each.removeprefix(prefix): torch.tensor(array) for each, array in arrays.items() if each.startswith(prefix)}
 
 
 @pytest.mark.parametrize(
@@ -131,6 +100,25 @@ def test_with_all_neighbors_a_step_and_the_scores_are_those_of_the_module_on_the
         chosen = data["paper"][mask] & (data["paper"].y >= 0)
         right = (expected.argmax(1) == data["paper"].y)[chosen]
         assert result[f"{prefix}_accuracy"] == pytest.approx(float(right.double().mean()))
+
+
+def test_a_relation_has_fan_outs_of_its_own(dataset: Dataset) -> None:
+    data, some = whole_graph(dataset), {"fanout": (ALL, ALL), "epochs": 1, "lr": 0.0}
+    losses = [
+        train(LoneCommunicator(), typed_config(dataset, f"own-{at}", **some, relation_fanout=given))["loss"]
+        for at, given in enumerate(
+            [("cites=0", "knows=2:2"), ("cites=0:0", "knows=2"), ("cites=-1", "knows=-1:-1"), ()]
+        )
+    ]
+    assert losses[0] == losses[1] != losses[2] == losses[3]
+    module: Any = lone_session(typed_config(dataset, "own")).model.module
+    for each in (("paper", "cites", "paper"), ("author", "knows", "author")):
+        for name, value in list(data[each].items()):
+            data[each][name] = value[:, :0] if name == "edge_index" else value[:0]
+    none = typed_config(dataset, "none", **some, relation_fanout=("cites=0", "knows=0"))
+    known = data["paper"].train_mask
+    expected = nn.functional.cross_entropy(whole_scores(module, data, "Sage")[known], data["paper"].y[known])
+    assert_close(train(LoneCommunicator(), none)["loss"], [expected.item()])
 
 
 @pytest.mark.parametrize(
@@ -309,12 +297,16 @@ def test_several_labels_and_numbers_are_learned(tmp_path: Path, array: str, widt
         ({"vertex_data": ("paper",)}, "vertex_data"),
         ({"vertex_data": ("paper=0123",)}, "0123"),
         ({"cache_memory": 0}, "cache_memory"),
-        ({"task": "link"}, "task"),
         ({"normalization": "mean"}, "normalization"),
         ({"fanout": (3,)}, "fanout"),
         ({"task": "multilabel"}, "multilabel"),
         ({"model_options": ("metadata=1",)}, "metadata"),
         ({"save_embeddings": True}, "save_embeddings"),
+        ({"relation_fanout": ("cite=3",)}, r"cite=3.*did you mean cites\?"),
+        ({"relation_fanout": ("cites=3:2:1",)}, "cites=3:2:1.*3 hops"),
+        ({"relation_fanout": ("cites=x",)}, "cites=x"),
+        ({"relation_fanout": ("cites=-2",)}, "cites=-2"),
+        ({"of_type": None, "relation_fanout": ("cites=3",), "model": f"{OWN}:WithoutTypes"}, "relation_fanout"),
     ],
 )
 def test_what_does_not_fit_types_is_refused(dataset: Dataset, options: dict[str, Any], named: str) -> None:
@@ -355,6 +347,20 @@ def test_what_a_graph_lacks_is_named(tmp_path: Path) -> None:
     asked = PredictConfig.of_run(dataset, Run.open(dataset, "lacks"), model=config.model)
     with pytest.raises(CollectiveError, match=before.key):
         predict(LoneCommunicator(), asked)
+
+
+def test_columns_of_tables_are_scaled_only_if_asked_to(tmp_path: Path) -> None:
+    given = tables(6)
+    for name in ("author", "paper"):
+        given[name] = given[name].apply(lambda column: column.abs() if column.name.startswith("x") else column)
+    dataset: Any = store(tmp_path / "catalog", "papers", given)
+    gnnloom.features(dataset, feature=np.ones((COUNTS["topic"], 2)), of_type="topic")
+    options: dict[str, Any] = {"fanout": (3, 2), "epochs": 1}
+    losses = [
+        train(LoneCommunicator(), typed_config(dataset, norm, feature_norm=norm, **options))["loss"]
+        for norm in ("auto", "none", "row")
+    ]
+    assert losses[0] == losses[1] != losses[2]
 
 
 def test_vertex_data_choose_between_graphs(tmp_path: Path) -> None:

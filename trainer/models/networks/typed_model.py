@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.errors import InputError
@@ -17,7 +18,7 @@ from gnnloom.trainer.kernels.dispatch import converted, performed
 from gnnloom.trainer.loader.choices import EDGE_NAMES
 from gnnloom.trainer.models.edge_modules import BY_TYPE, TYPED, forward_names
 from gnnloom.trainer.models.networks.model import Inputs
-from gnnloom.trainer.models.networks.module_model import ModuleModel, checked_output
+from gnnloom.trainer.models.networks.module_model import Inference, ModuleModel, checked_output
 from gnnloom.trainer.place.place import Place
 
 #: What is computed with in the dtype of sums.
@@ -32,19 +33,33 @@ class TypedBatch:
 
     Attributes:
         fields: what each type and each relation (source type, name, target type) has, by the names of PyG.
-        num_seeds: leading vertices of the type that is predicted whose outputs are wanted.
+        num_seeds: number of leading vertices of each type that is predicted whose outputs are wanted.
     """
 
     fields: Mapping[Any, Mapping[str, Any]]
-    num_seeds: int
+    num_seeds: Mapping[str, int]
 
     def with_features(self, rows: Mapping[str, tuple[Any, Tensor]]) -> TypedBatch:
         """The same batch with features of some types: the second of what ``rows`` has for each type."""
         return replace(self, fields={**self.fields, **{n: {**self.fields[n], "x": x} for n, (_, x) in rows.items()}})
 
 
+class ScoresOfRows(Inference, Protocol):
+    """Forms the scores of some of a rank's vertices on the whole graph."""
+
+    def of(self, rows: NDArray[np.int64] | None) -> Tensor:
+        """(num_rows, num_outputs) scores with the present parameters. Collective.
+
+        Args:
+            rows: (num_rows,) int64 numbers of rows of the rank, ascending; None for all rows.
+        """
+        ...
+
+
 class TypedModel(ModuleModel):
     """A module of torch, called with what a batch of a graph with types has, by type and by relation."""
+
+    inference: ScoresOfRows
 
     def create_parameters(self, generator: torch.Generator) -> None:  # noqa: ARG002 - torch's global one
         """See :meth:`Model.create_parameters`.
@@ -70,8 +85,13 @@ class TypedModel(ModuleModel):
 
     @property
     def schema(self) -> TypedSchema:
-        """The types and relations of the graph."""
-        assert self.options.schema is not None
+        """The types and relations of the graph.
+
+        Raises:
+            ValueError: the model was made for a graph without types.
+        """
+        if self.options.schema is None:
+            raise ValueError(f"model {self.options.module} of a graph without types")
         return self.options.schema
 
     def _try(self) -> None:
@@ -120,14 +140,14 @@ class TypedModel(ModuleModel):
                 dtype = torch.int64 if column in {"time", "label"} else self.dtype
                 own[EDGE_NAMES[column]] = place.lasting(shape, dtype).fill_(column != "label")
             found[each] = own
-        return TypedBatch(found, counts[schema.of_type])
+        return TypedBatch(found, {name: counts[name] for name in schema.of_types})
 
     def forward(self, inputs: Inputs) -> Tensor:  # noqa: ARG002 - of any batch
         """Raises InputError: a module on a graph with types has an input for each type, see :meth:`scores_of`."""
         raise InputError(f"model {self.options.module}: it takes batches of a graph with types only")
 
     def scores_of(self, batch: TypedBatch | None) -> Tensor:
-        """(num_seeds, num_outputs) scores of the seeds of a batch.
+        """(num_seeds, num_outputs) scores of the seeds of a batch; of pairs, rows of sources come first.
 
         Collective if the module has batch normalizations over the rows of all ranks.
 
@@ -149,6 +169,8 @@ class TypedModel(ModuleModel):
     def output(self, batch: TypedBatch, place: Place) -> Tensor:
         """(num_seeds, num_outputs) what the module returns for the seeds of a batch, in the dtype of sums of a place.
 
+        If two types are predicted, the rows of the first type come first.
+
         Raises:
             InputError: as :meth:`scores_of`.
         """
@@ -158,10 +180,17 @@ class TypedModel(ModuleModel):
             return self._by_key(batch, argument, place)
 
         output = self.module(given("x_dict"), given("edge_index_dict"), **{name: given(name) for name in self._further})
-        if isinstance(output, Mapping):
-            output = output.get(schema.of_type)
-        count, name = len(batch.fields[schema.of_type]["n_id"]), self.options.module
-        return checked_output(name, output, count, batch.num_seeds, self.options.dims[-1], place)
+        name, found = self.options.module, list[Tensor]()
+        if len(schema.of_types) > 1 and not isinstance(output, Mapping):
+            expected = " and of ".join(schema.of_types)
+            raise InputError(
+                f"model {name}: it returns {type(output).__name__!r}, expected a mapping with the rows of {expected}"
+            )
+        for of_type in schema.of_types:
+            rows = output.get(of_type) if isinstance(output, Mapping) else output
+            count = len(batch.fields[of_type]["n_id"])
+            found.append(checked_output(name, rows, count, batch.num_seeds[of_type], self.options.dims[-1], place))
+        return found[0] if len(found) == 1 else torch.cat(found)
 
     def _by_key(self, batch: TypedBatch, argument: str, place: Place) -> dict[Any, Any]:
         """An argument of ``forward``: the value of each type or relation that the model sees and that has it."""

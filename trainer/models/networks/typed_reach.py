@@ -116,25 +116,36 @@ class _Trial:
                 self._columns[each] = {
                     name: uniform(self._matrices[each].nnz, width) for name, width in columns.items()
                 }
-        first = np.sort(levels[schema.of_type][0, :_WIDTH])
-        some = np.sort(rng.choice(self._counts[schema.of_type], self._counts[schema.of_type] // 3, replace=False))
-        self._seeds = (first, some, *(first[at : at + 1] for at in range(_WIDTH)))
+        first = {name: np.sort(levels[name][0, :_WIDTH]) for name in schema.of_types}
+        some = {
+            name: np.sort(rng.choice(self._counts[name], self._counts[name] // 3, replace=False))
+            for name in schema.of_types
+        }
+        each_alone = ({name: rows[at : at + 1] for name, rows in first.items()} for at in range(_WIDTH))
+        self._seeds = (first, some, *each_alone)
+        ends = np.cumsum([0, *(self._counts[name] for name in schema.of_types)])
+        #: Where the rows of each type begin in what the module returns for the whole graph.
+        self._first = dict(zip(schema.of_types, ends.tolist(), strict=False))
 
     def hops(self, model: TypedModel, most: int) -> int:
         """The least number of hops that suffice with the present parameters; 0 if no number does."""
         expected = model.output(self._whole(model.num_layers), self._place)
         first, *others = self._seeds
-        if not expected[self._place.from_numpy(first)].isfinite().all():
+        if not self._rows_of(expected, first).isfinite().all():
             return 0
         for hops in range(model.num_layers, most + 1):
             # What looks at all vertices, such as pooling, may give the same outputs for some batch by chance.
             cases = [(first, hops), (first, hops + 1), *((each, hops) for each in others)]
             if all(
-                alike(model.output(self._batch(*case), self._place), expected[self._place.from_numpy(case[0])])
-                for case in cases
+                alike(model.output(self._batch(*case), self._place), self._rows_of(expected, case[0])) for case in cases
             ):
                 return hops
         return 0
+
+    def _rows_of(self, output: Tensor, seeds: Mapping[str, NDArray[np.int64]]) -> Tensor:
+        """The rows of some vertices in what the module returns for the whole graph."""
+        numbers = [rows + self._first[name] for name, rows in seeds.items()]
+        return output[self._place.from_numpy(np.concatenate(numbers))]
 
     def _whole(self, num_layers: int) -> TypedBatch:
         vertices = {name: np.arange(count) for name, count in self._counts.items()}
@@ -143,13 +154,13 @@ class _Trial:
         drawn = {each: [matrix.nnz, *[0] * (num_layers - 1)] for each, matrix in self._matrices.items()}
         return self._filled(vertices, self._matrices, entries, counts, drawn)
 
-    def _batch(self, seeds: NDArray[np.int64], hops: int) -> TypedBatch:
+    def _batch(self, seeds: Mapping[str, NDArray[np.int64]], hops: int) -> TypedBatch:
         """The seeds and all neighbors up to some hops."""
         names = {each: str(number) for number, each in enumerate(self._matrices)}
         views = [RelationView(names[each], each[0], each[2], MatrixView(self._matrices[each])) for each in names]
         fanouts = dict.fromkeys(names.values(), (ALL,) * hops)
         sampler = TypedNeighborSampler(list(self._counts), views, 0, fanouts)
-        found: TypedSample = sampler.sample_of({self._schema.of_type: seeds}, 0, 0)
+        found: TypedSample = sampler.sample_of(seeds, 0, 0)
         blocks = {each: found.blocks[name] for each, name in names.items()}
         return self._filled(
             found.vertices,
@@ -182,7 +193,7 @@ class _Trial:
                 whole = (taken[:, 0] > 0).to(torch.int64) if name in {"time", "label"} else taken[:, 0]
                 found[EDGE_NAMES[name]] = taken if name == "feature" else whole
             fields[each] = found
-        return TypedBatch(fields, num_vertices[schema.of_type][0])
+        return TypedBatch(fields, {name: num_vertices[name][0] for name in schema.of_types})
 
 
 def _matrix(sources: NDArray[np.int64], targets: NDArray[np.int64], shift: int, shape: tuple[int, int]) -> CSR:

@@ -216,7 +216,7 @@ class TypedInputs(ModelInputs):
         Args:
             seed: of the first numbers of learned features.
         """
-        # Types may differ in whether a feature is negative.
+        # Columns of tables, such as ages, are no counts.
         super().__init__("none" if norm == "auto" else norm)
         self.data, self._seed = data, seed
         self.learned: dict[str, FeatureView] = {}

@@ -60,15 +60,20 @@ class RankPairs(PairSeeds):
         return objective.compared(self._labels, replace(pairs, group=group), epoch)
 
     def loss(self, pairs: PairSet, seeds: NDArray[np.int64]) -> PairStepLoss:
-        """The mean loss over the pairs of all ranks' batches. Collective.
+        """See :func:`batch_loss`."""
+        return batch_loss(self._objective, self._labels, pairs, seeds)
 
-        Args:
-            pairs: of this rank's batch.
-            seeds: (num_seeds,) int64 the vertices of the scores that the loss is of, ascending.
-        """
-        count = int(self._context.comm.gather_numbers([len(pairs)]).sum())
 
-        def numbered(rows: Tensor, *ends: NDArray[np.int64]) -> tuple[Tensor, list[NDArray[np.int64]]]:
-            return rows, [np.searchsorted(seeds, each) for each in ends]
+def batch_loss(objective: PairObjective, labels: PairLabels, pairs: PairSet, seeds: NDArray[np.int64]) -> PairStepLoss:
+    """The mean loss over the training pairs of all ranks' batches. Collective.
 
-        return self._objective.step_loss(self._labels, pairs, TRAIN, count, numbered)
+    Args:
+        pairs: of this rank's batch.
+        seeds: (num_seeds,) int64 the vertices of the scores that the loss is of, ascending.
+    """
+    count = int(labels.rows.layout.grid.comm.gather_numbers([len(pairs)]).sum())
+
+    def numbered(rows: Tensor, *ends: NDArray[np.int64]) -> tuple[Tensor, list[NDArray[np.int64]]]:
+        return rows, [np.searchsorted(seeds, each) for each in ends]
+
+    return objective.step_loss(labels, pairs, TRAIN, count, numbered)

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.artifacts.typed.mapped_graph import map_relations
+from gnnloom.storage.artifacts.typed.typed_graph import Relation, TypedGraph
 from gnnloom.storage.matrix.local_numbers import LocalNumbers
 from gnnloom.storage.shards.known_pairs import SOURCES_AT_ONCE, KnownInTraining
 from gnnloom.trainer.comm.agreement import together
@@ -86,12 +88,14 @@ class Links(PairObjective):
             objective = replace(objective, task=replace(task, figures=figures))
         if not context.options["strict_negatives"]:
             return objective
-        return replace(objective, is_known=KnownInTraining.of(objective.message_graph, objective.pairs))
+        known = objective.message_graph
+        matrix = known if isinstance(known, Graph) else map_relations(TypedGraph(known.artifact))[known.name].matrix
+        return replace(objective, is_known=KnownInTraining.of(matrix, objective.pairs))
 
     @property
-    def message_graph(self) -> Graph:
-        """The graph that the run multiplies with."""
-        return self.given.dataset.graph(self.pairs.message_graph)
+    def message_graph(self) -> Graph | Relation:
+        """The graph that the run multiplies with, or the relation of the pairs in it."""
+        return self.given.dataset.message_edges(self.pairs)
 
     @property
     def notes(self) -> dict[str, str]:
@@ -113,7 +117,9 @@ class Links(PairObjective):
     def placed(self, read: Mapping[str, PairSet], operator: Operator) -> PairLabels:
         """See :meth:`PairObjective.placed`: negatives may be ends of the pairs that any rank has read."""
         found, count = super().placed(read, operator), int(self.options["negatives"])
-        ends = partial(_TrainingEnds, found.rows.layout, read[TRAIN], self.pairs.num_pairs[TRAIN])
+        # Negatives are drawn among the vertices of the target type.
+        train = read[TRAIN].moved(-self.pairs.first_target)
+        ends = partial(_TrainingEnds, found.rows.layout, train, self.pairs.num_pairs[TRAIN])
         sampler = make_negative_sampler(self.options["negative_sampler"], self.given.seed, count, self.pairs, ends)
         return replace(found, negatives=sampler)
 
@@ -134,7 +140,8 @@ class Links(PairObjective):
             return pairs.with_both_ends()
         if labels.negatives is None:
             raise ValueError("pairs that were placed without negatives")
-        return labels.negatives.compared(epoch, pairs, self.is_known, labels.rows.layout.grid.comm)
+        first, comm = self.pairs.first_target, labels.rows.layout.grid.comm
+        return labels.negatives.compared(epoch, pairs.moved(-first), self.is_known, comm).moved(first)
 
     def step_loss(self, labels: PairLabels, pairs: PairSet, split: str, count: int, ends: Ends) -> PairStepLoss:  # noqa: ARG002 - for other tasks
         loss = LOSSES[self.task.losses[0] if self.given.loss == "auto" else self.given.loss]
@@ -221,18 +228,20 @@ class Links(PairObjective):
         if self.pairs.symmetric:
             pairs = np.concatenate([pairs, pairs[:, ::-1]])
             pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
-        targets, parts = AllTargets(found, rows, self.attached_decoder), list[Higher]()
+        first, parts = self.pairs.first_target, list[Higher]()
+        targets = AllTargets(found, rows, self.attached_decoder, first_target=first)
         most = int(comm.gather_numbers([len(pairs)]).max())
         for start in place.steps(range(0, most, SOURCES_AT_ONCE)):
             some = pairs[start : start + SOURCES_AT_ONCE]
             known = together(comm, partial(self.access.known_targets, self.message_graph, self.pairs, some[:, 0]))
-            parts.append(filtered_ranks(targets, some, known))
+            parts.append(filtered_ranks(targets, some, known.moved(first)))
         ranks = ListRanks.of(comm, place, Higher.joined(parts))
         return {"mrr": ranks.mean_reciprocal_rank()} | {f"hits_{count}": ranks.hits(count) for count in _FILTERED_HITS}
 
     def _drawn_pool(self, pairs: PairSet, split: str) -> PairSet:
         """A negative of each pair, for links that came without. Communicates nothing."""
-        return replace(pairs, target=evaluated_negatives(split, self.pairs, pairs)[:, 0])
+        first = self.pairs.first_target
+        return replace(pairs, target=evaluated_negatives(split, self.pairs, pairs.moved(-first))[:, 0] + first)
 
 
 class _TrainingEnds:

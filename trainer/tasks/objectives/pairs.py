@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.artifacts.block_matrix import BlockMatrix
 from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.artifacts.part_members import map_part_members
 from gnnloom.storage.errors import InputError
@@ -81,8 +81,13 @@ class PairAccess:
 
     def owners(self, given: TaskContext, operator: Operator, layout: Layout) -> Owners | None:
         """The rank of every vertex; None for one rank. Collective."""
+        # Only ranks that map a graph with types load it.
+        from gnnloom.trainer.data.typed_vertices import TypedVertices  # noqa: PLC0415
+
         if layout.grid.comm.size == 1:
             return None
+        if isinstance(given.shards, TypedVertices):
+            return given.shards.owners(layout.grid.comm.size)
         if isinstance(given.shards, RowShards):
             key = given.shards.artifact.inputs["partition"]
             part: Owners = map_part_members(given.dataset.partition(key=key)).part
@@ -102,7 +107,7 @@ class PairAccess:
         """The training pairs as operators read them, to leave them out."""
         return TrainingPairs(links, counter)
 
-    def known_targets(self, graph: Graph, links: Links, sources: NDArray[np.int64]) -> Lists:
+    def known_targets(self, graph: BlockMatrix, links: Links, sources: NDArray[np.int64]) -> Lists:
         """The targets of some sources in the graph and among the pairs. Communicates nothing."""
         return Lists(*known_targets(graph, links, sources))
 
@@ -145,6 +150,9 @@ class TrainingPairs:
 @dataclass(frozen=True)
 class PairObjective(Objective[PairLabels]):
     """A task on pairs.
+
+    Sources and targets of pairs of a relation may be of two types; all pairs here have both in one numbering, see
+    :attr:`gnnloom.storage.artifacts.links.Links.first_target`.
 
     Attributes:
         num_outputs: width of the vectors.
@@ -220,17 +228,18 @@ class PairObjective(Objective[PairLabels]):
         value = None if links.kind == "pair" else links.value(split, start, stop, context.counter)
         negative = links.negative(split, start, stop, context.counter) if links.num_negatives(split) else None
         replaced = links.negative_source(split, start, stop, context.counter) if links.num_replaced(split) else None
-        return PairSet(np.arange(start, stop), pair[:, 0].copy(), pair[:, 1].copy(), value, negative, replaced)
+        found = PairSet(np.arange(start, stop), pair[:, 0].copy(), pair[:, 1].copy(), value, negative, replaced)
+        return found.moved(links.first_target)
 
     def _pool_share(self, links: Links, split: str) -> PairSet:
         context = self.given
         start, stop = split_range(links.num_pooled(split), context.num_ranks, context.rank)
         pair = links.pool(split, start, stop, context.counter)
-        return PairSet(np.arange(start, stop), pair[:, 0].copy(), pair[:, 1].copy())
+        return PairSet(np.arange(start, stop), pair[:, 0].copy(), pair[:, 1].copy()).moved(links.first_target)
 
     def placed(self, read: Mapping[str, PairSet], operator: Operator) -> PairLabels:
         """See :meth:`Objective.placed`: every pair goes to the rank that owns its source."""
-        layout, n = operator.layout(self.num_layers), self.pairs.num_vertices
+        layout, n = operator.layout(self.num_layers), self.pairs.num_ends
         comm, place = layout.grid.comm, layout.place
         owners = self.access.owners(self.given, operator, layout)
         rows = PairRows(layout, self.num_outputs, n, owners, operator.align, self.access.local_numbers)

@@ -11,6 +11,7 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import SPLIT
 from gnnloom.storage.option import Option
 from gnnloom.storage.sampling.layers.options import FANOUTS, NEIGHBOR_OPTIONS
+from gnnloom.storage.wording import did_you_mean
 from gnnloom.trainer.data.adjacency_scaling import NORMALIZATIONS
 from gnnloom.trainer.loader.choices import ALL_VERTICES, FEATURES, STORED
 from gnnloom.trainer.modes.options import BATCH_SIZE, REVERSE, SUBGRAPHS
@@ -180,7 +181,7 @@ def relation_fanouts(given: Any, relations: Sequence[tuple[str, str, str]]) -> d
     found: dict[str, Any] = {}
     for key, value in given.items():
         if key not in known:
-            raise InputError(f"fanout: no relation {key!r}; there are {', '.join(names)}")
+            raise InputError(f"fanout: no relation {key!r}; {did_you_mean(str(key), names, 'there are')}")
         found[known[key]] = value
     if missing := [name for name in names if name not in found]:
         raise InputError(f"fanout: no number for relation {missing[0]}; give 0 to leave it out")

@@ -244,6 +244,8 @@ class TrainKeywords(TypedDict, total=False):
     draw_once: bool
     neighbor_sampler: str
     of_type: str | None
+    relation: str | None
+    relation_fanout: Sequence[str]
     reverse: bool
     vertex_data: Sequence[str]
     samples: str | None
