@@ -36,10 +36,10 @@ from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.layout.vertex_arrays import write_vertex_arrays
 from gnnloom.trainer.models.networks.model import Model
-from gnnloom.trainer.modes.epochs import edge_inference, layerwise, rows
+from gnnloom.trainer.modes.epochs import rows
+from gnnloom.trainer.passes import edge_inference, evaluation, layerwise
+from gnnloom.trainer.passes.memory import Shape
 from gnnloom.trainer.propagation.column_store import ColumnStore
-from gnnloom.trainer.streaming import evaluation
-from gnnloom.trainer.streaming.memory import Shape
 from gnnloom.trainer.training import best_targets
 from gnnloom.trainer.training import predict as prediction
 from gnnloom.trainer.training.loop import Training, train
@@ -61,7 +61,7 @@ _OPERATIONS: tuple[tuple[type, tuple[str, ...]], ...] = (
     (Model, ("forward",)),
     (Training, ("_train_epoch", "_measure", "_check_files", "_write_line")),
     (rows.RowsMode, ("_prepare",)),
-    (layerwise._LayerPass, ("_batch",)),
+    (layerwise._Layer, ("_batch",)),
     (edge_inference._Batches, ("next",)),
     (VertexIds, ("columns", "check")),
     (PairScorer, ("_scores", "top")),

@@ -12,8 +12,8 @@ from gnnloom.trainer.layout.redistribute import whole_rows
 from gnnloom.trainer.layout.vertex_arrays import read_vertex_rows
 from gnnloom.trainer.models.networks.model import Inputs
 from gnnloom.trainer.modes.epochs.model_inputs import StepInputs
+from gnnloom.trainer.passes.evaluation import Report, streamed_outputs
 from gnnloom.trainer.place.arrays import tensor_dtype
-from gnnloom.trainer.streaming.evaluation import Report, streamed_outputs
 from gnnloom.trainer.training.session import Session
 
 
@@ -68,7 +68,7 @@ def predicted_rows(session: Session, inputs: Inputs, *, embeddings: bool) -> dic
 def _rowwise_outputs(session: Session, rows: StoredRows, *, embeddings: bool) -> dict[str, torch.Tensor]:
     """The arrays of a model that treats rows one by one, whose input stays on disk. Collective."""
     # It imports numba, which other sessions need not load.
-    from gnnloom.trainer.modes.epochs.rows import all_outputs  # noqa: PLC0415
+    from gnnloom.trainer.passes.rows_only import all_outputs  # noqa: PLC0415
 
     model = session.model
     scores, hidden = together(

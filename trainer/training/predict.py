@@ -32,11 +32,11 @@ from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.open_shards import FEATURES, OwnRowShard
 from gnnloom.trainer.layout.vertex_arrays import VertexArrayPiece, write_vertex_arrays
 from gnnloom.trainer.models.networks.model import Inputs
+from gnnloom.trainer.passes.evaluation import Report, can_stream
+from gnnloom.trainer.passes.memory import fits_whole, whole_bytes
 from gnnloom.trainer.place.global_generator import Draws
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.propagation.memory import RankSizes
-from gnnloom.trainer.streaming.evaluation import Report, can_stream
-from gnnloom.trainer.streaming.memory import fits_whole, whole_bytes
 from gnnloom.trainer.training.alike import alike_data
 from gnnloom.trainer.training.outputs import predicted_rows, stored_rows, streamed_rows
 from gnnloom.trainer.training.rehearsal.rank_memory import rehearse_prediction

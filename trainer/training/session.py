@@ -23,9 +23,9 @@ from gnnloom.trainer.modes.epochs.mode import ModeContext
 from gnnloom.trainer.modes.epochs.model_inputs import ModelInputs, TypedInputs
 from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.operators.p2p import PointToPoint
+from gnnloom.trainer.passes.evaluation import Source
 from gnnloom.trainer.place.global_generator import Draws, derived_seed, seeded
 from gnnloom.trainer.place.place import Place
-from gnnloom.trainer.streaming.evaluation import Source
 from gnnloom.trainer.tasks.objectives.objective import Objective, StepLoss, TaskContext
 from gnnloom.trainer.training.share import Share, read_share
 
@@ -151,7 +151,7 @@ class Session:
         return Source(
             comm=self.comm,
             shards=opened.shards.shards,
-            folder=opened.dataset.path,
+            dataset=opened.dataset,
             counter=opened.counter,
             normalization=self.config.normalization,
             feature_norm=feature_norm,
@@ -243,8 +243,8 @@ def _attach_inference(session: Session) -> None:
     # They import numba, which only such models, and modes that sample, load.
     from gnnloom.trainer.models.networks.edge_model import EdgeModel  # noqa: PLC0415
     from gnnloom.trainer.models.networks.typed_model import TypedModel  # noqa: PLC0415
-    from gnnloom.trainer.modes.epochs.edge_inference import WholeInference  # noqa: PLC0415
     from gnnloom.trainer.modes.epochs.typed import TypedInference  # noqa: PLC0415
+    from gnnloom.trainer.passes.edge_inference import WholeInference  # noqa: PLC0415
 
     config, model = session.config, session.model
     if isinstance(model, TypedModel) and isinstance(session.inputs, TypedInputs):

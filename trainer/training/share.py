@@ -27,8 +27,8 @@ from gnnloom.trainer.modes.epochs.model_inputs import (
 )
 from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.operators.whole_rows import AXIS, RowsOnly
+from gnnloom.trainer.passes.range_operator import RangeOperator
 from gnnloom.trainer.place.place import Place
-from gnnloom.trainer.streaming.range_operator import RangeOperator
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,8 @@ from gnnloom.trainer.data.open_shards import OwnRowShard
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.operators.operator import LayerPlan, Operator
 from gnnloom.trainer.operators.p2p import PointToPoint
+from gnnloom.trainer.passes.range_operator import RangeOperator
 from gnnloom.trainer.place.place import Place
-from gnnloom.trainer.streaming.range_operator import RangeOperator
 from gnnloom.trainer.tasks.objectives.classes import Classes
 from gnnloom.trainer.training.session import Session
 from gnnloom.trainer.training.share import vertex_rows

@@ -15,9 +15,9 @@ from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.mpi import MpiCommunicator
 from gnnloom.trainer.config.continuation import OpenedRun
 from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.passes.evaluation import streamed_outputs
+from gnnloom.trainer.passes.memory import Shape
 from gnnloom.trainer.place.global_generator import seeded
-from gnnloom.trainer.streaming.evaluation import streamed_outputs
-from gnnloom.trainer.streaming.memory import Shape
 from gnnloom.trainer.training.session import open_session
 from support.waiting import sleep_between_looks
 
@@ -36,7 +36,7 @@ def measure(comm: Communicator, case: dict[str, Any]) -> dict[str, Any]:
         embedding, scores = model.as_sums(hidden.value.clone()), model.classify(hidden)
     source = session.streamed_source(config.feature_norm, 0)
     shape = Shape(**case["shape"], memory=1 << 20)
-    with torch.no_grad(), patch("gnnloom.trainer.streaming.evaluation.settle", lambda *_: shape):
+    with torch.no_grad(), patch("gnnloom.trainer.passes.evaluation.settle", lambda *_: shape):
         found, report = streamed_outputs(model, source, embeds=True)
     pairs = {"scores": (found.scores, scores)}
     if found.embedding is not None:

@@ -188,7 +188,7 @@ def test_scores_of_an_evaluation_are_those_of_the_module_on_the_whole_graph(
 ) -> None:
     model, _, options = WHOLE[kind]
     needs_pyg(model)
-    monkeypatch.setattr("gnnloom.trainer.modes.epochs.edge_inference.CARRIED", carried)
+    monkeypatch.setattr("gnnloom.trainer.passes.ranges.CARRIED", carried)
     given = PROBLEMS[name]
     session = lone_session(edge_config(catalog, name, "scores", model, feature_norm="none", **options))
     session.model.eval()

@@ -109,8 +109,8 @@ def evaluate(catalog: Catalog, patch: pytest.MonkeyPatch, name: str, *model_opti
     before = {key: value.clone() for key, value in session.model.module.state_dict().items()}
     with torch.no_grad():
         for carried, first in ((1, 1), (1 << 24, 7)):
-            patch.setattr("gnnloom.trainer.modes.epochs.edge_inference.CARRIED", carried)
-            patch.setattr("gnnloom.trainer.modes.epochs.edge_inference._FIRST", first)
+            patch.setattr("gnnloom.trainer.passes.ranges.CARRIED", carried)
+            patch.setattr("gnnloom.trainer.passes.ranges._FIRST", first)
             found.append(session.model.whole_scores(inputs))
         matrix, dtype = given.adjacency.tocoo(), session.model.dtype
         index = torch.tensor(np.stack([matrix.col, matrix.row]).astype(np.int64))

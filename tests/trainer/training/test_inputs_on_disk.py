@@ -17,7 +17,7 @@ from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.feed.feature_view import MappedFeatures
 from gnnloom.trainer.modes.epochs.neighbor import NeighborMode
-from gnnloom.trainer.streaming.memory import Shape
+from gnnloom.trainer.passes.memory import Shape
 from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.rehearsal.projection import project_training
 from support.covering import FEW_OR_EVERY
@@ -147,7 +147,7 @@ def test_scores_of_labeled_vertices_alone_have_the_same_metrics(
     own = NeighborMode.scores
     if on_disk:
         shape = Shape(width=3, on_disk=True, range_rows=16, memory=1 << 20)
-        monkeypatch.setattr("gnnloom.trainer.streaming.evaluation.settle", lambda *_: shape)
+        monkeypatch.setattr("gnnloom.trainer.passes.evaluation.settle", lambda *_: shape)
 
     def scores(mode: NeighborMode) -> Tensor:
         found = own(mode)
@@ -177,7 +177,7 @@ def test_the_plan_counts_the_temporary_files_of_an_evaluation_from_disk(
     # Enough for columns of products, and too little for whole matrices.
     planned = project_training(replace(given, evaluation_memory=(48 << 10) + (2 << 20))).temporary_bytes
     shape = Shape(width=3, on_disk=True, range_rows=16, memory=1 << 20)
-    monkeypatch.setattr("gnnloom.trainer.streaming.evaluation.settle", lambda *_: shape)
+    monkeypatch.setattr("gnnloom.trainer.passes.evaluation.settle", lambda *_: shape)
     measured = train(LoneCommunicator(), given)["evaluation"]["disk"]
     # These vertex data do not state their splits, so that the plan counts the three scores of all vertices.
     known = int(((FEW_LABELS.split > 0) & (FEW_LABELS.label >= 0)).sum())

@@ -23,7 +23,7 @@ from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.comm.agreement import CollectiveError
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.modes.epochs.layerwise import layerwise_scores
+from gnnloom.trainer.passes.layerwise import layerwise_scores
 from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.predict import predict
 from support.covering import FEW_OR_EVERY
@@ -301,7 +301,7 @@ def _check_evaluation(stored: Results, name: str, ranks: int) -> None:
 def test_layer_by_layer_from_disk_the_scores_are_those_of_the_whole_graph(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str, step: int, precision: str
 ) -> None:
-    monkeypatch.setattr("gnnloom.trainer.modes.epochs.layerwise.GATHERED", step)
+    monkeypatch.setattr("gnnloom.trainer.passes.ranges.GATHERED", step)
     catalog = Catalog(tmp_path / "catalog")
     dataset = store_for_sampling(catalog, PROBLEMS["undirected"], 1)
     given = SampleOptions(fanout=(3, 2, 2), batch_size=4, epochs=1)
@@ -318,7 +318,8 @@ def test_layer_by_layer_from_disk_the_scores_are_those_of_the_whole_graph(
         expected = whole.model(whole.take_inputs())
         labels, layout = stored.objective.read(stored.label_rows, stored.place), stored.operator.layout(0)
         loss = stored.objective.loss(layout, labels)
-        found = layerwise_scores(stored.mode_context(stored.take_inputs(), labels, loss, 0))
+        context = stored.mode_context(stored.take_inputs(), labels, loss, 0)
+        found = layerwise_scores(context.model, context.source)
     # Rows in float32 have the same bits, and so their roundings to bf16.
     assert_close(found, expected, steps=30, dtype=np.float32 if precision == "bf16" else np.float64)
     assert stored.opened.counter.bytes < whole.opened.counter.bytes

@@ -147,7 +147,7 @@ def test_hops_of_an_evaluation_are_what_the_module_reads(
     hops: int,
 ) -> None:
     # Batches of one vertex: the whole graph would fit in one.
-    monkeypatch.setattr("gnnloom.trainer.modes.epochs.edge_inference.CARRIED", 1)
+    monkeypatch.setattr("gnnloom.trainer.passes.ranges.CARRIED", 1)
     session = lone_session(typed_config(dataset, "reads", model, reverse=reverse))
     model_of: Any = session.model.eval()
     data = whole_graph(dataset, reverse=reverse)

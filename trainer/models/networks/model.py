@@ -36,7 +36,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -168,6 +169,20 @@ class Model(nn.Module, ABC):
     @property
     def num_layers(self) -> int:
         return len(self.options.dims) - 1
+
+    @contextmanager
+    def multiplying_by(self, operator: Operator, **options: Any) -> Iterator[None]:
+        """Multiply by another matrix inside the block, such as the matrix of a batch.
+
+        Args:
+            options: options of the model that differ inside the block.
+        """
+        before = self.operator, self.options
+        self.operator, self.options = operator, replace(self.options, **options)
+        try:
+            yield
+        finally:
+            self.operator, self.options = before
 
     def parameters_by_layer(self) -> list[list[nn.Parameter]]:
         """The parameters of every layer, including the parameters of the normalization that follows it."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,8 +21,8 @@ from gnnloom.trainer.layout.partial_parameters import PartialParameter
 from gnnloom.trainer.models.networks.model import Inputs, Model
 from gnnloom.trainer.modes.epochs.model_inputs import ModelInputs
 from gnnloom.trainer.operators.operator import Operator
+from gnnloom.trainer.passes.evaluation import Source
 from gnnloom.trainer.place.place import Place
-from gnnloom.trainer.streaming.evaluation import Source
 from gnnloom.trainer.tasks.objectives.objective import Objective, StepLoss
 from gnnloom.trainer.tasks.objectives.vertex_objective import VertexObjective
 
@@ -181,29 +180,14 @@ def form_gradients(
     Args:
         vertices, ahead: of the batch; see :meth:`FeatureView.in_step`.
         operator: multiplies with the rows of the batch.
-        shrinks: see :func:`multiplying_by`.
+        shrinks: a layer's output has far fewer rows than its input.
     """
     model.zero_grad()
     feature = features.in_step(vertices, ahead)
-    with multiplying_by(operator, model, shrinks=shrinks):
+    # A product with the weight then costs less after the one with the block.
+    order = "propagate-first" if shrinks and model.options.product_order == "auto" else model.options.product_order
+    with model.multiplying_by(operator, product_order=order):
         contribution = loss(model(Inputs(feature)))
     contribution.backward()  # type: ignore[no-untyped-call]
     features.give_back(vertices, feature)
     return float(contribution.detach())
-
-
-@contextmanager
-def multiplying_by(operator: Operator, model: Model, *, shrinks: bool = False) -> Iterator[None]:
-    """Let a model multiply by the matrix of a batch inside the block; then again by the matrix of the whole graph.
-
-    Args:
-        shrinks: a layer's output has far fewer rows than its input.
-    """
-    whole, options, model.operator = model.operator, model.options, operator
-    # A product with the weight then costs less after the one with the block.
-    if shrinks and options.product_order == "auto":
-        model.options = replace(options, product_order="propagate-first")
-    try:
-        yield
-    finally:
-        model.operator, model.options = whole, options

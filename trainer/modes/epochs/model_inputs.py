@@ -23,8 +23,8 @@ from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.partial_parameters import PartialParameter, vertex_piece
 from gnnloom.trainer.layout.redistribute import split_rows
 from gnnloom.trainer.models.networks.model import Inputs, Model
+from gnnloom.trainer.passes.shard_features import ShardFeatures
 from gnnloom.trainer.place.mapped_rows import MappedRows, UnbackedRows
-from gnnloom.trainer.streaming.shard_features import ShardFeatures
 
 
 class ModelInputs(ABC):

@@ -30,15 +30,15 @@ from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.data.vertex_data import Labels, as_features
 from gnnloom.trainer.feed.batches import Batch, Batches, Drawn, NeighborBatches, StoredBatches
 from gnnloom.trainer.feed.feature_view import FeatureView, MappedFeatures, PackedFeatures
-from gnnloom.trainer.modes.epochs.layerwise import layerwise_scores, map_graph
 from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext, form_gradients
 from gnnloom.trainer.modes.epochs.model_inputs import BatchInputs
 from gnnloom.trainer.modes.epochs.pair_batches import RankPairs
 from gnnloom.trainer.modes.epochs.prepared import awaited, features_in_memory, take_steps
 from gnnloom.trainer.modes.neighbor import fanouts
 from gnnloom.trainer.operators.layered import Layered
+from gnnloom.trainer.passes.evaluation import can_stream, streamed_outputs
+from gnnloom.trainer.passes.layerwise import layerwise_scores, map_graph
 from gnnloom.trainer.place.arrays import as_array
-from gnnloom.trainer.streaming.evaluation import can_stream, streamed_outputs
 from gnnloom.trainer.tasks.objectives.objective import StepLoss
 
 
@@ -79,7 +79,7 @@ class NeighborMode(Mode):
     def _drawn(self) -> Batches[Batch]:
         """Batches that are drawn during training. Collective."""
         context, comm = self.context, self.context.comm
-        graph, owner = together(comm, lambda: map_graph(context))
+        graph, owner = together(comm, lambda: map_graph(context.source))
         features = self._features = together(comm, lambda: self._view(owner))
         self._pairs = RankPairs.of(context)
         drawn = {name: context.options[name] for name in SAMPLER_OPTIONS}
@@ -140,7 +140,9 @@ class NeighborMode(Mode):
             return super().scores()
         measured = context.measured
         if not can_stream(context.model):
-            scores = layerwise_scores(context)
+            # A model that takes edges has passes of its own, from disk as well.
+            of_edges = context.model.takes_edges
+            scores = super().scores() if of_edges else layerwise_scores(context.model, context.source)
             return scores if measured is None else scores[measured]
         known_seconds = None if self.evaluation is None else self.evaluation["seconds"]
         source = replace(context.source, known_seconds=known_seconds)

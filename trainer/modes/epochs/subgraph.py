@@ -25,11 +25,11 @@ from gnnloom.trainer.data.batch_data import subgraph_rows
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.feed.batches import Drawn, SubgraphBatches
 from gnnloom.trainer.feed.feature_view import MappedFeatures
-from gnnloom.trainer.modes.epochs.layerwise import map_graph
 from gnnloom.trainer.modes.epochs.mode import ModeContext
 from gnnloom.trainer.modes.epochs.prepared import Prepared, PreparedMode, features_in_memory
 from gnnloom.trainer.modes.options import AUTO, sampler_arguments
 from gnnloom.trainer.operators.p2p import SampledRows
+from gnnloom.trainer.passes.layerwise import map_graph
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class SubgraphMode(PreparedMode):
         if context.learned is None:
             self._graph = map_whole_graph(context.dataset.graph(inputs["graph"]))
         else:
-            self._graph, owner = map_graph(context)
+            self._graph, owner = map_graph(context.source)
         vertices = context.dataset.vertices(inputs["vertices"])
         self._arrays = map_vertices(vertices)
         if context.learned is None:

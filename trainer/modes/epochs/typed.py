@@ -29,13 +29,14 @@ from gnnloom.trainer.loader.vertices import FEATURE_DTYPES, VertexChoice
 from gnnloom.trainer.models.networks.model import Inputs
 from gnnloom.trainer.models.networks.typed_model import TypedBatch, TypedModel
 from gnnloom.trainer.models.networks.typed_reach import TypedReach, find_typed_reach
-from gnnloom.trainer.modes.epochs.edge_inference import SeedsThatFit
 from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext
 from gnnloom.trainer.modes.epochs.model_inputs import TypedInputs
 from gnnloom.trainer.modes.epochs.prepared import awaited, take_steps
 from gnnloom.trainer.modes.neighbor import fanouts
 from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.operators.whole_rows import AXIS
+from gnnloom.trainer.passes.passes import run_pass
+from gnnloom.trainer.passes.ranges import SeedsThatFit
 from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.place.mapped_rows import MappedRows, UnbackedRows
 from gnnloom.trainer.place.place import Place
@@ -189,16 +190,14 @@ class TypedInference:
         """
         own = self._operator.layout(0).vertex
         vertices = own if rows is None else own[rows]
-        comm, hops, start = self._operator.grid.comm, self._found_reach().hops, 0
+        comm, hops = self._operator.grid.comm, self._found_reach().hops
         out = together(comm, lambda: self._opened(len(vertices), hops))
-        # Ranks fetch learned features from each other for every batch; a rank without further vertices takes part.
-        while comm.gather_numbers([start < len(vertices)]).any():
-            stop, batch = together(comm, partial(self._next, vertices, start))
-            asked = learned_rows(self._given, None if batch is None else batch.fields)
-            if batch is not None:
-                scores = self._model.scores_of(batch.with_features(asked))
-                out.write(np.arange(start, stop), scores)
-            start = stop
+
+        def write(start: int, scores: Tensor) -> None:
+            out.write(np.arange(start, start + len(scores)), scores)
+
+        scoring = _Scoring(self._given, self._model, lambda start: together(comm, lambda: self._next(vertices, start)))
+        run_pass(scoring, len(vertices), [write], self._model.place, comm)
         return out.tensor
 
     def _found_reach(self) -> TypedReach:
@@ -247,6 +246,28 @@ class TypedInference:
             lambda drawn: width * sum(map(sum, [*drawn.num_vertices.values(), *drawn.num_entries.values()])),
         )
         return stop, TypedBatch(fields_of(sample), stop - start)
+
+
+class _Scoring:
+    """See :class:`gnnloom.trainer.passes.passes.Pass`; ranks fetch learned features from each other."""
+
+    def __init__(
+        self, given: TypedInputs, model: TypedModel, following: Callable[[int], tuple[int, TypedBatch | None]]
+    ) -> None:
+        """Compute nothing yet.
+
+        Args:
+            following: the end of the range of vertices that begins at a number, and its batch; None at the end.
+        """
+        self._given, self._model, self.next = given, model, following
+
+    def read(self, given: TypedBatch | None) -> dict[str, tuple[NDArray[np.int64], Tensor]]:
+        return learned_rows(self._given, None if given is None else given.fields)
+
+    def outputs(
+        self, given: TypedBatch | None, rows: Mapping[str, tuple[NDArray[np.int64], Tensor]]
+    ) -> Sequence[Tensor]:
+        return [] if given is None else [self._model.scores_of(given.with_features(rows))]
 
 
 def _typed(model: Any, given: Any) -> tuple[TypedModel, TypedInputs]:

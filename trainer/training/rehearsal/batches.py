@@ -27,15 +27,15 @@ from gnnloom.trainer.feed.feature_view import FeatureView, gradient_of
 from gnnloom.trainer.kernels.dispatch import Unwritten, even_offsets
 from gnnloom.trainer.layout.partial_parameters import RowGradient
 from gnnloom.trainer.models.networks.model import Inputs
-from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext, form_gradients, multiplying_by
+from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext, form_gradients
 from gnnloom.trainer.modes.epochs.model_inputs import BatchInputs, StepInputs
 from gnnloom.trainer.modes.epochs.pair_batches import RankPairs
-from gnnloom.trainer.modes.epochs.rows import step_rows
 from gnnloom.trainer.modes.kind import BatchSizes, RankRows
 from gnnloom.trainer.operators.layered import Layered
 from gnnloom.trainer.operators.p2p import SampledRows
 from gnnloom.trainer.operators.whole_rows import AXIS, RowsOnly
-from gnnloom.trainer.streaming.evaluation import StatedBytes, can_stream, stated_bytes
+from gnnloom.trainer.passes.evaluation import StatedBytes, can_stream, stated_bytes
+from gnnloom.trainer.passes.ranges import rows_alone
 from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
 from gnnloom.trainer.tasks.objectives.objective import StepLoss
 
@@ -229,9 +229,12 @@ class RehearsedBatches(Mode):
 
     def _evaluate_rows(self) -> None:
         """Take the memory of some rows without an adjacency for the moment."""
-        model, count = self.context.model, min(step_rows(self.context.model), len(self.context.labels.split))
+        model, count = (
+            self.context.model,
+            min(rows_alone(self.context.model.options.dims), len(self.context.labels.split)),
+        )
         given = self._memory.tensor((count, model.options.dims[0]), model.dtype)
-        with multiplying_by(RowsOnly(self._alone, np.zeros(count, np.int64)), model):
+        with model.multiplying_by(RowsOnly(self._alone, np.zeros(count, np.int64))):
             model(Inputs(given))
 
     def _prepared(self) -> SampledRows | Layered | RowsOnly:

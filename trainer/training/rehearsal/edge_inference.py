@@ -12,8 +12,8 @@ from gnnloom.trainer.loader.hops import edge_index
 from gnnloom.trainer.models.networks.edge_model import BatchEdges, EdgeModel
 from gnnloom.trainer.models.networks.model import Inputs
 from gnnloom.trainer.models.networks.reach import GraphTraits, find_reach, layer_output
-from gnnloom.trainer.modes.epochs.edge_inference import most_seeds
 from gnnloom.trainer.modes.kind import RankRows
+from gnnloom.trainer.passes.ranges import most_seeds
 from gnnloom.trainer.training.rehearsal.batches import edges_alike
 
 

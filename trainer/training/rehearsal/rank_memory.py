@@ -40,8 +40,8 @@ from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.redistribute import whole_rows
 from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext
 from gnnloom.trainer.modes.epochs.model_inputs import StepInputs
+from gnnloom.trainer.passes.evaluation import StatedBytes
 from gnnloom.trainer.place.global_generator import seeded
-from gnnloom.trainer.streaming.evaluation import StatedBytes
 from gnnloom.trainer.tasks.objectives.objective import Objective
 from gnnloom.trainer.training.outputs import predicted_rows
 from gnnloom.trainer.training.rehearsal.rank_rows import most_measured, rank_rows, row_lengths

@@ -12,11 +12,12 @@ from torch import Tensor
 
 from gnnloom.storage.meters import ProgressMeter
 from gnnloom.trainer.models.networks.model import Model
+from gnnloom.trainer.passes.column_blocks import ColumnBlocks, Storage
+from gnnloom.trainer.passes.passes import Out, run_pass
+from gnnloom.trainer.passes.program import FEATURES, Multiply, Program, RunLayers, run_rows
+from gnnloom.trainer.passes.range_operator import RangeOperator
 from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.propagation.adjacency_product import AdjacencyProduct
-from gnnloom.trainer.streaming.column_blocks import ColumnBlocks, Storage
-from gnnloom.trainer.streaming.program import FEATURES, Multiply, Pass, Program, run_pass
-from gnnloom.trainer.streaming.range_operator import RangeOperator
 
 
 class Rows(Protocol):
@@ -78,7 +79,8 @@ class StreamedLayers:
             BudgetError: the disk has no room for a matrix.
         """
         model, last = self._model, self._model.num_layers - 1
-        scores = self._scores(scored)
+        matrix = self._whole(model.options.dims[-1], None if scored is None else len(scored))
+        scores = matrix.put if scored is None else _put_some(matrix, scored, self.ranges())
         if embeds and last:
             self._embedding = self._whole(model.options.dims[last])
         meter = ProgressMeter("layers", sum(self._num_parts(program, step) for step in program.steps))
@@ -86,23 +88,25 @@ class StreamedLayers:
             for number in step.written:
                 stored = program.matrices[number]
                 self._matrices[number] = self._new(stored.dim, stored.dtype(self._place))
-            if isinstance(step, Pass):
+            if isinstance(step, RunLayers):
                 self._pass(step, scores, meter)
             else:
                 self._multiply(step, meter, drops=step.operand in freed)
             for number in freed:
                 del self._matrices[number]
-        results = [scores.finished(), *([] if self._embedding is None else [self._embedding])]
+        if scored is not None:
+            matrix.end(0)
+        results = [matrix, *([] if self._embedding is None else [self._embedding])]
 
         def check() -> None:
-            for matrix in results:
-                matrix.check()
+            for result in results:
+                result.check()
 
-        return Outputs(results[0].mapped(), None if self._embedding is None else self._embedding.mapped(), check)
+        return Outputs(matrix.mapped(), None if self._embedding is None else self._embedding.mapped(), check)
 
-    def _num_parts(self, program: Program, step: Pass | Multiply) -> int:
+    def _num_parts(self, program: Program, step: RunLayers | Multiply) -> int:
         """Number of ranges of rows, or of blocks of columns, of a step."""
-        if isinstance(step, Pass):
+        if isinstance(step, RunLayers):
             return len(self.ranges())
         dim = program.matrices[step.operand].dim
         return 1 if self._storage.folder is None else -(-dim // self._storage.width)
@@ -116,41 +120,34 @@ class StreamedLayers:
         count, most = len(self._vertex), self._storage.range_rows
         return [(start, min(start + most, count)) for start in range(0, count, most)]
 
-    def run_range(self, step: Pass, start: int, given: Tensor, known: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
-        """See :func:`gnnloom.trainer.streaming.program.run_pass`; keeps the embedding.
+    def run_range(
+        self, step: RunLayers, start: int, given: Tensor, known: Sequence[Tensor]
+    ) -> tuple[Tensor, Tensor | None]:
+        """See :func:`gnnloom.trainer.passes.program.run_rows`; keeps the embedding.
 
         Args:
             start: the first of the rows.
         """
         vertex, embedding = self._vertex[start : start + len(given)], self._embedding
         embed = None if embedding is None else lambda rows: embedding.put(start, self._model.as_sums(rows))
-        return run_pass(self._model, self._operator, step, vertex, given, known, embed)
+        return run_rows(self._model, self._operator, step, vertex, given, known, embed)
 
-    def _scores(self, rows: Tensor | None) -> AllScores | SomeScores:
-        count, dim = len(self._vertex) if rows is None else len(rows), self._model.options.dims[-1]
-        matrix = self._whole(dim, count)
-        return AllScores(matrix) if rows is None else SomeScores(matrix, rows, self.ranges())
+    def _pass(self, step: RunLayers, scores: Out, meter: ProgressMeter) -> None:
+        """Write the scores, or the input of a later layer and what that layer multiplies with."""
+        outs: list[Out | None] = [None if number is None else self._matrices[number].put for number in step.outs]
+        run_pass(_Ranges(self, step, meter), len(self._vertex), outs or [scores], self._place)
 
-    def _pass(self, step: Pass, scores: AllScores | SomeScores, meter: ProgressMeter) -> None:
-        for start, stop in self.ranges():
-            given = self._input_rows(step, start, stop)
-            known = [self._matrices[number].rows(start, stop) for number in step.known]
-            rows, operand = self.run_range(step, start, given, known)
-            meter.advance()
-            if operand is None:
-                scores.put(start, rows)
-                continue
-            if step.kept is not None:
-                self._matrices[step.kept].put(start, rows)
-            if step.operand is not None and step.operand != step.kept:
-                self._matrices[step.operand].put(start, operand)
-
-    def _input_rows(self, step: Pass, start: int, stop: int) -> Tensor:
+    def input_rows(self, step: RunLayers, start: int, stop: int) -> Tensor:
+        """(stop - start, dim) rows of the input of the first layer of a pass."""
         if step.input is None:
             # Nothing reads them, or nothing reads what comes of them.
             return self._place.empty((stop - start, self._model.options.dims[step.layer]), self._place.feature_dtype)
         source: Rows = self._feature if step.input == FEATURES else self._matrices[step.input]
         return source.rows(start, stop)
+
+    def known_rows(self, step: RunLayers, start: int, stop: int) -> list[Tensor]:
+        """Rows of the products that a pass has."""
+        return [self._matrices[number].rows(start, stop) for number in step.known]
 
     def _multiply(self, step: Multiply, meter: ProgressMeter, *, drops: bool) -> None:
         """Collective."""
@@ -178,42 +175,39 @@ class StreamedLayers:
         return ColumnBlocks(shape, self._model.dtype, storage, self._place)
 
 
-class AllScores:
-    """The scores of all rows."""
+class _Ranges:
+    """See :class:`gnnloom.trainer.passes.passes.Pass`: a pass over rows of matrices that this rank has."""
 
-    def __init__(self, matrix: ColumnBlocks) -> None:
-        self._matrix = matrix
+    def __init__(self, layers: StreamedLayers, step: RunLayers, meter: ProgressMeter) -> None:
+        self._layers, self._step, self._meter = layers, step, meter
+        self._ends = dict(layers.ranges())
 
-    def put(self, start: int, rows: Tensor) -> None:
-        """Write the scores of a range of rows."""
-        self._matrix.put(start, rows)
+    def next(self, start: int) -> tuple[int, tuple[int, int]]:
+        return self._ends[start], (start, self._ends[start])
 
-    def finished(self) -> ColumnBlocks:
-        """All scores, once they are written."""
-        return self._matrix
+    def read(self, given: tuple[int, int]) -> tuple[Tensor, list[Tensor]]:
+        return self._layers.input_rows(self._step, *given), self._layers.known_rows(self._step, *given)
+
+    def outputs(self, given: tuple[int, int], rows: tuple[Tensor, list[Tensor]]) -> Sequence[Tensor]:
+        found, operand = self._layers.run_range(self._step, given[0], *rows)
+        self._meter.advance()
+        return [found] if operand is None else [found, operand]
 
 
-class SomeScores:
-    """The scores of some rows: of those that a metric reads, whatever the graph's size."""
+def _put_some(matrix: ColumnBlocks, rows: Tensor, ranges: list[tuple[int, int]]) -> Out:
+    """Writer of the scores of some rows: those that a metric reads, whatever the graph's size.
 
-    def __init__(self, matrix: ColumnBlocks, rows: Tensor, ranges: list[tuple[int, int]]) -> None:
-        """Make them without values.
+    Args:
+        matrix: (num_scored, num_outputs), in whole rows.
+        rows: (num_scored,) int64, ascending.
+        ranges: in which the rows come, of all rows.
+    """
+    numbers = as_array(rows)
+    write = matrix.ranges(np.searchsorted(numbers, [start for start, _ in ranges]))
 
-        Args:
-            matrix: (num_scored, num_outputs), in whole rows.
-            rows: (num_scored,) int64, ascending.
-            ranges: in which the rows come, of all rows.
-        """
-        self._matrix, self._rows = matrix, rows
-        self._write = matrix.ranges(np.searchsorted(as_array(rows), [start for start, _ in ranges]))
-
-    def put(self, start: int, rows: Tensor) -> None:
-        """Write the scores of a range of rows, as far as they are wanted."""
-        first, last = np.searchsorted(as_array(self._rows), [start, start + len(rows)]).tolist()
+    def put(start: int, scores: Tensor) -> None:
+        first, last = np.searchsorted(numbers, [start, start + len(scores)]).tolist()
         if first < last:
-            self._write(first, rows.index_select(0, self._rows[first:last] - start))
+            write(first, scores.index_select(0, rows[first:last] - start))
 
-    def finished(self) -> ColumnBlocks:
-        """The scores, once they are written."""
-        self._matrix.end(0)
-        return self._matrix
+    return put

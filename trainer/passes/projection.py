@@ -13,12 +13,12 @@ from typing import Final
 from gnnloom.storage.artifacts.stored_csr import StoredCSR
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.trainer.kernels.dispatch import sparse_product
+from gnnloom.trainer.passes.column_blocks import even_width
+from gnnloom.trainer.passes.program import FEATURES, Program, RunLayers
+from gnnloom.trainer.passes.shard_features import ShardFeatures
+from gnnloom.trainer.passes.streamed_layers import StreamedLayers
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.propagation.adjacency_product import AdjacencyProduct
-from gnnloom.trainer.streaming.column_blocks import even_width
-from gnnloom.trainer.streaming.program import FEATURES, Pass, Program
-from gnnloom.trainer.streaming.shard_features import ShardFeatures
-from gnnloom.trainer.streaming.streamed_layers import StreamedLayers
 
 #: Blocks of the stored adjacency that are multiplied, spread over all.
 _SAMPLED_BLOCKS: Final = 4
@@ -84,7 +84,7 @@ class Samples:
             read = sum(program.matrices[number].dim for number in step.read if number != FEATURES)
             written = sum(program.matrices[number].dim for number in step.written)
             total += num_rows * item * (read * self._rates.read + written * self._rates.write)
-            if isinstance(step, Pass):
+            if isinstance(step, RunLayers):
                 total += num_rows * self._row_seconds(step, program)
                 continue
             dim = program.matrices[step.operand].dim
@@ -93,7 +93,7 @@ class Samples:
                 total += self._product_seconds(min(each, dim - start))
         return total
 
-    def _row_seconds(self, step: Pass, program: Program) -> float:
+    def _row_seconds(self, step: RunLayers, program: Program) -> float:
         """Time per row of a pass, without the time of the disk."""
         ranges = self._layers.ranges()
         if not ranges:

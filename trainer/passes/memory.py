@@ -13,11 +13,11 @@ from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.machine_memory import available_memory, memory_text
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.passes.column_blocks import COLUMNS, PART_BYTES, even_width
+from gnnloom.trainer.passes.program import Multiply, Program, Stored
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.place.threads import num_block_buffers
 from gnnloom.trainer.propagation.memory import RankSizes
-from gnnloom.trainer.streaming.column_blocks import COLUMNS, PART_BYTES, even_width
-from gnnloom.trainer.streaming.program import Multiply, Program, Stored
 
 #: Share of the memory that is left which an evaluation takes: pages of its files need some, too.
 _SHARE: Final = 0.6

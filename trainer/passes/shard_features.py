@@ -21,7 +21,7 @@ _PART_BYTES: Final = 8 << 20
 
 
 class ShardFeatures:
-    """See :class:`gnnloom.trainer.streaming.streamed_layers.Rows`. Features are checked and scaled whenever read."""
+    """See :class:`gnnloom.trainer.passes.streamed_layers.Rows`. Features are checked and scaled whenever read."""
 
     def __init__(self, shard: RowShard, place: Place) -> None:
         """Read nothing yet. Features are not scaled until ``norm`` is set.

@@ -26,11 +26,11 @@ from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.comm.agreement import CollectiveError
 from gnnloom.trainer.config.continuation import OpenedRun
 from gnnloom.trainer.config.predict_config import PredictConfig
+from gnnloom.trainer.passes import evaluation
+from gnnloom.trainer.passes.column_blocks import ColumnBlocks, Storage
+from gnnloom.trainer.passes.memory import Shape
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.propagation.column_store import ColumnStore
-from gnnloom.trainer.streaming import evaluation
-from gnnloom.trainer.streaming.column_blocks import ColumnBlocks, Storage
-from gnnloom.trainer.streaming.memory import Shape
 from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.predict import predict
 from gnnloom.trainer.training.rehearsal.projection import TrainProjection, project_training

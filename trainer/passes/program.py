@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.trainer.models.networks.model import Inputs, Model
+from gnnloom.trainer.passes.live_bytes import LiveBytes
+from gnnloom.trainer.passes.range_operator import RangeOperator, WantedProduct
 from gnnloom.trainer.place.place import Place
-from gnnloom.trainer.streaming.live_bytes import LiveBytes
-from gnnloom.trainer.streaming.range_operator import RangeOperator, WantedProduct
 
 #: Number of the matrix of the input features, which are stored already.
 FEATURES = 0
@@ -61,7 +61,7 @@ class Stored:
 
 
 @dataclass(frozen=True)
-class Pass:
+class RunLayers:
     """Runs layers on all rows, a range at a time, up to the next product that is not known.
 
     Attributes:
@@ -85,8 +85,15 @@ class Pass:
         return [*(() if self.input is None else (self.input,)), *self.known]
 
     @property
+    def outs(self) -> list[int | None]:
+        """Matrices of the input of the layer ``target``, and of what it multiplies with; none at the end."""
+        if self.operand is None:
+            return []
+        return [self.kept, None if self.operand == self.kept else self.operand]
+
+    @property
     def written(self) -> list[int]:
-        return sorted({each for each in (self.operand, self.kept) if each is not None})
+        return sorted(each for each in self.outs if each is not None)
 
 
 @dataclass(frozen=True)
@@ -105,7 +112,7 @@ class Multiply:
         return [self.product]
 
 
-Step = Pass | Multiply
+Step = RunLayers | Multiply
 
 
 @dataclass(frozen=True)
@@ -134,7 +141,7 @@ def write_program(model: Model, operator: RangeOperator) -> Program:
     steps = writer.steps()
     last = {number: place for place, step in enumerate(steps) for number in (*step.read, *step.written)}
     freed = [[number for number, end in last.items() if end == place and number] for place in range(len(steps))]
-    most = max(_row_bytes(model, operator, step, writer.matrices) for step in steps if isinstance(step, Pass))
+    most = max(_row_bytes(model, operator, step, writer.matrices) for step in steps if isinstance(step, RunLayers))
     reading = _READ_COPIES * model.options.dims[0] * operator.place.sum_dtype.itemsize
     return Program(model.options.dims, steps, writer.matrices, freed, max(math.ceil(most), reading))
 
@@ -152,7 +159,7 @@ class _Writer:
             given = found if not known or self._reads_input(layer) else None
             target = self._target(layer, len(known))
             if target == self._model.num_layers:
-                return [*steps, Pass(layer, given, known, target)]
+                return [*steps, RunLayers(layer, given, known, target)]
             enters = target > layer
             wanted = self._wanted[target][0 if enters else len(known)]
             kept = None
@@ -163,7 +170,7 @@ class _Writer:
             operand = found if wanted.is_input and found is not None else self._new(wanted.dim)
             # A layer may multiply with its input several times.
             if kept or not wanted.is_input:
-                steps.append(Pass(layer, given, known, target, operand, kept))
+                steps.append(RunLayers(layer, given, known, target, operand, kept))
             product = self._new(wanted.dim, is_sums=wanted.as_sums)
             steps.append(Multiply(operand, product))
             layer, known = target, (product,) if enters else (*known, product)
@@ -220,10 +227,10 @@ def layer_output(model: Model, rows: Tensor, layer: int) -> Tensor:
     return (model.as_embedding(hidden) if layer == model.num_layers - 2 else hidden).value
 
 
-def run_pass(
+def run_rows(
     model: Model,
     operator: RangeOperator,
-    step: Pass,
+    step: RunLayers,
     vertex: NDArray[np.int64],
     given: Tensor,
     known: Sequence[Tensor],
@@ -253,14 +260,14 @@ def run_pass(
     return rows, None
 
 
-def _row_bytes(model: Model, operator: RangeOperator, step: Pass, matrices: Sequence[Stored]) -> float:
+def _row_bytes(model: Model, operator: RangeOperator, step: RunLayers, matrices: Sequence[Stored]) -> float:
     """Bytes of the tensors that a pass has at a time for each row of a range, counted with rows of zeros."""
     place, count = operator.place, _COUNTED_ROWS
     with (live := LiveBytes(count)):
         given = place.lasting((count, model.options.dims[step.layer]), place.feature_dtype)
         stored = [matrices[number] for number in step.known]
         known = [place.lasting((count, each.dim), each.dtype(place)) for each in stored]
-        result = run_pass(model, operator, step, np.zeros(count, np.int64), given, known)
+        result = run_rows(model, operator, step, np.zeros(count, np.int64), given, known)
         # A block that is not the whole matrix is put in order before it is written: half of the columns, at most.
         for each in result:
             copy = None if each is None else each[:, ::2].contiguous()

@@ -6,12 +6,12 @@ import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.machine_memory import available_memory, memory_text
@@ -20,16 +20,16 @@ from gnnloom.trainer.algorithms.algorithm import NEIGHBORS
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.models.networks.model import Model
+from gnnloom.trainer.passes.column_blocks import Storage
+from gnnloom.trainer.passes.memory import Footprint, WorkingBytes, check_room, settle, share_of
+from gnnloom.trainer.passes.program import write_program
+from gnnloom.trainer.passes.projection import DiskRates, Samples
+from gnnloom.trainer.passes.range_operator import RangeOperator
+from gnnloom.trainer.passes.shard_features import ShardFeatures
+from gnnloom.trainer.passes.streamed_layers import Outputs, StreamedLayers
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.propagation.adjacency_product import AdjacencyProduct
 from gnnloom.trainer.propagation.memory import RankSizes
-from gnnloom.trainer.streaming.column_blocks import Storage
-from gnnloom.trainer.streaming.memory import Footprint, WorkingBytes, check_room, settle, share_of
-from gnnloom.trainer.streaming.program import write_program
-from gnnloom.trainer.streaming.projection import DiskRates, Samples
-from gnnloom.trainer.streaming.range_operator import RangeOperator
-from gnnloom.trainer.streaming.shard_features import ShardFeatures
-from gnnloom.trainer.streaming.streamed_layers import Outputs, StreamedLayers
 
 if TYPE_CHECKING:
     from gnnloom.trainer.data.open_shards import RunData
@@ -42,7 +42,7 @@ class Source:
     """Data that a streamed evaluation reads, on one rank.
 
     Attributes:
-        folder: of temporary files.
+        dataset: that the shards belong to; temporary files are in its folder.
         normalization: of the adjacency; see :mod:`gnnloom.trainer.data.adjacency_scaling`.
         feature_norm: see :func:`gnnloom.trainer.data.vertex_data.settled_feature_norm`.
         memory: bytes that the rank may take; 0 for its share of what is left.
@@ -51,7 +51,7 @@ class Source:
 
     comm: Communicator
     shards: RunData
-    folder: Path
+    dataset: Dataset
     counter: ReadCounter
     normalization: str
     feature_norm: str
@@ -157,16 +157,11 @@ def stated_bytes(model: Model, source: Source, shard: RowShard, num_scored: int)
 @contextmanager
 def _in_ranges(model: Model) -> Iterator[RangeOperator]:
     """Let a model run on ranges of rows inside the block."""
-    whole, options = model.operator, model.options
     # The grid of the run, whose groups exist: an MPI job has a limited number of them.
-    operator = RangeOperator(whole.grid)
-    try:
-        model.operator = operator
-        # The cheaper order forward, in the first layer too: no product is kept, and none is differentiated.
-        model.options = replace(options, input_is_kept=False, input_needs_gradient=True)
+    operator = RangeOperator(model.operator.grid)
+    # The cheaper order forward, in the first layer too: no product is kept, and none is differentiated.
+    with model.multiplying_by(operator, input_is_kept=False, input_needs_gradient=True):
         yield operator
-    finally:
-        model.operator, model.options = whole, options
 
 
 class _Evaluation:
@@ -207,7 +202,7 @@ class _Evaluation:
 
     def _storage(self) -> Storage:
         shape = self._shape
-        folder = self._source.folder if shape.on_disk else None
+        folder = self._source.dataset.path if shape.on_disk else None
         return Storage(folder, shape.width, shape.range_rows, shape.keeps_pages)
 
     def _opened(self, shard: RowShard) -> tuple[AdjacencyProduct, ShardFeatures]:
@@ -229,7 +224,7 @@ class _Evaluation:
     def _projected(self) -> float:
         """Say what the evaluation will take. Collective."""
         source, disk = self._source, self._disk_bytes()
-        together(self._comm, lambda: check_room(source.folder, disk) if self._comm.rank == 0 else None)
+        together(self._comm, lambda: check_room(source.dataset.path, disk) if self._comm.rank == 0 else None)
         seconds = self._sampled_seconds() if source.known_seconds is None else source.known_seconds
         if self._comm.rank == 0:
             # It may take minutes where an epoch takes seconds; a run says so once.
@@ -246,7 +241,8 @@ class _Evaluation:
         """The time of the slowest rank, from samples of its work. Collective."""
         source, shape = self._source, self._shape
         rates = together(
-            self._comm, lambda: DiskRates.measured(source.folder, self._footprint.matrices, cached=shape.keeps_pages)
+            self._comm,
+            lambda: DiskRates.measured(source.dataset.path, self._footprint.matrices, cached=shape.keeps_pages),
         )
         samples = Samples(self._layers, self._product, self._feature, rates)
         seconds = together(self._comm, lambda: samples.seconds(self._program, shape.width))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,18 +26,12 @@ from gnnloom.trainer.feed.feature_view import FeatureView, MappedFeatures, OwnFe
 from gnnloom.trainer.models.networks.edge_model import BatchEdges, EdgeModel
 from gnnloom.trainer.models.networks.model import Inputs
 from gnnloom.trainer.models.networks.reach import GraphTraits, Reach, find_reach, layer_output, whole_batch
-from gnnloom.trainer.modes.epochs.layerwise import map_graph_of
-from gnnloom.trainer.modes.epochs.passes import outputs
 from gnnloom.trainer.operators.operator import Operator
+from gnnloom.trainer.passes.layerwise import map_graph_of
+from gnnloom.trainer.passes.passes import run_passes
+from gnnloom.trainer.passes.ranges import SeedsThatFit
 
 logger = logging.getLogger(__name__)
-
-Made = TypeVar("Made")
-
-#: Numbers that the edges of a batch carry at once, at most, unless one vertex needs more.
-CARRIED: Final = 1 << 24
-#: Vertices of the first batch; the next ones follow from its size.
-_FIRST: Final = 64
 
 
 class WholeInference:
@@ -84,8 +78,8 @@ class WholeInference:
             features = OwnFeatures(RowExchange(comm, own, inputs.value.detach(), owner, grid.place))
         batches = _Batches(self._model, self._normalization, graph, own.ascending, self._reach)
         layers = range(len(self._reach.widths) - 1) if self._reach.by_layer else (None,)
-        passes = (_EdgePass(batches, layer) for layer in layers)
-        return outputs(passes, features, own, owner, grid, self._dataset.path)
+        modules = (_EdgeLayer(batches, layer) for layer in layers)
+        return run_passes(modules, features, own, owner, grid, self._dataset.path)
 
     def _map(self) -> tuple[WholeGraph, NDArray[np.int32] | None, FeatureView | None]:
         graph, owner = map_graph_of(self._dataset, self._inputs, self._operator.grid.comm.size)
@@ -129,45 +123,6 @@ class WholeInference:
             )
 
 
-def most_seeds(carried_by_one: float, width: int, num_own: int) -> int:
-    """Vertices of a batch of the middle of a pass, if so many vertices and edges belong to each on average."""
-    count = _FIRST
-    while count < num_own and count * carried_by_one * width <= CARRIED // 4:
-        count *= 2
-    while count > 1 and count * carried_by_one * width > CARRIED:
-        count //= 2
-    return min(count, num_own)
-
-
-class SeedsThatFit:
-    """Ranges of vertices whose batches carry at most ``CARRIED`` numbers each, or have one vertex."""
-
-    def __init__(self) -> None:
-        self._count = _FIRST
-
-    def batch(
-        self,
-        vertices: NDArray[np.int64],
-        start: int,
-        make: Callable[[NDArray[np.int64]], Made],
-        carried: Callable[[Made], int],
-    ) -> tuple[int, Made]:
-        """The end of the range of vertices that begins at ``start``, and its batch.
-
-        Args:
-            make: makes the batch of some vertices.
-            carried: numbers that it carries.
-        """
-        while True:
-            stop = min(start + self._count, len(vertices))
-            made, count = make(vertices[start:stop]), stop - start
-            numbers = carried(made)
-            if numbers <= CARRIED or count == 1:
-                self._count = 2 * count if numbers <= CARRIED // 4 else count
-                return stop, made
-            self._count = max(1, count // 2)
-
-
 class _Batches:
     """Ranges of a rank's vertices with all that their outputs need, as long as memory allows."""
 
@@ -201,8 +156,8 @@ class _Batches:
         return stop, vertices, edges
 
 
-class _EdgePass:
-    """See :class:`gnnloom.trainer.modes.epochs.passes.Pass`."""
+class _EdgeLayer:
+    """See :class:`gnnloom.trainer.passes.passes.Layer`: a layer, or the whole module."""
 
     def __init__(self, batches: _Batches, layer: int | None) -> None:
         """Compute nothing yet.

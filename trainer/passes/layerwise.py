@@ -1,13 +1,12 @@
 """Exact scores of all vertices without the graph or its features in memory: layer by layer, some rows at a time.
 
 The graph and the features are mapped, and all neighbors of a vertex are gathered; see
-:mod:`gnnloom.trainer.modes.epochs.passes`.
+:mod:`gnnloom.trainer.passes.passes`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,18 +21,20 @@ from gnnloom.storage.matrix.local_numbers import LocalNumbers
 from gnnloom.storage.sampling.layered import whole_rows
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.feed.feature_view import FeatureView, MappedFeatures
-from gnnloom.trainer.models.networks.model import Inputs, Model
-from gnnloom.trainer.modes.epochs.mode import ModeContext, multiplying_by
-from gnnloom.trainer.modes.epochs.passes import outputs
+from gnnloom.trainer.models.networks.model import Model
 from gnnloom.trainer.operators.layered import Layered
+from gnnloom.trainer.passes.evaluation import Source
+from gnnloom.trainer.passes.passes import run_passes
+from gnnloom.trainer.passes.program import layer_output
+from gnnloom.trainer.passes.ranges import gathering_bounds
 
 
-def map_graph(context: ModeContext) -> tuple[WholeGraph, NDArray[np.int32] | None]:
+def map_graph(source: Source) -> tuple[WholeGraph, NDArray[np.int32] | None]:
     """The graph of a run's shards, and the rank of every vertex if there are several ranks.
 
     All processes of a node share one copy. Communicates nothing.
     """
-    return map_graph_of(context.dataset, context.shards.artifact.inputs, context.comm.size)
+    return map_graph_of(source.dataset, source.shards.artifact.inputs, source.comm.size)
 
 
 def map_graph_of(
@@ -50,11 +51,7 @@ def map_graph_of(
     return graph, map_part_members(dataset.partition(key=inputs["partition"])).part
 
 
-#: Numbers that one step gathers, at most, unless one vertex has more.
-GATHERED: Final = 1 << 24
-
-
-def layerwise_scores(context: ModeContext) -> Tensor:
+def layerwise_scores(model: Model, source: Source) -> Tensor:
     """Scores of a rank's vertices, with the model as it is. Collective.
 
     Returns:
@@ -64,24 +61,21 @@ def layerwise_scores(context: ModeContext) -> Tensor:
     Raises:
         CollectiveError: the graph, its vertex data or the partition is gone.
     """
-    if context.model.takes_edges:
-        # It has its own passes, from disk as well.
-        return context.model.whole_scores(context.inputs)
-    graph, features, owner = together(context.comm, lambda: _map(context))
-    model, own = context.model, LocalNumbers.of(context.operator.layout(0).vertex)
-    operator = Layered(context.comm, model.num_layers, context.normalization, context.place)
-    passes = (_LayerPass(model, graph, own.ascending, operator, layer) for layer in range(model.num_layers))
-    return outputs(passes, features, own, owner, context.operator.grid, context.dataset.path)
+    graph, features, owner = together(source.comm, lambda: _map(model, source))
+    own = LocalNumbers.of(model.operator.layout(0).vertex)
+    operator = Layered(source.comm, model.num_layers, source.normalization, model.place)
+    layers = (_Layer(model, graph, own.ascending, operator, layer) for layer in range(model.num_layers))
+    return run_passes(layers, features, own, owner, model.operator.grid, source.dataset.path)
 
 
-def _map(context: ModeContext) -> tuple[WholeGraph, FeatureView, NDArray[np.int32] | None]:
-    vertices = context.dataset.vertices(context.shards.artifact.inputs["vertices"])
-    graph, owner = map_graph(context)
-    return graph, MappedFeatures.of(vertices, context.feature_norm, context.place), owner
+def _map(model: Model, source: Source) -> tuple[WholeGraph, FeatureView, NDArray[np.int32] | None]:
+    vertices = source.dataset.vertices(source.shards.artifact.inputs["vertices"])
+    graph, owner = map_graph(source)
+    return graph, MappedFeatures.of(vertices, source.feature_norm, model.place), owner
 
 
-class _LayerPass:
-    """See :class:`gnnloom.trainer.modes.epochs.passes.Pass`."""
+class _Layer:
+    """See :class:`gnnloom.trainer.passes.passes.Layer`."""
 
     def __init__(
         self, model: Model, graph: WholeGraph, vertices: NDArray[np.int64], operator: Layered, layer: int
@@ -95,17 +89,7 @@ class _LayerPass:
         self._model, self._graph, self._vertices = model, graph, vertices
         self._operator, self._layer = operator, layer
         self.what, self.width = f"outputs of layer {layer + 1}", model.options.dims[layer + 1]
-        self._bounds = self._cut(model.options.dims[layer])
-
-    def _cut(self, dim: int) -> list[int]:
-        """Bounds of the ranges of vertices that are treated together."""
-        indptr, vertices = self._graph.matrix.indptr, self._vertices
-        before = np.concatenate([[0], np.cumsum(indptr[vertices + 1] - indptr[vertices] + 1)])
-        most, bounds = max(1, GATHERED // max(1, dim)), [0]
-        while bounds[-1] < len(vertices):
-            stop = int(np.searchsorted(before, before[bounds[-1]] + most, side="right")) - 1
-            bounds.append(max(stop, bounds[-1] + 1))
-        return bounds
+        self._bounds = gathering_bounds(graph.matrix.indptr, vertices, model.options.dims[layer])
 
     def next(self, start: int) -> tuple[int, NDArray[np.int64], LayeredBatch]:
         stop = next((each for each in self._bounds if each > start), start)
@@ -126,14 +110,5 @@ class _LayerPass:
 
     def output(self, rows: Tensor, given: LayeredBatch) -> Tensor:
         self._operator.load(given)
-        with multiplying_by(self._operator, self._model):
-            return _output(self._model, rows, self._layer)
-
-
-def _output(model: Model, rows: Tensor, layer: int) -> Tensor:
-    """The input of the next layer, or the scores."""
-    inputs = Inputs(model.as_features(rows))
-    if layer == model.num_layers - 1:
-        return model.classify(inputs)
-    hidden = model.hidden_layer(inputs, layer)
-    return (model.as_embedding(hidden) if layer == model.num_layers - 2 else hidden).value
+        with self._model.multiplying_by(self._operator):
+            return layer_output(self._model, rows, self._layer)

@@ -17,11 +17,11 @@ from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.models.networks.model import Model
+from gnnloom.trainer.passes import evaluation
+from gnnloom.trainer.passes.evaluation import streamed_outputs
+from gnnloom.trainer.passes.live_bytes import LiveBytes
+from gnnloom.trainer.passes.program import RunLayers, run_rows, write_program
 from gnnloom.trainer.place.place import Place
-from gnnloom.trainer.streaming import evaluation
-from gnnloom.trainer.streaming.evaluation import streamed_outputs
-from gnnloom.trainer.streaming.live_bytes import LiveBytes
-from gnnloom.trainer.streaming.program import Pass, run_pass, write_program
 from gnnloom.trainer.training.session import open_session
 from support.graphs import random_adjacency, store_graph, store_vertices
 from support.lone import LoneCommunicator
@@ -87,19 +87,19 @@ def test_memory_is_what_the_evaluation_is_given(tmp_path: Path, model: str) -> N
 def _row_bytes(model: Model, num_rows: int) -> tuple[float, int]:
     """Bytes of each row that the largest pass has, and those that are stated."""
 
-    def taken(step: Pass) -> int:
+    def taken(step: RunLayers) -> int:
         with (live := LiveBytes(num_rows)):
             given = torch.zeros(num_rows, program.dims[step.layer], dtype=place.feature_dtype)
             stored = [program.matrices[number] for number in step.known]
             known = [torch.zeros(num_rows, each.dim, dtype=each.dtype(place)) for each in stored]
-            run_pass(model, operator, step, np.arange(num_rows), given, known)
+            run_rows(model, operator, step, np.arange(num_rows), given, known)
         return live.peak
 
     place = Place(model.place.feature_dtype, 1)
     with torch.no_grad(), evaluation._in_ranges(model) as operator:
         operator.form_groups()
         program = write_program(model, operator)
-        most = max(taken(step) for step in program.steps if isinstance(step, Pass))
+        most = max(taken(step) for step in program.steps if isinstance(step, RunLayers))
         return most / num_rows, program.range_row_bytes
 
 
