@@ -15,11 +15,14 @@ from typing import Final, TypeVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from gnnloom.storage.errors import GnnloomError, InputError, in_one_line
+from gnnloom.storage.format.arrays import Array, digest_bytes
 from gnnloom.storage.wording import counted
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.place.arrays import as_array
 
 Result = TypeVar("Result")
 
@@ -27,6 +30,8 @@ Result = TypeVar("Result")
 COMMAND: Final = "command"
 #: Bits of a hash of facts; a float64 holds it exactly.
 _HASH_BITS: Final = 52
+#: Hexadecimal digits of a digest that float64 holds exactly.
+_DIGITS: Final = 13
 #: Kinds of ranks, ranks of a kind, and facts that an error about ranks that differ names.
 _MOST_KINDS, _MOST_RANKS, _MOST_FACTS = 4, 3, 3
 
@@ -115,6 +120,16 @@ def _hash(facts: Mapping[str, str]) -> int:
     """A number from 1 to 2^52 that stands for facts."""
     digest = hashlib.blake2b(_encoded(facts), digest_size=8).digest()
     return (int.from_bytes(digest, "little") >> (64 - _HASH_BITS)) + 1
+
+
+def short_digest(array: Array) -> float:
+    """52 bits of the digest of an array's bytes, as a number that ranks can exchange."""
+    return float(int(digest_bytes(array)[:_DIGITS], 16))
+
+
+def tensor_digest(tensor: Tensor) -> float:
+    """See :func:`short_digest`."""
+    return short_digest(as_array(tensor.detach().contiguous()))
 
 
 def _encoded(facts: Mapping[str, str]) -> bytes:

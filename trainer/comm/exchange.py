@@ -43,32 +43,50 @@ def exchange(comm: Communicator, sends: Sequence[Tensor], receives: Sequence[Ten
 
 def collect(
     comm: Communicator,
-    mine: Sequence[Tensor],
+    mine: Sequence[Rows],
     shapes: Sequence[Sequence[Sequence[int]]],
     place: Place,
     root: int,
     kind: Kind,
-) -> Iterator[tuple[int, list[Tensor]]]:
-    """Bring the tensors of all other ranks to the root. Collective, and so is going through the result.
+) -> Iterator[tuple[int, list[Rows]]]:
+    """Bring the tensors, or arrays, of all other ranks to the root. Collective, and so is going through the result.
 
     The tensors of one rank arrive after the tensors of another, so that the root need not hold the tensors of all
     ranks.
 
     Args:
-        mine: contiguous tensors of this rank, of the same dtypes on all ranks; the root's are not sent.
+        mine: contiguous tensors, or arrays, of this rank, of the same dtypes on all ranks; the root's are not sent.
         shapes: (size,) shapes of the tensors of every rank.
 
     Yields:
         On the root, every other rank and its tensors, in the order of the ranks. On the others nothing.
     """
+    given = [place.from_numpy(each) if isinstance(each, np.ndarray) else each for each in mine]
     if comm.rank != root:
-        comm.wait([request for each in mine for request in comm.send(each, root, kind)])
+        comm.wait([request for each in given for request in comm.send(each, root, kind)])
         return
     for rank, theirs in enumerate(shapes):
         if rank != root:
-            arriving = [place.lasting(shape, each.dtype) for shape, each in zip(theirs, mine, strict=True)]
+            arriving = [place.lasting(shape, each.dtype) for shape, each in zip(theirs, given, strict=True)]
             comm.wait([request for each in arriving for request in comm.receive(each, rank)])
-            yield rank, arriving
+            yield (
+                rank,
+                [
+                    as_array(each) if isinstance(own, np.ndarray) else each
+                    for own, each in zip(mine, arriving, strict=True)
+                ],
+            )
+
+
+def broadcast_array(comm: Communicator, array: NDArray[Any], root: int, place: Place, kind: Kind) -> NDArray[Any]:
+    """The root's array, on every rank. Collective.
+
+    Args:
+        array: of the same shape and dtype on every rank; its values may be overwritten.
+    """
+    buffer = place.from_numpy(array)
+    comm.broadcast(buffer, root, kind)
+    return as_array(buffer)
 
 
 class BlockExchange:

@@ -34,9 +34,18 @@ class Labels:
     label: Tensor
     split: Tensor
 
+    @classmethod
+    def of(cls, label: NDArray[Any], split: NDArray[Any], place: Place) -> Labels:
+        """Labels as they are stored."""
+        return cls(place.from_numpy(label), place.from_numpy(split))
+
     def take(self, rows: Tensor) -> Labels:
         """Labels of the given rows."""
         return Labels(self.label[rows], self.split[rows])
+
+    def at(self, rows: NDArray[np.int64], place: Place) -> Labels:
+        """Labels of the rows with some numbers."""
+        return self.take(place.from_numpy(rows))
 
 
 def read_feature(rows: VertexRows, place: Place) -> Tensor:

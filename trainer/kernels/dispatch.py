@@ -7,6 +7,7 @@ To compute elsewhere, or not at all, make the place with another table: a class 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -37,6 +38,7 @@ from gnnloom.trainer.kernels.sparse_rows import PackedRows, listed_entries, list
 from gnnloom.trainer.kernels.table import kernels_of
 from gnnloom.trainer.kernels.unperformed import Unperformed, Unwritten, even_offsets, performed, with_values
 from gnnloom.trainer.kernels.without_values import UnreadRows, place_without_values
+from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.place.contract import (
     RUN_COLUMNS,
     Attended,
@@ -101,6 +103,7 @@ __all__ = [
     "sparse_product",
     "sparse_product_kernel",
     "weight_gradient",
+    "with_entries",
     "with_values",
 ]
 
@@ -200,6 +203,15 @@ def score_entries(left: Tensor, right: Tensor, rows: NDArray[Any], columns: NDAr
     out = place.empty((len(rows),), left.dtype)
     kernels_of(place).score_entries(left, right, (rows, columns), out, place)
     return out
+
+
+def with_entries(matrix: CSR, entries: Tensor) -> CSR:
+    """A matrix with other entries at the same places, for products.
+
+    Args:
+        entries: (nnz,) contiguous, in the order of the matrix; their memory is shared.
+    """
+    return replace(matrix, data=as_array(entries.detach()))
 
 
 def score_pairs(left: Tensor, right: Tensor, place: Place) -> Tensor:

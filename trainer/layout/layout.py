@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.process_grid import ProcessGrid
@@ -38,6 +39,11 @@ class Layout:
     @property
     def num_rows(self) -> int:
         return len(self.vertex)
+
+    @property
+    def ids(self) -> Tensor:
+        """(num_rows,) int64 the global ids, as a tensor."""
+        return self.place.from_numpy(self.vertex)
 
     @property
     def key(self) -> tuple[str, tuple[str, ...], tuple[str, ...]]:

@@ -10,16 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gnnloom.trainer.comm.exchange import collect
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.layout.layout import Layout
-from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.place.place import Place
 
 
@@ -90,24 +87,23 @@ class RowGradient:
             rows: (num_parts,) int64 row of each part; any row may occur several times.
             values: (num_parts, num_columns).
         """
-        given = as_array(rows)
         # Stable, so that the parts of a row stay in their order.
-        order = np.argsort(given, kind="stable")
-        first = np.flatnonzero(np.diff(given[order], prepend=-1))
-        counts = np.diff(first, append=len(order))
-        if len(first) == len(given):
+        ascending, order = torch.sort(rows, stable=True)
+        given, counts = torch.unique_consecutive(ascending, return_counts=True)
+        if len(given) == len(rows):
             return cls(rows, values)
 
-        def parts(places: NDArray[np.int64]) -> Tensor:
+        def parts(places: Tensor) -> Tensor:
             out = place.empty((len(places), values.shape[1]), values.dtype)
-            return torch.index_select(values, 0, place.from_numpy(order[places]), out=out)
+            return torch.index_select(values, 0, order[places], out=out)
 
+        first = counts.cumsum(0) - counts
         total = parts(first)
         for number in range(1, int(counts.max())):
-            more = np.flatnonzero(counts > number)
+            more = (counts > number).nonzero().squeeze(1)
             # No row is twice among these, so each number is the sum of two, whatever the order.
-            total.index_add_(0, place.from_numpy(more), parts(first[more] + number))
-        return cls(place.from_numpy(given[order[first]]), total)
+            total.index_add_(0, more, parts(first[more] + number))
+        return cls(given, total)
 
 
 class PartialParameter(nn.Parameter):
@@ -141,8 +137,7 @@ def held(whole: Tensor, piece: ParameterPiece | None) -> nn.Parameter:
 def vertex_piece(layout: Layout, num_vertices: int, dim: int) -> ParameterPiece:
     """This rank's piece of a (num_vertices, dim) matrix of ``layout``."""
     speaks = layout.speaks_for_piece(layout.grid.axes)
-    rows = layout.place.from_numpy(layout.vertex)
-    return ParameterPiece(layout.grid, (num_vertices, dim), rows, layout.columns(dim), speaks, layout)
+    return ParameterPiece(layout.grid, (num_vertices, dim), layout.ids, layout.columns(dim), speaks, layout)
 
 
 def columns_of(parameter: Tensor, layout: Layout, weight_axes: tuple[str, ...]) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,7 +35,7 @@ class VertexOrder:
         self._vertex = vertex if order is None else vertex[order]
         self.num_vertices = num_vertices
 
-    def chunks(self, rows: Tensor, chunk_rows: int) -> Iterator[tuple[int, Tensor]]:
+    def chunks(self, rows: Tensor, chunk_rows: int) -> Iterator[tuple[int, NDArray[Any]]]:
         """The chunks that this rank writes. Collective.
 
         Each rank gets one at a time; whoever keeps them holds them all.
@@ -46,7 +47,7 @@ class VertexOrder:
             chunk_rows: rows per chunk.
 
         Yields:
-            The first vertex of a chunk, and its (at most chunk_rows, ...) rows.
+            The first vertex of a chunk, and its (at most chunk_rows, ...) rows, for storage.
         """
         # One chunk per rank and round, so all ranks write at the same time.
         round_rows = self._comm.size * chunk_rows
@@ -54,7 +55,7 @@ class VertexOrder:
             bounds = np.minimum(first + chunk_rows * np.arange(self._comm.size + 1), self.num_vertices)
             chunk = self._exchange(rows, bounds)
             if len(chunk):
-                yield int(bounds[self._comm.rank]), chunk
+                yield int(bounds[self._comm.rank]), self._place.to_numpy(chunk)
 
     def _exchange(self, rows: Tensor, bounds: NDArray[np.int64]) -> Tensor:
         """Send every rank its vertices between the bounds; returns this rank's chunk. Collective."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.disk.files import read_json, sync_paths, write_json
@@ -26,7 +27,7 @@ from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.redistribute import VertexOrder, whole_rows
-from gnnloom.trainer.place.arrays import array_dtype, as_array
+from gnnloom.trainer.place.arrays import array_dtype
 from gnnloom.trainer.place.place import Place
 
 
@@ -71,7 +72,7 @@ class OwnChunks:
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     dims: tuple[str, ...]
-    chunks: Iterable[tuple[int, Tensor]]
+    chunks: Iterable[tuple[int, NDArray[Any]]]
 
     @classmethod
     def of(cls, array: VertexArrayPiece, num_vertices: int, kind: Kind) -> OwnChunks:
@@ -86,7 +87,7 @@ class OwnChunks:
 
     def write(self, folder: Path) -> ArrayRecord:
         """Write this rank's chunks, and return their record."""
-        written = [write_rows(folder, self.name, start, as_array(rows)) for start, rows in self.chunks]
+        written = [write_rows(folder, self.name, start, rows) for start, rows in self.chunks]
         pieces = tuple(piece for record in written for piece in record.pieces)
         return ArrayRecord(self.name, self.shape, self.dtype.name, self.dims, pieces)
 
@@ -128,7 +129,7 @@ def read_vertex_rows(
     rows = rows[order]
     for start in range(0, len(stored), stored.chunk_rows):
         stop = min(start + stored.chunk_rows, len(stored))
-        first, last = np.searchsorted(as_array(rows), [start, stop]).tolist()
+        first, last = torch.searchsorted(rows, place.tensor([start, stop], torch.int64)).tolist()
         if first < last:
             chunk = place.from_numpy(stored.read(start, stop))[rows[first:last] - start]
             target[order[first:last]] = (chunk if columns is None else chunk[:, columns]).to(target.dtype)

@@ -13,7 +13,6 @@ from gnnloom.trainer.comm.exchange import collect
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.links.ranking import Higher, positive_scores
 from gnnloom.trainer.links.scoring import AllTargets, Lists, SourceBlock, score_all
-from gnnloom.trainer.place.arrays import as_array
 
 
 @dataclass(frozen=True)
@@ -29,9 +28,7 @@ class _Found:
     score: Tensor
 
 
-def top_targets(
-    targets: AllTargets, sources: NDArray[np.int64], count: int, known: Lists
-) -> tuple[NDArray[np.int64], NDArray[np.floating]]:
+def top_targets(targets: AllTargets, sources: NDArray[np.int64], count: int, known: Lists) -> tuple[Tensor, Tensor]:
     """The best targets of this rank's sources. Collective; ranks may have different numbers of sources.
 
     The source itself is never among them. A score that is not a number counts as the lowest. Scores have the same bits
@@ -58,7 +55,7 @@ def top_targets(
         if block.rank == comm.rank:
             span = slice(*block.span)
             vertex[span], score[span] = best.vertex, best.score
-    return as_array(vertex), as_array(score)
+    return vertex, score
 
 
 def filtered_ranks(targets: AllTargets, pairs: NDArray[np.int64], known: Lists) -> Higher:
@@ -78,7 +75,7 @@ def filtered_ranks(targets: AllTargets, pairs: NDArray[np.int64], known: Lists) 
     """
     comm, place = targets.comm, targets.place
     score = positive_scores(score_all(targets.pair_rows, targets.rows, targets.decoder, pairs))
-    found = np.zeros((2, len(pairs)), np.int64)
+    found = place.lasting((2, len(pairs)), torch.int64)
     for block in targets.blocks(pairs[:, 0], known, pairs[:, 1]):
         own = slice(*block.span)
         limit = place.empty((len(block.rows),), score.dtype)
@@ -93,7 +90,7 @@ def filtered_ranks(targets: AllTargets, pairs: NDArray[np.int64], known: Lists) 
         comm.all_reduce(counts, Kind.METRICS)
         if block.rank == comm.rank:
             found[:, own] = counts
-    return Higher(*found)
+    return Higher.of(found[0], found[1], place)
 
 
 def _none(targets: AllTargets, num_sources: int, count: int) -> _Found:
@@ -105,7 +102,7 @@ def _none(targets: AllTargets, num_sources: int, count: int) -> _Found:
 def _best_here(targets: AllTargets, block: SourceBlock, count: int) -> _Found:
     """The best of this rank's vertices. Communicates nothing."""
     best = _none(targets, len(block.rows), count)
-    ids = targets.place.from_numpy(targets.pair_rows.vertex)
+    ids = targets.pair_rows.layout.ids
     for start, scores in targets.scores(block, -torch.inf):
         # Few scores of a block reach the lowest of the best so far, after the first block.
         counted = scores.masked_fill(scores.isnan(), -torch.inf)
@@ -125,13 +122,15 @@ def _merged(targets: AllTargets, best: _Found, source: Tensor, vertex: Tensor, s
     """
     held, column = (best.vertex >= 0).nonzero(as_tuple=True)
     parts = ((held, source), (best.vertex[held, column], vertex), (best.score[held, column], score))
-    sources, vertices, scores = (as_array(torch.cat(both)) for both in parts)
-    # By source, then from the highest score on, then from the lowest vertex on.
-    order = np.lexsort((vertices, -scores, sources))
+    sources, vertices, scores = (torch.cat(both) for both in parts)
+    # By source, then from the highest score on, then from the lowest vertex on: stable sorts in the reverse order.
+    order = torch.argsort(vertices)
+    order = order[torch.argsort(scores[order], descending=True, stable=True)]
+    order = order[torch.argsort(sources[order], stable=True)]
     sources, vertices, scores = sources[order], vertices[order], scores[order]
-    position = np.arange(len(order)) - np.searchsorted(sources, sources)
+    position = targets.place.arange(0, len(order)) - torch.searchsorted(sources, sources)
     kept = position < best.vertex.shape[1]
     found = _none(targets, *best.vertex.shape)
-    as_array(found.vertex)[sources[kept], position[kept]] = vertices[kept]
-    as_array(found.score)[sources[kept], position[kept]] = scores[kept]
+    found.vertex[sources[kept], position[kept]] = vertices[kept]
+    found.score[sources[kept], position[kept]] = scores[kept]
     return found

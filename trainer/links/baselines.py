@@ -65,7 +65,7 @@ def _measure_lists(
     for first, last in _steps(start, stop, max(1, _SCORES // sum(counts.values()))):
         positive = np.ascontiguousarray(links.baseline(f"{split}/pair", first, last, counter)[:, number])
         negative = np.concatenate([links.baseline(kind, first, last, counter)[..., number] for kind in kinds], axis=1)
-        higher.append(count_higher_in_rows(place.from_numpy(positive), place.from_numpy(negative)))
+        higher.append(count_higher_in_rows(place.from_numpy(positive), place.from_numpy(negative), place))
     return list_figures(ListRanks.of(comm, place, Higher.joined(higher)))
 
 

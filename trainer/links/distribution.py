@@ -6,12 +6,10 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.trainer.comm.communicator import Communicator, Reduction
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.place.place import Place
 
 #: Bins between the lowest and the highest score.
@@ -36,24 +34,24 @@ def score_distribution(comm: Communicator, place: Place, positive: Tensor, negat
     ends = place.tensor([-np.inf, -np.inf], torch.float64)
     for each in scores:
         if len(each):
-            ends = torch.maximum(ends, place.tensor([-each.min(), each.max()], torch.float64))
+            ends = torch.maximum(ends, place.tensor([-float(each.min()), float(each.max())], torch.float64))
     comm.all_reduce(ends, Kind.METRICS, Reduction.MAX)
     lowest, highest = -float(ends[0]), float(ends[1])
     if lowest > highest:
         return {}
-    counts = place.from_numpy(np.stack([_counted(each, lowest, highest) for each in scores]))
+    counts = torch.stack([_counted(each, lowest, highest) for each in scores])
     comm.all_reduce(counts, Kind.METRICS)
     positives, negatives = counts.tolist()
     return {"range": [lowest, highest], "positive": positives, "negative": negatives}
 
 
-def _finite(scores: Tensor) -> NDArray[np.float64]:
-    flat = as_array(scores.detach().reshape(-1)).astype(np.float64)
-    return flat[np.isfinite(flat)]
+def _finite(scores: Tensor) -> Tensor:
+    flat = scores.detach().reshape(-1).to(torch.float64)
+    return flat[flat.isfinite()]
 
 
-def _counted(scores: NDArray[np.float64], lowest: float, highest: float) -> NDArray[np.int64]:
+def _counted(scores: Tensor, lowest: float, highest: float) -> Tensor:
     # Equal scores only: all of them are in the first bin.
     width = (highest - lowest) or 1.0
-    bins = np.minimum((scores - lowest) / width * NUM_BINS, NUM_BINS - 1).astype(np.int64)
-    return np.bincount(bins, minlength=NUM_BINS).astype(np.int64, copy=False)
+    bins = ((scores - lowest) / width * NUM_BINS).clamp(max=NUM_BINS - 1).to(torch.int64)
+    return torch.bincount(bins, minlength=NUM_BINS)

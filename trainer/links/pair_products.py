@@ -7,7 +7,7 @@ G R and that of R is G^T L. So no array has a row for each pair, and the work is
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,7 @@ from torch import Tensor
 
 from gnnloom.storage.matrix.csr import CSR, index_dtype
 from gnnloom.storage.matrix.transpose import transposed
-from gnnloom.trainer.kernels.dispatch import score_entries, sparse_product
-from gnnloom.trainer.place.arrays import array_dtype, as_array
+from gnnloom.trainer.kernels.dispatch import score_entries, sparse_product, with_entries
 from gnnloom.trainer.place.place import Place
 
 
@@ -83,8 +82,7 @@ class _Products(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         left, right = ctx.saved_tensors
         pairs, place = ctx.given
-        data = as_array(place.contiguous(gradient)).astype(array_dtype(gradient.dtype), copy=False)
-        matrix = replace(pairs.matrix, data=data)
+        matrix = with_entries(pairs.matrix, place.contiguous(gradient))
         if right is None:
             # One array has the sum of both.
             return _product(transposed(matrix), left, place, _product(matrix, left, place)), None, None, None

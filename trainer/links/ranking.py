@@ -18,7 +18,6 @@ from torch import Tensor
 
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.place.place import Place
 
 #: Scores of another rank that are in memory at a time.
@@ -40,6 +39,11 @@ class Higher:
 
     above: NDArray[np.int64]
     at_least: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, above: Tensor, at_least: Tensor, place: Place) -> Higher:
+        """Counts as tensors have them."""
+        return cls(place.to_numpy(above), place.to_numpy(at_least))
 
     @classmethod
     def joined(cls, parts: Sequence[Higher]) -> Higher:
@@ -69,7 +73,7 @@ def count_higher(comm: Communicator, place: Place, scores: Tensor, others: Tenso
         others: (num_others,) of the same dtype and without NaN, this rank's part of what they are compared with.
         block: scores that a rank sends at a time.
     """
-    mine = as_array(scores.detach())
+    mine = place.to_numpy(scores)
     order = np.argsort(mine)
     ascending = mine[order]
     # Of the others, how many have how many of this rank's scores below them, and at most as high.
@@ -95,10 +99,10 @@ def _ascending_blocks(comm: Communicator, place: Place, others: Tensor, block: i
             if rank == comm.rank:
                 torch.sort(others.detach()[start : start + block], out=(some, place.empty(some.shape, torch.int64)))
             comm.broadcast(some, rank, Kind.METRICS)
-            yield as_array(some)
+            yield place.to_numpy(some)
 
 
-def count_higher_in_rows(scores: Tensor, others: Tensor) -> Higher:
+def count_higher_in_rows(scores: Tensor, others: Tensor, place: Place) -> Higher:
     """Count the scores of a row of its own that are higher than each score. Communicates nothing.
 
     Args:
@@ -107,7 +111,7 @@ def count_higher_in_rows(scores: Tensor, others: Tensor) -> Higher:
     """
     column = scores.detach().unsqueeze(1)
     above, at_least = (others > column).sum(1), (others >= column).sum(1)
-    return Higher(as_array(above), as_array(at_least))
+    return Higher.of(above, at_least, place)
 
 
 @dataclass(frozen=True)
@@ -206,7 +210,7 @@ class ListRanks:
             positive: (num_pairs,) scores of this rank's positives.
             negative: (num_pairs, count) scores of their negatives.
         """
-        return cls.of(comm, place, count_higher_in_rows(positive_scores(positive), negative_scores(negative)))
+        return cls.of(comm, place, count_higher_in_rows(positive_scores(positive), negative_scores(negative), place))
 
     @property
     def rank(self) -> NDArray[np.float64]:
@@ -232,7 +236,7 @@ def exact_totals(comm: Communicator, place: Place, numbers: Sequence[int]) -> li
     shifts = [_BITS * piece for piece in range(_PIECES)]
     pieces = [number >> shift & (1 << _BITS) - 1 for number in numbers for shift in shifts]
     # int64, as the pieces of 2^32 ranks would fit.
-    totals = place.from_numpy(np.array(pieces, np.int64))
+    totals = place.tensor(pieces, torch.int64)
     comm.all_reduce(totals, Kind.METRICS)
     rows = totals.view(len(numbers), _PIECES).tolist()
     return [sum(piece << shift for piece, shift in zip(row, shifts, strict=True)) for row in rows]

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gnnloom.trainer.comm.exchange import broadcast_array
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.links.decoder import Decoder
 from gnnloom.trainer.links.pair_rows import PairRows
@@ -139,14 +140,13 @@ class AllTargets:
 
     def _sent(self, rank: int, span: tuple[int, int], rows: Tensor, listed: NDArray[np.int64]) -> SourceBlock:
         """Send a block of one rank to all others. Collective."""
-        header = self.place.from_numpy(np.array([*span, listed.shape[1]]))
-        self.comm.broadcast(header, rank, Kind.METRICS)
-        start, stop, num_listed = header.tolist()
+        header = np.array([*span, listed.shape[1]])
+        start, stop, num_listed = broadcast_array(self.comm, header, rank, self.place, Kind.METRICS).tolist()
         if rank != self.comm.rank:
             rows = self.place.empty((stop - start, self.pair_rows.dim), self.rows.dtype)
             listed = np.empty((2, num_listed), np.int64)
-        for each in (rows, self.place.from_numpy(listed)):
-            self.comm.broadcast(each, rank, Kind.METRICS)
+        self.comm.broadcast(rows, rank, Kind.METRICS)
+        listed = broadcast_array(self.comm, listed, rank, self.place, Kind.METRICS)
         mine = listed[:, self.pair_rows.owner(listed[1]) == self.comm.rank]
         local = self.pair_rows.local(mine[1])
         order = np.argsort(local, kind="stable")

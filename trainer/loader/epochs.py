@@ -10,6 +10,7 @@ import torch
 from torch.utils.data import get_worker_info
 
 from gnnloom.storage.errors import InputError
+from gnnloom.trainer.place.place import Place
 
 #: Iterations of data loaders whose epochs are remembered, and workers of one whose claims are told apart.
 _REMEMBERED: Final = 64
@@ -33,7 +34,7 @@ class EpochCounter:
 
     def __init__(self, epoch: int) -> None:
         # The next epoch; and for each of some iterations, its key, its epoch, and the latest epoch of each worker here.
-        self._shared = torch.zeros(1 + (2 + _WORKERS) * _REMEMBERED, dtype=torch.int64)
+        self._shared = Place().lasting((1 + (2 + _WORKERS) * _REMEMBERED,), torch.int64)
         self._shared.share_memory_()  # type: ignore[no-untyped-call]
         self._begun, self._lock = 0, Lock()
         self.set(epoch)

@@ -13,7 +13,6 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import torch
 from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
@@ -22,7 +21,7 @@ from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.layered import LayeredBatch
 from gnnloom.storage.sampling.sampler import Sample
 from gnnloom.trainer.data.adjacency_scaling import Scaling, scaling
-from gnnloom.trainer.place.arrays import array_dtype, as_array
+from gnnloom.trainer.place.arrays import array_dtype
 from gnnloom.trainer.place.place import Place
 
 
@@ -45,44 +44,44 @@ class Hops:
     entry: Tensor | None = None
 
 
-def batch_hops(batch: LayeredBatch) -> Hops:
+def batch_hops(batch: LayeredBatch, place: Place) -> Hops:
     """The graph of a layered batch.
 
     Raises:
         ValueError: the layers draw neighbors of the same vertex anew.
     """
-    return _hops(batch.vertices, batch.blocks)
+    return _hops(batch.vertices, batch.blocks, place)
 
 
-def sample_hops(sample: Sample) -> Hops:
+def sample_hops(sample: Sample, place: Place) -> Hops:
     """The graph of a layered sample, with the positions of its edges.
 
     Raises:
         ValueError: the layers draw neighbors of the same vertex anew.
     """
-    found = _hops(sample.vertices, [block.matrix for block in sample.blocks])
-    return replace(found, entry=torch.from_numpy(sample.blocks[0].entry))
+    found = _hops(sample.vertices, [block.matrix for block in sample.blocks], place)
+    return replace(found, entry=place.from_numpy(sample.blocks[0].entry))
 
 
-def _hops(vertices: NDArray[np.int64], blocks: Sequence[CSR]) -> Hops:
+def _hops(vertices: NDArray[np.int64], blocks: Sequence[CSR], place: Place) -> Hops:
     whole = blocks[0]
     for block in blocks[1:]:
         if not np.array_equal(block.indptr, whole.indptr[: block.num_rows + 1]):
             raise ValueError("one graph serves all layers only if neighbors are drawn once for every vertex")
     rows = [0, *(block.num_rows for block in reversed(blocks))]
     return Hops(
-        torch.from_numpy(vertices),
-        edge_index(whole),
+        place.from_numpy(vertices),
+        edge_index(whole, place),
         np.diff([*rows, whole.num_columns]).tolist(),
         [int(whole.indptr[stop] - whole.indptr[start]) for start, stop in pairwise(rows)],
     )
 
 
-def edge_index(matrix: CSR) -> Tensor:
+def edge_index(matrix: CSR, place: Place) -> Tensor:
     """(2, nnz) int64 sources (columns) and targets (rows) of the nonzeros, in the order of the rows."""
     pairs = np.empty((2, matrix.nnz), np.int64)
     _fill_pairs(matrix.indptr, matrix.indices, pairs)
-    return torch.from_numpy(pairs)
+    return place.from_numpy(pairs)
 
 
 def edge_weight(batch: LayeredBatch, normalization: str, place: Place) -> Tensor:
@@ -111,7 +110,7 @@ def scaled_entries(matrix: CSR, sides: Scaling, place: Place, share: NDArray[np.
         sides: of the rows and columns of the matrix.
         share: (num_rows,) further factors of the rows; None for ones.
     """
-    left, right = as_array(sides.left), as_array(sides.right)
+    left, right = place.to_numpy(sides.left), place.to_numpy(sides.right)
     rows = np.ones(matrix.num_rows) if share is None else share
     if len(left):
         rows = rows * left[: matrix.num_rows]

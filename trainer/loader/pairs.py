@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.links import Links
@@ -23,7 +22,7 @@ from gnnloom.trainer.comm.unconnected import UnconnectedRank
 from gnnloom.trainer.feed.batches import Drawn, NeighborBatches
 from gnnloom.trainer.feed.negatives import evaluated_negatives, make_negative_sampler
 from gnnloom.trainer.feed.pair_seeds import TRAIN, PairSeeds, PairSet, pair_order
-from gnnloom.trainer.loader.streams import Fields, NeighborSource, SeededSource, Stream
+from gnnloom.trainer.loader.streams import Fields, NeighborSource, SeededSource, Stream, as_tensors
 from gnnloom.trainer.loader.vertices import VertexFields
 
 
@@ -59,7 +58,7 @@ class PairsSource(SeededSource):
 
 
 def pair_fields(pairs: PairSet, sources: NDArray[np.int64], targets: NDArray[np.int64]) -> Fields:
-    """The fields of a batch's pairs and their negatives, under the names of PyG.
+    """The fields of a batch's pairs and their negatives, under the names of PyG; arrays are not tensors yet.
 
     Args:
         sources, targets: (num_seeds,) int64 vertices of the batch that may be sources and targets, ascending.
@@ -70,12 +69,8 @@ def pair_fields(pairs: PairSet, sources: NDArray[np.int64], targets: NDArray[np.
         label = np.zeros(ends.shape[1], np.float32)
         label[: len(pairs)] = 1
     index = [np.searchsorted(seeds, each) for seeds, each in zip((sources, targets), ends, strict=True)]
-    return {
-        "edge_label_index": torch.from_numpy(np.stack(index)),
-        "edge_label": torch.from_numpy(label),
-        "input_id": torch.from_numpy(pairs.number),
-        "batch_size": len(pairs),
-    }
+    found = {"edge_label_index": np.stack(index), "edge_label": label, "input_id": pairs.number}
+    return {**found, "batch_size": len(pairs)}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -89,7 +84,8 @@ class PairSource(PairsSource, NeighborSource):
 
     def _fields(self, graph: WholeGraph, vertices: VertexFields, drawn: Drawn[Sample]) -> Fields:
         seeds = drawn.sample.vertices[: drawn.sample.num_seeds]
-        return {**self.layered_fields(graph, vertices, drawn), **pair_fields(drawn.pairs, seeds, seeds)}
+        found = {**self.layered_fields(graph, vertices, drawn), **pair_fields(drawn.pairs, seeds, seeds)}
+        return as_tensors(found, self.place)
 
 
 class SplitPairs(PairSeeds):

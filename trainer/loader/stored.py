@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-
 from gnnloom.storage.artifacts.samples import Samples, StoredBatch
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
@@ -13,7 +11,7 @@ from gnnloom.storage.format.vertex_arrays import as_trained
 from gnnloom.trainer.data.vertex_data import as_features
 from gnnloom.trainer.feed.batches import StoredBatches
 from gnnloom.trainer.loader.hops import batch_hops
-from gnnloom.trainer.loader.streams import Fields, GraphSource, Stream
+from gnnloom.trainer.loader.streams import Fields, GraphSource, Stream, as_tensors
 from gnnloom.trainer.loader.vertices import FEATURE_DTYPES
 
 
@@ -43,10 +41,10 @@ class StoredSource(GraphSource):
 
     def _fields(self, samples: Samples, stored: StoredBatch) -> Fields:
         batch = stored.batch
-        found = self.hop_fields(batch_hops(batch), batch.blocks[0], lambda: batch)
+        found = self.hop_fields(batch_hops(batch, self.place), batch.blocks[0], lambda: batch)
         if self.vertices.features in FEATURE_DTYPES:
             feature = as_features(stored.feature, self.vertices.feature_norm, self.place)
             found["x"] = feature.to(self.place.feature_dtype)
         if self.vertices.labels:
-            found["y"] = torch.from_numpy(as_trained(samples.label_name(self.rank), stored.label))
-        return found | {"batch_size": batch.num_seeds}
+            found["y"] = as_trained(samples.label_name(self.rank), stored.label)
+        return as_tensors(found | {"batch_size": batch.num_seeds}, self.place)

@@ -103,7 +103,7 @@ class GraphSource(Source):
         """
         if self.adj_t:
             return {"adj_t": _square(matrix, weight, self.place)}
-        fields = {"edge_index": edge_index(matrix) if pairs is None else pairs}
+        fields = {"edge_index": edge_index(matrix, self.place) if pairs is None else pairs}
         return fields if weight is None else fields | {"edge_weight": weight}
 
     def stored_weight(self, matrix: CSR) -> Tensor | None:
@@ -115,9 +115,12 @@ class GraphSource(Source):
         """The fields of a layered batch."""
         sample = drawn.sample
         edges = self.hop_fields(
-            sample_hops(sample), sample.blocks[0].matrix, lambda: layered_batch(graph, sample, drawn.excluded)
+            sample_hops(sample, self.place),
+            sample.blocks[0].matrix,
+            lambda: layered_batch(graph, sample, drawn.excluded),
         )
-        return {**vertices.of(sample.vertices), **edges, "batch_size": sample.num_seeds}
+        found = {**vertices.of(sample.vertices), **edges, "batch_size": sample.num_seeds}
+        return as_tensors(found, self.place)
 
     def hop_fields(self, hops: Hops, matrix: CSR, batch: Callable[[], LayeredBatch]) -> Fields:
         """The fields of the edges of a layered batch, and the names and numbers of its vertices and edges.
@@ -130,6 +133,18 @@ class GraphSource(Source):
         else:
             weight = edge_weight(batch(), self.normalization, self.place)
         return {**self.edges(matrix, weight, hops.edge_index), **_numbers(hops)}
+
+
+def as_tensors(fields: Fields, place: Place) -> Fields:
+    """Fields with tensors in place of arrays, whose memory they share, also of fields by type."""
+    return {
+        name: as_tensors(value, place)
+        if isinstance(value, dict)
+        else place.from_numpy(value)
+        if isinstance(value, np.ndarray)
+        else value
+        for name, value in fields.items()
+    }
 
 
 def _numbers(hops: Hops) -> Fields:
@@ -146,7 +161,7 @@ def _square(matrix: CSR, weight: Tensor | None, place: Place) -> Tensor:
     """(num_columns, num_columns) the rows of a batch as a sparse matrix of torch; all other rows are empty."""
     rest = np.full(matrix.num_columns - matrix.num_rows, matrix.nnz)
     parts = place.from_numpy(np.concatenate([matrix.indptr, rest])), place.from_numpy(matrix.indices.astype(np.int64))
-    values = torch.ones(matrix.nnz, dtype=place.sum_dtype) if weight is None else weight
+    values = place.lasting((matrix.nnz,), place.sum_dtype).fill_(1) if weight is None else weight
     # Checks would take longer than the batch: the sampler is known to make rows that are sorted.
     size = (matrix.num_columns, matrix.num_columns)
     return torch.sparse_csr_tensor(*parts, values, size=size, check_invariants=False)

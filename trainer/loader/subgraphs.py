@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.sampling.sampler import Sample, Weights
@@ -16,8 +14,9 @@ from gnnloom.trainer.data.batch_data import subgraph_rows
 from gnnloom.trainer.feed.batches import Drawn, SubgraphBatches
 from gnnloom.trainer.loader.choices import STORED
 from gnnloom.trainer.loader.hops import scaled_entries
-from gnnloom.trainer.loader.streams import Fields, GraphSource, Stream
+from gnnloom.trainer.loader.streams import Fields, GraphSource, Stream, as_tensors
 from gnnloom.trainer.loader.vertices import VertexFields
+from gnnloom.trainer.place.arrays import array_dtype
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -47,25 +46,26 @@ class SubgraphSource(GraphSource):
 
     def _fields(self, graph: WholeGraph, vertices: VertexFields, drawn: Drawn[Sample]) -> Fields:
         sample = drawn.sample
-        return {
+        found = {
             **vertices.of(sample.vertices),
             **vertices.masks(sample.vertices),
             **self._edges(graph, sample, drawn.weights),
-            "n_id": torch.from_numpy(sample.vertices),
-            "e_id": torch.from_numpy(sample.blocks[0].entry),
+            "n_id": sample.vertices,
+            "e_id": sample.blocks[0].entry,
             "num_nodes": len(sample.vertices),
             "batch_size": len(sample.vertices),
         }
+        return as_tensors(found, self.place)
 
     def _edges(self, graph: WholeGraph, sample: Sample, weights: Weights | None) -> Fields:
         matrix, place = sample.blocks[0].matrix, self.place
         entry = None if weights is None else weights.entry
         norms: Fields = {}
         if weights is not None:
-            norms["node_norm"] = place.from_numpy(weights.loss).to(place.sum_dtype)
+            norms["node_norm"] = weights.loss.astype(array_dtype(place.sum_dtype), copy=False)
         if self.normalization == STORED:
             if weights is not None:
-                norms["edge_norm"] = place.from_numpy(weights.entry).to(place.sum_dtype)
+                norms["edge_norm"] = weights.entry.astype(array_dtype(place.sum_dtype), copy=False)
             return self.edges(matrix, self.stored_weight(matrix)) | norms
         # The transpose is not asked for.
         rows = subgraph_rows(sample, graph, self.normalization, place, symmetric=True, entry_weight=entry)

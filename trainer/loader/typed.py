@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from gnnloom.storage.artifacts.links import LinkedRelation
 from gnnloom.storage.artifacts.typed.mapped_graph import MappedRelation, map_relations, map_reverses
@@ -25,8 +24,9 @@ from gnnloom.trainer.feed.batches import Batches, Drawn, Made, NeighborBatches
 from gnnloom.trainer.loader.choices import EDGE_NAMES
 from gnnloom.trainer.loader.hops import edge_index
 from gnnloom.trainer.loader.pairs import PairsSource, SplitPairs, pair_fields
-from gnnloom.trainer.loader.streams import Fields, SeededSource, Stream
+from gnnloom.trainer.loader.streams import Fields, SeededSource, Stream, as_tensors
 from gnnloom.trainer.loader.vertices import FEATURE_DTYPES, VertexChoice, VertexFields
+from gnnloom.trainer.place.arrays import array_dtype
 from gnnloom.trainer.place.place import Place
 
 
@@ -46,6 +46,11 @@ class TypedSource(SeededSource):
     features: str = "float32"
     reverses: str | None = None
     fanouts: Mapping[str, tuple[int, ...]]
+
+    @property
+    def place(self) -> Place:
+        """Place of the tensors."""
+        return Place(FEATURE_DTYPES.get(self.features, torch.float32))
 
     def map_relations(self, graph: TypedGraph) -> dict[str, MappedRelation]:
         """The relations to gather along, with their reverses if these are asked for."""
@@ -78,37 +83,39 @@ class TypedSource(SeededSource):
         self, relations: Mapping[str, MappedRelation], fields: Mapping[str, VertexFields], sample: TypedSample
     ) -> dict[Any, Fields]:
         """The fields of a sample by type and by relation."""
-        found = dict[Any, Fields]()
+        found, place = dict[Any, Fields](), self.place
         for name, vertices in sample.vertices.items():
             data = fields[name].of(vertices) if name in fields else {}
-            own = {"n_id": torch.from_numpy(vertices), "num_nodes": len(vertices)}
+            own = {"n_id": vertices, "num_nodes": len(vertices)}
             found[name] = {**data, **own, "num_sampled_nodes": sample.num_vertices[name]}
         for name, relation in relations.items():
             block = sample.blocks[name]
             found[relation.edge_type] = {
-                "edge_index": edge_index(block.matrix),
+                "edge_index": edge_index(block.matrix, place),
                 **self._edge_values(relation, block.entry),
-                "e_id": torch.from_numpy(relation.edges(block.entry)),
+                "e_id": relation.edges(block.entry),
                 "num_sampled_edges": sample.num_entries[name],
             }
-        return found
+        return as_tensors(found, place)
 
     def joined(self, found: dict[Any, Fields]) -> Fields:
         """Fields by type and relation as the source gives them."""
+        found = as_tensors(found, self.place)
         if self.has_types:
             return found
         of_type, of_relation = found.values()
         return {**of_type, **of_relation}
 
-    def _edge_values(self, relation: MappedRelation, entry: NDArray[np.int64]) -> dict[str, Tensor]:
-        """Values of the drawn edges, under the names of PyG."""
-        place, found = Place(FEATURE_DTYPES.get(self.features, torch.float32)), dict[str, Tensor]()
+    def _edge_values(self, relation: MappedRelation, entry: NDArray[np.int64]) -> Fields:
+        """Values of the drawn edges, under the names of PyG; arrays are not tensors yet."""
+        place, found = self.place, Fields()
         for name, pyg_name in EDGE_NAMES.items():
             if name not in relation.columns or (name == "feature" and self.features not in FEATURE_DTYPES):
                 continue
             values = relation.values(name, entry)
-            tensor = as_features(values, "none", place) if name == "feature" else torch.from_numpy(values)
-            found[pyg_name] = tensor.to(place.sum_dtype) if name == "weight" else tensor
+            if name == "weight":
+                values = values.astype(array_dtype(place.sum_dtype), copy=False)
+            found[pyg_name] = as_features(values, "none", place) if name == "feature" else values
         return found
 
 
@@ -143,7 +150,7 @@ class TypedVertexSource(TypedSource):
     def _with_numbers(self, seeds: VertexSeeds, drawn: Drawn[TypedSample], found: dict[Any, Fields]) -> Fields:
         sample, count = drawn.sample, drawn.sample.num_vertices[self.of_type][0]
         number = np.searchsorted(seeds.vertices, sample.vertices[self.of_type][:count])
-        found[self.of_type] |= {"batch_size": count, "input_id": torch.from_numpy(number)}
+        found[self.of_type] |= {"batch_size": count, "input_id": number}
         return self.joined(found)
 
 

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from gnnloom.storage.artifacts.mapped_vertices import map_vertices, split_vertices
 from gnnloom.storage.artifacts.vertices import Vertices
@@ -89,25 +88,25 @@ class VertexFields:
             stored, buffers = self._arrays["feature"], RowBuffers(kept)
             self._features = MappedFeatures(stored, choice.feature_norm, self._place, checked, buffers)
 
-    def of(self, vertices: NDArray[np.int64]) -> dict[str, Tensor]:
-        """``x`` (num_vertices, num_features), and ``y`` (num_vertices, ...), as far as they are asked for.
+    def of(self, vertices: NDArray[np.int64]) -> dict[str, Any]:
+        """``x`` (num_vertices, num_features), and the array ``y`` (num_vertices, ...), as far as they are asked for.
 
         Args:
             vertices: (num_vertices,) int64.
         """
-        found = dict[str, Tensor]()
+        found = dict[str, Any]()
         if self._features is not None:
             found["x"] = self._features.rows(vertices).to(self._place.feature_dtype)
         if self._choice.labels:
             label = np.take(self._arrays[self._label], vertices, axis=0)
-            found["y"] = torch.from_numpy(as_trained(self._label, label))
+            found["y"] = as_trained(self._label, label)
         return found
 
-    def masks(self, vertices: NDArray[np.int64]) -> dict[str, Tensor]:
+    def masks(self, vertices: NDArray[np.int64]) -> dict[str, NDArray[np.bool_]]:
         """``train_mask``, ``val_mask`` and ``test_mask``, each (num_vertices,) bool; nothing without a split."""
         if "split" not in self._arrays:
             return {}
-        split = torch.from_numpy(np.take(self._arrays["split"], vertices))
+        split = np.take(self._arrays["split"], vertices)
         names = {"train_mask": "train", "val_mask": "valid", "test_mask": "test"}
         return {name: split == SPLIT[value] for name, value in names.items()}
 

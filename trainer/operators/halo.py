@@ -24,7 +24,6 @@ from gnnloom.trainer.comm.exchange import exchange
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.kernels.dispatch import ColumnScale, scaled_rows, sparse_product
 from gnnloom.trainer.operators.exclusion import ExcludedBlock
-from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.place.place import Place
 
 if TYPE_CHECKING:
@@ -227,11 +226,11 @@ class ExchangedRows:
         sent = self._place.from_numpy(np.stack(self._sent, 1))
         arrived = self._place.like(sent)
         exchange(self._comm, torch.split(sent, 1), torch.split(arrived, 1), Kind.SETUP)
-        together(self._comm, lambda: self._compare(as_array(arrived)))
+        together(self._comm, lambda: self._compare(arrived))
 
-    def _compare(self, arrived: NDArray[np.int64]) -> None:
+    def _compare(self, arrived: Tensor) -> None:
         for number, awaited in enumerate(self._awaited):
-            wrong = np.flatnonzero((arrived[:, number] != awaited).any(1))
+            wrong = (arrived[:, number] != self._place.from_numpy(awaited)).any(1).nonzero()
             if len(wrong):
                 rank = int(wrong[0])
                 wanted, found = int(awaited[rank, 0]), int(arrived[rank, number, 0])

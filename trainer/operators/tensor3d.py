@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -133,7 +132,7 @@ class Tensor3D(GridOperator):
 
     def weight_piece(self, layer: int, shape: tuple[int, int]) -> ParameterPiece:
         roles = self._roles[layer]
-        rows = self.place.from_numpy(np.arange(*self.grid.span(shape[0], roles.weight_rows)))
+        rows = self.place.arange(*self.grid.span(shape[0], roles.weight_rows))
         return ParameterPiece(self.grid, shape, rows, slice(*self.grid.span(shape[1], (roles.weight_columns,))))
 
     def multiply(self, features: Tensor, layer: int, dtype: torch.dtype, *, backward: bool) -> Tensor:

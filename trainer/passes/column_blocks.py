@@ -6,7 +6,7 @@ the products needs all columns of some rows. Blocks of columns serve both with l
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.trainer.place.arrays import array_dtype, as_array
+from gnnloom.trainer.place.arrays import array_dtype
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.propagation.column_store import ColumnStore
 
@@ -61,15 +61,17 @@ class Storage:
 class FileRows:
     """A block of columns in a file, for a product to write; see :class:`gnnloom.trainer.place.contract.RowSink`."""
 
-    def __init__(self, store: ColumnStore, number: int, shape: tuple[int, int], dtype: torch.dtype) -> None:
-        self._store, self._number, self.shape, self.dtype = store, number, shape, dtype
+    def __init__(
+        self, store: ColumnStore, number: int, shape: tuple[int, int], dtype: torch.dtype, place: Place
+    ) -> None:
+        self._store, self._number, self.shape, self.dtype, self._place = store, number, shape, dtype, place
         self.range_rows = max(1, PART_BYTES // (shape[1] * dtype.itemsize))
 
     def read(self, start: int, out: Tensor) -> None:
-        self._store.read_range(self._number, start, as_array(out))
+        self._place.fill(out, lambda array: self._store.read_range(self._number, start, array))
 
     def write(self, start: int, rows: Tensor) -> None:
-        self._store.write_range(self._number, start, as_array(rows))
+        self._store.write_range(self._number, start, self._place.to_numpy(rows))
 
 
 class ColumnBlocks:
@@ -105,11 +107,10 @@ class ColumnBlocks:
         Raises:
             CorruptError: they are not those that were written.
         """
-        found = self._place.empty((stop - start, self._shape[1]), self.dtype)
-        if self._store is None:
+        found, store = self._place.empty((stop - start, self._shape[1]), self.dtype), self._store
+        if store is None:
             return found.copy_(self._memory[start:stop])
-        self._store.read_rows(start // self._range_rows, as_array(found))
-        return found
+        return self._place.fill(found, lambda array: store.read_rows(start // self._range_rows, array))
 
     def put(self, start: int, rows: Tensor) -> None:
         """Write a range of rows.
@@ -120,7 +121,7 @@ class ColumnBlocks:
         if self._store is None:
             self._memory[start : start + len(rows)] = rows
         else:
-            self._store.write_rows(start, as_array(rows), range(self.num_blocks))
+            self._store.write_rows(start, self._place.to_numpy(rows), range(self.num_blocks))
 
     def block(self, number: int) -> Tensor:
         """(num_rows, width) a block of columns, in memory.
@@ -128,11 +129,11 @@ class ColumnBlocks:
         Raises:
             CorruptError: they are not those that were written.
         """
-        if self._store is None:
+        store = self._store
+        if store is None:
             return self._memory
         found = self._place.empty((self._shape[0], self._columns(number)), self.dtype)
-        self._store.read_columns([number], as_array(found))
-        return found
+        return self._place.fill(found, lambda array: store.read_columns([number], array))
 
     def product(self, number: int, bounds: NDArray[np.int64]) -> Tensor | FileRows:
         """A block of columns, for a product to write. Call :meth:`end` then.
@@ -145,11 +146,11 @@ class ColumnBlocks:
         """
         if self._store is None:
             return self._memory
-        rows = FileRows(self._store, number, (self._shape[0], self._columns(number)), self.dtype)
+        rows = FileRows(self._store, number, (self._shape[0], self._columns(number)), self.dtype, self._place)
         self._store.begin(number, [*bounds.tolist(), *range(0, self._shape[0], rows.range_rows)])
         return rows
 
-    def ranges(self, bounds: NDArray[np.int64]) -> Callable[[int, Tensor], None]:
+    def ranges(self, bounds: Sequence[int]) -> Callable[[int, Tensor], None]:
         """Writer of ranges of rows to a matrix of whole rows, each from its first row. Call :meth:`end` afterwards.
 
         Args:
@@ -163,8 +164,8 @@ class ColumnBlocks:
                 memory[start : start + len(rows)] = rows
 
             return put
-        store.begin(0, bounds.tolist())
-        return lambda start, rows: store.write_range(0, start, as_array(rows))
+        store.begin(0, bounds)
+        return lambda start, rows: store.write_range(0, start, self._place.to_numpy(rows))
 
     def end(self, number: int) -> None:
         """Say that a block has been written."""

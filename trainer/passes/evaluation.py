@@ -21,7 +21,7 @@ from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.models.networks.model import Model
 from gnnloom.trainer.passes.column_blocks import Storage
-from gnnloom.trainer.passes.memory import Footprint, WorkingBytes, check_room, settle, share_of
+from gnnloom.trainer.passes.memory import WorkingBytes, check_room, granted_memory, matrix_bytes, settle
 from gnnloom.trainer.passes.program import write_program
 from gnnloom.trainer.passes.projection import DiskRates, Samples
 from gnnloom.trainer.passes.range_operator import RangeOperator
@@ -141,17 +141,17 @@ def stated_bytes(model: Model, source: Source, shard: RowShard, num_scored: int)
         BudgetError: not even one column of a product fits.
     """
     place, sizes = Place(model.place.feature_dtype, source.num_threads), RankSizes.of(shard)
-    memory = source.memory or share_of(available_memory(), source.comm.size)
+    memory = granted_memory(source.memory, available_memory(), source.comm.size)
     with _in_ranges(model) as operator:
         program = write_program(model, operator)
-    footprint = Footprint.of(program, sizes.num_rows, model.options.dims[-1], place, num_scored)
+    matrices = matrix_bytes(program, sizes.num_rows, model.options.dims[-1], place, num_scored)
     needs = WorkingBytes.of(program, sizes, place, memory, shard.array("feature").chunk_rows)
-    whole = needs.whole(footprint)
+    whole = needs.whole(matrices)
     if whole <= memory:
         return StatedBytes(whole)
     block = needs.widest_block(needs.width(memory))
     mapped = num_scored * model.options.dims[-1] * place.sum_dtype.itemsize
-    return StatedBytes(needs.in_blocks(block.dim), footprint.matrices, mapped)
+    return StatedBytes(needs.in_blocks(block.dim), matrices, mapped)
 
 
 @contextmanager
@@ -188,9 +188,9 @@ class _Evaluation:
         sizes, dims = RankSizes.of(shard), model.options.dims
         outputs = dims[-1] + (dims[-2] if embeds and model.num_layers > 1 else 0)
         num_scored = None if scored is None else len(scored)
-        self._footprint = Footprint.of(self._program, sizes.num_rows, outputs, self._place, num_scored)
+        self._matrices = matrix_bytes(self._program, sizes.num_rows, outputs, self._place, num_scored)
         self._shape = settle(
-            self._comm, self._program, sizes, self._footprint, self._place, source.memory, self._feature.chunk_rows
+            self._comm, self._program, sizes, self._matrices, self._place, source.memory, self._feature.chunk_rows
         )
         self._layers = StreamedLayers(
             model,
@@ -219,7 +219,7 @@ class _Evaluation:
         return outputs, Report(self._shape.width, self._shape.on_disk, disk, projected, seconds)
 
     def _disk_bytes(self) -> int:
-        return int(self._comm.gather_numbers([self._footprint.matrices]).sum())
+        return int(self._comm.gather_numbers([self._matrices]).sum())
 
     def _projected(self) -> float:
         """Say what the evaluation will take. Collective."""
@@ -242,7 +242,7 @@ class _Evaluation:
         source, shape = self._source, self._shape
         rates = together(
             self._comm,
-            lambda: DiskRates.measured(source.dataset.path, self._footprint.matrices, cached=shape.keeps_pages),
+            lambda: DiskRates.measured(source.dataset.path, self._matrices, cached=shape.keeps_pages),
         )
         samples = Samples(self._layers, self._product, self._feature, rates)
         seconds = together(self._comm, lambda: samples.seconds(self._program, shape.width))

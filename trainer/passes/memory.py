@@ -25,53 +25,29 @@ _SHARE: Final = 0.6
 _RANGE_BYTES, _RANGE_SHARE = 48 << 20, 0.25
 
 
-def share_of(available: int, ranks_here: int) -> int:
-    """Bytes that each rank of a machine takes of what is left there, if nobody says how many."""
-    return int(available * _SHARE) // ranks_here
+def granted_memory(given: int, available: int, ranks_here: int) -> int:
+    """Bytes that a rank may take.
 
-
-def exchanged_bytes(sizes: RankSizes, place: Place) -> int:
-    """Bytes that a rank's product takes for every column, besides the column and its product."""
-    item, total = place.feature_dtype.itemsize, place.sum_dtype.itemsize
-    # Sums of several summands are rounded afterwards.
-    sums = sizes.num_rows * total if sizes.num_halo and total != item else 0
-    return (sizes.num_halo + sizes.num_sent) * item + sums
-
-
-@dataclass(frozen=True)
-class Footprint:
-    """Bytes of a program's matrices on one rank, at the worst moment.
-
-    Attributes:
-        matrices: of all of them, with the scores.
-        moved: that are written and read between the steps.
+    Args:
+        given: bytes of each rank; 0 for its share of what its machine has left.
+        available: bytes that the machine has left.
     """
+    return given or int(available * _SHARE) // ranks_here
 
-    matrices: int
-    moved: int
 
-    @classmethod
-    def of(
-        cls, program: Program, num_rows: int, outputs: int, place: Place, num_scored: int | None = None
-    ) -> Footprint:
-        """Count.
+def matrix_bytes(program: Program, num_rows: int, outputs: int, place: Place, num_scored: int | None = None) -> int:
+    """Bytes of a program's matrices on one rank at the worst moment, with the scores.
 
-        Args:
-            outputs: columns of the outputs.
-            num_scored: rows that have outputs; all by default.
-        """
-
-        def size(number: int) -> int:
-            return num_rows * program.matrices[number].row_bytes(place)
-
-        held, most, moved = set[int](), 0, 0
-        for step, freed in zip(program.steps, program.freed, strict=True):
-            held |= set(step.written)
-            most = max(most, sum(map(size, held)))
-            moved += sum(map(size, [*(number for number in step.read if number), *step.written]))
-            held -= set(freed)
-        scores = (num_rows if num_scored is None else num_scored) * outputs * place.sum_dtype.itemsize
-        return cls(most + scores, moved + scores)
+    Args:
+        outputs: columns of the outputs.
+        num_scored: rows that have outputs; all by default.
+    """
+    held, most = set[int](), 0
+    for step, freed in zip(program.steps, program.freed, strict=True):
+        held |= set(step.written)
+        most = max(most, num_rows * sum(program.matrices[number].row_bytes(place) for number in held))
+        held -= set(freed)
+    return most + (num_rows if num_scored is None else num_scored) * outputs * place.sum_dtype.itemsize
 
 
 @dataclass(frozen=True)
@@ -126,16 +102,17 @@ class WorkingBytes:
         blocks = num_block_buffers(place.threads.num_threads) * (sizes.block_bytes + PART_BYTES)
         fixed = sizes.index_bytes + blocks + min(range_rows, sizes.num_rows) * row_bytes
         operand = sizes.num_rows * place.feature_dtype.itemsize
-        return cls(fixed, exchanged_bytes(sizes, place), operand, products, range_rows)
+        exchanged = sizes.exchanged_bytes(place.feature_dtype.itemsize, place.sum_dtype.itemsize)
+        return cls(fixed, exchanged, operand, products, range_rows)
 
     @property
     def columns(self) -> int:
         """Columns of the widest product."""
         return max((product.dim for product in self.products), default=1)
 
-    def whole(self, footprint: Footprint) -> int:
-        """Bytes with all matrices in memory."""
-        return self.fixed + footprint.matrices + self.exchanged * self.columns
+    def whole(self, matrices: int) -> int:
+        """Bytes with all matrices in memory, which take so much themselves; see :func:`matrix_bytes`."""
+        return self.fixed + matrices + self.exchanged * self.columns
 
     def in_blocks(self, columns: int) -> int:
         """Bytes with the matrices on disk, of which so many columns are multiplied at a time."""
@@ -167,26 +144,27 @@ class WorkingBytes:
 
 
 def settle(
-    comm: Communicator, program: Program, sizes: RankSizes, footprint: Footprint, place: Place, given: int, chunk: int
+    comm: Communicator, program: Program, sizes: RankSizes, matrices: int, place: Place, given: int, chunk: int
 ) -> Shape:
     """Fit a program into memory. Collective.
 
     Args:
-        given: bytes of each rank; 0 for its share of what this machine has left.
+        matrices: see :func:`matrix_bytes`.
+        given: see :func:`granted_memory`.
         chunk: rows of a chunk of the features.
 
     Raises:
         CollectiveError: not even one column fits.
     """
     available, ranks_here = available_memory(), comm.this_machine().ranks
-    memory = given or share_of(available, ranks_here)
+    memory = granted_memory(given, available, ranks_here)
     needs = WorkingBytes.of(program, sizes, place, memory, chunk)
-    fits = needs.whole(footprint) <= memory
+    fits = needs.whole(matrices) <= memory
 
     columns = together(comm, lambda: needs.columns if fits else needs.width(memory))
     agreed = comm.gather_numbers([columns, not fits])
     width, on_disk = int(agreed[:, 0].min()), bool(agreed[:, 1].any())
-    return Shape(width, on_disk, needs.range_rows, memory, ranks_here * (footprint.matrices + memory) < available)
+    return Shape(width, on_disk, needs.range_rows, memory, ranks_here * (matrices + memory) < available)
 
 
 def whole_bytes(sizes: RankSizes, dims: Sequence[int], place: Place) -> int:
@@ -207,9 +185,9 @@ def fits_whole(comm: Communicator, needed: Callable[[int], int], given: int) -> 
 
     Args:
         needed: from the bytes that this rank may take to those that it needs.
-        given: as for :func:`settle`.
+        given: see :func:`granted_memory`.
     """
-    memory = given or share_of(available_memory(), comm.this_machine().ranks)
+    memory = granted_memory(given, available_memory(), comm.this_machine().ranks)
     return not comm.gather_numbers([together(comm, lambda: needed(memory)) > memory]).any()
 
 

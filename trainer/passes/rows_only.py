@@ -89,10 +89,10 @@ def _write_outputs(
         return lambda start, found: file.write(some[start : start + len(found)], found)
 
     outs = [None if file is None else out(file) for file in files]
-    run_pass(_OwnRows(model, features, rows.vertex[some]), len(some), outs, model.place)
+    run_pass(OwnRows(model, features, rows.vertex[some]), len(some), outs, model.place)
 
 
-class _OwnRows:
+class OwnRows:
     """See :class:`gnnloom.trainer.passes.passes.Pass`: the last layer's input and the scores, of the dtype of sums."""
 
     def __init__(self, model: Model, features: FeatureView, vertices: NDArray[np.int64]) -> None:

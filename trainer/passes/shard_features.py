@@ -12,7 +12,7 @@ from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.data.vertex_data import check_finite, check_stored, normalize_feature, settled_feature_norm
 from gnnloom.trainer.kernels.dispatch import converted
-from gnnloom.trainer.place.arrays import as_array, tensor_dtype
+from gnnloom.trainer.place.arrays import tensor_dtype
 from gnnloom.trainer.place.mapped_rows import MappedRows, UnbackedRows
 from gnnloom.trainer.place.place import Place
 
@@ -86,5 +86,5 @@ class ShardFeatures:
     def _read(self, start: int, stop: int) -> Tensor:
         """Rows as they are stored, in the dtype of sums."""
         stored = self._place.empty((stop - start, self.dim), tensor_dtype(self._reader.dtype))
-        self._reader.read(start, stop, as_array(stored))
+        self._place.fill(stored, lambda array: self._reader.read(start, stop, array))
         return converted(stored, self._place.sum_dtype, self._place)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,7 +15,7 @@ from gnnloom.trainer.passes.column_blocks import ColumnBlocks, Storage
 from gnnloom.trainer.passes.passes import Out, run_pass
 from gnnloom.trainer.passes.program import FEATURES, Multiply, Program, RunLayers, run_rows
 from gnnloom.trainer.passes.range_operator import RangeOperator
-from gnnloom.trainer.place.arrays import as_array
+from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.propagation.adjacency_product import AdjacencyProduct
 
 
@@ -80,7 +79,7 @@ class StreamedLayers:
         """
         model, last = self._model, self._model.num_layers - 1
         matrix = self._whole(model.options.dims[-1], None if scored is None else len(scored))
-        scores = matrix.put if scored is None else _put_some(matrix, scored, self.ranges())
+        scores = matrix.put if scored is None else _put_some(matrix, scored, self.ranges(), self._place)
         if embeds and last:
             self._embedding = self._whole(model.options.dims[last])
         meter = ProgressMeter("layers", sum(self._num_parts(program, step) for step in program.steps))
@@ -194,7 +193,7 @@ class _Ranges:
         return [found] if operand is None else [found, operand]
 
 
-def _put_some(matrix: ColumnBlocks, rows: Tensor, ranges: list[tuple[int, int]]) -> Out:
+def _put_some(matrix: ColumnBlocks, rows: Tensor, ranges: list[tuple[int, int]], place: Place) -> Out:
     """Writer of the scores of some rows: those that a metric reads, whatever the graph's size.
 
     Args:
@@ -202,11 +201,14 @@ def _put_some(matrix: ColumnBlocks, rows: Tensor, ranges: list[tuple[int, int]])
         rows: (num_scored,) int64, ascending.
         ranges: in which the rows come, of all rows.
     """
-    numbers = as_array(rows)
-    write = matrix.ranges(np.searchsorted(numbers, [start for start, _ in ranges]))
+
+    def positions(*starts: int) -> Tensor:
+        return torch.searchsorted(rows, place.tensor(starts, torch.int64))
+
+    write = matrix.ranges(positions(*(start for start, _ in ranges)).tolist())
 
     def put(start: int, scores: Tensor) -> None:
-        first, last = np.searchsorted(numbers, [start, start + len(scores)]).tolist()
+        first, last = positions(start, start + len(scores)).tolist()
         if first < last:
             write(first, scores.index_select(0, rows[first:last] - start))
 

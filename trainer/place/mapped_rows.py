@@ -6,11 +6,12 @@ import math
 import mmap
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 from weakref import WeakSet
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.format.memory_map import RecordedArray, Rows
@@ -53,7 +54,8 @@ class UnbackedRows:
     def __init__(self, shape: Sequence[int], dtype: torch.dtype) -> None:
         kind = array_dtype(dtype)
         memory = mmap.mmap(-1, max(1, math.prod(shape) * kind.itemsize), flags=UNLIMITED)
-        self.tensor = tensor_over(np.ndarray(tuple(shape), kind, memory), dtype)
+        self.values: NDArray[Any] = np.ndarray(tuple(shape), kind, memory)
+        self.tensor = tensor_over(self.values, dtype)
 
     def write(self, rows: Rows, values: Tensor) -> None:
         """Write nothing."""

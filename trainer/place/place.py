@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.matrix.csr import CSR
-from gnnloom.trainer.place.arrays import sum_dtype
+from gnnloom.trainer.place.arrays import as_array, sum_dtype
 from gnnloom.trainer.place.contract import EdgeSoftmax, HeadsPass, RowPass, RowsOnDisk, SparseProduct, SparseRows
 from gnnloom.trainer.place.mapped_rows import FileChecks, MappedRows, UnbackedRows
 from gnnloom.trainer.place.threads import Threads
@@ -145,6 +145,26 @@ class Place:
     def from_numpy(self, array: NDArray[Any]) -> Tensor:
         """An array as a tensor, which shares its memory if that is where the tensors are."""
         return torch.from_numpy(array).to(self.device)
+
+    def to_numpy(self, tensor: Tensor) -> NDArray[Any]:
+        """The values of a tensor as an array to be read, which shares their memory if that is this processor's.
+
+        For storage, and for what is computed from numbers of vertices. Of bfloat16 the bits, as uint16.
+        """
+        return as_array(tensor.detach())
+
+    def fill(self, tensor: Tensor, read: Callable[[NDArray[Any]], object]) -> Tensor:
+        """Let a reader of arrays fill in the values of a contiguous tensor; returns the tensor.
+
+        Args:
+            read: is given an array of the tensor's shape, which it fills; see :meth:`to_numpy` for its dtype.
+        """
+        read(as_array(tensor))
+        return tensor
+
+    def arange(self, start: int, stop: int) -> Tensor:
+        """(stop - start,) int64 the whole numbers of a range."""
+        return torch.arange(start, stop, device=self.device)
 
     def uniform(self, shape: Sequence[int], generator: torch.Generator) -> Tensor:
         """Random float64 numbers in [0, 1), the same on every device."""

@@ -63,6 +63,16 @@ class RankSizes:
     block_bytes: int
     index_bytes: int
 
+    def exchanged_bytes(self, item: int, sum_item: int) -> int:
+        """Bytes that a product takes for every column, in addition to the column and its product.
+
+        Args:
+            item, sum_item: bytes of a number of a matrix, and of a sum.
+        """
+        # Sums of several summands are rounded afterwards.
+        sums = self.num_rows * sum_item if self.num_halo and sum_item != item else 0
+        return (self.num_halo + self.num_sent) * item + sums
+
     def to_list(self) -> list[int]:
         """The numbers in the order of the fields."""
         return list(astuple(self))
@@ -167,7 +177,7 @@ def peak_of(sizes: RankSizes, columns: int, num_vertices: int, *, on_disk: bool,
     adjacency = num_block_buffers(threads) * sizes.block_bytes if on_disk else sizes.adjacency_bytes
     rows = stored_chunk_rows(num_vertices)
     # Per column: the matrices, the halo and the rows sent, and a chunk as it is sent, arrives and is put in order.
-    dense = _FLOAT * columns * (matrices * sizes.num_rows + sizes.num_halo + sizes.num_sent)
+    dense = columns * (_FLOAT * matrices * sizes.num_rows + sizes.exchanged_bytes(_FLOAT, _FLOAT))
     chunks = _FLOAT * columns * 4 * rows + 16 * rows + 3 * threads * CHUNK_BYTES
     return BASE_BYTES + sizes.index_bytes + adjacency + dense + chunks
 

@@ -14,7 +14,6 @@ from gnnloom.storage.shards.row_shards import RowShard
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator, Reduction
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.propagation.adjacency_product import AdjacencyProduct
 from gnnloom.trainer.propagation.column_store import columns_of, consecutive
@@ -116,7 +115,7 @@ def _read(columns: SourceColumns, blocks: list[int], source: SourceRows, place: 
     span = columns_of(blocks, source.num_columns)
     dense = place.empty((source.num_rows, span.stop - span.start), torch.float32)
     with clock.measuring("read"):
-        columns.read(blocks, as_array(dense))
+        place.fill(dense, lambda array: columns.read(blocks, array))
     return dense
 
 

@@ -29,7 +29,6 @@ from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.redistribute import VertexOrder
 from gnnloom.trainer.layout.vertex_arrays import announce, collect
-from gnnloom.trainer.place.arrays import as_array
 
 
 def task_of(block: int) -> str:
@@ -98,7 +97,7 @@ class StoredSteps:
         with ThreadPoolExecutor(self._threads) as pool:
             for start, rows in self._order.chunks(values, self._chunk_rows):
                 for block in self._blocks:
-                    pending.append(pool.submit(put, as_array(rows), start, block))
+                    pending.append(pool.submit(put, rows, start, block))
                     # Each waiting one keeps its chunk in memory.
                     if len(pending) > self._threads:
                         self._written.append(pending.popleft().result())

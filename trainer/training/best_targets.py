@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.block_matrix import BlockMatrix
@@ -21,10 +20,9 @@ from gnnloom.storage.runs.run import Run
 from gnnloom.storage.shards.known_pairs import SOURCES_AT_ONCE, known_targets
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
-from gnnloom.trainer.comm.exchange import collect
+from gnnloom.trainer.comm.exchange import broadcast_array, collect
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.links.scoring import Lists
-from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.training.pair_scores import PairScorer
 
 #: Pairs in memory at a time when files are read.
@@ -193,11 +191,9 @@ def best_targets(
     for start in range(0, max(1, total), step):
         some = np.arange(start, min(start + step, total))
         if stated >= 0:
-            listed = place.empty((len(some),), torch.int64)
             if comm.rank == 0 and sources is not None:
-                listed.copy_(place.from_numpy(np.array(sources[start : start + step], np.int64)))
-            comm.broadcast(listed, 0, Kind.PREDICTION)
-            some = as_array(listed)
+                some = np.array(sources[start : start + step], np.int64)
+            some = broadcast_array(comm, some, 0, place, Kind.PREDICTION)
         # All ranks have the same sources, and see the same error.
         scorer.check_sources(some)
         spans = [split_range(len(some), comm.size, rank) for rank in range(comm.size)]
@@ -205,10 +201,10 @@ def best_targets(
         vertex, score = scorer.top(mine, count, Lists(*known_targets(graph, scorer.links, mine)))
         if comm.rank == 0:
             yield mine, vertex, score
-        sent, shapes = (place.from_numpy(vertex), place.from_numpy(score)), [[(b - a, count)] * 2 for a, b in spans]
-        for rank, theirs in collect(comm, sent, shapes, place, 0, Kind.PREDICTION):
+        shapes = [[(b - a, count)] * 2 for a, b in spans]
+        for rank, (theirs, scores) in collect(comm, (vertex, score), shapes, place, 0, Kind.PREDICTION):
             if spans[rank][0] < spans[rank][1]:
-                yield some[slice(*spans[rank])], as_array(theirs[0]), as_array(theirs[1])
+                yield some[slice(*spans[rank])], theirs, scores
         if meter is not None:
             meter.advance(len(some))
     together(comm, scorer.copy.check)

@@ -40,7 +40,7 @@ def stored_rows(session: Session, predictions: Predictions) -> dict[str, torch.T
         name = record.path
         if not name.startswith(SMOOTHED):
             array = predictions.array(name, session.opened.counter)
-            vertex = place.from_numpy(session.operator.layout(last - (name == "embedding")).vertex)
+            vertex = session.operator.layout(last - (name == "embedding")).ids
             found[name] = place.lasting((len(vertex), *array.shape[1:]), tensor_dtype(array.dtype))
             read_vertex_rows(array, vertex, found[name], place)
     return found

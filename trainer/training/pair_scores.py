@@ -34,7 +34,6 @@ from gnnloom.trainer.links.all_targets import top_targets
 from gnnloom.trainer.links.decoder import Decoder
 from gnnloom.trainer.links.pair_rows import PairRows, RangeOwners
 from gnnloom.trainer.links.scoring import AllTargets, Lists, score_all
-from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.tasks.objectives.objective import TASK_MODULE
 from gnnloom.trainer.tasks.objectives.pairs import build_decoder
@@ -201,12 +200,13 @@ class PairScorer(PairModel):
             # As tasks on the values of pairs predict.
             with torch.no_grad():
                 source, target = (self.decoder.place.from_numpy(rows[each]) for each in numbers.T)
-                several: NDArray[Any] = as_array(self.decoder(source, target))
+                several: NDArray[Any] = self.decoder.place.to_numpy(self.decoder(source, target))
             return several if self.links.kind == CLASS else several.reshape(len(pairs))
         grid = ProcessGrid(UnconnectedRank(0, 1), {"row": 1}, self.decoder.place)
         layout = Layout(grid, np.arange(len(rows)), ("row",))
         pair_rows = PairRows(layout, self.vector.shape[1], len(rows), None)
-        return as_array(score_all(pair_rows, self.decoder.place.from_numpy(rows), self.decoder, numbers))
+        place = self.decoder.place
+        return place.to_numpy(score_all(pair_rows, place.from_numpy(rows), self.decoder, numbers))
 
     def top(
         self, sources: NDArray[np.int64], count: int, known: Lists
@@ -226,7 +226,8 @@ class PairScorer(PairModel):
         first, pair_rows = self.links.first_target, PairRows(layout, dim, num_vertices, owners)
         targets = AllTargets(pair_rows, rows, self.decoder, first_target=first)
         vertex, score = top_targets(targets, sources, count, known.moved(first))
-        return np.where(vertex < 0, vertex, vertex - first), score
+        numbers = self.decoder.place.to_numpy(vertex)
+        return np.where(numbers < 0, numbers, numbers - first), self.decoder.place.to_numpy(score)
 
 
 def _check_ends(vertices: NDArray[Any], count: int, of_type: str | None) -> None:

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -148,7 +147,7 @@ class Smoothing:
         self._config, self._place = config, operator.grid.place
         self._given = is_given.nonzero().squeeze(1)
         columns = self._layout.columns(num_classes)
-        held = self._place.from_numpy(np.arange(columns.start, columns.stop))
+        held = self._place.arange(columns.start, columns.stop)
         #: (training rows, columns held) 1 for the class of each row.
         self._one_hot = (label[self._given].unsqueeze(1) == held).to(self._place.sum_dtype)
 

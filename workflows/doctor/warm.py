@@ -283,7 +283,7 @@ def _call_trainer() -> list[str]:
         place, dense = Place(tensor_dtype), torch.ones((2, 4), dtype=tensor_dtype)
         for data in (None, np.ones(3, dtype)):
             matrix = CSR(0, indptr, indices, data, 2)
-            edge_index(matrix)
+            edge_index(matrix, place)
             scaled_entries(matrix, scaling("a graph", "mean", np.ones(2), place), place)
         first_features(np.arange(2), slice(0, 4), 4, 0, place)
         # It transposes the pattern.

@@ -31,8 +31,14 @@ TRAINER = Path(gnnloom.trainer.__file__).parent
 CREATORS = {"arange", "as_tensor", "empty", "empty_like", "empty_strided", "eye", "from_numpy", "full", "full_like"}
 CREATORS |= {"linspace", "ones", "ones_like", "rand", "randint", "randn", "randperm", "scalar_tensor", "tensor"}
 CREATORS |= {"zeros", "zeros_like", "new_empty", "new_full", "new_ones", "new_tensor", "new_zeros"}
-#: Only these rooms know what a device is; batches of the loader belong to a loop of the user's, which moves them.
-ROOMS = ("gnnloom.trainer.place", "gnnloom.trainer.kernels", "gnnloom.trainer.comm", "gnnloom.trainer.loader")
+#: Only these rooms know what a device is.
+ROOMS = ("gnnloom.trainer.place", "gnnloom.trainer.kernels", "gnnloom.trainer.comm")
+#: Turn a tensor into an array, or an array into a tensor, wherever the tensors of the place are.
+CONVERSIONS = {"as_array", "as_tensor", "from_dlpack", "from_numpy", "numpy", "tensor_over", "__array__"}
+#: Most files of other rooms that turn tensors into arrays. They may become fewer.
+MOST_TO_ARRAYS, MOST_CONVERTING = 10, 29
+#: How a place is called, or made.
+PLACES = ("place", "place()")
 #: The first two run on every grid.
 MODELS = ("gcn", "sage", "gin", "gat")
 GRIDS = {
@@ -142,17 +148,34 @@ def test_a_training_makes_tensors_at_its_place(catalog: Catalog, model: str, pre
     assert watched.found == set()
 
 
-def test_no_line_of_other_rooms_calls_what_makes_tensors() -> None:
-    """Nor do lines that the trainings above do not reach."""
-    found = set()
+def calls() -> Iterator[tuple[Path, str, str, int]]:
+    """Calls outside of these rooms: the file, the name that is called, of what (empty for a function), and the line."""
     for path in TRAINER.rglob("*.py"):
         inside = path.relative_to(TRAINER)
         if inside.parts[0] in {room.rpartition(".")[2] for room in ROOMS}:
             continue
         for node in ast.walk(ast.parse(path.read_text())):
-            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
-                continue
-            of_torch = isinstance(node.func.value, ast.Name) and node.func.value.id == "torch"
-            if node.func.attr in CREATORS and (of_torch or node.func.attr.startswith("new_")):
-                found.add(f"{inside}:{node.lineno}")
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                yield inside, node.func.attr, ast.unparse(node.func.value), node.lineno
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                yield inside, node.func.id, "", node.lineno
+
+
+def test_no_line_of_other_rooms_calls_what_makes_tensors() -> None:
+    """Nor do lines that the trainings above do not reach."""
+    found = {
+        f"{path}:{line}"
+        for path, name, of, line in calls()
+        if name in CREATORS and (of == "torch" or name.startswith("new_"))
+    }
     assert found == set()
+
+
+def test_other_rooms_ask_a_place_for_arrays_of_tensors() -> None:
+    """A place knows where tensors are; storage, and what is computed from numbers of vertices, need arrays."""
+    found = list(calls())
+    alone = {str(path) for path, name, of, _ in found if name in CONVERSIONS and not of.lower().endswith(PLACES)}
+    assert alone == {"modes/epochs/typed.py"}
+    to_arrays = {path for path, name, _, _ in found if name in {"to_numpy", "as_array"}}
+    assert len(to_arrays) <= MOST_TO_ARRAYS
+    assert len(to_arrays | {path for path, name, _, _ in found if name in CONVERSIONS}) <= MOST_CONVERTING

@@ -74,7 +74,7 @@ def found_on(comm: Communicator, ranks: int) -> dict[str, Any]:
     result["filtered"] = [lists.mean_reciprocal_rank(), lists.hits(10)]
     vertex, score = top_targets(targets, positives.source, 3, known)
     best = grid.place.zeros((NUM_PAIRS, 6), torch.float64)
-    best[torch.from_numpy(number)] = torch.from_numpy(np.concatenate([vertex, score], 1))
+    best[torch.from_numpy(number)] = torch.cat([vertex, score], 1).to(torch.float64)
     comm.all_reduce(best, Kind.METRICS)
     result["top"] = best.tolist()
     return result

@@ -239,7 +239,7 @@ def batch_edges(operator: Operator, *, weighs: bool) -> BatchEdges:
     place = operator.place
     has_weights = weighs and (len(sides.left) > 0 or matrix.data is not None)
     weight = scaled_entries(matrix, sides, place) if has_weights else None
-    return BatchEdges(with_values(edge_index(matrix)), weight, matrix.num_rows)
+    return BatchEdges(with_values(edge_index(matrix, place)), weight, matrix.num_rows)
 
 
 def layered_edges(batch: LayeredBatch, normalization: str, place: Place, *, weighs: bool) -> BatchEdges:
@@ -250,7 +250,7 @@ def layered_edges(batch: LayeredBatch, normalization: str, place: Place, *, weig
             graph.
         weighs: weights are wanted.
     """
-    hops, data, weight = batch_hops(batch), batch.blocks[0].data, None
+    hops, data, weight = batch_hops(batch, place), batch.blocks[0].data, None
     if weighs and normalization != "none":
         weight = edge_weight(batch, normalization, place)
     elif weighs and data is not None:

@@ -126,13 +126,13 @@ class TypedModel(ModuleModel):
         schema, place, found = self.schema, self.place, dict[Any, dict[str, Any]]()
         counts = {name: min(count, most) for name, count in schema.counts.items()}
         for name, count in counts.items():
-            found[name] = {"n_id": place.from_numpy(np.arange(count))}
+            found[name] = {"n_id": place.arange(0, count)}
             found[name]["num_sampled_nodes"] = [count, *[0] * self.num_layers]
             if name in schema.widths:
                 found[name]["x"] = place.lasting((count, schema.widths[name]), self.dtype).fill_(1)
         for each, columns in schema.columns.items():
             source, target = counts[each[0]], counts[each[2]]
-            ends = place.from_numpy(np.arange(target if source else 0))
+            ends = place.arange(0, target if source else 0)
             own: dict[str, Any] = {"edge_index": torch.stack([ends % max(1, source), ends])}
             own["num_sampled_edges"] = [len(ends), *[0] * (self.num_layers - 1)]
             for column, width in columns.items():

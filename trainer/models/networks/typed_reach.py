@@ -187,7 +187,7 @@ class _Trial:
             if name in self._x:
                 fields[name]["x"] = self._x[name][at]
         for each, matrix in matrices.items():
-            found: dict[str, Any] = {"edge_index": edge_index(matrix), "num_sampled_edges": num_entries[each]}
+            found: dict[str, Any] = {"edge_index": edge_index(matrix, place), "num_sampled_edges": num_entries[each]}
             for name, values in self._columns[each].items():
                 taken = values[place.from_numpy(entries[each])]
                 whole = (taken[:, 0] > 0).to(torch.int64) if name in {"time", "label"} else taken[:, 0]

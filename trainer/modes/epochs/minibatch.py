@@ -68,7 +68,7 @@ class MinibatchMode(PreparedMode):
         share = self._epoch_share(epoch)
         rows = share.rows(batch, context.normalization, context.place)
         operator = SampledRows(self._whole.grid, rows, multiplies=type(context.model).multiplies)
-        labels = context.labels.take(context.place.from_numpy(share.members(batch)))
+        labels = context.labels.at(share.members(batch), context.place)
         loss = context.vertex_objective.loss(Layout(self.alone, rows.vertex, (AXIS,)), labels)
         return Prepared(number, rows.vertex, operator, self.features.ahead(rows.vertex), loss)
 

@@ -38,7 +38,6 @@ from gnnloom.trainer.modes.neighbor import fanouts
 from gnnloom.trainer.operators.layered import Layered
 from gnnloom.trainer.passes.evaluation import can_stream, streamed_outputs
 from gnnloom.trainer.passes.layerwise import layerwise_scores, map_graph
-from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.tasks.objectives.objective import StepLoss
 
 
@@ -107,13 +106,13 @@ class NeighborMode(Mode):
         context, pairs = self.context, self._pairs
         if pairs is not None:
             return VertexSeeds(pairs.ends, pairs.batch_size, context.seed)
-        known = as_array(context.vertex_objective.known(context.labels, "train"))
+        known = context.vertex_objective.known_rows(context.labels, ["train"], context.place)
         training = np.sort(context.operator.layout(0).vertex[known])
         return VertexSeeds(training, context.options["batch_size"], context.seed)
 
     def _label(self, rows: LayeredBatch) -> Tensor:
-        label: Tensor = self.context.labels.label[self.context.place.from_numpy(self._own(rows.seeds))]
-        return label
+        found: Labels = self.context.labels.at(self._own(rows.seeds), self.context.place)
+        return found.label
 
     def _nothing(self) -> Batch:
         """A batch of no vertices, for steps in which only other ranks have one."""

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
 from torch import Tensor
 
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.format.vertex_arrays import SPLIT
 from gnnloom.storage.sampling.vertex import batch_of
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.data.batch_share import Division
@@ -25,7 +23,7 @@ from gnnloom.trainer.modes.epochs.model_inputs import StepInputs
 from gnnloom.trainer.modes.epochs.prepared import Prepared, PreparedMode, once_per_epoch
 from gnnloom.trainer.operators.whole_rows import AXIS, RowsOnly
 from gnnloom.trainer.passes.rows_only import measured_scores, packed_view
-from gnnloom.trainer.place.arrays import as_array
+from gnnloom.trainer.tasks.task import PREFIXES
 
 
 class RowsMode(PreparedMode):
@@ -43,13 +41,12 @@ class RowsMode(PreparedMode):
         super().__init__(context)
         objective, labels = context.vertex_objective, context.labels
         self._rows = stored_rows(context)
-        known = {split: as_array(objective.known(labels, split)) for split in SPLIT if split != "none"}
-        self._measured = np.flatnonzero(np.logical_or.reduce(list(known.values())))
+        self._measured = objective.known_rows(labels, PREFIXES.values(), context.place)
         packed = together(context.comm, lambda: self._rows.packed(self._measured))
         context.place.files.while_used(packed)
         self.features = packed_view(self._rows, packed.values, self._measured, context.feature_norm, context.place)
         #: Rows of this rank in the training split, and their numbers among those of all.
-        self._training = np.flatnonzero(known["train"])
+        self._training = objective.known_rows(labels, ["train"], context.place)
         self._number, self._total = number_vertices(
             context.comm, context.shards.num_vertices, self._rows.vertex[self._training], context.place
         )
@@ -67,7 +64,7 @@ class RowsMode(PreparedMode):
         context = self.context
         epoch, batch = divmod(number, self.num_batches)
         rows = self._training[self._division(epoch).members(batch)]
-        vertex, labels = self._rows.vertex[rows], context.labels.take(context.place.from_numpy(rows))
+        vertex, labels = self._rows.vertex[rows], context.labels.at(rows, context.place)
         loss = context.vertex_objective.loss(Layout(self.alone, vertex, (AXIS,)), labels)
         return Prepared(number, vertex, RowsOnly(context.operator.grid, vertex), self.features.ahead(vertex), loss)
 

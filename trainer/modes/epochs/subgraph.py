@@ -107,11 +107,10 @@ class SubgraphMode(PreparedMode):
     def _labels(self, vertices: NDArray[np.int64]) -> Labels:
         """Labels and split of some vertices, whichever ranks own these."""
         context = self.context
-        label, split = (
-            context.place.from_numpy(np.take(self._arrays[name], vertices, axis=0))
-            for name in (context.vertex_objective.task.array, "split")
-        )
-        return Labels(label.to(context.labels.label.dtype), split)
+        names = context.vertex_objective.task.array, "split"
+        label, split = (np.take(self._arrays[name], vertices, axis=0) for name in names)
+        found = Labels.of(label, split, context.place)
+        return Labels(found.label.to(context.labels.label.dtype), found.split)
 
     def train_epoch(self, epoch: int, update: Callable[[], None]) -> float:  # noqa: ARG002 - batches come in order
         comm, total, num_terms = self.context.comm, 0.0, 0.0

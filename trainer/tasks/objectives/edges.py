@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from gnnloom.storage.format.vertex_arrays import SPLIT
@@ -98,6 +97,4 @@ def _as_rows(labels: PairLabels, sets: Sequence[PairSet], splits: Sequence[str])
     if value.dtype != np.int64:
         value = value[:, None]
     split = np.repeat(np.array([SPLIT[name] for name in splits], np.uint8), [len(each) for each in sets])
-    place = rows.place
-    known = place.from_numpy(value)
-    return replace(rows, vertex=number), Labels(known, place.from_numpy(split).to(torch.uint8))
+    return replace(rows, vertex=number), Labels.of(value, split, rows.place)

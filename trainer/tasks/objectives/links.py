@@ -30,7 +30,6 @@ from gnnloom.trainer.links.pair_sums import pair_loss
 from gnnloom.trainer.links.ranking import Higher, ListRanks, PoolRanks
 from gnnloom.trainer.links.scoring import AllTargets, score_all
 from gnnloom.trainer.operators.operator import Operator
-from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.tasks.objectives.objective import Metrics, StepLoss, TaskContext
 from gnnloom.trainer.tasks.objectives.pairs import (
     POOLS,
@@ -255,6 +254,7 @@ class _TrainingEnds:
             num_pairs: number of training pairs of all ranks.
         """
         comm, place = layout.grid.comm, layout.place
+        self._place = place
         rows = place.from_numpy(np.stack([read.target, read.source], 1))
         owners = RangeOwners(num_pairs, comm.size) if comm.size > 1 else None
         self._num_pairs = num_pairs
@@ -264,5 +264,5 @@ class _TrainingEnds:
         """(num_ends,) int64 vertices; end i is the target of pair i, end ``num_pairs`` + i its source. Collective."""
         side, number = np.divmod(ends, self._num_pairs)
         wanted, where = np.unique(number, return_inverse=True)
-        found: NDArray[np.int64] = as_array(self._exchange.fetch(wanted))[where, side]
+        found: NDArray[np.int64] = self._place.to_numpy(self._exchange.fetch(wanted))[where, side]
         return found

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -34,7 +36,7 @@ class VertexObjective(Objective[Labels]):
             InputError: an array is missing, or has values that the task cannot use.
         """
         label, split = self.read_label(rows), read_array(rows, "split")
-        return Labels(place.from_numpy(label), place.from_numpy(split))
+        return Labels.of(label, split, place)
 
     @abstractmethod
     def read_label(self, rows: VertexRows) -> NDArray[Any]:
@@ -48,6 +50,11 @@ class VertexObjective(Objective[Labels]):
         """(num_rows,) bool: rows of a split of which at least one label is known."""
         known = self.is_known(labels.label)
         return (labels.split == SPLIT[split]) & (known.any(1) if known.dim() == 2 else known)
+
+    def known_rows(self, labels: Labels, splits: Iterable[str], place: Place) -> NDArray[np.int64]:
+        """(num_known,) int64, ascending: rows of some splits with a known label."""
+        known = torch.stack([self.known(labels, split) for split in splits]).any(0)
+        return np.flatnonzero(place.to_numpy(known))
 
     def loss(
         self,

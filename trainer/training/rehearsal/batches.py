@@ -26,7 +26,6 @@ from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.feed.feature_view import FeatureView, gradient_of
 from gnnloom.trainer.kernels.dispatch import Unwritten, even_offsets
 from gnnloom.trainer.layout.partial_parameters import RowGradient
-from gnnloom.trainer.models.networks.model import Inputs
 from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext, form_gradients
 from gnnloom.trainer.modes.epochs.model_inputs import BatchInputs, StepInputs
 from gnnloom.trainer.modes.epochs.pair_batches import RankPairs
@@ -35,7 +34,8 @@ from gnnloom.trainer.operators.layered import Layered
 from gnnloom.trainer.operators.p2p import SampledRows
 from gnnloom.trainer.operators.whole_rows import AXIS, RowsOnly
 from gnnloom.trainer.passes.evaluation import StatedBytes, can_stream, stated_bytes
-from gnnloom.trainer.passes.ranges import rows_alone
+from gnnloom.trainer.passes.passes import run_pass
+from gnnloom.trainer.passes.rows_only import OwnRows
 from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
 from gnnloom.trainer.tasks.objectives.objective import StepLoss
 
@@ -122,7 +122,7 @@ class StatedFeatures(FeatureView):
         if learned is None:
             return
         gradient = gradient_of(rows, place)
-        numbers = place.from_numpy(self._memory.array((len(vertices),), np.dtype(np.int64)))
+        numbers = self._memory.tensor((len(vertices),), torch.int64)
         if self._exchanges:
             sent, arrived = place.like(gradient), place.like(gradient)
             del sent
@@ -202,7 +202,10 @@ class RehearsedBatches(Mode):
 
     def scores(self) -> Tensor:
         if isinstance(self.context.given, StepInputs):
-            self._evaluate_rows()
+            model, count = self.context.model, len(self.context.labels.split)
+            # The place goes through the first range only; others take the memory that it has taken.
+            rows = OwnRows(model, self._features, np.broadcast_to(np.int64(0), count))
+            run_pass(rows, count, [None, None], model.place)
         elif not isinstance(self.context.given, BatchInputs):
             return super().scores()
         measured = self.context.measured
@@ -226,16 +229,6 @@ class RehearsedBatches(Mode):
     def finish(self) -> None:
         """Free the batches that are ahead: after the last epoch, nobody prepares others."""
         self._ahead.clear()
-
-    def _evaluate_rows(self) -> None:
-        """Take the memory of some rows without an adjacency for the moment."""
-        model, count = (
-            self.context.model,
-            min(rows_alone(self.context.model.options.dims), len(self.context.labels.split)),
-        )
-        given = self._memory.tensor((count, model.options.dims[0]), model.dtype)
-        with model.multiplying_by(RowsOnly(self._alone, np.zeros(count, np.int64))):
-            model(Inputs(given))
 
     def _prepared(self) -> SampledRows | Layered | RowsOnly:
         """The products of a batch."""

@@ -50,7 +50,7 @@ class RehearsedInference:
         # Vertices of the last hop are only inputs: their rows are empty.
         num_rows = min(num_vertices, max(seeds, round(num_edges / max(1.0, rows.mean_degree))))
         graph = edges_alike([num_vertices, num_rows], [num_edges], num_rows if rows.has_loops else 0)
-        index = with_values(edge_index(graph))
+        index = with_values(edge_index(graph, place))
         weight = place.lasting((num_edges,), model.dtype) if model.call.weighs and self._is_weighted else None
         edges = BatchEdges(index, weight, seeds)
         if layer is None:

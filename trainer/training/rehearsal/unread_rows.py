@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.data.stored_rows import Packed, StoredRows
-from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.place.mapped_rows import UnbackedRows
 from gnnloom.trainer.place.place import Place
 
@@ -37,7 +36,7 @@ class _Unpacked:
     """Rows in no file."""
 
     def __init__(self, num_rows: int, width: int) -> None:
-        self.values = as_array(UnbackedRows((num_rows, width), torch.float32).tensor)
+        self.values = UnbackedRows((num_rows, width), torch.float32).values
 
     def check(self) -> None:
         """Nothing was written."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from gnnloom.storage.matrix.csr import CSR, index_dtype
 from gnnloom.trainer.data.target_edges import Chosen, ExcludedEntries, PairsOfStep, StateTargets, Targets, step_dtype
 from gnnloom.trainer.kernels.dispatch import SparseRows
-from gnnloom.trainer.place.arrays import as_array, tensor_dtype
+from gnnloom.trainer.place.arrays import tensor_dtype
 from gnnloom.trainer.place.place import Place
 
 #: Pairs that a choice is asked about to find out its share of all.
@@ -32,12 +32,12 @@ class UnreadEntries(ExcludedEntries):
     def listed(self) -> SparseRows:
         # Most rows have few of the entries.
         count = min(len(self.row), self.num_rows)
-        begin, end, target = (as_array(self.place.lasting((count,), torch.int64)) for _ in range(3))
+        begin, end, target = (_array(self.place, count, np.dtype(np.int64)) for _ in range(3))
         return SparseRows(begin, end, target, self.column, self.weight, self.num_rows, self.num_columns)
 
     def removed_from(self, block: CSR) -> CSR:
-        indices = self.place.lasting((block.nnz,), tensor_dtype(block.indices.dtype))
-        return replace(block, indptr=block.indptr.copy(), indices=as_array(indices), data=None)
+        indices = _array(self.place, block.nnz, block.indices.dtype)
+        return replace(block, indptr=block.indptr.copy(), indices=indices, data=None)
 
 
 class StatedPairs:
@@ -123,5 +123,10 @@ class UnreadTargets:
     def _ids(self, count: int, width: int | None = None) -> NDArray[np.int64]:
         """(count,) ids below a width, of int64 by default."""
         dtype = np.dtype(np.int64) if width is None else index_dtype(width)
-        ids: NDArray[np.int64] = as_array(self._place.lasting((count,), tensor_dtype(dtype)))
+        ids: NDArray[np.int64] = _array(self._place, count, dtype)
         return ids
+
+
+def _array(place: Place, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """(count,) an array without values, whose memory counts as a tensor's."""
+    return place.to_numpy(place.lasting((count,), tensor_dtype(dtype)))

@@ -5,13 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from gnnloom.storage.format.arrays import Array, digest_bytes
+from gnnloom.trainer.comm.agreement import tensor_digest
 from gnnloom.trainer.comm.communicator import Communicator, Reduction
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.place.arrays import as_array
-
-#: Hexadecimal digits of a digest that float64 holds exactly.
-_DIGITS = 13
 
 
 def stored_buffers(model: nn.Module) -> dict[str, Tensor]:
@@ -19,16 +15,6 @@ def stored_buffers(model: nn.Module) -> dict[str, Tensor]:
     buffers = dict(model.named_buffers())
     # torch does not say publicly which buffers are persistent, but only those are in the state.
     return {name: buffers[name] for name in model.state_dict() if name in buffers} if buffers else {}
-
-
-def short_digest(array: Array) -> float:
-    """52 bits of the digest of an array's bytes, as a number that ranks can exchange."""
-    return float(int(digest_bytes(array)[:_DIGITS], 16))
-
-
-def tensor_digest(tensor: Tensor) -> float:
-    """See :func:`short_digest`."""
-    return short_digest(as_array(tensor.detach().contiguous()))
 
 
 def average_buffers(model: nn.Module, comm: Communicator) -> None:

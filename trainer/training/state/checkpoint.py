@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gnnloom.storage.errors import DivergedError, FormatError
@@ -17,7 +19,6 @@ from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.layout.partial_parameters import ParameterPiece, PartialParameter
 from gnnloom.trainer.layout.vertex_arrays import OwnChunks, VertexArrayPiece, read_vertex_rows
 from gnnloom.trainer.models.networks.model import Model
-from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.training.state.buffers import stored_buffers
 from gnnloom.trainer.training.state.optimizer import MOMENTS, STEP, Optimizer
@@ -61,13 +62,14 @@ class Snapshot:
                 whole[name] = piece.gather(tensor)
             elif comm.rank == 0:
                 whole[name] = tensor.clone()
-        arrays = {name: as_array(tensor) for name, tensor in whole.items()} if comm.rank == 0 else {}
+        arrays = {name: Place().to_numpy(tensor) for name, tensor in whole.items()} if comm.rank == 0 else {}
         return cls(epoch, arrays, tuple(spread))
 
 
-def _apart(rows: Tensor, tensor: Tensor) -> Tensor:
+def _apart(rows: NDArray[Any], tensor: Tensor) -> NDArray[Any]:
     """Rows of a tensor in memory of their own: a rank that has all rows in order exchanges none, and gets no copy."""
-    return rows.clone() if rows.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr() else rows
+    memory = tensor.untyped_storage()
+    return rows.copy() if 0 <= rows.ctypes.data - memory.data_ptr() < memory.nbytes() else rows
 
 
 def _check_finite(model: nn.Module, epoch: int) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gnnloom.storage.errors import InputError
-from gnnloom.trainer.comm.agreement import CollectiveError, named_ranks, together
+from gnnloom.trainer.comm.agreement import CollectiveError, named_ranks, short_digest, tensor_digest, together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.partial_parameters import ParameterPiece, PartialParameter
@@ -20,7 +20,7 @@ from gnnloom.trainer.models.networks.norm import Norm
 from gnnloom.trainer.place.global_generator import has_drawn
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.tasks.objectives.objective import TASK_MODULE
-from gnnloom.trainer.training.state.buffers import short_digest, stored_buffers, tensor_digest
+from gnnloom.trainer.training.state.buffers import stored_buffers
 from gnnloom.trainer.training.state.optimizer import STEP
 
 #: Names of parameters and buffers become names of folders in a checkpoint. PyG calls the modules of a relation
