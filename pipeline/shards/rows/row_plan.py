@@ -238,7 +238,7 @@ class _RowPlan:
         rows = [(plan, self._blocks(number)) for number, plan in enumerate(self._row_plans)]
         data = [(plan, self._bounds_tasks(number)) for number, plan in enumerate(self._vertex_plans)]
         if self.source.types:
-            # There may be hundreds of relations with few edges each, so one phase routes all of them.
+            # There may be hundreds of relations with few edges each, so one phase routes all relations.
             routes = [self._route(rows, route_relation, "rows"), self._route(data, route_type, "vertices")]
         else:
             routes = [self._route([each], route_block, "rows") for each in rows]
