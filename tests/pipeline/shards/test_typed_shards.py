@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gnnloom.pipeline.links.options import DrawOptions
+from gnnloom.pipeline.links.relation.stage import draw_relation_links
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
 from gnnloom.pipeline.shards.rows import relation_routes, row_entries, row_plan, row_rank
 from gnnloom.pipeline.shards.rows.row_plan import RowPlaces, row_phases
@@ -77,6 +79,22 @@ def test_random_graphs(
     dataset = Catalog(folder / "catalog").create("g")
     ingest_kept(problem, dataset, folder)
     _shard(dataset, parts, reverse=reverse)
+    assert [each.problem for each in dataset.verify() if each.problem] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("relation", ["pays", "knows"])
+def test_shards_of_a_graph_without_held_out_edges_have_the_columns_of_the_others(
+    catalog: Catalog, tmp_path: Path, relation: str
+) -> None:
+    dataset = ingest_shop(catalog.root, tmp_path / "tables")
+    whole = dataset.typed_graph()
+    links = draw_relation_links(dataset, whole.relation(relation), DrawOptions(relation=relation, test=0.3), HERE)
+    graph = dataset.typed_graph(links.message_graph)
+    assert graph.relation(relation).nnz < whole.relation(relation).nnz
+    partition = partition_graph(dataset, graph, PartitionOptions(3, "random", reverse=True), HERE)
+    shards = shard_typed_rows(dataset, partition, HERE)
+    check_typed_shards(shards, graph, partition.part(), dataset.vertices_of_types(graph.artifact.key))
     assert [each.problem for each in dataset.verify() if each.problem] == []
 
 
