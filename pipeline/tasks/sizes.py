@@ -7,7 +7,8 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, pairwise
+from typing import Final
 
 import numpy as np
 
@@ -20,6 +21,9 @@ from gnnloom.storage.artifacts.typed.union import BACKWARD, BOTH, FORWARD, all_r
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.format.arrays import ArrayRecord, default_chunk_rows
 from gnnloom.storage.matrix.csr import TIME_BYTES, WEIGHT_BYTES, index_dtype
+
+#: Maximum number of rows of a block of a union of relations. Part of the format.
+UNION_ROWS: Final = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -174,7 +178,7 @@ class TypedSizes:
         """
 
         def sizes(rows: int, columns: int, nnz: int) -> GraphSizes:
-            blocks = max(1, -(-nnz // entries))
+            blocks = max(1, -(-nnz // entries), -(-rows // UNION_ROWS))
             found = GraphSizes.even(rows, nnz, symmetric=False, weighted=False, num_blocks=blocks, stored_bytes=4 * nnz)
             return replace(found, num_sources=columns)
 
@@ -212,6 +216,9 @@ class TypedSizes:
         bounds = {0, self.num_vertices, *self.first.values()}
         for first, sizes in self.matrices(direction):
             bounds.update(accumulate(sizes.block_rows, initial=first))
+        # A type that no edge ends in is in no block of a matrix.
+        for start, stop in pairwise(sorted(bounds)):
+            bounds.update(range(start, stop, UNION_ROWS))
         return sorted(bounds)
 
     def union_nnz(self, direction: str) -> list[int]:
@@ -328,17 +335,22 @@ class PartSizes:
         )
 
     @classmethod
-    def at_random(cls, graph: GraphSizes, num_parts: int) -> PartSizes:
+    def at_random(cls, graph: GraphSizes, num_parts: int, types: Mapping[str, int] | None = None) -> PartSizes:
         """Expected sizes of a random partition of a graph whose degrees are all equal.
 
         A row with d entries besides its self loop refers to a given part with probability 1 - (1 - 1/P)^d. This
         function of d is concave, so unequal degrees, like any better partition, mean fewer rows.
+
+        Args:
+            types: number of vertices of each type of a graph with types.
         """
         n, degree = graph.num_vertices, max(0.0, graph.nnz / max(1, graph.num_vertices) - 1)
         reached = 1 - (1 - 1 / num_parts) ** degree
         halo = tuple(int((n - own) * reached) for own in _even(n, num_parts))
-        back = () if graph.symmetric else halo
-        return cls(_even(n, num_parts), _even(graph.nnz, num_parts), halo, halo, back)
+        back = () if graph.symmetric or types else halo
+        of_types = {name: _even(count, num_parts) for name, count in (types or {}).items()}
+        own = tuple(map(sum, zip(*of_types.values(), strict=True))) if of_types else _even(n, num_parts)
+        return cls(own, _even(graph.nnz, num_parts), halo, halo, back, of_types)
 
 
 def _even(total: int, count: int) -> tuple[int, ...]:

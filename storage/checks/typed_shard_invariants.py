@@ -120,8 +120,8 @@ def _of_graph(relation: Relation, sharded: ShardedRelation, num_vertices: int) -
             one, other = (row, column) if sharded.name == relation.name else (column, row)
             total += int(fingerprint_ids(one * num_vertices + other, 0))
             if EDGE in sharded.columns:
-                span = before + start, before + stop
-                kept = isinstance(relation, KeptEdges)
-                edge = relation.edge_positions(*span) if kept else np.arange(*span, dtype=np.int64)
+                edge = np.arange(before + start, before + stop, dtype=np.int64)
+                if isinstance(relation, KeptEdges):
+                    edge = relation.edge_positions(before + start, before + stop)
                 total += int(fingerprint_ids(edge, 1))
     return total

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import gnnloom
 from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.storage import Dataset, TypedGraph
-from gnnloom.storage.artifacts.typed.typed_graph import Relation
+from gnnloom.storage.artifacts.typed.typed_graph import KeptEdges, Relation
 from gnnloom.storage.shards.typed_row_shards import RelationRows, TypedRowShards
 from support.typed_tables import TypedProblem
 
@@ -112,7 +112,8 @@ def edge_values(relation: Relation) -> dict[str, np.ndarray]:
     if not found and (relation.weighted or relation.has_times):
         name = "weight" if relation.weighted else "time"
         found[name] = np.concatenate([values for _, _, values in relation.edge_blocks() if values is not None])
-    return found | ({"edge": np.arange(relation.nnz)} if found else {})
+    number = relation.edge_positions() if isinstance(relation, KeptEdges) else np.arange(relation.nnz)
+    return found | ({"edge": number} if found else {})
 
 
 def check_typed_shards(shards: TypedRowShards, graph: TypedGraph, part: np.ndarray, data: Mapping[str, Any]) -> None:

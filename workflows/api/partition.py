@@ -205,9 +205,9 @@ class WantedShards:
         """
         if self.partition is not None:
             return self.dataset.graph(self.partition.artifact.inputs["graph"])
-        return (
-            self.graph if isinstance(self.graph, Graph) else self.dataset.graph(self.graph and self.graph.artifact.key)
-        )
+        if isinstance(self.graph, Graph):
+            return self.graph
+        return self.dataset.graph(self.graph.artifact.key if self.graph is not None else None)
 
     @property
     def is_typed(self) -> bool:

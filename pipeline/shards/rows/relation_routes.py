@@ -27,7 +27,6 @@ from gnnloom.storage.artifacts.typed.typed_graph import EDGE_ARRAYS, KeptEdges, 
 from gnnloom.storage.artifacts.typed.union import PlacedMatrix, TypedMatrices
 from gnnloom.storage.disk.mapped_rows import take_rows
 from gnnloom.storage.format.artifact import Artifact
-from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.shards.typed_row_shards import EDGE
 
 #: Bytes of entries that are routed at a time, unless a single row has more.
@@ -93,16 +92,17 @@ class _Entries:
         """(stop - start, ...) values of a column, or ids of vertices among all types."""
         placed, block = self._placed, self._task.block
         if name == INDICES:
-            found = placed.matrix.columns(block).read(*self._span)
-            dtype = index_dtype(self._task.numbers.num_vertices)
-            return found.astype(dtype) + dtype.type(placed.first_column)
+            found: NDArray[Any] = placed.matrix.columns(block).read(*self._span).astype(self._task.numbers.dtype)
+            found += placed.first_column
+            return found
         if isinstance(placed.matrix, Reverse):
             return self._of_reverse(placed.matrix, name)
         relation = placed.matrix
         first, last = (relation.first_edge(block) + each for each in self._span)
         if name == EDGE:
-            kept = isinstance(relation, KeptEdges)
-            return relation.edge_positions(first, last) if kept else np.arange(first, last, dtype=np.int64)
+            if isinstance(relation, KeptEdges):
+                return relation.edge_positions(first, last)
+            return np.arange(first, last, dtype=np.int64)
         if name in relation.edge_columns:
             return relation.column(name, first, last)
         stored = relation.times(block) if name == "time" else relation.weights(block)

@@ -235,9 +235,14 @@ class _RowPlan:
     reorder: str
 
     def phases(self) -> list[Phase]:
-        routes = [self._route(plan, *self._blocks(number), "rows") for number, plan in enumerate(self._row_plans)]
-        for number, plan in enumerate(self._vertex_plans):
-            routes.append(self._route(plan, self._route_data(number), self._bounds_tasks(number), "vertices"))
+        rows = [(plan, self._blocks(number)) for number, plan in enumerate(self._row_plans)]
+        data = [(plan, self._bounds_tasks(number)) for number, plan in enumerate(self._vertex_plans)]
+        if self.source.types:
+            # There may be hundreds of relations with few edges each, so one phase routes all relations.
+            routes = [self._route(rows, route_relation, "rows"), self._route(data, route_type, "vertices")]
+        else:
+            routes = [self._route([each], route_block, "rows") for each in rows]
+            routes += [self._route([each], route_vertices, "vertices") for each in data]
         routed, collected = (
             tuple(plan.read_files for plan in plans) for plans in (self._routed_plans, self._halo_plans)
         )
@@ -246,7 +251,10 @@ class _RowPlan:
             "send lists", write_send_lists, self._send_tasks(), "vertices", collected, makes_arrays=True, arrays=3
         )
         last = [*(phase for plan in self._halo_plans for phase in plan.merges("merge halos")), send]
-        shard = Phase("shard", shard_rank, self._rank_tasks(), "vertices", routed, halos, makes_arrays=True, arrays=3)
+        arrays = max(3, len(self._routed_plans))
+        shard = Phase(
+            "shard", shard_rank, self._rank_tasks(), "vertices", routed, halos, makes_arrays=True, arrays=arrays
+        )
         first = [phase for phases in routes for phase in phases]
         return [*first, *(self._cut_phases(shard) if self._large_ranks else [shard]), *last]
 
@@ -254,22 +262,30 @@ class _RowPlan:
         """The phases of ranks of several ranges, before and after the one that makes their halos."""
         rows, found = tuple(plan.read_files for plan in self._row_plans), self._found_plans
         lists, halos = tuple(plan.read_files for plan in found), HaloFiles(self.places.writer.work)
-        find = Phase("find halos", find_halo, self._find_tasks(), files=tuple(plan.files for plan in found), reads=rows)
+        where, arrays = tuple(plan.files for plan in found), max(4, len(self._routed_plans) + 1)
+        find = Phase("find halos", find_halo, self._find_tasks(), files=where, reads=rows, arrays=len(rows))
         shard = replace(shard, reads=(*shard.reads, *lists), files=(*shard.files, halos))
         edges, written = self._edge_plan.files, (*shard.reads[: len(self._routed_plans)], halos)
         return [
             find,
             *(phase for plan in found for phase in plan.merges("merge columns")),
             shard,
-            Phase("write rows", write_range, self._range_tasks(), "vertices", written, (edges,), arrays=4),
+            Phase("write rows", write_range, self._range_tasks(), "vertices", written, (edges,), arrays=arrays),
             Phase("join rows", join_ranges, self._join_tasks(), "vertices", (edges, halos), makes_arrays=True),
         ]
 
-    def _route(self, plan: ShufflePlan, function: Callable[[Any], int], tasks: Sequence[Any], what: str) -> list[Phase]:
-        """A phase that routes, and the merges of what it leaves."""
+    def _route(
+        self, plans: Sequence[tuple[ShufflePlan, Sequence[Any]]], function: Callable[[Any], int], what: str
+    ) -> list[Phase]:
+        """A phase that routes, and the merges of what it leaves.
+
+        Args:
+            plans: plans of the shuffles, each with the tasks that route to it.
+        """
         unit = "edges" if what == "rows" else what
-        route = Phase(f"route {what}", function, tasks, unit, files=(plan.files,))
-        return [route, *plan.merges(f"merge {what}")]
+        tasks = [task for _, own in plans for task in own]
+        route = Phase(f"route {what}", function, tasks, unit, files=tuple(plan.files for plan, _ in plans))
+        return [route, *(phase for plan, _ in plans for phase in plan.merges(f"merge {what}"))]
 
     # Sizes
 
@@ -401,7 +417,7 @@ class _RowPlan:
     def _numbers(self) -> VertexNumbers:
         return VertexNumbers(self.places.numbers, self.source.graph.num_vertices, self.reorder != "none")
 
-    def _blocks(self, number: int) -> tuple[Callable[[Any], int], list[RouteBlockTask | RouteRelationTask]]:
+    def _blocks(self, number: int) -> list[RouteBlockTask | RouteRelationTask]:
         source, plan, places = self._sources[number], self._row_plans[number], self.places
         tasks: list[RouteBlockTask | RouteRelationTask] = []
         entry, where = source.entry_bytes, (self._numbers, plan.shuffle)
@@ -418,10 +434,7 @@ class _RowPlan:
                 tasks.append(RouteRelationTask(places.writer, name, needs, places.relations, number, *at))
             else:
                 tasks.append(RouteBlockTask(places.writer, name, needs, places.matrices[number], *at))
-        return (route_relation if self.source.types else route_block), tasks
-
-    def _route_data(self, number: int) -> Callable[[Any], int]:
-        return route_vertices if self._data[number].row_type is None else route_type
+        return tasks
 
     def _bounds_tasks(self, number: int) -> list[RouteVerticesTask]:
         plan, places, data = self._vertex_plans[number], self.places, self._data[number]
@@ -430,8 +443,8 @@ class _RowPlan:
             num_bytes = (stop - start) * data.row_bytes
             needs = Needs(num_bytes, num_bytes + 8 * self._ranges.num_positions, 0, 2 * num_bytes)
             name, where = f"route-{plan.shuffle.name}/{index:05d}", (path, self._numbers, plan.shuffle)
-            span = start, stop, plan.lane(index), data.first
-            tasks.append(RouteVerticesTask(places.writer, name, needs, *where, *span))
+            task = RouteVerticesTask(places.writer, name, needs, *where, start, stop, plan.lane(index), data.first)
+            tasks.append(task)
         return tasks
 
     @cached_property

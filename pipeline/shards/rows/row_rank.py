@@ -124,7 +124,10 @@ def shard_rank(task: ShardRankTask) -> int:
         write_group(task.writer.path / task.folder, attributes)
         # No group without arrays: a type may have no data.
         having = [each for each in task.vertices if each.dims]
-        prefixes = [each.prefix for each in (*task.products, *task.matrices, *having) if each.prefix]
+        prefixes = [each.prefix for each in task.products if each.prefix]
+        prefixes += [each.prefix for each in task.matrices if each.prefix] + [
+            each.prefix for each in having if each.prefix
+        ]
         for folder in dict.fromkeys(parent for prefix in prefixes for parent in _folders(prefix)):
             write_group(task.writer.path / task.folder / folder, {})
         if len(task.positions) == 1:
@@ -304,7 +307,7 @@ class _RangeWriter:
         """
         self._task, self._files, self._output, self._number, self._leave = task, files, output, number, leave
         self._position = task.positions[number]
-        first, last = task.numbers.bounds[self._position : self._position + 2].tolist()
+        first, last = map(int, task.numbers.bounds[self._position : self._position + 2])
         self._rows = first - task.slots[0], last - task.slots[0]
 
     @property

@@ -251,10 +251,10 @@ def route_rows(
         found = entries(name)
         if order is None:
             return found
-        if found.ndim == 1:
-            return gather_ranges(found, indptr[order], rows["nonzeros"], len(found))
-        place = gather_ranges(np.arange(len(found)), indptr[order], rows["nonzeros"], len(found))
-        return found[place]
+        # A column of several values for each entry is put in order by the places of the entries.
+        moved = found if found.ndim == 1 else np.arange(len(found))
+        gathered: NDArray[Any] = gather_ranges(moved, indptr[order], rows["nonzeros"], len(found))
+        return gathered if found.ndim == 1 else found.take(gathered, axis=0)
 
     out.add_columns(Index.of_offsets(position_offsets(position, out.num_positions)), values)
 

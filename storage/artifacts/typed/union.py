@@ -98,8 +98,10 @@ class TypedMatrices:
 
 
 def _placed(matrix: Relation | Reverse) -> PlacedMatrix:
-    is_reverse = isinstance(matrix, Reverse)
-    source, target = (matrix.relation.target, matrix.relation.source) if is_reverse else (matrix.source, matrix.target)
+    if isinstance(matrix, Reverse):
+        source, target = matrix.relation.target, matrix.relation.source
+    else:
+        source, target = matrix.source, matrix.target
     return PlacedMatrix(matrix.name, matrix, source.name, target.name, target.first, source.first)
 
 

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gnnloom.pipeline.links.options import DrawOptions
+from gnnloom.pipeline.links.relation.stage import draw_relation_links
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
 from gnnloom.pipeline.shards.rows import relation_routes, row_entries, row_plan, row_rank
-from gnnloom.pipeline.shards.rows.typed_stage import shard_typed_rows
+from gnnloom.pipeline.shards.rows.row_plan import RowPlaces, row_phases
+from gnnloom.pipeline.shards.rows.typed_stage import shard_typed_rows, typed_source
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
-from gnnloom.storage import Catalog, Dataset
+from gnnloom.pipeline.tasks.phase import count
+from gnnloom.pipeline.tasks.sizes import GraphSizes, PartSizes
+from gnnloom.storage import Catalog, Dataset, Graph
+from gnnloom.storage.artifacts.typed.union import union_of
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.shards.typed_row_shards import TypedRowShards
 from support.covering import examples
@@ -75,6 +82,22 @@ def test_random_graphs(
     assert [each.problem for each in dataset.verify() if each.problem] == []
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("relation", ["pays", "knows"])
+def test_shards_of_a_graph_without_held_out_edges_have_the_columns_of_the_others(
+    catalog: Catalog, tmp_path: Path, relation: str
+) -> None:
+    dataset = ingest_shop(catalog.root, tmp_path / "tables")
+    whole = dataset.typed_graph()
+    links = draw_relation_links(dataset, whole.relation(relation), DrawOptions(relation=relation, test=0.3), HERE)
+    graph = dataset.typed_graph(links.message_graph)
+    assert graph.relation(relation).nnz < whole.relation(relation).nnz
+    partition = partition_graph(dataset, graph, PartitionOptions(3, "random", reverse=True), HERE)
+    shards = shard_typed_rows(dataset, partition, HERE)
+    check_typed_shards(shards, graph, partition.part(), dataset.vertices_of_types(graph.artifact.key))
+    assert [each.problem for each in dataset.verify() if each.problem] == []
+
+
 @pytest.mark.parametrize("reverse", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_bytes_do_not_depend_on_pieces_or_interruptions(
     catalog: Catalog, tmp_path: Path, request: pytest.FixtureRequest, reverse: bool
@@ -87,6 +110,12 @@ def test_bytes_do_not_depend_on_pieces_or_interruptions(
     pieces, ran = run_in_steps(lambda cluster: shard_typed_rows(dataset, partition, cluster), 31)
     functions = [name for name, _ in ran]
     assert functions.count("write_range") > 6
+    # The plan from stored sizes has the tasks that ran.
+    union = Graph(dataset.find("transpose", union="both" if reverse else "forward"))
+    placed, data = union_of(union.artifact).opened(), dataset.vertices_of_types(graph.artifact.key)
+    source, sizes = typed_source(graph, placed, GraphSizes.of(union), data), PartSizes.of(partition)
+    planned = count(row_phases(source, replace(sizes, sent_back=()), RowPlaces()))
+    assert sum(each.tasks for each in planned) == len({name for _, name in ran})
     check_typed_shards(pieces, graph, partition.part(), dataset.vertices_of_types(graph.artifact.key))
     assert [each.problem for each in dataset.verify() if each.problem] == []
     digest = pieces.artifact.digest
