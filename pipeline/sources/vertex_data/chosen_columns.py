@@ -199,8 +199,8 @@ class ChosenColumns:
 
         Raises:
             NotFoundError: a file does not exist.
-            InputError: a file is not a table, or has other columns than the first one; or a column does not exist, or has
-                something that the array has not.
+            InputError: a file is not a table, or has other columns than the first one; or a column does not exist, or
+                has something that the array has not.
         """
         row_ids = ids if isinstance(ids, StoredArray) else None
         named_ids = ids if isinstance(ids, str) else None
