@@ -158,6 +158,7 @@ bench-sampling: .venv/installed-for-benchmarks
 # Against PyG's NeighborLoader, if torch-sparse is installed; SCALE=small takes a minute, full half an hour and 30 GB of disk.
 bench-loader: .venv/installed-for-benchmarks
 	$(BIN)/python tests/benchmarks/bench_loader.py --scale $(SCALE)
+	$(BIN)/python tests/benchmarks/bench_typed_loader.py --scale $(SCALE)
 
 # Accuracy of every mode of training over seeds, and the time to reach it; SCALE=small takes a minute, full ten.
 # Leaves a report that compares the modes in build/modes.

@@ -169,8 +169,9 @@ class Statements:
             names = [np.empty(len(text) + most * len(suffix), np.uint8) for _ in LINKS]
             ends, line_at = [np.empty(most + 1, np.int64) for _ in LINKS], np.empty(most, np.int64)
             counts = np.zeros(3, np.int64)
-            columns = [each for pair in zip(names, ends, strict=True) for each in pair]
-            count, at, wrong = parse_statements(text, wanted, suffix, *columns, line_at, counts)
+            count, at, wrong = parse_statements(
+                text, wanted, suffix, names[0], ends[0], names[1], ends[1], names[2], ends[2], line_at, counts
+            )
             parts = tuple(Names(end[: count + 1], name) for name, end in zip(names, ends, strict=True))
             for part, kept in zip(parts, (True, True, not wanted[LITERAL]), strict=True):
                 row, reason = part.first_wrong() if kept else (-1, "")

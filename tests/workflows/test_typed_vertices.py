@@ -69,7 +69,7 @@ def _check(data: Any, tables: dict[str, pd.DataFrame]) -> None:
         assert data["user"][mask].tolist() == (users["part"] == part).tolist()
     np.testing.assert_array_equal(data["item"].x.numpy(), items[["price"]].to_numpy(np.float32))
     assert "y" not in data["item"]
-    assert "x" not in data["shop"]
+    assert [name for name in data.node_types if "x" in data[name]] == ["item", "user"]
 
 
 def test_each_type_gets_the_columns_of_its_table(tables: dict[str, pd.DataFrame]) -> None:
@@ -152,6 +152,32 @@ features = ["price"]
     assert frames.vertices(of_type="user").class_names == ("cook", "smith", "weaver")
 
 
+@pytest.mark.slow
+def test_data_of_a_type_may_be_in_several_files(tables: dict[str, pd.DataFrame]) -> None:
+    pytest.importorskip("torch_geometric")
+    users, numbers = tables["users"], ["id", "age", "height"]
+    users[numbers].iloc[:20].to_csv("part-1.csv", index=False)
+    users[numbers].iloc[20:30].to_csv("part-2.csv.gz", index=False)
+    users[numbers].iloc[30:].to_csv("part-3.csv", index=False)
+    users[["part", "job", "id"]].to_csv("jobs.csv", index=False)
+    relations = {("user", "buys", "item"): "clicks.csv:user,item"}
+    columns = "id,age as feature,height as feature"
+    files = [f"part-{number}:{columns}" for number in ("[12].csv*", "3.csv")]
+    vertices: dict[str, Any] = {"user": [*files, "jobs.csv:id,job as label,part as split"], "item": _ITEMS[5:]}
+    found = [gnnloom.ingest(f"shop{each}", relations=relations, vertices=vertices, workers=each) for each in (0, 2)]
+    _check(found[0].to_pyg(), tables)
+    digests = {each.vertices(of_type="user").artifact.digest for each in found}
+    assert len(digests) == 1
+    # An error is in the line of its own part, and columns are in one order.
+    text = Path("part-3.csv").read_text().splitlines()
+    Path("part-3.csv").write_text("\n".join([*text[:4], "7,x,1.5", *text[4:]]))
+    with pytest.raises(InputError, match=r"part-3\.csv, line 5: column age: expected a number"):
+        gnnloom.ingest("bad", relations=relations, vertices=vertices, workers=0)
+    users[["id", "height", "age"]].iloc[30:].to_csv("part-3.csv", index=False)
+    with pytest.raises(InputError, match=r"part-3\.csv: column height is called age in part-1\.csv"):
+        gnnloom.ingest("bad", relations=relations, vertices=vertices, workers=0)
+
+
 def test_what_does_not_fit_is_refused(tables: dict[str, pd.DataFrame]) -> None:
     relations: dict[Any, Any] = {("user", "buys", "item"): "clicks.csv:user,item"}
     tables["users"].iloc[:40].to_csv("few.csv", index=False)
@@ -160,13 +186,15 @@ def test_what_does_not_fit_is_refused(tables: dict[str, pd.DataFrame]) -> None:
         ({"user": "users.csv:id,age as weight"}, "age as weight.*as feature"),
         ({"user": "users.csv:id,years as feature"}, "users.csv.*years"),
         ({"user": "users.csv:age as feature"}, "users.csv.*column of ids"),
-        ({"user": both}, "one file"),
+        ({"user": [both[0], "few.csv:id,height as feature"]}, "users.csv has other columns with feature"),
         ({"*": "users.csv:id,job as type,age as feature"}, "one type"),
     ]
     for vertices, named in cases:
         with pytest.raises(InputError, match=named):
             gnnloom.ingest("wrong", relations=relations, vertices=vertices, workers=0)
         assert "wrong" not in gnnloom.Catalog()
+    with pytest.raises(InputError, match=r"few\.csv, line 2: the vertex already has a row"):
+        gnnloom.ingest("twice", relations=relations, vertices={"user": both}, workers=0)
     vertices = {"user": "few.csv:id,age as feature"}
     with pytest.raises(InputError, match=r"few\.csv.*without features"):
         gnnloom.ingest("added", relations=relations, vertices=vertices, unknown="add", workers=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import closing
@@ -14,12 +15,13 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.wording import counted
 from gnnloom.trainer.loader.data import as_data
 from gnnloom.trainer.loader.epochs import EpochCounter, as_index, check_epoch
-from gnnloom.trainer.loader.streams import Source, Stream
+from gnnloom.trainer.loader.streams import BatchSize, Source, Stream
 
 if TYPE_CHECKING:
     from torch_geometric.data.data import Data
     from torch_geometric.data.hetero_data import HeteroData
 
+LOGGER: Final = logging.getLogger("gnnloom.loader")
 #: Threads that prepare batches, at most, unless a number is given: they share the memory's bandwidth with the model.
 _THREADS: Final = 4
 
@@ -81,6 +83,7 @@ class Loader(IterableDataset["Data | HeteroData"]):
         self.source, self.schedule = source, schedule
         self._epochs = EpochCounter(epoch)
         self._opened: Stream | None = source.open()
+        self._is_begun = False
         if not len(self) and schedule.drop_last:
             count = self._opened.num_batches
             raise InputError(
@@ -98,6 +101,15 @@ class Loader(IterableDataset["Data | HeteroData"]):
     def __len__(self) -> int:
         """Batches of an epoch that this rank has."""
         return len(self._numbers)
+
+    @property
+    def expected(self) -> BatchSize | None:
+        """The expected size of a batch of vertices of a graph with types; None for other batches.
+
+        It follows from the numbers of vertices and edges in the store. It is printed (logger ``gnnloom.loader``, level
+        INFO) before the first batch.
+        """
+        return self.source.expected()
 
     @property
     def epoch(self) -> int:
@@ -118,6 +130,10 @@ class Loader(IterableDataset["Data | HeteroData"]):
         if worker is not None:
             numbers = numbers[worker.id :: worker.num_workers]
         epoch = self._epochs.claim()
+        if worker is None and LOGGER.isEnabledFor(logging.INFO) and not self._is_begun:
+            size, self._is_begun = self.expected, True
+            if size is not None:
+                LOGGER.info("expected in a batch: %s", size)
         with closing(self._stream.of_epoch(epoch, numbers, schedule.num_threads, schedule.num_ahead)) as batches:
             for fields in batches:
                 yield as_data(fields, has_types=self.source.has_types)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -37,6 +37,29 @@ Fields: TypeAlias = dict[Any, Any]
 Stream: TypeAlias = Batches[Fields]
 
 
+@dataclass(frozen=True)
+class BatchSize:
+    """Expected size of a batch of a graph with types.
+
+    Attributes:
+        vertices: number of vertices by type.
+        edges: number of edges by relation.
+        num_bytes: bytes of their numbers and of the features of the vertices.
+    """
+
+    vertices: Mapping[str, float]
+    edges: Mapping[str, float]
+    num_bytes: float
+
+    def __str__(self) -> str:
+        """The size in words."""
+        vertices, edges = (
+            ", ".join(f"{round(count):,} of {name}" for name, count in counts.items() if round(count))
+            for counts in (self.vertices, self.edges)
+        )
+        return f"{vertices}; edges: {edges or 'none'}; {self.num_bytes / 1e6:,.1f} MB"
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Source(ABC):
     """Source of a stream, without anything that is open: other processes can have a copy.
@@ -54,6 +77,10 @@ class Source(ABC):
     seed: int = 0
     kept: int = 2
     has_types: bool = False
+
+    def expected(self) -> BatchSize | None:
+        """The expected size of a batch; None if only batches of graphs with types have one."""
+        return None
 
     @abstractmethod
     def open(self) -> Stream:

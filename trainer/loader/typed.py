@@ -14,17 +14,19 @@ from gnnloom.storage.artifacts.links import LinkedRelation
 from gnnloom.storage.artifacts.typed.mapped_graph import MappedRelation, map_relations, map_reverses
 from gnnloom.storage.artifacts.typed.reverses import Reverses
 from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
+from gnnloom.storage.artifacts.typed.typed_names import reverse_name
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.sampling.layers.expansion import drawn_view
 from gnnloom.storage.sampling.layers.seeds import VertexSeeds
 from gnnloom.storage.sampling.layers.typed import RelationView, TypedNeighborSampler, TypedSample
+from gnnloom.storage.sampling.layers.typed_size import SampledRelation, TypedSize
 from gnnloom.trainer.data.vertex_data import as_features
 from gnnloom.trainer.feed.batches import Batches, Drawn, Made, NeighborBatches
 from gnnloom.trainer.loader.choices import EDGE_NAMES
 from gnnloom.trainer.loader.hops import edge_index
 from gnnloom.trainer.loader.pairs import PairsSource, SplitPairs, pair_fields
-from gnnloom.trainer.loader.streams import Fields, SeededSource, Stream, as_tensors
+from gnnloom.trainer.loader.streams import BatchSize, Fields, SeededSource, Stream, as_tensors
 from gnnloom.trainer.loader.vertices import FEATURE_DTYPES, VertexChoice, VertexFields
 from gnnloom.trainer.place.arrays import array_dtype
 from gnnloom.trainer.place.place import Place
@@ -68,6 +70,28 @@ class TypedSource(SeededSource):
         ]
         types = [each.name for each in graph.types]
         return TypedNeighborSampler(types, views, self.seed, self.fanouts, replace=self.replace)
+
+    def size_of(self, seeds: Mapping[str, int]) -> BatchSize:
+        """The expected size of a batch with some seeds of each type."""
+        dataset = Dataset(self.dataset)
+        graph = dataset.typed_graph(self.graph)
+        relations = {each.name: (each.source.name, each.target.name, each.nnz) for each in graph.relations}
+        if self.reverses is not None:
+            relations |= {
+                reverse_name(name): (target, source, nnz) for name, (source, target, nnz) in relations.items()
+            }
+        drawn = {
+            name: SampledRelation(*each, self.fanouts[name], replace=self.replace) for name, each in relations.items()
+        }
+        types = {each.name: each.count for each in graph.types}
+        size = TypedSize.of(seeds, types, drawn)
+        # Numbers of all vertices, both ends and numbers of all edges, and the features of vertices.
+        num_bytes = 8 * sum(size.vertices.values()) + 24 * sum(size.edges.values())
+        for name, choice in self.vertices.items():
+            if choice.key is not None and choice.features in FEATURE_DTYPES:
+                width = dataset.vertices(choice.key).num_features
+                num_bytes += size.vertices[name] * width * FEATURE_DTYPES[choice.features].itemsize
+        return BatchSize(size.vertices, size.edges, num_bytes)
 
     def vertex_fields(self) -> dict[str, VertexFields]:
         """Functions that give the tensors of the vertices of each type that has data, and of the seeds' type."""
@@ -128,6 +152,10 @@ class TypedVertexSource(TypedSource):
     """
 
     of_type: str
+
+    def expected(self) -> BatchSize:
+        count = Dataset(self.dataset).typed_graph(self.graph).type(self.of_type).count
+        return self.size_of({self.of_type: min(self.batch_size, count if self.chosen is None else len(self.chosen))})
 
     def open(self) -> Stream:
         return self.stream(self._with_numbers)

@@ -134,7 +134,9 @@ def ingest(
 
     def store_tables() -> Dataset:
         if declared is not None:
-            return store_opened(declared.open(plain_values(others), any_name=any_name))
+            return store_opened(
+                declared.open(plain_values(others), any_name=any_name, unknown=TypedOptions(**typed).unknown)
+            )
         with stored_tables(relations or {}, vertices or {}) as (of_relations, of_vertices):
             shown = [table for each in ([*of_relations.values()], *of_vertices.values()) for table in each]
             with named_as({table.locations[0]: table.shown for table in shown if table.shown}):

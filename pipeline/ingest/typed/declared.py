@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Any, Final
 
+from gnnloom.pipeline.ingest.typed.options import UNKNOWN
 from gnnloom.pipeline.ingest.typed.table import BY_ROW, Ends, Table, ValueColumn
 from gnnloom.pipeline.ingest.typed.tables import TypedTables
 from gnnloom.pipeline.ingest.typed.type_vertices import TypeVertices
@@ -123,6 +124,7 @@ class DeclaredTables:
         format: format of the files; empty if it is guessed.
         sizes: number of the vertices of types that have ids from 0.
         data: features of vertices that tables of vertices do not have.
+        unlisted: the errors for ids that no table of vertices has, though there are such tables.
     """
 
     relations: Sequence[tuple[Ends, Table]]
@@ -130,6 +132,7 @@ class DeclaredTables:
     format: str = ""
     sizes: Mapping[str, int] = field(default_factory=dict)
     data: Sequence[TypeVertices] = ()
+    unlisted: Sequence[str] = ()
 
     @classmethod
     def of(cls, locations: Sequence[str], options: Mapping[str, Any]) -> DeclaredTables | None:
@@ -186,6 +189,7 @@ class DeclaredTables:
         lists = {each.space("ID") for each in headers if not each.are_edges}
         relations: list[tuple[Ends, Table]] = []
         vertices: list[tuple[str, Table]] = []
+        unlisted: list[str] = []
         for group in groups.values():
             first = group[0]
             table = Table(
@@ -200,18 +204,24 @@ class DeclaredTables:
             if not table.locations and not table.headless:
                 raise InputError(f"{first.file.location}: a header without rows; name the files with its rows too")
             if first.are_edges:
-                for word in ("START_ID", "END_ID"):
-                    _check_space(first, word, lists)
+                unlisted += filter(None, (_unlisted(first, word, lists) for word in ("START_ID", "END_ID")))
                 name = BY_ROW if first.kinds else valid_name(_stem(first.file))
                 table = table.with_values(first.values(values), first.file.location)
                 relations.append(((first.space("START_ID"), name, first.space("END_ID")), table))
             else:
                 called = first.space("ID") if "ID" in first.spaces else _stem(first.file)
                 vertices.append((BY_ROW if first.kinds else valid_name(called), table))
-        return cls(sorted(relations, key=lambda each: each[0]), sorted(vertices, key=lambda each: each[0]), "snap")
+        tables = sorted(relations, key=lambda each: each[0]), sorted(vertices, key=lambda each: each[0])
+        return cls(*tables, "snap", unlisted=unlisted)
 
-    def open(self, options: Mapping[str, Any], *, any_name: bool = False) -> TypedTables:
-        """Open the tables; arguments and errors as for :meth:`TypedTables.open`."""
+    def open(self, options: Mapping[str, Any], *, any_name: bool = False, unknown: str = UNKNOWN[0]) -> TypedTables:
+        """Open the tables; other arguments and errors as for :meth:`TypedTables.open`.
+
+        Args:
+            unknown: what becomes of edges whose ends no table lists.
+        """
+        if self.unlisted and unknown != "add":
+            raise InputError(f"{self.unlisted[0]}; `--unknown add` takes the ids of the edges as vertices")
         # The tables name their columns.
         others = {name: value for name, value in options.items() if name != COLUMNS.name}
         how = others, self.format or None
@@ -236,18 +246,22 @@ def _check_values(headers: Sequence[Header], values: Sequence[ValueColumn]) -> N
             raise InputError(f"column {value.name}: no file of edges has it{f'; {meant}' if known else ''}")
 
 
-def _check_space(header: Header, word: str, lists: set[str]) -> None:
-    """Refuse edges between ids that no table of vertices has, if there are tables of vertices.
+def _unlisted(header: Header, word: str, lists: set[str]) -> str:
+    """The error for edges between ids that no table of vertices has; empty if there is one, or there are no tables.
 
     Raises:
-        InputError: there are such edges.
+        InputError: the ids have no name, and the ids of all tables have one.
     """
     space = header.space(word)
     if lists and space not in lists:
         shown = f":{word}({space})" if space != BY_ROW else f":{word} without a name in parentheses"
         known = [each for each in sorted(lists) if each != BY_ROW]
         meant = did_you_mean(space, known, "there are") if known else "there is :ID"
-        raise InputError(f"{header.file.location}, line 1: {shown}, and no table of vertices has such ids; {meant}")
+        message = f"{header.file.location}, line 1: {shown}, and no table of vertices has such ids; {meant}"
+        if space == BY_ROW:
+            raise InputError(message)
+        return message
+    return ""
 
 
 def _stem(file: SourceFile) -> str:

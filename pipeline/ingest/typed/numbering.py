@@ -218,11 +218,6 @@ def _number_space(
     records = [record for _, each in found for record in each]
     kinds = _kinds_of_files(collected, tables, name, types) if len(types) > 1 else []
     of_space = [table for table in tables.vertices if table.space == name]
-    if kinds and unknown == "add":
-        raise InputError(
-            f"--unknown add: an id that no table lists may have any of the types {', '.join(types)}; list it, or drop"
-            " its edges"
-        )
     ranges = KeyRanges.of(
         records,
         ids,
@@ -250,6 +245,11 @@ def _number_space(
     if count and unknown == "error":
         at, key = next(first for record in merged if (first := record.facts["first_unknown"]) is not None)
         raise _unknown_key(name, key, count, *_range_of(found, ranges, at))
+    if count and kinds and unknown == "add":
+        raise InputError(
+            f"--unknown add: {counted(count, 'id')} that no table lists may have any of the types {', '.join(types)};"
+            " list them, or drop their edges"
+        )
     if kinds:
         made = [NumberedType(each, numbered.num_keys(kind), numbered.tables[kind]) for kind, each in enumerate(types)]
         return NumberedSpace(tuple(made), keys, drops=count > 0)

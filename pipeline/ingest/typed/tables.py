@@ -38,6 +38,7 @@ from gnnloom.storage.artifacts.typed.typed_names import (
     valid_name,
 )
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.wording import counted
 
 #: Options that say which columns a table has, which each table says for itself.
 _OF_COLUMNS: Final = ("columns", *ROLES.values())
@@ -111,6 +112,7 @@ class VertexTable:
         location: the table, for messages.
         space: the space of the ids.
         kinds: the type of each row; None if all rows have the same.
+        data: columns with features, labels and split.
     """
 
     type: str
@@ -119,6 +121,7 @@ class VertexTable:
     location: str
     space: str
     kinds: KindColumn | None = None
+    data: tuple[str, ...] = ()
 
     def types(self) -> list[str]:
         """Names of the types of the rows: of each kind, or the only one."""
@@ -274,7 +277,10 @@ class TypedTables:
                 column = each.facts.get("source", "")
                 of_type = f"of type {table.type}" if table.kinds is None else f"of types by {_column(table.kinds)},"
                 first, sentence = each.sentences[:1], f"vertices {of_type} from {column}; ids are {kind}"
-                found.append(replace(each, sentences=(*first, sentence)))
+                read = [*table.data, *([] if table.kinds is None else [table.kinds.column])]
+                left = _without(each, read).facts.get("ignored", ())
+                shown = f"{counted(len(left), 'column')} not read: {', '.join(left)}" if left else ""
+                found.append(replace(each, sentences=(*first, sentence, shown)))
         return found + [each for data in self.data for each in data.understood()]
 
     def parameters(self, options: IngestOptions, typed: TypedOptions) -> dict[str, Any]:
@@ -334,7 +340,7 @@ def _without(understood: Understood, read: Sequence[str]) -> Understood:
         understood.columns[int(name) - 1] for name in read if name.isdigit() and int(name) <= len(understood.columns)
     }
     left = [name for name in ignored if name not in known]
-    shown = f"columns that are not read: {', '.join(left)}" if left else ""
+    shown = f"{counted(len(left), 'column')} not read: {', '.join(left)}" if left else ""
     sentences = tuple(shown if each.startswith("columns that are not") else each for each in understood.sentences)
     # Parquet has them after its first sentence.
     before, after = f"; ignored: {', '.join(ignored)}", f"; ignored: {', '.join(left)}" if left else ""
@@ -484,7 +490,8 @@ def _open_vertices(
         named = "" if table.columns else f"; name the column of ids, as in {table.location}:id"
         raise InputError(f"{error} (type {name}{named})") from error
     kinds = _open_kinds(table, options, format_name)
-    return VertexTable("" if kinds else name, rows, are_names, where, table.space or name, kinds)
+    data = tuple(each.name for each in table.others)
+    return VertexTable("" if kinds else name, rows, are_names, where, table.space or name, kinds, data)
 
 
 def _open_column(

@@ -280,7 +280,7 @@ def _escaped(text: Any, at: int) -> tuple[int, int, int]:
         return at, 0, BAD_ESCAPE
     at, character = at + 2, 0
     for _ in range(digits):
-        byte = np.int64(text[at])
+        byte: Any = np.int64(text[at])
         lower = byte | 32
         if ord("0") <= byte <= ord("9"):
             character = character * 16 + byte - ord("0")

@@ -11,7 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from gnnloom.pipeline.sources.vertex_data.cells import (
     CellTable,
     NumpyCells,
     ParquetCells,
+    PartedCells,
     TextTableCells,
     column_name,
 )
@@ -44,7 +45,7 @@ from gnnloom.pipeline.sources.vertex_data.table_columns import (
 )
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import SPLIT, VERTEX_ARRAYS, array_in_file, split_part
-from gnnloom.storage.wording import shell_command
+from gnnloom.storage.wording import counted, shell_command
 
 #: What becomes of missing features.
 ERROR, ZERO, MEAN = "error", "0", "mean"
@@ -125,6 +126,24 @@ class KnownColumns:
         return any(each.get("missing") for each in self.columns)
 
 
+#: Further files of a table, and whether the first line of each names the columns; None if that is not known.
+Parts: TypeAlias = Sequence[tuple[str, bool | None]]
+
+
+def _as_read(table: CellTable, num_values: int, ids: int | None) -> CellTable:
+    """A table as tasks carry it, without its first rows.
+
+    Args:
+        num_values: values of a row.
+        ids: number of the column of ids; None if rows are in the order of the vertices, and are counted.
+    """
+    if isinstance(table, ParquetCells):
+        return replace(table, row_values=num_values)
+    if isinstance(table, TextTableCells):
+        return replace(table if ids is not None else table.counted(), sample=())
+    return table
+
+
 @dataclass(frozen=True)
 class ChosenColumns:
     """The columns of a table that hold one array of vertex data.
@@ -163,6 +182,7 @@ class ChosenColumns:
         header: bool | None = None,
         filling: Filling | None = None,
         decimal: str = ".",
+        parts: Parts = (),
     ) -> ChosenColumns:
         """Find the columns.
 
@@ -175,14 +195,19 @@ class ChosenColumns:
             header: whether the first line of text names the columns; None if the user did not say.
             filling: what becomes of missing features and of words.
             decimal: the character before the decimals in text files.
+            parts: further files of the table.
 
         Raises:
-            NotFoundError: the file does not exist.
-            InputError: the file is not a table, a column does not exist, or has something that the array has not.
+            NotFoundError: a file does not exist.
+            InputError: a file is not a table, or has other columns than the first one; or a column does not exist, or
+                has something that the array has not.
         """
         row_ids = ids if isinstance(ids, StoredArray) else None
         named_ids = ids if isinstance(ids, str) else None
         table = with_ids(open_table(location, columns, header, option, named_ids, decimal), row_ids)
+        if parts:
+            others = [open_table(each, columns, has, option, named_ids, decimal) for each, has in parts]
+            table = PartedCells.of([table, *others])
         named = () if is_numpy(location) and location.endswith("npz") else columns
         has_index = table.width > 1 and numbers_rows(table.names[0]) if table.names else False
         id_column: int | None = None
@@ -215,12 +240,10 @@ class ChosenColumns:
         question = ids_question(table, numbers, id_column, is_stated=ids is not None)
         chosen = cls(table, array, tuple(found), id_column, filling or Filling(), None, stated, question)
         chosen._check(option, is_stated=bool(named))
-        if isinstance(table, ParquetCells):
-            table = replace(table, row_values=sum(column.width for column in found))
-        elif isinstance(table, TextTableCells):
-            # Tasks carry the table, but not its first rows.
-            table = replace(table if id_column is not None else table.counted(), sample=())
-        return replace(chosen, table=table)
+        width = sum(column.width for column in found)
+        if isinstance(table, PartedCells):
+            return replace(chosen, table=PartedCells(tuple(_as_read(each, width, id_column) for each in table.parts)))
+        return replace(chosen, table=_as_read(table, width, id_column))
 
     @classmethod
     def of(cls, table: CellTable, numbers: Sequence[int], option: str, ids: int | None) -> ChosenColumns:
@@ -280,11 +303,16 @@ class ChosenColumns:
     def identity(self) -> dict[str, Any]:
         """JSON for keys; it does not depend on what surveys find."""
         more = self.filling.parameters if self.array == "feature" else {}
+        if isinstance(self.table, PartedCells):
+            more = {**more, "parts": [each.file.identity() for each in self.table.parts[1:]]}
         return {"array": self.array, "file": self.table.file.identity(), **self.stated, **more}
 
     def in_words(self) -> tuple[str, str, str]:
         """Sentences for display: how the table is read, what the array is read from, and where the ids are."""
         table, how = self.table, "Parquet"
+        if isinstance(table, PartedCells):
+            first = replace(self, table=table.parts[0]).in_words()
+            return f"{first[0]}; {counted(len(table.parts), 'file')}", *first[1:]
         if isinstance(table, TextTableCells):
             how = f"text, fields between {spelled(table.separator)}; {header_in_words(bool(table.names))}"
             how += "; decimal commas" if table.has_commas else ""

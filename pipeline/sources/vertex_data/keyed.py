@@ -17,7 +17,7 @@ from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray, Unpacked
 from gnnloom.pipeline.sources.reading.files import open_files
 from gnnloom.pipeline.sources.source import OneArray, SourceRange, TableBlock, VertexSource
 from gnnloom.pipeline.sources.understood import Understood, of_vertices
-from gnnloom.pipeline.sources.vertex_data.chosen_columns import CATEGORIES, ERROR, ChosenColumns, Filling
+from gnnloom.pipeline.sources.vertex_data.chosen_columns import CATEGORIES, ERROR, ChosenColumns, Filling, Parts
 from gnnloom.pipeline.sources.vertex_data.column_sources import KeyedColumns, ids_array, reads_cells
 from gnnloom.pipeline.sources.vertex_data.keyed_rows import KeyedNumpy, KeyedParquet, KeyedRows, KeyedText
 from gnnloom.pipeline.sources.vertex_data.kind import DECIMAL, FILE_OPTIONS, FILLING, HEADER, IDS_FILE, VertexKind
@@ -39,6 +39,7 @@ def open_keyed_vertices(
     missing_indicator: bool = False,
     categories: int = CATEGORIES,
     decimal: str = ".",
+    parts: Parts = (),
     **files: str | None,
 ) -> VertexSource:
     """Open tables of arrays, each in its own format.
@@ -53,6 +54,7 @@ def open_keyed_vertices(
         missing, missing_indicator, categories: fields of
             :class:`~gnnloom.pipeline.sources.vertex_data.chosen_columns.Filling`.
         decimal: the character before the decimals in text files.
+        parts: further files of the only table.
         files: location of each table by the option that names it, perhaps with columns; None for no table.
 
     Raises:
@@ -67,7 +69,7 @@ def open_keyed_vertices(
     if ids_file or not numpy:
         _refuse_index(split_index)
         sources = [
-            KeyedVertices.open(graph, location, array, ids_file, header, filling, decimal)
+            KeyedVertices.open(graph, location, array, ids_file, header, filling, decimal, parts)
             for array, location in given.items()
         ]
         return JoinedVertices(tuple(sources))
@@ -141,6 +143,7 @@ class KeyedVertices(OneArray):
         header: bool | None = None,
         filling: Filling | None = None,
         decimal: str = ".",
+        parts: Parts = (),
     ) -> KeyedVertices:
         """Find the file and its columns.
 
@@ -151,12 +154,13 @@ class KeyedVertices(OneArray):
             header: whether the first line of a text file names the columns; None if the user did not say.
             filling: what becomes of missing features and of words.
             decimal: the character before the decimals in text files.
+            parts: further files of the table.
 
         Raises:
             NotFoundError: the file does not exist.
             InputError: the file has the wrong format or number of columns.
         """
-        rows = _open_rows(location, array, ids_file, header, filling, decimal)
+        rows = _open_rows(location, array, ids_file, header, filling, decimal, parts)
         array = array_in_file(array, rows.num_columns)
         if not VERTEX_ARRAYS[array].dims and rows.num_columns != 1:
             raise InputError(f"{location}: expected one column of {array}s after the ids, found {rows.num_columns}")
@@ -253,7 +257,13 @@ class KeyedVertices(OneArray):
 
 
 def _open_rows(
-    location: str, array: str, ids_file: str | None, header: bool | None, filling: Filling | None, decimal: str
+    location: str,
+    array: str,
+    ids_file: str | None,
+    header: bool | None,
+    filling: Filling | None,
+    decimal: str,
+    parts: Parts,
 ) -> KeyedRows:
     table, columns = split_location(location)
     ids_table, id_columns = split_location(ids_file) if ids_file else ("", ())
@@ -264,7 +274,7 @@ def _open_rows(
     if columns or ids is not None or reads_cells(table, array, header, filling, by_id=True, decimal=decimal):
         chosen = ChosenColumns.open(
             table, columns, array, ids=row_ids if row_ids is not None else ids, by_id=True, header=header,
-            filling=filling, decimal=decimal,
+            filling=filling, decimal=decimal, parts=parts,
         )  # fmt: skip
         return KeyedColumns(chosen)
     if is_numpy(location) and row_ids is not None:

@@ -140,7 +140,7 @@ def test_random_tables(tmp_path_factory: pytest.TempPathFactory, tables: tuple[p
     ("edges", "vertices", "unknown", "message"),
     [
         ("1,2,x,1\n", "1,a\n2,b\n1,b\n", "drop", r"vertices\.csv, line 2: .*'1'.*(a and b|b and a)"),
-        ("1,2,x,1\n", "1,a\n2,b\n", "add", "--unknown add"),
+        ("1,9,x,1\n", "1,a\n2,b\n", "add", "--unknown add"),
         ("1,9,x,1\n", "1,a\n2,b\n", "error", r"edges\.csv, line 2: .*'9'"),
         ("8,9,x,1\n", "1,a\n2,b\n", "drop", "1 edge"),
         ("1,2,,1\n", "1,a\n2,b\n", "drop", r"edges\.csv, line 2"),

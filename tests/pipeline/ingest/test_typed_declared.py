@@ -190,6 +190,26 @@ def test_bad_headers_get_one_error(catalog: Catalog, tmp_path: Path, changed: di
         gnnloom.ingest("g", files, workers=0, catalog=catalog)
 
 
+def test_ids_that_no_file_of_vertices_has_are_vertices_on_request(tmp_path: Path) -> None:
+    files = _write(tmp_path / "export", NEO4J | {"owns.csv": ":START_ID(Person),:END_ID(House)\nkeanu,h1\ncarrie,h1"})
+    with pytest.raises(GnnloomError, match=r"owns\.csv, line 1: :END_ID\(House\).*unknown=.add"):
+        gnnloom.ingest("g", files, workers=0, catalog=tmp_path / "catalog")
+    dataset = gnnloom.ingest("g", files, unknown="add", workers=0, catalog=tmp_path / "catalog")
+    owns = {("Person", "owns", "House"): {("keanu", "h1"), ("carrie", "h1")}}
+    assert _edges(dataset) == WANTED | owns
+    # Movies and films share their ids, so an id that no file lists could be either.
+    (tmp_path / "export" / "roles2.csv").write_text("carrie,x,tt9,DIRECTED\n")
+    with pytest.raises(GnnloomError, match="1 id that no table lists may have any of the types Film, Movie"):
+        gnnloom.ingest("h", files, unknown="add", workers=0, catalog=tmp_path / "catalog")
+
+
+def test_columns_that_are_left_out_are_named(tmp_path: Path) -> None:
+    files = _write(tmp_path / "export", NEO4J)
+    shown = str(gnnloom.look(files))
+    assert "1 column not read: name" in shown
+    assert "1 column not read: role" in shown
+
+
 def test_options_of_other_graphs_are_refused(tmp_path: Path) -> None:
     files = _write(tmp_path / "export", NEO4J)
     for options, message in (

@@ -236,3 +236,33 @@ def test_a_copy_of_the_relations_is_verified(tmp_path: Path) -> None:
     with pytest.raises(GnnloomError, match=r"writes\.time"):
         check_copy(folder)
     assert Catalog(tmp_path / "catalog")["papers"].typed_graph().relation("near").nnz == 0
+
+
+@pytest.mark.parametrize(
+    "fanout", [(3, 2), (-1, -1), {"writes": (2, 4), "cites": 1, "about": 0, "knows": -1, "near": 2}]
+)
+@pytest.mark.parametrize("reverse", [False, True])
+def test_the_expected_size_of_a_batch_is_the_size_of_batches(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, fanout: Any, reverse: bool
+) -> None:
+    """Of a graph whose ends are uniform, as the expectation has it."""
+    dataset = store(tmp_path / "catalog", "papers", tables())
+    if reverse and isinstance(fanout, dict):
+        fanout = {**fanout, **{f"rev_{name}": 1 for name in fanout}}
+    options = {**SAMPLED, "fanout": fanout, "batch_size": 10, "split": "all", "labels": False, "reverse": reverse}
+    loader = load(dataset, **options)
+    with caplog.at_level("INFO", "gnnloom.loader"):
+        batches = [batch for _ in range(4) for batch in loader]
+    (said,) = [record.getMessage() for record in caplog.records if record.name == "gnnloom.loader"]
+    assert said == f"expected in a batch: {loader.expected}"
+    expected = loader.expected
+    assert expected is not None
+    for name, wanted in expected.vertices.items():
+        mean = np.mean([batch[name].num_nodes for batch in batches])
+        assert abs(mean - wanted) <= 0.15 * wanted + 1, name
+    for edge_type in batches[0].edge_types:
+        mean, wanted = (
+            np.mean([batch[edge_type].edge_index.shape[1] for batch in batches]),
+            expected.edges[edge_type[1]],
+        )
+        assert abs(mean - wanted) <= 0.25 * wanted + 1, edge_type

@@ -210,7 +210,7 @@ def ingest_command(
             tables = TypedTables.open(*given_tables, values, format_name, any_name=any_name)
         else:
             check_typed(None, declared, (), ["vertices"] if vertices else [])
-            tables = declared.open(values, any_name=any_name)
+            tables = declared.open(values, any_name=any_name, unknown=typed.unknown)
         check_storing(tables, storing)
         if not quiet:
             say_understood(tables.understood())

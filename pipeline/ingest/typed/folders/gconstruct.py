@@ -66,9 +66,7 @@ def _table(given: Described, ids: list[str], *, of_edges: bool) -> Table:
     if name not in _FORMATS:
         raise how["name"].error(f"{' or '.join(_FORMATS)}; convert the table to Parquet")
     locations = [location for each in _listed(given["files"]) for location in _found(each)]
-    # So far, the data of the vertices of a type come from one file.
-    held = _columns(given) if of_edges or len(locations) == 1 else []
-    table = Table.of_columns(locations, [*ids, *held], given.place, of_edges=of_edges)
+    table = Table.of_columns(locations, [*ids, *_columns(given)], given.place, of_edges=of_edges)
     options: list[tuple[str, Any]] = []
     if name == "csv":
         separator = how["separator"].of(str) if how.has("separator") else ","
