@@ -168,16 +168,14 @@ def predict(
         for name, value in options.items()
     }
     found = Run.open(run, catalog) if isinstance(run, str) else run
-    own, others = split_fields(PredictOptions, given)
+    own, of_graph, of_pairs, smoothing = split_fields(given, PredictOptions, Elsewhere, Wanted)
     code = found.code(model=own.get("model"), decoder=own.get("decoder"))
     named = {name: each for name, each in code.items() if each is not None}
     asked = PredictOptions(**{**own, **code})
     if own.get("model") or own.get("decoder"):
         found = Run(found.dataset, found.name, named)
-    chosen, others = split_fields(Elsewhere, others)
-    other = Elsewhere(on=None if on is None else as_dataset(on, found.dataset.path.parent).name, **chosen)
-    pairs, smoothing = split_fields(Wanted, others)
-    wanted = Wanted(**pairs)
+    there = None if on is None else as_dataset(on, found.dataset.path.parent).name
+    wanted, other = Wanted(**of_pairs), Elsewhere(on=there, **of_graph)
     if wanted and asked.out is None:
         raise InputError("out: name a file for the scores of the pairs")
     with ranks_of_job("gnnloom predict") as here:

@@ -24,6 +24,7 @@ from gnnloom.storage.runs.predictions import SMOOTHED
 from gnnloom.storage.runs.run import Run
 from gnnloom.storage.runs.transfer import Transfer
 from gnnloom.trainer.tasks.registry import task_of_run
+from gnnloom.workflows.interop.graph_libraries import source_ids
 from gnnloom.workflows.interop.tables import ExportedColumn, Table, write_table
 from gnnloom.workflows.interop.transfer_checks import renumbered
 
@@ -147,11 +148,7 @@ def ids_of_run(dataset: Dataset, run: Run) -> SourceIds:
     Raises:
         NotFoundError: the graph was removed.
     """
-    return _source_ids(dataset, run.inputs().get("graph"), run.config().get("of_type"))
-
-
-def _source_ids(dataset: Dataset, graph: str | None, of_type: str | None) -> SourceIds:
-    return dataset.graph(graph) if of_type is None else dataset.typed_graph(graph).ids(of_type)
+    return source_ids(dataset, run.inputs().get("graph"), run.config().get("of_type"))
 
 
 def vertices_table(dataset: Dataset, what: str, key: str | None = None) -> Table:
@@ -169,7 +166,7 @@ def vertices_table(dataset: Dataset, what: str, key: str | None = None) -> Table
         raise NotFoundError(f"{vertices.artifact.path}: this vertex data has no {what}")
     names = _class_names(dataset, vertices.artifact.key) if "label" in there else ()
     artifact = vertices.artifact
-    return vertex_table(_source_ids(dataset, artifact.inputs["graph"], artifact.parameters.get("type")), there, names)
+    return vertex_table(source_ids(dataset, artifact.inputs["graph"], artifact.parameters.get("type")), there, names)
 
 
 def _class_names_of_run(dataset: Dataset, run: Run) -> tuple[str, ...]:

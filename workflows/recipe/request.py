@@ -10,11 +10,11 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.wording import counted
 from gnnloom.trainer.comm.transports.registry import chosen_transport
 from gnnloom.trainer.job.ranks import Ranks
+from gnnloom.workflows.recipe.found import refuse_other_run
 from gnnloom.workflows.recipe.recipe import Recipe
 from gnnloom.workflows.recipe.stages.all_stages import RecipeStages, find_workload
-from gnnloom.workflows.recipe.stages.stage import Projection
+from gnnloom.workflows.recipe.stages.stage import Projection, StageNeeds
 from gnnloom.workflows.recipe.stages.vertices import check_trainable
-from gnnloom.workflows.recipe.trained_run import refuse_other_run
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,9 @@ class Assignment:
         # Imported here, because it loads the planning code of every stage.
         from gnnloom.workflows.recipe.plan.stage_inputs import StageInputs
 
-        return self.workload.project(StageInputs(self.workload.found, self.cluster))
+        inputs = StageInputs(self.workload.found, self.cluster)
+        stages = self.workload.stages
+        return [Projection(each, StageNeeds() if each.is_done else each.kind.needs(inputs)) for each in stages]
 
 
 @dataclass(frozen=True)

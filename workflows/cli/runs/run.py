@@ -22,8 +22,7 @@ from gnnloom.workflows.recipe.recipe import bundled_recipes, find_bundled, summa
 from gnnloom.workflows.recipe.reference import write_new_recipe
 from gnnloom.workflows.recipe.request import RecipeRequest
 from gnnloom.workflows.recipe.stages.all_stages import STAGES, RecipeStages
-from gnnloom.workflows.run.run_recipe import Display, run_recipe
-from gnnloom.workflows.run.stages import summary
+from gnnloom.workflows.run.run_recipe import Display, run_recipe, summary
 
 
 @click.command("run", cls=GroupedCommand)

@@ -11,10 +11,9 @@ from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.job.ranks import Ranks
 from gnnloom.workflows.interop.transfer import Elsewhere, plan_transfer, transferred
-from gnnloom.workflows.recipe.found import Found
+from gnnloom.workflows.recipe.found import Found, is_predicted
 from gnnloom.workflows.recipe.sections import PredictSection
 from gnnloom.workflows.recipe.stages.stage import OnRanks, RankSettings, StageNeeds
-from gnnloom.workflows.recipe.trained_run import is_predicted
 
 if TYPE_CHECKING:
     from gnnloom.workflows.recipe.plan.stage_inputs import StageInputs
