@@ -370,7 +370,7 @@ class OpenedSource:
 
 @dataclass(frozen=True)
 class Storing:
-    """Where a graph and its vertex data are stored, and how.
+    """The place of a graph and its vertex data in a catalog, and how they are stored.
 
     Attributes:
         name: name of the dataset.
