@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -12,7 +10,7 @@ from gnnloom.storage import Catalog as StoredCatalog
 from gnnloom.storage import Dataset as StoredDataset
 from gnnloom.storage import TypedGraph
 from gnnloom.storage.artifacts.typed.typed_names import REVERSE
-from gnnloom.storage.errors import InputError, MissingPackageError
+from gnnloom.storage.errors import InputError, needing
 from gnnloom.workflows.api.html import fact_table, row_table
 from gnnloom.workflows.formatting import readable_bytes
 from gnnloom.workflows.interop.graph_libraries import MAX_NONZEROS
@@ -60,7 +58,7 @@ class Dataset(StoredDataset):
             MissingPackageError: PyTorch Geometric is not installed.
             NotFoundError, BudgetError: as :meth:`to_scipy`.
         """
-        with _needing("to_pyg", "gnnloom[interop]"):
+        with needing("to_pyg", "gnnloom[interop]"):
             from gnnloom.workflows.interop.graph_libraries import to_pyg
 
             return to_pyg(self, graph, max_nnz)
@@ -72,7 +70,7 @@ class Dataset(StoredDataset):
             MissingPackageError: DGL is not installed.
             NotFoundError, BudgetError: as :meth:`to_scipy`.
         """
-        with _needing("to_dgl", "dgl"):
+        with needing("to_dgl", "dgl"):
             from gnnloom.workflows.interop.graph_libraries import to_dgl
 
             return to_dgl(self, graph, max_nnz)
@@ -86,7 +84,7 @@ class Dataset(StoredDataset):
             MissingPackageError: xarray is not installed.
             NotFoundError: the dataset has neither a graph nor vertices.
         """
-        with _needing("to_xarray", "gnnloom[xarray]"):
+        with needing("to_xarray", "gnnloom[xarray]"):
             from gnnloom.workflows.interop.xarray_view import to_xarray
 
             return to_xarray(self, graph, vertices)
@@ -173,15 +171,6 @@ def as_dataset(dataset: DatasetLike, catalog: CatalogLike = None) -> Dataset:
     if catalog is not None and as_catalog(catalog).root != dataset.path.parent:
         raise InputError(f"{dataset.path} is not in catalog {as_catalog(catalog).root}; leave out the catalog")
     return Dataset(dataset.path)
-
-
-@contextmanager
-def _needing(name: str, package: str) -> Iterator[None]:
-    """Say what to install if an import fails inside the ``with`` block."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise MissingPackageError(f"{name} needs {error.name}: `pip install '{package}'`") from error
 
 
 def _plain(parameters: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gnnloom.storage.errors import MissingPackageError
+from gnnloom.storage.errors import needing
 from gnnloom.storage.runs.checkpoint import read_checkpoint
 from gnnloom.storage.runs.predictions import SMOOTHED
 from gnnloom.storage.runs.run import Run as StoredRun
@@ -347,11 +347,9 @@ class Run:
             InputError: no epoch has finished.
             ExistsError: ``out`` exists and is not a report.
         """
-        try:
+        with needing("a report", "gnnloom[report]"):
             from gnnloom.workflows.report.build import write_report
             from gnnloom.workflows.report.facts import RunFacts
-        except ModuleNotFoundError as error:
-            raise MissingPackageError(f"a report needs {error.name}: `pip install 'gnnloom[report]'`") from error
         folder = Path(out) if out is not None else Path(f"report-{self.dataset.name}-{self.name}")
         return write_report(RunFacts.gather(self.dataset, self.name), folder)[0]
 

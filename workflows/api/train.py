@@ -243,7 +243,7 @@ def predict_run(
                 write_table(table, out, safe_csv=options.safe_csv)
             return {"pairs": table.length, "first": first_rows(table, SHOWN_PAIRS)}
 
-    result = {"dataset": dataset.name} if elsewhere else {}
+    result: dict[str, Any] = {"dataset": dataset.name} if elsewhere else {}
     if wanted.top is not None:
         with ranks_found(here, config, wanted.top, lambda: wanted_sources(dataset, run, wanted.of)) as found:
             summary, folder = found

@@ -10,7 +10,6 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.wording import counted
 from gnnloom.trainer.comm.transports.registry import chosen_transport
 from gnnloom.trainer.job.ranks import Ranks
-from gnnloom.workflows.recipe.found import refuse_other_run
 from gnnloom.workflows.recipe.recipe import Recipe
 from gnnloom.workflows.recipe.stages.all_stages import RecipeStages, find_workload
 from gnnloom.workflows.recipe.stages.stage import Projection, StageNeeds
@@ -90,7 +89,7 @@ class RecipeRequest:
         check_report(options.performance_report, options.workers)
         workload = find_workload(recipe, options.memory, restart=self.restart)
         if workload.planned is not None and not self.restart:
-            refuse_other_run(recipe, workload.planned)
+            workload.found.refuse_other_run()
         # A graph alone needs no vertex data.
         if self.last != "graph" and not recipe.relations:
             check_trainable(recipe, workload.all_keys.get("vertices"))

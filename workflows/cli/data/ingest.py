@@ -35,19 +35,11 @@ from gnnloom.workflows.cli.terminal.options import (
     flag_option,
     object_option,
 )
-from gnnloom.workflows.cli.terminal.output import (
-    is_verbose,
-    readable,
-    say_understood,
-    show,
-    show_json,
-    show_rows,
-    wants_json,
-)
+from gnnloom.workflows.cli.terminal.output import is_verbose, say_understood, show, show_json, show_rows, wants_json
 from gnnloom.workflows.cli.terminal.progress import shown_progress
 from gnnloom.workflows.cli.terminal.screen import say
 from gnnloom.workflows.cli.terminal.stage import stage_options
-from gnnloom.workflows.formatting import readable_estimate, readable_range
+from gnnloom.workflows.formatting import readable, readable_estimate, readable_range
 
 #: What `--add` and `--plan` do, in all commands that store a graph.
 ADD = "Store another graph in a dataset that has one; other commands then choose with --graph KEY."
@@ -196,7 +188,9 @@ def ingest_command(
         if not quiet:
             say_understood(tables.understood())
         if plan:
-            _show_projection(_projected_tables(tables, options, cluster), compact=True)
+            where = existing_folder(to.catalog.root)
+            projected = project_typed_ingest(tables, options, where, cluster.tasks_at_once, cluster.memory)
+            _show_projection(projected, compact=True)
         else:
             _store_typed(to, tables)
         return
@@ -207,16 +201,6 @@ def ingest_command(
         show_plan(to, opened)
     else:
         store_graph(to, opened)
-
-
-def _projected_tables(tables: TypedTables, options: IngestOptions, cluster: ClusterOptions) -> IngestProjection:
-    """Projected needs of an ingest.
-
-    Raises:
-        BudgetError: it does not fit.
-    """
-    where = existing_folder(current_catalog().root)
-    return project_typed_ingest(tables, options, where, cluster.tasks_at_once, cluster.memory)
 
 
 def _store_typed(to: Storing, tables: TypedTables) -> None:
