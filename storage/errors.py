@@ -7,6 +7,8 @@ can catch what they know.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -139,3 +141,16 @@ def _of_the_system(error: BaseException) -> tuple[str, int] | None:
             " folder; set NUMBA_CACHE_DIR to a writable folder"
         ), 1
     return system_error_in_one_line(error) if isinstance(error, OSError) else None
+
+
+@contextmanager
+def needing(name: str, package: str) -> Iterator[None]:
+    """Say what to install if an import fails inside the ``with`` block.
+
+    Raises:
+        MissingPackageError: an import failed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise MissingPackageError(f"{name} needs {error.name}: `pip install '{package}'`") from error

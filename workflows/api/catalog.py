@@ -6,8 +6,7 @@ They are in one file because a dataset has runs, and a run knows its dataset.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -18,7 +17,7 @@ from gnnloom.storage import Catalog as StoredCatalog
 from gnnloom.storage import Dataset as StoredDataset
 from gnnloom.storage import TypedGraph
 from gnnloom.storage.artifacts.typed.typed_names import REVERSE
-from gnnloom.storage.errors import InputError, MissingPackageError
+from gnnloom.storage.errors import InputError, needing
 from gnnloom.storage.runs.checkpoint import read_checkpoint
 from gnnloom.storage.runs.predictions import SMOOTHED
 from gnnloom.storage.runs.run import Run as StoredRun
@@ -77,7 +76,7 @@ class Dataset(StoredDataset):
             MissingPackageError: PyTorch Geometric is not installed.
             NotFoundError, BudgetError: as :meth:`to_scipy`.
         """
-        with _needing("to_pyg", "gnnloom[interop]"):
+        with needing("to_pyg", "gnnloom[interop]"):
             from gnnloom.workflows.interop.graph_libraries import to_pyg
 
             return to_pyg(self, graph, max_nnz)
@@ -89,7 +88,7 @@ class Dataset(StoredDataset):
             MissingPackageError: DGL is not installed.
             NotFoundError, BudgetError: as :meth:`to_scipy`.
         """
-        with _needing("to_dgl", "dgl"):
+        with needing("to_dgl", "dgl"):
             from gnnloom.workflows.interop.graph_libraries import to_dgl
 
             return to_dgl(self, graph, max_nnz)
@@ -103,7 +102,7 @@ class Dataset(StoredDataset):
             MissingPackageError: xarray is not installed.
             NotFoundError: the dataset has neither a graph nor vertices.
         """
-        with _needing("to_xarray", "gnnloom[xarray]"):
+        with needing("to_xarray", "gnnloom[xarray]"):
             from gnnloom.workflows.interop.xarray_view import to_xarray
 
             return to_xarray(self, graph, vertices)
@@ -552,11 +551,9 @@ class Run:
             InputError: no epoch has finished.
             ExistsError: ``out`` exists and is not a report.
         """
-        try:
+        with needing("a report", "gnnloom[report]"):
             from gnnloom.workflows.report.build import write_report
             from gnnloom.workflows.report.facts import RunFacts
-        except ModuleNotFoundError as error:
-            raise MissingPackageError(f"a report needs {error.name}: `pip install 'gnnloom[report]'`") from error
         folder = Path(out) if out is not None else Path(f"report-{self.dataset.name}-{self.name}")
         return write_report(RunFacts.gather(self.dataset, self.name), folder)[0]
 
@@ -604,15 +601,6 @@ def as_dataset(dataset: DatasetLike, catalog: CatalogLike = None) -> Dataset:
     if catalog is not None and as_catalog(catalog).root != dataset.path.parent:
         raise InputError(f"{dataset.path} is not in catalog {as_catalog(catalog).root}; leave out the catalog")
     return Dataset(dataset.path)
-
-
-@contextmanager
-def _needing(name: str, package: str) -> Iterator[None]:
-    """Say what to install if an import fails inside the ``with`` block."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise MissingPackageError(f"{name} needs {error.name}: `pip install '{package}'`") from error
 
 
 def _plain(parameters: dict[str, Any]) -> str:

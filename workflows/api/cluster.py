@@ -52,7 +52,7 @@ def stage_options(
 
     Args:
         kind: the dataclass of the options.
-        known: names of the keywords, without those of the cluster.
+        known: names of the keywords, without the keywords of the cluster.
         arguments: values of the first fields of the dataclass, which are arguments of the function.
 
     Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gnnloom.storage.errors import InputError, MissingPackageError
+from gnnloom.storage.errors import InputError, needing
 from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, Run, as_catalog, as_dataset
 from gnnloom.workflows.interop.chosen_table import exported
 
@@ -85,12 +85,10 @@ def report(
     """
     if len(runs) < 1 + compare:
         raise InputError(f"report: expected at least {'two runs to compare' if compare else 'one run'}")
-    try:
+    # Matplotlib is optional: it comes with the extra `report`.
+    with needing("a report", "gnnloom[report]"):
         from gnnloom.workflows.report.build import write_comparison, write_report
         from gnnloom.workflows.report.facts import RunFacts, open_run
-    except ModuleNotFoundError as error:
-        # Matplotlib is optional: it comes with the extra `report`.
-        raise MissingPackageError(f"a report needs {error.name}: `pip install 'gnnloom[report]'`") from error
     where, folder = as_catalog(catalog), None if out is None else Path(out)
     found = [RunFacts.gather(run.dataset, run.name) if isinstance(run, Run) else open_run(where, run) for run in runs]
     titles = [f"{facts.dataset.name}-{facts.run.name}" for facts in found]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
@@ -49,20 +50,24 @@ from gnnloom.workflows.api.arrays import (
     stored_vertices,
 )
 from gnnloom.workflows.api.catalog import CatalogLike, Dataset, DatasetLike, as_catalog, as_dataset
-from gnnloom.workflows.api.cluster import CLUSTER, choose_cluster, once_per_job
+from gnnloom.workflows.api.cluster import CLUSTER, choose_cluster, on_cluster, once_per_job
 from gnnloom.workflows.api.options.keywords import check_known, plain_values, split_fields, with_options
 from gnnloom.workflows.api.options.python_messages import IN_MEMORY, named_as, python_text
+from gnnloom.workflows.interop.graph_libraries import source_ids
 from gnnloom.workflows.interop.hetero_tables import hetero_tables
 
 if TYPE_CHECKING:
     from gnnloom.workflows.api.options.option_types import FeaturesKeywords, GenerateKeywords, IngestKeywords
 
 
-#: How vertex data are stored unless options say otherwise.
-STORING: Final = VertexOptions()
+_UNTYPED: Final = TypedOptions()
+_STORED: Final = VertexOptions()
 
 
-@with_options({**options_of(IngestOptions), **options_of(TypedOptions), **options_of(VertexOptions), **CLUSTER})
+_INGEST = {**options_of(IngestOptions), **options_of(TypedOptions), **options_of(VertexOptions), **CLUSTER}
+
+
+@with_options(_INGEST)
 def ingest(
     name: str,
     source: str | Path | Sequence[str | Path] | Any = None,
@@ -109,63 +114,47 @@ def ingest(
         ExistsError: the dataset has a graph from another source or with other options, and ``add`` is not given.
         BudgetError: the memory per worker or the disk is too small; raised before the work begins.
     """
-    cluster, others = choose_cluster(options)
-    chosen, others = split_fields(IngestOptions, others)
-    typed, others = split_fields(TypedOptions, others)
-    stored, others = split_fields(VertexOptions, others)
-    own = [*options_of(IngestOptions), *options_of(TypedOptions), *options_of(VertexOptions), *CLUSTER]
-    check_known("ingest", others, [*own, *_source_options(formats())])
-    given_options, vertex_options = IngestOptions(**chosen), VertexOptions(**stored)
+    cluster, given = choose_cluster(options)
+    of_graph, of_types, of_vertices, others = split_fields(given, IngestOptions, TypedOptions, VertexOptions)
+    check_known("ingest", others, [*_INGEST, *_source_options(formats())])
+    graph, how, values = IngestOptions(**of_graph), VertexOptions(**of_vertices), plain_values(others)
+    storing = Storing(as_catalog(catalog), name, cluster, graph, TypedOptions(**of_types), how, add)
     if relations is None and (hetero := hetero_tables(source)) is not None:
         (relations, vertices), source = hetero, None
-    any_name, declared = given_options.ids == "names", None
-    if relations is None and source is not None and is_location(source):
-        declared = typed_source(as_texts(source), format, plain_values(others))
+    has_files, named = source is not None and is_location(source), ["vertices"] if vertices else []
+    declared = typed_source(as_texts(source), format, values) if has_files and relations is None else None
     if declared is None:
-        check_typed(source, relations, [*(["vertices"] if vertices else []), *typed])
+        check_typed(source, relations, [*named, *of_types])
     else:
-        check_typed(None, declared, (), ["vertices"] if vertices else [])
-
-    def store_opened(tables: TypedTables) -> Dataset:
-        found, how = as_catalog(catalog), (given_options, TypedOptions(**typed), cluster)
-        graph, data = store_typed(found, name, tables, *how, storing=vertex_options, add=add)
-        _log([*typed_notes(graph), *(note for each in data for note in vertex_notes(each))])
-        return as_dataset(name, catalog)
+        check_typed(None, declared, (), named)
 
     def store_tables() -> Dataset:
-        if declared is not None:
-            return store_opened(
-                declared.open(plain_values(others), any_name=any_name, unknown=TypedOptions(**typed).unknown)
-            )
-        with stored_tables(relations or {}, vertices or {}) as (of_relations, of_vertices):
-            shown = [table for each in ([*of_relations.values()], *of_vertices.values()) for table in each]
-            with named_as({table.locations[0]: table.shown for table in shown if table.shown}):
-                how = plain_values(others), format
-                return store_opened(TypedTables.open(of_relations, of_vertices, *how, any_name=any_name))
+        any_name = graph.ids == "names"
+        with ExitStack() as stack:
+            if declared is not None:
+                tables = declared.open(values, any_name=any_name, unknown=storing.typed.unknown)
+            else:
+                of_relations, listed = stack.enter_context(stored_tables(relations or {}, vertices or {}))
+                shown = [table for each in ([*of_relations.values()], *listed.values()) for table in each]
+                stack.enter_context(named_as({table.locations[0]: table.shown for table in shown if table.shown}))
+                tables = TypedTables.open(of_relations, listed, values, format, any_name=any_name)
+            _log(storing.store_tables(tables)[2])
+        return as_dataset(name, catalog)
 
     def store() -> Dataset:
+        to, called = storing, ""
         with ExitStack() as stack:
-            undirected = False
-            if is_location(source):
+            if has_files:
                 locations = as_texts(source)
             else:
                 file = stack.enter_context(stored_edges(source))
-                locations, undirected = [file.location], file.undirected
-                stack.enter_context(named_as({file.location: IN_MEMORY}))
-            if undirected and chosen.get("undirected") is False:
-                raise InputError("undirected=False: the source is an undirected graph; pass graph.to_directed()")
-            graph_options = replace(given_options, undirected=given_options.undirected or undirected)
-            values = plain_values(others)
-            undirects = graph_options.undirected
-            edges, understood = open_source(name, locations, format, values, undirected=undirects)
-            of_rows = check_rows(understood, name, values)
-            vertices = bundled_vertices(format, locations, values)
-            found = as_catalog(catalog)
-            how = graph_options, cluster
-            graph, stored = store_source(found, name, edges, vertices, *how, storing=vertex_options, add=add)
-            notes = [*([] if stored is None else vertex_notes(stored)), *graph_notes(graph, edges, graph_options)]
-            notes += of_rows
-            _log(notes if is_location(source) else [note.replace(locations[0], IN_MEMORY) for note in notes])
+                locations, called = [file.location], file.location
+                stack.enter_context(named_as({called: IN_MEMORY}))
+                if file.undirected and of_graph.get("undirected") is False:
+                    raise InputError("undirected=False: the source is an undirected graph; pass graph.to_directed()")
+                to = replace(storing, graph=replace(graph, undirected=graph.undirected or file.undirected))
+            notes = to.store(to.open(locations, format, values))[2]
+            _log(note.replace(called, IN_MEMORY) if called else note for note in notes)
         return as_dataset(name, catalog)
 
     return once_per_job(store if relations is None and declared is None else store_tables)
@@ -213,16 +202,6 @@ def check_typed(source: Any, relations: Any, of_types: Iterable[str], others: It
         raise InputError(f"{given}: the files say themselves which vertices they have; leave it out")
 
 
-def check_storing(tables: TypedTables, storing: VertexOptions) -> None:
-    """Check that options of vertex data are only given for tables that have some.
-
-    Raises:
-        InputError: they are given, and no table of vertices has any.
-    """
-    if storing != STORING and not tables.data:
-        raise InputError(f"store {storing.store}: no table of vertices has a column with a feature, label or split")
-
-
 @with_options(CLUSTER)
 def generate(
     name: str,
@@ -258,10 +237,11 @@ def generate(
     values = {option.name: option.default for option in generator.options} | plain_values(given)
     edges = generator.open_edges(**values)
     vertices = generator.open_vertices(**values) if generator.open_vertices is not None else None
-    chosen = IngestOptions(undirected=not directed, codec=codec)
+    graph = IngestOptions(undirected=not directed, codec=codec)
+    storing = Storing(as_catalog(catalog), name, cluster, graph, add=add)
 
     def store() -> Dataset:
-        store_source(as_catalog(catalog), name, edges, vertices, chosen, cluster, add=add)
+        storing.store(OpenedSource(edges, vertices))
         return as_dataset(name, catalog)
 
     return once_per_job(store)
@@ -322,7 +302,7 @@ def features(
     found, kind = as_dataset(dataset, catalog), vertex_kind(synthetic, by_id=is_keyed)
     arrays = {"feature": feature, "label": label, "split": split, "target": target, "ids_file": ids_file}
     cluster, others = choose_cluster(options)
-    chosen, others = split_fields(VertexOptions, others)
+    chosen, others = split_fields(others, VertexOptions)
     check_known("features", others, [*_source_options(vertex_kinds()), *options_of(VertexOptions), *CLUSTER])
     storing = VertexOptions(**chosen)
     arrays |= {option.name: others.pop(option.name) for option in FILE_OPTIONS if option.name in others}
@@ -330,24 +310,15 @@ def features(
     def store() -> Dataset:
         with stored_vertices(arrays, by_id=is_keyed) as files, named_as(_temporary(arrays, files)):
             values = files | plain_values(others)
-            owner, asks = vertex_owner(found, graph, of_type), by_id is not False
-            pattern = None if like is None else vertices_like(found, like)
-            stored = store_vertices(
-                found, kind, values, cluster, owner, storing=storing, add=add, like=pattern, asks=asks
-            )
+            owner = source_ids(found, graph, of_type)
+            opened = open_vertex_data(kind, values, owner, asks=by_id is not False)
+            opened = opened if like is None else stored_like(opened, vertices_like(found, like))
+            add_vertices = partial(ingest_vertices, options=storing, allow_others=add)
+            stored = on_cluster(cluster, lambda workers: add_vertices(found, opened, workers, owner))
             _log(vertex_notes(stored))
         return found
 
     return once_per_job(store)
-
-
-def vertex_owner(dataset: StoredDataset, graph: str | None, of_type: str | None) -> SourceIds:
-    """The vertices that vertex data are for: of a graph, or of one type of a graph with types.
-
-    Raises:
-        NotFoundError, InputError: there is no such graph or type, or there are several graphs.
-    """
-    return dataset.graph(graph) if of_type is None else dataset.typed_graph(graph).ids(of_type)
 
 
 def vertices_like(dataset: StoredDataset, like: DatasetLike) -> Vertices:
@@ -383,191 +354,186 @@ def _temporary(arrays: Mapping[str, Any], files: Mapping[str, str]) -> dict[str,
     return found
 
 
-def open_source(
-    name: str,
-    locations: Sequence[str],
-    format_name: str | None,
-    values: Mapping[str, Any],
-    *,
-    undirected: bool = False,
-) -> tuple[EdgeSource, list[Understood]]:
-    """Open edges, and find out how their files are read.
+@dataclass(frozen=True)
+class OpenedSource:
+    """Edges and the vertex data that come along with them, before they are stored.
 
-    Args:
-        name: name of the dataset, for a message.
-        values: options of the format.
-
-    Raises:
-        GnnloomError: as :func:`~gnnloom.pipeline.sources.format.open_edges`. A table that only can be one of vertices
-            is named as such.
+    Attributes:
+        vertices: None if no vertex data come along.
+        understood: how the files are read.
+        notes: what to say about the files when the graph is stored.
     """
-    chosen = format_name or guess_format(locations)
-    try:
-        edges = open_edges(chosen, locations, values, undirected=undirected)
-    except InputError as error:
-        # Texts are opened whatever they have.
-        is_table = len(locations) == 1 and is_parquet(locations[0]) and not values.get("columns")
-        reading = read_as_vertices(locations[0]) if is_table else None
-        if reading is None or reading.rows is not Rows.VERTEX:
-            raise
-        raise rows_question(reading, name) from error
-    return edges, understood_of(edges, locations, chosen)
+
+    edges: EdgeSource
+    vertices: VertexSource | None
+    understood: Sequence[Understood] = ()
+    notes: Sequence[str] = ()
 
 
-def store_source(
-    catalog: StoredCatalog,
-    name: str,
-    edges: EdgeSource,
-    vertices: VertexSource | None,
-    options: IngestOptions,
-    cluster: ClusterOptions,
-    *,
-    storing: VertexOptions = STORING,
-    add: bool = False,
-) -> tuple[Graph, Vertices | None]:
-    """Store the edges and vertex data of a source as a dataset; a new dataset that stays empty is removed again.
+@dataclass(frozen=True)
+class Storing:
+    """The place of a graph and its vertex data in a catalog, and how they are stored.
 
-    Args:
-        storing: how the vertex data are stored.
+    Attributes:
+        name: name of the dataset.
+        cluster: runs the tasks.
+        graph: how edges become a graph.
+        typed: options of graphs with types.
+        vertices: how vertex data are stored.
         add: allow the dataset to have other graphs.
-
-    Raises:
-        GnnloomError: as :func:`~gnnloom.pipeline.ingest.stage.ingest_graph` and
-            :func:`~gnnloom.pipeline.ingest.vertices.ingest_vertices`.
     """
-    # One cluster for both stages, as starting workers takes seconds.
-    with _made_or_found(catalog, name) as dataset, open_cluster(cluster) as opened:
-        graph = ingest_graph(dataset, edges, options, opened, allow_others=add)
-        owner = graph if add else None
-        if vertices is None:
-            return graph, None
-        return graph, ingest_vertices(dataset, vertices, opened, owner, options=storing)
+
+    catalog: StoredCatalog
+    name: str
+    cluster: ClusterOptions
+    graph: IngestOptions
+    typed: TypedOptions = _UNTYPED
+    vertices: VertexOptions = _STORED
+    add: bool = False
+
+    def open(
+        self,
+        locations: Sequence[str],
+        format_name: str | None,
+        values: Mapping[str, Any],
+        shown: Callable[[Sequence[Understood]], None] | None = None,
+    ) -> OpenedSource:
+        """Open edges and vertex data, and find out how their files are read.
+
+        Args:
+            values: options of the format.
+            shown: called with how the files are read, before the reading is checked.
+
+        Raises:
+            GnnloomError: as :func:`~gnnloom.pipeline.sources.format.open_edges`. A table that only can be one of
+                vertices is named as such.
+        """
+        chosen = format_name or guess_format(locations)
+        try:
+            edges = open_edges(chosen, locations, values, undirected=self.graph.undirected)
+        except InputError as error:
+            # Texts are opened whatever they have.
+            is_table = len(locations) == 1 and is_parquet(locations[0]) and not values.get("columns")
+            reading = read_as_vertices(locations[0]) if is_table else None
+            if reading is None or reading.rows is not Rows.VERTEX:
+                raise
+            raise rows_question(reading, self.name) from error
+        understood = understood_of(edges, locations, chosen)
+        if shown is not None:
+            shown(understood)
+        notes = check_rows(understood, self.name, values)
+        return OpenedSource(edges, bundled_vertices(format_name, locations, values), understood, notes)
+
+    def store(self, source: OpenedSource) -> tuple[Graph, Vertices | None, list[str]]:
+        """Store the edges and vertex data of a source, and return them with notes about them.
+
+        Raises:
+            GnnloomError: as :func:`~gnnloom.pipeline.ingest.stage.ingest_graph` and
+                :func:`~gnnloom.pipeline.ingest.vertices.ingest_vertices`.
+        """
+        vertices = None
+        # One cluster for both stages, as starting workers takes seconds.
+        with self._dataset() as dataset, open_cluster(self.cluster) as opened:
+            graph = ingest_graph(dataset, source.edges, self.graph, opened, allow_others=self.add)
+            if source.vertices is not None:
+                owner = graph if self.add else None
+                vertices = ingest_vertices(dataset, source.vertices, opened, owner, options=self.vertices)
+        of_vertices = [] if vertices is None else vertex_notes(vertices)
+        return graph, vertices, [*of_vertices, *graph_notes(graph, source.edges, self.graph), *source.notes]
+
+    def check(self, tables: TypedTables) -> None:
+        """Check that options of vertex data are only given for tables that have some.
+
+        Raises:
+            InputError: they are given, and no table of vertices has any.
+        """
+        if self.vertices != _STORED and not tables.data:
+            store = self.vertices.store
+            raise InputError(f"store {store}: no table of vertices has a column with a feature, label or split")
+
+    def store_tables(self, tables: TypedTables) -> tuple[TypedGraph, list[Vertices], list[str]]:
+        """Store tables as a graph with types and its vertex data, and return them with notes about them.
+
+        Raises:
+            GnnloomError: as :func:`~gnnloom.pipeline.ingest.typed.stage.ingest_typed_graph` and
+                :func:`~gnnloom.pipeline.ingest.vertices.ingest_vertices`.
+        """
+        self.check(tables)
+        with self._dataset() as dataset, open_cluster(self.cluster) as opened:
+            graph = ingest_typed_graph(dataset, tables, self.graph, self.typed, opened, allow_others=self.add)
+            data = ingest_type_vertices(dataset, graph, tables.data, opened, self.vertices, allow_others=self.add)
+        return graph, data, [*typed_notes(graph), *(note for each in data for note in vertex_notes(each))]
+
+    @contextmanager
+    def _dataset(self) -> Iterator[StoredDataset]:
+        """Make or find the dataset; if the block fails and leaves nothing to finish in a new one, remove that again."""
+        had_catalog, is_new = self.catalog.root.exists(), self.name not in self.catalog
+        dataset = self.catalog.create(self.name)
+        try:
+            yield dataset
+        except GnnloomError:
+            # What an interrupted command began stays: the same command finishes it.
+            if is_new and not dataset.artifacts():
+                # Another process may have begun to write there.
+                with suppress(GnnloomError, OSError):
+                    self.catalog.remove(self.name)
+                    if not had_catalog:
+                        self.catalog.root.rmdir()
+            raise
 
 
-def store_typed(
-    catalog: StoredCatalog,
-    name: str,
-    tables: TypedTables,
-    options: IngestOptions,
-    typed: TypedOptions,
-    cluster: ClusterOptions,
-    *,
-    storing: VertexOptions = STORING,
-    add: bool = False,
-) -> tuple[TypedGraph, list[Vertices]]:
-    """Store tables as a graph with types and its vertex data; a new dataset that stays empty is removed again.
-
-    Raises:
-        GnnloomError: as :func:`~gnnloom.pipeline.ingest.typed.stage.ingest_typed_graph` and
-            :func:`~gnnloom.pipeline.ingest.vertices.ingest_vertices`.
-    """
-    check_storing(tables, storing)
-    with _made_or_found(catalog, name) as dataset, open_cluster(cluster) as opened:
-        graph = ingest_typed_graph(dataset, tables, options, typed, opened, allow_others=add)
-        return graph, ingest_type_vertices(dataset, graph, tables.data, opened, storing, allow_others=add)
-
-
-@contextmanager
-def _made_or_found(catalog: StoredCatalog, name: str) -> Iterator[StoredDataset]:
-    """Make or find a dataset; if the block fails and leaves nothing to finish in a new dataset, remove that again."""
-    had_catalog, is_new = catalog.root.exists(), name not in catalog
-    dataset = catalog.create(name)
-    try:
-        yield dataset
-    except GnnloomError:
-        # What an interrupted command began stays: the same command finishes it.
-        if is_new and not dataset.artifacts():
-            # Another process may have begun to write there.
-            with suppress(GnnloomError, OSError):
-                catalog.remove(name)
-                if not had_catalog:
-                    catalog.root.rmdir()
-        raise
-
-
-def store_vertices(
-    dataset: StoredDataset,
+def open_vertex_data(
     kind: VertexKind,
-    values: dict[str, Any],
-    cluster: ClusterOptions,
-    graph: SourceIds | None = None,
-    *,
-    storing: VertexOptions = STORING,
-    add: bool = False,
-    like: Vertices | None = None,
+    values: Mapping[str, Any],
+    owner: SourceIds,
     shown: Callable[[Sequence[Understood]], None] | None = None,
-    asks: bool = False,
-) -> Vertices:
-    """Store vertex data for the graph of a dataset.
+    *,
+    asks: bool,
+) -> VertexSource:
+    """Open vertex data.
 
     Args:
         values: options of the kind.
-        graph: one of several graphs of the dataset, or the ids of a type; by default its only graph.
-        storing: how the vertex data are stored.
-        add: allow the graph to have other vertex data.
-        like: other vertex data, like which features and labels are stored.
-        shown: called with how the files are read, before anything is stored.
+        owner: the vertices, of a graph or of a type.
+        shown: called with how the files are read.
         asks: refuse a table that leaves open what it is.
-
-    Raises:
-        GnnloomError: as :func:`~gnnloom.pipeline.ingest.vertices.ingest_vertices`.
-    """
-    owner = graph or dataset.graph()
-    source = _opened(kind, values, owner, shown, asks=asks)
-    if like is not None:
-        source = stored_like(source, like)
-    with open_cluster(cluster) as opened:
-        return ingest_vertices(dataset, source, opened, owner, options=storing, allow_others=add)
-
-
-def plan_vertices(
-    kind: VertexKind,
-    values: dict[str, Any],
-    cluster: ClusterOptions,
-    graph: SourceIds,
-    *,
-    storing: VertexOptions = STORING,
-    shown: Callable[[Sequence[Understood]], None] | None = None,
-    asks: bool = False,
-) -> dict[str, int]:
-    """Maximum needs of storing vertex data; arguments as for :func:`store_vertices`.
 
     Raises:
         InputError, NotFoundError: the source cannot be opened, or leaves open what it is.
     """
-    source = _opened(kind, values, graph, shown, asks=asks)
-    types = {}
-    for array in source.arrays:
-        trailing = (source.num_columns(array),) if VERTEX_ARRAYS[array].dims else ()
-        types[array] = storing.dtype(array).name, trailing
-    phases = stated_vertex_phases(graph.num_vertices, types, cluster.memory, by_id=kind.name == "keyed")
-    counted = count(phases)
-    return {
-        "vertices": graph.num_vertices,
-        "tasks": total_tasks(counted),
-        "peak_memory": BASE_MEMORY + max(phase.most_memory for phase in counted),
-        "temporary_bytes": temporary_bytes(phases),
-        "bytes_written": storing.num_bytes(source),
-    }
-
-
-def _opened(
-    kind: VertexKind,
-    values: dict[str, Any],
-    graph: SourceIds,
-    shown: Callable[[Sequence[Understood]], None] | None,
-    *,
-    asks: bool,
-) -> VertexSource:
-    if graph.type and kind.is_synthetic:
+    if owner.type and kind.is_synthetic:
         raise InputError(f"{kind.name}: vertices of a type get data from files only; give feature, label or split")
-    source = open_vertices(kind.name, (), values, graph)
+    source = open_vertices(kind.name, (), values, owner)
     understood = source.understood() if isinstance(source, Legible) and (shown or asks) else ()
     if shown is not None:
         shown(understood)
     if asks and (open_question := next((each for each in understood if each.question), None)):
         raise InputError(f"{open_question.location}: {open_question.question}")
     return source
+
+
+def plan_vertices(
+    source: VertexSource, owner: SourceIds, cluster: ClusterOptions, storing: VertexOptions, *, by_id: bool
+) -> dict[str, int]:
+    """Maximum needs of storing vertex data.
+
+    Args:
+        owner: the vertices, of a graph or of a type.
+        by_id: the rows have the ids of the vertices.
+    """
+    types = {}
+    for array in source.arrays:
+        trailing = (source.num_columns(array),) if VERTEX_ARRAYS[array].dims else ()
+        types[array] = storing.dtype(array).name, trailing
+    phases = stated_vertex_phases(owner.num_vertices, types, cluster.memory, by_id=by_id)
+    counted = count(phases)
+    return {
+        "vertices": owner.num_vertices,
+        "tasks": total_tasks(counted),
+        "peak_memory": BASE_MEMORY + max(phase.most_memory for phase in counted),
+        "temporary_bytes": temporary_bytes(phases),
+        "bytes_written": storing.num_bytes(source),
+    }
 
 
 def vertex_kind(synthetic: str | None, *, by_id: bool) -> VertexKind:

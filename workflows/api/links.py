@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -101,7 +102,7 @@ def read_links(
     """
     found = as_dataset(dataset, catalog)
     settings, cluster = stage_options("read_links", options, FileOptions, _FILE_OPTIONS)
-    return once_per_job(lambda: _store_given(found, graph, GivenLinks.of(settings), cluster))
+    return once_per_job(lambda: _store_given(found, graph, lambda: GivenLinks.of(settings), cluster))
 
 
 @with_options(CLUSTER)
@@ -132,7 +133,7 @@ def read_ogb_links(
     """
     found = as_dataset(dataset, catalog)
     _, cluster = stage_options("read_ogb_links", options, dict, ())
-    return once_per_job(lambda: _store_given(found, graph, GivenLinks.of_ogb(str(folder), split), cluster))
+    return once_per_job(lambda: _store_given(found, graph, lambda: GivenLinks.of_ogb(str(folder), split), cluster))
 
 
 @with_options({**_HARD_OPTIONS, **CLUSTER})
@@ -258,7 +259,9 @@ def store_drawn(
     return on_cluster(cluster, lambda opened: draw(dataset, linked, find_times(dataset, options), opened))
 
 
-def _store_given(dataset: StoredDataset, graph: str | None, given: GivenLinks, cluster: ClusterOptions) -> Links:
-    """Store links from files for the graph with a key."""
-    linked = find_linked(dataset, graph)
+def _store_given(
+    dataset: StoredDataset, graph: str | None, open_links: Callable[[], GivenLinks], cluster: ClusterOptions
+) -> Links:
+    """Store links from files, which are opened once the graph with a key is found."""
+    linked, given = find_linked(dataset, graph), open_links()
     return on_cluster(cluster, lambda opened: store_links(dataset, linked, given, opened))

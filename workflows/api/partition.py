@@ -122,8 +122,7 @@ def shard(
     if grid is not None and reorder != "none":
         raise InputError("shard: reorder is for row shards; grid shards have permutation")
     blocks = None if grid is None else GridOptions((grid[0], grid[1]), permutation, seed)
-    chosen = graph_key(found, graph, links)
-    keys = {"method": method, "partition": partition, "graph": chosen, "vertices": vertices}
+    keys = {"method": method, "partition": partition, "graph": graph_key(found, graph, links), "vertices": vertices}
     return once_per_job(lambda: WantedShards.find(found, parts, blocks, **keys, reorder=reorder).write(cluster))
 
 
@@ -185,13 +184,16 @@ class WantedShards:
         graph: str | None,
         vertices: str | None,
         reorder: str,
+        links: LinksLike = False,
     ) -> Self:
-        """Find what shards are made from, by the keys that were given.
+        """Find what shards are made from, by the keys that were given; ``links`` as for :func:`graph_key`.
 
         Raises:
+            InputError: as :func:`graph_key`.
             NotFoundError: the graph, the vertex data or the partition does not exist.
         """
-        chosen = dataset.any_graph(graph) if graph is not None else None
+        key = graph_key(dataset, graph, links)
+        chosen = dataset.any_graph(key) if key is not None else None
         ordering = None if parts is None else find_partition(dataset, parts, partition, method, chosen)
         data = dataset.vertices(vertices) if vertices is not None else None
         return cls(dataset, ordering, grid, chosen, data, reorder)

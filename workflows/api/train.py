@@ -227,16 +227,14 @@ def predict(
         for name, value in options.items()
     }
     found = Run.open(run, catalog) if isinstance(run, str) else run
-    own, others = split_fields(PredictOptions, given)
+    own, of_graph, of_pairs, smoothing = split_fields(given, PredictOptions, Elsewhere, Wanted)
     code = found.code(model=own.get("model"), decoder=own.get("decoder"))
     named = {name: each for name, each in code.items() if each is not None}
     asked = PredictOptions(**{**own, **code})
     if own.get("model") or own.get("decoder"):
         found = Run(found.dataset, found.name, named)
-    chosen, others = split_fields(Elsewhere, others)
-    other = Elsewhere(on=None if on is None else as_dataset(on, found.dataset.path.parent).name, **chosen)
-    pairs, smoothing = split_fields(Wanted, others)
-    wanted = Wanted(**pairs)
+    there = None if on is None else as_dataset(on, found.dataset.path.parent).name
+    wanted, other = Wanted(**of_pairs), Elsewhere(on=there, **of_graph)
     frames: list[pd.DataFrame] = []
     take = None if asked.out is not None else lambda table: frames.append(frame_of(table))
     with ranks_of_job("gnnloom predict") as here:
@@ -312,7 +310,7 @@ def predict_run(
                 write_table(table, out, safe_csv=options.safe_csv)
             return {"pairs": table.length, "first": first_rows(table, SHOWN_PAIRS)}
 
-    result = {"dataset": dataset.name} if elsewhere else {}
+    result: dict[str, Any] = {"dataset": dataset.name} if elsewhere else {}
     if wanted.top is not None:
         with ranks_found(here, config, wanted.top, lambda: wanted_sources(dataset, run, wanted.of)) as found:
             summary, folder = found

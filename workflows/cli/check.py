@@ -9,7 +9,8 @@ import click
 
 from gnnloom.storage.disk.own_folder import own_folder
 from gnnloom.workflows.cli.terminal.options import json_option
-from gnnloom.workflows.cli.terminal.output import readable_seconds, show_json, show_rows
+from gnnloom.workflows.cli.terminal.output import show_json, show_rows
+from gnnloom.workflows.formatting import readable_seconds
 
 
 @click.command("check")

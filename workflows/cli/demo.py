@@ -15,8 +15,9 @@ import click
 from gnnloom.storage.errors import LaunchError
 from gnnloom.storage.wording import counted, shell_command
 from gnnloom.workflows.cli.terminal.options import current_catalog
-from gnnloom.workflows.cli.terminal.output import readable_bytes, readable_seconds, show_rows
+from gnnloom.workflows.cli.terminal.output import show_rows
 from gnnloom.workflows.cli.terminal.screen import console, say, text
+from gnnloom.workflows.formatting import readable_bytes, readable_seconds
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from gnnloom.storage import Dataset
+from gnnloom.storage import Dataset, TypedGraph
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.runs.run import Run
-from gnnloom.workflows.interop.export import PAIRS, table_of
+from gnnloom.workflows.interop.export import (
+    DATASET_TABLES,
+    PAIRS,
+    RUN_TABLES,
+    edge_table,
+    run_table,
+    vertex_table,
+    vertices_table,
+)
 from gnnloom.workflows.interop.graph_libraries import typed_graph
 from gnnloom.workflows.interop.pair_export import pair_table
 from gnnloom.workflows.interop.relation_export import relation_table
@@ -70,11 +78,15 @@ def chosen_table(
     """Return a table of a dataset or of one of its runs, or the edges of a relation.
 
     Args:
+        what: one of ``RUN_TABLES`` or ``DATASET_TABLES``.
+        run: opens the run, for tables of runs.
+        parts, method: of the partition.
+        key: of the graph, vertex data, partition or links.
         relation: name of the relation of a graph with types, for ``edges``.
 
     Raises:
-        InputError: as :func:`~gnnloom.workflows.interop.export.table_of`; or a relation does not go with the table, or
-            is missing.
+        InputError: there is no such table; ``parts``, ``method``, ``key`` or ``relation`` do not go with it; or the
+            relation is missing.
         NotFoundError: what it is made of does not exist.
     """
     if relation is not None:
@@ -86,4 +98,19 @@ def chosen_table(
         raise InputError(f"edges: the graph has types; choose a relation with `--relation NAME`: {names}")
     if what == PAIRS and parts is None and method is None:
         return pair_table(dataset, key)
-    return table_of(dataset, what, run, parts, method, key)
+    if what not in RUN_TABLES + DATASET_TABLES:
+        raise InputError(f"{what}: no such table; choose one of {', '.join(RUN_TABLES + DATASET_TABLES)}")
+    if what in RUN_TABLES and key is not None:
+        raise InputError(f"key: does not go with {what}, because a run knows its graph, vertex data and partition")
+    if what != "partition" and (parts is not None or method is not None):
+        raise InputError("parts and method: only apply to a partition")
+    if what in RUN_TABLES:
+        return run_table(dataset, run(), what)
+    if what == "edges":
+        return edge_table(dataset.graph(key))
+    if what == "partition":
+        partition = dataset.partition(parts, key, method=method)
+        graph = dataset.any_graph(partition.artifact.inputs["graph"])
+        ids = [graph.ids(each.name) for each in graph.types] if isinstance(graph, TypedGraph) else [graph]
+        return vertex_table(ids, {"part": partition.stored_part()})
+    return vertices_table(dataset, what, key)

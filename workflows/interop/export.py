@@ -15,7 +15,7 @@ from gnnloom.storage import Dataset, Graph
 from gnnloom.storage.artifacts.block_matrix import BlockMatrix, block_path
 from gnnloom.storage.artifacts.typed.source_ids import SourceIds
 from gnnloom.storage.disk.own_folder import own_folder
-from gnnloom.storage.errors import GnnloomError, InputError, NotFoundError
+from gnnloom.storage.errors import GnnloomError, NotFoundError
 from gnnloom.storage.format.arrays import ArrayReader
 from gnnloom.storage.format.memory_map import RecordedArray, map_copy
 from gnnloom.storage.format.vertex_arrays import NO_LABEL, VERTEX_ARRAYS, widened
@@ -24,6 +24,7 @@ from gnnloom.storage.runs.predictions import SMOOTHED
 from gnnloom.storage.runs.run import Run
 from gnnloom.storage.runs.transfer import Transfer, links_of_run
 from gnnloom.trainer.tasks.registry import task_of_run
+from gnnloom.workflows.interop.graph_libraries import source_ids
 from gnnloom.workflows.interop.tables import ExportedColumn, Table, write_table
 from gnnloom.workflows.interop.transfer_checks import renumbered
 
@@ -50,42 +51,6 @@ RUN_TABLES = ("predictions", "scores", "smoothed-predictions", "smoothed-scores"
 #: Table of the pairs of links.
 PAIRS = "pairs"
 DATASET_TABLES = ("edges", *VERTEX_TABLES, "partition", PAIRS)
-
-
-def table_of(
-    dataset: Dataset,
-    what: str,
-    run: Callable[[], Run],
-    parts: int | None = None,
-    method: str | None = None,
-    key: str | None = None,
-) -> Table:
-    """Return a table of a dataset or of one of its runs.
-
-    Args:
-        what: one of ``RUN_TABLES`` or ``DATASET_TABLES``.
-        run: opens the run, for tables of runs.
-        parts, method: of the partition.
-        key: of the graph, vertex data or partition.
-
-    Raises:
-        InputError: there is no such table, or ``parts``, ``method`` or ``key`` do not go with it.
-        NotFoundError: what it is made of does not exist.
-    """
-    if what not in RUN_TABLES + DATASET_TABLES:
-        raise InputError(f"{what}: no such table; choose one of {', '.join(RUN_TABLES + DATASET_TABLES)}")
-    if what in RUN_TABLES and key is not None:
-        raise InputError(f"key: does not go with {what}, because a run knows its graph, vertex data and partition")
-    if what != "partition" and (parts is not None or method is not None):
-        raise InputError("parts and method: only apply to a partition")
-    if what in RUN_TABLES:
-        return run_table(dataset, run(), what)
-    if what == "edges":
-        return edge_table(dataset.graph(key))
-    if what == "partition":
-        partition = dataset.partition(parts, key, method=method)
-        return vertex_table((dataset.graph(partition.artifact.inputs["graph"]),), {"part": partition.stored_part()})
-    return vertices_table(dataset, what, key)
 
 
 def run_table(dataset: Dataset, run: Run, what: str) -> Table:
@@ -150,11 +115,7 @@ def ids_of_run(dataset: Dataset, run: Run) -> tuple[SourceIds, ...]:
     if run.config().get("relation") is not None:
         source, target = dataset.end_ids(links_of_run(dataset, run))
         return (source,) if source.folder == target.folder else (source, target)
-    return (_source_ids(dataset, run.inputs().get("graph"), run.config().get("of_type")),)
-
-
-def _source_ids(dataset: Dataset, graph: str | None, of_type: str | None) -> SourceIds:
-    return dataset.graph(graph) if of_type is None else dataset.typed_graph(graph).ids(of_type)
+    return (source_ids(dataset, run.inputs().get("graph"), run.config().get("of_type")),)
 
 
 def vertices_table(dataset: Dataset, what: str, key: str | None = None) -> Table:
@@ -172,7 +133,7 @@ def vertices_table(dataset: Dataset, what: str, key: str | None = None) -> Table
         raise NotFoundError(f"{vertices.artifact.path}: this vertex data has no {what}")
     names = _class_names(dataset, vertices.artifact.key) if "label" in there else ()
     artifact = vertices.artifact
-    ids = _source_ids(dataset, artifact.inputs["graph"], artifact.parameters.get("type"))
+    ids = source_ids(dataset, artifact.inputs["graph"], artifact.parameters.get("type"))
     return vertex_table((ids,), there, names)
 
 

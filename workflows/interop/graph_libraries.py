@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.storage import Dataset, Graph, TypedGraph, Vertices
+from gnnloom.storage.artifacts.typed.source_ids import SourceIds
 from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.format.vertex_arrays import LABELS, SPLIT, as_trained, widened
 from gnnloom.trainer.loader.choices import EDGE_NAMES
@@ -59,6 +60,15 @@ def typed_graph(dataset: Dataset, key: str | None = None) -> TypedGraph | None:
     if not chosen or (key is None and not all(info.is_typed for info in chosen)) or not chosen[0].is_typed:
         return None
     return dataset.typed_graph(key)
+
+
+def source_ids(dataset: Dataset, graph: str | None, of_type: str | None) -> SourceIds:
+    """The vertices of a graph, or of one type of a graph with types, with their ids in the source.
+
+    Raises:
+        NotFoundError, InputError: there is no such graph or type, or there are several graphs.
+    """
+    return dataset.graph(graph) if of_type is None else dataset.typed_graph(graph).ids(of_type)
 
 
 def to_hetero_data(

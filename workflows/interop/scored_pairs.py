@@ -75,19 +75,6 @@ class Wanted:
     def __bool__(self) -> bool:
         return self.pairs is not None or self.top is not None
 
-    def check_together(self) -> None:
-        """Check that the wishes go together.
-
-        Raises:
-            InputError: they do not.
-        """
-        if self.pairs is not None and self.top is not None:
-            raise InputError("pairs and top: choose one of them")
-        if self.of is not None and self.top is None:
-            raise InputError("of: lists the vertices whose best targets are wanted; give their number with top")
-        if self.top is not None and self.top < 1:
-            raise InputError(f"top: expected a number of targets from 1 on, found {self.top}")
-
     def understood(self, dataset: Dataset, run: Run) -> list[Understood]:
         """Describe how the files are read, judging by their first lines; raises as :meth:`check` does."""
         self.check(run)
@@ -105,7 +92,12 @@ class Wanted:
             NotFoundError: there is no such file.
             InputError: they do not, or it does not.
         """
-        self.check_together()
+        if self.pairs is not None and self.top is not None:
+            raise InputError("pairs and top: choose one of them")
+        if self.of is not None and self.top is None:
+            raise InputError("of: lists the vertices whose best targets are wanted; give their number with top")
+        if self.top is not None and self.top < 1:
+            raise InputError(f"top: expected a number of targets from 1 on, found {self.top}")
         if not self:
             return
         from gnnloom.trainer.config.train_config import TrainConfig

@@ -1,4 +1,4 @@
-"""Collects what is known of a recipe before its stages run: the keys of their outputs."""
+"""Collects what is known of a recipe before its stages run: the keys of their outputs, and the run that it trains."""
 
 from __future__ import annotations
 
@@ -8,13 +8,19 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from gnnloom.pipeline.links.stage import message_key
-from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.storage.catalog import Catalog, Dataset
+from gnnloom.storage.errors import ExistsError, IncompleteError, InputError, NotFoundError
 from gnnloom.storage.format.artifact import MANIFEST
+from gnnloom.storage.runs.checkpoint import checkpoint_epochs
 from gnnloom.storage.runs.run import Run
+from gnnloom.storage.wording import counted
+from gnnloom.trainer.config.continuation import find_named, predicting_epoch
+from gnnloom.trainer.config.optimization_config import ended_early
+from gnnloom.trainer.config.smoothing_config import SmoothingConfig
+from gnnloom.trainer.config.stored_predictions import SMOOTHING
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.workflows.recipe.recipe import Recipe
 from gnnloom.workflows.recipe.sections import PropagateSection, SamplesSection
-from gnnloom.workflows.recipe.trained_run import is_trained, name_run, run_of
 
 
 @dataclass(frozen=True)
@@ -49,24 +55,97 @@ class Found:
 
     @cached_property
     def config(self) -> TrainConfig:
-        """The training of a recipe that trains, on the artifacts of the stages before, with the name of its run."""
+        """The training of a recipe that trains, on the artifacts of the stages before.
+
+        The name of its run depends on everything that decides its result. Training for more epochs continues the
+        existing run. Training for fewer epochs than the run has becomes a separate run, so that the longer one stays as
+        it is.
+        """
         recipe, keys = self.recipe, self.keys
         if "samples" in keys:
             recipe = replace(recipe, train=replace(recipe.training, samples=keys["samples"]), samples=SamplesSection())
         if "propagated" in keys:
             train = replace(recipe.training, propagated=keys["propagated"])
             recipe = replace(recipe, train=train, propagate=PropagateSection())
-        return name_run(recipe, keys["shards"])
+        training, shards = recipe.training, keys["shards"]
+        named = training.named_with_shards(shards)
+        if recipe.dataset.name in Catalog(recipe.catalog):
+            # Also if the dataset was imported under another name since.
+            name = find_named(self.dataset, training, lambda each: each.named_with_shards(shards).run_name)
+            named = replace(named, run=name)
+        if training.run is None and _trained_epochs(self._run_of(named)) > named.epochs:
+            named = replace(named, run=f"{named.run}-{named.epochs}")
+        return named
+
+    @property
+    def dataset(self) -> Dataset:
+        """The dataset.
+
+        Raises:
+            NotFoundError: it does not exist yet.
+        """
+        return Catalog(self.recipe.catalog).dataset(self.recipe.dataset.name)
 
     @property
     def run(self) -> Run:
         """The run of the training, which may not exist yet."""
-        return run_of(self.recipe, self.config)
+        return self._run_of(self.config)
+
+    def _run_of(self, config: TrainConfig) -> Run:
+        return Run(self.recipe.dataset_path / "runs" / config.run_name)
 
     @cached_property
     def is_trained(self) -> bool:
-        """Whether the run has finished the training of the recipe, which is not to start over."""
-        return not self.restart and is_trained(self.run, self.config)
+        """Whether the run has finished exactly the training of the recipe, which is not to start over."""
+        if self.restart or not self.run.exists:
+            return False
+        config = self.config
+        try:
+            before, result = TrainConfig.of_run(self.run), self.run.result()
+        except IncompleteError:
+            return False
+        is_long_enough = result["epochs"] == config.epochs or ended_early(result, config.patience)
+        # Changes leave out the epochs: a run of fewer epochs is the same training, to be continued.
+        return not config.changes_since(before) and before.shards == config.shards and is_long_enough
+
+    def refuse_other_run(self) -> None:
+        """Check that a run of this name, if there is one, is the same training of the same graph.
+
+        Raises:
+            ExistsError: it is a different training, or has more epochs.
+        """
+        run, config = self.run, self.config
+        if not run.exists:
+            return
+        before, epochs = TrainConfig.of_run(run), _trained_epochs(run)
+        changes = config.changes_since(before)
+        # Shards are named first: other shards mean another graph, whatever else has changed.
+        if before.shards != config.shards:
+            differs = "made from other shards"
+        elif changes:
+            differs = f"made with {', '.join(changes)}"
+        elif epochs > config.epochs:
+            differs = f"trained for {counted(epochs, 'epoch')} already, more than {config.epochs}"
+        else:
+            return
+        raise ExistsError(
+            f"{run.path}: this run was {differs}; choose another name with --set train.run=..., or --restart to start"
+            " it over"
+        )
+
+    def is_predicted(self, run: Run) -> bool:
+        """Whether a run has the predictions that the recipe asks for, made from the checkpoint that predicts."""
+        try:
+            predictions = run.predictions()
+        except NotFoundError:
+            return False
+        predict = self.recipe.predict
+        if predict is None or predictions.facts.get("epoch") != predicting_epoch(run):
+            return False
+        if predict.smooths and SmoothingConfig.of_facts(predictions.facts.get(SMOOTHING)) != predict.smoothing:
+            return False
+        # A model without hidden layers has no embeddings to store.
+        return "embedding" in predictions or not (predict.embeddings and self.recipe.training.hidden)
 
     def has(self, kind: str, key: str) -> bool:
         """Whether the dataset has an artifact; the manifest is written last, so one that has it is complete."""
@@ -81,3 +160,7 @@ class Found:
             # Keep the class of the error, as callers distinguish a missing file from a bad one.
             kind = NotFoundError if isinstance(error, NotFoundError) else InputError
             raise kind(f"{self.recipe.source_name}: [{section}] {error}") from error
+
+
+def _trained_epochs(run: Run) -> int:
+    return max(checkpoint_epochs(run.checkpoints), default=0)

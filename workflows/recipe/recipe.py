@@ -343,9 +343,10 @@ def _check_tables(document: Document) -> None:
         for section in filter(document.sections.__contains__, _WITHOUT_TYPES):
             with mistakes.noted():
                 remedy = "write [[vertices]] with a type" if section == "vertices" else "remove the section"
-                raise InputError(
-                    f"{document.where(section)}: [{section}]: the recipe has [[relations]], and so far the other stages"
-                    f" of a graph with types are its links; {remedy}"
+                raise document.error(
+                    section,
+                    ": the recipe has [[relations]], and so far the other stages of a graph with types are its links;"
+                    f" {remedy}",
                 )
         mistakes.check()
     elif "relations" in document.sections:
@@ -364,15 +365,11 @@ def _check_dataset(document: Document, dataset: DatasetSection, *, is_typed: boo
         InputError: there is such an option; names its line.
     """
     if is_typed and dataset.undirected:
-        raise InputError(
-            f"{document.where('dataset', 'undirected')}: [dataset] undirected: relations have a direction; their"
-            " reverses are derived, under the name rev_NAME"
-        )
+        derived = "undirected: relations have a direction; their reverses are derived, under the name rev_NAME"
+        raise document.error("dataset", derived, "undirected")
     if not is_typed and dataset.unknown != TypedOptions.unknown:
-        raise InputError(
-            f"{document.where('dataset', 'unknown')}: [dataset] unknown: only graphs with types have it; give their"
-            " [[relations]]"
-        )
+        typed = "unknown: only graphs with types have it; give their [[relations]]"
+        raise document.error("dataset", typed, "unknown")
 
 
 def _check_links(document: Document, links: DrawOptions | None, relations: Sequence[str]) -> None:
@@ -388,14 +385,15 @@ def _check_links(document: Document, links: DrawOptions | None, relations: Seque
         return
     if links.relation is not None and relations:
         meant = did_you_mean(links.relation, relations, "there are")
-        where = document.where("links", "relation")
-        raise InputError(f"{where}: [links] relation: no relation {links.relation!r} in [[relations]]; {meant}")
+        unknown = f"relation: no relation {links.relation!r} in [[relations]]; {meant}"
+        raise document.error("links", unknown, "relation")
     if not relations:
-        where = document.where("links", "relation")
-        raise InputError(f"{where}: [links] relation: only graphs with types have it; give their [[relations]]")
-    raise InputError(
-        f"{document.where('links')}: [links]: the recipe has [[relations]]; name the relation whose edges are the pairs"
-        f" with the key relation: {', '.join(relations)}"
+        typed = "relation: only graphs with types have it; give their [[relations]]"
+        raise document.error("links", typed, "relation")
+    raise document.error(
+        "links",
+        ": the recipe has [[relations]]; name the relation whose edges are the pairs with the key relation:"
+        f" {', '.join(relations)}",
     )
 
 
@@ -412,16 +410,11 @@ def _train(document: Document, root: Path, dataset: DatasetSection, mistakes: Mi
 
 def _samples(document: Document, train: TrainConfig | None, mistakes: Mistakes) -> SamplesSection:
     section = document.build("samples", SamplesSection)
-    if not section.epochs:
-        return section
-    where = document.where("samples", "epochs")
-    with mistakes.noted():
-        if train is None:
-            raise InputError(f"{where}: [samples] epochs: nothing is trained on the samples; add a section [train]")
-        try:
+    with mistakes.noted(), document.located("samples"):
+        if section.epochs and train is None:
+            raise InputError("epochs: nothing is trained on the samples; add a section [train]")
+        if section.epochs and train is not None:
             section.options(train)
-        except InputError as error:
-            raise InputError(f"{where}: [samples] {error}") from error
     return section
 
 
@@ -429,18 +422,12 @@ def _propagate(
     document: Document, train: TrainConfig | None, shards: ShardsSection, mistakes: Mistakes
 ) -> PropagateSection:
     section = document.build("propagate", PropagateSection)
-    if not section.steps:
-        return section
     with mistakes.noted():
-        if shards.layout == "grid":
-            where = document.where("propagate", "steps")
-            raise InputError(f"{where}: [propagate] reads row shards, and this recipe makes grid shards")
-        if train is not None:
-            try:
+        if section.steps and shards.layout == "grid":
+            raise document.error("propagate", "reads row shards, and this recipe makes grid shards", "steps")
+        if section.steps and train is not None:
+            with document.located("propagate"):
                 section.check_training(train)
-            except InputError as error:
-                key = str(error).partition(":")[0]
-                raise InputError(f"{document.where('propagate', key)}: [propagate] {error}") from error
     return section
 
 
@@ -449,7 +436,7 @@ def _predict(document: Document, mistakes: Mistakes) -> PredictSection | None:
         return None
     with mistakes.noted():
         if "train" not in document.sections:
-            raise InputError(f"{document.where('predict')}: [predict] needs a trained model; add a section [train]")
+            raise document.error("predict", "needs a trained model; add a section [train]")
     return document.build("predict", PredictSection)
 
 
@@ -462,11 +449,8 @@ def _shards(document: Document, train: AlgorithmConfig | None, mistakes: Mistake
     settled = dataclasses.replace(shards, layout=needed)
     with mistakes.noted():
         if train is not None and shards.layout not in {None, needed}:
-            where = document.where("shards", "layout")
-            raise InputError(
-                f"{where}: [shards] layout {shards.layout!r}: algorithm {train.algorithm} reads {needed} shards; remove"
-                " the key, or change [train] algorithm"
-            )
+            reads = f"layout {shards.layout!r}: algorithm {train.algorithm} reads {needed} shards"
+            raise document.error("shards", f"{reads}; remove the key, or change [train] algorithm", "layout")
         refuse_unused_shards_keys(document, settled, train.algorithm if train else None)
     return settled
 
@@ -483,8 +467,7 @@ def _partition(
         if is_unused:
             refuse_unused_partition(document, shards)
         elif train is not None and shards.layout == "row" and options.parts != train.ranks:
-            raise InputError(
-                f"{document.where('partition', 'parts')}: [partition] parts = {options.parts}, but [train] ranks ="
-                f" {train.ranks}: algorithm {train.algorithm} needs one part per rank; remove parts, or make them equal"
-            )
+            differs = f"parts = {options.parts}, but [train] ranks = {train.ranks}"
+            needs = f"algorithm {train.algorithm} needs one part per rank; remove parts, or make them equal"
+            raise document.error("partition", f"{differs}: {needs}", "parts")
     return None if is_unused else options

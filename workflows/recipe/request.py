@@ -12,9 +12,8 @@ from gnnloom.trainer.comm.transports.registry import chosen_transport
 from gnnloom.trainer.job.ranks import Ranks
 from gnnloom.workflows.recipe.recipe import Recipe
 from gnnloom.workflows.recipe.stages.all_stages import RecipeStages, find_workload
-from gnnloom.workflows.recipe.stages.stage import Projection
+from gnnloom.workflows.recipe.stages.stage import Projection, StageNeeds
 from gnnloom.workflows.recipe.stages.vertices import check_trainable
-from gnnloom.workflows.recipe.trained_run import refuse_other_run
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,9 @@ class Assignment:
         # Imported here, because it loads the planning code of every stage.
         from gnnloom.workflows.recipe.plan.stage_inputs import StageInputs
 
-        return self.workload.project(StageInputs(self.workload.found, self.cluster))
+        inputs = StageInputs(self.workload.found, self.cluster)
+        stages = self.workload.stages
+        return [Projection(each, StageNeeds() if each.is_done else each.kind.needs(inputs)) for each in stages]
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class RecipeRequest:
         check_report(options.performance_report, options.workers)
         workload = find_workload(recipe, options.memory, restart=self.restart)
         if workload.planned is not None and not self.restart:
-            refuse_other_run(recipe, workload.planned)
+            workload.found.refuse_other_run()
         # A graph alone needs no vertex data.
         if self.last != "graph" and not recipe.relations:
             check_trainable(recipe, workload.all_keys.get("vertices"))

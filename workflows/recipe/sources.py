@@ -99,8 +99,8 @@ class SourceSection(_Section):
             return generators()[self.format or ""].options
         if self.format in formats():
             return formats()[self.format or ""].options
-        by_format = {known.name: known.options for known in formats().values()}
-        return [shared.option for shared in merge_options(by_format).values()]
+        of_formats = {known.name: known.options for known in formats().values()}
+        return [shared.option for shared in merge_options(of_formats).values()]
 
     def open(self, *, undirected: bool) -> EdgeSource:
         """Open the edges.
@@ -239,7 +239,8 @@ def with_keys(section: type[Section], by_owner: Mapping[str, Sequence[Option]]) 
 
 def source_options() -> dict[str, Sequence[Option]]:
     """The options of every format and generator, by its name."""
-    return {known.name: known.options for known in (*formats().values(), *generators().values())}
+    of_formats = {known.name: known.options for known in formats().values()}
+    return {**of_formats, **{known.name: known.options for known in generators().values()}}
 
 
 def vertices_options() -> dict[str, Sequence[Option]]:

@@ -1,5 +1,4 @@
 """Running a recipe: on ranks that this process starts, on the ranks of an MPI job, or as Slurm jobs.
 
-May import `recipe`, `interop`, `pipeline` and `trainer`. The walk is in `run_recipe.py`; the stages themselves are in
-`stages.py`.
+May import `recipe`, `interop`, `pipeline` and `trainer`. The walk is in `run_recipe.py`.
 """

@@ -11,7 +11,7 @@ import pytest
 from gnnloom.storage.errors import GnnloomError, InputError, NotFoundError
 from gnnloom.workflows.recipe.recipe import RECIPES, Recipe
 from gnnloom.workflows.recipe.request import RecipeRequest
-from gnnloom.workflows.recipe.stages.all_stages import STAGES, artifact_keys, find_workload
+from gnnloom.workflows.recipe.stages.all_stages import STAGES, find_workload
 from gnnloom.workflows.run.slurm import write_jobs
 
 GOOD = """\
@@ -200,7 +200,7 @@ def test_the_stored_type_of_features_changes_the_vertex_data_and_what_reads_them
     keys = {}
     for text in (GOOD, GOOD + '[vertices]\nstore = "float32"\n', GOOD + '[vertices]\nstore = "float16"\n'):
         recipe = read(tmp_path, text)
-        keys[recipe.vertices.store, len(text)] = artifact_keys(recipe, 1 << 30)
+        keys[recipe.vertices.store, len(text)] = dict(find_workload(recipe, 1 << 30).all_keys)
         assert read(tmp_path, recipe.to_toml()).vertices == recipe.vertices
     default, whole, half = keys.values()
     assert default == whole

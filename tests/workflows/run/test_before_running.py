@@ -14,7 +14,7 @@ from gnnloom.storage import Catalog
 from gnnloom.storage.errors import InputError, LaunchError
 from gnnloom.workflows.cli.main import cli
 from gnnloom.workflows.recipe.request import Assignment, RecipeRequest
-from gnnloom.workflows.run.stages import prepare
+from gnnloom.workflows.run.run_recipe import prepare
 from support.recipes import TINY, run_arguments
 
 

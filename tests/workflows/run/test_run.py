@@ -22,8 +22,7 @@ from gnnloom.workflows.recipe.request import Assignment, RecipeRequest
 from gnnloom.workflows.recipe.sections import PredictSection
 from gnnloom.workflows.recipe.stages.all_stages import find_workload
 from gnnloom.workflows.recipe.stages.train import save_recipe
-from gnnloom.workflows.run.run_recipe import Display, run_recipe
-from gnnloom.workflows.run.stages import prepare
+from gnnloom.workflows.run.run_recipe import Display, prepare, run_recipe
 from support.mpi import rank_command
 from support.ogb_folders import write_ogb_binary_folder
 from support.recipes import RECIPE
@@ -123,7 +122,7 @@ def test_another_source_makes_another_graph_and_everything_that_depends_on_it(tm
 def test_the_name_of_a_run_on_other_shards_is_refused(tmp_path: Path) -> None:
     assignment = check_recipe(tmp_path, "train.run=mine")
     run(assignment)
-    run_of(assignment).start(assignment.workload.config.to_json(), 0)
+    run_of(assignment).start(assignment.workload.found.config.to_json(), 0)
     assert check_recipe(tmp_path, "train.run=mine").workload
     with pytest.raises(ExistsError, match=r"made from other shards; choose another name with --set train.run="):
         check_recipe(tmp_path, "train.run=mine", "source.seed=9")
@@ -148,13 +147,13 @@ def test_a_training_that_is_done_or_another_one_is_started_over_on_request(tmp_p
 
 
 def run_of(assignment: Assignment) -> Run:
-    return Run(assignment.recipe.dataset_path / "runs" / assignment.workload.config.run_name)
+    return Run(assignment.recipe.dataset_path / "runs" / assignment.workload.found.config.run_name)
 
 
 def pretend_trained(assignment: Assignment, epochs: int) -> Run:
     """Write the files that a training of so many epochs leaves, with made-up weights."""
     run = run_of(assignment)
-    run.start(assignment.workload.config.to_json(), 0, assignment.workload.all_keys)
+    run.start(assignment.workload.found.config.to_json(), 0, assignment.workload.all_keys)
     write_checkpoint(run.checkpoints, Checkpoint(epochs, {"weight": np.zeros(2)}, {}))
     run.finish({"epochs": epochs})
     return run
@@ -165,17 +164,17 @@ def test_fewer_epochs_are_another_run_and_more_epochs_continue_a_run(tmp_path: P
     run(assignment)
     trained = pretend_trained(assignment, 4)
     fewer = check_recipe(tmp_path, "train.epochs=2")
-    assert fewer.workload.config.run_name == f"{trained.name}-2"
+    assert fewer.workload.found.config.run_name == f"{trained.name}-2"
     assert not states(fewer)["train"]
     pretend_trained(fewer, 2)
     assert states(check_recipe(tmp_path, "train.epochs=2"))["train"]
     assert states(check_recipe(tmp_path))["train"]
     more = check_recipe(tmp_path, "train.epochs=6")
-    assert (more.workload.config.run_name, states(more)["train"]) == (trained.name, False)
+    assert (more.workload.found.config.run_name, states(more)["train"]) == (trained.name, False)
 
 
 def test_the_name_of_an_unnamed_run_is_part_of_the_format(tmp_path: Path) -> None:
-    assert check_recipe(tmp_path).workload.config.run_name == "gcn-p2p-3-51f68c1a"
+    assert check_recipe(tmp_path).workload.found.config.run_name == "gcn-p2p-3-51f68c1a"
 
 
 def test_a_run_with_a_name_is_not_cut_to_fewer_epochs(tmp_path: Path) -> None:
@@ -227,7 +226,7 @@ def test_a_run_that_another_process_is_writing_is_left_alone(tmp_path: Path) -> 
     assignment = check_recipe(tmp_path)
     run(assignment)
     with sole_writer(run_of(assignment)):
-        for begin in (lambda: save_recipe(assignment.workload.found), lambda: launch(assignment.workload.config)):
+        for begin in (lambda: save_recipe(assignment.workload.found), lambda: launch(assignment.workload.found.config)):
             with pytest.raises(ExistsError, match="another process is training it"):
                 begin()
     assert not run_of(assignment).path.exists()
@@ -289,7 +288,7 @@ def test_data_without_features_can_be_trained_on_if_features_are_learned(tmp_pat
         run(check_recipe(tmp_path, text=text))
     assignment = check_recipe(tmp_path, "train.embed=3", "train.epochs=2", text=text)
     run(assignment)
-    assert launch(assignment.workload.config)["epochs"] == 2
+    assert launch(assignment.workload.found.config)["epochs"] == 2
 
 
 @pytest.mark.parametrize("name", ["rmat", "snap", "ogbn-papers100m"])

@@ -14,7 +14,7 @@ from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage.format.artifact import MANIFEST
 from gnnloom.workflows.cli.main import cli
 from gnnloom.workflows.recipe.request import RecipeRequest
-from gnnloom.workflows.run.stages import prepare
+from gnnloom.workflows.run.run_recipe import prepare
 from support.recipes import RECIPE, run_arguments, run_here
 from support.warnings_logged import warnings_logged
 

@@ -27,11 +27,13 @@ def check_known(function: str, given: Collection[str], known: Collection[str]) -
             raise InputError(f"{function}: no option {name}; {did_you_mean(name, known, 'it has')}")
 
 
-def split_fields(kind: type[Any], options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Divide options into the fields of a dataclass and all others."""
-    names = {field.name for field in dataclasses.fields(kind)}
-    own = {name: value for name, value in options.items() if name in names}
-    return own, {name: value for name, value in options.items() if name not in names}
+def split_fields(options: Mapping[str, Any], *kinds: type[Any]) -> list[dict[str, Any]]:
+    """Divide options into the fields of each dataclass, in order, and all others."""
+    found, others = [], dict(options)
+    for kind in kinds:
+        names = {field.name for field in dataclasses.fields(kind)} & others.keys()
+        found.append({name: others.pop(name) for name in [*others] if name in names})
+    return [*found, others]
 
 
 def with_options(options: Mapping[str, Option]) -> Callable[[Function], Function]:

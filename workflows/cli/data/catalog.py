@@ -30,10 +30,11 @@ from gnnloom.workflows.cli.data.catalog_files import (
 from gnnloom.workflows.cli.data.catalog_tree import du_command, lineage_command, tree_command
 from gnnloom.workflows.cli.data.shown_types import LINK_TITLES, data_of_types, relation_links, show_types, types_json
 from gnnloom.workflows.cli.terminal.options import current_catalog, existing_catalog, json_option, split_run
-from gnnloom.workflows.cli.terminal.output import readable, readable_bytes, show, show_json, show_rows
+from gnnloom.workflows.cli.terminal.output import show, show_json, show_rows
 from gnnloom.workflows.cli.terminal.progress import shown_progress
 from gnnloom.workflows.cli.terminal.scores import scores_by_figure
 from gnnloom.workflows.cli.terminal.screen import say
+from gnnloom.workflows.formatting import readable, readable_bytes
 
 if TYPE_CHECKING:
     from gnnloom.storage.checks.verify import Finding
@@ -273,7 +274,15 @@ def verify_command(name: str, quick: bool) -> None:
     artifacts = [_row(finding, "kind", "key", "arrays") for finding in findings if finding.kind != "runs"]
     runs = [_row(finding, "", "run", "epochs") for finding in findings if finding.kind == "runs"]
     if not show_json({"dataset": name, "artifacts": artifacts, "runs": runs}):
-        show_rows(("artifact", "read", "state"), map(_finding_cells, findings), title=f"dataset {name}")
+        rows = [
+            (
+                f"{each.kind}/{each.key}",
+                f"{each.read} {'epochs' if each.kind == 'runs' else 'arrays'}",
+                each.problem or "intact",
+            )
+            for each in findings
+        ]
+        show_rows(("artifact", "read", "state"), rows, title=f"dataset {name}")
     damaged = sum(finding.is_damaged for finding in findings)
     # Printed first, then reported by the exit code.
     if damaged:
@@ -287,11 +296,6 @@ def verify_command(name: str, quick: bool) -> None:
 def _row(finding: Finding, kind: str, key: str, read: str) -> dict[str, Any]:
     named = {kind: finding.kind, key: finding.key, "state": finding.state, read: finding.read}
     return {name: value for name, value in named.items() if name} | {"problem": finding.problem}
-
-
-def _finding_cells(finding: Finding) -> tuple[str, str, str]:
-    what = "epochs" if finding.kind == "runs" else "arrays"
-    return f"{finding.kind}/{finding.key}", f"{finding.read} {what}", finding.problem or "intact"
 
 
 @catalog_command.command("rm")

@@ -9,8 +9,9 @@ import click
 from gnnloom.storage.disk.remote_folder import without_secrets
 from gnnloom.storage.wording import counted
 from gnnloom.workflows.cli.terminal.options import current_catalog, existing_catalog, json_option, key_option
-from gnnloom.workflows.cli.terminal.output import readable_bytes, show, show_json, show_rows
+from gnnloom.workflows.cli.terminal.output import show, show_json, show_rows
 from gnnloom.workflows.cli.terminal.progress import shown_progress
+from gnnloom.workflows.formatting import readable_bytes
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 

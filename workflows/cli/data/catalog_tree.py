@@ -15,8 +15,9 @@ from gnnloom.storage.errors import GnnloomError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.upkeep.lineage import Node
 from gnnloom.workflows.cli.terminal.options import current_catalog, existing_catalog, json_option
-from gnnloom.workflows.cli.terminal.output import readable_bytes, show_json, show_rows
+from gnnloom.workflows.cli.terminal.output import show_json, show_rows
 from gnnloom.workflows.cli.terminal.screen import Styled, console, text
+from gnnloom.workflows.formatting import readable_bytes
 
 #: Arrays of one artifact that the tree shows; it only counts the others.
 _SHOWN_ARRAYS = 12

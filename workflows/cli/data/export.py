@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -52,10 +53,7 @@ def export_command(
     out: Path,
     run: str | None,
     safe_csv: bool,
-    parts: int | None,
-    method: str | None,
-    key: str | None,
-    relation: str | None,
+    **chosen: Any,
 ) -> None:
     """Export predictions, embeddings, metrics, features, labels, parts, edges or pairs of NAME for other programs.
 
@@ -79,7 +77,7 @@ def export_command(
         raise click.UsageError(f"{what} does not take a run")
     check_file(out, safe_csv=safe_csv)
     dataset = current_catalog()[dataset_name]
-    table = chosen_table(dataset, what, lambda: open_run(dataset_name, run)[1], parts, method, key, relation)
+    table = chosen_table(dataset, what, lambda: open_run(dataset_name, run)[1], **chosen)
     write_table(table, out, safe_csv=safe_csv)
     content = {
         "dataset": dataset_name,

@@ -7,12 +7,14 @@ from typing import Any
 
 import click
 
-from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
+from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
+from gnnloom.pipeline.ingest.alike import stored_like
 from gnnloom.pipeline.ingest.notes import vertex_notes
 from gnnloom.pipeline.ingest.vertex_options import VertexOptions
+from gnnloom.pipeline.ingest.vertices import ingest_vertices
 from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS, VertexKind, vertex_kinds
 from gnnloom.storage.option import Group, Option
-from gnnloom.workflows.api.ingest import plan_vertices, store_vertices, vertex_kind, vertex_owner, vertices_like
+from gnnloom.workflows.api.ingest import open_vertex_data, plan_vertices, vertex_kind, vertices_like
 from gnnloom.workflows.cli.data.ingest import say_notes, vertices_result
 from gnnloom.workflows.cli.data.source_options import dashed, given_flags, option_value, options_by_flag
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
@@ -27,6 +29,7 @@ from gnnloom.workflows.cli.terminal.options import (
 from gnnloom.workflows.cli.terminal.output import say_understood, show, wants_json
 from gnnloom.workflows.cli.terminal.progress import shown_progress
 from gnnloom.workflows.cli.terminal.stage import stage_options
+from gnnloom.workflows.interop.graph_libraries import source_ids
 
 #: The options of all kinds of vertex data that do not come with the edges, by flag.
 _VERTEX_OPTIONS = options_by_flag(vertex_kinds(), "synthetic", Group.INPUT, names_owners=False)
@@ -109,16 +112,15 @@ def features_command(
     kind = vertex_kind(synthetic, by_id=bool(by_id or given.get("ids_file")))
     _check_given(kind, given | ({"by_id": True} if by_id else {}))
     values = {option.name: option_value(option, given) for option in kind.options if option.flag in given}
-    owner, shown, asks = vertex_owner(dataset, graph, of_type), None if quiet else say_understood, by_id is not False
+    owner = source_ids(dataset, graph, of_type)
+    source = open_vertex_data(kind, values, owner, None if quiet else say_understood, asks=by_id is not False)
     if plan:
-        needs = plan_vertices(kind, values, cluster, owner, storing=storing, shown=shown, asks=asks)
+        needs = plan_vertices(source, owner, cluster, storing, by_id=kind.name == "keyed")
         show(needs, title=f"plan: vertex data of {name} (upper bounds)")
         return
-    pattern = None if like is None else vertices_like(dataset, like)
-    with shown_progress():
-        vertices = store_vertices(
-            dataset, kind, values, cluster, owner, storing=storing, add=add, like=pattern, shown=shown, asks=asks
-        )
+    source = source if like is None else stored_like(source, vertices_like(dataset, like))
+    with shown_progress(), open_cluster(cluster) as opened:
+        vertices = ingest_vertices(dataset, source, opened, owner, options=storing, allow_others=add)
     say_notes(notes := vertex_notes(vertices))
     result = {"dataset": name, "vertices": vertices.num_vertices} | vertices_result(vertices)
     if wants_json() and notes:

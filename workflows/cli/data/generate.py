@@ -10,6 +10,7 @@ from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.sources.generators.generator import Generator, generators
 from gnnloom.storage.option import Group, options_of
+from gnnloom.workflows.api.ingest import OpenedSource, Storing
 from gnnloom.workflows.cli.data.ingest import ADD, PLAN, show_plan, store_graph
 from gnnloom.workflows.cli.data.source_options import dashed, given_flags, option_value, options_by_flag
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
@@ -70,11 +71,12 @@ def generate_command(
     values = {option.name: option_value(option, given) for option in generator.options}
     edges = generator.open_edges(**values)
     options = IngestOptions(undirected=not directed, codec=codec)
+    to = Storing(current_catalog(), name, cluster, options, add=add)
     if plan:
-        show_plan(current_catalog(), edges, options, cluster)
+        show_plan(to, OpenedSource(edges, None))
         return
     vertices = generator.open_vertices(**values) if generator.open_vertices is not None else None
-    store_graph(name, edges, vertices, options, cluster, add=add)
+    store_graph(to, OpenedSource(edges, vertices))
 
 
 def _refuse_others(generator: Generator, given: dict[str, Any]) -> None:

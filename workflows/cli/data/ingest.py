@@ -9,34 +9,22 @@ from typing import Any, Final
 import click
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
-from gnnloom.pipeline.ingest.notes import graph_notes, vertex_notes
 from gnnloom.pipeline.ingest.projection import IngestProjection
 from gnnloom.pipeline.ingest.stage import IngestOptions
-from gnnloom.pipeline.ingest.typed.notes import typed_notes
 from gnnloom.pipeline.ingest.typed.options import TypedOptions
 from gnnloom.pipeline.ingest.typed.stage import project_typed_ingest
 from gnnloom.pipeline.ingest.typed.table import parse_relations, parse_vertices
 from gnnloom.pipeline.ingest.typed.tables import TypedTables
 from gnnloom.pipeline.ingest.typed.triples import TRIPLES
 from gnnloom.pipeline.ingest.vertex_options import VertexOptions
-from gnnloom.pipeline.ingest.vertex_tables import check_rows
-from gnnloom.pipeline.sources.format import bundled_vertices, formats
-from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
+from gnnloom.pipeline.sources.format import formats
 from gnnloom.pipeline.sources.understood import Understood
-from gnnloom.storage import Catalog, Vertices
+from gnnloom.storage import Vertices
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
 from gnnloom.storage.disk.files import existing_folder
 from gnnloom.storage.option import Group, Option
-from gnnloom.workflows.api.ingest import (
-    STORING,
-    check_storing,
-    check_typed,
-    open_source,
-    store_source,
-    store_typed,
-    typed_source,
-)
+from gnnloom.workflows.api.ingest import OpenedSource, Storing, check_typed, typed_source
 from gnnloom.workflows.cli.data.shown_types import show_types, types_json
 from gnnloom.workflows.cli.data.source_options import given_flags, option_value, options_by_flag
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
@@ -47,24 +35,19 @@ from gnnloom.workflows.cli.terminal.options import (
     flag_option,
     object_option,
 )
-from gnnloom.workflows.cli.terminal.output import (
-    is_verbose,
-    readable,
-    say_understood,
-    show,
-    show_json,
-    show_rows,
-    wants_json,
-)
+from gnnloom.workflows.cli.terminal.output import is_verbose, say_understood, show, show_json, show_rows, wants_json
 from gnnloom.workflows.cli.terminal.progress import shown_progress
 from gnnloom.workflows.cli.terminal.screen import say
 from gnnloom.workflows.cli.terminal.stage import stage_options
-from gnnloom.workflows.formatting import readable_estimate, readable_range
+from gnnloom.workflows.formatting import readable, readable_estimate, readable_range
 
 #: What `--add` and `--plan` do, in all commands that store a graph.
 ADD = "Store another graph in a dataset that has one; other commands then choose with --graph KEY."
 PLAN = "Only print what it would need: tasks, memory, disk space and time."
 
+FORMAT = Option(
+    "format", str, "Format of the files.", group=Group.INPUT, choices=(*formats(), TRIPLES), default_text="by the files"
+)
 #: The options of all formats, by flag.
 FORMAT_OPTIONS = options_by_flag(formats(), "format_name", Group.INPUT)
 
@@ -161,18 +144,7 @@ _BRIEF = (
 @click.command("ingest", cls=GroupedCommand, help=_ingest_help())
 @click.argument("name")
 @click.argument("source", nargs=-1)
-@click_option(
-    Option(
-        "format",
-        str,
-        "Format of the files.",
-        group=Group.INPUT,
-        is_common=True,
-        choices=(*formats(), TRIPLES),
-        default_text="by the file name",
-    ),
-    "format_name",
-)
+@click_option(replace(FORMAT, is_common=True, default_text="by the file name"), "format_name")
 @click_option(_RELATION, "relations", multiple=True)
 @click_option(_VERTICES, "vertices", multiple=True)
 @object_option("typed", TypedOptions)
@@ -199,6 +171,7 @@ def ingest_command(
     """Store the edges of a source as the graph of a dataset."""
     given = given_flags(FORMAT_OPTIONS)
     values = {FORMAT_OPTIONS[flag].name: option_value(FORMAT_OPTIONS[flag], given) for flag in given}
+    to = Storing(current_catalog(), name, cluster, options, typed, storing, add)
     any_name = options.ids == "names"
     declared = None if relations or not source else typed_source(source, format_name, values)
     if relations or not source or declared is not None:
@@ -211,61 +184,35 @@ def ingest_command(
         else:
             check_typed(None, declared, (), ["vertices"] if vertices else [])
             tables = declared.open(values, any_name=any_name, unknown=typed.unknown)
-        check_storing(tables, storing)
+        to.check(tables)
         if not quiet:
             say_understood(tables.understood())
-        how = tables, options, cluster
         if plan:
-            _show_projection(_projected_tables(*how), compact=True)
+            where = existing_folder(to.catalog.root)
+            projected = project_typed_ingest(tables, options, where, cluster.tasks_at_once, cluster.memory)
+            _show_projection(projected, compact=True)
         else:
-            _store_typed(name, *how, typed, storing, add=add)
+            _store_typed(to, tables)
         return
     changed = [name for name, value in vars(typed).items() if value != getattr(TypedOptions(), name)]
     check_typed(source, None, [*(["vertices"] if vertices else []), *changed])
-    edges, understood = open_source(name, source, format_name, values, undirected=options.undirected)
-    if not quiet:
-        say_understood(understood)
-    notes = check_rows(understood, name, values)
-    bundled = bundled_vertices(format_name, source, values)
+    opened = to.open(source, format_name, values, None if quiet else say_understood)
     if plan:
-        vertex_bytes = 0 if bundled is None else storing.num_bytes(bundled)
-        catalog = current_catalog()
-        show_plan(catalog, edges, options, cluster, vertex_bytes=vertex_bytes, understood=understood)
-        return
-    store_graph(name, edges, bundled, options, cluster, storing=storing, add=add, notes=notes)
+        show_plan(to, opened)
+    else:
+        store_graph(to, opened)
 
 
-def _projected_tables(tables: TypedTables, options: IngestOptions, cluster: ClusterOptions) -> IngestProjection:
-    """Projected needs of an ingest.
-
-    Raises:
-        BudgetError: it does not fit.
-    """
-    where = existing_folder(current_catalog().root)
-    return project_typed_ingest(tables, options, where, cluster.tasks_at_once, cluster.memory)
-
-
-def _store_typed(
-    name: str,
-    tables: TypedTables,
-    options: IngestOptions,
-    cluster: ClusterOptions,
-    typed: TypedOptions,
-    storing: VertexOptions,
-    *,
-    add: bool,
-) -> None:
+def _store_typed(to: Storing, tables: TypedTables) -> None:
     """Store tables as a dataset and print a summary."""
     with shown_progress():
-        how = options, typed, cluster
-        graph, data = store_typed(current_catalog(), name, tables, *how, storing=storing, add=add)
-    notes = [*typed_notes(graph), *(note for each in data for note in vertex_notes(each))]
+        graph, data, notes = to.store_tables(tables)
     say_notes(notes)
     of_types = {each.artifact.parameters["type"]: [each] for each in data}
-    result = _ingest_result(name, graph, types_json(graph, of_types))
+    result = _ingest_result(to.name, graph, types_json(graph, of_types))
     if not show_json(result | ({"notes": notes} if notes else {})):
         show_types(graph, of_types)
-        show({name: result[name] for name in ("vertices", *_COUNTED, *_MEASURED)}, title=f"graph of {name}")
+        show({name: result[name] for name in ("vertices", *_COUNTED, *_MEASURED)}, title=f"graph of {to.name}")
 
 
 def _ingest_result(name: str, graph: Graph | TypedGraph, described: Mapping[str, Any]) -> dict[str, Any]:
@@ -293,27 +240,10 @@ def say_notes(notes: Sequence[str]) -> None:
         say(f"note: {note}", on_stderr=True)
 
 
-def store_graph(
-    name: str,
-    edges: EdgeSource,
-    vertices: VertexSource | None,
-    options: IngestOptions,
-    cluster: ClusterOptions,
-    *,
-    storing: VertexOptions = STORING,
-    add: bool = False,
-    notes: Sequence[str] = (),
-) -> None:
-    """Store a source's graph and vertex data as a dataset and print a summary.
-
-    Args:
-        storing: how the vertex data are stored.
-        add: allow the dataset to have other graphs.
-        notes: what to say about the source when its graph is stored.
-    """
+def store_graph(to: Storing, source: OpenedSource) -> None:
+    """Store a source's graph and vertex data as a dataset and print a summary."""
     with shown_progress():
-        where = current_catalog()
-        graph, stored = store_source(where, name, edges, vertices, options, cluster, storing=storing, add=add)
+        graph, stored, notes = to.store(source)
     described = {
         "symmetric": graph.symmetric,
         "weighted": graph.weighted,
@@ -321,14 +251,13 @@ def store_graph(
         **({"time_unit": graph.time_unit} if graph.time_unit else {}),
         "names": graph.has_names,
     }
-    result = _ingest_result(name, graph, described) | (vertices_result(stored) if stored is not None else {})
-    said = [*([] if stored is None else vertex_notes(stored)), *graph_notes(graph, edges, options), *notes]
-    say_notes(said)
-    if wants_json() and said:
-        result["notes"] = said
-    if headers := getattr(edges, "recognized_headers", ()):
+    result = _ingest_result(to.name, graph, described) | (vertices_result(stored) if stored is not None else {})
+    say_notes(notes)
+    if wants_json() and notes:
+        result["notes"] = notes
+    if headers := getattr(source.edges, "recognized_headers", ()):
         result["recognized_headers"] = list(headers)
-    show(result, title=f"graph of {name}", brief=_BRIEF)
+    show(result, title=f"graph of {to.name}", brief=_BRIEF)
     if not wants_json() and result["plan"] and is_verbose():
         rows = [
             [name.replace("_", " "), *(readable(name, both[which]) for which in ("planned", "measured"))]
@@ -350,20 +279,8 @@ def vertices_result(vertices: Vertices) -> dict[str, Any]:
     }
 
 
-def show_plan(
-    catalog: Catalog,
-    source: EdgeSource,
-    options: IngestOptions,
-    cluster: ClusterOptions,
-    *,
-    vertex_bytes: int = 0,
-    understood: Sequence[Understood] = (),
-) -> None:
+def show_plan(to: Storing, source: OpenedSource) -> None:
     """Print what an ingest is projected to need.
-
-    Args:
-        vertex_bytes: of the vertex data that come along.
-        understood: how the files are read, which is a part of the JSON.
 
     Raises:
         BudgetError: it does not fit.
@@ -371,9 +288,11 @@ def show_plan(
     # Imported here, as it loads the planning code of every stage.
     from gnnloom.workflows.recipe.plan.stage_inputs import projected_ingest
 
-    projection = replace(projected_ingest(source, options, catalog.root, cluster), vertex_bytes=vertex_bytes)
+    vertex_bytes = 0 if source.vertices is None else to.vertices.num_bytes(source.vertices)
+    projection = projected_ingest(source.edges, to.graph, to.catalog.root, to.cluster)
+    projection = replace(projection, vertex_bytes=vertex_bytes)
     projection.check()
-    _show_projection(projection, understood, compact=options.ids != "keep")
+    _show_projection(projection, source.understood, compact=to.graph.ids != "keep")
 
 
 def _show_projection(projection: IngestProjection, understood: Sequence[Understood] = (), *, compact: bool) -> None:

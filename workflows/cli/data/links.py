@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
@@ -12,7 +12,7 @@ from gnnloom.pipeline.links.given.given_projection import project_given
 from gnnloom.pipeline.links.given.given_stage import GivenLinks, store_links
 from gnnloom.pipeline.links.hard_stage import draw_hard_negatives
 from gnnloom.pipeline.links.options import DrawOptions, FileOptions, HardOptions
-from gnnloom.pipeline.links.projection import project_hard, project_links
+from gnnloom.pipeline.links.projection import LinkProjection, project_hard, project_links
 from gnnloom.pipeline.links.relation.projection import project_relation_links
 from gnnloom.pipeline.sources.format import SPLIT_NAME
 from gnnloom.pipeline.sources.understood import Understood
@@ -81,17 +81,13 @@ def random_command(options: DrawOptions, graph: str | None, plan: bool, cluster:
     dataset = _dataset()
     stored, options = find_drawn(dataset, graph, options), find_times(dataset, options)
     tasks = cluster.tasks_at_once
-    show_stage(
-        f"links of {dataset.name}",
-        "upper bounds",
-        plan=plan,
-        project=lambda: (
-            project_relation_links(dataset, stored, options, tasks)
-            if isinstance(stored, Relation)
-            else project_links(dataset, stored, options, tasks, cluster.memory)
-        ),
-        make=lambda: links_result(dataset, store_drawn(dataset, stored, options, cluster)),
-    )
+
+    def project() -> LinkProjection:
+        if isinstance(stored, Relation):
+            return project_relation_links(dataset, stored, options, tasks)
+        return project_links(dataset, stored, options, tasks, cluster.memory)
+
+    _show_links(dataset, plan, project, lambda: store_drawn(dataset, stored, options, cluster))
 
 
 @links_command.command("file", cls=GroupedCommand)
@@ -160,15 +156,11 @@ def hard_command(options: HardOptions, links: str | None, plan: bool, cluster: C
     """
     dataset = _dataset()
     pairs = find_pairs(dataset, links)
-    show_stage(
-        f"links of {dataset.name}",
-        "upper bounds",
-        plan=plan,
-        project=lambda: project_hard(dataset, pairs, options, cluster.tasks_at_once),
-        make=lambda: links_result(
-            dataset, on_cluster(cluster, lambda opened: draw_hard_negatives(dataset, pairs, options, opened))
-        ),
-    )
+
+    def make() -> Links:
+        return on_cluster(cluster, lambda opened: draw_hard_negatives(dataset, pairs, options, opened))
+
+    _show_links(dataset, plan, lambda: project_hard(dataset, pairs, options, cluster.tasks_at_once), make)
 
 
 def _plan_or_store(
@@ -180,16 +172,28 @@ def _plan_or_store(
     understood: Sequence[Understood] = (),
 ) -> None:
     """Show what links from files would need, or store and show them."""
-    show_stage(
-        f"links of {dataset.name}",
-        "upper bounds",
-        plan=plan,
-        project=lambda: project_given(dataset, graph, given, cluster.tasks_at_once, cluster.memory),
-        make=lambda: links_result(
-            dataset, on_cluster(cluster, lambda opened: store_links(dataset, graph, given, opened))
-        ),
-        understood=understood,
-    )
+    tasks = cluster.tasks_at_once
+
+    def make() -> Links:
+        return on_cluster(cluster, lambda opened: store_links(dataset, graph, given, opened))
+
+    _show_links(dataset, plan, lambda: project_given(dataset, graph, given, tasks, cluster.memory), make, understood)
+
+
+def _show_links(
+    dataset: Dataset,
+    plan: bool,
+    project: Callable[[], LinkProjection],
+    make: Callable[[], Links],
+    understood: Sequence[Understood] = (),
+) -> None:
+    """Show what links would need, or make and show them."""
+    what, figures = f"links of {dataset.name}", "upper bounds"
+
+    def result() -> dict[str, Any]:
+        return links_result(dataset, make())
+
+    show_stage(what, figures, plan=plan, project=project, make=result, understood=understood)
 
 
 def _dataset() -> Dataset:

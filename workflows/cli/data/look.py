@@ -6,11 +6,8 @@ from typing import Any
 
 import click
 
-from gnnloom.pipeline.ingest.typed.triples import TRIPLES
-from gnnloom.pipeline.sources.format import formats
-from gnnloom.storage.option import Group, Option
 from gnnloom.workflows.api.look import find_reading
-from gnnloom.workflows.cli.data.ingest import FORMAT_OPTIONS
+from gnnloom.workflows.cli.data.ingest import FORMAT, FORMAT_OPTIONS
 from gnnloom.workflows.cli.data.source_options import given_flags, option_value
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import add_options, click_option, json_option
@@ -30,17 +27,7 @@ Example:
 
 @click.command("look", cls=GroupedCommand, help=_LOOK_HELP)
 @click.argument("files", nargs=-1, required=True)
-@click_option(
-    Option(
-        "format",
-        str,
-        "Format of the files.",
-        group=Group.INPUT,
-        choices=(*formats(), TRIPLES),
-        default_text="by the files",
-    ),
-    "format_name",
-)
+@click_option(FORMAT, "format_name")
 @add_options(FORMAT_OPTIONS.values())
 @json_option
 def look_command(files: tuple[str, ...], format_name: str | None, **_: Any) -> None:

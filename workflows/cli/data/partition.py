@@ -27,10 +27,11 @@ from gnnloom.workflows.cli.terminal.options import (
     links_option,
     object_option,
 )
-from gnnloom.workflows.cli.terminal.output import readable_bytes, readable_seconds, show, show_groups, show_json
+from gnnloom.workflows.cli.terminal.output import show, show_groups, show_json
 from gnnloom.workflows.cli.terminal.progress import shown_progress
 from gnnloom.workflows.cli.terminal.screen import say
 from gnnloom.workflows.cli.terminal.stage import stage_options
+from gnnloom.workflows.formatting import readable_bytes, readable_seconds
 
 #: The main figures of a partition, which are shown unless all are asked for.
 _BRIEF = (

@@ -26,15 +26,7 @@ from gnnloom.workflows.cli.terminal.stage import show_stage, stage_options, stor
 @key_option("graph")
 @key_option("partition")
 @stage_options()
-def sample_command(
-    name: str,
-    options: SampleOptions,
-    method: str | None,
-    graph: str | None,
-    partition: str | None,
-    plan: bool,
-    cluster: ClusterOptions,
-) -> None:
+def sample_command(name: str, options: SampleOptions, plan: bool, cluster: ClusterOptions, **keys: str | None) -> None:
     """Draw the batches of some epochs of dataset NAME, and pack the features that they read.
 
     `gnnloom train NAME --mode neighbor --samples KEY` then reads the batches from disk one after the other, and its
@@ -47,7 +39,7 @@ def sample_command(
       gnnloom sample web --fanout 15,10,5 --epochs 20 --plan
     """
     dataset = current_catalog()[name]
-    stored, parts = find_sampled(dataset, options, graph, partition, method)
+    stored, parts = find_sampled(dataset, options, **keys)
     show_stage(
         f"samples of {name}",
         "memory and disk are upper bounds",

@@ -20,7 +20,7 @@ from gnnloom.storage import RowShards
 from gnnloom.storage.option import Group, Option, options_of
 from gnnloom.storage.shards.grid_shards import GridShards
 from gnnloom.storage.shards.typed_row_shards import TypedRowShards
-from gnnloom.workflows.api.partition import WantedShards, graph_key
+from gnnloom.workflows.api.partition import WantedShards
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import (
     add_options,
@@ -58,17 +58,13 @@ _GRID = options_of(GridOptions)
 def shard_command(
     name: str,
     parts: int | None,
-    method: str | None,
-    partition: str | None,
-    graph: str | None,
-    links: bool,
-    vertices: str | None,
     grid: tuple[int, int] | None,
     permutation: str,
     seed: int,
     reorder: str,
     plan: bool,
     cluster: ClusterOptions,
+    **keys: Any,
 ) -> None:
     """Write the shards of dataset NAME, which hold everything that each rank reads.
 
@@ -95,8 +91,6 @@ def shard_command(
     if grid is not None and reorder != "none":
         raise click.UsageError("--reorder is for row shards; grid shards have --permutation")
     options = None if grid is None else GridOptions(grid, permutation, seed)
-    chosen = graph_key(dataset, graph, links)
-    keys = {"method": method, "partition": partition, "graph": chosen, "vertices": vertices}
     wanted = WantedShards.find(dataset, parts, options, **keys, reorder=reorder)
     show_stage(
         f"{'row' if grid is None else 'grid'} shards of {name}",

@@ -25,8 +25,9 @@ from gnnloom.workflows.cli.terminal.options import (
     object_option,
     open_run,
 )
-from gnnloom.workflows.cli.terminal.output import readable, say_understood, show, show_rows, wants_json
+from gnnloom.workflows.cli.terminal.output import say_understood, show, show_rows, wants_json
 from gnnloom.workflows.cli.terminal.progress import shown_progress
+from gnnloom.workflows.formatting import readable
 from gnnloom.workflows.interop.scored_pairs import Wanted
 from gnnloom.workflows.interop.transfer import Elsewhere
 

@@ -11,8 +11,9 @@ from gnnloom.storage.differences import differences
 from gnnloom.storage.errors import NotFoundError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.wording import counted
-from gnnloom.workflows.cli.terminal.output import readable, show_groups, show_json, show_rows
+from gnnloom.workflows.cli.terminal.output import show_groups, show_json, show_rows
 from gnnloom.workflows.cli.terminal.screen import say
+from gnnloom.workflows.formatting import readable
 from gnnloom.workflows.recipe.recipe import Recipe
 from gnnloom.workflows.recipe.request import Assignment
 from gnnloom.workflows.recipe.stages.stage import Projection, RankCount, StageNeeds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -21,9 +22,9 @@ from gnnloom.workflows.cli.terminal.screen import say
 from gnnloom.workflows.recipe.recipe import bundled_recipes, find_bundled, summary_of
 from gnnloom.workflows.recipe.reference import write_new_recipe
 from gnnloom.workflows.recipe.request import RecipeRequest
-from gnnloom.workflows.recipe.stages.all_stages import STAGES, RecipeStages
-from gnnloom.workflows.run.run_recipe import Display, run_recipe
-from gnnloom.workflows.run.stages import summary
+from gnnloom.workflows.recipe.stages.all_stages import STAGES
+from gnnloom.workflows.recipe.stages.stage import Stage
+from gnnloom.workflows.run.run_recipe import Display, run_recipe, summary
 
 
 @click.command("run", cls=GroupedCommand)
@@ -139,7 +140,7 @@ def run_command(
 
         show_recipe_plan(request.check())
     elif dry_run:
-        _show_workload(request.check().workload)
+        _show_stages(request.check().workload.stages)
     else:
         with ranks_of_job("gnnloom run", exits=True, trains=True, is_rank=cluster == "mpi") as ranks:
             assignment = run_recipe(request, ranks, Display(shown_progress, shown_epochs))
@@ -174,8 +175,7 @@ def _emit(request: RecipeRequest, out: Path) -> None:
         show_rows(("script",), [(path,) for path in paths])
 
 
-def _show_workload(workload: RecipeStages) -> None:
-    rows = [{"stage": stage.name, "key": stage.key, "done": stage.is_done} for stage in workload.stages]
-    if not show_json({"stages": rows}):
-        table = [(stage.name, "done" if stage.is_done else "would run", stage.key) for stage in workload.stages]
+def _show_stages(stages: Sequence[Stage]) -> None:
+    if not show_json({"stages": [{"stage": each.name, "key": each.key, "done": each.is_done} for each in stages]}):
+        table = [(each.name, "done" if each.is_done else "would run", each.key) for each in stages]
         show_rows(("stage", "state", "key"), table)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gnnloom.storage.errors import MissingPackageError
+from gnnloom.storage.errors import needing
 from gnnloom.storage.option import Group, Option
 from gnnloom.workflows.api.options.plan_options import MACHINE_OPTIONS, MODEL_OPTIONS, PAIR_OPTIONS
 from gnnloom.workflows.cli.runs.planner import model_config
@@ -25,13 +25,13 @@ from gnnloom.workflows.cli.terminal.options import (
     json_option,
     key_option,
 )
-from gnnloom.workflows.cli.terminal.output import readable_bytes, show_json, show_rows
+from gnnloom.workflows.cli.terminal.output import show_json, show_rows
 from gnnloom.workflows.cli.terminal.screen import say
+from gnnloom.workflows.formatting import readable_bytes
 
 if TYPE_CHECKING:
     from gnnloom.trainer.config.train_config import TrainConfig
     from gnnloom.trainer.planner.candidates import Plan, Situation
-    from gnnloom.trainer.planner.simulate import Crossing
 
 #: Most numbers of ranks in one simulation, and the largest: all grids of all algorithms are tried for each.
 _MOST_POINTS, _MOST_RANKS = 64, 1 << 17
@@ -123,11 +123,12 @@ def simulate_command(
     notes = [*filter(None, [machine.note]), *_notes(plans, situation)]
     if table is not None:
         _write_csv(table, plans)
-    pages = (
-        []
-        if out is None
-        else _write_page(f"Scaling of {name or 'a graph'} on {machine.name}", notes, plans, changes, out)
-    )
+    pages: list[Path] = []
+    if out is not None:
+        # Matplotlib is optional: it comes with the extra `report`.
+        with needing("a page", "gnnloom[report]"):
+            from gnnloom.workflows.report.scaling import write_scaling
+        pages = write_scaling(f"Scaling of {name or 'a graph'} on {machine.name}", notes, plans, changes, out)
     content: dict[str, Any] = {
         "profile": machine.name,
         "plans": [plan.to_json() for plan in plans],
@@ -214,14 +215,3 @@ def _write_csv(path: Path, plans: Sequence[Plan]) -> None:
         writer = csv.DictWriter(stream, names, extrasaction="ignore")
         writer.writeheader()
         writer.writerows({**row, "grid": "x".join(map(str, row["grid"]))} for row in rows)
-
-
-def _write_page(
-    title: str, notes: Sequence[str], plans: Sequence[Plan], changes: Sequence[Crossing], out: Path
-) -> list[Path]:
-    try:
-        from gnnloom.workflows.report.scaling import write_scaling
-    except ModuleNotFoundError as error:
-        # Matplotlib is optional: it comes with the extra `report`.
-        raise MissingPackageError(f"a page needs {error.name}: `pip install 'gnnloom[report]'`") from error
-    return write_scaling(title, notes, plans, changes, out)

@@ -24,11 +24,11 @@ from gnnloom.trainer.tasks.task import Task
 from gnnloom.workflows.api.options.train_options import train_options
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import add_options, current_catalog, flag_option, json_option, split_run
-from gnnloom.workflows.cli.terminal.output import readable, show, show_json, show_rows, wants_json
+from gnnloom.workflows.cli.terminal.output import show, show_json, show_rows, wants_json
 from gnnloom.workflows.cli.terminal.progress import shown_epochs
 from gnnloom.workflows.cli.terminal.scores import scores_by_figure
 from gnnloom.workflows.cli.terminal.screen import say
-from gnnloom.workflows.formatting import baseline_rows, filtered_figures
+from gnnloom.workflows.formatting import baseline_rows, filtered_figures, readable
 
 #: Entries of the result that are too large for a terminal.
 _LARGE = ("bytes_between", "confusion", "per_class")

@@ -18,7 +18,7 @@ from gnnloom.storage.wording import counted, printable
 from gnnloom.workflows.cli.terminal import screen
 from gnnloom.workflows.cli.terminal.options import JSON
 from gnnloom.workflows.cli.terminal.screen import say, text
-from gnnloom.workflows.formatting import readable, readable_bytes, readable_seconds
+from gnnloom.workflows.formatting import readable
 
 #: Where the context of the whole command keeps the time at which it was called.
 STARTED: Final = "gnnloom.started"
@@ -28,19 +28,6 @@ _PROSE_WIDTH = 32
 
 #: Longer lists of names are not shown.
 _MOST_ITEMS = 8
-
-#: Commands import everything that they print with from this module.
-__all__ = [
-    "is_verbose",
-    "readable",
-    "readable_bytes",
-    "readable_seconds",
-    "show",
-    "show_groups",
-    "show_json",
-    "show_rows",
-    "wants_json",
-]
 
 
 def show_json(content: Mapping[str, Any]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from gnnloom.storage.errors import IncompleteError, InputError
 from gnnloom.trainer.config.train_config import TrainConfig
@@ -17,13 +17,10 @@ from gnnloom.workflows.recipe.stages.predict import PredictStage
 from gnnloom.workflows.recipe.stages.propagated import PropagatedStage
 from gnnloom.workflows.recipe.stages.samples import SamplesStage
 from gnnloom.workflows.recipe.stages.shards import ShardsStage
-from gnnloom.workflows.recipe.stages.stage import OnRanks, Prepares, Projection, RecipeStage, Stage
+from gnnloom.workflows.recipe.stages.stage import OnRanks, Prepares, RecipeStage, Stage
 from gnnloom.workflows.recipe.stages.train import TrainStage
 from gnnloom.workflows.recipe.stages.typed_graph import TypedGraphStage
 from gnnloom.workflows.recipe.stages.vertices import VerticesStage
-
-if TYPE_CHECKING:
-    from gnnloom.workflows.recipe.plan.stage_inputs import StageInputs
 
 #: In order; a recipe may have no vertex data, links, partition, samples, propagated values, training or prediction.
 _ALL: Final[tuple[RecipeStage, ...]] = (
@@ -59,17 +56,6 @@ class RecipeStages:
 
     def __contains__(self, name: object) -> bool:
         return any(stage.name == name for stage in self.stages)
-
-    @property
-    def config(self) -> TrainConfig:
-        """The training of a recipe that trains.
-
-        Raises:
-            InputError: it has none.
-        """
-        if self.planned is None:
-            raise InputError("the recipe has no section [train], so nothing is trained; add one")
-        return self.planned
 
     @property
     def preparation(self) -> tuple[Stage, ...]:
@@ -114,12 +100,6 @@ class RecipeStages:
             raise IncompleteError(f"--from {first}: {', '.join(undone)} not done yet; run once without --from")
         return replace(self, stages=self.stages[begin:end])
 
-    def project(self, inputs: StageInputs) -> list[Projection]:
-        """Projected needs of each stage that is not done; see :meth:`Assignment.project`."""
-        return [
-            Projection(stage) if stage.is_done else Projection(stage, stage.kind.needs(inputs)) for stage in self.stages
-        ]
-
 
 def find_workload(recipe: Recipe, memory: int, *, restart: bool = False) -> RecipeStages:
     """Find what every stage of a recipe makes, and whether it is done. Runs nothing.
@@ -137,19 +117,3 @@ def find_workload(recipe: Recipe, memory: int, *, restart: bool = False) -> Reci
             stages.append(Stage(kind, key, kind.is_done(found, key)))
             found = found.with_key(kind.name, key) if kind.makes_artifact else found
     return RecipeStages(tuple(stages), found)
-
-
-def artifact_keys(recipe: Recipe, memory: int) -> dict[str, str]:
-    """Compute the key of every artifact that a recipe makes, by stage, in the order of the stages.
-
-    Args:
-        memory: bytes per worker, which is part of the multilevel partitioner's key.
-
-    Raises:
-        InputError, NotFoundError: the file of a source does not exist, or is not what it should be.
-    """
-    found = Found(recipe, memory, {})
-    for kind in _TYPED if recipe.relations else _ALL:
-        if kind.makes_artifact and (key := kind.key(found)) is not None:
-            found = found.with_key(kind.name, key)
-    return dict(found.keys)

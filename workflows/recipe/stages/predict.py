@@ -14,7 +14,6 @@ from gnnloom.workflows.interop.transfer import Elsewhere, plan_transfer, transfe
 from gnnloom.workflows.recipe.found import Found
 from gnnloom.workflows.recipe.sections import PredictSection
 from gnnloom.workflows.recipe.stages.stage import OnRanks, RankSettings, StageNeeds
-from gnnloom.workflows.recipe.trained_run import is_predicted
 
 if TYPE_CHECKING:
     from gnnloom.workflows.recipe.plan.stage_inputs import StageInputs
@@ -38,10 +37,10 @@ class PredictStage(OnRanks):
                 Catalog(found.recipe.catalog).dataset(where.on).graph(where.graph)
         if not found.is_trained:
             return False
-        plan = plan_transfer(_dataset(found), found.run, where, ranks=found.config.ranks) if where else None
+        plan = plan_transfer(found.dataset, found.run, where, ranks=found.config.ranks) if where else None
         if plan is None:
-            return is_predicted(found.run, found.recipe)
-        return plan.is_done and is_predicted(plan.run, found.recipe)
+            return found.is_predicted(found.run)
+        return plan.is_done and found.is_predicted(plan.run)
 
     def run(self, found: Found, ranks: Ranks, settings: RankSettings) -> None:  # noqa: ARG002 - shows nothing
         if not elsewhere(found):
@@ -77,12 +76,8 @@ def elsewhere(found: Found) -> Elsewhere:
 
 def predicted_run(found: Found) -> tuple[Dataset, Run]:
     """The run that has the predictions of a recipe, with its dataset; made if it is for another graph."""
-    dataset, where = _dataset(found), elsewhere(found)
+    dataset, where = found.dataset, elsewhere(found)
     return transferred(dataset, found.run, where, ranks=found.config.ranks) if where else (dataset, found.run)
-
-
-def _dataset(found: Found) -> Dataset:
-    return Catalog(found.recipe.catalog).dataset(found.recipe.dataset.name)
 
 
 def _elsewhere(found: Found, dataset: Dataset, name: str) -> PredictConfig:

@@ -188,16 +188,24 @@ class Document:
             required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
             if required and field.name not in settled and field.name not in values:
                 raise InputError(f"{self.where(section)}: [{section}] needs a key {field.name!r}")
-        try:
+        with self.located(section):
             return kind(**settled, **values)
-        except InputError as error:
-            raise InputError(f"{self.where(section, self._blamed(section, error))}: [{section}] {error}") from error
 
-    def _blamed(self, section: str, error: InputError) -> str:
-        """Return the key that an error is about: the first given key that its message names before the colon."""
-        # Dataclasses raise errors such as "lr -1.0: expected ...", which do not know the line.
-        words = re.findall(r"\w+", str(error).partition(":")[0])
-        return next((word for word in words if word in self.sections.get(section, {})), "")
+    @contextmanager
+    def located(self, section: str) -> Iterator[None]:
+        """Begin errors about the values of a section with the line and the section."""
+        try:
+            yield
+        except InputError as error:
+            # Dataclasses raise errors such as "lr -1.0: expected ...", which do not know the line. The first given key
+            # before the colon is the one that the error is about.
+            words = re.findall(r"\w+", str(error).partition(":")[0])
+            key = next((word for word in words if word in self.sections.get(section, {})), "")
+            raise self.error(section, str(error), key) from error
+
+    def error(self, section: str, text: str, key: str = "") -> InputError:
+        """An error that begins with the line of a key, or else of its section, and the section."""
+        return InputError(f"{self.where(section, key)}: [{section}]{text if text.startswith(':') else f' {text}'}")
 
 
 def _entries(content: Mapping[str, Any], lists: Container[str]) -> Iterator[tuple[str, Any]]:

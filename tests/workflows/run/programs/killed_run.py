@@ -15,7 +15,7 @@ from typing import Any
 
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.workflows.recipe.request import RecipeRequest
-from gnnloom.workflows.run.stages import prepare
+from gnnloom.workflows.run.run_recipe import prepare
 
 
 class DeadlyCluster(InProcessCluster):
