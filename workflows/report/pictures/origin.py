@@ -71,7 +71,7 @@ def lineage_picture(facts: RunFacts) -> Picture:
     for name, source in _edges(facts.lineage):
         bend = -0.4 if is_bent and levels[name] - levels[source] > 1 else 0.0
         _draw_arrow(axes, corners[source], width, corners[name], bend)
-    rows = [
+    lines = [
         (
             name,
             f"made from  {', '.join(source for source in node.inputs.values() if source in facts.lineage)}",
@@ -79,7 +79,7 @@ def lineage_picture(facts: RunFacts) -> Picture:
         )
         for name, node in facts.lineage.items()
     ]
-    return Picture("lineage", "Lineage", figure, rows=rows)
+    return Picture("lineage", "Lineage", figure, rows=lines)
 
 
 def _edges(nodes: Mapping[str, Node]) -> list[tuple[str, str]]:
