@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SCALE ?= full
 
-.PHONY: install demo test test-slow test-long lint typecheck fuzz soak kills changes flips sanitize docs wheel bench-ingest bench-partition \
+.PHONY: install demo test test-slow test-long test-browser lint typecheck fuzz soak kills changes flips sanitize docs wheel bench-ingest bench-partition \
 	bench-algorithms bench-spmm bench-epoch bench-sampling bench-loader bench-links bench-propagate bench-modes bench-minibatch bench-startup \
 	bench-plan bench-exclusion bench-exchange bench-evaluation bench-memory papers-shape clean
 
@@ -65,6 +65,11 @@ lint: .venv/installed-for-tests
 	$(BIN)/python tests/support/import_contracts.py
 	$(BIN)/python tests/support/tracked_files.py
 	$(BIN)/python tests/support/english.py
+
+# Reports and the manual in headless Chromium; where it is not installed, the tests are skipped. The manual is the one
+# that `make docs` has built.
+test-browser: .venv/installed-for-tests
+	$(BIN)/python -m pytest -m browser tests/workflows/report/test_browser.py
 
 # Type checkers do not see setuptools' editable hook, so an installed copy is checked; an older build would leave
 # files in it that are gone. It needs no kernels in C, which are optional: without a compiler there are none.

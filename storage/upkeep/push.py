@@ -40,7 +40,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class TransferSizes:
-    """How much is under way at the same time.
+    """Limits of one transfer: files at the same time, and bytes in memory.
 
     Attributes:
         at_once: number of files.

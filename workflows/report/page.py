@@ -60,7 +60,26 @@ def picture_card(picture: Picture | None, title: str | None = None) -> str | Non
     """Put a picture into a box; None stays None."""
     if picture is None:
         return None
-    return card(title or picture.title, picture.svg(), note=picture.note, kind="wide" if picture.is_wide else "")
+    drawn = f"<div class='scroll' tabindex='0'>{picture.svg()}</div>"
+    below = f"<p class='note'>{in_html(picture.note)}</p>" if picture.note else ""
+    kind = "wide" if picture.is_wide else ""
+    return card(title or picture.title, drawn + below + _values(picture), kind=kind)
+
+
+def _values(picture: Picture) -> str:
+    """Build the table behind a picture, which the keyboard opens; empty if the picture has no values."""
+    rows = [(name, dict(_named(value) for value in values)) for name, *values in picture.values]
+    columns = dict.fromkeys(column for _, row in rows for column in row)
+    cells = [(name, *(row.get(column, "") for column in columns)) for name, row in rows]
+    if not cells:
+        return ""
+    return f"<details class='values'><summary>Values</summary>{table(('', *columns), cells)}</details>"
+
+
+def _named(value: str) -> tuple[str, str]:
+    """A value and its name, which two spaces divide."""
+    name, _, text = value.rpartition("  ")
+    return name or "value", text
 
 
 def message_card(title: str, text: str, kind: str = "table") -> str:
@@ -90,7 +109,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Build a table; its first column is aligned to the left, all others to the right."""
     head = "".join(f"<th>{in_html(column)}</th>" for column in columns)
     body = "".join("<tr>" + "".join(f"<td>{in_html(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<div class='scroll'><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    return f"<div class='scroll' tabindex='0'><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
 
 
 def folded(title: str, content: str) -> str:

@@ -90,4 +90,6 @@ def _picture(name: str, title: str, label: str, plans: Sequence[Plan], value: Ca
     draw_grid(axes)
     draw_legend(axes, columns=6)
     has_missing = any(not plan.fits for plan in plans)
-    return Picture(name, title, figure, "Circles mark what does not fit the memory of a rank." if has_missing else "")
+    note = "Circles mark what does not fit the memory of a rank." if has_missing else ""
+    rows = [(plan.config.algorithm, f"ranks  {plan.config.ranks:,}", f"{label}  {value(plan):.4g}") for plan in plans]
+    return Picture(name, title, figure, note, rows=rows)

@@ -15,6 +15,7 @@ from typing import Any
 import fsspec
 import pytest
 from click.testing import CliRunner
+from fsspec.implementations.memory import MemoryFileSystem
 
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.disk.files import json_text
@@ -146,7 +147,7 @@ def test_errors_of_a_storage_are_one_line_without_credentials(
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush-hush-1")
     url = "memory://user:pass-word@bucket/web?sig=hush-hush-2"
-    memory: Any = fsspec.get_filesystem_class("memory")
+    memory: Any = MemoryFileSystem
 
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError(f"cannot open {url}, signed with hush-hush-1\nand more")
@@ -225,7 +226,8 @@ def test_copies_over_s3_that_are_killed_continue_and_give_the_same_bytes(
 
 @pytest.mark.slow
 def test_a_flipped_object_in_s3_and_a_missing_bucket_are_named(web: Dataset, tmp_path: Path, bucket: str) -> None:
-    files, url = fsspec.filesystem("s3"), f"{bucket}/flipped"  # type: ignore[no-untyped-call]
+    file_system: Any = fsspec.filesystem
+    files, url = file_system("s3"), f"{bucket}/flipped"
     push_dataset(web, url, sizes=TransferSizes(piece=1000))
     name, file = max(FileList.read(RemoteFolder(url)).files.items(), key=lambda each: each[1].bytes)
     content = bytearray(files.cat_file(f"{url}/{OBJECTS}/{file.digest}"))

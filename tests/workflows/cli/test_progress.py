@@ -43,12 +43,18 @@ def test_checks_and_archives_report_their_progress(tmp_path: Path, caplog: pytes
         catalog["web"].verify()
         catalog["web"].export(tmp_path / "web.tar")
         catalog.import_dataset(tmp_path / "web.tar", "copy")
+        catalog["web"].push(f"{tmp_path}/remote")
+        catalog.pull(f"{tmp_path}/remote", "pulled")
     found = states(caplog)
     assert [phase for phase, done, tasks in found if done == tasks > 0] == [
         "verify",
         "verify",
         "export",
         "import",
+        "verify",
+        "verify",
+        "push",
+        "pull",
         "verify",
     ]
 

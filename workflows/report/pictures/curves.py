@@ -104,7 +104,12 @@ def progress_picture(runs: Sequence[RunFacts]) -> Picture | None:
     figure, axes = new_axes()
     _draw_scores(axes, score, curves, "seconds of training")
     note = "Time of all epochs so far, on the slowest rank and without evaluations. Compare runs of one machine only."
-    return Picture("progress", f"Test {score.label} over time", figure, note)
+    rows = [
+        (name, f"seconds  {seconds[at]:.4g}", f"test {score.label}  {written(score, float(values[at]))}")
+        for name, (seconds, values) in curves.items()
+        for at in chosen(len(seconds)).tolist()
+    ]
+    return Picture("progress", f"Test {score.label} over time", figure, note, rows=rows)
 
 
 def _draw_scores(axes: Axes, score: Figure, curves: dict[str, Curve], over: str = "epoch") -> None:

@@ -45,7 +45,8 @@ def stages_picture(facts: RunFacts) -> Picture | None:
     axes.set_xlim(0, 1.12 * max(scaled) or 1.0)
     axes.set_xlabel(f"{unit}, sum over tasks")
     draw_grid(axes, "x")
-    return Picture("stages", "Task time by phase", figure)
+    rows = [(name, f"time  {value:.3g} {unit}") for name, value in zip(names, scaled.tolist(), strict=True)]
+    return Picture("stages", "Task time by phase", figure, rows=rows)
 
 
 def lineage_picture(facts: RunFacts) -> Picture:
@@ -70,7 +71,15 @@ def lineage_picture(facts: RunFacts) -> Picture:
     for name, source in _edges(facts.lineage):
         bend = -0.4 if is_bent and levels[name] - levels[source] > 1 else 0.0
         _draw_arrow(axes, corners[source], width, corners[name], bend)
-    return Picture("lineage", "Lineage", figure)
+    lines = [
+        (
+            name,
+            f"made from  {', '.join(source for source in node.inputs.values() if source in facts.lineage)}",
+            f"what it is  {', '.join(_describe(facts, name, node))}",
+        )
+        for name, node in facts.lineage.items()
+    ]
+    return Picture("lineage", "Lineage", figure, rows=lines)
 
 
 def _edges(nodes: Mapping[str, Node]) -> list[tuple[str, str]]:

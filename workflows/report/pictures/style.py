@@ -28,6 +28,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from gnnloom.storage.wording import printable
+from gnnloom.workflows.formatting import in_html
 from gnnloom.workflows.report.pictures.hover import Spot, spots_svg
 
 #: Colors by name: for light mode, and for dark mode. The light ones are distinct and in lower case, as Matplotlib
@@ -91,6 +92,8 @@ class Picture:
         name: name of its file, without suffix.
         note: text below the figure.
         spots: values to show in the page under the pointer.
+        rows: lines of the table behind the picture, if it has no spots: a name, and then values, each with its own
+            name and two spaces before it.
     """
 
     name: str
@@ -98,6 +101,18 @@ class Picture:
     figure: Figure
     note: str = ""
     spots: Sequence[Spot] = ()
+    rows: Sequence[tuple[str, ...]] = ()
+
+    @property
+    def values(self) -> Sequence[tuple[str, ...]]:
+        """The lines of the table behind the picture; empty for matrices with too many cells."""
+        return self.rows or [spot.lines for spot in self.spots]
+
+    @property
+    def alternative(self) -> str:
+        """The text for readers who do not see the picture: its title, and its first and last values."""
+        ends = [self.values[0], self.values[-1]][: len(self.values)] if self.values else []
+        return in_html("; ".join([self.title, *(", ".join(line.replace("  ", " ") for line in end) for end in ends)]))
 
     @property
     def is_wide(self) -> bool:
@@ -117,7 +132,9 @@ class Picture:
         text = stream.getvalue()
         # Without the XML declaration, which is not allowed inside HTML.
         text = text[text.index("<svg") :]
-        text = re.sub(r'width="[\d.]+pt" height="[\d.]+pt"', f'role="img" aria-label="{self.title}"', text, count=1)
+        width = round(self.figure.get_figwidth() * 72)
+        shown = f'role="img" aria-label="{self.alternative}" style="--points:{width}"'
+        text = re.sub(r'width="[\d.]+pt" height="[\d.]+pt"', lambda _: shown, text, count=1)
         for name, (light, _) in COLORS.items():
             text = text.replace(light, f"var(--{name})")
         # After the rendering, which decides where everything is.
