@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from gnnloom.pipeline.ingest.vertices import vertices_key
+from gnnloom.pipeline.links.relation.stage import kept_graph_key
 from gnnloom.pipeline.links.stage import message_key
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.artifact import MANIFEST
@@ -39,8 +41,12 @@ class Found:
     @property
     def read_graph(self) -> str:
         """The key of the graph that the stages after the links read: without held-out edges, if there are any."""
-        graph = self.keys["graph"]
-        return message_key(graph, self.keys["links"]) if "links" in self.keys else graph
+        graph, links = self.keys["graph"], self.recipe.links
+        if "links" not in self.keys or links is None:
+            return graph
+        if links.relation is not None:
+            return kept_graph_key(graph, self.keys["links"], links.relation)
+        return message_key(graph, self.keys["links"])
 
     @property
     def inputs(self) -> dict[str, str]:
@@ -56,7 +62,17 @@ class Found:
         if "propagated" in keys:
             train = replace(recipe.training, propagated=keys["propagated"])
             recipe = replace(recipe, train=train, propagate=PropagateSection())
-        return name_run(recipe, keys["shards"])
+        if not recipe.relations:
+            return name_run(recipe, keys["shards"])
+        train = recipe.training
+        # The dataset may have other graphs, links and vertex data.
+        if train.on_pairs:
+            train = replace(train, links=keys["links"])
+        if not train.vertex_data:
+            data = ((each.type, each.open(None).identity()) for each in recipe.tables().data)
+            chosen = (f"{name}={vertices_key(identity, keys['graph'], of_type=name)}" for name, identity in data)
+            train = replace(train, vertex_data=tuple(chosen))
+        return name_run(replace(recipe, train=train), self.read_graph)
 
     @property
     def run(self) -> Run:
@@ -66,7 +82,10 @@ class Found:
     @cached_property
     def is_trained(self) -> bool:
         """Whether the run has finished the training of the recipe, which is not to start over."""
-        return not self.restart and is_trained(self.run, self.config)
+        if self.restart or not is_trained(self.run, self.config):
+            return False
+        # Runs on graphs without types name their shards, which are of one graph.
+        return not self.recipe.relations or self.run.inputs().get("graph") == self.read_graph
 
     def has(self, kind: str, key: str) -> bool:
         """Whether the dataset has an artifact; the manifest is written last, so one that has it is complete."""
