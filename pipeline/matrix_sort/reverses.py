@@ -23,7 +23,7 @@ from gnnloom.storage.artifacts.typed.reverses import Reverses
 from gnnloom.storage.artifacts.typed.typed_graph import POSITION, KeptEdges, Relation, TypedGraph, relation_folder
 from gnnloom.storage.artifacts.typed.typed_names import reverse_name
 from gnnloom.storage.catalog import Dataset
-from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
 from gnnloom.storage.format.schema import TYPED_VERSION
 from gnnloom.storage.matrix.ticks import floats_of_ticks
 
@@ -95,6 +95,16 @@ def reverse_relations(dataset: Dataset, graph: TypedGraph, cluster: Cluster) -> 
         names = [name for matrix in matrices for name in matrix.tasks]
         facts = {"relations": relations, "nnz": sum(each.nnz for each in graph.stored_relations)}
         return Reverses(writer.commit(names, {"vertex": graph.num_vertices}, facts), graph)
+
+
+def reverses_key(graph: str, origin: str | None = None) -> str:
+    """The key of the artifact that :func:`reverse_relations` makes or finds for the graph with this key.
+
+    Args:
+        origin: key of the graph that links hold edges out of, if ``graph`` is the graph without these.
+    """
+    inputs = {"graph": graph} if origin is None else {"graph": graph, "transpose": reverses_key(origin)}
+    return artifact_key("transpose", {}, inputs, TYPED_VERSION)
 
 
 def _sort(writer: ArtifactWriter, graph: TypedGraph, relation: Relation, cluster: Cluster) -> SortedMatrix:

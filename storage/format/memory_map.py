@@ -21,6 +21,7 @@ from gnnloom.storage.disk.numpy_files import create_array_file, map_array
 from gnnloom.storage.errors import DamagedWorkError
 from gnnloom.storage.faults import fault_point
 from gnnloom.storage.format.arrays import ArrayReader
+from gnnloom.storage.matrix.ranges import Span
 from gnnloom.storage.system_errors import naming
 
 #: Rows that are copied at a time: few enough to hold in memory, enough to write long runs.
@@ -152,21 +153,26 @@ def _checksum(values: NDArray[Any]) -> int:
     return int(google_crc32c.value(values.reshape(-1).view(np.uint8)))
 
 
-def map_copy(array: ArrayReader, folder: Path, span: tuple[int, int] | None = None) -> RecordedArray:
+def map_copy(array: ArrayReader, folder: Path, spans: Sequence[Span] | None = None) -> RecordedArray:
     """Copy a stored array to a temporary file.
 
     Args:
         folder: of the file, which is gone once nothing refers to the copy.
-        span: first row to copy and one past the last; None for all.
+        spans: ranges of rows to copy, one after the other; None for all rows.
 
     Returns:
         An array of the shape and dtype of these rows.
     """
-    first, last = (0, len(array)) if span is None else span
-    copy = RecordedArray(folder, array.where, (last - first, *array.shape[1:]), array.dtype)
-    for start in range(first, last, _COPY_ROWS):
-        stop = min(start + _COPY_ROWS, last)
-        copy.write(slice(start - first, stop - first), array.read(start, stop))
+    spans = [(0, len(array))] if spans is None else spans
+    copy = RecordedArray(
+        folder, array.where, (sum(stop - start for start, stop in spans), *array.shape[1:]), array.dtype
+    )
+    before = 0
+    for first, last in spans:
+        for start in range(first, last, _COPY_ROWS):
+            stop = min(start + _COPY_ROWS, last)
+            copy.write(slice(before, before + stop - start), array.read(start, stop))
+            before += stop - start
     return copy
 
 

@@ -449,8 +449,11 @@ class TrainConfig(
         """This configuration with the key of its shards; a run without a name is named after the shards too.
 
         Recipes use such names, because the same options may be used with other shards.
+
+        Args:
+            shards: of a graph with types, which has no shards, the key of the graph.
         """
-        config = replace(self, shards=shards)
+        config = self if self.on_types else replace(self, shards=shards)
         if config.run is not None:
             return config
         decides = [config.identity(), shards, config.algorithm, config.ranks, config.grid]

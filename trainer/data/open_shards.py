@@ -353,8 +353,8 @@ def _open_types(
     keys, links = request.made_from, None
     if request.relation is not None:
         links = links_of_relation(dataset, request.relation, request.links, keys.get("graph"))
-    how = {"chosen": request.vertex_data, "reverse": request.reverse}
-    return OpenedTypes(TypedVertices.open(dataset, request.of_type, keys, **how, links=links))
+    chosen, reverse = request.vertex_data, request.reverse
+    return OpenedTypes(TypedVertices.open(dataset, request.of_type, keys, chosen=chosen, reverse=reverse, links=links))
 
 
 def _check_number(request: ShardRequest, num_ranks: int) -> None:

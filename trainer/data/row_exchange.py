@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.storage.matrix.ranges import split_range
+from gnnloom.storage.matrix.ranges import Span, split_range
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.exchange import BlockExchange, by_rank
 from gnnloom.trainer.comm.traffic import Kind
@@ -62,10 +62,14 @@ class EndOwners:
         is_source = vertices < self._first
         return np.where(is_source, self._source[vertices], self._target[vertices - self._first])
 
+    def spans(self, rank: int) -> tuple[Span, Span]:
+        """First and last (exclusive) source of a rank, and target."""
+        start, stop = split_range(self._num_ends - self._first, self._size, rank)
+        return split_range(self._first, self._size, rank), (start + self._first, stop + self._first)
+
     def of(self, rank: int) -> NDArray[np.int64]:
         """(num_own,) int64 the vertices of a rank, ascending."""
-        source, target = (split_range(count, self._size, rank) for count in (self._first, self._num_ends - self._first))
-        return np.concatenate([np.arange(*source), np.arange(*target) + self._first])
+        return np.concatenate([np.arange(*span) for span in self.spans(rank)])
 
 
 class RowExchange:

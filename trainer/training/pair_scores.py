@@ -19,7 +19,6 @@ from gnnloom.storage.disk.own_folder import own_folder
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.arrays import ArrayReader
 from gnnloom.storage.format.memory_map import RecordedArray, map_copy
-from gnnloom.storage.matrix.ranges import split_range
 from gnnloom.storage.runs.checkpoint import StoredCheckpoint, checkpoint_epochs, read_checkpoint
 from gnnloom.storage.runs.predictions import Predictions
 from gnnloom.storage.runs.run import Run
@@ -29,10 +28,11 @@ from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.unconnected import UnconnectedRank
 from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.data.row_exchange import EndOwners
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.links.all_targets import top_targets
 from gnnloom.trainer.links.decoder import Decoder
-from gnnloom.trainer.links.pair_rows import PairRows, RangeOwners
+from gnnloom.trainer.links.pair_rows import PairRows
 from gnnloom.trainer.links.scoring import AllTargets, Lists, score_all
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.tasks.objectives.objective import TASK_MODULE
@@ -107,6 +107,10 @@ class PairModel:
         loss = task.losses[0] if task.losses and config.loss == AUTO else config.loss
         return cls(task, loss == "bce", links, scorer, vectors)
 
+    def owners(self, num_ranks: int) -> EndOwners:
+        """The rank of several that has the vector of each vertex."""
+        return EndOwners(self.links.first_target, len(self.vectors), num_ranks)
+
     def check_sources(self, vertices: NDArray[Any]) -> None:
         """Check that numbers are numbers of vertices that may be sources; raises as :meth:`check_targets`."""
         relation = self.links.relation
@@ -127,7 +131,7 @@ class PairScorer(PairModel):
     """Scores of any pairs, from the vectors of all vertices; on several ranks, the best targets of any vertices.
 
     Attributes:
-        comm: the ranks, each of which has the vectors of an even range of the vertices.
+        comm: the ranks, each of which has the vectors of an even range of the vertices, or of sources and of targets.
         copy: (num_mine, dim) vectors of this rank, in a temporary file.
         vector: the same, mapped. Who reads it has the copy checked.
     """
@@ -158,9 +162,9 @@ class PairScorer(PairModel):
             NotFoundError, InputError: as :meth:`PairModel.of`.
         """
         model, comm = PairModel.of(dataset, run, threads, decoder), comm or UnconnectedRank(0, 1)
-        span = split_range(len(model.vectors), comm.size, comm.rank)
+        spans = model.owners(comm.size).spans(comm.rank)
         with own_folder() as folder:
-            copy = map_copy(model.vectors, folder, span)
+            copy = map_copy(model.vectors, folder, spans)
             yield cls(model.task, model.is_logit, model.links, model.decoder, model.vectors, comm, copy, copy.values)
 
     def scores(self, pairs: NDArray[np.int64]) -> NDArray[Any]:
@@ -221,9 +225,9 @@ class PairScorer(PairModel):
         check_ranks(self.task)
         rows, (num_vertices, dim) = self.decoder.place.from_numpy(self.vector), self.vectors.shape
         grid = ProcessGrid(self.comm, {"row": self.comm.size}, self.decoder.place)
-        layout = Layout(grid, np.arange(*split_range(num_vertices, self.comm.size, self.comm.rank)), ("row",))
-        owners = RangeOwners(num_vertices, self.comm.size) if self.comm.size > 1 else None
-        first, pair_rows = self.links.first_target, PairRows(layout, dim, num_vertices, owners)
+        owners, first = self.owners(self.comm.size), self.links.first_target
+        layout = Layout(grid, owners.of(self.comm.rank), ("row",))
+        pair_rows = PairRows(layout, dim, num_vertices, owners if self.comm.size > 1 else None)
         targets = AllTargets(pair_rows, rows, self.decoder, first_target=first)
         vertex, score = top_targets(targets, sources, count, known.moved(first))
         numbers = self.decoder.place.to_numpy(vertex)

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from gnnloom.pipeline.ingest.vertices import vertices_key
+from gnnloom.pipeline.links.relation.stage import kept_graph_key
 from gnnloom.pipeline.links.stage import message_key
 from gnnloom.storage.catalog import Catalog, Dataset
 from gnnloom.storage.errors import ExistsError, IncompleteError, InputError, NotFoundError
@@ -45,8 +47,12 @@ class Found:
     @property
     def read_graph(self) -> str:
         """The key of the graph that the stages after the links read: without held-out edges, if there are any."""
-        graph = self.keys["graph"]
-        return message_key(graph, self.keys["links"]) if "links" in self.keys else graph
+        graph, links = self.keys["graph"], self.recipe.links
+        if "links" not in self.keys or links is None:
+            return graph
+        if links.relation is not None:
+            return kept_graph_key(graph, self.keys["links"], links.relation)
+        return message_key(graph, self.keys["links"])
 
     @property
     def inputs(self) -> dict[str, str]:
@@ -67,15 +73,28 @@ class Found:
         if "propagated" in keys:
             train = replace(recipe.training, propagated=keys["propagated"])
             recipe = replace(recipe, train=train, propagate=PropagateSection())
-        training, shards = recipe.training, keys["shards"]
-        named = training.named_with_shards(shards)
+        # Runs on graphs with types have no shards.
+        training, data = recipe.training, self.read_graph if recipe.relations else keys["shards"]
+        if recipe.relations:
+            training = self._on_types(training)
+        named = training.named_with_shards(data)
         if recipe.dataset.name in Catalog(recipe.catalog):
             # Also if the dataset was imported under another name since.
-            name = find_named(self.dataset, training, lambda each: each.named_with_shards(shards).run_name)
+            name = find_named(self.dataset, training, lambda each: each.named_with_shards(data).run_name)
             named = replace(named, run=name)
         if training.run is None and _trained_epochs(self._run_of(named)) > named.epochs:
             named = replace(named, run=f"{named.run}-{named.epochs}")
         return named
+
+    def _on_types(self, training: TrainConfig) -> TrainConfig:
+        """A training on the links and the vertex data of the recipe: the dataset may have others."""
+        if training.on_pairs:
+            training = replace(training, links=self.keys["links"])
+        if training.vertex_data:
+            return training
+        data = ((each.type, each.open(None).identity()) for each in self.recipe.tables().data)
+        chosen = (f"{name}={vertices_key(identity, self.keys['graph'], of_type=name)}" for name, identity in data)
+        return replace(training, vertex_data=tuple(chosen))
 
     @property
     def dataset(self) -> Dataset:
@@ -106,7 +125,9 @@ class Found:
             return False
         is_long_enough = result["epochs"] == config.epochs or ended_early(result, config.patience)
         # Changes leave out the epochs: a run of fewer epochs is the same training, to be continued.
-        return not config.changes_since(before) and before.shards == config.shards and is_long_enough
+        # Runs on graphs without types name their shards, which are of one graph.
+        is_same = not self.recipe.relations or self.run.inputs().get("graph") == self.read_graph
+        return is_same and not config.changes_since(before) and before.shards == config.shards and is_long_enough
 
     def refuse_other_run(self) -> None:
         """Check that a run of this name, if there is one, is the same training of the same graph.

@@ -66,7 +66,7 @@ _SELECTS_SHARDS = ("shards", "method", "permutation")
 #: Fields of the training that a recipe cannot set.
 SETTLED = frozenset({"catalog", "dataset", *_SELECTS_SHARDS})
 #: Sections of recipes without types.
-_WITHOUT_TYPES = ("source", "vertices", "partition", "shards", "samples", "propagate", "train", "predict")
+_WITHOUT_TYPES = ("source", "vertices", "partition", "shards", "samples", "propagate")
 
 
 @dataclass(frozen=True)
@@ -127,6 +127,8 @@ class Recipe:
         with mistakes.noted():
             _check_links(document, links, [each.name for each in relations])
         train = _train(document, root, dataset, mistakes)
+        with mistakes.noted():
+            _check_typed_training(document, train, links, is_typed=bool(relations))
         shards = _shards(document, train, mistakes)
         recipe = cls(
             document.name,
@@ -345,8 +347,8 @@ def _check_tables(document: Document) -> None:
                 remedy = "write [[vertices]] with a type" if section == "vertices" else "remove the section"
                 raise document.error(
                     section,
-                    ": the recipe has [[relations]], and so far the other stages of a graph with types are its links;"
-                    f" {remedy}",
+                    ": the recipe has [[relations]], and the other stages of a graph with types are its links, the"
+                    f" training and the prediction; {remedy}",
                 )
         mistakes.check()
     elif "relations" in document.sections:
@@ -406,6 +408,25 @@ def _train(document: Document, root: Path, dataset: DatasetSection, mistakes: Mi
     with mistakes.noted():
         refuse_unused_train_keys(document, train)
     return train
+
+
+def _check_typed_training(
+    document: Document, train: TrainConfig | None, links: DrawOptions | None, *, is_typed: bool
+) -> None:
+    """Check that a training is on types if the recipe has some, and on pairs of the relation of its links.
+
+    Raises:
+        InputError: it is not; names the line.
+    """
+    if train is None:
+        return
+    if is_typed != train.on_types:
+        needs = "name of_type, or relation and links" if is_typed else "of_type and relation need [[relations]]"
+        has, where = "" if is_typed else "no ", document.where("train", "relation" if train.relation else "of_type")
+        raise InputError(f"{where}: [train]: the recipe has {has}[[relations]]; {needs}")
+    if is_typed and train.relation != (None if links is None else links.relation):
+        wanted = f'relation = "{train.relation}"' if train.relation else "no [links], which labels do not need"
+        raise InputError(f"{document.where('train')}: [train]: it needs {wanted} in [links]")
 
 
 def _samples(document: Document, train: TrainConfig | None, mistakes: Mistakes) -> SamplesSection:

@@ -122,7 +122,7 @@ _PURPOSES = {
 _OF_LISTS = {
     "relations": (
         "The table of a relation, once for each relation of a graph with types, instead of `[source]`. Such a recipe"
-        " stores the graph and has no stages after it, so far."
+        " has no partition and no shards: `[links]` are of one relation, and `[train]` names `of_type`, or `relation`."
     ),
     "vertices": "A list of the vertices of a type, for any types of a graph with `[[relations]]`.",
 }

@@ -103,7 +103,7 @@ def test_with_all_neighbors_a_step_and_the_scores_are_those_of_the_module_on_the
 
 
 def test_a_relation_has_fan_outs_of_its_own(dataset: Dataset) -> None:
-    data, some = whole_graph(dataset), {"fanout": (ALL, ALL), "epochs": 1, "lr": 0.0}
+    data, some = whole_graph(dataset), dict[str, Any](fanout=(ALL, ALL), epochs=1, lr=0.0)
     losses = [
         train(LoneCommunicator(), typed_config(dataset, f"own-{at}", **some, relation_fanout=given))["loss"]
         for at, given in enumerate(

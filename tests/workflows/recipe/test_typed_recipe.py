@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from gnnloom.storage.errors import GnnloomError
 from gnnloom.workflows.cli.main import cli
 from gnnloom.workflows.recipe.recipe import Recipe
 from gnnloom.workflows.recipe.stages.all_stages import find_workload
+from support.lone_training import install
 
 RECIPE = """
 [dataset]
@@ -190,7 +192,8 @@ def test_a_saved_recipe_with_tables_is_the_same_recipe() -> None:
         ('delimiter = ";"', 'format = "ogb"', r"line 13: \[relations\.1\] format 'ogb'"),
         ('path = "users.csv"', 'path = "missing.csv"', "missing.csv"),
         ("[[vertices]]", "[vertices]", r"line 21: \[vertices\]: .*\[\[vertices\]\]"),
-        ("[cluster]", "[train]\n[cluster]", r"line 26: \[train\]: .*remove"),
+        ("[cluster]", "[train]\n[cluster]", r"line 26: \[train\]: .*name of_type"),
+        ("[cluster]", "[shards]\n[cluster]", r"line 26: \[shards\]: .*remove"),
         ("[cluster]", "[links]\n[cluster]", r"line 26: \[links\]: .*relation: buys, knows"),
         ("[cluster]", '[links]\nrelation = "buy"\n[cluster]', r"line 27: \[links\] relation: .*did you mean buys"),
         ("[cluster]", '[source]\npath = "x.csv"\n[cluster]', r"line 26: \[source\]"),
@@ -220,3 +223,92 @@ def test_lists_without_relations_and_their_options_are_refused() -> None:
     Path("shop.toml").write_text(RECIPE)
     with pytest.raises(GnnloomError, match="number 9"):
         Recipe.read(Path("shop.toml"), Path("catalog"), ["relations.9.path=x"])
+
+
+TRAINING = """
+[dataset]
+name = "shop"
+
+[[relations]]
+source = "user"
+name = "rates"
+target = "item"
+path = "ratings.csv"
+columns = ["user", "item"]
+
+[[vertices]]
+type = "user"
+path = "users.csv"
+id = "id"
+features = ["age"]
+
+[[vertices]]
+type = "item"
+path = "items.csv"
+id = "id"
+features = ["price"]
+
+[links]
+relation = "rates"
+negatives = 2
+
+[train]
+mode = "neighbor"
+task = "link"
+relation = "rates"
+reverse = true
+model = "support.typed_modules:Averages"
+ranks = 1
+hidden = [4]
+output_dim = 3
+fanout = [3, 2]
+relation_fanout = ["rev_rates=2"]
+epochs = 2
+
+[predict]
+
+[cluster]
+workers = 0
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("folder")
+def test_a_recipe_trains_on_pairs_of_a_relation_and_predicts(monkeypatch: pytest.MonkeyPatch) -> None:
+    launcher, rng = install(monkeypatch), np.random.default_rng(3)
+    pairs = np.stack([rng.integers(0, 20, 150), rng.integers(0, 12, 150)], 1)
+    np.savetxt("ratings.csv", pairs, "u%d,i%d", header="user,item", comments="")
+    for name, letter, column, count in (("users", "u", "age", 20), ("items", "i", "price", 12)):
+        rows = [f"{letter}{number},{rng.normal():.3f}" for number in range(count)]
+        Path(f"{name}.csv").write_text("\n".join([f"id,{column}", *rows]) + "\n")
+    planned = json.loads(run(TRAINING, "--plan", "--json").stdout)["stages"]
+    assert [each["stage"] for each in planned] == ["graph", "links", "transpose", "train", "predict"]
+    assert "not forecast" in planned[3]["note"]
+    found = json.loads(run(TRAINING, "--json").stdout)
+    dataset = gnnloom.Catalog("catalog")["shop"]
+    (name,) = dataset.runs()
+    assert name == planned[3]["key"]
+    trained = gnnloom.Run.open(f"shop/{name}", "catalog")
+    assert trained.state == "finished"
+    assert trained.predictions().shape == (32, 3)
+    assert trained.config()["links"] == found["keys"]["links"]
+    assert list(found["keys"]) == ["graph", "links", "transpose", "train", "predict"]
+    # Nothing is done twice, also by the recipe that the run has saved; another graph gives another run.
+    jobs = launcher.jobs
+    assert all(each["done"] for each in json.loads(run(TRAINING, "--plan", "--json").stdout)["stages"])
+    saved = (trained.path / "recipe.toml").read_text()
+    assert all(each["done"] for each in json.loads(run(saved, "--plan", "--json").stdout)["stages"])
+    run(TRAINING)
+    assert launcher.jobs == jobs
+    Path("items.csv").write_text(Path("items.csv").read_text().replace("i3,", "i3,1"))
+    assert not json.loads(run(TRAINING, "--plan", "--json").stdout)["stages"][3]["done"]
+    for old, new, named in (
+        ('relation = "rates"\nreverse', 'relation = "rate"\nreverse', 'relation = "rate" in [links]'),
+        ('task = "link"\nrelation = "rates"', 'of_type = "user"\ntask = "class"', "labels do not need"),
+        ("[predict]", "[shards]", "the training and the prediction"),
+    ):
+        Path("wrong.toml").write_text(
+            TRAINING.replace(old, new).replace("output_dim = 3" if "of_type" in new else "\0", "")
+        )
+        with pytest.raises(GnnloomError, match=re.escape(named)):
+            Recipe.read(Path("wrong.toml"), Path("catalog"))

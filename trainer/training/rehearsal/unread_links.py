@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.artifacts.block_matrix import BlockMatrix
 from gnnloom.storage.artifacts.links import VALUE_DTYPES, Links
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.trainer.comm.communicator import Communicator
@@ -85,7 +85,7 @@ class StatedAccess(PairAccess):
     def training_pairs(self, links: Links, counter: ReadCounter) -> PairSource:
         return _StatedTrainingPairs(links, counter)
 
-    def known_targets(self, graph: Graph, links: Links, sources: NDArray[np.int64]) -> Lists:  # noqa: ARG002
+    def known_targets(self, graph: BlockMatrix, links: Links, sources: NDArray[np.int64]) -> Lists:  # noqa: ARG002
         # The pairs that are ranked often belong to vertices with many: as many as a block has at most.
         sizes, start = BlockSizes(), np.zeros(len(sources), np.int64)
         listed = np.zeros(sizes.listed // sizes.sources, np.int64)

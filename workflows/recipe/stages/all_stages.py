@@ -13,12 +13,13 @@ from gnnloom.workflows.recipe.recipe import Recipe
 from gnnloom.workflows.recipe.stages.graph import GraphStage
 from gnnloom.workflows.recipe.stages.links import LinksStage, RelationLinksStage
 from gnnloom.workflows.recipe.stages.partition import PartitionStage
-from gnnloom.workflows.recipe.stages.predict import PredictStage
+from gnnloom.workflows.recipe.stages.predict import PredictStage, TypedPredictStage
 from gnnloom.workflows.recipe.stages.propagated import PropagatedStage
+from gnnloom.workflows.recipe.stages.reverses import ReversesStage
 from gnnloom.workflows.recipe.stages.samples import SamplesStage
 from gnnloom.workflows.recipe.stages.shards import ShardsStage
 from gnnloom.workflows.recipe.stages.stage import OnRanks, Prepares, RecipeStage, Stage
-from gnnloom.workflows.recipe.stages.train import TrainStage
+from gnnloom.workflows.recipe.stages.train import TrainStage, TypedTrainStage
 from gnnloom.workflows.recipe.stages.typed_graph import TypedGraphStage
 from gnnloom.workflows.recipe.stages.vertices import VerticesStage
 
@@ -28,9 +29,11 @@ _ALL: Final[tuple[RecipeStage, ...]] = (
     TrainStage(), PredictStage(),
 )  # fmt: skip
 #: The stages of a recipe with relations.
-_TYPED: Final[tuple[RecipeStage, ...]] = (TypedGraphStage(), RelationLinksStage())
+_TYPED: Final[tuple[RecipeStage, ...]] = (
+    TypedGraphStage(), RelationLinksStage(), ReversesStage(), TypedTrainStage(), TypedPredictStage(),
+)  # fmt: skip
 #: Names of all stages in order, artifacts by their kind.
-STAGES: Final = tuple(kind.name for kind in _ALL)
+STAGES: Final = tuple(dict.fromkeys(kind.name for kind in (*_ALL[:-2], *_TYPED[2:3], *_ALL[-2:])))
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,13 @@ class PredictStage(OnRanks):
         )
 
 
+class TypedPredictStage(PredictStage):
+    """Predicts on a graph with types, whose memory is not forecast."""
+
+    def needs(self, inputs: StageInputs) -> StageNeeds:  # noqa: ARG002 - nothing is known
+        return StageNeeds(scratch=0, note="the memory of a prediction on a graph with types is not forecast")
+
+
 def elsewhere(found: Found) -> Elsewhere:
     """The other graph that a recipe predicts on; false if it predicts on that of the training."""
     section = found.recipe.predict or PredictSection()

@@ -49,6 +49,14 @@ class TrainStage(OnRanks):
         )
 
 
+class TypedTrainStage(TrainStage):
+    """Trains on a graph with types, whose memory is not forecast."""
+
+    def needs(self, inputs: StageInputs) -> StageNeeds:
+        ranks = counted(inputs.config.ranks, "rank")
+        return StageNeeds(scratch=0, note=f"{ranks}; the memory of a training on a graph with types is not forecast")
+
+
 def save_recipe(found: Found) -> None:
     """Write the resolved recipe into the run's folder.
 
