@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,11 @@ from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.sampling.layers.expansion import drawn_view
+from gnnloom.storage.sampling.layers.seeds import Seeds
 from gnnloom.storage.sampling.layers.typed import RelationView, TypedNeighborSampler, TypedSample
 from gnnloom.trainer.data.vertex_data import as_features
 from gnnloom.trainer.feed.batches import Drawn, NeighborBatches
+from gnnloom.trainer.feed.feature_view import FeatureView
 from gnnloom.trainer.loader.choices import EDGE_NAMES
 from gnnloom.trainer.loader.hops import edge_index
 from gnnloom.trainer.loader.pairs import PairsSource, SplitPairs, pair_fields
@@ -73,12 +76,20 @@ class TypedSource(SeededSource):
         }
 
     def typed_fields(
-        self, relations: Mapping[str, MappedRelation], fields: Mapping[str, VertexFields], sample: TypedSample
+        self,
+        relations: Mapping[str, MappedRelation],
+        fields: Mapping[str, VertexFields],
+        sample: TypedSample,
+        features: Mapping[str, FeatureView] = MappingProxyType({}),
     ) -> dict[Any, Fields]:
-        """The fields of a sample by type and by relation."""
+        """The fields of a sample by type and by relation.
+
+        Args:
+            features: views to take features of some types from, instead of the views that ``fields`` have.
+        """
         found = dict[Any, Fields]()
         for name, vertices in sample.vertices.items():
-            data = fields[name].of(vertices) if name in fields else {}
+            data = fields[name].of(vertices, features.get(name)) if name in fields else {}
             own = {"n_id": torch.from_numpy(vertices), "num_nodes": len(vertices)}
             found[name] = {**data, **own, "num_sampled_nodes": sample.num_vertices[name]}
         for name, relation in relations.items():
@@ -90,6 +101,17 @@ class TypedSource(SeededSource):
                 "num_sampled_edges": sample.num_entries[name],
             }
         return found
+
+    def batches(
+        self,
+        sampler: TypedNeighborSampler,
+        seeds: Seeds,
+        make: Callable[[Drawn[TypedSample]], Fields],
+        fields: Mapping[str, VertexFields],
+    ) -> Stream:
+        """The batches of some seeds."""
+        views = {name: view for name, each in fields.items() for view in each.views.values()}
+        return NeighborBatches(sampler, seeds, make, views, self.cache_memory)
 
     def joined(self, found: dict[Any, Fields]) -> Fields:
         """Fields by type and relation as the source gives them."""
@@ -127,12 +149,13 @@ class TypedVertexSource(TypedSource):
 
         def make(drawn: Drawn[TypedSample]) -> Fields:
             sample = drawn.sample
-            found, count = self.typed_fields(relations, fields, sample), sample.num_vertices[self.of_type][0]
+            found = self.typed_fields(relations, fields, sample, drawn.features)
+            count = sample.num_vertices[self.of_type][0]
             number = np.searchsorted(seeds.vertices, sample.vertices[self.of_type][:count])
             found[self.of_type] |= {"batch_size": count, "input_id": torch.from_numpy(number)}
             return self.joined(found)
 
-        return NeighborBatches(self.sampler(graph, relations), seeds, make)
+        return self.batches(self.sampler(graph, relations), seeds, make, fields)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -148,7 +171,7 @@ class TypedPairSource(PairsSource, TypedSource):
 
         def make(drawn: Drawn[TypedSample]) -> Fields:
             sample = drawn.sample
-            found = self.typed_fields(relations, fields, sample)
+            found = self.typed_fields(relations, fields, sample, drawn.features)
             sources, targets = (
                 sample.vertices[name][: sample.num_vertices[name][0]] for name in (relation.source, relation.target)
             )
@@ -156,4 +179,4 @@ class TypedPairSource(PairsSource, TypedSource):
             found[relation.edge_type] |= pair_fields(drawn.pairs, sources, targets)
             return self.joined(found)
 
-        return NeighborBatches(self.sampler(graph, relations), seeds, make)
+        return self.batches(self.sampler(graph, relations), seeds, make, fields)

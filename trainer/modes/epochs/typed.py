@@ -74,6 +74,8 @@ def typed_source(
         reverses=None if data.reverses is None else data.reverses.artifact.key,
         fanouts=dict.fromkeys(relations, tuple(hops)),
         batch_size=batch_size,
+        # The mode states no memory for windows of batches.
+        cache_memory=0,
         has_types=True,
         **options,
     )
