@@ -39,8 +39,15 @@ class RowWindow:
     values: NDArray[Any]
 
     def take(self, rows: NDArray[np.int64], out: NDArray[Any] | None = None) -> NDArray[Any]:
-        """(num_taken, ...) some rows of the window; in ``out``, if it is given."""
-        taken: NDArray[Any] = np.take(self.values, np.searchsorted(self.rows, rows), axis=0, out=out, mode="clip")
+        """(num_taken, ...) some rows of the window; in ``out``, if it is given.
+
+        Raises:
+            ValueError: the window lacks a row.
+        """
+        place = np.searchsorted(self.rows, rows)
+        if len(rows) and not np.array_equal(self.rows.take(place, mode="clip"), rows):
+            raise ValueError(f"a window of {len(self.rows)} rows lacks some of {len(rows)} rows that a batch takes")
+        taken: NDArray[Any] = np.take(self.values, place, axis=0, out=out, mode="clip")
         return taken
 
 

@@ -259,7 +259,9 @@ class MappedFeatures(FeatureView):
 
     def missing(self, vertices: NDArray[np.int64]) -> NDArray[np.int64]:
         """(num_missing,) int64 vertices without rows in memory."""
-        return vertices[self._kept[np.searchsorted(self._kept[:-1], vertices)] != vertices]
+        known = self._kept[np.searchsorted(self._kept[:-1], vertices)]
+        missing: NDArray[np.int64] = vertices[known != vertices]
+        return missing
 
     def of_window(self, window: RowWindow) -> Self:
         """A view that takes the rows of a window from memory."""

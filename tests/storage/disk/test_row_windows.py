@@ -34,5 +34,8 @@ def test_rows_of_the_window_before_are_not_read_again() -> None:
         windows.read(np.arange(5, 15))
         given[5:15] = -1
         np.testing.assert_array_equal(windows.read(np.arange(10, 20)).values[:, 0], np.arange(10, 20))
+        with pytest.raises(ValueError, match="lacks"):
+            windows.read(np.arange(10, 20)).take(np.array([12, 21]))
+        windows.read(np.arange(10, 20))
         # Of the window before the last one, nothing is left.
         np.testing.assert_array_equal(windows.read(np.arange(5, 12)).values[:, 0], [-1] * 5 + [10, 11])
