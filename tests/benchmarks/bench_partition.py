@@ -12,6 +12,9 @@ Cases:
     quality: the levels of ``--quality`` and the methods on graphs of nine kinds at 16 and 64 parts, and on Slashdot at
         512; rows relative to the best method, processor time relative to it and to level ``best``.  ``--graphs``
         selects some, so that several processes can share the work, and ``--table`` writes a table.
+    partitioners: rows, rows and sums of a cover, imbalance, processor time and memory of `gnnloom partition --exchange
+        cover` in a process of its own, for each method that can be named, on real graphs and R-MAT; ``--graphs``
+        selects some, as NAME or NAME:PARTS, and r18 is R-MAT of scale 18.
     plan: the figures of `partition --plan` on soc-Epinions1, divided by the measured ones.
 
 ``--scale small`` takes fewer parts, quick methods, and a lattice of 200 x 200.  Prints a table, then lines
@@ -21,6 +24,7 @@ Cases:
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import tempfile
@@ -79,6 +83,21 @@ REAL = (
     ("soc-Slashdot0902", "soc-Slashdot0902.txt.gz", False),
     ("cora", "cora/raw/edge.csv.gz", True),
 )
+#: Methods and presets of ``partitioners``, the quick ones first.
+NAMED = (
+    ("random", ""),
+    ("metis", ""),
+    ("kaminpar", "default"),
+    ("kaminpar", "strong"),
+    ("kaminpar", "terapart"),
+    ("multilevel", "flat"),
+    ("multilevel", "streaming"),
+    ("mtkahypar", "large-k"),
+    ("mtkahypar", "default"),
+    ("mtkahypar", "deterministic"),
+)
+#: The first methods, which are quick on any graph, and the methods without Mt-KaHyPar, which takes minutes on R-MAT.
+_QUICKEST, _WITHOUT_MTKAHYPAR = 3, 7
 PLANNED = {
     "small": [("metis", ""), ("multilevel", "flat"), ("random", "")],
     "full": [("mtkahypar", "large-k"), ("mtkahypar", "default"), ("mtkahypar", "deterministic")],
@@ -183,6 +202,44 @@ def plan(catalog: Catalog, options: argparse.Namespace) -> Iterator[tuple[str, f
         yield f"{name} processor", projected[method, preset].cpu_seconds / taken.processor, "x"
 
 
+def partitioners(catalog: Catalog, options: argparse.Namespace) -> Iterator[tuple[str, float, str]]:
+    """Rows of each method, and the processor time and memory of its process, the measurement included."""
+    small = options.scale == "small"
+    graphs = ("cora:4",) if small else ("ca-AstroPh", "soc-Epinions1", "soc-Slashdot0902", "r18")
+    for wanted in options.graphs or graphs:
+        name, _, number = wanted.partition(":")
+        dataset = _named(catalog, options.data, name)
+        if dataset is None:
+            continue
+        count = _QUICKEST if small else _WITHOUT_MTKAHYPAR if name.startswith("r") else len(NAMED)
+        for parts in (int(number),) if number else (4, 64):
+            for method, preset in NAMED[:count]:
+                yield from _measured(catalog, dataset.name, parts, method, preset)
+
+
+def _named(catalog: Catalog, data: Path, name: str) -> Dataset | None:
+    """A real graph, or R-MAT of a scale."""
+    if name.startswith("r"):
+        edges = kinds.rmat(int(name[1:]), 16, np.random.default_rng(0))
+        return _ingest(catalog, name, _saved(catalog, name, edges), undirected=True)
+    path, undirected = next((path, undirected) for known, path, undirected in REAL if known == name)
+    return _read(catalog, data / path, undirected=undirected)
+
+
+def _measured(catalog: Catalog, name: str, parts: int, method: str, preset: str) -> Iterator[tuple[str, float, str]]:
+    command = [*GNNLOOM, "--catalog", str(catalog.root), "partition", name, "--parts", str(parts), "--method", method]
+    chosen = ["--preset", preset] if preset else []
+    command += [*chosen, "--exchange", "cover", "--workers", "0", "--threads", "1", "--json"]
+    taken = watch(command)
+    found = json.loads(taken.output)
+    label = f"{name} {parts} {method} {preset}".rstrip()
+    yield f"{label} rows", found["km1"], "rows"
+    yield f"{label} cover", found["volume_cover_total"], "rows"
+    yield f"{label} imbalance", found["imbalance"], "x"
+    yield f"{label} processor", taken.processor, "s"
+    yield f"{label} memory", taken.together / 1e9, "GB"
+
+
 def quality(catalog: Catalog, options: argparse.Namespace) -> Iterator[tuple[str, float, str]]:
     """Rows sent and processor time of every level and method; writes the table if asked to."""
     small = options.scale == "small"
@@ -221,6 +278,7 @@ CASES = {
     "epinions": epinions,
     "batches": batches,
     "quality": quality,
+    "partitioners": partitioners,
     "plan": plan,
 }
 

@@ -7,12 +7,13 @@ in the thread that prepares the batch. Any process can make any batch of any epo
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -22,13 +23,16 @@ from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.matrix.layered import LayeredBatch
 from gnnloom.storage.sampling.ahead import prepare_ahead
 from gnnloom.storage.sampling.layers.seeds import Seeds, SeedsOfBatch
-from gnnloom.storage.sampling.sampler import Normalization, Sample, SubgraphSampler, Weights
-from gnnloom.trainer.feed.feature_view import give_back_unused
+from gnnloom.storage.sampling.sampler import Block, Normalization, Sample, SubgraphSampler, Weights
+from gnnloom.trainer.feed.feature_view import FeatureView, give_back_unused
+from gnnloom.trainer.feed.windows import in_windows
 
 Made = TypeVar("Made")
 #: What is drawn: a sample of a graph, or of a graph with types.
 Drawing = TypeVar("Drawing")
 Drawing_co = TypeVar("Drawing_co", covariant=True)
+#: The type of all vertices in a graph without types.
+ONLY_TYPE: Final = ""
 
 
 class LayeredSampler(Protocol[Drawing_co]):
@@ -74,6 +78,7 @@ class Drawn(Generic[Drawing]):
             or those by relation; None for no entry.
         pairs: the pairs that the seeds are the ends of; None for a batch of vertices.
         weights: of the losses and nonzeros of a subgraph; None for ones.
+        features: views of the features of its vertices, by type; empty for a subgraph.
     """
 
     number: int
@@ -81,6 +86,32 @@ class Drawn(Generic[Drawing]):
     excluded: Any = None
     pairs: Any = None
     weights: Weights | None = None
+    features: Mapping[str, FeatureView] = field(default_factory=dict)
+
+    @property
+    def feature(self) -> FeatureView | None:
+        """The view of a graph without types; None if its batches have no features."""
+        return self.features.get(ONLY_TYPE)
+
+    @property
+    def vertices(self) -> Mapping[str, NDArray[np.int64]]:
+        """The vertices of the sample by type."""
+        found: Any = self.sample
+        return found.vertices if isinstance(found.vertices, Mapping) else {ONLY_TYPE: found.vertices}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the sample."""
+        found: Any = self.sample
+        blocks = found.blocks.values() if isinstance(found.blocks, Mapping) else found.blocks
+        arrays = [*self.vertices.values(), *(array for block in blocks for array in _arrays(block))]
+        return sum(array.nbytes for array in arrays)
+
+
+def _arrays(block: Block) -> list[NDArray[Any]]:
+    matrix = block.matrix
+    values = [] if matrix.data is None else [matrix.data]
+    return [matrix.indptr, matrix.indices, *values, block.entry, block.row_nnz]
 
 
 class Batches(ABC, Generic[Made]):
@@ -123,31 +154,53 @@ def _ahead(
 
 
 class NeighborBatches(Batches[Made], Generic[Drawing, Made]):
-    """Batches of sampled neighbors of seeds."""
+    """Batches of sampled neighbors of seeds.
 
-    def __init__(self, sampler: LayeredSampler[Drawing], seeds: Seeds, make: Callable[[Drawn[Drawing]], Made]) -> None:
+    Memory: ``memory`` bytes at most, if features are read in windows; see :mod:`gnnloom.trainer.feed.windows`.
+    """
+
+    def __init__(
+        self,
+        sampler: LayeredSampler[Drawing],
+        seeds: Seeds,
+        make: Callable[[Drawn[Drawing]], Made],
+        features: Mapping[str, FeatureView],
+        memory: int = 0,
+    ) -> None:
         """Communicates nothing.
 
         Args:
             make: makes the result of a batch; several threads may call it at a time.
+            features: what batches read, by type; ``ONLY_TYPE`` in a graph without types.
+            memory: bytes for windows of batches; 0 to read the features of one batch at a time.
         """
         self._sampler, self._seeds, self._make = sampler, seeds, make
+        self._features, self._memory = features, memory
         self.num_examples, self.batch_size = seeds.num_examples, seeds.batch_size
         self.num_batches = -(-self.num_examples // self.batch_size)
 
     def prepare(self, epoch: int, number: int) -> Made:
-        return self._draw(epoch, number, self._seeds.begin(epoch))
+        return self._make(self._draw(epoch, number, self._seeds.begin(epoch)))
 
     def of_epoch(self, epoch: int, numbers: Sequence[int], threads: int, pool: int) -> Generator[Made, None, None]:
         """See :meth:`Batches.of_epoch`. Collective if the seeds of ranks depend on each other."""
-        seeds = self._seeds.begin(epoch)
-        return _ahead(lambda number: self._draw(epoch, number, seeds), numbers, threads, pool)
+        seeds, share = self._seeds.begin(epoch), self._memory // max(1, len(self._features))
+        found = {name: view.windows(share) for name, view in self._features.items()}
+        windows = {name: each for name, each in found.items() if each is not None}
+        if not windows:
+            return _ahead(lambda number: self._make(self._draw(epoch, number, seeds)), numbers, threads, pool)
+        drawn = _ahead(lambda number: self._draw(epoch, number, seeds), numbers, threads, pool)
+        return in_windows(drawn, windows, self._with_views, threads, pool)
 
-    def _draw(self, epoch: int, number: int, seeds: Callable[[int], SeedsOfBatch]) -> Made:
+    def _with_views(self, drawn: Drawn[Drawing], views: Mapping[str, FeatureView]) -> Made:
+        return self._make(replace(drawn, features={**drawn.features, **views}))
+
+    def _draw(self, epoch: int, number: int, seeds: Callable[[int], SeedsOfBatch]) -> Drawn[Drawing]:
         asked = seeds(number)
         excluded = None if asked.without is None else self._sampler.excluded(asked.without)
         sample = self._sampler.sample_of(asked.vertices, epoch, number, excluded)
-        return self._make(Drawn(epoch * self.num_batches + number, sample, excluded, asked.pairs))
+        of_all = epoch * self.num_batches + number
+        return Drawn(of_all, sample, excluded, asked.pairs, features=self._features)
 
 
 class SubgraphBatches(Batches[Made]):

@@ -10,6 +10,7 @@ import os
 import weakref
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from typing import Any, Self
 
 import numpy as np
@@ -20,6 +21,7 @@ from gnnloom.storage.artifacts.mapped_vertices import map_vertices
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.disk.mapped_rows import READERS, fits_in_pages, take_rows
 from gnnloom.storage.disk.row_buffers import RowBuffers
+from gnnloom.storage.disk.row_windows import RowWindow, RowWindows
 from gnnloom.storage.matrix.local_numbers import LocalNumbers
 from gnnloom.trainer.data.row_exchange import RowExchange
 from gnnloom.trainer.data.vertex_data import as_features, check_finite, normalize_feature
@@ -28,7 +30,15 @@ from gnnloom.trainer.place.place import Place
 
 
 class FeatureView(ABC):
-    """The input features of any vertices. By default, any thread may ask for rows, and no message is sent."""
+    """The input features of any vertices. By default, any thread may ask for rows, and no message is sent.
+
+    Attributes:
+        row_bytes: bytes of a row on disk; 0 if rows are not on disk.
+    """
+
+    @property
+    def row_bytes(self) -> int:
+        return 0
 
     @abstractmethod
     def rows(self, vertices: NDArray[np.int64]) -> Tensor:
@@ -70,6 +80,38 @@ class FeatureView(ABC):
 
         Args:
             vertices: (num_kept,) int64, ascending.
+        """
+
+    def windows(self, memory: int) -> FeatureWindows | None:  # noqa: ARG002 - of views that read from disk
+        """A reader of the rows of many batches at once; None if reading a batch alone costs as little.
+
+        Args:
+            memory: bytes for two windows.
+        """
+        return None
+
+
+class FeatureWindows(ABC):
+    """Reads the rows of many batches at once. Only the present window and the one before may be in use.
+
+    Attributes:
+        most: rows of a window, at most.
+        row_bytes: bytes of a row.
+    """
+
+    most: int
+    row_bytes: int
+
+    @abstractmethod
+    def needed(self, vertices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(num_needed,) int64 vertices whose rows are not in memory."""
+
+    @abstractmethod
+    def read(self, vertices: NDArray[np.int64]) -> FeatureView:
+        """A view of the rows of some vertices, which is equal to the whole view as far as it has them.
+
+        Args:
+            vertices: (num_read,) int64 vertices that need to be read, ascending; at most ``most``.
         """
 
 
@@ -180,6 +222,8 @@ class MappedFeatures(FeatureView):
         #: Vertices whose rows are in memory, ascending, and -1, which no vertex has; and their rows as they are stored.
         self._kept, self._kept_rows = np.array([-1]), stored[:0]
         self._threads = os.getpid(), ThreadPoolExecutor(READERS, thread_name_prefix="reader")
+        #: The rows of a window, if this view has no others.
+        self.window: RowWindow | None = None
 
     @classmethod
     def of(cls, vertices: Vertices, norm: str, place: Place) -> Self:
@@ -198,11 +242,36 @@ class MappedFeatures(FeatureView):
             check_finite(feature, self._where, lambda: vertices, self._place)
         return normalize_feature(feature, self._norm, self._place)
 
+    @property
+    def row_bytes(self) -> int:
+        return self._stored[:1].nbytes
+
     def num_kept(self, memory: int) -> int:
-        return 0 if fits_in_pages(self._stored) else memory // max(1, self._stored[:1].nbytes)
+        return 0 if fits_in_pages(self._stored) else memory // max(1, self.row_bytes)
 
     def keep(self, vertices: NDArray[np.int64]) -> None:
         self._kept, self._kept_rows = np.append(vertices, -1), take_rows(self._stored, vertices)
+
+    def windows(self, memory: int) -> FeatureWindows | None:
+        # One window is in use while the next one is read.
+        most = memory // 2 // max(1, self.row_bytes)
+        return None if not most or fits_in_pages(self._stored) else MappedWindows(self, most)
+
+    def missing(self, vertices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(num_missing,) int64 vertices without rows in memory."""
+        known = self._kept[np.searchsorted(self._kept[:-1], vertices)]
+        missing: NDArray[np.int64] = vertices[known != vertices]
+        return missing
+
+    def of_window(self, window: RowWindow) -> Self:
+        """A view that takes the rows of a window from memory."""
+        found = copy(self)
+        found.window = window
+        return found
+
+    def row_windows(self, most: int) -> RowWindows:
+        """A reader of windows of at most ``most`` rows."""
+        return RowWindows(self._stored, most, self._readers())
 
     def _taken(self, vertices: NDArray[np.int64]) -> NDArray[Any]:
         """(num_taken, num_features) rows as they are stored."""
@@ -211,12 +280,18 @@ class MappedFeatures(FeatureView):
         if self._buffers is not None:
             give_back_unused(rows, self._buffers)
         if len(self._kept) == 1:
-            return take_rows(self._stored, vertices, rows, self._readers())
+            return self._read(vertices, rows)
         place = np.searchsorted(self._kept[:-1], vertices)
         known = self._kept[place] == vertices
         rows[known] = self._kept_rows[place[known]]
-        rows[~known] = take_rows(self._stored, vertices[~known], threads=self._readers())
+        rows[~known] = self._read(vertices[~known])
         return rows
+
+    def _read(self, vertices: NDArray[np.int64], out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """(num_read, num_features) rows that are not kept; for ``out`` see :func:`take_rows`."""
+        if self.window is None:
+            return take_rows(self._stored, vertices, out, self._readers())
+        return self.window.take(vertices, out)
 
     def _readers(self) -> ThreadPoolExecutor:
         """Threads of this process that read rows: a process that was forked has none of its parent's."""
@@ -225,6 +300,20 @@ class MappedFeatures(FeatureView):
             found = ThreadPoolExecutor(READERS, thread_name_prefix="reader")
             self._threads = os.getpid(), found
         return found
+
+
+class MappedWindows(FeatureWindows):
+    """Windows of a mapped file."""
+
+    def __init__(self, features: MappedFeatures, most: int) -> None:
+        self.most, self.row_bytes = most, features.row_bytes
+        self._features, self._windows = features, features.row_windows(most)
+
+    def needed(self, vertices: NDArray[np.int64]) -> NDArray[np.int64]:
+        return self._features.missing(vertices)
+
+    def read(self, vertices: NDArray[np.int64]) -> FeatureView:
+        return self._features.of_window(self._windows.read(vertices))
 
 
 def give_back_unused(rows: NDArray[Any], buffers: RowBuffers) -> None:

@@ -80,7 +80,8 @@ class PairSource(PairsSource, NeighborSource):
     def open(self) -> Stream:
         links, graph, vertices = self.open_links(), self.map_graph(), self.vertex_fields()
         seeds = SplitPairs(self, links, graph.matrix)
-        return NeighborBatches(self.sampler(graph), seeds, partial(self._fields, graph, vertices))
+        make = partial(self._fields, graph, vertices)
+        return NeighborBatches(self.sampler(graph), seeds, make, vertices.views, self.cache_memory)
 
     def _fields(self, graph: WholeGraph, vertices: VertexFields, drawn: Drawn[Sample]) -> Fields:
         seeds = drawn.sample.vertices[: drawn.sample.num_seeds]

@@ -19,7 +19,7 @@ from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.layered import LayeredBatch
 from gnnloom.storage.sampling.layered import layered_batch
-from gnnloom.storage.sampling.layers.options import SAMPLER_OPTIONS
+from gnnloom.storage.sampling.layers.options import NEIGHBOR_OPTIONS, SAMPLER_OPTIONS
 from gnnloom.storage.sampling.layers.seeds import VertexSeeds
 from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.storage.sampling.sampler import Sample
@@ -146,7 +146,7 @@ class GraphSource(Source):
             sample.blocks[0].matrix,
             lambda: layered_batch(graph, sample, drawn.excluded),
         )
-        found = {**vertices.of(sample.vertices), **edges, "batch_size": sample.num_seeds}
+        found = {**vertices.of(sample.vertices, drawn.feature), **edges, "batch_size": sample.num_seeds}
         return as_tensors(found, self.place)
 
     def hop_fields(self, hops: Hops, matrix: CSR, batch: Callable[[], LayeredBatch]) -> Fields:
@@ -202,6 +202,7 @@ class SeededSource(Source):
         split: a split, or all vertices.
         chosen: (num_seeds,) int64 vertices, ascending, instead of the vertices of a split; None for the split.
         replace, neighbor_sampler: see :class:`gnnloom.storage.sampling.neighbor.NeighborSampler`.
+        cache_memory: bytes for features of batches that are read together, if the features are not in memory.
         shuffle: in a random order that differs between epochs, instead of ascending.
     """
 
@@ -210,6 +211,7 @@ class SeededSource(Source):
     batch_size: int
     replace: bool = False
     neighbor_sampler: str = "uniform"
+    cache_memory: int = NEIGHBOR_OPTIONS["cache_memory"].default
     shuffle: bool = True
 
     def seeds(self, vertices: VertexFields, num_vertices: int, of_type: str | None = None) -> VertexSeeds:
@@ -239,7 +241,8 @@ class NeighborSource(SeededSource, GraphSource):
     def open(self) -> Stream:
         graph, vertices = self.map_graph(), self.vertex_fields()
         seeds = self.seeds(vertices, graph.num_vertices)
-        return NeighborBatches(self.sampler(graph), seeds, partial(self.layered_fields, graph, vertices))
+        make = partial(self.layered_fields, graph, vertices)
+        return NeighborBatches(self.sampler(graph), seeds, make, vertices.views, self.cache_memory)
 
     def sampler(self, graph: WholeGraph) -> NeighborSampler:
         """The sampler of a batch's neighbors."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,12 @@ from gnnloom.storage.artifacts.typed.typed_names import reverse_name
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.sampling.layers.expansion import drawn_view
-from gnnloom.storage.sampling.layers.seeds import VertexSeeds
+from gnnloom.storage.sampling.layers.seeds import Seeds, VertexSeeds
 from gnnloom.storage.sampling.layers.typed import RelationView, TypedNeighborSampler, TypedSample
 from gnnloom.storage.sampling.layers.typed_size import SampledRelation, TypedSize
 from gnnloom.trainer.data.vertex_data import as_features
 from gnnloom.trainer.feed.batches import Batches, Drawn, Made, NeighborBatches
+from gnnloom.trainer.feed.feature_view import FeatureView
 from gnnloom.trainer.loader.choices import EDGE_NAMES
 from gnnloom.trainer.loader.hops import edge_index
 from gnnloom.trainer.loader.pairs import PairsSource, SplitPairs, pair_fields
@@ -104,12 +106,20 @@ class TypedSource(SeededSource):
         }
 
     def typed_fields(
-        self, relations: Mapping[str, MappedRelation], fields: Mapping[str, VertexFields], sample: TypedSample
+        self,
+        relations: Mapping[str, MappedRelation],
+        fields: Mapping[str, VertexFields],
+        sample: TypedSample,
+        features: Mapping[str, FeatureView] = MappingProxyType({}),
     ) -> dict[Any, Fields]:
-        """The fields of a sample by type and by relation."""
+        """The fields of a sample by type and by relation.
+
+        Args:
+            features: views to take features of some types from, instead of the views that ``fields`` have.
+        """
         found, place = dict[Any, Fields](), self.place
         for name, vertices in sample.vertices.items():
-            data = fields[name].of(vertices) if name in fields else {}
+            data = fields[name].of(vertices, features.get(name)) if name in fields else {}
             own = {"n_id": vertices, "num_nodes": len(vertices)}
             found[name] = {**data, **own, "num_sampled_nodes": sample.num_vertices[name]}
         for name, relation in relations.items():
@@ -121,6 +131,17 @@ class TypedSource(SeededSource):
                 "num_sampled_edges": sample.num_entries[name],
             }
         return as_tensors(found, place)
+
+    def batches(
+        self,
+        sampler: TypedNeighborSampler,
+        seeds: Seeds,
+        make: Callable[[Drawn[TypedSample]], Made],
+        fields: Mapping[str, VertexFields],
+    ) -> Batches[Made]:
+        """The batches of some seeds."""
+        views = {name: view for name, each in fields.items() for view in each.views.values()}
+        return NeighborBatches(sampler, seeds, make, views, self.cache_memory)
 
     def joined(self, found: dict[Any, Fields]) -> Fields:
         """Fields by type and relation as the source gives them."""
@@ -171,9 +192,9 @@ class TypedVertexSource(TypedSource):
         seeds = self.seeds(fields[self.of_type], graph.type(self.of_type).count, self.of_type)
 
         def made(drawn: Drawn[TypedSample]) -> Made:
-            return make(seeds, drawn, self.typed_fields(relations, fields, drawn.sample))
+            return make(seeds, drawn, self.typed_fields(relations, fields, drawn.sample, drawn.features))
 
-        return NeighborBatches(self.sampler(graph, relations), seeds, made)
+        return self.batches(self.sampler(graph, relations), seeds, made, fields)
 
     def _with_numbers(self, seeds: VertexSeeds, drawn: Drawn[TypedSample], found: dict[Any, Fields]) -> Fields:
         sample, count = drawn.sample, drawn.sample.num_vertices[self.of_type][0]
@@ -202,9 +223,9 @@ class TypedPairSource(PairsSource, TypedSource):
         seeds = SplitPairs(self, links, relations[relation.name].matrix)
 
         def made(drawn: Drawn[TypedSample]) -> Made:
-            return make(relation, drawn, self.typed_fields(relations, fields, drawn.sample))
+            return make(relation, drawn, self.typed_fields(relations, fields, drawn.sample, drawn.features))
 
-        return NeighborBatches(self.sampler(graph, relations), seeds, made)
+        return self.batches(self.sampler(graph, relations), seeds, made, fields)
 
     def _with_pairs(self, relation: LinkedRelation, drawn: Drawn[TypedSample], found: dict[Any, Fields]) -> Fields:
         sample = drawn.sample

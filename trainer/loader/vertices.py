@@ -17,6 +17,7 @@ from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.disk.row_buffers import RowBuffers
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import SPLIT, as_trained, label_name
+from gnnloom.trainer.feed.batches import ONLY_TYPE
 from gnnloom.trainer.feed.feature_view import FeatureView, MappedFeatures
 from gnnloom.trainer.loader.choices import ALL_VERTICES, FEATURES
 from gnnloom.trainer.place.place import Place
@@ -88,15 +89,21 @@ class VertexFields:
             stored, buffers = self._arrays["feature"], RowBuffers(kept)
             self._features = MappedFeatures(stored, choice.feature_norm, self._place, checked, buffers)
 
-    def of(self, vertices: NDArray[np.int64]) -> dict[str, Any]:
+    @property
+    def views(self) -> dict[str, FeatureView]:
+        """The view of the features, if they are asked for, as the features of a graph without types."""
+        return {} if self._features is None else {ONLY_TYPE: self._features}
+
+    def of(self, vertices: NDArray[np.int64], features: FeatureView | None = None) -> dict[str, Any]:
         """``x`` (num_vertices, num_features), and the array ``y`` (num_vertices, ...), as far as they are asked for.
 
         Args:
             vertices: (num_vertices,) int64.
+            features: the view to take ``x`` from, instead of the own one.
         """
-        found = dict[str, Any]()
-        if self._features is not None:
-            found["x"] = self._features.rows(vertices).to(self._place.feature_dtype)
+        found, features = dict[str, Any](), features or self._features
+        if features is not None:
+            found["x"] = features.rows(vertices).to(self._place.feature_dtype)
         if self._choice.labels:
             label = np.take(self._arrays[self._label], vertices, axis=0)
             found["y"] = as_trained(self._label, label)

@@ -118,7 +118,10 @@ def batch(options: Mapping[str, Any], num_layers: int, rank: RankRows) -> BatchS
     is_stored, maps = options["samples"] is not None, options["inputs"] == ON_DISK
     # Frequent rows of other ranks, or on disk, as many as fit.
     remote = rank.num_vertices - (0 if maps else rank.own)
-    cached = 0 if is_stored else min(options["cache_memory"] // max(1, rank.row_bytes), remote)
+    memory = 0 if is_stored else options["cache_memory"]
+    # On disk, half of the memory is for two windows of batches, which share most of their rows or have all.
+    windows = min(memory // 2, 2 * rank.num_vertices * rank.row_bytes) if maps else 0
+    cached = min((memory - memory // 2 * maps) // max(1, rank.row_bytes), remote)
     return BatchSizes(
         rows=rows,
         nonzeros=nonzeros,
@@ -129,7 +132,7 @@ def batch(options: Mapping[str, Any], num_layers: int, rank: RankRows) -> BatchS
         asked=rows[0] * (remote - cached) / n,
         copied=rows[0] * max(rank.own, cached) / n,
         num_batches=-(-rank.training // size),
-        kept_bytes=cached * rank.row_bytes,
+        kept_bytes=cached * rank.row_bytes + windows,
         maps_features=is_stored or maps,
     )
 

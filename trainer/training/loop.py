@@ -287,8 +287,8 @@ class Training:
         return self._report(totals, seconds, counts, figures, self._bytes_read() - read_before)
 
     def _bytes_read(self) -> NDArray[np.float64]:
-        """(2,) bytes that this rank has read through the store, and that devices have delivered to it, so far."""
-        return np.array([self.session.opened.counter.bytes, bytes_from_device()], np.float64)
+        """(3,) bytes that this rank has read through the store and from devices, and bytes that its batches used."""
+        return np.array([self.session.opened.counter.bytes, bytes_from_device(), self.mode.bytes_used], np.float64)
 
     def _limit_step(self, epoch: int) -> dict[str, float]:
         """Set the learning rate and clip the gradients. Collective.
@@ -317,11 +317,16 @@ class Training:
         sent = [float(count[kind]) for count in (counts.bytes, counts.messages) for kind in Kind]
         # Outside the epoch's record and its time, so the report does not count itself.
         everyones = self.comm.gather_numbers([seconds, counts.exposed, float(totals[0]), *read, *sent])
+        from_store, from_device, used = everyones[:, 3:6].sum(0).astype(int).tolist()
         if self.config.adjacency == "disk":
-            figures["bytes_read"], figures["bytes_from_device"] = everyones[:, 3:5].sum(0).astype(int).tolist()
+            figures["bytes_read"] = from_store
+        if self.config.adjacency == "disk" or self.config.maps_inputs:
+            figures["bytes_from_device"] = from_device
+        if used:
+            figures["bytes_used"] = used
         # The first rank's: a sum over ranks may end in other bits on each, and they must decide alike.
         loss = float(everyones[0, 2])
-        sums = everyones[:, 5:].sum(0).reshape(2, len(Kind)).astype(int)
+        sums = everyones[:, 6:].sum(0).reshape(2, len(Kind)).astype(int)
         num_bytes, messages = ({kind.value: int(n) for kind, n in zip(Kind, row, strict=True) if n} for row in sums)
         slowest = float(everyones[:, 0].max())
         exposed = float(everyones[:, 1].max()), float(everyones[:, 1].mean())

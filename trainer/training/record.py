@@ -149,11 +149,18 @@ def describe_result(
         # A slow epoch, such as the first one, which loads compiled kernels, does not move the median.
         "epoch_seconds": statistics.median(line["seconds"] for line in lines),
         **{name: statistics.median(line[name] for line in lines) for name in EXPOSED},
+        **_read_per_used(lines),
         "bytes_sent": sum(last["bytes"].values()),
         "messages_sent": sum(last["messages"].values()),
         "bytes_by_kind": last["bytes"],
         "messages_by_kind": last["messages"],
     }
+
+
+def _read_per_used(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Bytes that devices delivered over bytes of the features that batches used; empty if these are not on disk."""
+    used = sum(line.get("bytes_used", 0) for line in lines)
+    return {"read_per_used": sum(line["bytes_from_device"] for line in lines) / used} if used else {}
 
 
 def gather_costs(session: Session, last: TrafficCounts) -> dict[str, Any]:

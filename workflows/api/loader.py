@@ -325,7 +325,8 @@ def _drawn(values: dict[str, Any]) -> dict[str, Any]:
         InputError: options do not fit each other.
     """
     check_neighbor_options(values)
-    found = {name: values[name] for name in ("split", "batch_size", "neighbor_sampler", "replace", "shuffle")}
+    names = "split", "batch_size", "neighbor_sampler", "replace", "cache_memory", "shuffle"
+    found = {name: values[name] for name in names}
     return found | {"fanouts": tuple(values["fanout"])}
 
 

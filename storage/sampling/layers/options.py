@@ -43,7 +43,8 @@ NEIGHBOR_OPTIONS: Final[Mapping[str, Option]] = MappingProxyType(
         ),
         "cache_memory": Option(
             default=256 << 20,
-            help="Memory per rank for the most frequent feature rows of other ranks, or on disk, such as 512M",
+            help="Memory per rank for the most frequent feature rows of other ranks, or on disk, such as 512M; on disk,"
+            " half of it is for the rows of batches that are drawn ahead and read together",
             least=0,
             is_size=True,
         ),

@@ -24,6 +24,7 @@ from gnnloom.pipeline.samples.stage import write_samples
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.disk.row_buffers import RowBuffers
+from gnnloom.storage.disk.row_windows import RowWindow, RowWindows
 from gnnloom.storage.errors import GnnloomError, InputError, MissingPackageError, NotFoundError
 from gnnloom.storage.format.mapped_copy import copies
 from gnnloom.storage.runs.checkpoint import read_checkpoint
@@ -160,6 +161,28 @@ def test_an_iteration_that_stops_early_uses_up_its_epoch_and_leaves_no_threads(c
     with pytest.raises(ZeroDivisionError):
         [1 / 0 for _ in loader]
     assert held() == before
+
+
+@pytest.mark.parametrize("name", ["undirected", "pairs"])
+def test_windows_of_batches_give_the_same_batches(catalog: Catalog, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    options = {**SAMPLED, "catalog": catalog, **({"links": True} if name == "pairs" else {})}
+    expected = [contents(load(name, cache_memory=0, epoch=epoch, **options)) for epoch in range(2)]
+    monkeypatch.setattr("gnnloom.trainer.feed.feature_view.fits_in_pages", lambda _: False)
+    read, of_window = list[int](), RowWindows.read
+
+    def counted(windows: RowWindows, rows: np.ndarray) -> RowWindow:
+        read.append(len(rows))
+        return of_window(windows, rows)
+
+    monkeypatch.setattr(RowWindows, "read", counted)
+    for threads in (0, 2):
+        loader = load(name, workers=threads, **options)
+        assert [contents(loader) for _ in range(2)] == expected
+        next(iter(loader))
+        with pytest.raises(ZeroDivisionError):
+            [1 / 0 for _ in loader]
+        assert not [each for each in threading.enumerate() if each.name.startswith("sampler")]
+    assert any(read)
 
 
 def held() -> tuple[int, int]:

@@ -116,6 +116,8 @@ class Mode(ABC):
         self.context = context
         #: How the last evaluation was computed, if it was from disk.
         self.evaluation: Mapping[str, Any] | None = None
+        #: Bytes of the features on disk that batches of this rank have used so far; 0 if features are not on disk.
+        self.bytes_used = 0
 
     @abstractmethod
     def train_epoch(self, epoch: int, update: Callable[[], None]) -> float:

@@ -28,7 +28,7 @@ from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.storage.sampling.sampler import Sample
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.data.vertex_data import Labels, as_features
-from gnnloom.trainer.feed.batches import Batch, Batches, Drawn, NeighborBatches, StoredBatches
+from gnnloom.trainer.feed.batches import ONLY_TYPE, Batch, Batches, Drawn, NeighborBatches, StoredBatches
 from gnnloom.trainer.feed.feature_view import FeatureView, MappedFeatures, PackedFeatures
 from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext, form_gradients
 from gnnloom.trainer.modes.epochs.model_inputs import BatchInputs
@@ -84,14 +84,18 @@ class NeighborMode(Mode):
         drawn = {name: context.options[name] for name in SAMPLER_OPTIONS}
         sampler = NeighborSampler(graph, context.seed, self._fanouts, **drawn)
         seeds = self._seeds()
-        features.keep(hot_vertices(sampler, seeds, features.num_kept(context.options["cache_memory"]), features.is_far))
+        memory, in_windows = context.options["cache_memory"], 0
+        if isinstance(context.given, BatchInputs):
+            # Both save most of what either saves alone, and where rows are equally frequent, windows save more.
+            memory = in_windows = memory // 2
+        features.keep(hot_vertices(sampler, seeds, features.num_kept(memory), features.is_far))
 
         def make(drawn: Drawn[Sample]) -> Batch:
             rows = layered_batch(graph, drawn.sample, drawn.excluded)
             examples = self._label(rows) if drawn.pairs is None else drawn.pairs
-            return Batch(rows, examples, features.ahead(rows.vertices))
+            return Batch(rows, examples, drawn.features[ONLY_TYPE].ahead(rows.vertices))
 
-        return NeighborBatches(sampler, self._pairs or seeds, make)
+        return NeighborBatches(sampler, self._pairs or seeds, make, {ONLY_TYPE: features}, in_windows)
 
     def _view(self, owner: NDArray[np.int32] | None) -> FeatureView:
         """The features of any vertices. Communicates nothing."""
@@ -152,6 +156,7 @@ class NeighborMode(Mode):
     def _step(self, batch: Batch) -> tuple[float, float]:
         """Form the gradients of a batch; returns this rank's contribution to the loss, and its terms. Collective."""
         self._operator.load(batch.rows)
+        self.bytes_used += len(batch.rows.vertices) * self._features.row_bytes
         loss = self._loss(batch)
         if not loss.num_terms:
             return 0.0, 0.0

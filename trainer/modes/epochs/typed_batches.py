@@ -72,6 +72,8 @@ def _source_fields(given: TypedInputs, place: Place, fanouts: Fanouts) -> dict[s
         "features": features,
         "reverses": None if data.reverses is None else data.reverses.artifact.key,
         "fanouts": fanouts,
+        # The mode states no memory for windows of batches.
+        "cache_memory": 0,
         "has_types": True,
     }
 

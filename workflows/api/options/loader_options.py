@@ -85,6 +85,11 @@ _NEIGHBORS: Final[Mapping[str, Option]] = MappingProxyType(
         "shuffle": _SHUFFLE,
         "seed": _SEED,
         **{name: NEIGHBOR_OPTIONS[name] for name in ("neighbor_sampler", "replace")},
+        "cache_memory": replace(
+            NEIGHBOR_OPTIONS["cache_memory"],
+            help="Memory for features of batches that are drawn ahead and read together, if the features of all"
+            " vertices do not stay in memory; 0: read one batch at a time",
+        ),
     }
 )
 _SUBGRAPHS: Final[Mapping[str, Option]] = MappingProxyType(

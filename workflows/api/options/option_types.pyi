@@ -186,6 +186,7 @@ class LoaderKeywords(TypedDict, total=False):
     seed: int
     neighbor_sampler: str
     replace: bool
+    cache_memory: int
     epoch: int
     rank: int
     size: int

@@ -36,7 +36,7 @@ _LARGE = ("bytes_between", "confusion", "per_class")
 _SPLITS = {"train", "val", "test"}
 #: The main entries, before and after the scores, which are shown unless all are asked for.
 _BRIEF = ("run", "state", "mode", "algorithm", "ranks", "epochs", "loss")
-_BRIEF_COST = ("inference", "epoch_seconds", "bytes_sent", "peak_memory")
+_BRIEF_COST = ("inference", "epoch_seconds", "bytes_sent", "read_per_used", "peak_memory")
 
 
 def _options() -> list[Option]:

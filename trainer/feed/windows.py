@@ -1,0 +1,138 @@
+"""Windows of batches: draws are ahead of their use, and the features of all batches of a window are read together.
+
+A batch depends on its number only, so drawing ahead changes nothing. The next window is drawn and read while the
+batches of the present one are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing
+from itertools import repeat
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.storage.disk.row_windows import distinct
+from gnnloom.storage.sampling.ahead import prepare_ahead
+from gnnloom.trainer.feed.feature_view import FeatureView, FeatureWindows
+
+
+class WithoutFeatures(Protocol):
+    """A batch without features."""
+
+    @property
+    def vertices(self) -> Mapping[str, NDArray[np.int64]]:
+        """(num_vertices,) int64 vertices of each type whose features it reads."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its vertices and edges."""
+        ...
+
+
+Batch = TypeVar("Batch", bound=WithoutFeatures)
+Made = TypeVar("Made")
+
+
+class _Window:
+    """The distinct rows of some batches, for one view; batches are added while the rows fit."""
+
+    def __init__(self, windows: FeatureWindows) -> None:
+        self._windows = windows
+        self._found, self._more, self._count = np.empty(0, np.int64), list[NDArray[np.int64]](), 0
+
+    def fits(self, vertices: NDArray[np.int64], drawn: int) -> bool:
+        """Whether the rows of one more batch fit.
+
+        Args:
+            drawn: bytes of the vertices and edges of all batches of the window, this batch included.
+        """
+        most = self._windows.most - drawn // max(1, self._windows.row_bytes) - len(self._windows.needed(vertices))
+        if self._count > most and self._more:
+            # Only now, since batches share many rows, and each count sorts them all.
+            self._join()
+        return self._count <= most
+
+    def add(self, vertices: NDArray[np.int64]) -> None:
+        self._more.append(self._windows.needed(vertices))
+        self._count += len(self._more[-1])
+
+    def read(self) -> FeatureView:
+        self._join()
+        return self._windows.read(self._found)
+
+    def _join(self) -> None:
+        self._found, self._more = distinct([self._found, *self._more]), []
+        self._count = len(self._found)
+
+
+class WindowedBatches:
+    """Reads windows of the batches that an iterator gives; a window has all batches that fit."""
+
+    def __init__(self, drawn: Iterator[WithoutFeatures], windows: Mapping[str, FeatureWindows]) -> None:
+        """Read nothing yet.
+
+        Args:
+            windows: the views whose rows are read in windows, by the types of their vertices.
+        """
+        self._drawn, self._windows = drawn, windows
+        self._next: WithoutFeatures | None = None
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Let a window that is being drawn end with the present batch."""
+        self._stopped = True
+
+    def read(self) -> tuple[list[Any], dict[str, FeatureView]]:
+        """The next batches, and views of their features; no batches at the end.
+
+        A batch whose rows do not fit in a window comes alone, without views.
+        """
+        batches, parts = list[Any](), {name: _Window(each) for name, each in self._windows.items()}
+        drawn = 0
+        while not self._stopped:
+            batch = self._next if self._next is not None else next(self._drawn, None)
+            self._next = None
+            if batch is None:
+                break
+            vertices, drawn = batch.vertices, drawn + batch.nbytes
+            if not all(part.fits(vertices[name], drawn) for name, part in parts.items()):
+                if not batches:
+                    return [batch], {}
+                self._next = batch
+                break
+            for name, part in parts.items():
+                part.add(vertices[name])
+            batches.append(batch)
+        return batches, {} if self._stopped else {name: part.read() for name, part in parts.items()}
+
+
+def in_windows(
+    drawn: Generator[Batch, None, None],
+    windows: Mapping[str, FeatureWindows],
+    make: Callable[[Batch, Mapping[str, FeatureView]], Made],
+    threads: int,
+    pool: int,
+) -> Generator[Made, None, None]:
+    """Batches with their features, in order; close the generator to end the threads.
+
+    Args:
+        drawn: the batches without features; closed at the end.
+        windows: see :class:`WindowedBatches`.
+        make: makes the result of a batch with the views of its window, if there are any; several threads may call it.
+        threads, pool: see :func:`gnnloom.storage.sampling.ahead.prepare_ahead`.
+    """
+    reader = WindowedBatches(drawn, windows)
+    with closing(drawn), closing(prepare_ahead(lambda _: reader.read(), repeat(None), min(threads, 1), 1)) as ready:
+        try:
+            for batches, views in ready:
+                if not batches:
+                    return
+                # The window after the next one takes the memory of this one, so all its batches are made before that.
+                with closing(prepare_ahead(lambda batch: make(batch, views), batches, threads, pool)) as made:  # noqa: B023 - ends before the next one
+                    yield from made
+        finally:
+            reader.stop()
