@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from gnnloom.pipeline.links.stage import message_key
-from gnnloom.storage.catalog import Catalog, Dataset
+from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.errors import ExistsError, IncompleteError, InputError, NotFoundError
 from gnnloom.storage.format.artifact import MANIFEST
 from gnnloom.storage.runs.checkpoint import checkpoint_epochs
