@@ -100,8 +100,8 @@ class NeighborMode(Mode):
 
     def _keep_rows(self, features: FeatureView, sampler: NeighborSampler, seeds: VertexSeeds) -> int:
         """Keep frequent rows in memory; returns the bytes that are left for windows of batches. Collective."""
-        memory, kept = self.context.options["cache_memory"], np.empty(0, np.int64)
-        half, windows = memory // 2, features.windows(memory // 2)
+        memory: int = self.context.options["cache_memory"]
+        half, kept, windows = memory // 2, np.empty(0, np.int64), features.windows(memory // 2)
         if windows is not None and seeds.num_batches:
             # Frequent rows, and windows of what is not frequent, save more than either alone.
             kept = hot_vertices(sampler, seeds, features.num_kept(memory - half), features.is_far)
