@@ -281,9 +281,18 @@ def test_look_shows_how_ratings_get_two_types(tmp_path: Path, monkeypatch: pytes
     found = gnnloom.look("ratings.csv")
     (command,) = [each for when, each in found.others.items() if "two types" in when]
     assert command == (
-        "gnnloom ingest NAME --relation 'user,user_movie,movie=ratings.csv:userId,movieId,rating as weight'"
+        "gnnloom ingest NAME --relation"
+        " 'user,user_movie,movie=ratings.csv:userId,movieId,rating as weight,timestamp as time'"
     )
     run(*(word for word in shlex.split(command.replace("NAME", "g"))[1:]))
+    Path("payments.csv").write_text(
+        "payer,shop,amount,paid_at\nann,s1,3.5,2024-01-02T10:00:00Z\nbob,s1,4.0,2024-01-02T11:00:00Z\n"
+    )
+    (command,) = [each for when, each in gnnloom.look("payments.csv").others.items() if "two types" in when]
+    assert command.endswith("'payer,payer_shop,shop=payments.csv:payer,shop,amount as weight,paid_at as time'")
+    run(*(word for word in shlex.split(command.replace("NAME", "p"))[1:]))
+    Path("friends.csv").write_text("person,friend\nann,bob\nbob,cy\n")
+    assert not any("two types" in when for when in gnnloom.look("friends.csv").others)
     Path("calls.csv").write_text("caller_id,callee_id\n1,31\n")
     assert not any("two types" in when for when in gnnloom.look("calls.csv").others)
 

@@ -19,7 +19,9 @@ from gnnloom.pipeline.ingest.vertex_tables import (
     read_parts_as_vertices,
 )
 from gnnloom.pipeline.sources.format import guess_format, open_edges
+from gnnloom.pipeline.sources.reading.first_lines import CALLED
 from gnnloom.pipeline.sources.reading.text_layout import names_ends
+from gnnloom.pipeline.sources.reading.times import find_times
 from gnnloom.pipeline.sources.understood import Understood, understood_of
 from gnnloom.pipeline.sources.vertex_data.table_columns import column_list, split_location
 from gnnloom.storage.artifacts.typed.typed_names import distinct_names, valid_name
@@ -39,8 +41,9 @@ _ALONG: Final = "then, for the vertex data"
 _OF_TYPES: Final = "if rdf:type is the type of its subject"
 #: Files that are looked at one by one, at most.
 _MOST_TABLES: Final = 20
-#: A column with the ids of a type: user_id, userId, movieId.
+#: A column with the ids of a type: user_id, userId, movieId; and one that may be called as a type is: user.
 _OF_TYPE: Final = re.compile(r"([A-Za-z][a-z]*)(?:_?[Ii][Dd])")
+_WORD: Final = re.compile(r"([A-Za-z][a-z]{2,})")
 
 
 @dataclass(frozen=True)
@@ -196,6 +199,7 @@ def _several_tables(locations: Sequence[str]) -> Look | None:
         words = [word for item in types.items() for word in ("--vertices", _type_table(*item))]
         for location, name in zip(relations, _relation_names(relations), strict=True):
             words += ["--relation", _relation(location, name, found[location].files[0], names)]
+        words += _merge(max((_value_columns(found[location].files[0]) for location in relations), key=len))
         command = shell_command("gnnloom", "ingest", "NAME", *words)
         for name, reading in zip(names, types.values(), strict=True):
             if not _is_plain(reading):
@@ -248,25 +252,45 @@ def _relation(location: str, name: str, edges: Understood, known: Sequence[str])
 
 
 def _value_columns(edges: Understood) -> list[str]:
-    """The weights or times of edges, as a part of a table of a relation."""
-    value = next((flag.removeprefix("--columns ").split(",")[2:] for flag in edges.flags if flag.count(",") == 2), [])
-    role = "time" if "--times" in edges.flags else "weight"
-    return [f"{name} as {role}" for name in value]
+    """The weights and times of edges, as parts of a table of a relation."""
+    given = next((flag.removeprefix("--columns ").split(",")[2:] for flag in edges.flags if flag.count(",") == 2), [])
+    found = dict.fromkeys(["time" if "--times" in edges.flags else "weight"], given[0]) if given else {}
+    for name in edges.facts.get("ignored", ()):
+        is_time = name.lower() in CALLED["times"] or find_times(_cells(edges, name)) is not None
+        if name not in given and (is_time or name.lower() in CALLED["weights"]):
+            found.setdefault("time" if is_time else "weight", name)
+    return [f"{name} as {role}" for role, name in found.items()]
+
+
+def _merge(values: Sequence[str]) -> list[str]:
+    """The option that keeps equal edges apart, if edges have more than one value."""
+    return ["--merge", "keep"] if len(values) > 1 else []
+
+
+def _cells(edges: Understood, name: str) -> list[str]:
+    """The cells of a column in the first rows; none if the column is not shown."""
+    at = edges.columns.index(name) if name in edges.columns else len(edges.columns)
+    return [row[at] for row in edges.rows if at < len(row)]
 
 
 def _two_types(locations: Sequence[str], format_name: str | None, understood: Sequence[Understood]) -> dict[str, str]:
-    """The command that keeps the ends of edges apart, if their columns are called as those of two types are."""
+    """The command that keeps the ends of edges apart, if their columns are called as two types are.
+
+    Without ``id`` in the names, columns with an id in common are of one type.
+    """
     first = understood[0] if len(locations) == 1 and understood else None
     ends = [str(first.facts.get(end, "")) for end in ("source", "target")] if first is not None else []
-    found = [_OF_TYPE.fullmatch(end) for end in ends]
+    found = [_OF_TYPE.fullmatch(end) or _WORD.fullmatch(end) for end in ends]
     types = [each[1].lower() for each in found if each is not None]
     if first is None or len(types) < len(found) or types[0] == types[1] or names_ends(*ends):
         return {}
-    columns = ",".join([*ends, *_value_columns(first)])
-    relation = f"{types[0]},{'_'.join(types)},{types[1]}={locations[0]}:{columns}"
-    given = ["--format", format_name] if format_name else []
-    command = shell_command("gnnloom", "ingest", "NAME", "--relation", relation, *given)
-    return {f"if {types[0]} and {types[1]} are two types of vertices": command}
+    if types != [end.lower() for end in ends] or set(_cells(first, ends[0])).isdisjoint(_cells(first, ends[1])):
+        values = _value_columns(first)
+        relation = f"{types[0]},{'_'.join(types)},{types[1]}={locations[0]}:{','.join([*ends, *values])}"
+        given = [*(["--format", format_name] if format_name else []), *_merge(values)]
+        command = shell_command("gnnloom", "ingest", "NAME", "--relation", relation, *given)
+        return {f"if {types[0]} and {types[1]} are two types of vertices": command}
+    return {}
 
 
 def _edges(
