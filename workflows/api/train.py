@@ -70,7 +70,7 @@ def train(
     given = {"catalog": str(found.path.parent), "dataset": found.name} | training_fields(options)
     with ranks_of_job("gnnloom train", trains=True) as ranks:
         config = settled(ranks, given, restart=restart)
-        if config.reverse:
+        if config.mode.reverse:
             store_reverses(ranks, config)
         return Run(found, ranks.train(config, restart=restart)["run"], config.own_code())
 
@@ -81,8 +81,8 @@ def store_reverses(ranks: Ranks, config: TrainConfig) -> None:
     from gnnloom.workflows.api.cluster import stored_reverses
 
     def store() -> None:
-        dataset = StoredCatalog(config.catalog).dataset(config.dataset)
-        stored_reverses(dataset, chosen_graph(dataset, config.vertex_data))
+        dataset = StoredCatalog(config.data.catalog).dataset(config.data.dataset)
+        stored_reverses(dataset, chosen_graph(dataset, config.mode.vertex_data))
 
     ranks.on_first(store)
 
@@ -122,7 +122,7 @@ def plan(
     check_known("plan", options, plan_options())
     fields = {"catalog": str(found.path.parent), "dataset": found.name, "ranks": ranks, **training_fields(options)}
     is_open = "precision" not in options
-    config = TrainConfig.from_json(fields)
+    config = TrainConfig.of(**fields)
     return [each.to_json() for each in planned(config, graph, profile, memory_per_rank or 0, is_open=is_open)[1]]
 
 
@@ -319,7 +319,9 @@ def predict_run(
             )
         )
     elif out is not None:
-        here.on_first(lambda: write_predictions(dataset, run, out, smoothed=config.smooths, safe_csv=safe_csv))
+        here.on_first(
+            lambda: write_predictions(dataset, run, out, smoothed=config.smoothing.smooths, safe_csv=safe_csv)
+        )
     return result if out is None else {**result, "out": str(out)}
 
 

@@ -52,9 +52,11 @@ class Found:
         """The training of a recipe that trains, on the artifacts of the stages before, with the name of its run."""
         recipe, keys = self.recipe, self.keys
         if "samples" in keys:
-            recipe = replace(recipe, train=replace(recipe.training, samples=keys["samples"]), samples=SamplesSection())
+            recipe = replace(
+                recipe, train=recipe.training.with_options(samples=keys["samples"]), samples=SamplesSection()
+            )
         if "propagated" in keys:
-            train = replace(recipe.training, propagated=keys["propagated"])
+            train = recipe.training.with_options(propagated=keys["propagated"])
             recipe = replace(recipe, train=train, propagate=PropagateSection())
         return name_run(recipe, keys["shards"])
 

@@ -21,6 +21,7 @@ from gnnloom.storage.disk.files import user_path
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.wording import did_you_mean
 from gnnloom.trainer.config.algorithm_config import AlgorithmConfig
+from gnnloom.trainer.config.fields import Config
 from gnnloom.trainer.config.propagate_config import PropagateConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.workflows.recipe.sections import (
@@ -127,7 +128,8 @@ class Recipe:
         with mistakes.noted():
             _check_links(document, links, [each.name for each in relations])
         train = _train(document, root, dataset, mistakes)
-        shards = _shards(document, train, mistakes)
+        algorithm = train.algorithm if train else None
+        shards = _shards(document, algorithm, mistakes)
         recipe = cls(
             document.name,
             root,
@@ -135,7 +137,7 @@ class Recipe:
             document.build("source", source_section(), **edges),
             document.build("vertices", vertices_section()),
             links,
-            _partition(document, train, shards, mistakes),
+            _partition(document, algorithm, shards, mistakes),
             shards,
             _samples(document, train, mistakes),
             _propagate(document, train, shards, mistakes),
@@ -164,8 +166,8 @@ class Recipe:
     def num_ranks(self) -> int:
         """Ranks that propagate and train, as many as there are parts."""
         if self.train is not None:
-            return self.train.ranks
-        return self.partition.parts if self.partition is not None else TrainConfig.ranks
+            return self.train.algorithm.ranks
+        return self.partition.parts if self.partition is not None else AlgorithmConfig.ranks
 
     @property
     def propagation(self) -> PropagateConfig | None:
@@ -215,7 +217,11 @@ class Recipe:
         """Write the recipe as TOML with every default filled in."""
         left_out = {"catalog", "relations", *(_WITHOUT_TYPES if self.relations else ())}
         sections: dict[str, Any] = {name: getattr(self, name) for name in SECTIONS if name not in left_out}
-        content = {name: dataclasses.asdict(section) for name, section in sections.items() if section is not None}
+        content = {
+            name: section.values() if isinstance(section, Config) else dataclasses.asdict(section)
+            for name, section in sections.items()
+            if section is not None
+        }
         # An empty list is a value of `hidden` (no hidden layer); for all other keys it means that nothing was given.
         given = {
             name: {key: value for key, value in keys.items() if value != () or key == "hidden"}
@@ -456,19 +462,19 @@ def _predict(document: Document, mistakes: Mistakes) -> PredictSection | None:
     return document.build("predict", PredictSection)
 
 
-def _shards(document: Document, train: AlgorithmConfig | None, mistakes: Mistakes) -> ShardsSection:
+def _shards(document: Document, algorithm: AlgorithmConfig | None, mistakes: Mistakes) -> ShardsSection:
     """Read the section on shards and settle their layout: the one that the algorithm reads, if the recipe trains."""
     shards = document.build("shards", ShardsSection)
-    needed = train.chosen_algorithm.reads.name if train else shards.layout or _layout_meant(document)
+    needed = algorithm.kind.reads.name if algorithm else shards.layout or _layout_meant(document)
     settled = dataclasses.replace(shards, layout=needed)
     with mistakes.noted():
-        if train is not None and shards.layout not in {None, needed}:
+        if algorithm is not None and shards.layout not in {None, needed}:
             where = document.where("shards", "layout")
             raise InputError(
-                f"{where}: [shards] layout {shards.layout!r}: algorithm {train.algorithm} reads {needed} shards; remove"
+                f"{where}: [shards] layout {shards.layout!r}: algorithm {algorithm.name} reads {needed} shards; remove"
                 " the key, or change [train] algorithm"
             )
-        refuse_unused_shards_keys(document, settled, train.algorithm if train else None)
+        refuse_unused_shards_keys(document, settled, algorithm.name if algorithm else None)
     return settled
 
 
@@ -478,19 +484,20 @@ def _layout_meant(document: Document) -> str:
 
 
 def _partition(
-    document: Document, train: AlgorithmConfig | None, shards: ShardsSection, mistakes: Mistakes
+    document: Document, algorithm: AlgorithmConfig | None, shards: ShardsSection, mistakes: Mistakes
 ) -> PartitionOptions | None:
     """Read the section on the partition, by default with one part per rank; None if the shards need no partition."""
     given = document.sections.get("partition", {})
-    ranks = train.ranks if train else TrainConfig.ranks
+    ranks = algorithm.ranks if algorithm else AlgorithmConfig.ranks
     options = document.build("partition", PartitionOptions, **({} if "parts" in given else {"parts": ranks}))
     is_unused = shards.layout == "grid" and shards.permutation != "partition"
     with mistakes.noted():
         if is_unused:
             refuse_unused_partition(document, shards)
-        elif train is not None and shards.layout == "row" and options.parts != train.ranks:
+        elif algorithm is not None and shards.layout == "row" and options.parts != algorithm.ranks:
             raise InputError(
                 f"{document.where('partition', 'parts')}: [partition] parts = {options.parts}, but [train] ranks ="
-                f" {train.ranks}: algorithm {train.algorithm} needs one part per rank; remove parts, or make them equal"
+                f" {algorithm.ranks}: algorithm {algorithm.name} needs one part per rank; remove parts, or make them"
+                " equal"
             )
     return None if is_unused else options

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin
 
 from gnnloom.pipeline.sources.format import formats
 from gnnloom.pipeline.sources.generators.generator import generators
 from gnnloom.pipeline.sources.vertex_data.kind import vertex_kinds
 from gnnloom.storage.errors import ExistsError, NotFoundError
-from gnnloom.storage.option import MOST_USED, Group, options_of
+from gnnloom.storage.option import MOST_USED, Group, option_fields
 from gnnloom.workflows.recipe.recipe import SETTLED, list_kinds, section_kinds
 from gnnloom.workflows.recipe.tables import table_options
 from gnnloom.workflows.recipe.toml.text import toml_value
@@ -126,10 +126,11 @@ _OF_LISTS = {
 
 
 def _keys(section: str, kind: type[Any]) -> Iterator[Key]:
-    hints = get_type_hints(kind)
     # What a recipe cannot set, as it follows from other sections.
     left_out = SETTLED if section == "train" else ()
-    for option in (option for name, option in options_of(kind).items() if name not in left_out):
+    for option, annotation in (
+        (each.option, each.annotation) for name, each in option_fields(kind).items() if name not in left_out
+    ):
         owners = _owners(section, option.name)
         # The number of parts is the number of ranks.
         required = option.default is dataclasses.MISSING and section != "partition"
@@ -137,7 +138,7 @@ def _keys(section: str, kind: type[Any]) -> Iterator[Key]:
         shown = "" if default in (None, dataclasses.MISSING, (), "") else toml_value(default)
         choices = _formats(section) if option.name == "format" and section in _WITH_FORMATS else option.choices
         text = _sentence(option.help) + (f" Default: {option.default_text}." if option.default_text else "")
-        yield Key(option.name, _noun(hints[option.name]), text, shown, required, choices, owners, option.heading)
+        yield Key(option.name, _noun(annotation), text, shown, required, choices, owners, option.heading)
 
 
 def _formats(section: str) -> tuple[str, ...]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from gnnloom.storage.catalog import Catalog
 from gnnloom.storage.errors import ExistsError, IncompleteError, NotFoundError
 from gnnloom.storage.runs.checkpoint import checkpoint_epochs
@@ -29,9 +27,9 @@ def name_run(recipe: Recipe, shards: str) -> TrainConfig:
     run, so that the longer one stays as it is.
     """
     named = _named_as_stored(recipe, recipe.training.named_with_shards(shards), shards)
-    if recipe.training.run is not None or _trained_epochs(run_of(recipe, named)) <= named.epochs:
+    if recipe.training.run.name is not None or _trained_epochs(run_of(recipe, named)) <= named.optimization.epochs:
         return named
-    return replace(named, run=f"{named.run}-{named.epochs}")
+    return named.with_options(run=f"{named.run.name}-{named.optimization.epochs}")
 
 
 def _named_as_stored(recipe: Recipe, config: TrainConfig, shards: str) -> TrainConfig:
@@ -40,9 +38,8 @@ def _named_as_stored(recipe: Recipe, config: TrainConfig, shards: str) -> TrainC
         dataset = Catalog(recipe.catalog).dataset(recipe.dataset.name)
     except NotFoundError:
         return config
-    return replace(
-        config, run=find_named(dataset, recipe.training, lambda each: each.named_with_shards(shards).run_name)
-    )
+    named = find_named(dataset, recipe.training, lambda each: each.named_with_shards(shards).run_name)
+    return config.with_options(run=named)
 
 
 def refuse_other_run(recipe: Recipe, config: TrainConfig) -> None:
@@ -57,12 +54,12 @@ def refuse_other_run(recipe: Recipe, config: TrainConfig) -> None:
     before, epochs = TrainConfig.of_run(run), _trained_epochs(run)
     changes = config.changes_since(before)
     # Shards are named first: other shards mean another graph, whatever else has changed.
-    if before.shards != config.shards:
+    if before.data.shards != config.data.shards:
         differs = "made from other shards"
     elif changes:
         differs = f"made with {', '.join(changes)}"
-    elif epochs > config.epochs:
-        differs = f"trained for {counted(epochs, 'epoch')} already, more than {config.epochs}"
+    elif epochs > config.optimization.epochs:
+        differs = f"trained for {counted(epochs, 'epoch')} already, more than {config.optimization.epochs}"
     else:
         return
     raise ExistsError(
@@ -83,9 +80,9 @@ def is_trained(run: Run, config: TrainConfig) -> bool:
         before, result = TrainConfig.of_run(run), run.result()
     except IncompleteError:
         return False
-    is_long_enough = result["epochs"] == config.epochs or ended_early(result, config.patience)
+    is_long_enough = result["epochs"] == config.optimization.epochs or ended_early(result, config.stopping.patience)
     # Changes leave out the epochs: a run of fewer epochs is the same training, to be continued.
-    return not config.changes_since(before) and before.shards == config.shards and is_long_enough
+    return not config.changes_since(before) and before.data.shards == config.data.shards and is_long_enough
 
 
 def is_predicted(run: Run, recipe: Recipe) -> bool:
@@ -97,7 +94,7 @@ def is_predicted(run: Run, recipe: Recipe) -> bool:
     predict = recipe.predict
     if predict is None or predictions.facts.get("epoch") != predicting_epoch(run):
         return False
-    if predict.smooths and SmoothingConfig.of_facts(predictions.facts.get(SMOOTHING)) != predict.smoothing:
+    if predict.smoothing.smooths and SmoothingConfig.of_facts(predictions.facts.get(SMOOTHING)) != predict.smoothing:
         return False
     # A model without hidden layers has no embeddings to store.
-    return "embedding" in predictions or not (predict.embeddings and recipe.training.hidden)
+    return "embedding" in predictions or not (predict.embeddings and recipe.training.model.hidden)

@@ -39,8 +39,8 @@ def _draw(
     changes = [(f"{each.ranks:,}", each.before, each.now) for each in found]
     rows = [
         (
-            plan.config.algorithm,
-            f"{plan.config.ranks:,}",
+            plan.config.algorithm.name,
+            f"{plan.config.algorithm.ranks:,}",
             "x".join(map(str, plan.grid)),
             f"{plan.cost.total:.4g}",
             f"{plan.cost.compute:.4g}",
@@ -65,20 +65,24 @@ def _draw(
 
 
 def _megabytes(plan: Plan) -> float:
-    return sum(plan.volume.bytes.values()) / plan.config.ranks / 1e6
+    return sum(plan.volume.bytes.values()) / plan.config.algorithm.ranks / 1e6
 
 
 def _picture(name: str, title: str, label: str, plans: Sequence[Plan], value: Callable[[Plan], float]) -> Picture:
     """Draw one line per algorithm; open circles mark what does not fit the memory."""
     figure, axes = new_axes(WHOLE)
-    for number, algorithm in enumerate(sorted({plan.config.algorithm for plan in plans})):
-        mine = [plan for plan in plans if plan.config.algorithm == algorithm and value(plan) > 0]
+    for number, algorithm in enumerate(sorted({plan.config.algorithm.name for plan in plans})):
+        mine = [plan for plan in plans if plan.config.algorithm.name == algorithm and value(plan) > 0]
         shade = color(SERIES[number % len(SERIES)])
-        points = [plan.config.ranks for plan in mine], [value(plan) for plan in mine]
+        points = [plan.config.algorithm.ranks for plan in mine], [value(plan) for plan in mine]
         axes.plot(*points, color=shade, label=algorithm, marker="o", markersize=3)
         missing = [plan for plan in mine if not plan.fits]
         axes.scatter(
-            [plan.config.ranks for plan in missing], [value(plan) for plan in missing], 40, "none", edgecolors=shade
+            [plan.config.algorithm.ranks for plan in missing],
+            [value(plan) for plan in missing],
+            40,
+            "none",
+            edgecolors=shade,
         )
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
