@@ -120,7 +120,7 @@ def write_output(assignment: Assignment) -> None:
     recipe, workload = assignment.recipe, assignment.workload
     if "predict" in workload and recipe.predict is not None and recipe.predict.out is not None:
         dataset, run = predicted_run(workload.found)
-        write_predictions(dataset, run, Path(recipe.predict.out), smoothed=recipe.predict.smooths)
+        write_predictions(dataset, run, Path(recipe.predict.out), smoothed=recipe.predict.smoothing.smooths)
 
 
 def summary(assignment: Assignment) -> dict[str, Any]:

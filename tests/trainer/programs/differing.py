@@ -32,9 +32,11 @@ SOFTWARE: dict[str, Callable[[], AbstractContextManager[object]]] = {
 
 def started(command: str, differs_in: str) -> list[Any]:
     """Exit code, errors and seconds of this rank."""
-    config: TrainConfig | PredictConfig = TrainConfig(catalog="catalog", dataset="web", run="first", ranks=WORLD.size)
+    config: TrainConfig | PredictConfig = TrainConfig.of(
+        catalog="catalog", dataset="web", run="first", ranks=WORLD.size
+    )
     if command == "predict":
-        config = PredictConfig(catalog="catalog", dataset="web", run="first", ranks=WORLD.size)
+        config = PredictConfig.of(catalog="catalog", dataset="web", run="first", ranks=WORLD.size)
     differs, restart = WORLD.rank == WORLD.size - 1, False
     if differs and differs_in == "restart":
         restart = True
