@@ -140,6 +140,14 @@ class ShardSource:
         targets = [relation.row_type for relation in self.relations]
         return max(1, *map(targets.count, range(len(self.types))))
 
+    def routed_rows(self, vertices: int, nonzeros: int) -> int:
+        """Rows that are routed for some vertices, at most: of a relation, only rows with edges are routed.
+
+        Args:
+            nonzeros: of their rows in all relations.
+        """
+        return min(vertices * self.row_records, nonzeros) if self.types else vertices
+
     @property
     def _all_vertices(self) -> list[VertexSizes]:
         return [each for each in (self.vertices, *(one.vertices for one in self.types)) if each is not None]

@@ -21,7 +21,6 @@ from gnnloom.storage.disk.numpy_files import create_array_file, map_array
 from gnnloom.storage.errors import DamagedWorkError
 from gnnloom.storage.faults import fault_point
 from gnnloom.storage.format.arrays import ArrayReader
-from gnnloom.storage.matrix.ranges import Span
 from gnnloom.storage.system_errors import naming
 
 #: Rows that are copied at a time: few enough to hold in memory, enough to write long runs.
@@ -153,7 +152,7 @@ def _checksum(values: NDArray[Any]) -> int:
     return int(google_crc32c.value(values.reshape(-1).view(np.uint8)))
 
 
-def map_copy(array: ArrayReader, folder: Path, spans: Sequence[Span] | None = None) -> RecordedArray:
+def map_copy(array: ArrayReader, folder: Path, spans: Sequence[tuple[int, int]] | None = None) -> RecordedArray:
     """Copy a stored array to a temporary file.
 
     Args:

@@ -10,7 +10,7 @@ from functools import cached_property
 from gnnloom.pipeline.ingest.vertices import vertices_key
 from gnnloom.pipeline.links.relation.stage import kept_graph_key
 from gnnloom.pipeline.links.stage import message_key
-from gnnloom.storage.catalog import Catalog, Dataset
+from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.errors import ExistsError, IncompleteError, InputError, NotFoundError
 from gnnloom.storage.format.artifact import MANIFEST
 from gnnloom.storage.runs.checkpoint import checkpoint_epochs

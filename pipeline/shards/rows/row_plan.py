@@ -128,8 +128,10 @@ def row_phases(source: ShardSource, parts: PartSizes, places: RowPlaces, reorder
 
 def range_sizes(source: ShardSource, parts: PartSizes) -> RangeSizes:
     """Cut the rows of every rank into ranges that fit a task."""
-    vertex = _VERTEX_BYTES * source.row_records + source.vertex_row_bytes
-    nonzero = source.nonzero_bytes
+    vertex, nonzero = _VERTEX_BYTES * source.row_records + source.vertex_row_bytes, source.nonzero_bytes
+    if source.row_records * source.graph.num_vertices > source.graph.nnz + source.graph.num_vertices:
+        # Of many relations, a vertex has a row in few, and not in more than it has edges.
+        vertex, nonzero = _VERTEX_BYTES + source.vertex_row_bytes, nonzero + _VERTEX_BYTES
     sizes = [vertex * own + nonzero * nnz for own, nnz in zip(parts.vertices, parts.nonzeros, strict=True)]
     most = ALONE_HALO_BYTES // (_FOUND_COPIES * index_dtype(source.graph.num_vertices).itemsize)
     num_ranges = [
@@ -496,7 +498,7 @@ class _RowPlan:
             # What the ranges of a rank have in common is found once: large graphs have hundreds of ranges per rank.
             own, nonzeros, entry = self._of_range(rank)
             found = len(self._graphs) * self._found(rank) * (8 + self._numbers.dtype.itemsize)
-            reads = len(self._graphs) * routed_bytes(own * self.source.row_records, nonzeros, entry)
+            reads = len(self._graphs) * routed_bytes(self.source.routed_rows(own, nonzeros), nonzeros, entry)
             listed = min(self._found(rank), 3 * LISTED_COLUMNS)
             copies = _FOUND_COPIES * listed + 2 * min(self.parts.nonzeros[rank], SEGMENT_NONZEROS)
             memory = self._held(rank) + self._numbers.dtype.itemsize * copies
@@ -536,7 +538,8 @@ class _RowPlan:
         halo, matrices = self.parts.received[rank], len(self._graphs)
         position, id_bytes = self._ranges.first_positions[rank], self._numbers.dtype.itemsize * halo
         return Needs(
-            reads=matrices * routed_bytes(own * self.source.row_records, nonzeros, entry) + self._vertex_bytes(rank),
+            reads=matrices * routed_bytes(self.source.routed_rows(own, nonzeros), nonzeros, entry)
+            + self._vertex_bytes(rank),
             # The halo, and where its owners begin.
             writes=self._written(rank) + matrices * (8 * halo + 8 * self._num_parts),
             opens=sum(plan.opens((position, position + 1)) for plan in self._routed_plans),
@@ -573,7 +576,7 @@ class _RowPlan:
         for rank in self._large_ranks:
             own, nonzeros, entry = self._of_range(rank)
             count, matrices = self._ranges.num_ranges[rank], len(self._graphs)
-            rows = own * self.source.row_records
+            rows = self.source.routed_rows(own, nonzeros)
             reads = matrices * routed_bytes(rows, nonzeros, entry) + self._vertex_bytes(rank) // count
             writes, memory = self._shared(rank) // count, self._held(rank) + self._writing(rank)
             common = {**self._of_rank(rank), "edges": edges.shuffle}

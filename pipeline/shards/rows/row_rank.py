@@ -366,21 +366,32 @@ class _RangeWriter:
             halo: (num_halo,) slots of the rank's halo, ascending.
         """
         own_out, halo_out = (self._block(matrix, sizes, block) for block in BLOCKS)
-        places = Places(halo)
+        places, number, done = Places(halo), self._row_numbers(matrix, rows), 0
         for batch in rows.batches():
             for span in row_spans(batch.length, SEGMENT_NONZEROS):
                 own, others = rows.columns.split(batch, span)
-                own_out.append(own, own.column)
-                halo_out.append(others, places.of(others.column))
+                routed = None if number is None else number[done + span[0] : done + span[1]]
+                own_out.append(own, own.column, routed)
+                halo_out.append(others, places.of(others.column), routed)
+            done += len(batch.length)
             for column in matrix.edge_columns:
                 values = rows.values(column.name)
                 for out in (own_out, halo_out):
                     out.append_values(column, values)
             for out in (own_out, halo_out):
                 out.end_batch()
+        first, last = self._own(matrix.row_type)
         for out in (own_out, halo_out):
-            for record in out.close():
+            for record in out.close(last - first):
                 self._output.add(record)
+
+    def _row_numbers(self, matrix: RoutedMatrix, rows: RangeRows) -> NDArray[np.int64] | None:
+        """(num_rows,) int64 number of each routed row among the rows of the range; None if all rows are routed."""
+        if matrix.row_type is None:
+            return None
+        start, _ = self._task.own_rows(matrix.row_type)
+        slot: NDArray[np.int64] = self._task.numbers.by_number[rows.vertex].astype(np.int64)
+        return slot - self._task.slots[0] - start - self._own(matrix.row_type)[0]
 
     def _block(self, matrix: RoutedMatrix, sizes: MatrixSizes, block: str) -> _BlockAppender:
         begin, end = sizes.begin[self._number : self._number + 2, BLOCKS.index(block)].tolist()
@@ -413,19 +424,26 @@ class _BlockAppender:
             begin: number of entries before these rows.
             edge_columns: names of the columns of edges; the values of the rows are then positions of the edges.
         """
-        self._appenders, self._dtype, self._count = appenders, dtype, begin
+        self._appenders, self._dtype, self._count, self._num_rows = appenders, dtype, begin, 0
         self._edge_columns = dict(zip(edge_columns, appenders[2:], strict=False)) if edge_columns else {}
         #: Positions, in the batch, of the entries of the rows since the last batch.
         self._positions: list[NDArray[np.int64]] = []
 
-    def append(self, rows: SplitRows, column: NDArray[Any]) -> None:
+    def append(self, rows: SplitRows, column: NDArray[Any], number: NDArray[np.int64] | None = None) -> None:
         """Add rows.
 
         Args:
             column: (count,) local columns.
+            number: (num_rows,) int64 numbers of the rows, ascending; the rows between them are empty. None if the rows
+                follow each other.
         """
         pointers, indices, *values = self._appenders
-        pointers.append(self._count + rows.end)
+        ends = rows.end
+        if number is not None and len(number):
+            before = np.searchsorted(number, np.arange(self._num_rows, number[-1] + 1), side="right")
+            ends = np.concatenate([np.zeros(1, np.int64), rows.end])[before]
+        pointers.append(self._count + ends)
+        self._num_rows += len(ends)
         indices.append(column.astype(self._dtype, copy=False))
         if self._edge_columns:
             self._positions.append(rows.data)
@@ -449,5 +467,11 @@ class _BlockAppender:
         """Begin a batch, whose entries are at other positions."""
         self._positions.clear()
 
-    def close(self) -> list[ArrayRecord]:
+    def close(self, num_rows: int) -> list[ArrayRecord]:
+        """Write the end of the last rows, which are empty.
+
+        Args:
+            num_rows: rows of the range.
+        """
+        self._appenders[0].append(np.full(num_rows - self._num_rows, self._count))
         return [appender.close() for appender in self._appenders]

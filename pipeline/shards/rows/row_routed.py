@@ -231,6 +231,8 @@ def route_rows(
     first: int,
     indptr: NDArray[np.int64],
     entries: Callable[[str], NDArray[Any]],
+    *,
+    with_empty: bool = True,
 ) -> None:
     """Route consecutive rows, one column in memory at a time.
 
@@ -238,12 +240,14 @@ def route_rows(
         first: number of the first row among all vertices.
         indptr: (num_rows + 1,) int64 where the entries of each row begin, and their end.
         entries: gives the (nnz, ...) values of a column of entries.
+        with_empty: also route rows without entries.
     """
-    num_rows = len(indptr) - 1
-    position = numbers.find_positions(numbers.by_number[first : first + num_rows])
-    order, rows = _order(position), {"row": first + np.arange(num_rows), "nonzeros": np.diff(indptr)}
-    if order is not None:
-        rows = {name: each[order] for name, each in rows.items()}
+    nonzeros = np.diff(indptr)
+    chosen = np.arange(len(nonzeros)) if with_empty else np.flatnonzero(nonzeros)
+    position = numbers.find_positions(numbers.by_number[first : first + len(nonzeros)][chosen])
+    order = _order(position)
+    moved = chosen if order is None else chosen[order]
+    rows = {"row": first + moved, "nonzeros": nonzeros[moved]}
 
     def values(name: str) -> NDArray[Any]:
         if name in rows:
@@ -252,8 +256,8 @@ def route_rows(
         if order is None:
             return found
         # A column of several values for each entry is put in order by the places of the entries.
-        moved = found if found.ndim == 1 else np.arange(len(found))
-        gathered: NDArray[Any] = gather_ranges(moved, indptr[order], rows["nonzeros"], len(found))
+        elements = found if found.ndim == 1 else np.arange(len(found))
+        gathered: NDArray[Any] = gather_ranges(elements, indptr[moved], rows["nonzeros"], len(found))
         return gathered if found.ndim == 1 else found.take(gathered, axis=0)
 
     out.add_columns(Index.of_offsets(position_offsets(position, out.num_positions)), values)

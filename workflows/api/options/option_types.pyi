@@ -72,6 +72,8 @@ class PartitionKeywords(ClusterKeywords, total=False):
     batches: str
     batch_rate: float
     exchange: str
+    balance: str
+    reverse: bool
     quality: str
     method_options: Sequence[str]
 

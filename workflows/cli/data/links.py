@@ -209,7 +209,7 @@ def links_result(dataset: Dataset, links: Links) -> dict[str, Any]:
     message = dataset.graph(key) if relation is None else dataset.typed_graph(key).relation(relation.name)
     # Of both ends.
     of_each = links.num_negatives("test") + links.num_replaced("test")
-    figures = {
+    figures: dict[str, Any] = {
         "graph": links.graph,
         "message_graph": links.message_graph,
         **({} if relation is None else {"relation": list(relation.edge_type)}),
