@@ -102,7 +102,7 @@ def batches(dataset: Dataset, config: TrainConfig) -> list[tuple[Tensor, Tensor]
         "seed": config.run.seed,
         "fanout": 1,
     }
-    for batch in load(dataset, **given, negatives=config.negatives, batch_size=config.link_batch or 1024):
+    for batch in load(dataset, **given, negatives=config.task.negatives, batch_size=config.task.link_batch or 1024):
         pairs = batch[source, config.mode.relation, target]
         ends = torch.stack(
             [batch[name].n_id[each] for name, each in zip((source, target), pairs.edge_label_index, strict=True)]
@@ -116,7 +116,7 @@ def expected_loss(module: nn.Module, dataset: Dataset, config: TrainConfig) -> T
     relation, data, terms = str(config.mode.relation), message_graph(dataset, str(config.mode.relation)), []
     source, target = RELATIONS[relation]
     for pairs, negatives in batches(dataset, config):
-        excluded = of_pairs(data, relation, pairs) if config.exclude_targets else np.empty(0, np.int64)
+        excluded = of_pairs(data, relation, pairs) if config.task.exclude_targets else np.empty(0, np.int64)
         found = vectors(module, without(data, relation, excluded))
         for sign, (sources, targets) in ((-1, pairs), (1, negatives)):
             terms.append(functional.softplus(sign * (found[source][sources] * found[target][targets]).sum(1)))
@@ -125,7 +125,7 @@ def expected_loss(module: nn.Module, dataset: Dataset, config: TrainConfig) -> T
 
 def gradients_of_a_step(dataset: Dataset, config: TrainConfig) -> dict[str, Tensor]:
     before: Any = lone_session(config).model.module
-    after = stored_state(dataset, str(config.run))
+    after = stored_state(dataset, str(config.run.name))
     return {name: (each.detach() - after[name]) / LR for name, each in before.named_parameters()}
 
 
@@ -167,7 +167,7 @@ class Results:
             each.mkdir()
         content = [each.to_json() for each in [*configs, *resumed, *predictions]]
         found = run_program(max(RANKS), "train_all", folder, content, timeout=400)
-        self.by_run = dict(zip([each.run for each in [*configs, *resumed]], found, strict=False))
+        self.by_run = dict(zip([each.run.name for each in [*configs, *resumed]], found, strict=False))
 
     def _add(self, dataset: Dataset, run: str, relation: str, name: str = "Sage", **options: Any) -> None:
         self.configs[run] = typed_config(dataset, run, name, relation=relation, **options)
