@@ -201,7 +201,7 @@ def _pyg(side: dict[str, Any], seeds: Any) -> Any:
     from torch_geometric.loader.neighbor_loader import NeighborLoader
 
     if side["sampler"]:
-        torch.ops.load_library(side["sampler"])
+        torch.ops.load_library(side["sampler"])  # type: ignore[no-untyped-call]
         torch_geometric.typing.WITH_TORCH_SPARSE = True
     data = torch.load(f"{side['folder']}/{side['dataset']}.pt", weights_only=False)
     how: dict[str, Any] = {"num_neighbors": list(FANOUTS), "batch_size": BATCH, "shuffle": True, "is_sorted": True}

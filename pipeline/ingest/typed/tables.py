@@ -279,8 +279,8 @@ class TypedTables:
                 first, sentence = each.sentences[:1], f"vertices {of_type} from {column}; ids are {kind}"
                 read = [*table.data, *([] if table.kinds is None else [table.kinds.column])]
                 left = _without(each, read).facts.get("ignored", ())
-                shown = f"{counted(len(left), 'column')} not read: {', '.join(left)}" if left else ""
-                found.append(replace(each, sentences=(*first, sentence, shown)))
+                unread = f"{counted(len(left), 'column')} not read: {', '.join(left)}" if left else ""
+                found.append(replace(each, sentences=(*first, sentence, unread)))
         return found + [each for data in self.data for each in data.understood()]
 
     def parameters(self, options: IngestOptions, typed: TypedOptions) -> dict[str, Any]:

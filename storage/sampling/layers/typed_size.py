@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, expm1, log1p
 
-from gnnloom.storage.sampling.layers.graph_view import ALL
+from gnnloom.storage.neighbor_samplers.kind import ALL
 
 #: Rows of more entries on average have practically never less than any fan-out.
 _MANY = 500

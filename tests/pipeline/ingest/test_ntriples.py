@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -77,10 +78,10 @@ def test_random_statements_are_read_in_blocks_and_ranges_of_any_size(
             text += f'{data.draw(_written(statement[0]))} <p> "\\u00e9\\"." . \n'
     path = tmp_path_factory.mktemp("graph") / "g.nt"
     path.write_bytes(text.encode())
-    sizes = {"range_bytes": data.draw(st.integers(1, 200)), "block_bytes": data.draw(st.integers(1, 200))}
+    sizes = data.draw(st.integers(1, 200)), data.draw(st.integers(1, 200))
     for columns, (source, target) in {"subject,object": (0, 2), "subject,predicate": (0, 1)}.items():
         edges = Statements.open([str(path)], columns=columns)
-        edges = type(edges)(edges.files, edges.columns, **sizes)
+        edges = replace(edges, range_bytes=sizes[0], block_bytes=sizes[1])
         chunks = [chunk for span in edges.ranges() for chunk in edges.read_names(span)]
         found = [(s.decode(), t.decode()) for chunk in chunks for s, t in zip(chunk.source, chunk.target, strict=True)]
         assert found == [(each[source], each[target]) for each in statements]

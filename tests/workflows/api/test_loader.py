@@ -163,8 +163,11 @@ def test_an_iteration_that_stops_early_uses_up_its_epoch_and_leaves_no_threads(c
     assert held() == before
 
 
+@pytest.mark.parametrize("memory", [24_000, 1 << 20])
 @pytest.mark.parametrize("name", ["undirected", "pairs"])
-def test_windows_of_batches_give_the_same_batches(catalog: Catalog, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_windows_of_batches_give_the_same_batches(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, name: str, memory: int
+) -> None:
     options = {**SAMPLED, "catalog": catalog, **({"links": True} if name == "pairs" else {})}
     expected = [contents(load(name, cache_memory=0, epoch=epoch, **options)) for epoch in range(2)]
     monkeypatch.setattr("gnnloom.trainer.feed.feature_view.fits_in_pages", lambda _: False)
@@ -176,7 +179,7 @@ def test_windows_of_batches_give_the_same_batches(catalog: Catalog, monkeypatch:
 
     monkeypatch.setattr(RowWindows, "read", counted)
     for threads in (0, 2):
-        loader = load(name, workers=threads, **options)
+        loader = load(name, workers=threads, cache_memory=memory, **options)
         assert [contents(loader) for _ in range(2)] == expected
         next(iter(loader))
         with pytest.raises(ZeroDivisionError):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 import torch
@@ -39,6 +40,9 @@ from gnnloom.trainer.operators.layered import Layered
 from gnnloom.trainer.passes.evaluation import can_stream, streamed_outputs
 from gnnloom.trainer.passes.layerwise import layerwise_scores, map_graph
 from gnnloom.trainer.tasks.objectives.objective import StepLoss
+
+#: Batches without which a window saves less than frequent rows in its memory would.
+_LEAST_BATCHES: Final = 4
 
 
 class NeighborMode(Mode):
@@ -84,11 +88,7 @@ class NeighborMode(Mode):
         drawn = {name: context.options[name] for name in SAMPLER_OPTIONS}
         sampler = NeighborSampler(graph, context.seed, self._fanouts, **drawn)
         seeds = self._seeds()
-        memory, in_windows = context.options["cache_memory"], 0
-        if isinstance(context.given, BatchInputs):
-            # Both save most of what either saves alone, and where rows are equally frequent, windows save more.
-            memory = in_windows = memory // 2
-        features.keep(hot_vertices(sampler, seeds, features.num_kept(memory), features.is_far))
+        in_windows = self._keep_rows(features, sampler, seeds)
 
         def make(drawn: Drawn[Sample]) -> Batch:
             rows = layered_batch(graph, drawn.sample, drawn.excluded)
@@ -96,6 +96,21 @@ class NeighborMode(Mode):
             return Batch(rows, examples, drawn.features[ONLY_TYPE].ahead(rows.vertices))
 
         return NeighborBatches(sampler, self._pairs or seeds, make, {ONLY_TYPE: features}, in_windows)
+
+    def _keep_rows(self, features: FeatureView, sampler: NeighborSampler, seeds: VertexSeeds) -> int:
+        """Keep frequent rows in memory; returns the bytes that are left for windows of batches. Collective."""
+        memory: int = self.context.options["cache_memory"]
+        half, kept, windows = memory // 2, np.empty(0, np.int64), features.windows(memory // 2)
+        if windows is not None and seeds.num_batches:
+            # Frequent rows, and windows of what is not frequent, save more than either alone.
+            kept = hot_vertices(sampler, seeds, features.num_kept(memory - half), features.is_far)
+            drawn = sampler.sample_of(seeds.of(0, 0), 0, 0).vertices
+            if windows.most < _LEAST_BATCHES * np.count_nonzero(~np.isin(drawn, kept)):
+                windows = None
+        if windows is None:
+            half, kept = 0, hot_vertices(sampler, seeds, features.num_kept(memory), features.is_far)
+        features.keep(kept)
+        return half
 
     def _view(self, owner: NDArray[np.int32] | None) -> FeatureView:
         """The features of any vertices. Communicates nothing."""
