@@ -159,7 +159,7 @@ def test_a_run_goes_on_from_the_other_place(tmp_path: Path) -> None:
     [
         ({"mode": "subgraph"}, "inputs: mode subgraph has no such option, only full, neighbor"),
         ({"samples": "abc"}, "samples 'abc' hold the features already"),
-        ({"embed": 4}, "learned features"),
+        ({"embed": 4}, "learned input features .* are not stored"),
         ({"task": "link"}, "reads the features from memory"),
         ({"save_embeddings": True}, "does not predict"),
     ],
