@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from enum import StrEnum
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any, Final, get_args, get_type_hints
 
 from gnnloom.storage.errors import InputError
 
@@ -57,7 +58,7 @@ class Option:
     """One option: everything that its command, its key in recipes and its keyword in Python need to know.
 
     Attributes:
-        name: keyword and key in a recipe. Empty in a mapping by name, and for the field of a dataclass.
+        name: keyword and key in a recipe. Empty in a mapping by name, and for a field that has the same name.
         kind: bool, int, float, str, Path (the name of a file), ``tuple[int, ...]`` or ``tuple[str, ...]``; by default
             the type of ``default``, or text.
         help: a noun phrase or an imperative.
@@ -270,17 +271,71 @@ def option_field(given: Option, **metadata: Any) -> Any:
     return field(default=given.default, metadata={"option": given, **metadata})
 
 
-def options_of(kind: type[Any]) -> Mapping[str, Option]:
-    """The options that are fields of a dataclass, by name."""
+def part(kind: type[Any]) -> Any:
+    """A field of a dataclass that holds another dataclass, whose options are options of the whole.
+
+    Args:
+        kind: class of the part. The field may be left out unless the part has a required option.
+    """
+    is_required = any(each.is_required for each in option_fields(kind).values())
+    return field(default_factory=dataclasses.MISSING if is_required else kind, metadata={"part": kind})
+
+
+@dataclass(frozen=True)
+class OptionField:
+    """A field that is an option: of a dataclass, or of one of its parts.
+
+    Attributes:
+        owner: the dataclass that has the field.
+        path: names of the fields that lead from the whole to the value, such as ``model.hidden``.
+    """
+
+    option: Option
+    field: dataclasses.Field[Any]
+    owner: type[Any]
+    path: str
+
+    @property
+    def is_required(self) -> bool:
+        """The field has no default."""
+        return self.field.default is dataclasses.MISSING and self.field.default_factory is dataclasses.MISSING
+
+    @property
+    def annotation(self) -> Any:
+        """Type of the field."""
+        return get_type_hints(self.owner)[self.field.name]
+
+    def value(self, whole: Any) -> Any:
+        """The value of the option in an object of the whole dataclass."""
+        return attrgetter(self.path)(whole)
+
+
+def option_fields(kind: type[Any]) -> Mapping[str, OptionField]:
+    """The fields of a dataclass and of its parts that are options, by the name of the option, in the order of fields.
+
+    An option has the name of its field unless it declares another one.
+    """
     # Mypy takes a dataclass for not hashable, although only its objects may be.
     hashable: Any = kind
-    return _options_of(hashable)
+    return _option_fields(hashable)
 
 
 @cache
-def _options_of(kind: Any) -> Mapping[str, Option]:
-    fields = [each for each in dataclasses.fields(kind) if "option" in each.metadata]
-    return {each.name: replace(each.metadata["option"], name=each.name) for each in fields}
+def _option_fields(kind: Any) -> Mapping[str, OptionField]:
+    found = dict[str, OptionField]()
+    for each in dataclasses.fields(kind):
+        if "option" in each.metadata:
+            named = replace(each.metadata["option"], name=each.metadata["option"].name or each.name)
+            found[named.name] = OptionField(named, each, kind, each.name)
+        elif "part" in each.metadata:
+            own = option_fields(each.metadata["part"])
+            found |= {name: replace(one, path=f"{each.name}.{one.path}") for name, one in own.items()}
+    return found
+
+
+def options_of(kind: type[Any]) -> Mapping[str, Option]:
+    """The options of a dataclass and of its parts, by name."""
+    return {name: each.option for name, each in option_fields(kind).items()}
 
 
 def check_options(checked: Any) -> None:
@@ -289,8 +344,8 @@ def check_options(checked: Any) -> None:
     Raises:
         InputError: a value is not allowed.
     """
-    for name, found in options_of(type(checked)).items():
-        found.check(getattr(checked, name))
+    for each in option_fields(type(checked)).values():
+        each.option.check(each.value(checked))
 
 
 def parse_named(field: str, given: Iterable[str], options: Mapping[str, Option], else_expected: str) -> dict[str, Any]:

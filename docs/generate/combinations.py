@@ -50,7 +50,7 @@ def combinations() -> Iterator[Combination]:
 def _refusal(options: dict[str, Any]) -> str:
     """Why a training with these options is refused; empty if it is not."""
     try:
-        TrainConfig(catalog="catalog", dataset="web", **options)
+        TrainConfig.of(catalog="catalog", dataset="web", **options)
     except InputError as error:
         return str(error)
     return ""

@@ -100,7 +100,7 @@ def _train_all(options: argparse.Namespace, catalog: Path, scale: int, epochs: i
             found = {}
             for name in options.algorithms:
                 shards = rows if ALGORITHMS[name].reads.name == "row" else grid
-                config = TrainConfig(
+                config = TrainConfig.of(
                     catalog=str(catalog), dataset=dataset.name, shards=shards, ranks=ranks, algorithm=name,
                     precision=options.precision, epochs=epochs, eval_every=0, threads=1,
                     run=f"{name}-{ranks}-{mode}-{options.precision}", **MODES[mode],
@@ -163,7 +163,7 @@ def _report_goals(mode: str, found: Mapping[str, Mapping[str, Any]]) -> None:
 def _report_overlap(catalog: Path, dataset: gnnloom.Dataset, precision: str) -> None:
     """How much of the transfer of a random partition's halo is hidden, on two ranks with one thread each."""
     shards = row_shards(dataset, 2, "random")
-    config = TrainConfig(
+    config = TrainConfig.of(
         catalog=str(catalog), dataset=dataset.name, shards=shards, ranks=2, precision=precision, threads=1
     )
     found = ranks_of("overlap_ranks.py", config, {}, ["128", "15"])

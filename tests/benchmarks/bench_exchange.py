@@ -136,7 +136,7 @@ def _train_all(dataset: gnnloom.Dataset, options: argparse.Namespace) -> Iterato
     shards = row_shards(dataset, RANKS, "metis")
     heads = "".join(f"{head:>12}{'cover':>10}{'x':>8}" for head in ("cpu s rows", "wall s rows", "MB rows"))
     print(f"\n{'epochs':26}{heads}")
-    config = TrainConfig(
+    config = TrainConfig.of(
         catalog=str(dataset.path.parent), dataset=dataset.name, shards=shards, ranks=RANKS, eval_every=0, threads=1
     )
     is_full = options.scale == "full"

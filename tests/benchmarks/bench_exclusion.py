@@ -39,19 +39,19 @@ def main() -> None:
             shards = row_shards(dataset, ranks)
             for model in options.models:
                 _measure(
-                    TrainConfig(catalog=str(catalog), dataset=name, ranks=ranks, shards=shards, model=model),
+                    TrainConfig.of(catalog=str(catalog), dataset=name, ranks=ranks, shards=shards, model=model),
                     options.rounds,
                 )
 
 
 def _measure(config: TrainConfig, rounds: int) -> None:
     found = ranks_of("exclusion_ranks.py", config, {}, [str(WIDTH), str(rounds)])
-    case = f"{config.dataset}-{config.model}-{config.ranks}"
+    case = f"{config.data.dataset}-{config.model.name}-{config.algorithm.ranks}"
     print(f"{case}: " + ", ".join(f"{name} {value}" for name, value in found.items()))
     for name in ("", " processor"):
         ratio = found[f"ratio{name}"]
         print(f"RESULT exclusion-{case}{name.replace(' ', '-')} {ratio:.3f} x")
-        if name and config.model != "gat":
+        if name and config.model.name != "gat":
             print(f"GOAL exclusion-{case} at most {GOAL}: {'met' if ratio <= GOAL else 'not met'}")
 
 

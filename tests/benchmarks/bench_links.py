@@ -109,7 +109,7 @@ class _Case:
 
     def train(self, epochs: int, run: str, **options: Any) -> Figures:
         """Figures of gnnloom."""
-        config = TrainConfig(
+        config = TrainConfig.of(
             catalog=str(self._catalog),
             dataset=self._name,
             shards=self._shards,

@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +109,12 @@ class Row:
 
     @property
     def training(self) -> tuple[str, tuple[int, ...], str, int]:
-        return self.config.dataset, self.config.hidden, self.config.precision, self.config.ranks
+        return (
+            self.config.data.dataset,
+            self.config.model.hidden,
+            self.config.model.precision,
+            self.config.algorithm.ranks,
+        )
 
     @property
     def median(self) -> float:
@@ -117,8 +122,8 @@ class Row:
 
     @property
     def name(self) -> str:
-        grid = "x".join(map(str, self.config.grid or ()))
-        return f"{self.config.algorithm} {grid}"
+        grid = "x".join(map(str, self.config.algorithm.grid or ()))
+        return f"{self.config.algorithm.name} {grid}"
 
 
 def main() -> None:
@@ -167,7 +172,7 @@ def _measure_job(catalog: Path, ranks: int, scale: Scale) -> dict[str, Any]:
     numbers, configs = [], []
     for number, (dataset, model) in enumerate(TRAININGS):
         for algorithm, grid in GRIDS[ranks]:
-            config = TrainConfig(
+            config = TrainConfig.of(
                 catalog=str(catalog), dataset=dataset, ranks=ranks, algorithm=algorithm, grid=grid,
                 epochs=scale.epochs, permutation="double", threads=1, eval_every=0,
                 profile=number in SPLIT and ranks > 1, run=f"{algorithm}-{number}-{'x'.join(map(str, grid))}", **model,
@@ -178,7 +183,7 @@ def _measure_job(catalog: Path, ranks: int, scale: Scale) -> dict[str, Any]:
     for number, config, found in zip(numbers, configs, content["measured"], strict=True):
         found["config"] = config.to_json()
         if number in MEMORY:
-            alone = replace(config, run=f"memory-{config.run}", profile=False, epochs=2)
+            alone = config.with_options(run=f"memory-{config.run.name}", profile=False, epochs=2)
             found["peak"] = max(launch(alone, restart=True)["peak_memory"])
     return content
 
@@ -205,9 +210,9 @@ def _predicted(jobs: Iterable[Mapping[str, Any]], situations: Mapping[str, Situa
     for job in jobs:
         profile = MachineProfile.from_json(job["profile"], "bench")
         for found in job["measured"]:
-            config = TrainConfig.from_json(found["config"])
-            plans = make_plans(config, situations[config.dataset], profile, algorithms=[config.algorithm])
-            plan = next(plan for plan in plans if plan.grid == list(config.grid or ()))
+            config = TrainConfig.of(**found["config"])
+            plans = make_plans(config, situations[config.data.dataset], profile, algorithms=[config.algorithm.name])
+            plan = next(plan for plan in plans if plan.grid == list(config.algorithm.grid or ()))
             peak, split = int(found.get("peak", 0)), found.get("split", {})
             yield Row(config, plan, found["rounds"], found["bytes"], peak, split, found.get("wall", []))
 
@@ -232,9 +237,10 @@ def report(rows: list[Row]) -> None:
     print(f"RESULT configurations {len(rows)} -")
     print(f"RESULT rank_correlation {_correlation(rows):.3f} -")
     for ranks in GRIDS:
-        print(f"RESULT rank_correlation_{ranks} {_correlation([r for r in rows if r.config.ranks == ranks]):.3f} -")
+        chosen = [row for row in rows if row.config.algorithm.ranks == ranks]
+        print(f"RESULT rank_correlation_{ranks} {_correlation(chosen):.3f} -")
     for precision in ("float32", "bf16"):
-        chosen = [row for row in rows if row.config.precision == precision]
+        chosen = [row for row in rows if row.config.model.precision == precision]
         print(f"RESULT rank_correlation_{precision} {_correlation(chosen):.3f} -")
     # Only plans of one training are ever compared by a user. Three plans have too few orders for a correlation.
     orders = {
@@ -260,9 +266,9 @@ def _print_times(rows: list[Row]) -> None:
     )
     for row in rows:
         config, spread = row.config, max(row.seconds) / min(row.seconds) - 1
-        hidden, wall = ",".join(map(str, config.hidden)), statistics.median(row.wall or [math.nan])
+        hidden, wall = ",".join(map(str, config.model.hidden)), statistics.median(row.wall or [math.nan])
         print(
-            f"{config.dataset:7} {hidden:>8} {config.precision:>9} {config.ranks:5} {row.name:18}"
+            f"{config.data.dataset:7} {hidden:>8} {config.model.precision:>9} {config.algorithm.ranks:5} {row.name:18}"
             f" {row.plan.cost.total * 1e3:12.2f} {row.median * 1e3:12.2f} {spread:6.0%}"
             f" {wall * 1e3:9.1f}"
         )
@@ -280,12 +286,12 @@ def _print_splits(rows: list[Row]) -> None:
         )
         # What a profile does not time by a kind is the rest of the wall time, and so says nothing here.
         rest = f"passes {cost.passes * 1e3:.1f} / -, hidden {cost.hidden * 1e3:.1f} / -"
-        print(f"{row.config.dataset:7} {row.config.ranks} {row.name:18} {shown}, {rest}")
+        print(f"{row.config.data.dataset:7} {row.config.algorithm.ranks} {row.name:18} {shown}, {rest}")
 
 
 def _print_memory(rows: list[Row]) -> None:
-    for name, precision in dict.fromkeys((row.config.algorithm, row.config.precision) for row in rows):
-        chosen = [row for row in rows if (row.config.algorithm, row.config.precision) == (name, precision)]
+    for name, precision in dict.fromkeys((row.config.algorithm.name, row.config.model.precision) for row in rows):
+        chosen = [row for row in rows if (row.config.algorithm.name, row.config.model.precision) == (name, precision)]
         ratios = [row.plan.peak_memory / row.peak for row in chosen]
         worst = max(ratios, key=lambda ratio: max(ratio, 1 / ratio))
         print(f"RESULT memory_{name}_{precision} {np.median(ratios):.3f} x")

@@ -26,7 +26,7 @@ def main() -> None:
         clock.mark()
         return False
 
-    result = train(comm, TrainConfig.from_json(content), end_of_epoch, restart=True)
+    result = train(comm, TrainConfig.of(**content), end_of_epoch, restart=True)
     figures = clock.figures()
     rows = comm.gather_numbers(list(figures.values()))
     found = dict(zip(figures, rows.max(0).tolist(), strict=True))

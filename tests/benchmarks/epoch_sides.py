@@ -120,7 +120,7 @@ class Side:
         return last_line(program, rank_environment(1) | KEPT)
 
     def _config(self, case: Case, catalog: Path, epochs: int) -> TrainConfig:
-        return TrainConfig(
+        return TrainConfig.of(
             catalog=str(catalog),
             dataset=case.graph,
             shards=case.shards[self.ranks],

@@ -17,7 +17,7 @@ import statistics
 import sys
 import time
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from epoch_figures import report
@@ -62,17 +62,17 @@ class Epochs:
 
 
 def main(content: str, rounds: str, *hidden: str) -> None:
-    comm, config, found = world(), TrainConfig.from_json(json.loads(content)), {}
+    comm, config, found = world(), TrainConfig.of(**json.loads(content)), {}
     for each in hidden:
         width, precision = each.split(":")
-        found[each] = _compare(comm, replace(config, hidden=(int(width),), precision=precision), int(rounds))
+        found[each] = _compare(comm, config.with_options(hidden=(int(width),), precision=precision), int(rounds))
     if comm.rank == 0:
         report(found)
 
 
 def _compare(comm: Communicator, config: TrainConfig, rounds: int) -> dict[str, Any]:
     """Train with both exchanges. Collective."""
-    epochs = {each: Epochs(_begin(comm, replace(config, exchange=each, run=each))) for each in EXCHANGES}
+    epochs = {each: Epochs(_begin(comm, config.with_options(exchange=each, run=each))) for each in EXCHANGES}
     with closing(epochs["rows"].training), closing(epochs["cover"].training):
         for number in range(WARM_UP + rounds):
             for name in EXCHANGES if number % 2 else reversed(EXCHANGES):
@@ -93,10 +93,10 @@ def _compare(comm: Communicator, config: TrainConfig, rounds: int) -> dict[str, 
 
 def _begin(comm: Communicator, config: TrainConfig) -> Training:
     """Read and build what the epochs need; stores nothing. Collective."""
-    dataset = Catalog(config.catalog).dataset(config.dataset)
+    dataset = Catalog(config.data.catalog).dataset(config.data.dataset)
     run = Run(dataset.run_path(config.run_name))
     opened = OpenedRun.open(config, dataset, run, comm.rank, comm.size)
-    return Training(comm, ReadStart.read(comm, opened, config.threads or comm.this_machine().threads, 0))
+    return Training(comm, ReadStart.read(comm, opened, config.algorithm.threads or comm.this_machine().threads, 0))
 
 
 def _ratio(seconds: dict[str, list[float]]) -> float:

@@ -67,14 +67,16 @@ class GraphPairs:
 
 def main(content: str, width: str, rounds: str) -> None:
     torch.set_num_threads(1)
-    config, comm = TrainConfig.from_json(json.loads(content)), world()
-    dataset, dim = Catalog(config.catalog).dataset(config.dataset), int(width)
-    shards, place = dataset.row_shards(key=config.shards), Place(getattr(torch, config.feature_dtype))
-    multiplies = config.model != "gat"
-    operator = PointToPoint(comm, shards.shard(comm.rank), NORMALIZATION[config.model], place, multiplies=multiplies)
-    own = {"heads": 4, "negative_slope": 0.2, "attention": "v1"} if config.model == "gat" else {}
+    config, comm = TrainConfig.of(**json.loads(content)), world()
+    dataset, dim = Catalog(config.data.catalog).dataset(config.data.dataset), int(width)
+    shards, place = dataset.row_shards(key=config.data.shards), Place(getattr(torch, config.model.feature_dtype))
+    multiplies = config.model.name != "gat"
+    operator = PointToPoint(
+        comm, shards.shard(comm.rank), NORMALIZATION[config.model.name], place, multiplies=multiplies
+    )
+    own = {"heads": 4, "negative_slope": 0.2, "attention": "v1"} if config.model.name == "gat" else {}
     options = ModelOptions((dim, dim, dim), own=own)
-    model = MODELS[config.model].load()(operator, options, Dropout(0.0, 0, place), 0)
+    model = MODELS[config.model.name].load()(operator, options, Dropout(0.0, 0, place), 0)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     started = time.perf_counter()
     pairs = GraphPairs(dataset)

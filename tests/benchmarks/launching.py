@@ -24,9 +24,12 @@ def ranks_of(
     program: str, config: TrainConfig, environment: Mapping[str, str], arguments: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Run a program of this folder, which takes a configuration as JSON, on the ranks of the configuration."""
-    command = [find_mpiexec(), "-n", str(config.ranks), *launch.rank_python(), str(HERE / program)]
+    command = [find_mpiexec(), "-n", str(config.algorithm.ranks), *launch.rank_python(), str(HERE / program)]
     given = [json.dumps(config.to_json()), *arguments]
-    return last_line([*command, *given], launch.rank_environment(config.ranks, config.threads) | dict(environment))
+    return last_line(
+        [*command, *given],
+        launch.rank_environment(config.algorithm.ranks, config.algorithm.threads) | dict(environment),
+    )
 
 
 def last_line(command: Sequence[str], environment: Mapping[str, str]) -> dict[str, Any]:

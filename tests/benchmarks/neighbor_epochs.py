@@ -48,7 +48,7 @@ def report_epochs(folder: str, dataset: str, *, with_peer: bool) -> None:
 
 def _ours(folder: str, dataset: str, ahead: int) -> dict[str, Any]:
     """Figures of gnnloom, with the share of an epoch's wall time in which it has no batch to train on."""
-    config = TrainConfig(
+    config = TrainConfig.of(
         catalog=folder,
         dataset=dataset,
         mode="neighbor",

@@ -47,8 +47,8 @@ class _Waiting(MpiCommunicator):
 
 def main(content: str, width: str, rounds: str) -> None:
     torch.set_num_threads(1)
-    config, comm = TrainConfig.from_json(json.loads(content)), world()
-    shards = Catalog(config.catalog).dataset(config.dataset).row_shards(key=config.shards)
+    config, comm = TrainConfig.of(**json.loads(content)), world()
+    shards = Catalog(config.data.catalog).dataset(config.data.dataset).row_shards(key=config.data.shards)
     operator, silent, waiting = (
         _operator(each, shards, config) for each in (comm, _Silent(comm._comm), _Waiting(comm._comm))
     )
@@ -78,7 +78,7 @@ def main(content: str, width: str, rounds: str) -> None:
 
 
 def _operator(comm: MpiCommunicator, shards: Any, config: TrainConfig) -> PointToPoint:
-    return PointToPoint(comm, shards.shard(comm.rank), "symmetric", Place(getattr(torch, config.feature_dtype)))
+    return PointToPoint(comm, shards.shard(comm.rank), "symmetric", Place(getattr(torch, config.model.feature_dtype)))
 
 
 def _seconds(comm: Communicator, act: Callable[[], Any]) -> tuple[float, float]:

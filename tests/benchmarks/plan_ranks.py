@@ -12,7 +12,6 @@ import json
 import statistics
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -31,7 +30,7 @@ from gnnloom.trainer.training.loop import train
 
 
 def main() -> None:
-    configs = [TrainConfig.from_json(content) for content in json.loads(Path(sys.argv[1]).read_text())]
+    configs = [TrainConfig.of(**content) for content in json.loads(Path(sys.argv[1]).read_text())]
     result, scale, rounds = Path(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4])
     comm = world()
     # Processor time, as other programs may use the machine.
@@ -39,11 +38,11 @@ def main() -> None:
     measured: list[dict[str, Any]] = [{"rounds": [], "wall": []} for _ in configs]
     for _ in range(rounds):
         for config, found in zip(configs, measured, strict=True):
-            seconds, wall, found["bytes"] = _timed(comm, replace(config, profile=False))
+            seconds, wall, found["bytes"] = _timed(comm, config.with_options(profile=False))
             found["rounds"].append(seconds)
             found["wall"].append(wall)
     for config, found in zip(configs, measured, strict=True):
-        if config.profile:
+        if config.run.profile:
             found["split"] = _split(comm, config)
     if comm.rank == 0:
         result.write_text(json.dumps({"profile": profile.to_json(), "measured": measured}))

@@ -23,7 +23,7 @@ algorithms = pytest.mark.parametrize("algorithm", [*ROW_ALGORITHMS, *GRID_ALGORI
 
 def sent(graph: Described, ranks: int, algorithm: str) -> tuple[float, float]:
     """Messages and bytes that a rank sends in an epoch, on average. Parts are random, which is the worst case."""
-    config = TrainConfig(catalog="c", dataset="d", algorithm=algorithm, ranks=ranks, hidden=HIDDEN, threads=1)
+    config = TrainConfig.of(catalog="c", dataset="d", algorithm=algorithm, ranks=ranks, hidden=HIDDEN, threads=1)
     facts = GraphFacts(
         num_vertices=graph.num_vertices,
         nnz=graph.nnz,
@@ -33,7 +33,7 @@ def sent(graph: Described, ranks: int, algorithm: str) -> tuple[float, float]:
     )
     exchange = ExchangeLaw.fitted(graph.num_vertices, graph.nnz, []).at(ranks) if algorithm in ROW_ALGORITHMS else None
     work = workload(config, facts, None if exchange is None else (exchange, exchange))
-    volume = Volume.of(epoch_steps(config, work))
+    volume = Volume.of(epoch_steps(config.algorithm, work))
     return sum(volume.messages.values()) / ranks, sum(volume.bytes.values()) / ranks
 
 

@@ -38,7 +38,7 @@ def sizes(graph: Described, ranks: int, algorithm: str) -> ShardSizes:
 
 
 def projected(graph: Described, ranks: int, algorithm: str) -> TrainProjection:
-    config = TrainConfig(
+    config = TrainConfig.of(
         catalog="c", dataset="d", algorithm=algorithm, ranks=ranks, hidden=(128, 128), epochs=10, threads=1
     )
     return project_new_training(config, sizes(graph, ranks, algorithm))

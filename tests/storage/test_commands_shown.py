@@ -29,8 +29,8 @@ _ROOMS = [Path(gnnloom.storage.__file__).parents[1] / room for room in ("storage
 #: What messages put into commands besides `shell_command`: names of datasets and runs, which `check_name` restricts to
 #: letters, digits and ``._-``; numbers; gnnloom's own options and packages.
 _PLAIN = {
-    "METHODS[name].package", "STORED[0]", "config.mode", "dataset", "dataset.name", "kind", "logger.package", "name",
-    "logger.install", "method.install", "num_ranks", "option", "package", "permutation", "request.ranks",
+    "METHODS[name].package", "STORED[0]", "config.mode.name", "dataset", "dataset.name", "kind", "logger.package",
+    "name", "logger.install", "method.install", "num_ranks", "option", "package", "permutation", "request.ranks",
     "run.path.parents[1].name", "self.name", "max(steps, default=3)", "step.arguments", "values['size']",
     # Python code.
     "call",
@@ -85,7 +85,7 @@ def test_look_shows_a_command_that_stores_the_file(tmp_path: Path, monkeypatch: 
 
 def test_remedies_quote_what_users_and_strangers_named(tmp_path: Path) -> None:
     dataset = store_small_dataset(Catalog(tmp_path / "my catalog;$(x)"))
-    config = TrainConfig(catalog=str(dataset.path.parent), dataset="web", loss="mine:a;$(touch x)")
+    config = TrainConfig.of(catalog=str(dataset.path.parent), dataset="web", loss="mine:a;$(touch x)")
     words = shlex.split(command_line(config))
     assert str(dataset.path.parent) in words
     assert "mine:a;$(touch x)" in words

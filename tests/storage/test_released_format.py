@@ -73,7 +73,7 @@ def test_its_arrays_have_the_values_that_were_written(released: Dataset) -> None
 def test_its_run_is_read_and_can_be_continued(released: Dataset) -> None:
     run = Run.open(released, "first")
     assert len(run.metrics()) == run.result()["epochs"] == 3
-    assert TrainConfig.of_run(run).hidden == (4,)
+    assert TrainConfig.of_run(run).model.hidden == (4,)
     assert read_checkpoint(run.checkpoints).epoch == 3
     assert len(run.predictions().label()) == 32
     run.start(run.config(), 2, run.inputs())

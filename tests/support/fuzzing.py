@@ -225,7 +225,7 @@ def _read_propagated(folder: Path) -> None:
 
 def _store_configured_run(folder: Path) -> None:
     run = store_run(Catalog(folder).create("web"), inputs={"shards": "0"})
-    config = TrainConfig(catalog=str(folder), dataset="web", run="first", epochs=3, hidden=(4,))
+    config = TrainConfig.of(catalog=str(folder), dataset="web", run="first", epochs=3, hidden=(4,))
     write_json(run.config_path, config.to_json())
 
 

@@ -46,16 +46,16 @@ class LoneLauncher:
         assert ranks == 1
         self.jobs += 1
         if action == [PREDICT]:
-            return predict(LoneCommunicator(), PredictConfig.from_json(content))
+            return predict(LoneCommunicator(), PredictConfig.of(**content))
         if action == [PROPAGATE]:
-            return propagate(LoneCommunicator(), PropagateConfig.from_json(content), lambda: False)
-        return train(LoneCommunicator(), TrainConfig.from_json(content), restart="--restart" in options)
+            return propagate(LoneCommunicator(), PropagateConfig.of(**content), lambda: False)
+        return train(LoneCommunicator(), TrainConfig.of(**content), restart="--restart" in options)
 
 
 def opened_run(config: TrainConfig) -> OpenedRun:
     """The run of a configuration, and what it reads."""
-    dataset = Catalog(config.catalog).dataset(config.dataset)
-    return OpenedRun.open(config, dataset, Run(dataset.run_path(config.run_name)), 0, config.ranks)
+    dataset = Catalog(config.data.catalog).dataset(config.data.dataset)
+    return OpenedRun.open(config, dataset, Run(dataset.run_path(config.run_name)), 0, config.algorithm.ranks)
 
 
 def lone_session(config: TrainConfig) -> Session:

@@ -186,12 +186,12 @@ def run_harness(name: str, folder: Path, *options: str, timeout: float) -> str:
 
 def train_all(folder: Path, configs: list[TrainConfig], timeout: float = 240) -> list[dict[str, Any]]:
     """Train every configuration on its own number of ranks, all in one MPI job."""
-    ranks = max(config.ranks for config in configs)
+    ranks = max(config.algorithm.ranks for config in configs)
     results: list[dict[str, Any]] = run_program(
         ranks, "train_all", folder, [config.to_json() for config in configs], timeout
     )
     for config, result in zip(configs, results, strict=True):
         if "error" in result:
             # Shown if a test fails that expects none.
-            print(f"{config.dataset}/{config.run} on {config.ranks} ranks: {result['error']}")
+            print(f"{config.data.dataset}/{config.run.name} on {config.algorithm.ranks} ranks: {result['error']}")
     return results

@@ -113,4 +113,4 @@ def pair_config(catalog: Catalog, dataset: str, run: str, **options: Any) -> Tra
         "threads": 1,
         "task": "link",
     }
-    return TrainConfig(catalog=str(catalog.root), dataset=dataset, run=run, **{**fixed, **options})
+    return TrainConfig.of(catalog=str(catalog.root), dataset=dataset, run=run, **{**fixed, **options})

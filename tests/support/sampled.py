@@ -36,4 +36,4 @@ def store_whole(catalog: Catalog, given: Problem, *parts: int) -> None:
 def sampled_config(catalog: Catalog, dataset: str, mode: str, run: str, **options: Any) -> TrainConfig:
     """A training in float64 on one thread, with one hidden layer; ``options`` override."""
     fixed: dict[str, Any] = {"hidden": (8,), "epochs": 3, "threads": 1, "precision": "float64", "batch_size": 20}
-    return TrainConfig(catalog=str(catalog.root), dataset=dataset, mode=mode, run=run, **{**fixed, **options})
+    return TrainConfig.of(catalog=str(catalog.root), dataset=dataset, mode=mode, run=run, **{**fixed, **options})

@@ -200,7 +200,7 @@ class Predictions(Case):
             patch.setattr(prediction, "fits_whole", lambda *_: False)
             # Predictions of this checkpoint would be found.
             Run.open(self.catalog["web"], "a").drop_predictions()
-            prediction.predict(LoneCommunicator(), PredictConfig(**given, evaluation_memory=64 << 20))
+            prediction.predict(LoneCommunicator(), PredictConfig.of(**given, evaluation_memory=64 << 20))
         predictions = Run.open(self.catalog["web"], "a").predictions()
         return {record.path: predictions.array(record.path).read() for record in predictions.records}
 

@@ -40,7 +40,7 @@ def typed_config(dataset: Dataset, run: str, name: str = "Sage", **options: Any)
     fixed |= {"task": "link", "output_dim": 5} if "relation" in options else {"of_type": "paper"}
     catalog = str(dataset.path.parent)
     model = options.pop("model", f"{OWN}:{name}")
-    return TrainConfig(catalog=catalog, dataset=dataset.name, run=run, model=model, **{**fixed, **options})
+    return TrainConfig.of(catalog=catalog, dataset=dataset.name, run=run, model=model, **{**fixed, **options})
 
 
 def stored_state(dataset: Dataset, run: str) -> dict[str, Tensor]:

@@ -55,7 +55,7 @@ def cora(tmp_path_factory: pytest.TempPathFactory, shared_data: Path) -> Dataset
 
 def usual(dataset: Dataset, ranks: int, seed: int) -> TrainConfig:
     """The settings of Kipf and Welling (ICLR 2017) for citation graphs."""
-    return TrainConfig(
+    return TrainConfig.of(
         catalog=str(dataset.path.parent),
         dataset=dataset.name,
         ranks=ranks,
@@ -107,7 +107,7 @@ def test_cora_in_bf16_has_the_accuracy_of_float32_over_ten_seeds(cora: Dataset) 
     shard(cora, 2, "mtkahypar")
     found = {}
     for precision in ("float32", "bf16"):
-        runs = [replace(usual(cora, 2, seed), precision=precision) for seed in range(10)]
+        runs = [usual(cora, 2, seed).with_options(precision=precision) for seed in range(10)]
         found[precision] = [launch(run)["test_accuracy"] for run in runs]
     difference = statistics.mean(found["bf16"]) - statistics.mean(found["float32"])
     # Two standard errors of a difference of two means of ten.
@@ -118,7 +118,7 @@ def test_cora_in_bf16_has_the_accuracy_of_float32_over_ten_seeds(cora: Dataset) 
 def exact(dataset: Dataset, ranks: int, run: str, **options: Any) -> TrainConfig:
     """Return a training in float64 without dropout, on a random partition."""
     given: dict[str, Any] = {"hidden": (16,), "epochs": EPOCHS, "lr": LR, "feature_norm": "none", **options}
-    return TrainConfig(
+    return TrainConfig.of(
         catalog=str(dataset.path.parent),
         dataset=dataset.name,
         ranks=ranks,
@@ -180,7 +180,7 @@ def store_snap(catalog: Catalog, file: Path) -> Dataset:
 
 def train_briefly(dataset: Dataset, ranks: int, method: str) -> dict[str, Any]:
     return launch(
-        TrainConfig(
+        TrainConfig.of(
             catalog=str(dataset.path.parent),
             dataset=dataset.name,
             ranks=ranks,

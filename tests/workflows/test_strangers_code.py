@@ -310,7 +310,7 @@ def test_ranks_import_what_the_command_names(place: Place, monkeypatch: pytest.M
     printed = place.must(f"predict web/own --model {OWN} --json")
     assert '"reused": false' in printed
     # The file for the ranks has no name that the command does not give.
-    stored = replace(TrainConfig.of_run(place.run("own")), epochs=5)
+    stored = TrainConfig.of_run(place.run("own")).with_options(epochs=5)
     with pytest.raises(InputError, match=r"config\.json: model names code to import"):
         launch._launch([], stored.to_json(), 1, 1)
 

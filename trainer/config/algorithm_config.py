@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from gnnloom.storage.option import Group, Option, option_field
+from gnnloom.storage.option import Group, Option, option_field, option_fields
 from gnnloom.trainer.algorithms.algorithm import Algorithm
 from gnnloom.trainer.algorithms.registry import ALGORITHMS, declared_options
 from gnnloom.trainer.config.fields import Config, option, other_values, own_values, shared_option
@@ -49,7 +49,9 @@ class AlgorithmConfig(Config):
     """
 
     ranks: int = _option(1, "Number of MPI ranks (and of row shards)", free=True, is_common=True, least=1)
-    algorithm: str = _option("p2p", "Distributed algorithm", free=True, is_common=True, choices=tuple(ALGORITHMS))
+    name: str = _option(
+        "p2p", "Distributed algorithm", name="algorithm", free=True, is_common=True, choices=tuple(ALGORITHMS)
+    )
     grid: tuple[int, ...] | None = _option(
         None, _grid_help(), free=True, kind=tuple[int, ...], separator="x", lengths=_numbers_of_axes()
     )
@@ -74,27 +76,24 @@ class AlgorithmConfig(Config):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.grid is not None:
-            self.chosen_algorithm.settled_grid(self.grid, self.ranks)
+            self.kind.settled_grid(self.grid, self.ranks)
         # Only a check here; `own_options` parses again, as the field keeps the texts of the stored configuration.
         _parse(self.algorithm_options)
 
     @property
-    def chosen_algorithm(self) -> Algorithm[Any]:
+    def kind(self) -> Algorithm[Any]:
         """The descriptor of the algorithm."""
-        return ALGORITHMS[self.algorithm]
+        return ALGORITHMS[self.name]
 
     def own_options(self) -> dict[str, Any]:
         """The options of the chosen algorithm by name, with defaults filled in."""
         given = _parse(self.algorithm_options)
-        return own_values(self, AlgorithmConfig, self.chosen_algorithm.options, given)
-
-
-_FIELDS = frozenset(AlgorithmConfig.__dataclass_fields__)
+        return own_values(self, self.kind.options, given)
 
 
 def other_algorithm_options() -> dict[str, Option]:
     """Options of algorithms that are not fields of the configuration: they go into ``algorithm_options``."""
-    return {name: _shown(name) for name in declared_options() if name not in _FIELDS}
+    return {name: _shown(name) for name in declared_options() if name not in option_fields(AlgorithmConfig)}
 
 
 def _parse(given: tuple[str, ...]) -> dict[str, Any]:

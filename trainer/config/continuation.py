@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -71,19 +71,19 @@ def configure(fields: Mapping[str, Any], *, restart: bool = False) -> TrainConfi
         ExistsError: the run was made with other values of fields that must not change; names them.
     """
     # An explicit name is looked up first: alone, the fields that are given may not make a valid configuration.
-    run = _named_run(fields) or _existing_run(TrainConfig.from_json(fields))
+    run = _named_run(fields) or _existing_run(TrainConfig.of(**fields))
     if run is None:
-        return TrainConfig.from_json(fields)
+        return TrainConfig.of(**fields)
     stored = TrainConfig.of_run(run)
     if not restart:
         _refuse_changes(run, stored, fields)
-    replaced = {name for name, value in fields.items() if name in _DEPENDENT and value != getattr(stored, name)}
+    replaced = {name for name, value in fields.items() if name in _DEPENDENT and value != stored.value(name)}
     dropped = {dependent for name in replaced for dependent in _DEPENDENT[name]}
     kept = {name: value for name, value in stored.to_json().items() if name not in dropped}
     if "log" not in fields:
-        kept["log"] = _own_loggers(run, stored.log, goes_on=restart or not run.is_finished or "epochs" in fields)
-    config = TrainConfig.from_json({**kept, **fields})
-    return config if config.run_name == run.name else replace(config, run=run.name)
+        kept["log"] = _own_loggers(run, stored.run.log, goes_on=restart or not run.is_finished or "epochs" in fields)
+    config = TrainConfig.of(**{**kept, **fields})
+    return config if config.run_name == run.name else config.with_options(run=run.name)
 
 
 def _own_loggers(run: Run, stored: Sequence[str], *, goes_on: bool) -> list[str]:
@@ -144,13 +144,13 @@ def find_named(dataset: Dataset, config: TrainConfig, name_of: Callable[[TrainCo
         The name of an existing run if there is one, otherwise the name that a new run gets.
     """
     name = name_of(config)
-    if config.run is not None or dataset.run_path(name).is_dir():
+    if config.run.name is not None or dataset.run_path(name).is_dir():
         return name
     # All but the last part of a derived name are the same under any name of the dataset.
     alike = [each for each in dataset.runs() if each.rpartition("-")[0] == name.rpartition("-")[0]]
     for run in alike:
-        before = Run(dataset.run_path(run)).config().get("dataset", config.dataset)
-        if before != config.dataset and name_of(replace(config, dataset=before)) == run:
+        before = Run(dataset.run_path(run)).config().get("dataset", config.data.dataset)
+        if before != config.data.dataset and name_of(config.with_options(dataset=before)) == run:
             return run
     return name
 
@@ -158,7 +158,7 @@ def find_named(dataset: Dataset, config: TrainConfig, name_of: Callable[[TrainCo
 def with_its_run(config: TrainConfig) -> TrainConfig:
     """The configuration with the name of its existing run, if that differs from the one that it would get today."""
     run = _existing_run(config)
-    return config if run is None or run.name == config.run_name else replace(config, run=run.name)
+    return config if run is None or run.name == config.run_name else config.with_options(run=run.name)
 
 
 def _refuse_changes(run: Run, stored: TrainConfig, fields: Mapping[str, Any]) -> None:
@@ -172,8 +172,8 @@ def _refuse_changes(run: Run, stored: TrainConfig, fields: Mapping[str, Any]) ->
         # The name of the dataset may change; see TrainConfig.changes_since.
         if name == "dataset":
             continue
-        now = TrainConfig.settled_field(name, value)
-        if name == "normalization" and (model := fields.get("model", stored.model)) == stored.model:
+        now = TrainConfig.settled_option(name, value)
+        if name == "normalization" and (model := fields.get("model", stored.model.name)) == stored.model.name:
             # The model decides what `auto` stands for.
             check_confirmed(*named_code(TrainConfig, {**stored.to_json(), **fields}).values())
             now = settled_normalization(model, now)
@@ -197,7 +197,7 @@ def run_of(config: TrainConfig) -> Run:
     Raises:
         NotFoundError: the dataset does not exist.
     """
-    return Run(Catalog(config.catalog).dataset(config.dataset).run_path(config.run_name))
+    return Run(Catalog(config.data.catalog).dataset(config.data.dataset).run_path(config.run_name))
 
 
 def inputs_of(
@@ -284,7 +284,7 @@ class OpenedRun:
             return TASKS[self.transfer.task]
         shards = self.shards.shards
         # Any rows say which arrays the shards have.
-        return self.config.task_of(self.shards.vertex_rows("rows", (0, 0)), shards, shards.artifact.path)
+        return self.config.task.task_of(self.shards.vertex_rows("rows", (0, 0)), shards, shards.artifact.path)
 
     def links(self) -> Links | None:
         """The links of a task on pairs, opened; None for a task on vertices.
@@ -325,12 +325,13 @@ def find_start(run: Run, config: TrainConfig, inputs: Mapping[str, str], *, rest
     if trained == 0:
         return Start()
     _check_data(run, inputs)
-    if trained > config.epochs:
+    epochs = config.optimization.epochs
+    if trained > epochs:
         raise InputError(
-            f"{run.path}: trained for {counted(trained, 'epoch')} already, more than epochs {config.epochs}; ask for"
+            f"{run.path}: trained for {counted(trained, 'epoch')} already, more than epochs {epochs}; ask for"
             f" at least {counted(trained, 'epoch')}, choose another name for the run, or --restart to start it over"
         )
-    is_done = run.is_finished and (trained == config.epochs or ended_early(run.result(), config.patience))
+    is_done = run.is_finished and (trained == epochs or ended_early(run.result(), config.stopping.patience))
     if is_done and _has_embeddings(run, config):
         return Start(trained, is_finished=True)
     if last == 0:
@@ -373,5 +374,5 @@ def predicting_epoch(run: Run) -> int:
 def _has_embeddings(run: Run, config: TrainConfig) -> bool:
     """Whether the run has the embeddings that its training makes, or does not need them."""
     # A model without hidden layers has no embeddings.
-    name = "embedding" if config.hidden else None
-    return not config.save_embeddings or run.has_predictions_of(predicting_epoch(run), name)
+    name = "embedding" if config.model.hidden else None
+    return not config.run.save_embeddings or run.has_predictions_of(predicting_epoch(run), name)

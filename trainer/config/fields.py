@@ -1,4 +1,4 @@
-"""Common base of configurations: fields that carry their option, checks by type and value, and flat JSON."""
+"""Common base of configurations: options in fields or in parts, checks by type and value, and JSON without parts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.option import Group, Option, option_field, options_of, parse_named
+from gnnloom.storage.option import Group, Option, option_field, option_fields, options_of, parse_named
 
 
 def option(
@@ -59,77 +59,107 @@ def shared_option(kinds: Mapping[str, HasOptions], chosen_by: str, name: str, gr
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """A part of a configuration, or a whole one: every field is checked where the object is built (InputError)."""
+    """A configuration: of one component, or composed of such parts. Checked where the object is built (InputError)."""
 
     def __post_init__(self) -> None:
-        for name in options_of(type(self)):
-            self.settle(name, self.settled_field(name, getattr(self, name)))
+        # Parts have settled and checked their own fields.
+        for field in dataclasses.fields(self):
+            if "option" in field.metadata:
+                name = field.metadata["option"].name or field.name
+                self.settle(field.name, self.settled_option(name, getattr(self, field.name)))
 
-    def settle(self, name: str, value: Any) -> None:
+    def settle(self, field: str, value: Any) -> None:
         """Replace the value that was given by the one it stands for; only while the object is built."""
         # Configurations are frozen, which this bypasses for the time of `__post_init__`.
-        object.__setattr__(self, name, value)
-
-    def to_json(self) -> dict[str, Any]:
-        """All fields, flat; tuples become lists."""
-        content = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in content.items()}
+        object.__setattr__(self, field, value)
 
     @classmethod
-    def settled_field(cls, name: str, value: Any) -> Any:
-        """The value that a field would get if the object were built with ``value``, as far as the field itself decides.
+    def of(cls, /, **options: Any) -> Self:
+        """Build from options by name, each for the part that has it; other options take their defaults.
+
+        Args:
+            options: as Python values, or as in JSON, where lists stand for tuples.
 
         Raises:
-            InputError: there is no such field, or the value is not allowed.
+            InputError: an option is unknown, missing, or has a value that is not allowed.
         """
-        field = cls.__dataclass_fields__.get(name)
-        if field is None:
-            raise InputError(f"configuration: unknown fields {[name]}, missing fields []")
-        # JSON has no tuples.
-        given = options_of(cls)[name]
-        value = given.current(tuple(value) if isinstance(value, list) else value)
-        _check_type(field, value)
-        return given.check(value)
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Self:
-        """Build from JSON; missing fields take their defaults.
-
-        Raises:
-            InputError: a field is unknown, missing, or not of its type.
-        """
-        fields = dataclasses.fields(cls)
-        required = {field.name for field in fields if field.default is dataclasses.MISSING}
-        unknown, missing = sorted(content.keys() - {field.name for field in fields}), sorted(required - content.keys())
+        known = option_fields(cls)
+        required = {name for name, each in known.items() if each.is_required}
+        unknown, missing = sorted(options.keys() - known.keys()), sorted(required - options.keys())
         if unknown or missing:
             raise InputError(f"configuration: unknown fields {unknown}, missing fields {missing}")
+        values = dict[str, Any]()
+        for field in dataclasses.fields(cls):
+            part, name = field.metadata.get("part"), field.name
+            if part is not None:
+                values[name] = part.of(**{each: options[each] for each in options_of(part) if each in options})
+            elif (option := field.metadata["option"].name or name) in options:
+                values[name] = options[option]
+        return cls(**values)
+
+    def with_options(self, **options: Any) -> Self:
+        """A configuration with other values of some options, and the values of this one otherwise."""
+        return self.of(**self.values() | options)
+
+    def value(self, name: str) -> Any:
+        """The value of an option."""
+        return option_fields(type(self))[name].value(self)
+
+    def values(self) -> dict[str, Any]:
+        """All options by name, whichever part has them."""
+        return {name: each.value(self) for name, each in option_fields(type(self)).items()}
+
+    def changed(self) -> list[str]:
+        """Names of the options that differ from their defaults."""
+        fields = option_fields(type(self))
+        return [name for name, each in fields.items() if each.value(self) != each.option.default]
+
+    def to_json(self) -> dict[str, Any]:
+        """All options by name; tuples become lists."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in self.values().items()}
+
+    @classmethod
+    def settled_option(cls, name: str, value: Any) -> Any:
+        """The value that an option would get if the object were built with ``value``, as far as the option decides.
+
+        Raises:
+            InputError: there is no such option, or the value is not allowed.
+        """
+        found = option_fields(cls).get(name)
+        if found is None:
+            raise InputError(f"configuration: unknown fields {[name]}, missing fields []")
         # JSON has no tuples.
-        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in content.items()})
+        value = found.option.current(tuple(value) if isinstance(value, list) else value)
+        _check_type(name, str(found.field.type), value)
+        return found.option.check(value)
+
+
+def deciding_options(kind: type[Config]) -> list[str]:
+    """Names of the options that must not change when a run is resumed."""
+    return [name for name, each in option_fields(kind).items() if not each.field.metadata["free"]]
 
 
 def named_code(kind: type[Config], content: Mapping[str, Any]) -> dict[str, str]:
-    """Option to ``package.module:NAME`` of the code that the fields of a configuration name.
+    """Option to ``package.module:NAME`` of the code that a configuration names.
 
     Args:
-        content: fields of a configuration of this kind, which need not be valid.
+        content: options of a configuration of this kind, which need not be valid.
     """
     named = {name: option for name, option in options_of(kind).items() if option.importable}
     given = {name: (content.get(name), (option.default, *option.choices)) for name, option in named.items()}
     return {name: value for name, (value, own) in given.items() if isinstance(value, str) and value not in own}
 
 
-def own_values(
-    config: Config, component: type[Config], options: Mapping[str, Option], given: Mapping[str, Any]
-) -> dict[str, Any]:
+def own_values(config: Config, options: Mapping[str, Option], given: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a descriptor by name, with defaults filled in.
 
     Args:
-        component: the part of the configuration that has fields for the options of gnnloom's own descriptors.
+        config: the component that has fields for the options of gnnloom's own descriptors.
         given: values of the options that are not among its fields.
     """
-    fields = component.__dataclass_fields__
+    fields = option_fields(type(config))
     return {
-        name: getattr(config, name) if name in fields else given.get(name, option.default)
+        name: fields[name].value(config) if name in fields else given.get(name, option.default)
         for name, option in options.items()
     }
 
@@ -163,13 +193,13 @@ _ITEMS: dict[str, tuple[type, str]] = {
 }
 
 
-def _check_type(field: dataclasses.Field[Any], value: Any) -> None:
-    expected = _TYPES[str(field.type)]
+def _check_type(name: str, annotation: str, value: Any) -> None:
+    expected = _TYPES[annotation]
     # In Python True is an int, but nobody who writes `epochs: true` means 1.
     is_wrong_bool = int in expected and isinstance(value, bool)
     if not isinstance(value, expected) or is_wrong_bool:
-        raise InputError(f"{field.name} {value!r}: expected {field.type}")
+        raise InputError(f"{name} {value!r}: expected {annotation}")
     if isinstance(value, tuple):
-        kind, noun = _ITEMS[str(field.type)]
+        kind, noun = _ITEMS[annotation]
         if any(type(item) is not kind for item in value):
-            raise InputError(f"{field.name} {value!r}: expected {noun}")
+            raise InputError(f"{name} {value!r}: expected {noun}")

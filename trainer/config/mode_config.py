@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.option import Group, Option, option_field
+from gnnloom.storage.option import Group, Option, option_field, option_fields
 from gnnloom.storage.samplers.registry import SAMPLERS
 from gnnloom.trainer.config.fields import Config, names_with_option, option, other_values, own_values, shared_option
 from gnnloom.trainer.modes.kind import ModeKind
+from gnnloom.trainer.modes.options import ON_DISK
 from gnnloom.trainer.modes.registry import MODES
 
 
@@ -35,7 +35,7 @@ class ModeConfig(Config):
     ``name=value``; they decide the result if there are any.
     """
 
-    mode: str = _option("full", "What an epoch trains on", is_common=True, choices=tuple(MODES))
+    name: str = _option("full", "What an epoch trains on", name="mode", is_common=True, choices=tuple(MODES))
     batch_size: int = _mode_option("batch_size")
     batches: int = _mode_option("batches")
     sampler: str = _mode_option("sampler")
@@ -71,20 +71,18 @@ class ModeConfig(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        changed = [each.name for each in dataclasses.fields(ModeConfig) if getattr(self, each.name) != each.default]
-        changed += self._other_mode_values()
-        for name in changed:
+        for name in [*self.changed(), *self._other_values()]:
             able = names_with_option(MODES, name)
-            if able and self.mode not in able:
-                raise InputError(f"{name}: mode {self.mode} has no such option, only {', '.join(able)}")
+            if able and self.name not in able:
+                raise InputError(f"{name}: mode {self.name} has no such option, only {', '.join(able)}")
             samplers = names_with_option(SAMPLERS, name)
             if samplers and self.sampler not in samplers:
                 raise InputError(f"{name}: sampler {self.sampler} has no such option, only {', '.join(samplers)}")
 
     @property
-    def mode_kind(self) -> ModeKind:
+    def kind(self) -> ModeKind:
         """The descriptor of the mode."""
-        kind = MODES[self.mode]
+        kind = MODES[self.name]
         return kind.of_types if self.on_types else kind
 
     @property
@@ -92,19 +90,27 @@ class ModeConfig(Config):
         """The graph has types: vertices of one type, or pairs of one relation, are predicted."""
         return self.of_type is not None or self.relation is not None
 
-    def own_mode_options(self) -> dict[str, Any]:
-        """The options of the mode and of its sampler by name, with defaults filled in."""
-        return own_values(self, ModeConfig, self.mode_kind.options, self._other_mode_values())
+    @property
+    def maps_inputs(self) -> bool:
+        """The features are not in memory: they are mapped, whole or in the rows of every batch."""
+        return self.inputs == ON_DISK
 
-    def _other_mode_values(self) -> dict[str, Any]:
+    @property
+    def reads_batches(self) -> bool:
+        """Batches come with their features, so that no rank has features or rows of the adjacency in memory."""
+        return self.samples is not None or (self.maps_inputs and self.kind.is_sampled)
+
+    def own_options(self) -> dict[str, Any]:
+        """The options of the mode and of its sampler by name, with defaults filled in."""
+        return own_values(self, self.kind.options, self._other_values())
+
+    def _other_values(self) -> dict[str, Any]:
         """Name to value of what ``mode_options`` has."""
         return other_values("mode_options", self.mode_options, other_mode_options())
 
 
-_FIELDS = frozenset(ModeConfig.__dataclass_fields__)
-
-
 def other_mode_options() -> dict[str, Option]:
     """Options of modes and samplers that are not fields of the configuration: they go into ``mode_options``."""
-    names = {name: None for kind in MODES.values() for name in kind.options if name not in _FIELDS}
+    fields = option_fields(ModeConfig)
+    names = {name: None for kind in MODES.values() for name in kind.options if name not in fields}
     return {name: _shown(name) for name in names}

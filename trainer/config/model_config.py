@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gnnloom.storage.descriptors import UnconfirmedName
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.option import Group, option_field, options_of, parse_named
+from gnnloom.storage.option import Group, option_field, option_fields, parse_named
 from gnnloom.trainer.config.fields import Config, option, own_values, shared_option
 from gnnloom.trainer.data.adjacency_scaling import NORMALIZATIONS
 from gnnloom.trainer.models.kind import ModelKind, ModelWork
@@ -35,9 +35,10 @@ def _model_option(name: str, *, free: bool = False) -> Any:
 class ModelConfig(Config):
     """A model; ``normalization`` holds what ``auto`` stood for."""
 
-    model: str = _option(
+    name: str = _option(
         "gcn",
         "Model, or a class of your own as package.module:Class",
+        name="model",
         is_common=True,
         choices=tuple(MODELS),
         importable=True,
@@ -104,21 +105,21 @@ class ModelConfig(Config):
     def __post_init__(self) -> None:
         super().__post_init__()
         # What a model allows is known only after its import, and was checked when the run was made.
-        if isinstance(self.model, UnconfirmedName):
+        if isinstance(self.name, UnconfirmedName):
             return
         # The stored configuration of a run says what was computed, so `auto` is resolved here.
-        self.settle("normalization", settled_normalization(self.model, self.normalization))
+        self.settle("normalization", settled_normalization(self.name, self.normalization))
         # Only a check here: the field keeps the texts of the stored configuration.
-        self.own_model_options()
+        self.own_options()
         # Hidden layers concatenate their heads, which therefore need equal shares of the width.
         uneven = [width for width in self.hidden if width % self.heads]
-        if uneven and "heads" in self.model_kind.options:
+        if uneven and "heads" in self.kind.options:
             raise InputError(f"heads {self.heads}: hidden width {uneven[0]} is not divisible by the number of heads")
         if self.residual and not any(before == after for before, after in pairwise(self.hidden)):
             raise InputError(f"residual: hidden {self.hidden} has no two consecutive layers of equal width")
         if self.unit_embedding and not self.hidden:
             raise InputError("unit_embedding: a model without hidden layers has no embedding")
-        if self.model_kind.on_edges:
+        if self.kind.on_edges:
             self._check_module()
         if self.recompute:
             self._check_recomputed()
@@ -134,13 +135,12 @@ class ModelConfig(Config):
         Raises:
             InputError: see above.
         """
-        if not self.model_kind.recomputes:
+        if not self.kind.recomputes:
             able = ", ".join(name for name, kind in MODELS.items() if kind.recomputes)
-            raise InputError(f"recompute: model {self.model} keeps the outputs of its layers; choose {able}")
-        for name in ("norm", "residual", "unit_embedding"):
-            value = getattr(self, name)
-            if value != options_of(ModelConfig)[name].default:
-                raise InputError(f"recompute: with {name} {value!r}, the outputs of hidden layers are kept")
+            raise InputError(f"recompute: model {self.name} keeps the outputs of its layers; choose {able}")
+        for name in self.changed():
+            if name in {"norm", "residual", "unit_embedding"}:
+                raise InputError(f"recompute: with {name} {self.value(name)!r}, the outputs of hidden layers are kept")
 
     def _check_module(self) -> None:
         """Refuse what a module of torch, which computes all layers by itself, would ignore.
@@ -150,15 +150,14 @@ class ModelConfig(Config):
         """
         if len(set(self.hidden)) > 1:
             raise InputError(
-                f"hidden {self.hidden}: model {self.model} has one width for all hidden layers; give equal ones, such"
+                f"hidden {self.hidden}: model {self.name} has one width for all hidden layers; give equal ones, such"
                 f" as {','.join([str(self.hidden[0])] * len(self.hidden))}"
             )
-        for name in _BETWEEN_LAYERS:
-            value = getattr(self, name)
-            if value != options_of(ModelConfig)[name].default:
+        for name in self.changed():
+            if name in _BETWEEN_LAYERS:
                 raise InputError(
-                    f"{name} {value!r}: model {self.model} is a module of torch that computes its layers by itself; set"
-                    " what its constructor takes with --model-options"
+                    f"{name} {self.value(name)!r}: model {self.name} is a module of torch that computes its layers by"
+                    " itself; set what its constructor takes with --model-options"
                 )
 
     @property
@@ -172,9 +171,9 @@ class ModelConfig(Config):
         return "bfloat16" if self.precision == "bf16" else self.precision
 
     @property
-    def model_kind(self) -> ModelKind:
+    def kind(self) -> ModelKind:
         """The descriptor of the model."""
-        return model_kind(self.model)
+        return model_kind(self.name)
 
     @property
     def feature_bytes(self) -> int:
@@ -182,25 +181,23 @@ class ModelConfig(Config):
         return {"bfloat16": 2, "float32": 4, "float64": 8}[self.feature_dtype]
 
     @property
-    def model_work(self) -> ModelWork | None:
+    def work(self) -> ModelWork | None:
         """Work and memory of the model's layers; None if they are not known."""
-        kind = self.model_kind
-        return None if kind.work is None else kind.work_with(kind.work, self.own_model_options())
+        kind = self.kind
+        return None if kind.work is None else kind.work_with(kind.work, self.own_options())
 
-    def own_model_options(self) -> dict[str, Any]:
+    def own_options(self) -> dict[str, Any]:
         """The options of the model by name, with defaults filled in.
 
         Raises:
             InputError: an item of ``model_options`` is not an option of the model, or its value is not allowed.
         """
-        if self.model_kind.read_options is not None:
-            return self.model_kind.read_options(self.model_options)
-        options = self.model_kind.options
-        others = {name: option for name, option in options.items() if name not in _FIELDS}
-        given = parse_named(
-            "model_options", self.model_options, others, f"none: model {self.model} has no such options"
-        )
-        return own_values(self, ModelConfig, options, given)
+        if self.kind.read_options is not None:
+            return self.kind.read_options(self.model_options)
+        options = self.kind.options
+        others = {name: option for name, option in options.items() if name not in option_fields(ModelConfig)}
+        given = parse_named("model_options", self.model_options, others, f"none: model {self.name} has no such options")
+        return own_values(self, options, given)
 
     @property
     def input_is_trained(self) -> bool:
@@ -213,20 +210,27 @@ class ModelConfig(Config):
         return self.input_is_trained or not self.skip_input_gradient
 
     @property
-    def input_is_cached(self) -> bool:
-        """A X can be formed once: X never changes, nothing is dropped from it, and no gradient goes back to it."""
+    def caches_input(self) -> bool:
+        """A X is formed once if A stays: X never changes, nothing is dropped from it, and it has no gradient."""
         changes = self.input_has_gradient or (self.dropout > 0 and self.input_dropout)
         return self.cache_input_product and self.product_order != "transform-first" and not changes
 
-    def options_of_model(
-        self, num_features: int, num_outputs: int, num_inputs: int = 1, schema: TypedSchema | None = None
+    def options(
+        self,
+        num_features: int,
+        num_outputs: int,
+        num_inputs: int = 1,
+        schema: TypedSchema | None = None,
+        *,
+        input_is_kept: bool,
     ) -> ModelOptions:
         """Everything that determines the model except its weights.
 
         Args:
             schema: the types and relations of a graph with types.
             num_features: number of stored features of a vertex; without effect if features are learned instead.
-            num_inputs: matrices of so many columns that the input consists of.
+            num_inputs: number of matrices, of ``num_features`` columns each, that the input consists of.
+            input_is_kept: the product of the input with the adjacency is formed once.
         """
         return ModelOptions(
             dims=(self.embed or num_features * num_inputs, *self.hidden, num_outputs),
@@ -234,14 +238,14 @@ class ModelConfig(Config):
             input_dropout=self.input_dropout,
             product_order=self.product_order,
             input_needs_gradient=self.input_has_gradient,
-            input_is_kept=self.input_is_cached,
+            input_is_kept=input_is_kept,
             norm=self.norm,
             residual=self.residual,
             unit_embedding=self.unit_embedding,
             recompute=self.recompute,
             num_inputs=num_inputs,
-            own=self.own_model_options(),
-            module=self.model if self.model_kind.on_edges else "",
+            own=self.own_options(),
+            module=self.name if self.kind.on_edges else "",
             schema=schema,
         )
 
@@ -258,17 +262,16 @@ class ModelConfig(Config):
         if isinstance(shards, TypedVertices):
             if self.embed and not shards.schema.without_features:
                 raise InputError(f"embed {self.embed}: every type that the predictions depend on has features")
-            if not (self.model_kind.takes_ids or self.embed):
+            if not (self.kind.takes_ids or self.embed):
                 shards.check_features()
-        if shards.weighted and not self.model_kind.takes_weights:
+        if shards.weighted and not self.kind.takes_weights:
             able = ", ".join(name for name, kind in MODELS.items() if kind.takes_weights)
             raise InputError(
-                f"{shards.artifact.path}: the edges have weights, which model {self.model} does not use; choose {able},"
+                f"{shards.artifact.path}: the edges have weights, which model {self.name} does not use; choose {able},"
                 " or ingest the graph without them"
             )
 
 
-_FIELDS = frozenset(ModelConfig.__dataclass_fields__)
 #: What gnnloom's models do between and in their layers.
 _BETWEEN_LAYERS = (
     "bias",

@@ -15,8 +15,8 @@ _option = partial(option, group=Group.OPTIMIZATION)
 
 
 @dataclass(frozen=True, kw_only=True)
-class OptimizerConfig(Config):
-    """Epochs, step size and weight decay."""
+class OptimizationConfig(Config):
+    """Epochs, the optimizer, and its learning rates; ``schedule_epochs`` holds the number that 0 stood for."""
 
     epochs: int = _option(100, "Number of epochs", free=True, is_common=True, least=1)
     lr: float = _option(0.01, "Learning rate", is_common=True, below=math.inf)
@@ -27,12 +27,6 @@ class OptimizerConfig(Config):
         "Layers whose parameters decay; Kipf and Welling use the first one only",
         choices=("all", "first"),
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScheduleConfig(OptimizerConfig):
-    """A learning-rate schedule; ``schedule_epochs`` holds the number that 0 stood for."""
-
     schedule: str = _option(
         "constant",
         "Learning rate over the epochs: constant, a half cosine, reduced in steps, or when a metric stops improving",
@@ -73,7 +67,7 @@ class ScheduleConfig(OptimizerConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoppingConfig(ScheduleConfig):
+class StoppingConfig(Config):
     """Early stopping and the best checkpoint.
 
     Metrics are named as in the output, such as ``val_accuracy``, ``loss`` (of the training) or ``val_loss``.

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.option import part
 from gnnloom.storage.runs.run import Run
-from gnnloom.trainer.config.fields import option
+from gnnloom.trainer.config.fields import Config, option
 from gnnloom.trainer.config.smoothing_config import SmoothingConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictConfig(SmoothingConfig):
+class PredictConfig(Config):
     """The run that predicts, its ranks (any number for which there are shards), and how predictions are smoothed."""
 
+    smoothing: SmoothingConfig = part(SmoothingConfig)
     catalog: str = option(text="Directory of the catalog")
     dataset: str = option(text="Name of the dataset")
     run: str = option(text="Run whose checkpoint predicts")
@@ -94,10 +96,10 @@ class PredictConfig(SmoothingConfig):
             ranks: number of ranks; by default as in training.
             wait_timeout: seconds that a rank waits for others; by default as in training.
             evaluation_memory: bytes of each rank beyond which it predicts from disk; by default as in training.
-            smoothing: fields of :class:`~gnnloom.trainer.config.smoothing_config.SmoothingConfig`.
+            smoothing: options of :class:`~gnnloom.trainer.config.smoothing_config.SmoothingConfig`.
         """
         trained = TrainConfig.of_run(run, model=model, decoder=decoder)
-        here = replace(trained, catalog=str(dataset.path.parent), dataset=dataset.name, run=run.name)
+        here = trained.with_options(catalog=str(dataset.path.parent), dataset=dataset.name, run=run.name)
         return cls.of_training(
             here,
             shards=run.inputs().get("shards"),
@@ -130,25 +132,26 @@ class PredictConfig(SmoothingConfig):
             ranks: number of ranks; by default as in training.
             wait_timeout: seconds that a rank waits for others; by default as in training.
             evaluation_memory: bytes of each rank beyond which it predicts from disk; by default as in training.
-            smoothing: fields of :class:`~gnnloom.trainer.config.smoothing_config.SmoothingConfig`.
+            smoothing: options of :class:`~gnnloom.trainer.config.smoothing_config.SmoothingConfig`.
         """
         # Row shards and a given process grid fit one number of ranks, so they are kept only if that number is the same.
-        ranks = trained.ranks if ranks is None else ranks
-        same, code = ranks == trained.ranks, trained.own_code()
-        return cls(
-            catalog=trained.catalog,
-            dataset=trained.dataset,
+        algorithm, data = trained.algorithm, trained.data
+        ranks = algorithm.ranks if ranks is None else ranks
+        same, code = ranks == algorithm.ranks, trained.own_code()
+        return cls.of(
+            catalog=data.catalog,
+            dataset=data.dataset,
             run=trained.run_name,
             model=code.get("model"),
             decoder=code.get("decoder"),
             ranks=ranks,
             shards=shards if same or trained.reads.serves_any_ranks else None,
-            method=trained.method,
-            grid=trained.grid if same else None,
+            method=data.method,
+            grid=algorithm.grid if same else None,
             embeddings=embeddings,
             threads=threads,
             checkpoint=checkpoint,
-            wait_timeout=trained.wait_timeout if wait_timeout is None else wait_timeout,
-            evaluation_memory=trained.evaluation_memory if evaluation_memory is None else evaluation_memory,
+            wait_timeout=trained.run.wait_timeout if wait_timeout is None else wait_timeout,
+            evaluation_memory=trained.run.evaluation_memory if evaluation_memory is None else evaluation_memory,
             **smoothing,
         )

@@ -26,9 +26,10 @@ class PropagateConfig(Config):
 
     catalog: str = option(text="Directory of the catalog")
     dataset: str = option(text="Name of the dataset")
-    of: str = _computed(
+    matrix: str = _computed(
         "feature",
         "Matrix to propagate; label: ones for the classes of the training vertices",
+        name="of",
         choices=tuple(PROPAGABLE),
     )
     steps: int = _computed(3, "Number of products: A X to A^K X", least=1, most=1000, metavar="K")
@@ -78,7 +79,7 @@ class PropagateConfig(Config):
 
     def parameters(self) -> dict[str, Any]:
         """Parameters that determine the values, except the inputs."""
-        return {"of": self.of, "steps": self.steps, "normalization": self.normalization, "ppr": self.ppr}
+        return {"of": self.matrix, "steps": self.steps, "normalization": self.normalization, "ppr": self.ppr}
 
     @staticmethod
     def inputs(shards: RowShards) -> dict[str, str]:

@@ -66,9 +66,9 @@ def plan_of(
         BudgetError: the memory is too small for any.
         InputError: the matrix has no columns.
     """
-    num_columns = PROPAGABLE[config.of].width(shards)
+    num_columns = PROPAGABLE[config.matrix].width(shards)
     if not num_columns or not shards.num_vertices:
-        raise InputError(f"{shards.artifact.path}: the {config.of} has no columns or no vertices to propagate")
+        raise InputError(f"{shards.artifact.path}: the {config.matrix} has no columns or no vertices to propagate")
     return plan_for(config, shards.num_vertices, num_columns, sizes, memory, threads)
 
 

@@ -1,4 +1,4 @@
-"""The run itself: its name, seed, evaluations and checkpoints."""
+"""What a run reads and what it writes: the dataset and its shards; name, seed, evaluations and checkpoints."""
 
 from __future__ import annotations
 
@@ -10,7 +10,38 @@ from gnnloom.storage.option import Group
 from gnnloom.trainer.config.fields import Config, option
 from gnnloom.trainer.loggers.registry import LOGGERS
 
+_data = partial(option, group=Group.DATA)
 _option = partial(option, group=Group.CHECKPOINTS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig(Config):
+    """The dataset, the shards that a run reads, and how it scales the input features."""
+
+    catalog: str = _data(text="Directory of the catalog", free=True)
+    dataset: str = _data(text="Name of the dataset")
+    shards: str | None = _data(None, "Key of the shards, if the dataset has several", free=True)
+    method: str | None = _data(None, "Partitioner whose shards to use, if the dataset has several", free=True)
+    permutation: str | None = _data(
+        None, "Permutation of the grid shards to use, if the dataset has several", free=True
+    )
+    adjacency: str = _data(
+        "memory",
+        "Where the adjacency is while the run trains; disk: it is read again for every product (p2p); the losses"
+        " agree, on one rank to the last bit",
+        choices=("memory", "disk"),
+        free=True,
+    )
+    feature_norm: str = _data(
+        "auto",
+        "Scaling of each vertex's features to a sum of 1; auto: if no feature is negative, as with word counts, but"
+        " never in a graph with types, whose features come from columns of tables",
+        choices=("auto", "row", "none"),
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_name(self.dataset)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +67,8 @@ class RunConfig(Config):
         0, "Epochs between checkpoints; 0: one every ten minutes, and at the end", free=True, least=0
     )
     keep: int = _option(2, "Number of latest checkpoints to keep", free=True, least=1)
-    run: str | None = _option(
-        None, "Name of the run; derived from the parameters by default", is_common=True, free=True
+    name: str | None = _option(
+        None, "Name of the run; derived from the parameters by default", name="run", is_common=True, free=True
     )
     log: tuple[str, ...] = _option(
         (),
@@ -70,5 +101,5 @@ class RunConfig(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.run is not None:
-            check_name(self.run, "run")
+        if self.name is not None:
+            check_name(self.name, "run")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -77,9 +76,9 @@ class SmoothingConfig(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, given in options_of(SmoothingConfig).items():
-            able = given.needs.get("smooth", (self.smooth,))
-            if getattr(self, name) != given.default and self.smooth not in able:
+        for name in self.changed():
+            able = options_of(SmoothingConfig)[name].needs.get("smooth", (self.smooth,))
+            if self.smooth not in able:
                 raise InputError(f"{name}: needs smooth {' or '.join(able)}")
         if self.smooths:
             self.settle("smooth_steps", _STEPS[self.smooth] if self.smooth_steps is None else self.smooth_steps)
@@ -89,16 +88,8 @@ class SmoothingConfig(Config):
     def smooths(self) -> bool:
         return self.smooth != NONE
 
-    @property
-    def smoothing(self) -> SmoothingConfig:
-        """This part alone."""
-        return SmoothingConfig(**{name: getattr(self, name) for name in _NAMES})
-
     @classmethod
     def of_facts(cls, facts: Mapping[str, Any] | None) -> Self:
         """The smoothing that stored predictions have; none for no facts."""
         facts = facts or {}
-        return cls.from_json({name: facts[name] for name in _NAMES if name in facts})
-
-
-_NAMES: Final = tuple(field.name for field in dataclasses.fields(SmoothingConfig))
+        return cls.of(**{name: facts[name] for name in options_of(cls) if name in facts})

@@ -45,7 +45,7 @@ def look_up(run: Run, config: PredictConfig) -> Found:
     """
     _, epoch = predicting_checkpoint(run, config.checkpoint, config.epoch)
     # A model without hidden layers has no embeddings.
-    wanted = config.embeddings and bool(config.trained(run).hidden)
+    wanted = config.embeddings and bool(config.trained(run).model.hidden)
     embeds, smoothing = config.embeddings, config.smoothing
     try:
         if epoch and run.has_predictions_of(epoch):

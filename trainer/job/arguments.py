@@ -80,7 +80,7 @@ def parse_arguments(arguments: Sequence[str]) -> Job:
         content = {"dataset": dataset} | ({"run": run} if slash else {})
     fields = gather_fields({**content, **values})
     if chosen:
-        return Job(chosen.from_json(fields), result)
+        return Job(chosen.of(**fields), result)
     return Job(configure(fields, restart=restart), result, restart)
 
 

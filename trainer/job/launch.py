@@ -88,11 +88,11 @@ def prepare_launch(config: TrainConfig, *, restart: bool = False) -> tuple[Train
             or the weights of the classes; or a file of the user's cannot be imported.
     """
     config = with_its_run(config)
-    dataset = Catalog(config.catalog).dataset(config.dataset)
+    dataset = Catalog(config.data.catalog).dataset(config.data.dataset)
     run = Run(dataset.run_path(config.run_name))
     with sole_writer(run):
         pass  # only a check: the ranks take the lock themselves
-    opened = OpenedRun.open(config, dataset, run, 0, config.ranks, goes_on=not restart)
+    opened = OpenedRun.open(config, dataset, run, 0, config.algorithm.ranks, goes_on=not restart)
     shards, start = opened.shards.shards, find_start(run, config, opened.inputs, restart=restart)
     # A result is shown without importing the code that made it.
     if not start.is_finished:
@@ -101,8 +101,8 @@ def prepare_launch(config: TrainConfig, *, restart: bool = False) -> tuple[Train
             # Importing it takes long, and says what is wrong: only a module without a file is imported here.
             if code_of_named(code) is None:
                 load_named(name, code)
-        config.check_graph(shards)
-        config.task_of(shards, shards, shards.artifact.path)
+        config.model.check_graph(shards)
+        config.task.task_of(shards, shards, shards.artifact.path)
     return config, start
 
 
@@ -128,7 +128,7 @@ def launch(config: TrainConfig, *, restart: bool = False) -> dict[str, Any]:
     config, start = prepare_launch(config, restart=restart)
     if start.is_finished:
         return run_of(config).result()
-    check_loggers(config.log)
+    check_loggers(config.run.log)
     options, run, started = ["--restart"] if restart else [], run_of(config), time.time()
 
     def stored() -> dict[str, Any] | None:
@@ -137,7 +137,10 @@ def launch(config: TrainConfig, *, restart: bool = False) -> dict[str, Any]:
         return run.result() if is_new and prepare_launch(config)[1].is_finished else None
 
     return _result_of(
-        lambda: _launch([], config.to_json(), config.ranks, config.threads, options, run.begun_since), stored
+        lambda: _launch(
+            [], config.to_json(), config.algorithm.ranks, config.algorithm.threads, options, run.begun_since
+        ),
+        stored,
     )
 
 
@@ -157,7 +160,7 @@ def launch_prediction(config: PredictConfig) -> dict[str, Any]:
         return summary(run, found.epoch)
     # Here, although the ranks would find it out: starting them takes long. Stored predictions need no model.
     trained = config.trained(run)
-    check_confirmed(*(() if found.epoch else (trained.model,)), trained.decoder)
+    check_confirmed(*(() if found.epoch else (trained.model.name,)), trained.task.decoder)
     if found.epoch and config.ranks == 1:
         # Importing torch takes seconds, which only this should spend.
         from gnnloom.trainer.comm.unconnected import UnconnectedRank  # noqa: PLC0415
@@ -191,7 +194,7 @@ def prepare_propagation(config: PropagateConfig) -> tuple[Path, Planned]:
     """
     dataset = Catalog(config.catalog).dataset(config.dataset)
     shard = ROW_SHARDS.open(dataset, config.shard_request, 0, config.ranks, ReadCounter()).shard
-    PROPAGABLE[config.of].open(shard)
+    PROPAGABLE[config.matrix].open(shard)
     planned = plan_of(config, shard.shards, rank_sizes(shard.shards), *of_this_machine(config))
     artifact = shard.shards.artifact
     return dataset.path / "propagated" / config.key(artifact.key, artifact.inputs), planned

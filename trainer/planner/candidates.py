@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from gnnloom.storage.errors import InputError
@@ -78,12 +78,14 @@ class Plan:
 
     @property
     def grid(self) -> list[int]:
-        return list(self.config.chosen_algorithm.settled_grid(self.config.grid, self.config.ranks).values())
+        return list(
+            self.config.algorithm.kind.settled_grid(self.config.algorithm.grid, self.config.algorithm.ranks).values()
+        )
 
     @property
     def exchange(self) -> str:
         """The exchange of ``p2p``; empty for algorithms without this option."""
-        return str(self.config.own_options().get("exchange", ""))
+        return str(self.config.algorithm.own_options().get("exchange", ""))
 
     @property
     def bytes_sent(self) -> int:
@@ -95,10 +97,10 @@ class Plan:
             {kind: round(count) for kind, count in each.items()} for each in (self.volume.bytes, self.volume.messages)
         )
         return {
-            "algorithm": self.config.algorithm,
-            "ranks": self.config.ranks,
+            "algorithm": self.config.algorithm.name,
+            "ranks": self.config.algorithm.ranks,
             "grid": self.grid,
-            "precision": self.config.precision,
+            "precision": self.config.model.precision,
             "exchange": self.exchange,
             "partition": self.partition,
             "partition_key": self.partition_key,
@@ -153,20 +155,22 @@ def make_plans(
         able = known and config.needs <= algorithm.capabilities
         if not able or (algorithms and name not in algorithms):
             continue
-        for grid in factorizations(config.ranks, len(algorithm.axes)):
-            for precision in precisions or (config.precision,):
-                chosen = replace(config, algorithm=name, grid=grid, precision=precision)
-                plans += [_plan(chosen, situation.graph, each, profile, limit) for each in _ways(chosen, situation)]
+        for grid in factorizations(config.algorithm.ranks, len(algorithm.axes)):
+            for precision in precisions or (config.model.precision,):
+                chosen = config.with_options(algorithm=name, grid=grid, precision=precision)
+                plans += [
+                    _plan(chosen, situation.graph, each, profile, limit) for each in _ways(chosen.algorithm, situation)
+                ]
                 lost = frozenset[str]().union(*algorithm.lacks.get("exchange", {}).values())
-                if COVER in exchanges and config.exchange != COVER and lost and not config.needs & lost:
-                    covering = replace(chosen, exchange=COVER)
+                if COVER in exchanges and config.algorithm.exchange != COVER and lost and not config.needs & lost:
+                    covering = chosen.with_options(exchange=COVER)
                     plans += [
                         _plan(covering, situation.graph, each, profile, limit)
-                        for each in _ways(covering, situation)
+                        for each in _ways(covering.algorithm, situation)
                         if each.key and not each.estimated
                     ]
     if not plans:
-        raise InputError(f"no algorithm states what it sends and runs model {config.model}")
+        raise InputError(f"no algorithm states what it sends and runs model {config.model.name}")
     return fastest_first(plans)
 
 
@@ -192,8 +196,10 @@ def plan_of(config: TrainConfig, situation: Situation, profile: MachineProfile, 
     Raises:
         InputError: the planner does not know the model, the mode, the algorithm or the partition.
     """
-    chosen = replace(config, grid=tuple(config.chosen_algorithm.settled_grid(config.grid, config.ranks).values()))
-    ways = [way for way in _ways(chosen, situation) if way.key in {"", partition_key}]
+    chosen = config.with_options(
+        grid=tuple(config.algorithm.kind.settled_grid(config.algorithm.grid, config.algorithm.ranks).values())
+    )
+    ways = [way for way in _ways(chosen.algorithm, situation) if way.key in {"", partition_key}]
     if not ways:
         raise InputError(f"partition {partition_key}: it is not among the measured ones of the dataset")
     return _plan(chosen, situation.graph, ways[0], profile, profile.memory_per_rank)
@@ -217,7 +223,7 @@ class _Way:
 
 def _ways(config: AlgorithmConfig, situation: Situation) -> Iterator[_Way]:
     """The partitions of an algorithm that needs one; a single way for others."""
-    if config.chosen_algorithm.reads is not ROW_SHARDS:
+    if config.kind.reads is not ROW_SHARDS:
         yield _Way("", "", None, situation.grid_heaviest, "")
         return
     known = [each for each in situation.partitions if each.parts == config.ranks]
@@ -239,13 +245,13 @@ def _ways(config: AlgorithmConfig, situation: Situation) -> Iterator[_Way]:
 
 
 def _plan(config: TrainConfig, graph: GraphFacts, way: _Way, profile: MachineProfile, limit: int) -> Plan:
-    work = workload(config, graph, way.exchanges, way.heaviest if config.ranks > 1 else 1.0)
+    work = workload(config, graph, way.exchanges, way.heaviest if config.algorithm.ranks > 1 else 1.0)
     once, each, count = steps_of(config, work, graph.pairs)
     memory = max(project_new_training(config, _sizes(config, graph, way), pairs=graph.pairs).peak_memory)
     # Whether rows move between two random orders in an epoch, which is known on average only.
     moves = any(work.aligns_own(layer) or work.adds_input(layer) for layer in range(work.num_layers))
-    draws = graph.pairs is not None and config.ranks > 1
-    is_average = moves and work.double_order and config.chosen_algorithm.reads is not ROW_SHARDS
+    draws = graph.pairs is not None and config.algorithm.ranks > 1
+    is_average = moves and work.double_order and config.algorithm.kind.reads is not ROW_SHARDS
     return Plan(
         config,
         way.partition,
@@ -264,20 +270,20 @@ def steps_of(config: TrainConfig, work: Workload, pairs: PairFacts | None) -> tu
     Raises:
         InputError: the algorithm does not state its steps.
     """
-    once = epoch_steps(config, work)
+    once = epoch_steps(config.algorithm, work)
     if pairs is None:
         return once, [], 0
-    each = [step for step in once if not is_once(step)] + add_pairs(pairs, work, config.ranks)
-    algorithm = config.chosen_algorithm
+    each = [step for step in once if not is_once(step)] + add_pairs(pairs, work, config.algorithm.ranks)
+    algorithm = config.algorithm.kind
     if algorithm.footprint is not None:
-        axes = algorithm.settled_grid(config.grid, config.ranks)
-        each += align_rows(work, config.ranks, algorithm.footprint(axes, work.propagates_first)[-1])
+        axes = algorithm.settled_grid(config.algorithm.grid, config.algorithm.ranks)
+        each += align_rows(work, config.algorithm.ranks, algorithm.footprint(axes, work.propagates_first)[-1])
     return [step for step in once if is_once(step)], each, pairs.num_steps
 
 
 def _sizes(config: TrainConfig, graph: GraphFacts, way: _Way) -> ShardSizes:
     """The sizes of the shards, as if nothing could be compressed."""
-    ranks, n = config.ranks, graph.num_vertices
+    ranks, n = config.algorithm.ranks, graph.num_vertices
     common: dict[str, Any] = {
         "num_vertices": n,
         "num_features": graph.num_features,
@@ -286,9 +292,9 @@ def _sizes(config: TrainConfig, graph: GraphFacts, way: _Way) -> ShardSizes:
         "weighted": graph.weighted,
     }
     matrix = graph.nnz * _INDEX_BYTES + n * _POINTER_BYTES
-    vertex = n * (4 * (0 if config.embed else graph.num_features) + _POINTER_BYTES)
-    if config.chosen_algorithm.reads is not ROW_SHARDS:
-        is_double = config.permutation in {None, "double"}
+    vertex = n * (4 * (0 if config.model.embed else graph.num_features) + _POINTER_BYTES)
+    if config.algorithm.kind.reads is not ROW_SHARDS:
+        is_double = config.data.permutation in {None, "double"}
         stored = set(stored_variants(symmetric=graph.symmetric, double=is_double).values())
         return GridSizes(
             **common,

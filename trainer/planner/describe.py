@@ -119,22 +119,22 @@ def work_of(config: TrainConfig) -> ModelWork:
     Raises:
         InputError: the mode samples, or the model is of another package that does not say.
     """
-    if config.mode_kind.is_sampled:
+    if config.mode.kind.is_sampled:
         planned = ", ".join(name for name, kind in MODES.items() if not kind.is_sampled)
         raise InputError(
-            f"mode {config.mode}: its epochs depend on the batches that are drawn, and the planner knows only mode"
-            f" {planned}; `gnnloom train --mode {config.mode} --plan` projects memory and disk space"
+            f"mode {config.mode.name}: its epochs depend on the batches that are drawn, and the planner knows only mode"
+            f" {planned}; `gnnloom train --mode {config.mode.name} --plan` projects memory and disk space"
         )
-    if config.model_kind.is_rowwise:
+    if config.model.kind.is_rowwise:
         raise InputError(
-            f"model {config.model} multiplies with no adjacency, so its epochs take the same on every algorithm and"
-            f" partition; `{shell_command('gnnloom', 'train', '--model', config.model, '--plan')}`"
+            f"model {config.model.name} multiplies with no adjacency, so its epochs take the same on every"
+            f" algorithm and partition; `{shell_command('gnnloom', 'train', '--model', config.model.name, '--plan')}`"
             " projects memory and disk space"
         )
-    work = config.model_work
+    work = config.model.work
     if work is None:
         known = ", ".join(name for name, kind in MODELS.items() if kind.work is not None)
-        raise InputError(f"model {config.model}: the planner knows only {known}")
+        raise InputError(f"model {config.model.name}: the planner knows only {known}")
     return work
 
 
@@ -157,7 +157,7 @@ def workload(
     options = config.options_of_model(graph.num_features, graph.num_outputs)
     before, after = options.dims[:-1], options.dims[1:]
     inner = tuple(known.inner(after, options.own))
-    size = np.dtype(config.dtype).itemsize
+    size = np.dtype(config.model.dtype).itemsize
     matrices, vectors = known.parameters(Widths(before, inner, after, options.bias, options.own))
     forward, back = exchanges or (None, None)
     return Workload(
@@ -172,19 +172,19 @@ def workload(
         weights=known.weights,
         adds_own=known.adds_own,
         attends=known.attends,
-        vectors=vectors + (2 * sum(after[:-1]) if config.norm != "none" else 0),
+        vectors=vectors + (2 * sum(after[:-1]) if config.model.norm != "none" else 0),
         matrices=matrices,
-        norm=config.norm,
-        residual=config.residual,
-        unit_embedding=config.unit_embedding,
-        clips=bool(config.clip_norm),
-        splits_classes=graph.one_class and not config.is_own_loss,
-        double_order=config.permutation in {None, "double"},
-        feature_size=config.feature_bytes,
+        norm=config.model.norm,
+        residual=config.model.residual,
+        unit_embedding=config.model.unit_embedding,
+        clips=bool(config.optimization.clip_norm),
+        splits_classes=graph.one_class and not config.task.is_own_loss,
+        double_order=config.data.permutation in {None, "double"},
+        feature_size=config.model.feature_bytes,
         parameter_size=size,
         score_size=size,
         value_size=size if graph.weighted else 0,
-        scaled_sides=SCALED_SIDES[config.normalization],
+        scaled_sides=SCALED_SIDES[config.model.normalization],
         heaviest=heaviest,
         exchange=forward,
         exchange_back=back,
@@ -197,7 +197,7 @@ def epoch_steps(config: AlgorithmConfig, work: Workload) -> list[Step]:
     Raises:
         InputError: the algorithm does not state its steps.
     """
-    algorithm = config.chosen_algorithm
+    algorithm = config.kind
     if algorithm.steps is None:
         raise InputError(f"algorithm {algorithm.name}: its traffic is not known, as it states no steps")
     found = algorithm.steps(work, algorithm.settled_grid(config.grid, config.ranks), config.own_options())

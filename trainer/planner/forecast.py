@@ -48,12 +48,12 @@ def _forecast(begun: Begun) -> dict[str, Any]:
         raise InputError("its memory is not known")
     memory = process_memory(config) + begun.memory
     fitting = fits(memory, profile.memory_per_rank)
-    if config.mode_kind.is_sampled:
+    if config.mode.kind.is_sampled:
         content: dict[str, Any] = {
-            "algorithm": config.algorithm,
-            "mode": config.mode,
-            "ranks": config.ranks,
-            "precision": config.precision,
+            "algorithm": config.algorithm.name,
+            "mode": config.mode.name,
+            "ranks": config.algorithm.ranks,
+            "precision": config.model.precision,
             "peak_memory": memory,
             "fits": fitting,
         }
@@ -70,8 +70,8 @@ def with_planned_seconds(projection: TrainProjection, config: TrainConfig) -> tu
     """
     if projection.epoch_seconds is not None:
         return projection, ""
-    if config.mode_kind.is_sampled:
-        note = f"epochs of mode {config.mode} depend on their batches: only an earlier run says how long they take"
+    if config.mode.kind.is_sampled:
+        note = f"epochs of mode {config.mode.name} depend on their batches: only an earlier run says how long they take"
         return projection, note
     opened = opened_run(config)
     profile = open_profile(opened.dataset.path.parent, LOCAL)
@@ -91,5 +91,5 @@ def _plan(opened: OpenedRun, profile: MachineProfile, num_training: int | None =
         num_training: labeled training vertices, if they are known already.
     """
     config, dataset, inputs = opened.config, opened.dataset, opened.shards.shards.artifact.inputs
-    situation = situation_of(dataset, inputs.get("graph"), num_training, config, config.embed)
+    situation = situation_of(dataset, inputs.get("graph"), num_training, config)
     return plan_of(config, situation, profile, inputs.get("partition", ""))

@@ -53,29 +53,31 @@ def project_new_training(
     Raises:
         InputError: the algorithm states no footprint.
     """
-    axes = config.chosen_algorithm.settled_grid(config.grid, config.ranks)
+    axes = config.algorithm.kind.settled_grid(config.algorithm.grid, config.algorithm.ranks)
     options = config.options_of_model(shards.num_features, shards.num_outputs, num_inputs)
     if isinstance(shards, RowSizes):
         found = [_Rank.of_row_shard(shards, rank, config, options, pairs) for rank in shards.ranks]
         read = max(shards.ranks, key=lambda rank: rank.nonzeros).read_bytes
     else:
-        found = [_Rank.of_grid(shards, config, options, axes, pairs)] * config.ranks
+        found = [_Rank.of_grid(shards, config, options, axes, pairs)] * config.algorithm.ranks
         windows = _windows(shards, options, found[0].layers, axes)
         read = int(windows / len(shards.variant_bytes) * sum(shards.variant_bytes.values()))
         read += int(found[0].layers[0].held * shards.order_bytes)
     process = process_memory(config)
     busiest = max(found, key=lambda rank: rank.total)
-    predicted = prediction_bytes(shards, config, embeddings=True) if config.save_embeddings else 0
-    weights = _num_weights(config, options) + (shards.num_vertices * options.dims[0] if config.input_is_trained else 0)
-    checkpoint = _COPIES[config.optimizer] * weights * np.dtype(config.dtype).itemsize
+    predicted = prediction_bytes(shards, config.model, embeddings=True) if config.run.save_embeddings else 0
+    weights = _num_weights(config.model, options) + (
+        shards.num_vertices * options.dims[0] if config.model.input_is_trained else 0
+    )
+    checkpoint = _COPIES[config.optimization.optimizer] * weights * np.dtype(config.model.dtype).itemsize
     return TrainProjection(
-        dataset=config.dataset,
+        dataset=config.data.dataset,
         run=config.run_name,
-        algorithm=config.algorithm,
-        ranks=config.ranks,
+        algorithm=config.algorithm.name,
+        ranks=config.algorithm.ranks,
         grid=list(axes.values()),
         first_epoch=0,
-        epochs=config.epochs,
+        epochs=config.optimization.epochs,
         peak_memory=[process + rank.total for rank in found],
         process_memory=process,
         adjacency_memory=busiest.adjacency,
@@ -84,7 +86,7 @@ def project_new_training(
         batch_memory=busiest.batches,
         mapped_bytes=0,
         read_bytes=read,
-        written_bytes=kept_checkpoints(config) * checkpoint + LINE_BYTES * config.epochs + predicted,
+        written_bytes=kept_checkpoints(config) * checkpoint + LINE_BYTES * config.optimization.epochs + predicted,
     )
 
 
@@ -112,33 +114,38 @@ class _Rank:
             matrix_bytes: of all matrices.
         """
         self.layers = layers
-        word, n = config.feature_bytes, rows.num_vertices
+        word, n = config.model.feature_bytes, rows.num_vertices
         width, first = options.dims[0] * word, layers[0]
-        batch, size = config.mode_kind.batch, np.dtype(config.dtype).itemsize
-        stated, of_pairs = config.own_mode_options(), 0.0
+        batch, size = config.mode.kind.batch, np.dtype(config.model.dtype).itemsize
+        stated, of_pairs = config.mode.own_options(), 0.0
         if pairs is not None:
             if batch is not None:
                 # Every rank has batches of its own.
-                pairs = replace(pairs, step_pairs=config.ranks * (config.link_batch or BATCH_PAIRS))
-            seeds = max(1, min(pairs.ends_on(config.ranks), n))
+                pairs = replace(pairs, step_pairs=config.algorithm.ranks * (config.task.link_batch or BATCH_PAIRS))
+            seeds = max(1, min(pairs.ends_on(config.algorithm.ranks), n))
             stated["batch_size"], rows = seeds, replace(rows, training=seeds)
-            of_pairs = pairs.bytes_on(config.ranks) + _END_ROWS * seeds * options.dims[-1] * word
+            of_pairs = pairs.bytes_on(config.algorithm.ranks) + _END_ROWS * seeds * options.dims[-1] * word
         sizes = batch(stated, len(options.pairs), rows) if batch is not None and n else None
         # Rows are read from disk, a batch at a time.
-        on_disk = config.mode_kind.reads_rows or config.maps_inputs
+        on_disk = config.mode.kind.reads_rows or config.mode.maps_inputs
         stays = 0.0 if on_disk else first.held * n * width
         kept = first.product * n * width if options.input_is_kept else 0.0
-        copies = _COPIES[config.optimizer]
-        trained = 2 * copies * first.held * n * options.dims[0] * size if config.input_is_trained else 0
+        copies = _COPIES[config.optimization.optimizer]
+        trained = 2 * copies * first.held * n * options.dims[0] * size if config.model.input_is_trained else 0
         self.adjacency = int(matrix_bytes)
         self.features = int((0.0 if kept else stays) + trained + _ROW_BYTES * max(each.rows for each in layers) * n)
         self.batches = 0 if sizes is None else _prepared(config, sizes, width)
-        weights = (2 * copies + 2) * _num_weights(config, options) * size
+        weights = (2 * copies + 2) * _num_weights(config.model, options) * size
         # While they load, a rank's share of the features is split off, and multiplied with the first matrix.
         loading = 2 * stays + kept + (0.0 if on_disk else first.arriving_bytes(n * width))
         held = layers if sizes is None else _shares(sizes, n)
         peak = kept + _layer_peak(
-            config, config.ranks, options, held, n * word, (entries if sizes is None else sizes.nonzeros[0]) * word
+            config.model,
+            config.algorithm.ranks,
+            options,
+            held,
+            n * word,
+            (entries if sizes is None else sizes.nonzeros[0]) * word,
         )
         self.workspace = int(max(peak + weights + of_pairs, loading - self.features))
 
@@ -151,16 +158,16 @@ class _Rank:
         cls, shards: RowSizes, rank: RowShardSizes, config: TrainConfig, options: ModelOptions, pairs: PairFacts | None
     ) -> _Rank:
         n = max(1, shards.num_vertices)
-        share, work = rank.own / n, config.model_work or UNKNOWN
+        share, work = rank.own / n, config.model.work or UNKNOWN
         # The transpose of an undirected graph is the same matrix; attention needs none, and models on rows no matrix.
-        matrices = 0 if config.model_kind.is_rowwise else 1 if shards.symmetric or work.attends else 2
+        matrices = 0 if config.model.kind.is_rowwise else 1 if shards.symmetric or work.attends else 2
         footprint = Footprint(
             rows=share, held=share, product=share, received=(rank.halo + rank.sent) / n, adjacency=1.0, pointers=0.0
         )
-        entry = shards.index_bytes + _weight_bytes(shards, config)
+        entry = shards.index_bytes + _weight_bytes(shards, config.model)
         # A product with each neighbor's columns keeps where they begin and end in every row.
-        pointers = 16 * rank.own + (24 * rank.sent if config.ranks > 2 else 0)
-        row_bytes = 0 if config.embed else shards.num_features * config.feature_bytes
+        pointers = 16 * rank.own + (24 * rank.sent if config.algorithm.ranks > 2 else 0)
+        row_bytes = 0 if config.model.embed else shards.num_features * config.model.feature_bytes
         rows = RankRows(rank.own, rank.halo, shards.num_vertices, shards.nnz, row_bytes, rank.own)
         matrix = matrices * (rank.nonzeros * entry + pointers)
         return cls(config, options, [footprint] * (len(options.pairs) + 1), rows, rank.nonzeros, matrix, pairs)
@@ -174,12 +181,17 @@ class _Rank:
         axes: dict[str, int],
         pairs: PairFacts | None,
     ) -> _Rank:
-        footprint = config.chosen_algorithm.footprint
+        footprint = config.algorithm.kind.footprint
         if footprint is None:
-            raise InputError(f"algorithm {config.algorithm}: its memory cannot be projected, as it states no footprint")
+            raise InputError(
+                f"algorithm {config.algorithm.name}: its memory cannot be projected, as it states no footprint"
+            )
         layers = footprint(axes, options.layer_plan().propagates_first)
-        n, row_bytes = shards.num_vertices, 0 if config.embed else shards.num_features * config.feature_bytes
-        entry, entries = 4 + _weight_bytes(shards, config), layers[0].adjacency * shards.nnz
+        n, row_bytes = (
+            shards.num_vertices,
+            0 if config.model.embed else shards.num_features * config.model.feature_bytes,
+        )
+        entry, entries = 4 + _weight_bytes(shards, config.model), layers[0].adjacency * shards.nnz
         matrices = _windows(shards, options, layers, axes) / layers[0].adjacency
         # Blocks with few entries list their rows, each with an offset, instead of a pointer for every row.
         pointers = min(8 * layers[0].pointers * n, 16 * entries)
@@ -219,8 +231,8 @@ def _prepared(config: TrainConfig, batch: BatchSizes, row_bytes: int) -> int:
     """Bytes of the batches that are prepared, and of the one in use with its transpose."""
     structure = 24 * (batch.rows[0] + batch.received) + 4 * sum(batch.nonzeros)
     features = batch.rows[0] * row_bytes
-    ahead = features if batch.has_features and not config.embed else 0
-    return int(batch.kept_bytes + features + (config.pool + 2) * (structure + ahead))
+    ahead = features if batch.has_features and not config.model.embed else 0
+    return int(batch.kept_bytes + features + (config.mode.pool + 2) * (structure + ahead))
 
 
 def _layer_peak(
@@ -237,7 +249,7 @@ def _layer_peak(
         column: bytes of one column of a whole dense matrix.
         entries: bytes of one number per nonzero of this rank.
     """
-    model = config.model_work or UNKNOWN
+    model = config.work or UNKNOWN
     # Sums of several products are float32, and then rounded.
     sums = 3 if config.precision == "bf16" and num_ranks > 1 else 1
     # Beside the output itself, which features a layer lets through is one bit each.
@@ -268,5 +280,5 @@ def _layer_peak(
 
 
 def _num_weights(config: ModelConfig, options: ModelOptions) -> int:
-    weights = (config.model_work or UNKNOWN).weights
+    weights = (config.work or UNKNOWN).weights
     return sum(weights * before * after + after for before, after in options.pairs)

@@ -9,7 +9,7 @@ from typing import Final, Self
 from gnnloom.trainer.algorithms.steps import Communication, ElementWork, Operation, Step
 from gnnloom.trainer.algorithms.workload import Footprint, Workload
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.config.loss_config import LossConfig
+from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.tasks.options import NEGATIVES, step_pairs
 
 #: Bytes of a vertex id and of a number of ids, as they are sent.
@@ -40,18 +40,19 @@ class PairFacts:
     draws_sources: bool = False
 
     @classmethod
-    def of(cls, config: LossConfig, num_pairs: int) -> Self:
+    def of(cls, config: TrainConfig, num_pairs: int) -> Self:
         """The pairs of a training.
 
         Args:
             num_pairs: pairs to train on.
         """
-        draws = config.own_task_fields >= NEGATIVES.keys()
+        task = config.task
+        draws = task.own_fields >= NEGATIVES.keys()
         return cls(
             num_pairs=num_pairs,
-            step_pairs=step_pairs(config.link_batch, num_pairs, excludes=config.drops_targets),
-            negatives=config.negatives if draws else 0,
-            draws_sources=draws and config.negative_sampler == "pairs",
+            step_pairs=step_pairs(task.link_batch, num_pairs, excludes=config.drops_targets),
+            negatives=task.negatives if draws else 0,
+            draws_sources=draws and task.negative_sampler == "pairs",
         )
 
     @property

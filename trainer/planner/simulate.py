@@ -52,8 +52,8 @@ def simulate(
     found = []
     for number in ranks:
         there = _grown(config, situation, number / ranks[0]) if weak else situation
-        plans = make_plans(replace(config, ranks=number), there, profile, memory)
-        by_algorithm = _grouped(plans, lambda plan: plan.config.algorithm)
+        plans = make_plans(config.with_options(ranks=number), there, profile, memory)
+        by_algorithm = _grouped(plans, lambda plan: plan.config.algorithm.name)
         found += [fastest_first(by_algorithm[name])[0] for name in sorted(by_algorithm)]
     return found
 
@@ -79,11 +79,11 @@ def _grown(config: TrainConfig, situation: Situation, factor: float) -> Situatio
 
 def fastest(plans: Sequence[Plan]) -> dict[int, Plan]:
     """The best plan for each number of ranks, ascending."""
-    by_ranks = _grouped(plans, lambda plan: plan.config.ranks)
+    by_ranks = _grouped(plans, lambda plan: plan.config.algorithm.ranks)
     return {ranks: fastest_first(by_ranks[ranks])[0] for ranks in sorted(by_ranks)}
 
 
 def crossings(plans: Sequence[Plan]) -> list[Crossing]:
     """Points where the fastest algorithm changes; plans that do not fit count only where no plan fits."""
-    names = [(ranks, plan.config.algorithm) for ranks, plan in fastest(plans).items()]
+    names = [(ranks, plan.config.algorithm.name) for ranks, plan in fastest(plans).items()]
     return [Crossing(ranks, before, now) for (_, before), (ranks, now) in pairwise(names) if before != now]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from gnnloom.storage.artifacts.partition import Partition
@@ -13,7 +12,7 @@ from gnnloom.storage.errors import GnnloomError, InputError
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.runs.run import Run
-from gnnloom.trainer.config.loss_config import LossConfig
+from gnnloom.trainer.config.task_config import TaskConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.open_shards import missing_features
 from gnnloom.trainer.planner.candidates import Plan, Situation, make_plans
@@ -28,8 +27,7 @@ def situation_of(
     dataset: Dataset,
     graph_key: str | None = None,
     num_training: int | None = None,
-    given: LossConfig | None = None,
-    embed: int = 0,
+    config: TrainConfig | None = None,
 ) -> Situation:
     """Collect what is known about a dataset; reads manifests, the split and the labels.
 
@@ -37,14 +35,13 @@ def situation_of(
         graph_key: chooses between several graphs; by default the one without the links that the task reads.
         num_training: labeled training vertices, if they are known already: then split and labels are not read. Not
             needed by tasks on pairs.
-        given: the task and its options; None for what the vertex data suggest.
-        embed: width of input features that are learned; 0 if the dataset's features are read.
+        config: the training; None for the usual one, of the task that the vertex data suggest.
 
     Raises:
         NotFoundError: the dataset has no graph or no vertex data.
         InputError: it lacks features or what the task predicts, or has several graphs.
     """
-    task = given or LossConfig()
+    task, embed = (TaskConfig(), 0) if config is None else (config.task, config.model.embed)
     graph = dataset.graph(graph_key or task.message_graph(dataset))
     vertices = dataset.vertices(graph=graph.artifact.key)
     predicted = task.task_of(vertices.artifact, vertices, vertices.artifact.path)
@@ -54,9 +51,9 @@ def situation_of(
             f"{vertices.artifact.path}: the dataset lacks features or labels; there is nothing to train"
             f"{missing_features(dataset.name) if num_outputs else ''}"
         )
-    if task.on_pairs:
+    if config is not None and task.on_pairs:
         links = open_links(predicted, dataset, graph.artifact.key, task.links, graph.artifact.path)
-        pairs = PairFacts.of(task, links.num_pairs["train"])
+        pairs = PairFacts.of(config, links.num_pairs["train"])
         # A step has a part of the pairs that an epoch has.
         num_training = pairs.step_pairs
     else:
@@ -122,28 +119,28 @@ def settle_algorithm(given: Mapping[str, Any], ranks: int | None = None) -> dict
     dataset = Catalog(fields["catalog"]).dataset(fields["dataset"])
     if fields.get("run") is not None and Run(dataset.run_path(fields["run"])).exists:
         return fields
-    config = TrainConfig.from_json({**fields, "ranks": fields.get("ranks") or ranks or 1})
-    if config.on_types:
+    config = TrainConfig.of(**{**fields, "ranks": fields.get("ranks") or ranks or 1})
+    if config.mode.on_types:
         # Ranks map a graph with types, however it is planned.
         return fields
     profile = open_profile(Catalog(fields["catalog"]).root, LOCAL)
-    plans = make_plans(config, situation_of(dataset, given=config, embed=config.embed), profile)
+    plans = make_plans(config, situation_of(dataset, config=config), profile)
     plan = next((each for each in plans if each.fits and _has_shards(dataset, each)), None)
     if plan is None:
         raise InputError(
-            f"algorithm auto: dataset {dataset.name} has no shards for {config.ranks} ranks whose training fits the"
-            " memory; `gnnloom plan` shows what would fit, and `gnnloom shard` makes shards"
+            f"algorithm auto: dataset {dataset.name} has no shards for {config.algorithm.ranks} ranks whose training"
+            " fits the memory; `gnnloom plan` shows what would fit, and `gnnloom shard` makes shards"
         )
     logger.warning("%s", "; ".join(filter(None, (_reason(plan, plans), profile.note))))
-    return {**fields, "algorithm": plan.config.algorithm, "grid": plan.config.grid}
+    return {**fields, "algorithm": plan.config.algorithm.name, "grid": plan.config.algorithm.grid}
 
 
 def _has_shards(dataset: Dataset, plan: Plan) -> bool:
     """Whether the shards that a plan reads exist, and belong to its partition."""
-    config = replace(plan.config, run=None)
+    config = plan.config.with_options(run=None)
     try:
-        opened = config.chosen_algorithm.reads.open(
-            dataset, config.shard_request(dataset), 0, config.ranks, ReadCounter()
+        opened = config.algorithm.kind.reads.open(
+            dataset, config.shard_request(dataset), 0, config.algorithm.ranks, ReadCounter()
         )
     except GnnloomError:
         return False
@@ -154,8 +151,12 @@ def _has_shards(dataset: Dataset, plan: Plan) -> bool:
 def _reason(plan: Plan, plans: list[Plan]) -> str:
     """Why a plan was chosen."""
     grid = "x".join(map(str, plan.grid))
-    text = f"algorithm auto: {plan.config.algorithm} {grid}, predicted {plan.cost.total * 1e3:.3g} ms per epoch"
-    other = next((each for each in plans if each.config.algorithm != plan.config.algorithm and each.fits), None)
+    text = f"algorithm auto: {plan.config.algorithm.name} {grid}, predicted {plan.cost.total * 1e3:.3g} ms per epoch"
+    other = next(
+        (each for each in plans if each.config.algorithm.name != plan.config.algorithm.name and each.fits), None
+    )
     if other is not None:
-        text += f"; next {other.config.algorithm} {'x'.join(map(str, other.grid))}, {other.cost.total * 1e3:.3g} ms"
+        text += (
+            f"; next {other.config.algorithm.name} {'x'.join(map(str, other.grid))}, {other.cost.total * 1e3:.3g} ms"
+        )
     return text

@@ -15,7 +15,7 @@ from gnnloom.storage.errors import CorruptError, InputError
 from gnnloom.storage.runs.checkpoint import checkpoint_facts
 from gnnloom.storage.runs.run import Run
 from gnnloom.storage.wording import did_you_mean
-from gnnloom.trainer.config.optimization_config import ScheduleConfig, StoppingConfig
+from gnnloom.trainer.config.optimization_config import OptimizationConfig, StoppingConfig
 from gnnloom.trainer.config.run_config import RunConfig
 from gnnloom.trainer.tasks.task import Figure, judge_of
 
@@ -103,7 +103,7 @@ class BestValue:
 class Schedule:
     """The learning rate of every epoch."""
 
-    def __init__(self, config: ScheduleConfig, metric: Metric) -> None:
+    def __init__(self, config: OptimizationConfig, metric: Metric) -> None:
         """Begin before the first epoch.
 
         Args:
@@ -181,7 +181,12 @@ class Course:
     """
 
     def __init__(
-        self, config: StoppingConfig, run: RunConfig, figures: Mapping[str, Figure], best: KeptBest | None
+        self,
+        stopping: StoppingConfig,
+        optimization: OptimizationConfig,
+        run: RunConfig,
+        figures: Mapping[str, Figure],
+        best: KeptBest | None,
     ) -> None:
         """Begin before the first epoch.
 
@@ -193,20 +198,21 @@ class Course:
         Raises:
             InputError: an option names a metric that the run does not report, or does not measure between its epochs.
         """
-        monitored = find_metric("monitor", config.monitor, figures)
-        if (config.patience or config.schedule == "plateau") and monitored.name != LOSS and not run.eval_every:
+        monitored = find_metric("monitor", stopping.monitor, figures)
+        follows = stopping.patience > 0 or optimization.schedule == "plateau"
+        if follows and monitored.name != LOSS and not run.eval_every:
             raise InputError(f"monitor {monitored.name}: it is measured only at the end; set eval_every, such as to 1")
-        keeps = config.keep_best != "none"
-        if keeps and config.keep_best != LOSS and not run.evaluates:
-            raise InputError(f"keep_best {config.keep_best}: the run measures no metrics; leave out --no-final-eval")
-        self._kept = BestValue(find_metric("keep_best", config.keep_best, figures)) if keeps else None
-        self._monitored, self._patience = BestValue(monitored), config.patience
-        self.schedule = Schedule(config, monitored)
+        keeps = stopping.keep_best != "none"
+        if keeps and stopping.keep_best != LOSS and not run.evaluates:
+            raise InputError(f"keep_best {stopping.keep_best}: the run measures no metrics; leave out --no-final-eval")
+        self._kept = BestValue(find_metric("keep_best", stopping.keep_best, figures)) if keeps else None
+        self._monitored, self._patience = BestValue(monitored), stopping.patience
+        self.schedule = Schedule(optimization, monitored)
         # A checkpoint that another metric chose is replaced by the first one that this metric chooses.
         self.best = best if self._kept and best and best.metric == self._kept.metric.name else None
         if self._kept and self.best:
             self._kept.value = self.best.value
-        decides = {self._monitored.metric.name} if config.patience or config.schedule == "plateau" else set()
+        decides = {self._monitored.metric.name} if follows else set()
         #: Metrics that something depends on.
         self.decisive = decides | ({self._kept.metric.name} if self._kept else set())
 

@@ -108,7 +108,7 @@ def measured_rows(session: Session, labels: Any) -> torch.Tensor | None:
     vertices are formed: all scores would need as much space as many classes of all vertices.
     """
     objective = session.objective
-    if not session.config.reads_batches or not isinstance(objective, VertexObjective):
+    if not session.config.mode.reads_batches or not isinstance(objective, VertexObjective):
         return None
     known = session.place.lasting(tuple(labels.split.shape), torch.bool)
     for split in PREFIXES.values():

@@ -103,10 +103,10 @@ def train(
     """
 
     def find() -> tuple[Dataset, Run]:
-        dataset = Catalog(config.catalog).dataset(config.dataset)
+        dataset = Catalog(config.data.catalog).dataset(config.data.dataset)
         return dataset, Run(dataset.run_path(config.run_name))
 
-    with writing(comm, find, config.wait_timeout) as (dataset, run):
+    with writing(comm, find, config.run.wait_timeout) as (dataset, run):
         opened = together(comm, lambda: OpenedRun.open(config, dataset, run, comm.rank, comm.size, goes_on=not restart))
         # Found out before the shards are read, so that a finished run costs nothing.
         start = together(
@@ -118,7 +118,7 @@ def train(
         )
         if start.is_finished:
             return run.result()
-        num_threads = config.threads or comm.this_machine().threads
+        num_threads = config.algorithm.threads or comm.this_machine().threads
         memory = None if begun is None else check_fits(comm, opened)
         # Without a name here, so that the checkpoint and the labels are freed once the training drops them.
         training = Training(comm, together(comm, lambda: ReadStart.read(comm, opened, num_threads, start.first_epoch)))
@@ -152,16 +152,18 @@ class Training:
         self.session, self.run = start.session, start.session.opened.run
         self.config = self.session.config
         self.model = self.session.model
-        comm.traffic.profiled = self.config.profile
+        comm.traffic.profiled = self.config.run.profile
         agree_on_shards(self.session)
-        agree_on_model(comm, self.model, self.config.model)
+        agree_on_model(comm, self.model, self.config.model.name)
         self.inputs = self.session.take_inputs()
-        self.optimizer = together(comm, lambda: build_optimizer(self.model, self.config.model, self.config))
+        self.optimizer = together(
+            comm, lambda: build_optimizer(self.model, self.config.model.name, self.config.optimization)
+        )
         self.trained = trained_parameters(self.model)
         layout = self.session.operator.layout(self.model.num_layers)
         labels = self.session.objective.placed(start.labels, self.session.operator)
         if isinstance(objective := self.session.objective, VertexObjective):
-            weights = class_weights(self.config, objective, layout, labels)
+            weights = class_weights(self.config.task, objective, layout, labels)
             self.session.objective = replace(objective, class_weights=weights, own_loss=start.own_loss)
         self.loss = self.session.objective.loss(layout, labels)
         self.evaluation = Evaluation(self.session, labels, start.own_metric)
@@ -179,12 +181,13 @@ class Training:
         self.unsaved_seconds = 0.0
         self.log = RunLog()
         self.figures = self.evaluation.figures
-        self.course = together(comm, lambda: Course(self.config, self.config, self.figures, start.best))
+        stopping, optimization, evaluating = self.config.stopping, self.config.optimization, self.config.run
+        self.course = together(comm, lambda: Course(stopping, optimization, evaluating, self.figures, start.best))
         self.evaluation.decide(self.course.decisive)
         for line in self.lines:
             self._follow(line)
         context = self.session.mode_context(self.inputs, labels, self.loss, self.first_epoch, self.evaluation.measured)
-        self.mode: Mode = self.config.mode_kind.load()(context)
+        self.mode: Mode = self.config.mode.kind.load()(context)
         # Predictions of an earlier checkpoint go as soon as the one that supersedes it is durable.
         self.writer = CheckpointWriter(comm, self.run.sync_metrics, lambda: drop_superseded(self.run))
 
@@ -195,10 +198,10 @@ class Training:
 
     def run_epochs(self, stop: Callable[[], bool]) -> bool:
         """Train to the last epoch, or until a rank is asked to stop (then True). Collective."""
-        count = self.config.epochs - self.first_epoch
+        count = self.config.optimization.epochs - self.first_epoch
         # The log has a line for each epoch.
         meter = ProgressMeter("epochs", count, logs_end=False) if self.comm.rank == 0 and count > 0 else None
-        for epoch in range(self.first_epoch, self.config.epochs):
+        for epoch in range(self.first_epoch, self.config.optimization.epochs):
             # A run that is resumed may have ended early already.
             if self.course.ends:
                 break
@@ -212,7 +215,7 @@ class Training:
             done = epoch + 1
             line: dict[str, Any] = {"epoch": epoch, "loss": report.loss, "seconds": report.seconds}
             line |= dict(zip(EXPOSED, report.exposed, strict=True)) | report.figures
-            last = self._measure(line, is_last=done == self.config.epochs)
+            last = self._measure(line, is_last=done == self.config.optimization.epochs)
             self._check_files()
             line |= {
                 "bytes": report.bytes,
@@ -221,7 +224,7 @@ class Training:
             }
             # The line precedes the checkpoint. After a kill in between, the resumed run drops the line and repeats the
             # epoch; in the other order the line would be lost.
-            self._write_line({**line, "profile": report.profile} if self.config.profile else line)
+            self._write_line({**line, "profile": report.profile} if self.config.run.profile else line)
             if meter is not None:
                 meter.advance()
             is_best = self.course.improves(line)
@@ -233,10 +236,10 @@ class Training:
 
     def _measure(self, line: dict[str, Any], *, is_last: bool) -> bool:
         """Evaluate the epoch of a line if that is due; whether the epoch is the last one. Collective."""
-        if (is_last and self.config.final_eval) or _is_due(line["epoch"] + 1, self.config.eval_every):
+        if (is_last and self.config.run.final_eval) or _is_due(line["epoch"] + 1, self.config.run.eval_every):
             line |= self._evaluate(line["epoch"] + 1, is_last=is_last)
         self._follow(line)
-        if self.course.ends and self.config.final_eval and not self.figures.keys() <= line.keys():
+        if self.course.ends and self.config.run.final_eval and not self.figures.keys() <= line.keys():
             line |= self._evaluate(line["epoch"] + 1, is_last=True)
         return is_last or self.course.ends
 
@@ -247,7 +250,12 @@ class Training:
             CollectiveError: one has changed.
         """
         config = self.config
-        if config.maps_inputs or config.reads_batches or config.mode_kind.reads_rows or self.model.takes_edges:
+        if (
+            config.mode.maps_inputs
+            or config.mode.reads_batches
+            or config.mode.kind.reads_rows
+            or self.model.takes_edges
+        ):
             together(self.comm, self.session.place.files.check)
 
     def _evaluate(self, done: int, *, is_last: bool) -> dict[str, float | None]:
@@ -257,7 +265,7 @@ class Training:
     def _follow(self, line: dict[str, Any]) -> None:
         """Let the line of an epoch decide, as it would have in a run of any length."""
         # A run also evaluates its last epoch, which a longer run need not do: that must not decide if the run goes on.
-        is_due = _is_due(line["epoch"] + 1, self.config.eval_every)
+        is_due = _is_due(line["epoch"] + 1, self.config.run.eval_every)
         self.course.observe(line if is_due else {"epoch": line["epoch"], "loss": line["loss"]})
 
     def _train_epoch(self, epoch: int, stop: Callable[[], bool]) -> EpochReport:
@@ -276,7 +284,7 @@ class Training:
             self.model.train()
             with self.session.drawing(Draws.TRAINING, epoch) as generator:
                 contribution = self.mode.train_epoch(epoch, update)
-                check_epoch(self.model, self.config.model, self.trained, generator)
+                check_epoch(self.model, self.config.model.name, self.trained, generator)
             average_buffers(self.model, self.comm)
             # The request to stop is summed along with the loss, so all ranks stop after the same epoch.
             # float64 whatever the model's dtype, so that the reported loss does not lose digits when it is summed over
@@ -300,8 +308,8 @@ class Training:
         self.optimizer.lr = self.course.schedule.rate(epoch)
         if not self.course.schedule.is_constant:
             figures["lr"] = self.optimizer.lr
-        if self.config.clip_norm:
-            length = clip_gradients(self.trained, self.config.clip_norm, self.session.operator.grid)
+        if self.config.optimization.clip_norm:
+            length = clip_gradients(self.trained, self.config.optimization.clip_norm, self.session.operator.grid)
             self._check_finite(epoch, length, "length of the gradient")
             figures["gradient_norm"] = length
         return figures
@@ -318,9 +326,10 @@ class Training:
         # Outside the epoch's record and its time, so the report does not count itself.
         everyones = self.comm.gather_numbers([seconds, counts.exposed, float(totals[0]), *read, *sent])
         from_store, from_device, used = everyones[:, 3:6].sum(0).astype(int).tolist()
-        if self.config.adjacency == "disk":
+        on_disk = self.config.data.adjacency == "disk"
+        if on_disk:
             figures["bytes_read"] = from_store
-        if self.config.adjacency == "disk" or self.config.maps_inputs:
+        if on_disk or self.config.mode.maps_inputs:
             figures["bytes_from_device"] = from_device
         if used:
             figures["bytes_used"] = used
@@ -331,7 +340,7 @@ class Training:
         slowest = float(everyones[:, 0].max())
         exposed = float(everyones[:, 1].max()), float(everyones[:, 1].mean())
         self.last_traffic = counts
-        profile = gather_profile(self.comm, counts, seconds) if self.config.profile else []
+        profile = gather_profile(self.comm, counts, seconds) if self.config.run.profile else []
         return EpochReport(loss, slowest, exposed, num_bytes, messages, bool(totals[1] > 0), profile, figures)
 
     def _check_finite(self, epoch: int, value: float, what: str = "loss") -> None:
@@ -362,8 +371,8 @@ class Training:
 
     def _checkpoint_is_due(self, done: int, seconds: float) -> bool:
         """Whether to write a checkpoint after an epoch that took ``seconds`` on the slowest rank."""
-        if self.config.checkpoint_every:
-            return _is_due(done, self.config.checkpoint_every)
+        if self.config.run.checkpoint_every:
+            return _is_due(done, self.config.run.checkpoint_every)
         # The time of the slowest rank is the same number on all ranks, so they agree without another message.
         self.unsaved_seconds += seconds
         return self.unsaved_seconds >= CHECKPOINT_SECONDS
@@ -376,7 +385,7 @@ class Training:
             destinations.append(Destination(self.run.best_checkpoint, 1, facts))
         if is_due:
             self.unsaved_seconds = 0.0
-            destinations.append(Destination(self.run.checkpoints, self.config.keep, {}))
+            destinations.append(Destination(self.run.checkpoints, self.config.run.keep, {}))
         if destinations:
             self.comm.traffic.watch.step = "checkpoint"
             self.writer.save(epoch, self.model, self.optimizer, destinations)
@@ -400,10 +409,10 @@ class Training:
             self._restore_best()
         # What was measured after that epoch is of the same parameters.
         measured: Mapping[str, Any] = self.lines[kept - 1]
-        if self.evaluation.details is None and self.config.final_eval and not stopped:
+        if self.evaluation.details is None and self.config.run.final_eval and not stopped:
             measured = {**self._evaluate(kept, is_last=True), **measured}
             self._check_files()
-        if self.config.save_embeddings and not stopped:
+        if self.config.run.save_embeddings and not stopped:
             # What another prediction made with the same checkpoint stays.
             asked = PredictConfig.of_training(self.config, shards=None, embeddings=True)
             write_predictions(self.session, self.inputs, kept, find_predictions(self.comm, self.run, asked))

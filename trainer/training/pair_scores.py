@@ -52,10 +52,10 @@ def check_on_pairs(config: TrainConfig, where: Path) -> Task:
     Raises:
         InputError: it does not.
     """
-    if not config.on_pairs:
+    if not config.task.on_pairs:
         able = ", ".join(task.name for task in TASKS.values() if task.on_pairs)
         raise InputError(f"{where}: this run predicts vertices, not pairs; train with --task {able}")
-    return TASKS[config.task]
+    return TASKS[config.task.name]
 
 
 @dataclass(frozen=True)
@@ -97,14 +97,14 @@ class PairModel:
         task, stored = check_on_pairs(config, run.path), run.predictions()
         links = links_of_run(dataset, run)
         vectors = stored.array(task.prediction)
-        place = Place(getattr(torch, config.feature_dtype), threads or len(os.sched_getaffinity(0)))
+        place = Place(getattr(torch, config.model.feature_dtype), threads or len(os.sched_getaffinity(0)))
         # Every parameter comes from the checkpoint.
         options, width = config.own_task_options(task), vectors.shape[1]
         scorer = build_decoder(task, options, width, task.width(links), 0, place).eval()
         state = scorer.state_dict()
         if state:
             scorer.load_state_dict(module_state(_checkpoint(run, stored), TASK_MODULE))
-        loss = task.losses[0] if task.losses and config.loss == AUTO else config.loss
+        loss = task.losses[0] if task.losses and config.task.loss == AUTO else config.task.loss
         return cls(task, loss == "bce", links, scorer, vectors)
 
     def owners(self, num_ranks: int) -> EndOwners:

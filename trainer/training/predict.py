@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -163,14 +162,14 @@ def _streams(comm: Communicator, opened: OpenedRun, memory: int, *, computes: bo
         computes: run the model, and not only smooth what it predicted before.
     """
     config, shards = opened.config, opened.shards
-    is_stored = not (config.embed or config.train_features or config.on_pairs)
-    streams = STREAMS in config.chosen_algorithm.capabilities and can_stream(config.model_kind.load())
+    is_stored = not (config.model.embed or config.model.train_features or config.task.on_pairs)
+    streams = STREAMS in config.algorithm.kind.capabilities and can_stream(config.model.kind.load())
     if not isinstance(shards, OwnRowShard) or not is_stored or not streams or "feature" not in shards.shard:
         return False
-    sizes, place = RankSizes.of(shards.shard), Place(getattr(torch, config.feature_dtype))
+    sizes, place = RankSizes.of(shards.shard), Place(getattr(torch, config.model.feature_dtype))
     # Classes are few: the widths of the hidden layers and of the features decide.
     outputs = max(opened.label_sizes.num_classes, opened.label_sizes.num_targets, 1)
-    dims = (shards.shards.num_features, *config.hidden, outputs) if computes else (outputs, outputs)
+    dims = (shards.shards.num_features, *config.model.hidden, outputs) if computes else (outputs, outputs)
 
     def needed(most: int) -> int:
         about = whole_bytes(sizes, dims, place)
@@ -188,7 +187,7 @@ _FIXED: Final = 128 << 20
 
 def _write_from_disk(session: Session, config: PredictConfig, epoch: int, wanted: Found) -> Report:
     """Predict from disk, and write the predictions to the run. Collective."""
-    run, norm = session.opened.run, session.config.feature_norm
+    run, norm = session.opened.run, session.config.data.feature_norm
     if norm == "auto" and run.is_finished:
         norm = run.result().get("feature_norm", norm)
     with session.drawing(Draws.EVALUATION, epoch):
@@ -204,17 +203,19 @@ def _computed(run: Run, config: PredictConfig) -> TrainConfig:
         InputError: the model has no embeddings, but they are asked for.
     """
     trained = config.trained(run)
-    if config.embeddings and trained.model_kind.on_edges:
-        raise InputError(f"embeddings: model {trained.model} is a module of torch, whose hidden layers are its own")
+    if config.embeddings and trained.model.kind.on_edges:
+        raise InputError(
+            f"embeddings: model {trained.model.name} is a module of torch, whose hidden layers are its own"
+        )
     # Only the places to read from and the ranks change; the model is the trained model.
     where = {name: getattr(config, name) for name in ("catalog", "dataset", "ranks", "shards", "method", "grid", "run")}
     # Samples hold batches of training; predictions come from the shards. There may be more links, and so on, since.
     kept: dict[str, Any] = {kind: run.inputs().get(kind) for kind in ("links", "propagated")}
-    if trained.mode_kind.reads_rows and kept["propagated"] is None:
+    if trained.mode.kind.reads_rows and kept["propagated"] is None:
         kept["steps"] = (FEATURES,)
     # Modes that sample have only batches on disk, and no whole products with them.
-    inputs = "memory" if trained.mode_kind.is_sampled else trained.inputs
-    return replace(trained, **where, samples=None, inputs=inputs, **kept)
+    inputs = "memory" if trained.mode.kind.is_sampled else trained.mode.inputs
+    return trained.with_options(**where, samples=None, inputs=inputs, **kept)
 
 
 def _checkpoint_of(comm: Communicator, opened: OpenedRun, config: PredictConfig) -> StoredCheckpoint:

@@ -51,7 +51,7 @@ def propagate(comm: Communicator, config: PropagateConfig, stop: Callable[[], bo
     def read() -> tuple[Dataset, RowShard, SourceRows]:
         dataset = Catalog(config.catalog).dataset(config.dataset)
         shard = ROW_SHARDS.open(dataset, config.shard_request, comm.rank, comm.size, counter).shard
-        return dataset, shard, PROPAGABLE[config.of].open(shard)
+        return dataset, shard, PROPAGABLE[config.matrix].open(shard)
 
     dataset, shard, source = together(comm, read, lambda found: alike_data(config.inputs(found[1].shards), {}))
     planned = _agreed_plan(comm, config, shard, threads)

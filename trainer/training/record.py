@@ -85,11 +85,11 @@ def recorded(run: Run, config: TrainConfig, first_epoch: int, rank: int) -> Iter
     Yields:
         The log of the metrics.
     """
-    names = config.log if rank == 0 else ()
+    names = config.run.log if rank == 0 else ()
     if rank == 0:
         begin_session(run.path, _describe(config), first_epoch)
     started, state = time.monotonic(), "failed"
-    log = RunLog.open(names, LogContext(config.dataset, run.name, run.path, config.to_json(), first_epoch))
+    log = RunLog.open(names, LogContext(config.data.dataset, run.name, run.path, config.to_json(), first_epoch))
     try:
         yield log
         # Only a finished run has a result.
@@ -136,8 +136,8 @@ def describe_result(
     return {
         "run": run.name,
         "state": "stopped" if stopped else "finished",
-        "algorithm": session.config.algorithm,
-        "mode": session.config.mode,
+        "algorithm": session.config.algorithm.name,
+        "mode": session.config.mode.name,
         "ranks": session.comm.size,
         "grid": list(session.operator.grid.shape),
         "epochs": len(lines),

@@ -63,7 +63,7 @@ class Session:
                 not fit them.
         """
         config, shards = opened.config, opened.shards.shards
-        config.check_graph(shards)
+        config.model.check_graph(shards)
         objective = _objective(comm, opened)
         outputs = objective.num_outputs
         share = read_share(comm, opened, outputs, place, streams=streams, reads_features=reads_features)
@@ -100,11 +100,11 @@ class Session:
 
     def drawing(self, draws: Draws, epoch: int) -> AbstractContextManager[torch.Generator]:
         """Seed torch's global generator inside a block, for the draws of this rank's rows in an epoch."""
-        return seeded(derived_seed(self.config.seed, draws, epoch, self.comm.rank))
+        return seeded(derived_seed(self.config.run.seed, draws, epoch, self.comm.rank))
 
     def build(self) -> None:
         """Build the model, and give the objective what it has of it. Communicates nothing."""
-        self.model = build_model(self.operator, self.config, self.config.seed, self.options)
+        self.model = build_model(self.operator, self.config.model, self.config.run.seed, self.options)
         self.objective = self.objective.attached(self.model, self.operator)
 
     def take_inputs(self) -> Inputs:
@@ -120,11 +120,11 @@ class Session:
         """Context for the mode; for arguments and attributes see :class:`ModeContext`."""
         config = self.config
         return ModeContext(
-            options=config.own_mode_options(),
-            seed=config.seed,
-            epochs=range(first_epoch, config.epochs),
-            normalization=config.normalization,
-            model_name=config.model,
+            options=config.mode.own_options(),
+            seed=config.run.seed,
+            epochs=range(first_epoch, config.optimization.epochs),
+            normalization=config.model.normalization,
+            model_name=config.model.name,
             dataset=self.opened.dataset,
             shards=self.opened.shards.shards,
             label_rows=self.label_rows,
@@ -136,7 +136,7 @@ class Session:
             loss=loss,
             given=self.inputs,
             counter=self.opened.counter,
-            source=self.streamed_source(self.inputs.norm, config.evaluation_memory),
+            source=self.streamed_source(self.inputs.norm, config.run.evaluation_memory),
             measured=measured,
         )
 
@@ -153,7 +153,7 @@ class Session:
             shards=opened.shards.shards,
             dataset=opened.dataset,
             counter=opened.counter,
-            normalization=self.config.normalization,
+            normalization=self.config.model.normalization,
             feature_norm=feature_norm,
             num_threads=self.place.threads.num_threads,
             memory=memory,
@@ -178,12 +178,12 @@ def open_session(
     before = peak_memory()
     # By default torch uses all cores in every rank.
     torch.set_num_threads(num_threads)
-    place = Place(getattr(torch, config.feature_dtype), num_threads)
+    place = Place(getattr(torch, config.model.feature_dtype), num_threads)
     session = Session.read(comm, opened, place, streams=streams, reads_features=reads_features)
     session.load_seconds, session.load_memory = time.perf_counter() - started, peak_memory() - before
     # After the measurement of what was loaded: the model's own parameters are not part of the shards.
     session.build()
-    if config.model_kind.on_edges:
+    if config.model.kind.on_edges:
         _attach_inference(session)
     return session
 
@@ -207,7 +207,7 @@ def build_model(operator: Operator, config: ModelConfig, seed: int, options: Mod
     dropout = Dropout(config.dropout, seed, place)
     # What a class draws outside `create_parameters`, in an `__init__` of its own.
     with place.creating_modules(), seeded(derived_seed(seed, Draws.CREATION)):
-        model: Model = config.model_kind.load()(operator, options, dropout, seed)
+        model: Model = config.kind.load()(operator, options, dropout, seed)
     share_batch_norms(model, lambda: model.operator)
     return model
 
@@ -226,12 +226,12 @@ def _objective(comm: Communicator, opened: OpenedRun) -> Objective[Any]:
             num_ranks=comm.size,
             dataset=opened.dataset,
             shards=shards,
-            width=config.output_width(task, opened.label_sizes),
+            width=config.task.output_width(task, opened.label_sizes),
             links=opened.links(),
             options=config.own_task_options(task),
-            loss=config.loss,
-            seed=config.seed,
-            steps_on_graph=not config.mode_kind.is_sampled,
+            loss=config.task.loss,
+            seed=config.run.seed,
+            steps_on_graph=not config.mode.kind.is_sampled,
             counter=opened.counter,
         ),
     )
@@ -249,7 +249,7 @@ def _attach_inference(session: Session) -> None:
 
     config, model = session.config, session.model
     if isinstance(model, TypedModel) and isinstance(session.inputs, TypedInputs):
-        num_hops = len(fanouts(config.fanout, model.num_layers, on_edges=True))
+        num_hops = len(fanouts(config.mode.fanout, model.num_layers, on_edges=True))
         model.inference = TypedInference(session.inputs, session.operator, model, num_hops)
         return
     if not isinstance(model, EdgeModel):
@@ -259,8 +259,8 @@ def _attach_inference(session: Session) -> None:
         inputs=session.opened.shards.shards.artifact.inputs,
         operator=session.operator,
         model=model,
-        normalization=config.normalization,
+        normalization=config.model.normalization,
         # Known when the features are.
         feature_norm=lambda: session.inputs.norm,
-        reads_features=config.reads_batches,
+        reads_features=config.mode.reads_batches,
     )

@@ -70,9 +70,9 @@ def read_share(
     if isinstance(shards, OpenedTypes):
         return _on_types(comm, opened, shards, num_outputs, place)
     if isinstance(shards, OwnRowShard):
-        if config.reads_batches:
+        if config.mode.reads_batches:
             return _on_batches(comm, opened, shards, num_outputs, place)
-        if config.mode_kind.reads_rows:
+        if config.mode.kind.reads_rows:
             return _on_rows(comm, opened, shards, num_outputs, place)
         if streams:
             return _on_disk(comm, opened, shards, num_outputs, place)
@@ -85,17 +85,21 @@ def _on_graph(comm: Communicator, opened: OpenedRun, num_outputs: int, place: Pl
     options = config.options_of_model(shards.shards.num_features, num_outputs)
     operator = _operator(comm, opened, options, place)
     first, last = operator.layout(0), operator.layout(len(options.pairs))
-    label_rows, norm, total = vertex_rows(shards, last, last.row_axes), config.feature_norm, shards.shards.num_vertices
+    label_rows, norm, total = (
+        vertex_rows(shards, last, last.row_axes),
+        config.data.feature_norm,
+        shards.shards.num_vertices,
+    )
     inputs: ModelInputs = NoInputs(norm)
-    if config.embed:
-        inputs = LearnedInputs(config.embed, config.seed, total)
-    elif config.maps_inputs:
+    if config.model.embed:
+        inputs = LearnedInputs(config.model.embed, config.run.seed, total)
+    elif config.mode.maps_inputs:
         inputs = MappedInputs(label_rows, norm, opened.dataset.path, is_cached=config.input_is_cached)
     elif reads_features:
         # Features are stored in whole rows. Ranks that hold other columns of the same rows read some of these rows
         # each, and exchange columns when the model takes them.
         feature = read_feature(vertex_rows(shards, first, first.row_axes + first.column_axes), place)
-        use = InputUse(config.train_features, not config.skip_input_gradient, config.input_is_cached)
+        use = InputUse(config.model.train_features, not config.model.skip_input_gradient, config.input_is_cached)
         inputs = FeaturesInMemory(feature, norm, use, total)
     return Share(options, operator, label_rows, inputs)
 
@@ -103,21 +107,21 @@ def _on_graph(comm: Communicator, opened: OpenedRun, num_outputs: int, place: Pl
 def _operator(comm: Communicator, opened: OpenedRun, options: ModelOptions, place: Place) -> Operator:
     """The products of a model. Communicates nothing."""
     config, shards = opened.config, opened.shards
-    if config.model_kind.is_rowwise and isinstance(shards, OwnRowShard):
+    if config.model.kind.is_rowwise and isinstance(shards, OwnRowShard):
         return RowsOnly(ProcessGrid(comm, {AXIS: comm.size}, place), shards.shard.vertex())
-    algorithm = config.chosen_algorithm
+    algorithm = config.algorithm.kind
     return algorithm.build(
         OperatorContext(
             comm=comm,
-            axes=algorithm.settled_grid(config.grid, comm.size),
+            axes=algorithm.settled_grid(config.algorithm.grid, comm.size),
             shards=shards,
-            normalization=config.normalization,
+            normalization=config.model.normalization,
             place=place,
             # It comes before the operator, which reads only what the plan multiplies with.
             plan=options.layer_plan(),
             differentiates=config.differentiates_products,
             counter=opened.counter,
-            options=config.own_options(),
+            options=config.algorithm.own_options(),
         )
     )
 
@@ -133,42 +137,42 @@ def _on_batches(comm: Communicator, opened: OpenedRun, shards: OwnRowShard, num_
 
     config = opened.config
     samples, num_features = None, shards.shards.num_features
-    if config.samples is not None:
+    if config.mode.samples is not None:
         samples = open_samples(
             opened.dataset,
-            config.own_mode_options(),
-            len(config.hidden) + 1,
+            config.mode.own_options(),
+            len(config.model.hidden) + 1,
             shards.shards.artifact,
             comm.size,
             opened.counter,
-            on_edges=config.model_kind.on_edges,
+            on_edges=config.model.kind.on_edges,
         )
         num_features = samples.num_features
     else:
         check_stored(shards.shard, "feature")
     options = config.options_of_model(num_features, num_outputs)
-    operator = Layered(comm, len(options.pairs), config.normalization, place)
+    operator = Layered(comm, len(options.pairs), config.model.normalization, place)
     operator.rest(shards.shard.vertex())
-    return Share(options, operator, shards.shard, BatchInputs(shards.shard, config.feature_norm, samples))
+    return Share(options, operator, shards.shard, BatchInputs(shards.shard, config.data.feature_norm, samples))
 
 
 def _on_types(comm: Communicator, opened: OpenedRun, types: OpenedTypes, num_outputs: int, place: Place) -> Share:
     """A range of the vertices of each type that is predicted; of a type with labels, these and the split are read."""
     data, grid = types.shards, ProcessGrid(comm, {AXIS: comm.size}, place)
     rows = types.own_rows(comm.size, comm.rank)
-    config, schema = opened.config, data.schema.learning(opened.config.embed)
+    config, schema = opened.config, data.schema.learning(opened.config.model.embed)
     options = config.options_of_model(data.num_features, num_outputs, schema=schema)
-    inputs = TypedInputs(data, config.feature_norm, config.seed)
+    inputs = TypedInputs(data, config.data.feature_norm, config.run.seed)
     return Share(options, RowsOnly(grid, rows.vertex()), rows, inputs)
 
 
 def _on_rows(comm: Communicator, opened: OpenedRun, shards: OwnRowShard, num_outputs: int, place: Place) -> Share:
     """A share without an adjacency, whose features and propagated steps stay on disk."""
-    config, steps = opened.config, opened.config.own_mode_options()["steps"]
+    config, steps = opened.config, opened.config.mode.own_options()["steps"]
     rows = StoredRows(opened.dataset, opened.inputs, steps, shards.shard.vertex(), opened.counter)
     options = config.options_of_model(rows.num_features, num_outputs, rows.num_inputs)
     operator = _operator(comm, opened, options, place)
-    return Share(options, operator, shards.shard, StepInputs(rows, config.feature_norm))
+    return Share(options, operator, shards.shard, StepInputs(rows, config.data.feature_norm))
 
 
 def _on_disk(comm: Communicator, opened: OpenedRun, shards: OwnRowShard, num_outputs: int, place: Place) -> Share:
@@ -176,7 +180,7 @@ def _on_disk(comm: Communicator, opened: OpenedRun, shards: OwnRowShard, num_out
     options = opened.config.options_of_model(shards.shards.num_features, num_outputs)
     operator = RangeOperator(ProcessGrid(comm, {AXIS: comm.size}, place))
     operator.load(shards.shard.vertex(), ())
-    return Share(options, operator, shards.shard, NoInputs(opened.config.feature_norm))
+    return Share(options, operator, shards.shard, NoInputs(opened.config.data.feature_norm))
 
 
 def vertex_rows(opened: OpenedShards, layout: Layout, axes: tuple[str, ...]) -> VertexRows:

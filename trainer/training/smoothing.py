@@ -57,7 +57,7 @@ def objective_of(session: Session) -> Classes:
         InputError: they are not one class per vertex, or the graph has types.
     """
     objective = session.objective
-    if session.config.on_types:
+    if session.config.mode.on_types:
         raise InputError("smooth: the graph of this run has types, and predictions are smoothed on a graph without")
     if not isinstance(objective, Classes):
         task = objective.task.name
@@ -105,11 +105,11 @@ def _operator(session: Session, num_classes: int) -> Operator:
         InputError: a degree is negative or not finite.
     """
     config, place = session.config, session.place
-    suits = config.normalization == _NORMALIZATION and place.feature_dtype == place.sum_dtype
+    suits = config.model.normalization == _NORMALIZATION and place.feature_dtype == place.sum_dtype
     if suits and isinstance(session.operator, PointToPoint):
         # A second one would hold the adjacency again.
         return session.operator
-    algorithm, shards = config.chosen_algorithm, session.opened.shards
+    algorithm, shards = config.algorithm.kind, session.opened.shards
     if isinstance(session.operator, RangeOperator) and isinstance(shards, OwnRowShard):
         # The model predicts from disk because the adjacency may not fit.
         shard = shards.shards.shard(session.comm.rank, session.opened.counter, on_disk=True)
@@ -117,7 +117,7 @@ def _operator(session: Session, num_classes: int) -> Operator:
     return algorithm.build(
         OperatorContext(
             comm=session.comm,
-            axes=algorithm.settled_grid(config.grid, session.comm.size),
+            axes=algorithm.settled_grid(config.algorithm.grid, session.comm.size),
             shards=shards,
             normalization=_NORMALIZATION,
             # Many products follow each other, so none is rounded to bfloat16.
@@ -125,7 +125,7 @@ def _operator(session: Session, num_classes: int) -> Operator:
             plan=LayerPlan((num_classes, num_classes), (True,)),
             differentiates=False,
             counter=session.opened.counter,
-            options=config.own_options(),
+            options=config.algorithm.own_options(),
         )
     )
 

@@ -19,8 +19,8 @@ from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.config.continuation import OpenedRun
-from gnnloom.trainer.config.loss_config import BALANCED, NO_WEIGHTS, LossConfig
 from gnnloom.trainer.config.stored_predictions import drop_superseded
+from gnnloom.trainer.config.task_config import BALANCED, NO_WEIGHTS, TaskConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.layout.layout import Layout
@@ -59,7 +59,7 @@ def check_fits(comm: Communicator, opened: OpenedRun) -> int | None:
     Raises:
         CollectiveError: the training cannot fit; says what it needs and what there is.
     """
-    if opened.config.on_types:
+    if opened.config.mode.on_types:
         return None
     ranks_here = comm.this_machine().ranks
 
@@ -98,24 +98,24 @@ def _check(config: TrainConfig, needed: Sequence[int]) -> None:
 def _ways_out(config: TrainConfig) -> Iterator[str]:
     """Options that make a training run smaller."""
     yield "smaller layers (--hidden)"
-    if config.mode_kind.is_sampled:
-        size = "--parts-per-batch" if SAMPLERS[config.sampler].draws_parts else "--batch-size"
+    if config.mode.kind.is_sampled:
+        size = "--parts-per-batch" if SAMPLERS[config.mode.sampler].draws_parts else "--batch-size"
         yield f"smaller batches ({size}) or fewer that are prepared ahead (--pool)"
-        if config.evaluates and not config.reads_batches and not config.mode_kind.reads_rows:
+        if config.run.evaluates and not config.mode.reads_batches and not config.mode.kind.reads_rows:
             # Unlike training, an evaluation holds whole layers of the graph in memory.
             yield "no evaluation (--eval-every 0 --no-final-eval)"
     if _allows(config, inputs=ON_DISK):
         yield "features that stay on disk (--inputs disk)"
     if _allows(config, recompute=True):
         yield "hidden layers that are recomputed (--recompute)"
-    if config.precision != "bf16":
+    if config.model.precision != "bf16":
         yield "--precision bf16"
 
 
 def _allows(config: TrainConfig, **changes: Any) -> bool:
     """Whether a training could have other options, and does not."""
     try:
-        return replace(config, **changes) != config
+        return config.with_options(**changes) != config
     except InputError:
         return False
 
@@ -137,14 +137,17 @@ def begin_run(
         if not config.changes_since(TrainConfig.of_run(run)):
             content |= {name: stored.get(name) for name in ("dataset", "run")}
     unread = opened.shards.shards.num_features
-    if config.embed and unread and not config.on_types:
+    if config.model.embed and unread and not config.mode.on_types:
         logger.info(
-            "run %s: learns %d features per vertex; the %d stored ones are not read", run.name, config.embed, unread
+            "run %s: learns %d features per vertex; the %d stored ones are not read",
+            run.name,
+            config.model.embed,
+            unread,
         )
-    if config.on_types and config.feature_norm == "auto" and not first:
+    if config.mode.on_types and config.data.feature_norm == "auto" and not first:
         logger.info("run %s: features are not scaled: feature_norm auto does so in graphs without types only", run.name)
     if first:
-        logger.info("run %s: resuming at epoch %d of %d", run.name, first + 1, config.epochs)
+        logger.info("run %s: resuming at epoch %d of %d", run.name, first + 1, config.optimization.epochs)
     run.start(content, first, opened.inputs, keeps_best=keeps_best)
     # A training that was killed after a checkpoint may have left the files of the one before.
     drop_superseded(run)
@@ -182,14 +185,14 @@ class ReadStart:
     def read(cls, comm: Communicator, opened: OpenedRun, num_threads: int, first_epoch: int) -> ReadStart:
         config = opened.config
         config.check_code()
-        check_loggers(config.log if comm.rank == 0 else ())
+        check_loggers(config.run.log if comm.rank == 0 else ())
         session = open_session(comm, opened, num_threads)
         checkpoint = _read_checkpoint(comm, opened, first_epoch) if first_epoch else None
         objective, layout = session.objective, session.operator.layout(session.model.num_layers)
         labels = objective.read(session.label_rows, session.place)
         own_loss, own_metric = (
-            load_function(option, getattr(config, option), layout, labels, objective.num_outputs) if is_own else None
-            for option, is_own in (("loss", config.is_own_loss), ("metric", config.metric != "none"))
+            load_function(option, config.value(option), layout, labels, objective.num_outputs) if is_own else None
+            for option, is_own in (("loss", config.task.is_own_loss), ("metric", config.task.metric != "none"))
         )
         best = None if checkpoint is None else KeptBest.read(opened.run)
         # A later epoch is trained again, on other ranks with other last bits, and so is its checkpoint.
@@ -198,7 +201,7 @@ class ReadStart:
         return cls(session, labels, checkpoint, lines, own_loss, own_metric, best)
 
 
-def class_weights(config: LossConfig, objective: VertexObjective, layout: Layout, labels: Labels) -> Tensor | None:
+def class_weights(config: TaskConfig, objective: VertexObjective, layout: Layout, labels: Labels) -> Tensor | None:
     """(num_classes,) float64, the same on every rank; None for equal weights. Collective.
 
     ``balanced`` is the mean number of training vertices per class over the class's own number, as in scikit-learn.

@@ -64,6 +64,6 @@ def settled_propagation(ranks: Ranks, dataset: StoredDataset, given: Mapping[str
     def settle() -> PropagateConfig:
         number = ranks.number(given.get("ranks"))
         fields = dict(given) if number is None else {**given, "ranks": number}
-        return PropagateConfig(catalog=str(dataset.path.parent), dataset=dataset.name, **fields)
+        return PropagateConfig.of(catalog=str(dataset.path.parent), dataset=dataset.name, **fields)
 
     return ranks.agree(settle, PropagateConfig.to_json)

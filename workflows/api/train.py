@@ -74,7 +74,7 @@ def train(
     given = {"catalog": str(found.path.parent), "dataset": found.name} | training_fields(options)
     with ranks_of_job("gnnloom train", trains=True) as ranks:
         config = settled(ranks, given, restart=restart)
-        if config.reverse:
+        if config.mode.reverse:
             store_reverses(ranks, config)
         return Run(found, ranks.train(config, restart=restart)["run"], config.own_code())
 
@@ -85,9 +85,9 @@ def store_reverses(ranks: Ranks, config: TrainConfig) -> None:
     from gnnloom.workflows.api.cluster import stored_reverses
 
     def store() -> None:
-        dataset = StoredCatalog(config.catalog).dataset(config.dataset)
-        links = None if config.relation is None else links_of_relation(dataset, config.relation, config.links)
-        stored_reverses(dataset, chosen_graph(dataset, config.vertex_data, links))
+        dataset, mode = StoredCatalog(config.data.catalog).dataset(config.data.dataset), config.mode
+        links = None if mode.relation is None else links_of_relation(dataset, mode.relation, config.task.links)
+        stored_reverses(dataset, chosen_graph(dataset, mode.vertex_data, links))
 
     ranks.on_first(store)
 
@@ -127,7 +127,7 @@ def plan(
     check_known("plan", options, plan_options())
     fields = {"catalog": str(found.path.parent), "dataset": found.name, "ranks": ranks, **training_fields(options)}
     is_open = "precision" not in options
-    config = TrainConfig.from_json(fields)
+    config = TrainConfig.of(**fields)
     return [each.to_json() for each in planned(config, graph, profile, memory_per_rank or 0, is_open=is_open)[1]]
 
 
@@ -322,6 +322,6 @@ def predict_run(
             scored = scored_pairs(dataset, run, lambda ends: read_pairs(ends, file), config.decoder)
             result |= here.on_first(lambda: write(scored))
         elif out is not None:
-            smoothed = config.smooths
+            smoothed = config.smoothing.smooths
             here.on_first(lambda: write_predictions(dataset, run, out, smoothed=smoothed, safe_csv=options.safe_csv))
     return result if out is None else {**result, "out": str(out)}

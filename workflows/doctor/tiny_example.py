@@ -79,7 +79,7 @@ def run_tiny_example(folder: Path, ranks: int = 2) -> Iterator[ExampleStep]:
 
 
 def _train(dataset: Dataset, ranks: int) -> list[float]:
-    config = TrainConfig(
+    config = TrainConfig.of(
         catalog=str(dataset.path.parent),
         dataset=dataset.name,
         ranks=ranks,

@@ -160,7 +160,7 @@ def plan_transfer(
     inputs = {**other.inputs, **products}
     content = _config(run, config, known, trained, there, other, products, ranks)
     transfer = _sealed(known, stored, content, inputs, elsewhere.unknown)
-    learned = (config.embed > 0 or config.train_features) and _LEARNED in stored.readers
+    learned = (config.model.embed > 0 or config.model.train_features) and _LEARNED in stored.readers
     return PlannedTransfer(trained, other, there, transfer, content, inputs, stored, learned)
 
 
@@ -237,13 +237,13 @@ def _known_data(dataset: Dataset, run: Run, config: TrainConfig, trained: Data) 
     if before is not None:
         return before
     facts: dict[str, Any] = {}
-    if config.on_pairs:
+    if config.task.on_pairs:
         links = dataset.links(run.inputs()["links"])
-        facts = {"task": config.task, "kind": links.kind, "num_classes": links.num_classes}
+        facts = {"task": config.task.name, "kind": links.kind, "num_classes": links.num_classes}
     elif trained.vertices is not None:
         artifact = trained.vertices.artifact
         facts = {
-            "task": task_of_data(config.task, artifact, artifact.path).name,
+            "task": task_of_data(config.task.name, artifact, artifact.path).name,
             "num_classes": trained.vertices.num_classes,
             "num_targets": trained.vertices.num_targets,
             "class_names": trained.vertices.class_names,
@@ -253,18 +253,18 @@ def _known_data(dataset: Dataset, run: Run, config: TrainConfig, trained: Data) 
 
 def _check(config: TrainConfig, run: Run, trained: Data, other: Data, known: Transfer) -> dict[str, str]:
     """Check that a graph fits the run; returns the keys of what else the run reads of it."""
-    is_rowwise = config.model in MODELS and MODELS[config.model].is_rowwise
+    is_rowwise = config.model.name in MODELS and MODELS[config.model.name].is_rowwise
     if not is_rowwise:
         check_graph(trained, other)
-    if not config.embed and trained.vertices is not None:
+    if not config.model.embed and trained.vertices is not None:
         check_features(trained.vertices, other.vertices, other.dataset.name)
-    if other.vertices is not None and not config.on_pairs:
+    if other.vertices is not None and not config.task.on_pairs:
         renumbered(known, other.vertices)
     key = run.inputs().get("propagated")
     if key is None:
         return {}
     before = trained.dataset.propagated(key)
-    return {"propagated": find_products(before, other, config.steps or before.steps).artifact.key}
+    return {"propagated": find_products(before, other, config.mode.steps or before.steps).artifact.key}
 
 
 def _name(dataset: Dataset, run: Run, other: Data) -> str:
@@ -284,8 +284,8 @@ def _config(
     ranks: int | None,
 ) -> dict[str, Any]:
     """The configuration of the transferred run: what the training settled from its data is stated."""
-    given = config.ranks if ranks is None else ranks
-    steps = list(config.steps)
+    given = config.algorithm.ranks if ranks is None else ranks
+    steps = list(config.mode.steps)
     if products and not steps:
         steps = [0, *trained.dataset.propagated(run.inputs()["propagated"]).steps]
     return {
@@ -296,7 +296,7 @@ def _config(
         "task": known.task,
         "feature_norm": _feature_norm(run, config, trained),
         "ranks": given,
-        "grid": list(config.grid) if config.grid and given == config.ranks else None,
+        "grid": list(config.algorithm.grid) if config.algorithm.grid and given == config.algorithm.ranks else None,
         "steps": steps,
         "propagated": products.get("propagated"),
         **dict.fromkeys(("shards", "method", "permutation", "samples", "links")),
@@ -307,8 +307,8 @@ def _config(
 
 def _feature_norm(run: Run, config: TrainConfig, trained: Data) -> str:
     """How the training scaled the features: ``auto`` depends on all features that it read."""
-    if config.feature_norm != "auto" or config.embed or trained.vertices is None:
-        return config.feature_norm
+    if config.data.feature_norm != "auto" or config.model.embed or trained.vertices is None:
+        return config.data.feature_norm
     if run.is_finished and (norm := run.result().get("feature_norm")) is not None:
         return str(norm)
     is_negative = any(bool((rows < 0).any()) for rows in trained.vertices.array("feature").chunks())

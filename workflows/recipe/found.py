@@ -69,9 +69,11 @@ class Found:
         """
         recipe, keys = self.recipe, self.keys
         if "samples" in keys:
-            recipe = replace(recipe, train=replace(recipe.training, samples=keys["samples"]), samples=SamplesSection())
+            recipe = replace(
+                recipe, train=recipe.training.with_options(samples=keys["samples"]), samples=SamplesSection()
+            )
         if "propagated" in keys:
-            train = replace(recipe.training, propagated=keys["propagated"])
+            train = recipe.training.with_options(propagated=keys["propagated"])
             recipe = replace(recipe, train=train, propagate=PropagateSection())
         # Runs on graphs with types have no shards.
         training, data = recipe.training, self.read_graph if recipe.relations else keys["shards"]
@@ -81,20 +83,21 @@ class Found:
         if recipe.dataset.name in Catalog(recipe.catalog):
             # Also if the dataset was imported under another name since.
             name = find_named(self.dataset, training, lambda each: each.named_with_shards(data).run_name)
-            named = replace(named, run=name)
-        if training.run is None and _trained_epochs(self._run_of(named)) > named.epochs:
-            named = replace(named, run=f"{named.run}-{named.epochs}")
+            named = named.with_options(run=name)
+        epochs = named.optimization.epochs
+        if training.run.name is None and _trained_epochs(self._run_of(named)) > epochs:
+            named = named.with_options(run=f"{named.run.name}-{epochs}")
         return named
 
     def _on_types(self, training: TrainConfig) -> TrainConfig:
         """A training on the links and the vertex data of the recipe: the dataset may have others."""
-        if training.on_pairs:
-            training = replace(training, links=self.keys["links"])
-        if training.vertex_data:
+        if training.task.on_pairs:
+            training = training.with_options(links=self.keys["links"])
+        if training.mode.vertex_data:
             return training
         data = ((each.type, each.open(None).identity()) for each in self.recipe.tables().data)
         chosen = (f"{name}={vertices_key(identity, self.keys['graph'], of_type=name)}" for name, identity in data)
-        return replace(training, vertex_data=tuple(chosen))
+        return training.with_options(vertex_data=tuple(chosen))
 
     @property
     def dataset(self) -> Dataset:
@@ -123,11 +126,12 @@ class Found:
             before, result = TrainConfig.of_run(self.run), self.run.result()
         except IncompleteError:
             return False
-        is_long_enough = result["epochs"] == config.epochs or ended_early(result, config.patience)
+        is_long_enough = result["epochs"] == config.optimization.epochs or ended_early(result, config.stopping.patience)
         # Changes leave out the epochs: a run of fewer epochs is the same training, to be continued.
         # Runs on graphs without types name their shards, which are of one graph.
         is_same = not self.recipe.relations or self.run.inputs().get("graph") == self.read_graph
-        return is_same and not config.changes_since(before) and before.shards == config.shards and is_long_enough
+        is_same = is_same and before.data.shards == config.data.shards
+        return is_same and not config.changes_since(before) and is_long_enough
 
     def refuse_other_run(self) -> None:
         """Check that a run of this name, if there is one, is the same training of the same graph.
@@ -141,12 +145,12 @@ class Found:
         before, epochs = TrainConfig.of_run(run), _trained_epochs(run)
         changes = config.changes_since(before)
         # Shards are named first: other shards mean another graph, whatever else has changed.
-        if before.shards != config.shards:
+        if before.data.shards != config.data.shards:
             differs = "made from other shards"
         elif changes:
             differs = f"made with {', '.join(changes)}"
-        elif epochs > config.epochs:
-            differs = f"trained for {counted(epochs, 'epoch')} already, more than {config.epochs}"
+        elif epochs > config.optimization.epochs:
+            differs = f"trained for {counted(epochs, 'epoch')} already, more than {config.optimization.epochs}"
         else:
             return
         raise ExistsError(
@@ -163,10 +167,11 @@ class Found:
         predict = self.recipe.predict
         if predict is None or predictions.facts.get("epoch") != predicting_epoch(run):
             return False
-        if predict.smooths and SmoothingConfig.of_facts(predictions.facts.get(SMOOTHING)) != predict.smoothing:
+        smoothing = predict.smoothing
+        if smoothing.smooths and SmoothingConfig.of_facts(predictions.facts.get(SMOOTHING)) != smoothing:
             return False
         # A model without hidden layers has no embeddings to store.
-        return "embedding" in predictions or not (predict.embeddings and self.recipe.training.hidden)
+        return "embedding" in predictions or not (predict.embeddings and self.recipe.training.model.hidden)
 
     def has(self, kind: str, key: str) -> bool:
         """Whether the dataset has an artifact; the manifest is written last, so one that has it is complete."""

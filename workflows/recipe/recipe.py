@@ -21,6 +21,7 @@ from gnnloom.storage.disk.files import user_path
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.wording import did_you_mean
 from gnnloom.trainer.config.algorithm_config import AlgorithmConfig
+from gnnloom.trainer.config.fields import Config
 from gnnloom.trainer.config.propagate_config import PropagateConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.workflows.recipe.sections import (
@@ -129,7 +130,8 @@ class Recipe:
         train = _train(document, root, dataset, mistakes)
         with mistakes.noted():
             _check_typed_training(document, train, links, is_typed=bool(relations))
-        shards = _shards(document, train, mistakes)
+        algorithm = train.algorithm if train else None
+        shards = _shards(document, algorithm, mistakes)
         recipe = cls(
             document.name,
             root,
@@ -137,7 +139,7 @@ class Recipe:
             document.build("source", source_section(), **edges),
             document.build("vertices", vertices_section()),
             links,
-            _partition(document, train, shards, mistakes),
+            _partition(document, algorithm, shards, mistakes),
             shards,
             _samples(document, train, mistakes),
             _propagate(document, train, shards, mistakes),
@@ -166,8 +168,8 @@ class Recipe:
     def num_ranks(self) -> int:
         """Ranks that propagate and train, as many as there are parts."""
         if self.train is not None:
-            return self.train.ranks
-        return self.partition.parts if self.partition is not None else TrainConfig.ranks
+            return self.train.algorithm.ranks
+        return self.partition.parts if self.partition is not None else AlgorithmConfig.ranks
 
     @property
     def propagation(self) -> PropagateConfig | None:
@@ -217,7 +219,11 @@ class Recipe:
         """Write the recipe as TOML with every default filled in."""
         left_out = {"catalog", "relations", *(_WITHOUT_TYPES if self.relations else ())}
         sections: dict[str, Any] = {name: getattr(self, name) for name in SECTIONS if name not in left_out}
-        content = {name: dataclasses.asdict(section) for name, section in sections.items() if section is not None}
+        content = {
+            name: section.values() if isinstance(section, Config) else dataclasses.asdict(section)
+            for name, section in sections.items()
+            if section is not None
+        }
         # An empty list is a value of `hidden` (no hidden layer); for all other keys it means that nothing was given.
         given = {
             name: {key: value for key, value in keys.items() if value != () or key == "hidden"}
@@ -420,12 +426,13 @@ def _check_typed_training(
     """
     if train is None:
         return
-    if is_typed != train.on_types:
+    mode = train.mode
+    if is_typed != mode.on_types:
         needs = "name of_type, or relation and links" if is_typed else "of_type and relation need [[relations]]"
-        has, where = "" if is_typed else "no ", document.where("train", "relation" if train.relation else "of_type")
+        has, where = "" if is_typed else "no ", document.where("train", "relation" if mode.relation else "of_type")
         raise InputError(f"{where}: [train]: the recipe has {has}[[relations]]; {needs}")
-    if is_typed and train.relation != (None if links is None else links.relation):
-        wanted = f'relation = "{train.relation}"' if train.relation else "no [links], which labels do not need"
+    if is_typed and mode.relation != (None if links is None else links.relation):
+        wanted = f'relation = "{mode.relation}"' if mode.relation else "no [links], which labels do not need"
         raise InputError(f"{document.where('train')}: [train]: it needs {wanted} in [links]")
 
 
@@ -461,34 +468,34 @@ def _predict(document: Document, mistakes: Mistakes) -> PredictSection | None:
     return document.build("predict", PredictSection)
 
 
-def _shards(document: Document, train: AlgorithmConfig | None, mistakes: Mistakes) -> ShardsSection:
+def _shards(document: Document, algorithm: AlgorithmConfig | None, mistakes: Mistakes) -> ShardsSection:
     """Read the section on shards and settle their layout: the one that the algorithm reads, if the recipe trains."""
     shards = document.build("shards", ShardsSection)
     # Options of grid shards mean a grid.
     meant = "grid" if document.sections.get("shards", {}).keys() - {"reorder"} else "row"
-    needed = train.chosen_algorithm.reads.name if train else shards.layout or meant
+    needed = algorithm.kind.reads.name if algorithm else shards.layout or meant
     settled = dataclasses.replace(shards, layout=needed)
     with mistakes.noted():
-        if train is not None and shards.layout not in {None, needed}:
-            reads = f"layout {shards.layout!r}: algorithm {train.algorithm} reads {needed} shards"
+        if algorithm is not None and shards.layout not in {None, needed}:
+            reads = f"layout {shards.layout!r}: algorithm {algorithm.name} reads {needed} shards"
             raise document.error("shards", f"{reads}; remove the key, or change [train] algorithm", "layout")
-        refuse_unused_shards_keys(document, settled, train.algorithm if train else None)
+        refuse_unused_shards_keys(document, settled, algorithm.name if algorithm else None)
     return settled
 
 
 def _partition(
-    document: Document, train: AlgorithmConfig | None, shards: ShardsSection, mistakes: Mistakes
+    document: Document, algorithm: AlgorithmConfig | None, shards: ShardsSection, mistakes: Mistakes
 ) -> PartitionOptions | None:
     """Read the section on the partition, by default with one part per rank; None if the shards need no partition."""
     given = document.sections.get("partition", {})
-    ranks = train.ranks if train else TrainConfig.ranks
+    ranks = algorithm.ranks if algorithm else AlgorithmConfig.ranks
     options = document.build("partition", PartitionOptions, **({} if "parts" in given else {"parts": ranks}))
     is_unused = shards.layout == "grid" and shards.permutation != "partition"
     with mistakes.noted():
         if is_unused:
             refuse_unused_partition(document, shards)
-        elif train is not None and shards.layout == "row" and options.parts != train.ranks:
-            differs = f"parts = {options.parts}, but [train] ranks = {train.ranks}"
-            needs = f"algorithm {train.algorithm} needs one part per rank; remove parts, or make them equal"
+        elif algorithm is not None and shards.layout == "row" and options.parts != algorithm.ranks:
+            differs = f"parts = {options.parts}, but [train] ranks = {algorithm.ranks}"
+            needs = f"algorithm {algorithm.name} needs one part per rank; remove parts, or make them equal"
             raise document.error("partition", f"{differs}: {needs}", "parts")
     return None if is_unused else options

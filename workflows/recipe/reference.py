@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin
 
 from gnnloom.storage.errors import ExistsError, NotFoundError
-from gnnloom.storage.option import MOST_USED, Group, Option, options_of
+from gnnloom.storage.option import MOST_USED, Group, Option, option_fields
 from gnnloom.workflows.recipe.recipe import SETTLED, list_kinds, section_kinds
 from gnnloom.workflows.recipe.sources import source_options, vertices_options
 from gnnloom.workflows.recipe.tables import table_options
@@ -129,11 +129,12 @@ _OF_LISTS = {
 
 
 def _keys(section: str, kind: type[Any]) -> Iterator[Key]:
-    hints = get_type_hints(kind)
     # What a recipe cannot set, as it follows from other sections.
     left_out = SETTLED if section == "train" else ()
     by_format = _WITH_FORMATS[section]() if section in _WITH_FORMATS else {}
-    for option in (option for name, option in options_of(kind).items() if name not in left_out):
+    for option, annotation in (
+        (each.option, each.annotation) for name, each in option_fields(kind).items() if name not in left_out
+    ):
         # None if the section itself has the key.
         owners = tuple(name for name, options in by_format.items() if option.name in {each.name for each in options})
         # The number of parts is the number of ranks.
@@ -144,7 +145,7 @@ def _keys(section: str, kind: type[Any]) -> Iterator[Key]:
         text = option.help[:1].upper() + option.help[1:]
         text += "" if not text or text.endswith(".") else "."
         text += f" Default: {option.default_text}." if option.default_text else ""
-        yield Key(option.name, _noun(hints[option.name]), text, shown, required, choices, owners, option.heading)
+        yield Key(option.name, _noun(annotation), text, shown, required, choices, owners, option.heading)
 
 
 def _noun(hint: Any) -> str:

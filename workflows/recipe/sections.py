@@ -14,8 +14,9 @@ from gnnloom.pipeline.shards.shard_options import REORDER, GridOptions
 from gnnloom.storage.catalog import check_name
 from gnnloom.storage.disk.files import user_path
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.option import check_options, option, option_field, options_of, parse_memory
+from gnnloom.storage.option import check_options, option, option_field, options_of, parse_memory, part
 from gnnloom.storage.sampling.layers.options import NEIGHBOR_OPTIONS
+from gnnloom.trainer.config.fields import Config
 from gnnloom.trainer.config.propagate_config import PropagateConfig
 from gnnloom.trainer.config.propagation_plan import propagation_of
 from gnnloom.trainer.config.smoothing_config import SmoothingConfig
@@ -108,20 +109,22 @@ class SamplesSection:
         Raises:
             InputError: the training draws no neighbors, names other samples, or leaves its fan-outs open.
         """
-        if train.mode != SampleOptions.mode:
+        if train.mode.name != SampleOptions.mode:
             raise InputError(
-                f'epochs: mode {train.mode} reads no samples; remove the key, or set [train] mode = "neighbor"'
+                f'epochs: mode {train.mode.name} reads no samples; remove the key, or set [train] mode = "neighbor"'
             )
-        if train.samples is not None:
+        if train.mode.samples is not None:
             raise InputError("epochs: [train] samples names samples already; remove one of the two keys")
-        if len(train.fanout) != len(train.hidden) + 1:
-            raise InputError(f"epochs: samples need one [train] fanout for each of the {len(train.hidden) + 1} layers")
-        given = {name: getattr(train, name) for name in NEIGHBOR_OPTIONS if name != "cache_memory"}
+        if len(train.mode.fanout) != len(train.model.hidden) + 1:
+            raise InputError(
+                f"epochs: samples need one [train] fanout for each of the {len(train.model.hidden) + 1} layers"
+            )
+        given = {name: train.value(name) for name in NEIGHBOR_OPTIONS if name != "cache_memory"}
         return SampleOptions(
             **given,
             epochs=self.epochs,
-            ranks=train.ranks,
-            seed=train.seed,
+            ranks=train.algorithm.ranks,
+            seed=train.run.seed,
             cache_memory=parse_memory(self.cache_memory),
         )
 
@@ -168,7 +171,7 @@ class PropagateSection:
         """
         own = {name: getattr(self, name) for name in _PROPAGATE if name in type(self).__dataclass_fields__}
         settled = {"catalog": catalog, "dataset": dataset, "ranks": ranks, **given}
-        return PropagateConfig(**{**own, "memory": self.memory and parse_memory(self.memory), **settled})
+        return PropagateConfig.of(**{**own, "memory": self.memory and parse_memory(self.memory), **settled})
 
     def check_training(self, train: TrainConfig) -> None:
         """Check that a training reads what is propagated.
@@ -176,29 +179,30 @@ class PropagateSection:
         Raises:
             InputError: it does not.
         """
-        if not train.mode_kind.reads_rows:
+        if not train.mode.kind.reads_rows:
             raise InputError(
-                f"steps: mode {train.mode} reads no propagated values; remove the key, or set [train] mode ="
+                f"steps: mode {train.mode.name} reads no propagated values; remove the key, or set [train] mode ="
                 f" {' or '.join(repr(name) for name, kind in MODES.items() if kind.reads_rows)}"
             )
-        if train.propagated is not None:
+        if train.mode.propagated is not None:
             raise InputError("steps: [train] propagated names values already; remove one of the two keys")
         if self.of != "feature":
             raise InputError(f"of: a training reads propagated features, and not of = {self.of!r}")
         stored = propagation_of(self.options("", "", 1)).stored
-        missing = sorted(set(train.steps) - {FEATURES, *stored})
-        if missing or (train.steps and not any(train.steps)):
+        missing = sorted(set(train.mode.steps) - {FEATURES, *stored})
+        if missing or (train.mode.steps and not any(train.mode.steps)):
             shown = ", ".join(map(str, stored))
             raise InputError(
-                f"steps: [train] steps = {list(train.steps)}, but the section stores {shown}; {FEATURES} are the"
+                f"steps: [train] steps = {list(train.mode.steps)}, but the section stores {shown}; {FEATURES} are the"
                 " features alone"
             )
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictSection(SmoothingConfig):
+class PredictSection(Config):
     """``[predict]``: predict the class of every vertex after training, and smooth the classes if asked to."""
 
+    smoothing: SmoothingConfig = part(SmoothingConfig)
     out: str | None = option(None, "File to export the classes to, if any.")
     embeddings: bool = option(False, "Also store the output of the last hidden layer.")
     on: str | None = option(None, "Another dataset to predict on, with the same features.")

@@ -17,7 +17,7 @@ _KEYED = ("single", "double")
 
 def unused_train_keys(train: TrainConfig) -> dict[str, str]:
     """Return the keys of ``[train]`` that the algorithm or the model ignores, each with the reason."""
-    algorithm = train.chosen_algorithm
+    algorithm = train.algorithm.kind
     unused = {}
     for name in declared_options():
         if name not in algorithm.options:
@@ -25,9 +25,10 @@ def unused_train_keys(train: TrainConfig) -> dict[str, str]:
             lacks = f"algorithm {algorithm.name} has no such option"
             unused[name] = f"{lacks}; remove the key, or choose [train] algorithm = {able}"
     for name, owners in _model_options().items():
-        if train.model not in owners:
+        if train.model.name not in owners:
             unused[name] = (
-                f"model {train.model} has no such option; remove the key, or choose [train] model = {_quoted(owners)}"
+                f"model {train.model.name} has no such option; remove the key, or choose [train] model ="
+                f" {_quoted(owners)}"
             )
     return unused
 

@@ -39,14 +39,14 @@ def _draw(
             "Bytes sent per rank",
             "MB sent per rank and epoch",
             plans,
-            lambda plan: sum(plan.volume.bytes.values()) / plan.config.ranks / 1e6,
+            lambda plan: sum(plan.volume.bytes.values()) / plan.config.algorithm.ranks / 1e6,
         ),
     ]
     changes = [(f"{each.ranks:,}", each.before, each.now) for each in found]
     rows = [
         (
-            plan.config.algorithm,
-            f"{plan.config.ranks:,}",
+            plan.config.algorithm.name,
+            f"{plan.config.algorithm.ranks:,}",
             "x".join(map(str, plan.grid)),
             f"{plan.cost.total:.4g}",
             f"{plan.cost.compute:.4g}",
@@ -73,14 +73,18 @@ def _draw(
 def _picture(name: str, title: str, label: str, plans: Sequence[Plan], value: Callable[[Plan], float]) -> Picture:
     """Draw one line per algorithm; open circles mark what does not fit the memory."""
     figure, axes = new_axes(WHOLE)
-    for number, algorithm in enumerate(sorted({plan.config.algorithm for plan in plans})):
-        mine = [plan for plan in plans if plan.config.algorithm == algorithm and value(plan) > 0]
+    for number, algorithm in enumerate(sorted({plan.config.algorithm.name for plan in plans})):
+        mine = [plan for plan in plans if plan.config.algorithm.name == algorithm and value(plan) > 0]
         shade = color(SERIES[number % len(SERIES)])
-        points = [plan.config.ranks for plan in mine], [value(plan) for plan in mine]
+        points = [plan.config.algorithm.ranks for plan in mine], [value(plan) for plan in mine]
         axes.plot(*points, color=shade, label=algorithm, marker="o", markersize=3)
         missing = [plan for plan in mine if not plan.fits]
         axes.scatter(
-            [plan.config.ranks for plan in missing], [value(plan) for plan in missing], 40, "none", edgecolors=shade
+            [plan.config.algorithm.ranks for plan in missing],
+            [value(plan) for plan in missing],
+            40,
+            "none",
+            edgecolors=shade,
         )
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
@@ -91,5 +95,8 @@ def _picture(name: str, title: str, label: str, plans: Sequence[Plan], value: Ca
     draw_legend(axes, columns=6)
     has_missing = any(not plan.fits for plan in plans)
     note = "Circles mark what does not fit the memory of a rank." if has_missing else ""
-    rows = [(plan.config.algorithm, f"ranks  {plan.config.ranks:,}", f"{label}  {value(plan):.4g}") for plan in plans]
+    rows = [
+        (plan.config.algorithm.name, f"ranks  {plan.config.algorithm.ranks:,}", f"{label}  {value(plan):.4g}")
+        for plan in plans
+    ]
     return Picture(name, title, figure, note, rows=rows)

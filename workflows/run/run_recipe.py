@@ -19,6 +19,7 @@ from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.config.fields import Config
 from gnnloom.trainer.job.ranks import Ranks
 from gnnloom.workflows.interop.export import write_predictions
 from gnnloom.workflows.recipe.request import Assignment, RecipeRequest
@@ -82,7 +83,8 @@ def _options(request: RecipeRequest, assignment: Assignment) -> dict[str, Any]:
     for section in dataclasses.fields(assignment.recipe):
         content = getattr(assignment.recipe, section.name)
         if dataclasses.is_dataclass(content) and not isinstance(content, type):
-            sections |= {f"[{section.name}] {name}": value for name, value in dataclasses.asdict(content).items()}
+            values = content.values() if isinstance(content, Config) else dataclasses.asdict(content)
+            sections |= {f"[{section.name}] {name}": value for name, value in values.items()}
         else:
             sections[section.name] = content
     return {**asked, **sections, **{f"key of the {kind}": key for kind, key in assignment.workload.all_keys.items()}}
@@ -120,7 +122,7 @@ def write_output(assignment: Assignment) -> None:
     recipe, workload = assignment.recipe, assignment.workload
     if "predict" in workload and recipe.predict is not None and recipe.predict.out is not None:
         dataset, run = predicted_run(workload.found)
-        write_predictions(dataset, run, Path(recipe.predict.out), smoothed=recipe.predict.smooths)
+        write_predictions(dataset, run, Path(recipe.predict.out), smoothed=recipe.predict.smoothing.smooths)
 
 
 def summary(assignment: Assignment) -> dict[str, Any]:

@@ -79,7 +79,7 @@ def fill(template: str, values: Mapping[str, str]) -> str:
 
 
 def _values(recipe: Recipe, name: str, copy: Path) -> dict[str, str]:
-    slurm, ranks = recipe.slurm, recipe.training.ranks
+    slurm, ranks = recipe.slurm, recipe.training.algorithm.ranks
     prepare_ranks = slurm.prepare_ranks or ranks
     values = {
         "RECIPE": name,
@@ -145,8 +145,8 @@ def _nodes(ranks: int, per_node: int) -> int:
 def _array_settings(recipe: Recipe) -> str:
     """Return options that give each task of an array its own run name and output file, if the recipe names these."""
     settings = []
-    if recipe.training.run is not None:
-        settings.append(f'--set "train.run={recipe.training.run}-$SLURM_ARRAY_TASK_ID"')
+    if recipe.training.run.name is not None:
+        settings.append(f'--set "train.run={recipe.training.run.name}-$SLURM_ARRAY_TASK_ID"')
     if recipe.predict is not None and recipe.predict.out is not None:
         path = Path(recipe.predict.out)
         # Everything is quoted but the task's number, which the shell inserts.

@@ -35,9 +35,9 @@ def test_grids_are_as_even_as_possible_and_others_are_refused_with_those_that_fi
     assert ALGORITHMS["broadcast"].settled_grid(None, 7) == {"row": 7}
     assert ALGORITHMS["split3d"].settled_grid((3, 1, 2), 6) == {"row": 3, "column": 1, "layer": 2}
     with pytest.raises(InputError, match=r"grid 2x2: algorithm summa on 6 ranks .*: one of 1x6, 2x3, 3x2, 6x1"):
-        TrainConfig(catalog="c", dataset="graph", ranks=6, algorithm="summa", grid=(2, 2))
+        TrainConfig.of(catalog="c", dataset="graph", ranks=6, algorithm="summa", grid=(2, 2))
     with pytest.raises(InputError, match="grid 4: algorithm tensor3d"):
-        TrainConfig(catalog="c", dataset="graph", ranks=4, algorithm="tensor3d", grid=(4,))
+        TrainConfig.of(catalog="c", dataset="graph", ranks=4, algorithm="tensor3d", grid=(4,))
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -46,15 +46,17 @@ def test_a_model_runs_on_the_algorithms_that_have_what_it_needs(algorithm: str, 
     mode = "rows" if MODELS[model].takes_steps else "full"
     needs = MODELS[model].needs | MODES[mode].needs
     if algorithm in algorithms_with(needs):
-        assert TrainConfig(catalog="c", dataset="d", algorithm=algorithm, model=model, mode=mode).model == model
+        assert TrainConfig.of(catalog="c", dataset="d", algorithm=algorithm, model=model, mode=mode).model.name == model
     else:
         with pytest.raises(InputError, match=f"algorithm '{algorithm}': (model {model}|mode {mode}) runs on p2p"):
-            TrainConfig(catalog="c", dataset="d", algorithm=algorithm, model=model, mode=mode)
+            TrainConfig.of(catalog="c", dataset="d", algorithm=algorithm, model=model, mode=mode)
 
 
 def test_an_algorithm_is_given_its_own_options_only() -> None:
     own = {
-        name: TrainConfig(catalog="c", dataset="d", algorithm=name, summa_width=7, aggregation_blocks=3).own_options()
+        name: TrainConfig.of(
+            catalog="c", dataset="d", algorithm=name, summa_width=7, aggregation_blocks=3
+        ).algorithm.own_options()
         for name in ("p2p", "split3d", "tensor3d")
     }
     assert own == {

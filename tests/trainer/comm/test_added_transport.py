@@ -34,7 +34,7 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
 
 def config(catalog: Catalog, run: str, **options: Any) -> TrainConfig:
     fixed: dict[str, Any] = {"hidden": (6,), "epochs": EPOCHS, "precision": "float64", "dropout": 0.3, "threads": 1}
-    return TrainConfig(catalog=str(catalog.root), dataset="graph", run=run, **{**fixed, **options})
+    return TrainConfig.of(catalog=str(catalog.root), dataset="graph", run=run, **{**fixed, **options})
 
 
 @pytest.mark.slow

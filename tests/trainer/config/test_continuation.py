@@ -27,7 +27,7 @@ def start_of(config: TrainConfig, inputs: Mapping[str, str], *, restart: bool = 
 
 def store(catalog: Catalog, dataset: str, trained: int, *, finished: bool, **options: Any) -> Run:
     """Store a run that was trained for some epochs."""
-    config = TrainConfig(catalog=str(catalog.root), dataset=dataset, **options)
+    config = TrainConfig.of(catalog=str(catalog.root), dataset=dataset, **options)
     run = Run(catalog.create(dataset).run_path(config.run_name))
     run.start(config.to_json(), 0, INPUTS)
     write_checkpoint(run.checkpoints, Checkpoint(trained, {"weight": np.eye(2)}, {}))
@@ -53,16 +53,16 @@ def test_options_that_are_not_given_come_from_the_run(catalog: Catalog, first: R
     stored = TrainConfig.of_run(first)
     assert configure(given(catalog, run="first")) == stored
     more = configure(given(catalog, run="first", epochs=30, lr=0.5, normalization="auto", hidden=[16]))
-    assert (more.epochs, more.lr, more.grid) == (30, 0.5, (2, 2))
+    assert (more.optimization.epochs, more.optimization.lr, more.algorithm.grid) == (30, 0.5, (2, 2))
     other = configure(given(catalog, run="other"))
-    assert (other.lr, other.ranks) == (0.01, 1)
+    assert (other.optimization.lr, other.algorithm.ranks) == (0.01, 1)
 
 
 def test_options_that_depend_on_a_changed_one_are_not_taken_over(catalog: Catalog, first: Run) -> None:
-    assert configure(given(catalog, run="first", ranks=6)).grid is None
-    assert configure(given(catalog, run="first", algorithm="p2p", ranks=2)).grid is None
+    assert configure(given(catalog, run="first", ranks=6)).algorithm.grid is None
+    assert configure(given(catalog, run="first", algorithm="p2p", ranks=2)).algorithm.grid is None
     sage = configure(given(catalog, run="first", model="sage"), restart=True)
-    assert (sage.normalization, sage.lr) == ("mean", 0.5)
+    assert (sage.model.normalization, sage.optimization.lr) == ("mean", 0.5)
 
 
 @pytest.mark.parametrize(
@@ -124,19 +124,19 @@ def test_a_run_is_found_under_another_name_of_its_dataset(catalog: Catalog) -> N
     shutil.copytree(catalog["web"].path, catalog.root / "copy")
     fields = {**given(catalog, **MADE), "dataset": "copy"}
     config = configure(fields)
-    assert (config.dataset, config.run_name) == ("copy", derived.name)
+    assert (config.data.dataset, config.run_name) == ("copy", derived.name)
     assert start_of(config, INPUTS) == Start(3)
-    complete = TrainConfig.from_json(fields)
+    complete = TrainConfig.of(**fields)
     assert complete.run_name != derived.name
     assert with_its_run(complete).run_name == derived.name
-    assert with_its_run(TrainConfig.from_json({**fields, "lr": 0.1})).run is None
+    assert with_its_run(TrainConfig.of(**{**fields, "lr": 0.1})).run.name is None
 
 
 def test_a_moved_catalog_continues(catalog: Catalog, first: Run, tmp_path: Path) -> None:
     assert first.exists
     moved = Catalog(catalog.root.rename(tmp_path / "moved"))
     config = configure({**given(moved), "run": "first", "epochs": 30})
-    assert (config.catalog, start_of(config, INPUTS)) == (str(moved.root), Start(20))
+    assert (config.data.catalog, start_of(config, INPUTS)) == (str(moved.root), Start(20))
 
 
 def test_a_dataset_that_does_not_exist_is_an_error_of_the_next_step(tmp_path: Path) -> None:

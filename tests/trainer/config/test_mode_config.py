@@ -14,7 +14,7 @@ from gnnloom.trainer.modes.registry import MODES
 
 
 def config(**options: Any) -> TrainConfig:
-    return TrainConfig(**{"catalog": "c", "dataset": "web", "ranks": 4, **options})
+    return TrainConfig.of(**{"catalog": "c", "dataset": "web", "ranks": 4, **options})
 
 
 def test_the_mode_is_part_of_the_name() -> None:
@@ -43,7 +43,7 @@ def test_what_would_do_nothing_or_cannot_work_is_refused(options: dict[str, Any]
 def test_a_word_may_stand_for_the_number_of_counted_batches() -> None:
     counted = config(mode="subgraph", presamples="auto")
     assert "--presamples auto" in command_line(counted)
-    assert TrainConfig.from_json(counted.to_json()) == TrainConfig.from_json(counted.to_json() | {"presamples": "auto"})
+    assert TrainConfig.of(**counted.to_json()) == TrainConfig.of(**counted.to_json() | {"presamples": "auto"})
     given = ["--catalog", "c", "--dataset", "web", "--ranks", "4", "--mode", "subgraph", "--presamples"]
     assert parse_arguments([*given, "auto"]).config == counted
     assert parse_arguments([*given, "200"]).config == config(mode="subgraph", presamples=200)

@@ -17,14 +17,14 @@ from gnnloom.workflows.recipe.stages.predict import prediction
 
 def trained(**options: Any) -> TrainConfig:
     fixed = {"catalog": "c", "dataset": "cora", "ranks": 4, "run": "run", "method": "random", "shards": "abc"}
-    return TrainConfig(**{**fixed, **options})
+    return TrainConfig.of(**{**fixed, **options})
 
 
 def test_an_mpi_job_predicts_with_all_that_chooses_the_shards() -> None:
     config = trained(algorithm="summa", grid=(4, 1), threads=3)
-    recipe = SimpleNamespace(predict=PredictSection(embeddings=True, smooth="correct", correct_scale=3.0))
+    recipe = SimpleNamespace(predict=PredictSection.of(embeddings=True, smooth="correct", correct_scale=3.0))
     found = cast("Found", SimpleNamespace(recipe=recipe, config=config))
-    expected = PredictConfig(
+    expected = PredictConfig.of(
         catalog="c",
         dataset="cora",
         run="run",
@@ -52,8 +52,8 @@ def test_on_other_ranks_grid_shards_are_the_same_and_row_shards_are_looked_for()
 
 def test_wrong_fields_of_a_prediction_are_named() -> None:
     content = PredictConfig.of_training(trained(), shards="abc").to_json()
-    assert PredictConfig.from_json(content).run == "run"
+    assert PredictConfig.of(**content).run == "run"
     with pytest.raises(InputError, match="unknown fields"):
-        PredictConfig.from_json({**content, "color": "red"})
+        PredictConfig.of(**{**content, "color": "red"})
     with pytest.raises(InputError, match="ranks 0: expected at least 1"):
-        PredictConfig.from_json({**content, "ranks": 0})
+        PredictConfig.of(**{**content, "ranks": 0})

@@ -23,8 +23,8 @@ def dataset(tmp_path: Path) -> Dataset:
 
 
 def open_shards(dataset: Dataset, num_ranks: int, **options: Any) -> OpenedShards:
-    config = TrainConfig(catalog=str(dataset.path.parent), dataset=dataset.name, **options)
-    reads, request = config.chosen_algorithm.reads, config.shard_request(dataset)
+    config = TrainConfig.of(catalog=str(dataset.path.parent), dataset=dataset.name, **options)
+    reads, request = config.algorithm.kind.reads, config.shard_request(dataset)
     opened: OpenedShards = reads.open(dataset, request, 0, num_ranks, ReadCounter())
     return opened
 

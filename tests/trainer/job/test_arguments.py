@@ -17,7 +17,7 @@ GIVEN = ["--catalog", "c", "cora"]
 
 
 def config(**options: object) -> TrainConfig:
-    return TrainConfig(catalog="c", dataset="cora", **options)  # type: ignore[arg-type]
+    return TrainConfig.of(catalog="c", dataset="cora", **options)
 
 
 def test_options_are_fields_of_the_configuration() -> None:

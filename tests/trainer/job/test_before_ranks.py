@@ -36,7 +36,7 @@ def test_a_training_that_cannot_be_starts_no_rank(
 ) -> None:
     monkeypatch.setattr("subprocess.Popen", None)
     with pytest.raises(InputError, match=message):
-        launch(TrainConfig(catalog=str(catalog.root), dataset="web", ranks=2, **options))
+        launch(TrainConfig.of(catalog=str(catalog.root), dataset="web", ranks=2, **options))
 
 
 def test_a_loss_in_the_current_folder_is_found(
@@ -47,4 +47,4 @@ def test_a_loss_in_the_current_folder_is_found(
     monkeypatch.setattr("subprocess.Popen", None)
     # It is the ranks that import it: nothing here is missing but the function that starts them.
     with pytest.raises(TypeError):
-        launch(TrainConfig(catalog=str(catalog.root), dataset="web", ranks=2, loss="mine:f"))
+        launch(TrainConfig.of(catalog=str(catalog.root), dataset="web", ranks=2, loss="mine:f"))

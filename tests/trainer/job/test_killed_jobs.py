@@ -11,7 +11,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -36,7 +35,7 @@ import json, sys
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job import launch
 launch.rank_python = lambda: json.loads(sys.argv[1])
-launch.launch(TrainConfig.from_json(json.loads(sys.argv[2])))
+launch.launch(TrainConfig.of(**json.loads(sys.argv[2])))
 """
 
 
@@ -48,7 +47,7 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
 
 
 def _config(catalog: Catalog, run: str, epochs: int) -> TrainConfig:
-    return TrainConfig(
+    return TrainConfig.of(
         catalog=str(catalog.root), dataset="web", run=run, ranks=2, hidden=(4,), epochs=epochs, threads=1,
         checkpoint_every=1, eval_every=0,
     )  # fmt: skip
@@ -75,7 +74,7 @@ def test_a_killed_rank_is_one_sentence(catalog: Catalog, monkeypatch: pytest.Mon
     assert "\n" not in str(raised.value)
     monkeypatch.delenv(VARIABLE)
     # Goes on in this process, which is quicker.
-    assert len(train(LoneCommunicator(), replace(_config(catalog, "rank", 6), ranks=1))["loss"]) == 6
+    assert len(train(LoneCommunicator(), _config(catalog, "rank", 6).with_options(ranks=1))["loss"]) == 6
 
 
 @pytest.mark.slow

@@ -52,7 +52,7 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
 def config(catalog: Catalog, fault: str, ranks: int, **options: Any) -> TrainConfig:
     fixed: dict[str, Any] = {"model": "support.own_models:Broken", "model_options": (f"fault={FAULTS.index(fault)}",)}
     fixed |= {"run": fault.replace(" ", "-"), "hidden": (5,), "epochs": 2, "threads": 1, **options}
-    return TrainConfig(catalog=str(catalog.root), dataset="graph", ranks=ranks, **fixed)
+    return TrainConfig.of(catalog=str(catalog.root), dataset="graph", ranks=ranks, **fixed)
 
 
 @pytest.mark.slow

@@ -22,17 +22,17 @@ SUMS = "support.edge_modules:Sums"
 
 def config(model: str = SUMS, **options: Any) -> TrainConfig:
     fixed: dict[str, Any] = {"catalog": "c", "dataset": "d", "mode": "neighbor", "hidden": (8, 8)}
-    return TrainConfig(**{**fixed, **options}, model=model)
+    return TrainConfig.of(**{**fixed, **options}, model=model)
 
 
 def test_neighbors_are_drawn_once_and_the_configuration_says_so() -> None:
     found = config()
-    assert found.draw_once
-    assert found.normalization == "none"
-    assert TrainConfig.from_json(found.to_json()) == found
+    assert found.mode.draw_once
+    assert found.model.normalization == "none"
+    assert TrainConfig.of(**found.to_json()) == found
     # An induced subgraph serves all layers anyway.
-    assert not config(mode="subgraph").draw_once
-    assert config(normalization="symmetric").normalization == "symmetric"
+    assert not config(mode="subgraph").mode.draw_once
+    assert config(normalization="symmetric").model.normalization == "symmetric"
     assert found.streams_adjacency
     assert found.run_name.startswith("sums-p2p-1-")
     assert found.run_name != config(model_options=("slope=0.2",)).run_name
@@ -56,7 +56,7 @@ class Open(nn.Module):
 
 def test_values_have_the_types_of_the_constructor() -> None:
     given = "slope=1", "shared=true"
-    assert config(model_options=given).own_model_options() == {"slope": 1.0, "shared": True}
+    assert config(model_options=given).model.own_options() == {"slope": 1.0, "shared": True}
     assert read_options(Passing, ["name=3", "slope=2"]) == {"name": "3", "slope": 2.0}
     with pytest.raises(InputError, match="expected name=value with the names slope, shared, name"):
         read_options(Passing, ["other=3"])
@@ -83,9 +83,9 @@ def test_the_constructors_of_pyg_get_literals_for_their_convolutions() -> None:
     [
         (
             {"mode": "full"},
-            "mode full: model .*Sums is a module of torch that takes edges.* --mode subgraph or neighbor",
+            "model .*Sums: mode full does not give a model the edges of batches; choose --mode subgraph or neighbor",
         ),
-        ({"mode": "minibatch"}, r"mode minibatch: .*docs/how-to/pyg-models\.md and docs/how-to/own-model\.md"),
+        ({"mode": "minibatch"}, r"mode minibatch does not .*docs/how-to/pyg-models\.md and docs/how-to/own-model\.md"),
         ({"hidden": (8, 4)}, r"hidden \(8, 4\): model .* give equal ones, such as 8,8"),
         ({"norm": "layer"}, "norm 'layer': model .* --model-options"),
         ({"bias": False}, "bias False: model"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +126,7 @@ def _config(catalog: Catalog, name: str, ranks: int, run: str, **options: Any) -
         "eval_every": 0,
         "threads": 1,
     }
-    return TrainConfig(catalog=str(catalog.root), dataset=name, ranks=ranks, run=run, **{**fixed, **options})
+    return TrainConfig.of(catalog=str(catalog.root), dataset=name, ranks=ranks, run=run, **{**fixed, **options})
 
 
 def _starts(catalog: Catalog) -> list[TrainConfig]:
@@ -164,7 +164,7 @@ def _variations(catalog: Catalog, chosen: Chosen) -> list[TrainConfig]:
         configs.append(_config(catalog, "directed", 2, f"{switch}-2", **MODELS[model], **options))
     for run in chosen.halves:
         half = _config(catalog, "directed", 4, f"{run}-halves-4", **{**OPTIONS[run], "epochs": EPOCHS // 2})
-        configs += [half, replace(half, epochs=EPOCHS)]
+        configs += [half, half.with_options(epochs=EPOCHS)]
     return configs
 
 
@@ -175,7 +175,7 @@ class Results:
         self.catalog, self.chosen = catalog, chosen
         configs = _starts(catalog) + _curves(catalog, chosen) + _variations(catalog, chosen)
         found = run_program(7, "train_all", folder, [*(config.to_json() for config in configs), *others])
-        self.by_run = {(c.dataset, c.run): r for c, r in zip(configs, found, strict=False)}
+        self.by_run = {(c.data.dataset, c.run.name): r for c, r in zip(configs, found, strict=False)}
         self.others = found[len(configs) :]
 
     def __call__(self, name: str, run: str, ranks: int) -> dict[str, Any]:
@@ -327,7 +327,7 @@ def _check_bytes(results: Results, name: str, ranks: int, model: str) -> None:
 
 def test_predicted_words_and_messages_equal_the_counted_ones(results: Results) -> None:
     for config in _curves(results.catalog, results.chosen):
-        given, ranks = PROBLEMS[config.dataset], config.ranks
+        given, ranks = PROBLEMS[config.data.dataset], config.algorithm.ranks
         part = given.part(ranks)
         exchanges = tuple(_exchange(matrix, part, ranks) for matrix in (given.adjacency, given.adjacency.T.tocsr()))
         facts = GraphFacts(
@@ -337,8 +337,8 @@ def test_predicted_words_and_messages_equal_the_counted_ones(results: Results) -
             num_outputs=3,
             num_training=int(given.training.sum()),
         )
-        predicted = Volume.of(epoch_steps(config, workload(config, facts, (exchanges[0], exchanges[1]))))
-        found = results(config.dataset, config.run_name.rpartition("-")[0], ranks)
+        predicted = Volume.of(epoch_steps(config.algorithm, workload(config, facts, (exchanges[0], exchanges[1]))))
+        found = results(config.data.dataset, config.run_name.rpartition("-")[0], ranks)
         assert (predicted.bytes, predicted.messages) == (found["bytes_by_kind"], found["messages_by_kind"]), config
 
 
@@ -377,10 +377,12 @@ def test_weighted_graphs_are_refused_by_models_that_would_ignore_the_weights(res
 )
 def test_options_that_do_not_fit_the_model_are_named(options: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
-        TrainConfig(catalog="c", dataset="d", **options)
+        TrainConfig.of(catalog="c", dataset="d", **options)
 
 
 def test_every_model_has_its_usual_normalization() -> None:
     every = {"gcn": {"model": "gcn"}, **MODELS}
-    found = {name: TrainConfig(catalog="c", dataset="d", **given).normalization for name, given in every.items()}
+    found = {
+        name: TrainConfig.of(catalog="c", dataset="d", **given).model.normalization for name, given in every.items()
+    }
     assert found == {"gcn": "symmetric", "sage": "mean", "gin": "none", "gat": "none", "gatv2": "none"}

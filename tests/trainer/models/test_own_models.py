@@ -44,7 +44,7 @@ MODEL = ModelKind(
 
 
 def config(model: str, **options: Any) -> TrainConfig:
-    return TrainConfig(catalog="c", dataset="cora", ranks=2, model=model, **options)
+    return TrainConfig.of(catalog="c", dataset="cora", ranks=2, model=model, **options)
 
 
 def test_the_example_has_forty_lines_at_most() -> None:
@@ -54,11 +54,11 @@ def test_the_example_has_forty_lines_at_most() -> None:
 
 def test_a_class_states_what_it_needs_and_its_options() -> None:
     found = config(GCNII, model_options=("alpha=0.3",))
-    assert found.normalization == "symmetric"
-    assert found.own_model_options() == {"alpha": 0.3, "theta": 0.5}
+    assert found.model.normalization == "symmetric"
+    assert found.model.own_options() == {"alpha": 0.3, "theta": 0.5}
     # The class names the run, in the letters that a name may have.
     assert found.run_name.startswith("gcnii-p2p-2-")
-    assert TrainConfig.from_json(found.to_json()) == found
+    assert TrainConfig.of(**found.to_json()) == found
     assert found.run_name != config(GCNII).run_name
     with pytest.raises(InputError, match=r"model .*GCNII runs on p2p only"):
         config(GCNII, algorithm="broadcast")
@@ -74,7 +74,7 @@ def test_ranks_take_a_class_by_its_name() -> None:
     arguments = ["cora", "--catalog", "c", "--model", GCNII, "--model-options", "alpha=0.3,theta=1"]
     found = parse_arguments(arguments).config
     assert isinstance(found, TrainConfig)
-    assert found.own_model_options() == {"alpha": 0.3, "theta": 1.0}
+    assert found.model.own_options() == {"alpha": 0.3, "theta": 1.0}
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_what_is_no_model_is_one_clear_error(
     # Found in the current folder, which is not on the path of an installed program.
     (tmp_path / "own_models.py").write_text(MODULE)
     monkeypatch.chdir(tmp_path)
-    assert config("own_models:Mine").normalization == "mean"
+    assert config("own_models:Mine").model.normalization == "mean"
     with pytest.raises(InputError, match=said):
         config(model)
 

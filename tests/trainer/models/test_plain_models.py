@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -44,7 +43,7 @@ def config(catalog: Catalog, run: str, ranks: int, **options: Any) -> TrainConfi
     fixed: dict[str, Any] = {"model": PLAIN, "normalization": "mean", "hidden": HIDDEN, "epochs": EPOCHS, "lr": LR}
     fixed |= {"precision": "float64", "dropout": 0.0, "seed": SEED, "weight_decay": DECAY, "clip_norm": CLIP}
     fixed |= {"threads": 1, "eval_every": 1}
-    return TrainConfig(catalog=str(catalog.root), dataset="graph", run=run, ranks=ranks, **{**fixed, **options})
+    return TrainConfig.of(catalog=str(catalog.root), dataset="graph", run=run, ranks=ranks, **{**fixed, **options})
 
 
 class DensePlain(nn.Module):
@@ -123,14 +122,14 @@ class Results:
             self.repeated |= {"again": "plain-2", "halves": "straight"}
             self.normalized = ["straight", "moved"]
             configs += [config(catalog, "again", 2), config(catalog, "straight", 2, **NORMALIZED)]
-            configs += [*halves, replace(halves[0], epochs=EPOCHS)]
+            configs += [*halves, halves[0].with_options(epochs=EPOCHS)]
             predicted += ["straight", "plain-2"]
         where: dict[str, Any] = {"catalog": str(catalog.root), "dataset": "graph", "ranks": 4}
-        models = {each.run: each.model for each in configs}
+        models = {each.run.name: each.model.name for each in configs}
         predictions = [{**where, "run": run, "model": models[run]} for run in predicted]
         contents = [*(each.to_json() for each in configs), *predictions]
         found = run_program(4, "train_all", folder, contents)
-        self.by_run = {each.run: result for each, result in zip(configs, found, strict=False)}
+        self.by_run = {each.run.name: result for each, result in zip(configs, found, strict=False)}
         self.predictions = found[len(configs) :]
 
     def loss(self, run: str) -> list[float]:
@@ -154,7 +153,7 @@ def kill(config: TrainConfig, folder: Path) -> None:
     """Train until a rank kills itself."""
     given, program = folder / "given.json", TESTS / "trainer" / "programs" / "killed.py"
     given.write_text(json.dumps({"config": config.to_json(), "steps": KILLED_AT}))
-    done = run_ranks(config.ranks, str(program), str(given))
+    done = run_ranks(config.algorithm.ranks, str(program), str(given))
     assert done.returncode, done.stdout
 
 

@@ -89,7 +89,7 @@ class DenseSubclass(DenseModel):
 def config(catalog: Catalog, run: str, ranks: int, model: str, **options: Any) -> TrainConfig:
     fixed: dict[str, Any] = {"hidden": (6, 6, 6), "heads": HEADS, "epochs": EPOCHS, "lr": 0.02, "dropout": 0.0}
     fixed |= {"precision": "float64", "seed": SEED, "eval_every": 0, "final_eval": False, "threads": 1}
-    return TrainConfig(
+    return TrainConfig.of(
         catalog=str(catalog.root), dataset="graph", run=run, ranks=ranks, model=model, **{**fixed, **options}
     )
 
@@ -108,7 +108,7 @@ class Results:
             model = f"support.own_models:{way}{KINDS[kind]}"
             configs.append(config(catalog, f"{kind}-{title}-{way.lower()}", 2, model, **OPTIONS[title]))
         found = train_all(folder, configs)
-        self.by_run = {each.run: result for each, result in zip(configs, found, strict=True)}
+        self.by_run = {each.run.name: result for each, result in zip(configs, found, strict=True)}
 
     def arrays(self, run: str) -> dict[str, np.ndarray]:
         return dict(read_checkpoint(self.catalog["graph"].run_path(run) / "checkpoint").arrays)

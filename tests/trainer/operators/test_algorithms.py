@@ -118,7 +118,7 @@ class Case:
             "run": self.run,
         }
         chosen = {**fixed, **{**SAVINGS, **VARIANTS}.get(self.switch, {}), **options}
-        return TrainConfig(catalog=str(catalog.root), dataset=self.problem, **chosen)
+        return TrainConfig.of(catalog=str(catalog.root), dataset=self.problem, **chosen)
 
 
 def grids_of(ranks: tuple[int, ...]) -> list[tuple[str, tuple[int, ...]]]:
@@ -362,28 +362,28 @@ def test_predictions_and_accuracy_are_those_of_the_dense_model_in_vertex_order(r
 
 def expected_traffic(given: Problem, config: TrainConfig) -> tuple[dict[str, int], dict[str, int]]:
     """Bytes and messages of an epoch by the papers' formulas."""
-    dims = (5, *config.hidden, 3)
-    gradient = config.train_features or not config.skip_input_gradient
-    kept = config.cache_input_product and config.product_order != "transform-first" and not gradient
+    dims = (5, *config.model.hidden, 3)
+    gradient = config.model.train_features or not config.model.skip_input_gradient
+    kept = config.model.cache_input_product and config.model.product_order != "transform-first" and not gradient
     cheaper = [
         before * (1 + (layer > 0 or gradient)) <= 2 * after for layer, (before, after) in enumerate(pairwise(dims))
     ]
     given_order = {"auto": cheaper, "propagate-first": [True] * len(cheaper)}.get(
-        config.product_order, [False] * len(cheaper)
+        config.model.product_order, [False] * len(cheaper)
     )
     orders = (kept or given_order[0], *given_order[1:])
     epoch = traffic.Epoch(
         len(given.label), given.adjacency.nnz, int(given.training.sum()), dims, orders, kept, gradient
     )
-    grid = config.grid or ()
-    if config.algorithm in {"broadcast", "replicated"}:
+    grid = config.algorithm.grid or ()
+    if config.algorithm.name in {"broadcast", "replicated"}:
         traffic.row_blocks(epoch, *grid)
-    elif config.algorithm == "tensor3d":
+    elif config.algorithm.name == "tensor3d":
         x, y, z = grid
-        traffic.tensor3d(epoch, x, y, z, blocks=config.aggregation_blocks)
+        traffic.tensor3d(epoch, x, y, z, blocks=config.algorithm.aggregation_blocks)
     else:
         rows, columns, layers = (*grid, 1)[:3]
-        traffic.summa(epoch, rows, columns, layers, config.summa_width)
+        traffic.summa(epoch, rows, columns, layers, config.algorithm.summa_width)
     return epoch.counted()
 
 
@@ -409,7 +409,7 @@ def predicted_traffic(given: Problem, config: TrainConfig) -> Volume:
         symmetric=given.symmetric,
         weighted=given.weighted,
     )
-    return Volume.of(epoch_steps(config, workload(config, facts)))
+    return Volume.of(epoch_steps(config.algorithm, workload(config, facts)))
 
 
 @pytest.mark.parametrize("algorithm", ON_GRIDS)

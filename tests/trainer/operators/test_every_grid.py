@@ -61,7 +61,7 @@ class Case:
     saving: int
 
     def config(self, catalog: Catalog, number: int) -> TrainConfig:
-        return TrainConfig(
+        return TrainConfig.of(
             catalog=str(catalog.root),
             dataset=self.problem,
             ranks=int(np.prod(self.grid)),
@@ -110,7 +110,7 @@ def dense(catalog: Catalog, tmp_path_factory: pytest.TempPathFactory) -> Curves:
     still = Case("directed", 2, "broadcast", (1,), "double", False, 0)
     # At learning rate 0 nothing changes, so the checkpoints hold the initial weights, the same for every graph.
     configs = [
-        replace(replace(still, depth=depth).config(catalog, depth), lr=0.0, epochs=1, run=f"start-{depth}")
+        replace(still, depth=depth).config(catalog, depth).with_options(lr=0.0, epochs=1, run=f"start-{depth}")
         for depth in HIDDEN
     ]
     train_all(tmp_path_factory.mktemp("starts"), configs)

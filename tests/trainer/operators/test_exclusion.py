@@ -258,7 +258,7 @@ EPOCHS = 2
 
 def _training(catalog: Catalog, name: str, model: str, algorithm: str, grid: tuple[int, ...]) -> dict[str, Any]:
     case = Case(name, algorithm, grid)
-    config = TrainConfig(
+    config = TrainConfig.of(
         catalog=str(catalog.root),
         dataset=name,
         model=model.removesuffix("v2"),

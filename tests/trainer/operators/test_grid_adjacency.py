@@ -95,21 +95,21 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
 
 def _build(shards: GridShards, algorithm: str, grid: tuple[int, ...], rank: int, counter: ReadCounter) -> GridOperator:
     ranks = int(np.prod(grid))
-    config = TrainConfig(
+    config = TrainConfig.of(
         catalog="c", dataset="large", ranks=ranks, algorithm=algorithm, grid=grid, hidden=(16, 16), threads=1
     )
     plan = config.options_of_model(5, 3).layer_plan()
-    chosen = config.chosen_algorithm
+    chosen = config.algorithm.kind
     context = OperatorContext(
         comm=Rank(rank, ranks),  # type: ignore[arg-type]
         axes=chosen.settled_grid(grid, ranks),
         shards=SharedGridShards(shards, counter),
-        normalization=config.normalization,
+        normalization=config.model.normalization,
         place=Place(),
         plan=plan,
         differentiates=True,
         counter=counter,
-        options=config.own_options(),
+        options=config.algorithm.own_options(),
     )
     return chosen.build(context)  # type: ignore[return-value]
 

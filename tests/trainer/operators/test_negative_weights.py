@@ -34,7 +34,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], d
     }
     chosen = [(algorithm, grid, kind) for kind in ("symmetric", "none") for algorithm, grid in GRIDS]
     configs = [
-        TrainConfig(
+        TrainConfig.of(
             catalog=str(catalog.root),
             dataset="signed",
             ranks=2,

@@ -77,7 +77,7 @@ PRECISIONS = ("float64", "float32", "bf16")
 
 def _case(catalog: Catalog, dataset: str, ranks: int, model: str, shape: str, precision: str) -> dict[str, Any]:
     fixed: dict[str, Any] = {"hidden": (7, 7), "dropout": 0.5, "precision": precision, "threads": 1, "seed": 3}
-    config = TrainConfig(
+    config = TrainConfig.of(
         catalog=str(catalog.root), dataset=dataset, ranks=ranks, run="any", **{**fixed, **MODELS[model]}
     )
     return {"config": config.to_json(), "shape": SHAPES[shape]}

@@ -71,7 +71,7 @@ def test_memory_is_what_the_evaluation_is_given(tmp_path: Path, model: str) -> N
     assert feature.nbytes > 5 * memory
     del feature
     shard_rows(dataset, store_partition(dataset, graph, np.zeros(vertices, np.int32), 1), InProcessCluster())
-    config = TrainConfig(catalog=str(catalog.root), dataset="wide", model=model, hidden=(64,), threads=1, run="any")
+    config = TrainConfig.of(catalog=str(catalog.root), dataset="wide", model=model, hidden=(64,), threads=1, run="any")
     comm, opened = LoneCommunicator(), opened_run(config)
     session = open_session(comm, opened, 1, streams=True)
     source = session.streamed_source("auto", memory)
@@ -111,7 +111,7 @@ def test_a_range_of_rows_takes_no_more_than_is_stated(tmp_path: Path) -> None:
         for norm in ("none", "layer", "batch"):
             for precision in ("float32", "bf16"):
                 given: dict[str, Any] = {"model": model, "norm": norm, "residual": True, "precision": precision}
-                config = TrainConfig(catalog=str(catalog.root), dataset="web", hidden=(64, 64), threads=1, **given)
+                config = TrainConfig.of(catalog=str(catalog.root), dataset="web", hidden=(64, 64), threads=1, **given)
                 session = lone_session(config)
                 session.take_inputs()
                 session.model.eval()

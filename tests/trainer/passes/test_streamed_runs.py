@@ -63,7 +63,7 @@ def _trained(catalog: Catalog, **options: Any) -> dict[str, Any]:
 
 def _predicted(catalog: Catalog, memory: int = MEMORY, **options: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     given = {"catalog": str(catalog.root), "dataset": "web", "run": "a", "threads": 1, "evaluation_memory": memory}
-    result = predict(LoneCommunicator(), PredictConfig(**{**given, **options}))
+    result = predict(LoneCommunicator(), PredictConfig.of(**{**given, **options}))
     predictions = Run.open(catalog["web"], options.get("run", "a")).predictions()
     names = [name for name in ("label", "score", "embedding") if name in predictions]
     return result, {name: predictions.array(name).read() for name in names}

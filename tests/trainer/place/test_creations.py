@@ -108,7 +108,7 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
 
 def config(catalog: Catalog, **options: Any) -> TrainConfig:
     fixed: dict[str, Any] = {"hidden": (8, 8), "epochs": 2, "dropout": 0.5, "residual": True, "norm": "batch"}
-    return TrainConfig(catalog=str(catalog.root), dataset="graph", **{**fixed, **options})
+    return TrainConfig.of(catalog=str(catalog.root), dataset="graph", **{**fixed, **options})
 
 
 @pytest.mark.slow
@@ -128,7 +128,7 @@ def test_ranks_of_every_grid_make_tensors_at_their_place(catalog: Catalog, algor
 def _rehearse(given: TrainConfig) -> None:
     opened = opened_run(given)
     # Of every grid, a rank that is first in all its groups and one that is last.
-    for rank in (0, given.ranks - 1):
+    for rank in (0, given.algorithm.ranks - 1):
         assert rehearse(opened, rank) is not None
 
 

@@ -13,7 +13,7 @@ from gnnloom.trainer.planner.cost import Cost
 
 
 def _plan(seconds: float, num_bytes: int, *, fits: bool = True) -> Plan:
-    config = TrainConfig(catalog="c", dataset="d")
+    config = TrainConfig.of(catalog="c", dataset="d")
     cost = Cost(spmm=seconds, gemm=0, passes=0, communication={}, hidden=0, waiting=0)
     return Plan(config, "", "", cost, Volume(Counter(halo=num_bytes), Counter()), 0, fits)
 

@@ -94,7 +94,7 @@ def test_cagnet_3d_falls_behind_p_to_the_two_thirds() -> None:
 
 
 def plexus(facts: GraphFacts, ranks: int) -> list[Plan]:
-    config = TrainConfig(catalog="c", dataset="d", ranks=ranks, **PLEXUS)
+    config = TrainConfig.of(catalog="c", dataset="d", ranks=ranks, **PLEXUS)
     profile = open_profile(Path("none"), "perlmutter")
     return make_plans(config, Situation(facts), profile, memory=1 << 60, algorithms=["tensor3d"])
 
@@ -177,7 +177,7 @@ def test_ranks_of_one_node_do_not_use_the_network() -> None:
     fast = open_profile(Path("none"), "perlmutter")
     slow = replace(fast, inter=replace(fast.inter, bandwidth=fast.inter.bandwidth / 100))
     for ranks, is_slower in ((4, False), (8, True)):
-        config = TrainConfig(catalog="c", dataset="d", ranks=ranks, **PLEXUS)
+        config = TrainConfig.of(catalog="c", dataset="d", ranks=ranks, **PLEXUS)
         quick, late = (
             [plan.cost.exposed for plan in make_plans(config, Situation(PRODUCTS), profile, memory=1 << 60)]
             for profile in (fast, slow)
@@ -198,7 +198,7 @@ def _pattern(edges: Any) -> Any:
 
 def _sent(dataset: Dataset, ranks: int) -> dict[str, float]:
     """Bytes that p2p sends forward in an epoch, by the method of the partition; exact figures."""
-    config = TrainConfig(catalog=str(dataset.path.parent), dataset=dataset.name, ranks=ranks, hidden=(16,))
+    config = TrainConfig.of(catalog=str(dataset.path.parent), dataset=dataset.name, ranks=ranks, hidden=(16,))
     plans = make_plans(config, situation_of(dataset), open_profile(Path("none"), "summit"), algorithms=["p2p"])
     assert not any(plan.estimated for plan in plans)
     return {plan.partition: plan.volume.bytes["halo forward"] for plan in plans}

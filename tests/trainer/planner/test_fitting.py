@@ -92,10 +92,10 @@ def test_a_run_keeps_what_decides_its_result(fields: Fields, caplog: pytest.LogC
     assert "--precision bf16, with which a rank takes" in caplog.text
     train(LoneCommunicator(), configure({**first, "epochs": 1}))
     # It goes on with bf16, whatever fits now, and with its features wherever they fit.
-    assert configure(settle_memory(given, usual)).precision == "bf16"
-    assert configure(settle_memory(given, usual)).inputs == "memory"
+    assert configure(settle_memory(given, usual)).model.precision == "bf16"
+    assert configure(settle_memory(given, usual)).mode.inputs == "memory"
     assert configure(settle_memory(given, smallest)) == configure(first)
-    assert configure(settle_memory(given, usual, restart=True), restart=True).precision == "float32"
+    assert configure(settle_memory(given, usual, restart=True), restart=True).model.precision == "float32"
     train(LoneCommunicator(), configure(first))
     # It has finished: there is nothing to fit.
     assert settle_memory(given, 1) == given

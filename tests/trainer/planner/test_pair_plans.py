@@ -11,7 +11,6 @@ import gnnloom
 from gnnloom.storage import Catalog
 from gnnloom.trainer.algorithms.steps import Volume
 from gnnloom.trainer.algorithms.workload import Exchange, Workload
-from gnnloom.trainer.config.loss_config import LossConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.planner.memory import project_new_training
 from gnnloom.trainer.planner.pair_steps import PairFacts, add_pairs
@@ -163,7 +162,7 @@ def test_new_trainings_on_pairs_are_estimated_with_what_these_take() -> None:
     )  # fmt: skip
 
     def estimated(num_pairs: int | None, **options: Any) -> int:
-        config = TrainConfig(catalog="c", dataset="d", task="link", ranks=2, hidden=(32,), **options)
+        config = TrainConfig.of(catalog="c", dataset="d", task="link", ranks=2, hidden=(32,), **options)
         pairs = None if num_pairs is None else PairFacts.of(config, num_pairs)
         return project_new_training(config, sizes, pairs=pairs).peak_memory[0]
 
@@ -180,7 +179,7 @@ def test_new_trainings_on_pairs_are_estimated_with_what_these_take() -> None:
 
 def test_steps_follow_from_the_options() -> None:
     def facts(**options: object) -> PairFacts:
-        return PairFacts.of(LossConfig(**options), 1001)  # type: ignore[arg-type]
+        return PairFacts.of(TrainConfig.of(catalog="c", dataset="d", **options), 1001)
 
     assert (facts(task="link").num_steps, facts(task="link").negatives) == (10, 1)
     assert facts(task="link", exclude_targets=False).num_steps == 1

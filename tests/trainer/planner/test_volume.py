@@ -231,11 +231,11 @@ def test_sums_of_bfloat16_are_widened_and_narrowed(name: str, grid: tuple[int, .
     exchange = Exchange(rows=40, messages=6, busiest_rows=20, busiest_messages=2)
     passes = []
     for precision in ("float32", "bf16"):
-        config = TrainConfig(
+        config = TrainConfig.of(
             catalog="c", dataset="d", ranks=math.prod(grid), algorithm=name, grid=grid, precision=precision
         )
-        given_work = work(feature_size=config.feature_bytes, parameter_size=4, exchange=exchange)
-        steps = epoch_steps(config, given_work)
+        given_work = work(feature_size=config.model.feature_bytes, parameter_size=4, exchange=exchange)
+        steps = epoch_steps(config.algorithm, given_work)
         passes.append(sum(step.numbers for step in steps if isinstance(step, ElementWork)))
     assert passes[1] - passes[0] == pytest.approx(expected)
 

@@ -29,7 +29,7 @@ def curve(comm: Communicator, config: TrainConfig) -> list[float] | str:
 def main(given: str, result: str) -> None:
     comm = world()
     Training._save = Unsaved()  # type: ignore[method-assign,assignment]
-    configs = [TrainConfig.from_json(content) for content in json.loads(Path(given).read_text())]
+    configs = [TrainConfig.of(**content) for content in json.loads(Path(given).read_text())]
     curves = [curve(comm, config) for config in configs]
     if comm.rank == 0:
         Path(result).write_text(json.dumps(curves))

@@ -17,6 +17,7 @@ from unittest import mock
 import torch
 from mpi4py import MPI
 
+from gnnloom.storage.option import option_fields
 from gnnloom.trainer import __main__ as ranks
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.train_config import TrainConfig
@@ -32,15 +33,18 @@ SOFTWARE: dict[str, Callable[[], AbstractContextManager[object]]] = {
 
 def started(command: str, differs_in: str) -> list[Any]:
     """Exit code, errors and seconds of this rank."""
-    config: TrainConfig | PredictConfig = TrainConfig(catalog="catalog", dataset="web", run="first", ranks=WORLD.size)
+    config: TrainConfig | PredictConfig = TrainConfig.of(
+        catalog="catalog", dataset="web", run="first", ranks=WORLD.size
+    )
     if command == "predict":
-        config = PredictConfig(catalog="catalog", dataset="web", run="first", ranks=WORLD.size)
+        config = PredictConfig.of(catalog="catalog", dataset="web", run="first", ranks=WORLD.size)
     differs, restart = WORLD.rank == WORLD.size - 1, False
     if differs and differs_in == "restart":
         restart = True
     elif differs and differs_in not in SOFTWARE:
         # Past all checks, so that every field can have another value whatever it may be combined with.
-        object.__setattr__(config, differs_in, "another")
+        part, _, field = option_fields(type(config))[differs_in].path.rpartition(".")
+        object.__setattr__(getattr(config, part) if part else config, field, "another")
     errors, begun = io.StringIO(), time.monotonic()
     with contextlib.ExitStack() as stack:
         stack.enter_context(contextlib.redirect_stderr(errors))

@@ -35,7 +35,7 @@ def run(comm: Communicator, job: dict[str, Any]) -> Any:
         return take_inputs(session)
 
     with patch.object(Session, "take_inputs", excluding):
-        return train(comm, TrainConfig.from_json(job["config"]))["loss"]
+        return train(comm, TrainConfig.of(**job["config"]))["loss"]
 
 
 def main(given: str, result: str) -> None:

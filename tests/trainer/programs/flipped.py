@@ -34,7 +34,7 @@ def main(given: str, result: str) -> None:
     for content in json.loads(Path(given).read_text()):
         code = 0
         try:
-            train(comm, TrainConfig.from_json(content))
+            train(comm, TrainConfig.of(**content))
         except CollectiveError as error:
             code = error.code
         found.append(comm.gather_numbers([code])[:, 0].tolist())

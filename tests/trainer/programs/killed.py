@@ -26,7 +26,7 @@ def main(given: str) -> None:
         return step(self, epoch)
 
     Training._limit_step = counted  # type: ignore[method-assign]
-    train(comm, TrainConfig.from_json(content["config"]))
+    train(comm, TrainConfig.of(**content["config"]))
 
 
 main(*sys.argv[1:])

@@ -35,7 +35,7 @@ def main(given: str, result: str) -> None:
     sleep_between_looks()
     world, found = MpiCommunicator(MPI.COMM_WORLD), []
     for content in json.loads(Path(given).read_text()):
-        summary: dict[str, Any] = train(world, TrainConfig.from_json(content))
+        summary: dict[str, Any] = train(world, TrainConfig.of(**content))
         found.append(MPI.COMM_WORLD.gather({name: summary.get(name) for name in ("loss", "best", "stopped_early")}))
     if world.rank == 0:
         Path(result).write_text(json.dumps(found))

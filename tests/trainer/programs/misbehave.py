@@ -31,7 +31,7 @@ def trace_files() -> None:
 
 
 def main(what: str, catalog: str, dataset: str, ranks: int) -> None:
-    config = TrainConfig(catalog=catalog, dataset=dataset, ranks=ranks, epochs=5, run=what, hidden=(4,), threads=1)
+    config = TrainConfig.of(catalog=catalog, dataset=dataset, ranks=ranks, epochs=5, run=what, hidden=(4,), threads=1)
     if what == "trace":
         trace_files()
     stop = {"raise": raise_on_one_rank, "trace": lambda: False}[what]

@@ -22,7 +22,7 @@ def main(given: str, result: str) -> None:
         for memory, name in ((nullcontext(), "clean"), (poisoned_memory(), "poisoned")):
             with memory:
                 named = {**content, "run": f"{content['run']}-{name}"}
-                curves.append(train(comm, TrainConfig.from_json(named))["loss"])
+                curves.append(train(comm, TrainConfig.of(**named))["loss"])
         found.append(curves)
     if comm.rank == 0:
         Path(result).write_text(json.dumps(found))

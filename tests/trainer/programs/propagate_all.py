@@ -27,7 +27,7 @@ def run(group: Communicator, config: dict[str, Any], stops: list[int]) -> dict[s
         return bool(stops) and group.rank == stops[0] and asked >= stops[1]
 
     try:
-        return propagate(group, PropagateConfig.from_json(config), stop)
+        return propagate(group, PropagateConfig.of(**config), stop)
     except CollectiveError as error:
         return {"error": str(error), "code": error.code}
 

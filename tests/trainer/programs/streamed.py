@@ -23,8 +23,8 @@ from support.waiting import sleep_between_looks
 
 
 def measure(comm: Communicator, case: dict[str, Any]) -> dict[str, Any]:
-    config = TrainConfig.from_json(case["config"])
-    dataset = Catalog(config.catalog).dataset(config.dataset)
+    config = TrainConfig.of(**case["config"])
+    dataset = Catalog(config.data.catalog).dataset(config.data.dataset)
     opened = OpenedRun.open(config, dataset, Run(dataset.run_path(config.run_name)), comm.rank, comm.size)
     session = open_session(comm, opened, 1)
     model = session.model.eval()
@@ -34,7 +34,7 @@ def measure(comm: Communicator, case: dict[str, Any]) -> dict[str, Any]:
     with torch.no_grad():
         hidden = model.embed(session.take_inputs())
         embedding, scores = model.as_sums(hidden.value.clone()), model.classify(hidden)
-    source = session.streamed_source(config.feature_norm, 0)
+    source = session.streamed_source(config.data.feature_norm, 0)
     shape = Shape(**case["shape"], memory=1 << 20)
     with torch.no_grad(), patch("gnnloom.trainer.passes.evaluation.settle", lambda *_: shape):
         found, report = streamed_outputs(model, source, embeds=True)

@@ -22,8 +22,8 @@ from support.waiting import sleep_between_looks
 def run(group: Communicator, content: dict[str, Any]) -> dict[str, Any]:
     try:
         if "epochs" in content:
-            return train(group, TrainConfig.from_json(content))
-        return predict(group, PredictConfig.from_json(content))
+            return train(group, TrainConfig.of(**content))
+        return predict(group, PredictConfig.of(**content))
     except CollectiveError as error:
         return {"error": str(error), "code": error.code}
 

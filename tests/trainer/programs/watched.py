@@ -20,7 +20,7 @@ def main(given: str, result: str) -> None:
     mine = []
     for content in json.loads(Path(given).read_text()):
         with watched_epochs() as watched:
-            train(MpiCommunicator(world), TrainConfig.from_json(content))
+            train(MpiCommunicator(world), TrainConfig.of(**content))
         mine.append(asdict(watched))
     everyones = world.gather(mine)
     if everyones is not None:

@@ -79,7 +79,9 @@ class Data:
                 shard_rows(dataset, partition_graph(dataset, graph, options, cluster), cluster)
 
     def config(self, dataset: str, **options: Any) -> TrainConfig:
-        return TrainConfig(catalog=str(self.catalog.root), dataset=dataset, **{**OPTIONS, "epochs": EPOCHS, **options})
+        return TrainConfig.of(
+            catalog=str(self.catalog.root), dataset=dataset, **{**OPTIONS, "epochs": EPOCHS, **options}
+        )
 
     def train(self, dataset: str, run: str, **options: Any) -> dict[str, Any]:
         return train(LoneCommunicator(), self.config(dataset, run=run, **options))

@@ -110,7 +110,7 @@ class Filtered:
         ):
             self.results[name, way, ranks] = result
         for *_, config in configs:
-            if config.ranks == 1:
+            if config.algorithm.ranks == 1:
                 predict(LoneCommunicator(), PredictConfig.of_training(config, shards=None))
 
 

@@ -121,7 +121,7 @@ def test_tasks_on_values_need_pairs_that_have_them(catalog: Catalog, task: str, 
     config = pair_config(catalog, "bare", "first", task=task)
     said = refused(config)
     assert said.endswith(f"task {task} predicts a {what}, but the pairs have no values")
-    said = refused(replace(config, task="link", class_weights="balanced"))
+    said = refused(config.with_options(task="link", class_weights="balanced"))
     assert said == "class_weights 'balanced': task link has no classes to weigh; remove the option"
 
 
@@ -184,7 +184,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("options", "message"), MISTAKES)
 def test_options_that_would_do_nothing_are_refused(tmp_path: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=f"^{message}"):
-        TrainConfig(**{"catalog": str(tmp_path), "dataset": "web", "task": "link", **options})
+        TrainConfig.of(**{"catalog": str(tmp_path), "dataset": "web", "task": "link", **options})
 
 
 def test_a_decoder_with_one_score_is_none_for_several_classes(catalog: Catalog) -> None:

@@ -189,7 +189,7 @@ def test_a_step_with_all_neighbors_of_all_pairs_is_the_step_on_the_whole_graph(
         for run, each in COMPARED.items()
         for ranks in compared[run]
     ]
-    losses = dict(zip([each.run for each in configs], train_all(tmp_path, configs), strict=True))
+    losses = dict(zip([each.run.name for each in configs], train_all(tmp_path, configs), strict=True))
     assert not [result for result in losses.values() if "error" in result]
     for run in COMPARED:
         for ranks in compared[run]:

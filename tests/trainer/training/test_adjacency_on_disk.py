@@ -66,7 +66,7 @@ def _config(catalog: Catalog, dataset: str, ranks: int, adjacency: str, **option
         "threads": 1,
         "dropout": 0.2,
     }
-    return TrainConfig(
+    return TrainConfig.of(
         catalog=str(catalog.root), dataset=dataset, ranks=ranks, adjacency=adjacency, **{**fixed, **options}
     )
 
@@ -116,7 +116,7 @@ def test_a_run_goes_on_with_the_adjacency_elsewhere(catalog: Catalog) -> None:
 
 
 def test_what_needs_the_adjacency_in_memory_is_refused(catalog: Catalog) -> None:
-    with pytest.raises(InputError, match="algorithm summa keeps it in memory; choose p2p"):
+    with pytest.raises(InputError, match="algorithm 'summa': adjacency disk runs on p2p only"):
         _config(catalog, "directed", 1, "disk", algorithm="summa")
     with pytest.raises(InputError, match="model gat needs the adjacency in memory"):
         _config(catalog, "directed", 1, "disk", model="gat", hidden=(8,))
@@ -140,7 +140,7 @@ def test_memory_holds_some_blocks_only_as_planned(dense_graph: Catalog) -> None:
     assert nnz > 4 * BLOCK_ENTRIES
     peaks, plans = {}, {}
     for adjacency in ("memory", "disk"):
-        config = TrainConfig(
+        config = TrainConfig.of(
             catalog=str(dense_graph.root), dataset="dense", hidden=(4,), epochs=2, eval_every=0, threads=1,
             adjacency=adjacency, run=adjacency,
         )  # fmt: skip

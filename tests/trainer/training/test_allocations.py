@@ -134,7 +134,7 @@ def _config(catalog: Catalog, case: str, options: dict[str, Any], ranks: int) ->
         "ranks": ranks,
         "run": case,
     }
-    return TrainConfig(catalog=str(catalog.root), **{**fixed, **options})
+    return TrainConfig.of(catalog=str(catalog.root), **{**fixed, **options})
 
 
 def _check(case: str, watched: Watched) -> None:
@@ -169,7 +169,7 @@ def test_two_ranks_allocate_nothing_large_after_the_first_epoch_and_no_more_than
     cases = list(TWO_RANKS) if every else FEW_OF_TWO
     configs = [_config(catalog, case, TWO_RANKS[case], 2) for case in cases]
     # Runs of the few cases may be there already.
-    configs = [replace(config, run=f"{config.run}-of-{len(cases)}") for config in configs]
+    configs = [config.with_options(run=f"{config.run.name}-of-{len(cases)}") for config in configs]
     everyones = run_program(2, "watched", tmp_path, [config.to_json() for config in configs])
     for case, config, *each in zip(cases, configs, *everyones, strict=True):
         found = [Watched(**content) for content in each]

@@ -27,13 +27,13 @@ N, NNZ = 3000, 24_000
 def projected(
     adjacency: scipy.sparse.csr_array, mode: str, num_layers: int, *, knows_lengths: bool = False, **options: Any
 ) -> BatchSizes:
-    config = TrainConfig(catalog=str(Path()), dataset="web", mode=mode, hidden=(8,) * (num_layers - 1), **options)
-    batch = config.mode_kind.batch
+    config = TrainConfig.of(catalog=str(Path()), dataset="web", mode=mode, hidden=(8,) * (num_layers - 1), **options)
+    batch = config.mode.kind.batch
     assert batch is not None
     # Every third row stands for all.
     lengths = Counter(np.diff(adjacency.indptr)[::3].tolist()) if knows_lengths else {}
     rows = RankRows(N, 0, N, adjacency.nnz, 4, N, lengths, has_loops=bool(adjacency.diagonal().all()))
-    return batch(config.own_mode_options(), num_layers, rows)
+    return batch(config.mode.own_options(), num_layers, rows)
 
 
 def row_numbers(matrix: CSR) -> NDArray[np.int64]:

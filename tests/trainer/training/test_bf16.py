@@ -91,7 +91,7 @@ def _config(catalog: Catalog, variant: str, precision: str, ranks: int, epochs: 
         "run": f"{variant}-{precision}-{ranks}-{epochs}",
     }
     dataset = "planted" if algorithm == "p2p" else "grid"
-    return TrainConfig(catalog=str(catalog.root), dataset=dataset, **{**fixed, **options})
+    return TrainConfig.of(catalog=str(catalog.root), dataset=dataset, **{**fixed, **options})
 
 
 @pytest.fixture(scope="module", params=FEW_OR_EVERY)
@@ -187,5 +187,5 @@ def test_predicted_bytes_equal_the_counted_ones(results: Found, catalog: Catalog
         weighted=False,
     )
     config = _config(catalog, variant, "bf16", 4, EPOCHS)
-    predicted = Volume.of(epoch_steps(config, workload(config, facts)))
+    predicted = Volume.of(epoch_steps(config.algorithm, workload(config, facts)))
     assert predicted.bytes == results[variant, "bf16", 4]["bytes_by_kind"]

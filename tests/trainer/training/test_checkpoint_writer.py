@@ -144,10 +144,10 @@ def test_a_training_that_ends_abandons_its_checkpoint(state: State, monkeypatch:
 def test_a_copy_of_rows_of_vertices_does_not_change_as_training_goes_on(tmp_path: Path) -> None:
     catalog = Catalog(tmp_path / "catalog")
     problem("graph", 60, 240, symmetric=False).store(catalog, 1)
-    config = TrainConfig(catalog=str(catalog.root), dataset="graph", train_features=True, threads=1)
+    config = TrainConfig.of(catalog=str(catalog.root), dataset="graph", train_features=True, threads=1)
     session = lone_session(config)
     session.take_inputs()
-    model, optimizer = session.model, build_optimizer(session.model, config.model, config)
+    model, optimizer = session.model, build_optimizer(session.model, config.model.name, config.optimization)
     copy = Snapshot.take(LoneCommunicator(), 1, model, optimizer)
     rows = {array.name: [(rows, rows.copy()) for _, rows in array.chunks] for array in copy.spread}
     assert set(rows) == {"parameter/feature", "optimizer/feature/first", "optimizer/feature/second"}

@@ -86,7 +86,7 @@ def configuration(catalog: Catalog, given: Any, **options: Any) -> TrainConfig:
     options |= {"output_dim": 6} if task.on_pairs else {}
     if "samples" in options:
         options["samples"] = "KEY" if task.on_pairs else dataset.samples().artifact.key
-    return TrainConfig(catalog=str(catalog.root), dataset=dataset.name, threads=1, **options)
+    return TrainConfig.of(catalog=str(catalog.root), dataset=dataset.name, threads=1, **options)
 
 
 @pytest.mark.long
@@ -101,7 +101,7 @@ def test_a_combination_trains_and_is_forecast_or_is_refused_before_data_are_read
                 configuration(catalog, each, precision=precision)
             continue
         config = configuration(catalog, each, precision=precision)
-        config = TrainConfig.from_json({**config.to_json(), "run": f"{config.run}-{precision}"})
+        config = TrainConfig.of(**{**config.to_json(), "run": f"{config.run.name}-{precision}"})
         assert project_training(config).peak_memory, each
         assert np.isfinite(train(LoneCommunicator(), config)["loss"]).all(), each
         trained += 1

@@ -77,7 +77,7 @@ class Case:
         own: dict[str, Any] = {"hidden": HIDDEN, "precision": self.precision, "exchange": self.exchange}
         own["dropout"] = self.dropout
         named: dict[str, Any] = {"dataset": self.problem, "ranks": self.ranks, "model": self.model, "run": self.run}
-        return TrainConfig(catalog=str(catalog.root), **{**fixed, **own, **named, **options})
+        return TrainConfig.of(catalog=str(catalog.root), **{**fixed, **own, **named, **options})
 
 
 EXACT = [
@@ -207,9 +207,9 @@ def test_a_plan_lists_both_exchanges_of_a_partition_that_counts_them(results: Re
     assert by_exchange["cover", ""] < by_exchange["rows", ""]
     assert len(plans) == 3
     # A partition that does not count its cover bounds the bytes.
-    given = make_plans(replace(config, exchange="cover"), situation, profile, algorithms=["p2p"])
+    given = make_plans(config.with_options(exchange="cover"), situation, profile, algorithms=["p2p"])
     assert sorted(bool(plan.estimated) for plan in given) == [False, True]
-    attending = replace(config, model="gat", normalization="none", hidden=(16,), heads=2)
+    attending = config.with_options(model="gat", normalization="none", hidden=(16,), heads=2)
     attended = make_plans(attending, situation, profile, algorithms=["p2p"], exchanges=("rows", "cover"))
     assert {plan.exchange for plan in attended} == {"rows"}
 
@@ -235,5 +235,5 @@ def test_sums_of_narrow_features_are_as_narrow_and_change_a_loss_by_rounding(res
 )
 def test_what_needs_rows_is_refused(tmp_path: Path, options: dict[str, Any], word: str) -> None:
     with pytest.raises(InputError, match="exchange") as caught:
-        TrainConfig(catalog=str(tmp_path), dataset="any", ranks=2, exchange="cover", **options)
+        TrainConfig.of(catalog=str(tmp_path), dataset="any", ranks=2, exchange="cover", **options)
     assert word in str(caught.value)

@@ -32,7 +32,7 @@ def test_ranks_whose_metrics_differ_in_the_last_bits_stop_together(tmp_path: Pat
         "wait_timeout": 30.0,
     }
     configs = [
-        TrainConfig(
+        TrainConfig.of(
             catalog=str(catalog.root), dataset="web", run=run, eval_every=1, monitor=metric, keep_best=metric, **options
         ).to_json()
         for run, metric in (("training", "loss"), ("validation", "val_loss"))
@@ -51,7 +51,7 @@ def test_a_run_that_resumes_with_another_number_of_threads_says_so(tmp_path: Pat
     with warnings_logged() as logged:
         for epochs, threads in ((1, 1), (2, 1), (3, 2)):
             options: dict[str, Any] = {"run": "threads", "epochs": epochs, "threads": threads, "hidden": (8,)}
-            train(LoneCommunicator(), TrainConfig(catalog=str(catalog.root), dataset="web", **options))
+            train(LoneCommunicator(), TrainConfig.of(catalog=str(catalog.root), dataset="web", **options))
             found.append(len(logged))
     assert found == [0, 0, 1]
     assert "resumes with 2 threads per rank after epochs with 1" in logged[0]

@@ -274,12 +274,16 @@ class Results:
             edge_config(catalog, name, f"alone-{ranks}", ranks=ranks, **every) for name in UNEVEN for ranks in (1, 3)
         ]
         predictions = [
-            PredictConfig(catalog=str(catalog.root), dataset="directed", run="every-2", ranks=3, model=f"{OWN}:Sums")
+            PredictConfig.of(catalog=str(catalog.root), dataset="directed", run="every-2", ranks=3, model=f"{OWN}:Sums")
         ]
         found = run_program(max(RANKS), "train_all", folder, [each.to_json() for each in [*configs, *predictions]])
-        self.by_run = dict(zip([each.run for each in configs], found, strict=False))
+        self.by_run = dict(zip([each.run.name for each in configs], found, strict=False))
         self.uneven = dict(
-            zip([(each.dataset, each.ranks) for each in configs if each.dataset in UNEVEN], found[-5:-1], strict=True)
+            zip(
+                [(each.data.dataset, each.algorithm.ranks) for each in configs if each.data.dataset in UNEVEN],
+                found[-5:-1],
+                strict=True,
+            )
         )
 
     def loss(self, run: str) -> list[float]:
@@ -291,9 +295,9 @@ def _kill(config: TrainConfig, folder: Path) -> int:
     """Train until a rank kills itself; returns the number of epochs before that."""
     given, program = folder / "given.json", TESTS / "trainer" / "programs" / "killed.py"
     given.write_text(json.dumps({"config": config.to_json(), "steps": 6}))
-    done = run_ranks(config.ranks, str(program), str(given))
+    done = run_ranks(config.algorithm.ranks, str(program), str(given))
     assert done.returncode, done.stdout
-    return len(Run.open(Catalog(Path(config.catalog))[config.dataset], str(config.run)).metrics())
+    return len(Run.open(Catalog(Path(config.data.catalog))[config.data.dataset], str(config.run.name)).metrics())
 
 
 @pytest.fixture(scope="module")
@@ -511,7 +515,7 @@ def test_a_module_is_planned_with_the_loops_that_it_replaces(tmp_path: Path, mod
 
 def test_it_predicts_no_embeddings(catalog: Catalog) -> None:
     train(LoneCommunicator(), edge_config(catalog, "directed", "embeds"))
-    config = PredictConfig(
+    config = PredictConfig.of(
         catalog=str(catalog.root), dataset="directed", run="embeds", embeddings=True, model=f"{OWN}:Sums"
     )
     with pytest.raises(CollectiveError, match=r"embeddings: model .*Sums is a module of torch"):

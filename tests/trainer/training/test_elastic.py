@@ -35,7 +35,7 @@ def _config(catalog: Catalog, run: str, layout: Layout, epochs: int, *, trained:
     options: dict[str, Any] = {"algorithm": algorithm, "grid": grid, "ranks": int(np.prod(grid)), "epochs": epochs}
     options |= {"train_features": trained, "checkpoint_every": 1, "keep": 3, "keep_best": "val_accuracy"}
     options |= {"hidden": (9,), "precision": "float64", "dropout": 0.3, "threads": 1, "eval_every": 1}
-    return TrainConfig(catalog=str(catalog.root), dataset="graph", run=run, **options)
+    return TrainConfig.of(catalog=str(catalog.root), dataset="graph", run=run, **options)
 
 
 @pytest.mark.slow

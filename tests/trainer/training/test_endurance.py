@@ -35,7 +35,7 @@ def _resident() -> int:
 
 def _config(catalog: Catalog, run: str, **options: Any) -> TrainConfig:
     fixed: dict[str, Any] = {"hidden": (9,), "threads": 1, "eval_every": 10, "checkpoint_every": 20, "dropout": 0.3}
-    return TrainConfig(catalog=str(catalog.root), dataset="graph", run=run, **{**fixed, **options})
+    return TrainConfig.of(catalog=str(catalog.root), dataset="graph", run=run, **{**fixed, **options})
 
 
 @pytest.mark.long

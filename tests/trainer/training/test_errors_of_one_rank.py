@@ -29,7 +29,7 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
 
 def _train_alone(catalog: Catalog, run: str) -> None:
     """Train, or go on with, the run of :func:`_train` in this process, which is quicker."""
-    config = TrainConfig(catalog=str(catalog.root), dataset="graph", run=run, hidden=(5,), epochs=6, threads=1)
+    config = TrainConfig.of(catalog=str(catalog.root), dataset="graph", run=run, hidden=(5,), epochs=6, threads=1)
     train(LoneCommunicator(), config)
 
 

@@ -91,7 +91,7 @@ def _config(catalog: Catalog, name: str, ranks: int, run: str, **options: Any) -
         "eval_every": 0,
         "threads": 1,
     }
-    return TrainConfig(catalog=str(catalog.root), dataset=name, ranks=ranks, run=run, **{**fixed, **options})
+    return TrainConfig.of(catalog=str(catalog.root), dataset=name, ranks=ranks, run=run, **{**fixed, **options})
 
 
 class Results:
@@ -110,7 +110,9 @@ class Results:
     ) -> None:
         self.catalog, self.ranks = catalog, ranks
         results = train_all(folder, configs)
-        self.by_run = {(c.dataset, c.run, c.ranks): r for c, r in zip(configs, results, strict=True)}
+        self.by_run = {
+            (c.data.dataset, c.run.name, c.algorithm.ranks): r for c, r in zip(configs, results, strict=True)
+        }
 
     def __call__(self, name: str, run: str, ranks: int) -> dict[str, Any]:
         return self.by_run[name, f"{run}-{ranks}", ranks]

@@ -53,7 +53,7 @@ def _config(catalog: Catalog, run: str, algorithm: str, grid: tuple[int, ...], *
         "eval_every": 0,
     }
     where: dict[str, Any] = {"algorithm": algorithm, "grid": grid, "ranks": int(np.prod(grid)), "run": run}
-    return TrainConfig(catalog=str(catalog.root), **{"dataset": "graph", **fixed, **where, **options})
+    return TrainConfig.of(catalog=str(catalog.root), **{"dataset": "graph", **fixed, **where, **options})
 
 
 class Results:
@@ -78,7 +78,7 @@ class Results:
             self.configs.append(_config(self.catalog, run, algorithm, grid, epochs=2, profile=True, **options))
         self.of: dict[tuple[str | None, bool], dict[str, Any]] = {}
         for config, result in zip(self.configs, train_all(folder, self.configs), strict=True):
-            self.of[config.run, (config.run, False) in self.of] = result
+            self.of[config.run.name, (config.run.name, False) in self.of] = result
 
     def _moves(self) -> list[TrainConfig]:
         configs = []
@@ -191,10 +191,10 @@ def test_a_profile_says_where_the_time_of_every_rank_goes(results: Results) -> N
 
 
 def test_a_grid_is_kept_in_json() -> None:
-    config = TrainConfig(catalog="c", dataset="graph", ranks=4, algorithm="tensor3d", grid=(2, 1, 2))
-    assert TrainConfig.from_json(config.to_json()) == config
+    config = TrainConfig.of(catalog="c", dataset="graph", ranks=4, algorithm="tensor3d", grid=(2, 1, 2))
+    assert TrainConfig.of(**config.to_json()) == config
     assert config.run_name.startswith("gcn-tensor3d-2x1x2-")
-    assert TrainConfig.from_json({**config.to_json(), "grid": None}).grid is None
+    assert TrainConfig.of(**{**config.to_json(), "grid": None}).algorithm.grid is None
 
 
 @pytest.mark.parametrize("algorithm", [name for name in ALGORITHMS if name != "p2p"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +64,7 @@ def test_losses_have_the_same_bits_as_from_memory(tmp_path: Path, every: bool) -
     ]
     train_all(tmp_path, wanted)
     for from_memory, from_disk in zip(wanted[::2], wanted[1::2], strict=True):
-        dataset = catalog[from_memory.dataset]
+        dataset = catalog[from_memory.data.dataset]
         memory, disk = (Run(dataset.run_path(each.run_name)) for each in (from_memory, from_disk))
         assert [line["loss"] for line in memory.metrics()] == [line["loss"] for line in disk.metrics()]
         assert memory.metrics()[-1]["test_accuracy"] == disk.metrics()[-1]["test_accuracy"]
@@ -150,7 +149,7 @@ def test_a_run_goes_on_from_the_other_place(tmp_path: Path) -> None:
     for begins, ends in (("memory", "memory"), ("memory", "disk"), ("disk", "memory")):
         for inputs, epochs in ((begins, 2), (ends, 4)):
             given = config(catalog, "signed", inputs, epochs=epochs)
-            found = train(LoneCommunicator(), TrainConfig.from_json({**given.to_json(), "run": f"{begins}-{ends}"}))
+            found = train(LoneCommunicator(), TrainConfig.of(**{**given.to_json(), "run": f"{begins}-{ends}"}))
         losses.append(found["loss"])
     assert losses[0] == losses[1] == losses[2]
 
@@ -160,7 +159,7 @@ def test_a_run_goes_on_from_the_other_place(tmp_path: Path) -> None:
     [
         ({"mode": "subgraph"}, "inputs: mode subgraph has no such option, only full, neighbor"),
         ({"samples": "abc"}, "samples 'abc' hold the features already"),
-        ({"embed": 4}, "learned features"),
+        ({"embed": 4}, "learned input features .* are not stored"),
         ({"task": "link"}, "reads the features from memory"),
         ({"save_embeddings": True}, "does not predict"),
     ],
@@ -168,7 +167,7 @@ def test_a_run_goes_on_from_the_other_place(tmp_path: Path) -> None:
 def test_what_needs_features_in_memory_is_refused(tmp_path: Path, options: dict[str, Any], message: str) -> None:
     given: dict[str, Any] = {"mode": "neighbor", "fanout": (), **options}
     with pytest.raises(InputError, match=message):
-        TrainConfig(catalog=str(tmp_path), dataset="g", inputs="disk", **given)
+        TrainConfig.of(catalog=str(tmp_path), dataset="g", inputs="disk", **given)
 
 
 FEW_LABELS = problem("few-labels", 90, 400, symmetric=True)
@@ -215,7 +214,7 @@ def test_the_plan_counts_the_temporary_files_of_an_evaluation_from_disk(
     given = config(catalog, "few-labels", "disk", model="sage")
     assert project_training(given).temporary_bytes == 0, "it fits in memory"
     # Enough for columns of products, and too little for whole matrices.
-    planned = project_training(replace(given, evaluation_memory=(48 << 10) + (2 << 20))).temporary_bytes
+    planned = project_training(given.with_options(evaluation_memory=(48 << 10) + (2 << 20))).temporary_bytes
     shape = Shape(width=3, on_disk=True, range_rows=16, memory=1 << 20)
     monkeypatch.setattr("gnnloom.trainer.passes.evaluation.settle", lambda *_: shape)
     measured = train(LoneCommunicator(), given)["evaluation"]["disk"]

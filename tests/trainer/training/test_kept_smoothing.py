@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -26,13 +25,13 @@ _OF_MODEL = ("label", "score", "embedding")
 def trained(tmp_path: Path) -> TrainConfig:
     catalog = Catalog(tmp_path / "catalog")
     problem("web", 30, 90, symmetric=True).store(catalog, 1)
-    config = TrainConfig(catalog=str(catalog.root), dataset="web", hidden=(4,), epochs=3, threads=1)
+    config = TrainConfig.of(catalog=str(catalog.root), dataset="web", hidden=(4,), epochs=3, threads=1)
     train(LoneCommunicator(), config)
     return config
 
 
 def run_of(config: TrainConfig) -> Run:
-    return Run.open(Catalog(config.catalog)[config.dataset], config.run_name)
+    return Run.open(Catalog(config.data.catalog)[config.data.dataset], config.run_name)
 
 
 def predicted(config: TrainConfig, **options: Any) -> dict[str, Any]:
@@ -111,14 +110,14 @@ def test_embeddings_that_are_added_later_keep_what_is_smoothed(trained: TrainCon
 def test_a_training_that_adds_embeddings_keeps_what_is_smoothed(trained: TrainConfig) -> None:
     predicted(trained, smooth="correct")
     before = arrays(trained)
-    train(LoneCommunicator(), replace(trained, save_embeddings=True))
+    train(LoneCommunicator(), trained.with_options(save_embeddings=True))
     assert_kept(before, arrays(trained))
     assert "embedding" in arrays(trained)
 
 
 def test_predictions_of_another_checkpoint_are_not_smoothed_unasked(trained: TrainConfig) -> None:
     predicted(trained, smooth="correct")
-    longer = replace(trained, epochs=5, run=trained.run_name)
+    longer = trained.with_options(epochs=5, run=trained.run_name)
     train(LoneCommunicator(), longer)
     assert "smooth" not in predicted(longer)
     assert "smoothed_label" not in arrays(longer)
@@ -145,7 +144,7 @@ def test_damaged_smoothed_predictions_are_made_again(trained: TrainConfig) -> No
 )
 def test_numbers_of_another_method_are_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
-        PredictConfig(catalog="c", dataset="d", run="r", **options)
+        PredictConfig.of(catalog="c", dataset="d", run="r", **options)
 
 
 def test_predictions_from_disk_are_smoothed_like_those_from_memory(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +71,7 @@ def test_runs_killed_within_an_epoch_have_the_losses_of_straight_ones(
     catalog: Catalog, tmp_path: Path, cases: tuple[str, ...]
 ) -> None:
     configs = [config(catalog, case) for case in cases]
-    straight = [replace(each, run=f"straight-{case}") for each, case in zip(configs, cases, strict=True)]
+    straight = [each.with_options(run=f"straight-{case}") for each, case in zip(configs, cases, strict=True)]
     for each, case in zip(configs, cases, strict=True):
         # The fifth update is in the second epoch: an epoch has three or four.
         kill(each, tmp_path, 5)

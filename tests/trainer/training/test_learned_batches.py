@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -188,11 +187,11 @@ def losses(request: pytest.FixtureRequest, catalog: Catalog, tmp_path_factory: p
             keys.append((mode, ranks, "straight"))
             if ranks in interrupted:
                 parts = config(catalog, f"{mode}-{ranks}-parts", mode, **options, sampler_threads=0)
-                configs += [replace(parts, epochs=3), parts]
+                configs += [parts.with_options(epochs=3), parts]
                 keys += [(mode, ranks, "before"), (mode, ranks, "parts")]
     # Only mini-batches are the same on any number of ranks.
     moved = config(catalog, "moved", "minibatch", ranks=1)
-    configs += [replace(moved, epochs=3), replace(moved, ranks=4, epochs=5), replace(moved, ranks=2)]
+    configs += [moved.with_options(epochs=3), moved.with_options(ranks=4, epochs=5), moved.with_options(ranks=2)]
     keys += [("minibatch", 0, "1"), ("minibatch", 0, "4"), ("minibatch", 0, "2")]
     results = train_all(tmp_path_factory.mktemp("runs"), configs)
     assert not [result for result in results if "error" in result]
@@ -252,7 +251,7 @@ def test_the_memory_is_known_before_a_run_and_grows_with_the_width(catalog: Cata
 def test_one_batch_of_all_vertices_is_a_step_on_the_whole_graph(catalog: Catalog, model: str) -> None:
     options: dict[str, Any] = {"model": model, "optimizer": "sgd", "epochs": 4, "ranks": 1}
     whole = config(catalog, f"whole-{model}", "minibatch", **options, batch_size=60)
-    plain = replace(whole, mode="full", batch_size=1024, run=f"full-{model}")
+    plain = whole.with_options(mode="full", batch_size=1024, run=f"full-{model}")
     expected = train(LoneCommunicator(), plain)["loss"]
     assert_close(train(LoneCommunicator(), whole)["loss"], expected, steps=20)
     neighbor = config(catalog, f"neighbor-{model}", "neighbor", **options | {"batch_size": 60})

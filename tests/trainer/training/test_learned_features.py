@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +49,7 @@ def config(catalog: Catalog, run: str, name: str = "bare", **options: Any) -> Tr
     """A training in float64 on one thread that learns its features; ``options`` override."""
     fixed: dict[str, Any] = {"hidden": (8,), "epochs": EPOCHS, "threads": 1, "precision": "float64", "seed": SEED}
     fixed |= {"embed": WIDTH, "eval_every": 0}
-    return TrainConfig(catalog=str(catalog.root), dataset=name, run=run, **{**fixed, **options})
+    return TrainConfig.of(catalog=str(catalog.root), dataset=name, run=run, **{**fixed, **options})
 
 
 def first_numbers(count: int, width: int = WIDTH) -> NDArray[Any]:
@@ -79,9 +78,9 @@ def test_the_losses_are_those_of_dense_training_on_every_layout(tmp_path: Path) 
     # A run that goes on with the same layout, and one that goes on with others.
     parts, moved = config(catalog, "parts", algorithm="p2p", ranks=2), config(catalog, "moved", ranks=4)
     elsewhere = [
-        replace(moved, epochs=1, algorithm="tensor3d", grid=(1, 2, 2)), replace(moved, ranks=1, epochs=2), moved
+        moved.with_options(epochs=1, algorithm="tensor3d", grid=(1, 2, 2)), moved.with_options(ranks=1, epochs=2), moved
     ]  # fmt: skip
-    results = train_all(tmp_path, [*configs, replace(parts, epochs=1), parts, *elsewhere])
+    results = train_all(tmp_path, [*configs, parts.with_options(epochs=1), parts, *elsewhere])
     by_run = {result["run"]: result for result in results}
     assert by_run["parts"]["loss"] == by_run["p2p-2"]["loss"]
     dense, feature = first_model(catalog), first_numbers(60)

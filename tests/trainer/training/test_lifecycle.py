@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +48,7 @@ def _config(catalog: Catalog, run: str, **options: Any) -> TrainConfig:
         "dropout": 0.3,
         "threads": 1,
     }
-    return TrainConfig(catalog=str(catalog.root), dataset="graph", run=run, **{**fixed, **options})
+    return TrainConfig.of(catalog=str(catalog.root), dataset="graph", run=run, **{**fixed, **options})
 
 
 def _arrays(catalog: Catalog, run: str) -> dict[str, np.ndarray]:
@@ -59,8 +58,8 @@ def _arrays(catalog: Catalog, run: str) -> dict[str, np.ndarray]:
 def test_ten_epochs_equal_five_and_five_resumed(catalog: Catalog, tmp_path: Path) -> None:
     whole, parts = _config(catalog, "whole"), _config(catalog, "parts", epochs=5, checkpoint_every=2)
     elsewhere = _config(catalog, "elsewhere", epochs=5)
-    configs = [whole, parts, elsewhere, replace(parts, epochs=10)]
-    configs += [replace(elsewhere, epochs=10, ranks=3)]
+    configs = [whole, parts, elsewhere, parts.with_options(epochs=10)]
+    configs += [elsewhere.with_options(epochs=10, ranks=3)]
     straight, _, _, resumed, moved = train_all(tmp_path, configs)
     assert resumed["loss"] == straight["loss"]
     expected, found = _arrays(catalog, "whole"), _arrays(catalog, "parts")
@@ -76,7 +75,7 @@ def test_errors_that_all_ranks_know_of_are_reported_once(catalog: Catalog, tmp_p
     empty = problem("no-training", 20, 40, symmetric=True)
     Problem(**{**vars(empty), "split": np.full(20, 3)}).store(catalog, 2)
     configs = [
-        replace(_config(catalog, "no-training"), dataset="no-training"),
+        _config(catalog, "no-training").with_options(dataset="no-training"),
         _config(catalog, "no-shards", ranks=2, method="kahypar"),
         _config(catalog, "diverges", optimizer="sgd", lr=1e300, weight_decay=1.0),
         _config(catalog, "first"),
@@ -136,7 +135,7 @@ def test_sigterm_writes_a_checkpoint_and_the_run_can_be_resumed(catalog: Catalog
     trained = len(run.metrics())
     assert read_checkpoint(run.checkpoints).epoch == trained
     # Goes on in this process, which is quicker.
-    result = train(LoneCommunicator(), replace(endless, epochs=trained + 2, ranks=1))
+    result = train(LoneCommunicator(), endless.with_options(epochs=trained + 2, ranks=1))
     assert len(result["loss"]) == trained + 2
     summary = launch_prediction(predicting(catalog["graph"], "preempted", ranks=3, embeddings=True))
     assert Path(summary["path"]).is_dir()
@@ -181,14 +180,14 @@ def test_ranks_do_not_touch_a_run_that_another_process_writes(
 ) -> None:
     config = _config(catalog, "taken", epochs=2)
     run = Run(catalog["graph"].run_path("taken"))
-    by_hand = ("-m", "gnnloom.trainer", "--catalog", config.catalog, "graph", "--ranks", "2", "--run", "taken")
+    by_hand = ("-m", "gnnloom.trainer", "--catalog", config.data.catalog, "graph", "--ranks", "2", "--run", "taken")
     with sole_writer(run):
         done = run_ranks(2, *by_hand)
         assert not run.exists
     assert done.returncode == ExistsError.exit_code
     assert done.stderr.count("error: ") == 1
     assert "another process is training it" in done.stderr
-    train(LoneCommunicator(), replace(config, ranks=1))
+    train(LoneCommunicator(), config.with_options(ranks=1))
     trained = {path: path.stat().st_mtime_ns for path in run.path.rglob("*")}
     # The error of the ranks is raised with its own class, and not logged as well.
     with caplog.at_level("INFO"), sole_writer(run), pytest.raises(InputError, match=r"^run taken: another process is"):

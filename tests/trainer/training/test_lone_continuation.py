@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +32,11 @@ def catalog(tmp_path: Path) -> Catalog:
 
 def config(catalog: Catalog, **options: Any) -> TrainConfig:
     fixed: dict[str, Any] = {"dataset": "web", "hidden": (4,), "epochs": 3, "threads": 1}
-    return TrainConfig(catalog=str(catalog.root), **{**fixed, **options})
+    return TrainConfig.of(catalog=str(catalog.root), **{**fixed, **options})
 
 
 def run_of(catalog: Catalog, config: TrainConfig) -> Run:
-    return Run.open(catalog[config.dataset], config.run_name)
+    return Run.open(catalog[config.data.dataset], config.run_name)
 
 
 def flip(path: Path) -> None:
@@ -55,16 +54,16 @@ def test_the_same_command_again_changes_nothing_and_restart_starts_over(catalog:
     result = train(LoneCommunicator(), first)
     run = run_of(catalog, first)
     before = times(run)
-    assert train(LoneCommunicator(), replace(first, eval_every=1)) == result
+    assert train(LoneCommunicator(), first.with_options(eval_every=1)) == result
     assert times(run) == before
     again = train(LoneCommunicator(), first, restart=True)
     assert again["loss"] == result["loss"]
     assert times(run)[run.metrics_path] > before[run.metrics_path]
     with pytest.raises(CollectiveError, match="trained for 3 epochs already"):
-        train(LoneCommunicator(), replace(first, epochs=2))
-    other = train(LoneCommunicator(), replace(first, run=run.name, lr=0.5, epochs=2), restart=True)
+        train(LoneCommunicator(), first.with_options(epochs=2))
+    other = train(LoneCommunicator(), first.with_options(run=run.name, lr=0.5, epochs=2), restart=True)
     assert len(other["loss"]) == len(run.metrics()) == 2
-    assert TrainConfig.of_run(run).lr == 0.5
+    assert TrainConfig.of_run(run).optimization.lr == 0.5
 
 
 def test_without_the_last_evaluation_the_losses_are_the_same_and_a_longer_training_measures(catalog: Catalog) -> None:
@@ -121,7 +120,7 @@ def test_predictions_stay_until_the_next_checkpoint(catalog: Catalog) -> None:
         assert run.has_predictions_of(3, "embedding")
         return True
 
-    train(LoneCommunicator(), replace(first, epochs=6), stop_at_once)
+    train(LoneCommunicator(), first.with_options(epochs=6), stop_at_once)
     assert not run.predictions_path.exists()
     assert checkpoint_epochs(run.checkpoints) == [3, 4]
 
@@ -139,7 +138,7 @@ def test_a_kill_around_a_checkpoint_leaves_predictions_that_belong_to_one(
 ) -> None:
     first = config(catalog, run="first", save_embeddings=True)
     train(LoneCommunicator(), first)
-    run, longer = run_of(catalog, first), replace(first, epochs=6, checkpoint_every=1)
+    run, longer = run_of(catalog, first), first.with_options(epochs=6, checkpoint_every=1)
     with monkeypatch.context() as patch:
         patch.setattr(CheckpointWriter, "save", kill)
         with pytest.raises(Killed):
@@ -171,11 +170,11 @@ def test_the_best_checkpoint_keeps_its_predictions_and_is_the_one_that_is_scored
     kept = train(LoneCommunicator(), best)
     run = run_of(catalog, best)
     assert kept["best"]["epoch"] == kept["class_epoch"] == 1
-    stopped = train(LoneCommunicator(), replace(best, epochs=6), lambda: True)
+    stopped = train(LoneCommunicator(), best.with_options(epochs=6), lambda: True)
     assert stopped["state"] == "stopped"
     assert checkpoint_epochs(run.checkpoints) == [3, 4]
     assert run.has_predictions_of(1, "embedding")
-    longer = train(LoneCommunicator(), replace(best, epochs=6))
+    longer = train(LoneCommunicator(), best.with_options(epochs=6))
     short = train(LoneCommunicator(), config(catalog, run="short", **{**options, "epochs": 1}))
     for result in (longer, short):
         assert [result[name] for name in ("class_epoch", "confusion", "per_class")] == [
@@ -204,7 +203,7 @@ def test_a_dataset_that_was_imported_under_another_name_continues_its_runs(catal
 
 def test_a_training_does_not_continue_without_the_metrics_before_its_checkpoint(catalog: Catalog) -> None:
     stopped = config(catalog, run="stopped", epochs=5, checkpoint_every=1)
-    train(LoneCommunicator(), replace(stopped, epochs=3))
+    train(LoneCommunicator(), stopped.with_options(epochs=3))
     train(LoneCommunicator(), stopped, lambda: True)
     run = run_of(catalog, stopped)
     whole = run.metrics_path.read_bytes()
@@ -222,7 +221,7 @@ def test_a_damaged_checkpoint_is_named_with_what_to_do(catalog: Catalog) -> None
     train(LoneCommunicator(), damaged)
     run = run_of(catalog, damaged)
     flip(next(path for path in (run.checkpoints / "00000003").rglob("c/*") if path.is_file()))
-    more = replace(damaged, epochs=5)
+    more = damaged.with_options(epochs=5)
     with pytest.raises(CollectiveError, match=r"damaged chunk .*; remove .*00000003 to continue from the"):
         train(LoneCommunicator(), more)
     shutil.rmtree(run.checkpoints / "00000003")

@@ -24,7 +24,9 @@ GRIDS: dict[str, tuple[int, ...]] = {
 def _config(catalog: Catalog, algorithm: str, ranks: int) -> TrainConfig:
     fixed: dict[str, Any] = {"hidden": (16, 16), "epochs": 3, "precision": "float64", "threads": 1}
     run = f"{algorithm}-{ranks}"
-    return TrainConfig(catalog=str(catalog.root), dataset="graph", run=run, algorithm=algorithm, ranks=ranks, **fixed)
+    return TrainConfig.of(
+        catalog=str(catalog.root), dataset="graph", run=run, algorithm=algorithm, ranks=ranks, **fixed
+    )
 
 
 @pytest.mark.long

@@ -42,7 +42,7 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
 def _config(catalog: Catalog, ranks: int, inputs: str, name: str = "run", **options: Any) -> TrainConfig:
     fixed: dict[str, Any] = {"dataset": "directed", "hidden": (7, 5), "epochs": EPOCHS, "eval_every": 1, "threads": 1}
     fixed["run"] = f"{name}-{ranks}-{inputs}"
-    return TrainConfig(catalog=str(catalog.root), ranks=ranks, inputs=inputs, **{**fixed, **options})
+    return TrainConfig.of(catalog=str(catalog.root), ranks=ranks, inputs=inputs, **{**fixed, **options})
 
 
 #: Numbers of ranks: all of them for one case; for others, one rank if rows of other ranks are used as in that case.
@@ -89,10 +89,10 @@ def test_a_forecast_does_not_depend_on_what_memory_held_before(catalog: Catalog)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"algorithm": "summa"}, "inputs 'disk': algorithm summa keeps them in memory; choose p2p"),
+        ({"algorithm": "summa"}, "algorithm 'summa': inputs disk runs on p2p only"),
         ({"train_features": True}, "inputs 'disk': with train_features, the features have a gradient"),
         ({"skip_input_gradient": False}, "inputs 'disk': with skip_input_gradient False"),
-        ({"embed": 4}, "inputs 'disk': learned features"),
+        ({"embed": 4}, "inputs 'disk': learned input features"),
         ({"mode": "minibatch"}, "inputs"),
     ],
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +51,7 @@ def configured(catalog: Catalog, case: str) -> TrainConfig:
     options["cluster_key"] = catalog["web"].partition(PARTS).artifact.key
     if case == "samples":
         options = {"mode": "neighbor", "samples": catalog["web"].samples().artifact.key}
-    return TrainConfig(
+    return TrainConfig.of(
         catalog=str(catalog.root), dataset="web", hidden=(64, 64), epochs=1, eval_every=0, threads=1, **options
     )
 
@@ -96,14 +95,14 @@ def test_what_was_drawn_decides_whether_a_training_fits(
 def test_a_model_that_cannot_be_rehearsed_is_never_refused(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    config = TrainConfig(catalog=str(catalog.root), dataset="web", hidden=(64,), model=OWN_MODEL, run="own")
+    config = TrainConfig.of(catalog=str(catalog.root), dataset="web", hidden=(64,), model=OWN_MODEL, run="own")
     assert needed(config) > 0
     available(monkeypatch, 0)
     with pytest.raises(CollectiveError, match="run own: the rank on this machine will need"):
         check_fits(config)
     (tmp_path / "valued.py").write_text(VALUED)
     monkeypatch.chdir(tmp_path)
-    valued = replace(config, model="valued:Valued")
+    valued = config.with_options(model="valued:Valued")
     assert check_fits(valued) is None
     with pytest.raises(InputError, match=r"run own: its memory is not known, .* train for one epoch \(--epochs 1\)"):
         project_training(valued)
@@ -111,15 +110,15 @@ def test_a_model_that_cannot_be_rehearsed_is_never_refused(
 
 def test_fan_outs_of_another_number_of_layers_are_refused_at_once(catalog: Catalog) -> None:
     with pytest.raises(InputError, match=r"fanout 5,5: the model has 3 layers, so give as many numbers"):
-        TrainConfig(catalog=str(catalog.root), dataset="web", hidden=(8, 8), mode="neighbor", fanout=(5, 5))
+        TrainConfig.of(catalog=str(catalog.root), dataset="web", hidden=(8, 8), mode="neighbor", fanout=(5, 5))
 
 
 def test_without_evaluations_only_batches_need_memory(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = TrainConfig(
+    config = TrainConfig.of(
         catalog=str(catalog.root), dataset="web", mode="neighbor", fanout=(2, 2), batch_size=10,
         hidden=(4096,), eval_every=0, threads=1,
     )  # fmt: skip
-    without = replace(config, final_eval=False)
+    without = config.with_options(final_eval=False)
     hidden_layer = 2000 * 4096 * 4
     few = needed(without)
     assert needed(config) > hidden_layer > 2 * few

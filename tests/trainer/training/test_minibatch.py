@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -86,10 +86,10 @@ def results(request: pytest.FixtureRequest, catalog: Catalog, tmp_path_factory: 
         for ranks in (1, *several[case])
     ]
     long = config(catalog, "web", "straight", ranks=2, epochs=5, dropout=0.3, norm="batch")
-    configs += [long, replace(long, run="parts", epochs=2), replace(long, run="parts")]
-    configs += [replace(long, run="parts-elsewhere", epochs=2), replace(long, run="parts-elsewhere", ranks=3)]
+    configs += [long, long.with_options(run="parts", epochs=2), long.with_options(run="parts")]
+    configs += [long.with_options(run="parts-elsewhere", epochs=2), long.with_options(run="parts-elsewhere", ranks=3)]
     # Quick and long tests do not share runs.
-    stored = [replace(each, run=f"{each.run}-of-{'every' if request.param else 'few'}") for each in configs]
+    stored = [each.with_options(run=f"{each.run.name}-of-{'every' if request.param else 'few'}") for each in configs]
     found = train_all(tmp_path_factory.mktemp("results"), stored)
     return Results({given.run_name: result for given, result in zip(configs, found, strict=True)}, several)
 

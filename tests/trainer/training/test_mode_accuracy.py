@@ -43,7 +43,7 @@ def accuracies(dataset: Dataset, **options: Any) -> list[float]:
     """Test accuracies with the settings of Kipf and Welling (ICLR 2017), for five seeds."""
     usual: dict[str, Any] = {"hidden": (16,), "dropout": 0.5, "weight_decay": 5e-4, "eval_every": 0, "threads": 1}
     configs = [
-        TrainConfig(catalog=str(dataset.path.parent), dataset=dataset.name, seed=seed, **{**usual, **options})
+        TrainConfig.of(catalog=str(dataset.path.parent), dataset=dataset.name, seed=seed, **{**usual, **options})
         for seed in range(5)
     ]
     return [train(LoneCommunicator(), config)["test_accuracy"] for config in configs]

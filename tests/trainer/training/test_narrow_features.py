@@ -70,7 +70,7 @@ def prepare(dataset: Dataset, graph: Graph, partition: Partition) -> None:
     shard_rows(dataset, partition, HERE)
     shard_grid(dataset, graph, GridOptions((1, 1)), HERE)
     write_samples(dataset, graph, None, SampleOptions(fanout=(4, 4), batch_size=40, epochs=2), HERE)
-    config = PropagateConfig(catalog=str(dataset.path.parent), dataset="g", steps=2, ranks=1)
+    config = PropagateConfig.of(catalog=str(dataset.path.parent), dataset="g", steps=2, ranks=1)
     propagate(LoneCommunicator(), config, lambda: False)
 
 
@@ -79,7 +79,7 @@ def run(catalog: Catalog, **options: Any) -> dict[str, Any]:
         (found,) = catalog["g"].artifacts("samples")
         options["samples"] = found.key
     fixed: dict[str, Any] = {"hidden": (8,), "epochs": 2, "threads": 1, "run": "r", "ranks": 1}
-    config = TrainConfig(catalog=str(catalog.root), dataset="g", **{**fixed, **options})
+    config = TrainConfig.of(catalog=str(catalog.root), dataset="g", **{**fixed, **options})
     return train(LoneCommunicator(), config, restart=True)
 
 
@@ -95,7 +95,7 @@ def test_predictions_have_the_same_bits(catalogs: dict[str, Catalog]) -> None:
     scores = []
     for catalog in catalogs.values():
         run(catalog)
-        predict(LoneCommunicator(), PredictConfig(catalog=str(catalog.root), dataset="g", run="r"))
+        predict(LoneCommunicator(), PredictConfig.of(catalog=str(catalog.root), dataset="g", run="r"))
         scores.append(Run(catalog["g"].run_path("r")).predictions().array("score").read())
     half, whole = scores
     assert np.array_equal(half, whole)

@@ -100,7 +100,9 @@ class Results:
 
     def __init__(self, catalog: Catalog, configs: list[TrainConfig], folder: Path, chosen: Chosen) -> None:
         self.catalog, self.chosen = catalog, chosen
-        self.by_run = dict(zip([(c.dataset, c.run) for c in configs], train_all(folder, configs), strict=True))
+        self.by_run = dict(
+            zip([(c.data.dataset, c.run.name) for c in configs], train_all(folder, configs), strict=True)
+        )
 
     def loss(self, dataset: str, run: str) -> list[float]:
         losses: list[float] = self.by_run[dataset, run]["loss"]
@@ -334,7 +336,7 @@ def test_a_run_from_samples_is_predicted_from_its_shards(tmp_path: Path) -> None
     )
     config = neighbor_config(catalog, "undirected", 1, "a", samples=samples.artifact.key)
     result = train(LoneCommunicator(), config)
-    predict(LoneCommunicator(), PredictConfig(catalog=str(catalog.root), dataset="undirected", run="a"))
+    predict(LoneCommunicator(), PredictConfig.of(catalog=str(catalog.root), dataset="undirected", run="a"))
     label, given = Run.open(dataset, "a").predictions().label(), PROBLEMS["undirected"]
     test = (given.split == 3) & (given.label >= 0)
     assert (label[test] == given.label[test]).mean() == result["test_accuracy"]

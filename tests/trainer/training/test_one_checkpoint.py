@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +151,7 @@ def config_of(catalog: Catalog, name: str, mode: str, run: str, **options: Any) 
         fixed["hidden"] = ()
     if mode == "samples":
         fixed["samples"] = catalog[name].find("samples").key
-    return TrainConfig(catalog=str(catalog.root), dataset=name, run=run, **{**fixed, **MODES[mode], **options})
+    return TrainConfig.of(catalog=str(catalog.root), dataset=name, run=run, **{**fixed, **MODES[mode], **options})
 
 
 def task_of(name: str) -> Task:
@@ -325,7 +324,7 @@ def class_details(label: NDArray[Any], predicted: NDArray[Any]) -> dict[str, Any
 
 def check(catalog: Catalog, config: TrainConfig, result: Mapping[str, Any]) -> None:
     """Predict with what predicts by default, and compare every figure of the result with that."""
-    name, run = config.dataset, Run.open(catalog[config.dataset], config.run_name)
+    name, run = config.data.dataset, Run.open(catalog[config.data.dataset], config.run_name)
     summary = predict(LoneCommunicator(), PredictConfig.of_run(catalog[name], run, ranks=1))
     assert summary["epoch"] == result["checkpoint_epoch"]
     figures, details = recomputed(catalog, name, run)
@@ -336,7 +335,7 @@ def check(catalog: Catalog, config: TrainConfig, result: Mapping[str, Any]) -> N
             assert result[each] is None, each
         else:
             assert result[each] == pytest.approx(expected, **STORED), each
-    if not config.final_eval:
+    if not config.run.final_eval:
         return
     for key, expected in details.items():
         if key == "per_class":
@@ -452,7 +451,7 @@ def test_early_stopping_reports_the_best_checkpoint(catalog: Catalog, monkeypatc
 def test_a_best_checkpoint_that_is_not_kept_any_more_predicts_nothing(catalog: Catalog) -> None:
     config = config_of(catalog, "class", "full", "given-up", keep_best="loss", eval_every=1)
     assert train(LoneCommunicator(), config)["checkpoint_epoch"] < EPOCHS
-    longer = replace(config, keep_best="none", epochs=EPOCHS + 2)
+    longer = config.with_options(keep_best="none", epochs=EPOCHS + 2)
     result = train(LoneCommunicator(), longer)
     assert result["checkpoint_epoch"] == EPOCHS + 2
     check(catalog, longer, result)
@@ -466,7 +465,7 @@ def test_a_best_checkpoint_of_an_epoch_that_is_trained_again_is_written_again(ca
     assert whole["checkpoint_epoch"] == 3
     run = Run.open(catalog["class"], config.run_name)
     # As a kill leaves it after the best checkpoint of epoch 3, but before the next one of the others.
-    stopped = replace(config, run="killed", checkpoint_every=1)
+    stopped = config.with_options(run="killed", checkpoint_every=1)
     train(LoneCommunicator(), stopped, lambda: True)
     killed = Run.open(catalog["class"], "killed")
     shutil.rmtree(killed.best_checkpoint)
@@ -490,4 +489,4 @@ def test_on_two_ranks_too(catalog: Catalog, tmp_path: Path) -> None:
     ]
     for (_, config), result in zip(cases, train_all(tmp_path, [config for _, config in cases]), strict=True):
         assert result["checkpoint_epoch"] < EPOCHS
-        check(catalog, replace(config, ranks=1), result)
+        check(catalog, config.with_options(ranks=1), result)

@@ -113,7 +113,7 @@ def store_several_labels(catalog: Catalog, given: Problem, folder: Path) -> None
 
 def config(catalog: Catalog, **options: Any) -> TrainConfig:
     fixed: dict[str, Any] = {"hidden": (32, 32), "epochs": 2, "eval_every": 0}
-    return TrainConfig(catalog=str(catalog.root), **{**fixed, **options})
+    return TrainConfig.of(catalog=str(catalog.root), **{**fixed, **options})
 
 
 @pytest.mark.parametrize("count", [8, SMALL])

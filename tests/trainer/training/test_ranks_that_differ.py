@@ -6,7 +6,6 @@ their own; they would train to the results of none of them, or wait for each oth
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 import statistics
 import subprocess
@@ -17,6 +16,7 @@ import numpy as np
 import pytest
 
 from gnnloom.storage import Catalog
+from gnnloom.storage.option import options_of
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from support.damage import replace_array
@@ -54,8 +54,8 @@ def _check_refused(done: subprocess.CompletedProcess[str], *says: str) -> None:
 @pytest.mark.slow
 def test_ranks_that_differ_in_any_field_do_not_begin(tmp_path: Path) -> None:
     software = ("gnnloom", "torch")
-    of_training = [field.name for field in dataclasses.fields(TrainConfig)] + ["restart", *software]
-    of_prediction = [field.name for field in dataclasses.fields(PredictConfig)] + list(software)
+    of_training = [*options_of(TrainConfig), "restart", *software]
+    of_prediction = [*options_of(PredictConfig), *software]
     cases = [("train", name) for name in of_training] + [("predict", name) for name in of_prediction]
     slowest = []
     everyones = run_program(3, "differing", tmp_path, cases)

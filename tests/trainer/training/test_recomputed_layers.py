@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +57,7 @@ def _config(catalog: Catalog, ranks: int, name: str, *, recompute: bool, **optio
     fixed: dict[str, Any] = {"dataset": "directed", "precision": "float64", "epochs": EPOCHS, "eval_every": 1}
     run = f"{name}-{ranks}-{'formed' if recompute else 'kept'}"
     given = {**fixed, **options, "ranks": ranks, "recompute": recompute, "run": run}
-    return TrainConfig(catalog=str(catalog.root), threads=1, **given)
+    return TrainConfig.of(catalog=str(catalog.root), threads=1, **given)
 
 
 @pytest.mark.slow
@@ -91,7 +90,7 @@ def test_the_plan_says_what_it_saves(catalog: Catalog, monkeypatch: pytest.Monke
     # Parts are small beside the rows of this graph too.
     monkeypatch.setattr(whole_rows, "_FORMED_BYTES", 1 << 17)
     config = _config(catalog, 1, "plan", recompute=False, dataset="large", hidden=(32,), precision="float32")
-    before, after = (project_training(replace(config, recompute=each)).workspace_memory for each in (False, True))
+    before, after = (project_training(config.with_options(recompute=each)).workspace_memory for each in (False, True))
     # The output of the hidden layer.
     assert before - after > 0.9 * 20_000 * 32 * 4
 

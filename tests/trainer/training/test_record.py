@@ -40,7 +40,7 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
 
 def config(catalog: Catalog, **options: Any) -> TrainConfig:
     fixed: dict[str, Any] = {"ranks": 1, "hidden": (4,), "epochs": EPOCHS, "algorithm": "broadcast", "eval_every": 2}
-    return TrainConfig(catalog=str(catalog.root), dataset="small", threads=1, **{**fixed, **options})
+    return TrainConfig.of(catalog=str(catalog.root), dataset="small", threads=1, **{**fixed, **options})
 
 
 class Memory:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +50,7 @@ def _config(
         for shards in catalog["rows"].artifacts("shards")
         if shards.parameters["parts"] == ranks
     }
-    return TrainConfig(
+    return TrainConfig.of(
         catalog=str(catalog.root),
         dataset="rows",
         ranks=ranks,
@@ -124,7 +123,8 @@ def test_samples_on_disk_train_and_evaluate_with_reordered_shards(catalog: Catal
     samples = write_samples(dataset, dataset.graph(), partition, options, InProcessCluster()).artifact.key
     given: dict[str, Any] = {"samples": samples, "eval_every": 1, "save_embeddings": False}
     configs = [
-        replace(_config(catalog, ranks, each, "neighbor", **given), run=f"disk-{each}") for each in ("none", "degree")
+        _config(catalog, ranks, each, "neighbor", **given).with_options(run=f"disk-{each}")
+        for each in ("none", "degree")
     ]
     plain, ordered = train_all(tmp_path, configs)
     assert ordered["loss"] == plain["loss"]

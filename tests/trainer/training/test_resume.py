@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,7 @@ OTHERS = {
 
 def config(catalog: Catalog, dataset: str, **options: Any) -> TrainConfig:
     fixed: dict[str, Any] = {"ranks": 2, "hidden": (4,), "epochs": 3, "run": "run", "algorithm": "broadcast"}
-    return TrainConfig(catalog=str(catalog.root), dataset=dataset, threads=1, **{**fixed, **options})
+    return TrainConfig.of(catalog=str(catalog.root), dataset=dataset, threads=1, **{**fixed, **options})
 
 
 @pytest.fixture
@@ -73,7 +72,7 @@ def test_a_finished_run_that_is_resumed_keeps_its_result_and_predictions(
     launch_prediction(predicting(dataset, "run", ranks=1))
     score = Run.open(dataset, "run").predictions().score()
     assert launcher.jobs == 1
-    assert launch(replace(config(catalog, "first"), permutation="double")) == before
+    assert launch(config(catalog, "first").with_options(permutation="double")) == before
     assert launcher.jobs == 1
     np.testing.assert_array_equal(Run.open(dataset, "run").predictions().score(), score)
 
@@ -89,6 +88,6 @@ def test_a_run_goes_on_with_its_own_shards_beside_shards_of_another_graph(
     before = Run.open(dataset, "run").inputs()
     OTHERS["graph"].store_rows(dataset, 1)
     with pytest.raises(InputError, match="several shards artifacts"):
-        launch(replace(given, run="new"))
-    assert len(launch(replace(given, epochs=5))["loss"]) == 5
+        launch(given.with_options(run="new"))
+    assert len(launch(given.with_options(epochs=5))["loss"]) == 5
     assert Run.open(dataset, "run").inputs() == before

@@ -119,7 +119,7 @@ class Theirs:
 
 
 def config(dataset: Dataset, model: str, seed: int, **options: Any) -> TrainConfig:
-    return TrainConfig(
+    return TrainConfig.of(
         catalog=str(dataset.path.parent),
         dataset=dataset.name,
         mode="rows",

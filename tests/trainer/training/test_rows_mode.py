@@ -91,7 +91,7 @@ def config(catalog: Catalog, name: str, run: str, ranks: int = 1, **options: Any
         "seed": 3,
         "threads": 1,
     }
-    return TrainConfig(catalog=str(catalog.root), dataset=name, run=run, ranks=ranks, **{**fixed, **options})
+    return TrainConfig.of(catalog=str(catalog.root), dataset=name, run=run, ranks=ranks, **{**fixed, **options})
 
 
 class Reference:
@@ -225,8 +225,10 @@ def test_losses_and_checkpoints_are_the_same_on_any_ranks_and_after_an_interrupt
         for ranks in (1, 3)
     ]
     three_ranks = dict(zip(OPTIONS, runs[1::2], strict=True))
-    halves = [replace(each, run=f"{each.run}-halves", epochs=2) for each in map(three_ranks.get, interrupted) if each]
-    results = train_all(tmp_path, [*runs, *halves, *(replace(each, epochs=4) for each in halves)])
+    halves = [
+        each.with_options(run=f"{each.run.name}-halves", epochs=2) for each in map(three_ranks.get, interrupted) if each
+    ]
+    results = train_all(tmp_path, [*runs, *halves, *(each.with_options(epochs=4) for each in halves)])
     whole = dict(zip(OPTIONS, zip(results[0 : len(runs) : 2], results[1 : len(runs) : 2], strict=True), strict=True))
     for name, (one, three) in whole.items():
         assert_close(three["loss"], one["loss"], steps=40, bits=ADAM_BITS, message=name)
@@ -310,8 +312,8 @@ def test_a_run_predicts_with_what_it_was_trained_on(catalog: Catalog) -> None:
     first = store_propagated(dataset, graph, values[:2], normalization="mean")
     # A run goes on with what it has begun with, or not at all.
     with pytest.raises(CollectiveError, match="was trained on other propagated values"):
-        train(LoneCommunicator(), replace(plain, epochs=5))
-    chosen = replace(plain, run="chosen")
+        train(LoneCommunicator(), plain.with_options(epochs=5))
+    chosen = plain.with_options(run="chosen")
     train(LoneCommunicator(), chosen)
     second = store_propagated(dataset, graph, values, normalization="mean")
     for each, width in ((plain, 5), (chosen, 15)):
@@ -319,8 +321,8 @@ def test_a_run_predicts_with_what_it_was_trained_on(catalog: Catalog) -> None:
         stored = read_checkpoint(dataset.run_path(each.run_name) / "checkpoint").arrays
         assert stored["parameter/weights.0"].shape[0] == width
     with pytest.raises(CollectiveError, match=f"several propagated artifacts.*{first.artifact.key}"):
-        train(LoneCommunicator(), replace(plain, run="third"))
-    train(LoneCommunicator(), replace(plain, run="third", propagated=second.artifact.key, steps=(3,)))
+        train(LoneCommunicator(), plain.with_options(run="third"))
+    train(LoneCommunicator(), plain.with_options(run="third", propagated=second.artifact.key, steps=(3,)))
 
 
 @pytest.mark.parametrize(
@@ -331,7 +333,7 @@ def test_a_run_predicts_with_what_it_was_trained_on(catalog: Catalog) -> None:
             "model 'gcn': multiplies with the adjacency, which mode rows does not read; choose mlp",
         ),
         ({"mode": "full", "model": "sign"}, "model 'sign': its input was propagated before; use mode rows"),
-        ({"mode": "minibatch", "model": "mlp"}, "mode minibatch: model mlp uses no edges; use mode rows or full"),
+        ({"mode": "minibatch", "model": "mlp"}, "mode 'minibatch': model mlp uses no edges; use mode rows or full"),
         ({"algorithm": "summa"}, "algorithm 'summa': m.* runs on p2p"),
         ({"mode": "full", "model": "mlp", "steps": (0,)}, "steps: mode full has no such option, only rows"),
         ({"embed": 4}, "embed 4: mode rows does not learn input features; choose --mode full"),
@@ -341,7 +343,7 @@ def test_a_run_predicts_with_what_it_was_trained_on(catalog: Catalog) -> None:
 )
 def test_what_does_not_go_with_rows_is_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
-        TrainConfig(catalog="c", dataset="d", **{"mode": "rows", "model": "sign", **options})
+        TrainConfig.of(catalog="c", dataset="d", **{"mode": "rows", "model": "sign", **options})
 
 
 @pytest.mark.parametrize(

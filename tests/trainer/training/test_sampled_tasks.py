@@ -61,7 +61,7 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
 
 
 def losses(catalog: Catalog, dataset: str, **options: Any) -> list[float]:
-    config = TrainConfig(
+    config = TrainConfig.of(
         catalog=str(catalog.root),
         dataset=dataset,
         hidden=(7,),

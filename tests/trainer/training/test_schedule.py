@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,16 +26,16 @@ ACCURACY = named(*TASKS["class"].figures)
 
 
 def config(**options: Any) -> TrainConfig:
-    return TrainConfig(catalog="c", dataset="d", **{"lr": 0.4, "epochs": 10, **options})
+    return TrainConfig.of(catalog="c", dataset="d", **{"lr": 0.4, "epochs": 10, **options})
 
 
 def course_of(best: KeptBest | None, **options: Any) -> Course:
     given = config(**options)
-    return Course(given, given, ACCURACY, best)
+    return Course(given.stopping, given.optimization, given.run, ACCURACY, best)
 
 
 def rates(metric: str = "loss", losses: tuple[float, ...] = (), **options: Any) -> list[float]:
-    schedule = Schedule(config(**options), Metric(metric, lower=True))
+    schedule = Schedule(config(**options).optimization, Metric(metric, lower=True))
     found = []
     for epoch in range(10):
         found.append(schedule.rate(epoch))
@@ -76,20 +75,20 @@ def test_a_plateau_reduces_the_rate_when_the_scheduler_of_torch_does(seed: int) 
     step = random.choice([0.0, 5e-5, 2e-4, -5e-5, -2e-4, 0.1, -0.1], 400)
     values = np.round((1 if seed < 4 else -1) * np.cumprod(1 + step), 9 if seed % 3 else 2)
     given = config(schedule="plateau", plateau_epochs=patience, lr_factor=0.97)
-    mine = Schedule(given, Metric("score", lower=lower))
-    optimizer = torch.optim.SGD([torch.zeros(1)], lr=given.lr)
+    mine = Schedule(given.optimization, Metric("score", lower=lower))
+    optimizer = torch.optim.SGD([torch.zeros(1)], lr=given.optimization.lr)
     theirs = torch.optim.lr_scheduler.ReduceLROnPlateau(
-        optimizer, "min" if lower else "max", factor=given.lr_factor, patience=patience
+        optimizer, "min" if lower else "max", factor=given.optimization.lr_factor, patience=patience
     )
     for epoch, value in enumerate(values.tolist()):
         assert mine.rate(epoch) == pytest.approx(optimizer.param_groups[0]["lr"], rel=tolerance(400)), epoch
         mine.observe({"epoch": epoch, "score": value})
         theirs.step(value)
-    assert mine.rate(400) < given.lr
+    assert mine.rate(400) < given.optimization.lr
 
 
 def test_a_plateau_counts_epochs_however_often_the_run_evaluates() -> None:
-    schedule = Schedule(config(schedule="plateau", plateau_epochs=4), Metric("score", lower=True))
+    schedule = Schedule(config(schedule="plateau", plateau_epochs=4).optimization, Metric("score", lower=True))
     found = []
     for epoch in range(12):
         found.append(schedule.rate(epoch))
@@ -100,10 +99,10 @@ def test_a_plateau_counts_epochs_however_often_the_run_evaluates() -> None:
 
 def test_a_longer_run_keeps_the_cosine_that_it_began_with() -> None:
     first = config(schedule="cosine")
-    assert first.schedule_epochs == 10
+    assert first.optimization.schedule_epochs == 10
     longer = config(schedule="cosine", epochs=20)
     assert longer.changes_since(first) == ["schedule_epochs 10 (now 20)"]
-    assert replace(first, epochs=20).changes_since(first) == []
+    assert first.with_options(epochs=20).changes_since(first) == []
 
 
 def test_what_decides_the_course_of_a_training_must_not_change() -> None:
@@ -173,6 +172,6 @@ def test_the_best_checkpoint_of_another_metric_is_replaced() -> None:
 
 @pytest.mark.parametrize("given", ["one,two", "1,-1", "0,0", "nan,1", ""])
 def test_class_weights_are_words_or_numbers(given: str) -> None:
-    assert config(class_weights="1,2.5").given_class_weights == (1.0, 2.5)
+    assert config(class_weights="1,2.5").task.given_class_weights == (1.0, 2.5)
     with pytest.raises(InputError, match=r"class_weights .*: expected none, balanced, or a number"):
         config(class_weights=given)

@@ -15,6 +15,7 @@ from gnnloom.storage import Catalog
 from gnnloom.storage.runs.predictions import Predictions
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.predict_config import PredictConfig
+from gnnloom.trainer.config.smoothing_config import SmoothingConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from support.covering import FEW_OR_EVERY
 from support.mpi import run_program
@@ -67,7 +68,7 @@ def _store(catalog: Catalog, given: Problem) -> None:
 
 def _config(catalog: Catalog, name: str, run: str, **options: Any) -> TrainConfig:
     fixed: dict[str, Any] = {"hidden": (7,), "epochs": 2, "lr": 0.1, "precision": "float64", "threads": 1}
-    return TrainConfig(catalog=str(catalog.root), dataset=name, run=run, **{**fixed, **options})
+    return TrainConfig.of(catalog=str(catalog.root), dataset=name, run=run, **{**fixed, **options})
 
 
 class Job:
@@ -111,7 +112,7 @@ def _reference(given: Problem, scores: np.ndarray, method: str) -> np.ndarray:
     edges, weight = pyg.conv.gcn_conv.gcn_norm(edges, weight, len(given.label), add_self_loops=False)
     mask = torch.from_numpy(given.training)
     label = torch.from_numpy(given.label)
-    config = PredictConfig(catalog="c", dataset="d", run="r", **METHODS[method])
+    config = SmoothingConfig.of(**METHODS[method])
     if config.smooth == "labels":
         hot = torch.nn.functional.one_hot(label.clamp_min(0), 3).double()
         return np.asarray(pyg.LabelPropagation(config.smooth_steps, config.smooth_alpha)(hot, edges, mask, weight))

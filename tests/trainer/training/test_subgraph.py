@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -232,7 +231,7 @@ def test_ranks_train_on_the_same_subgraphs_and_a_step_is_the_mean_over_them(cata
     # Five batches make two steps of three ranks, of which the last has no batch in the second one.
     steps = [config(catalog, "average-start", lr=0.0, **step), config(catalog, "average", lr=1.0, **step)]
     moving = [config(catalog, f"moving-{run}", ranks=2, norm="batch", dropout=0.3, epochs=4) for run in "ab"]
-    parts = [replace(moving[0], run="moving-parts", epochs=epochs) for epochs in (2, 4)]
+    parts = [moving[0].with_options(run="moving-parts", epochs=epochs) for epochs in (2, 4)]
     results = train_all(tmp_path, [*ranks, *steps, *moving, *parts])
     # Without updates, the mean over an epoch is the same for any number of ranks.
     for result in results[1:3]:
@@ -267,7 +266,7 @@ def test_whole_graphs_as_batches_are_full_graph_training(catalog: Catalog) -> No
     """The curves of both modes are then the same: one subgraph of all vertices per epoch."""
     options: dict[str, Any] = {"epochs": 6, "class_weights": "0.5,2,1"}
     sampled = lone(config(catalog, "all", sampler="vertex", batch_size=N, **options))
-    whole = lone(replace(config(catalog, "whole", **options), mode="full", batch_size=1024))
+    whole = lone(config(catalog, "whole", **options).with_options(mode="full", batch_size=1024))
     assert_close(sampled["loss"], whole["loss"], steps=6 * 4, bits=ADAM_BITS)
 
 

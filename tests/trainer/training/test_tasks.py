@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
@@ -146,7 +145,7 @@ class Task:
             "ranks": 1,
         }
         fixed |= {"feature_norm": "none", "save_embeddings": True, "eval_every": 0}
-        return TrainConfig(catalog=str(self.catalog.root), dataset=self.name, run=run, **{**fixed, **options})
+        return TrainConfig.of(catalog=str(self.catalog.root), dataset=self.name, run=run, **{**fixed, **options})
 
     @property
     def known(self) -> np.ndarray:
@@ -256,7 +255,7 @@ class Classes(Task):
         options |= {"save_embeddings": False, "norm": "batch", "dropout": 0.3, "epochs": 10, "checkpoint_every": 3}
         halves = self.config("halves-p2p-3", **{**LAYOUTS["p2p-3"], **options, "epochs": 5})
         whole = [self.config(f"course-{layout}", **{**LAYOUTS[layout], **options}) for layout in ("p2p-1", "p2p-3")]
-        return [*whole, halves, replace(halves, epochs=10)]
+        return [*whole, halves, halves.with_options(epochs=10)]
 
     def _store(self, folder: Path) -> Dataset:
         rng = np.random.default_rng(5)
@@ -279,7 +278,7 @@ class Job:
         found = iter(run_program(4, "train_all", folder, [*contents, *again, *predictions]))
         for task in tasks:
             # A resumed run comes last, so its result replaces that of its first half.
-            task.results = {str(config.run): next(found) for config in task.configs}
+            task.results = {str(config.run.name): next(found) for config in task.configs}
         self.again = {content["run"]: next(found) for content in again}
         self.predictions = list(found)
 

@@ -101,7 +101,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
 @pytest.mark.parametrize("case", CASES)
 def test_memory_and_bytes_are_near_the_measured_ones(catalog: Catalog, case: str) -> None:
     options = {"dataset": "web", "ranks": 2, "epochs": 2, "threads": 1, **CASES[case]}
-    config = TrainConfig(catalog=str(catalog.root), run=case, **options)
+    config = TrainConfig.of(catalog=str(catalog.root), run=case, **options)
     planned = project_training(config)
     measured = launch(config)
     assert (planned.seconds, planned.grid) == (None, measured["grid"])
@@ -109,10 +109,10 @@ def test_memory_and_bytes_are_near_the_measured_ones(catalog: Catalog, case: str
         assert found <= expected <= 1.1 * found, f"{case}: {expected / found:.3f}"
     assert planned.read_bytes == pytest.approx(max(measured["bytes_read"]), rel=0.25)
     # Besides the arrays there are small files: the configuration, the result, and metadata.
-    written = tree_bytes(Run.open(catalog[config.dataset], case).path)
+    written = tree_bytes(Run.open(catalog[config.data.dataset], case).path)
     assert planned.written_bytes < written * 2 + 50_000
     assert planned.written_bytes > written / 2 - 50_000
-    known = project_training(TrainConfig.from_json({**config.to_json(), "epochs": 5}))
+    known = project_training(TrainConfig.of(**{**config.to_json(), "epochs": 5}))
     assert (known.first_epoch, known.seconds_from) == (2, case)
 
 
@@ -133,7 +133,7 @@ def uneven(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
 @pytest.mark.long
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
 def test_ranks_of_uneven_parts_take_what_is_projected_for_each(uneven: Catalog, precision: str) -> None:
-    config = TrainConfig(
+    config = TrainConfig.of(
         catalog=str(uneven.root), dataset="skewed", ranks=4, hidden=(128, 128), epochs=2, threads=1,
         precision=precision, run=precision,
     )  # fmt: skip
@@ -204,7 +204,7 @@ def test_memory_of_sampled_modes_is_near_the_measured_one(
         monkeypatch.delitem(sys.modules, "torch_geometric", raising=False)
     if "samples" in options:
         options["samples"] = drawn["web"].find("samples").key
-    config = TrainConfig(catalog=str(drawn.root), run=f"sampled-{case}", **options)
+    config = TrainConfig.of(catalog=str(drawn.root), run=f"sampled-{case}", **options)
     planned = project_training(config)
     assert planned.batch_memory > 0
     for expected, found in zip(planned.peak_memory, launch(config)["peak_memory"], strict=True):
@@ -256,7 +256,7 @@ def test_memory_of_tasks_on_pairs_is_near_the_measured_one(catalog: Catalog, cas
     if options["task"] != "link":
         links = with_values(dataset, links, graph, options["task"], list(ON_PAIRS).index(case))
     options["links"] = links.artifact.key
-    config = TrainConfig(catalog=str(catalog.root), dataset="web", run=f"pairs-{case}", **options)
+    config = TrainConfig.of(catalog=str(catalog.root), dataset="web", run=f"pairs-{case}", **options)
     planned, measured = project_training(config), launch(config)["peak_memory"]
     for expected, found in zip(planned.peak_memory, measured, strict=True):
         # Batches are drawn from a mapped graph, as in sampled modes of other tasks.
@@ -345,7 +345,7 @@ def project(catalog: Catalog, rehearsed: int = 1, **options: Any) -> TrainProjec
     """Project a training; of the ranks of row shards, only so many are rehearsed, those with most rows first."""
     fixed: dict[str, Any] = {"dataset": "web", "ranks": 2, "hidden": (64, 64)}
     with patch("gnnloom.trainer.training.rehearsal.projection._MOST_RANKS", rehearsed):
-        return project_training(TrainConfig(catalog=str(catalog.root), **{**fixed, **options}))
+        return project_training(TrainConfig.of(catalog=str(catalog.root), **{**fixed, **options}))
 
 
 def test_ranks_that_hold_more_are_projected_to_take_more(small: Catalog) -> None:

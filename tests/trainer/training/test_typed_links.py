@@ -95,10 +95,15 @@ def vectors(module: nn.Module, data: Any) -> dict[str, Tensor]:
 
 def batches(dataset: Dataset, config: TrainConfig) -> list[tuple[Tensor, Tensor]]:
     """The pairs of the batches of the first epoch, and their negatives, by the loader: (2, num_pairs) vertices each."""
-    found, (source, target) = [], RELATIONS[str(config.relation)]
-    given = {"links": links_of(dataset, str(config.relation)), "reverse": True, "seed": config.seed, "fanout": 1}
-    for batch in load(dataset, **given, negatives=config.negatives, batch_size=config.link_batch or 1024):
-        pairs = batch[source, config.relation, target]
+    found, (source, target) = [], RELATIONS[str(config.mode.relation)]
+    given = {
+        "links": links_of(dataset, str(config.mode.relation)),
+        "reverse": True,
+        "seed": config.run.seed,
+        "fanout": 1,
+    }
+    for batch in load(dataset, **given, negatives=config.task.negatives, batch_size=config.task.link_batch or 1024):
+        pairs = batch[source, config.mode.relation, target]
         ends = torch.stack(
             [batch[name].n_id[each] for name, each in zip((source, target), pairs.edge_label_index, strict=True)]
         )
@@ -108,10 +113,10 @@ def batches(dataset: Dataset, config: TrainConfig) -> list[tuple[Tensor, Tensor]
 
 def expected_loss(module: nn.Module, dataset: Dataset, config: TrainConfig) -> Tensor:
     """The loss of one step on all batches, each of them on the graph without its own pairs."""
-    relation, data, terms = str(config.relation), message_graph(dataset, str(config.relation)), []
+    relation, data, terms = str(config.mode.relation), message_graph(dataset, str(config.mode.relation)), []
     source, target = RELATIONS[relation]
     for pairs, negatives in batches(dataset, config):
-        excluded = of_pairs(data, relation, pairs) if config.exclude_targets else np.empty(0, np.int64)
+        excluded = of_pairs(data, relation, pairs) if config.task.exclude_targets else np.empty(0, np.int64)
         found = vectors(module, without(data, relation, excluded))
         for sign, (sources, targets) in ((-1, pairs), (1, negatives)):
             terms.append(functional.softplus(sign * (found[source][sources] * found[target][targets]).sum(1)))
@@ -120,7 +125,7 @@ def expected_loss(module: nn.Module, dataset: Dataset, config: TrainConfig) -> T
 
 def gradients_of_a_step(dataset: Dataset, config: TrainConfig) -> dict[str, Tensor]:
     before: Any = lone_session(config).model.module
-    after = stored_state(dataset, str(config.run))
+    after = stored_state(dataset, str(config.run.name))
     return {name: (each.detach() - after[name]) / LR for name, each in before.named_parameters()}
 
 
@@ -155,14 +160,14 @@ class Results:
         catalog: dict[str, Any] = {"catalog": str(dataset.path.parent), "dataset": dataset.name, "model": f"{OWN}:Sage"}
         self.targets = {relation: folder / relation for relation in RELATIONS}
         predictions = [
-            PredictConfig(**catalog, run=f"step-{relation}-1", ranks=4, top=3, targets=str(found))
+            PredictConfig.of(**catalog, run=f"step-{relation}-1", ranks=4, top=3, targets=str(found))
             for relation, found in self.targets.items()
         ]
         for each in self.targets.values():
             each.mkdir()
         content = [each.to_json() for each in [*configs, *resumed, *predictions]]
         found = run_program(max(RANKS), "train_all", folder, content, timeout=400)
-        self.by_run = dict(zip([each.run for each in [*configs, *resumed]], found, strict=False))
+        self.by_run = dict(zip([each.run.name for each in [*configs, *resumed]], found, strict=False))
 
     def _add(self, dataset: Dataset, run: str, relation: str, name: str = "Sage", **options: Any) -> None:
         self.configs[run] = typed_config(dataset, run, name, relation=relation, **options)

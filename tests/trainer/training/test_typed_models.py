@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +91,7 @@ def test_with_all_neighbors_a_step_and_the_scores_are_those_of_the_module_on_the
     module.load_state_dict({**module.state_dict(), **after})
     with torch.no_grad():
         expected = whole_scores(module.eval(), data, model)
-    predict(LoneCommunicator(), PredictConfig.of_run(dataset, Run.open(dataset, run), model=config.model))
+    predict(LoneCommunicator(), PredictConfig.of_run(dataset, Run.open(dataset, run), model=config.model.name))
     found = Run.open(dataset, run).predictions()
     assert_close(found.array("score").read(), expected, steps=4)
     np.testing.assert_array_equal(found.array("label").read(), expected.argmax(1))
@@ -174,11 +173,13 @@ class Results:
             ),
         ]
         predictions = [
-            PredictConfig(catalog=str(each.path.parent), dataset=each.name, run=run, ranks=ranks, model=f"{OWN}:Sage")
+            PredictConfig.of(
+                catalog=str(each.path.parent), dataset=each.name, run=run, ranks=ranks, model=f"{OWN}:Sage"
+            )
             for each, run, ranks in ((dataset, "every-1", 4), (bare, "learned-4", 2))
         ]
         found = run_program(max(RANKS), "train_all", folder, [each.to_json() for each in [*configs, *predictions]])
-        self.by_run = dict(zip([each.run for each in configs], found, strict=False))
+        self.by_run = dict(zip([each.run.name for each in configs], found, strict=False))
         self.predicted = found[-2:]
 
     def loss(self, run: str) -> list[float]:
@@ -328,23 +329,23 @@ def test_what_a_graph_lacks_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="of_type"):
         gnnloom.train(dataset)
     with pytest.raises(InputError, match="types"):
-        gnnloom.predict("papers/lacks", model=config.model, on=dataset, catalog=dataset.path.parent)
+        gnnloom.predict("papers/lacks", model=config.model.name, on=dataset, catalog=dataset.path.parent)
     with pytest.raises(GnnloomError, match="smooth"):
-        gnnloom.predict("papers/lacks", model=config.model, smooth="labels", catalog=dataset.path.parent)
+        gnnloom.predict("papers/lacks", model=config.model.name, smooth="labels", catalog=dataset.path.parent)
     # Other features of a type are other data.
     (before,) = dataset.fitting("vertices", type="topic")
     gnnloom.features(dataset, feature=np.ones((COUNTS["topic"], 2)), of_type="topic", add=True)
     (other,) = (info.key for info in dataset.fitting("vertices", type="topic") if info.key != before.key)
     with pytest.raises(InputError, match="several vertex data of type topic"):
-        gnnloom.train(dataset, mode="neighbor", of_type="paper", model=config.model)
-    assert train(LoneCommunicator(), replace(config, epochs=4))["epochs"] == 4
+        gnnloom.train(dataset, mode="neighbor", of_type="paper", model=config.model.name)
+    assert train(LoneCommunicator(), config.with_options(epochs=4))["epochs"] == 4
     with pytest.raises(CollectiveError, match="other vertex data of type topic"):
-        train(LoneCommunicator(), replace(config, epochs=5, vertex_data=(f"topic={other}",)))
+        train(LoneCommunicator(), config.with_options(epochs=5, vertex_data=(f"topic={other}",)))
     # Data of a type that papers do not depend on are not the run's.
     gnnloom.features(dataset, feature=np.ones((COUNTS["venue"], 2)), of_type="venue")
-    assert train(LoneCommunicator(), replace(config, epochs=5))["epochs"] == 5
+    assert train(LoneCommunicator(), config.with_options(epochs=5))["epochs"] == 5
     remove_artifact(dataset, "vertices", before.key, force=True)
-    asked = PredictConfig.of_run(dataset, Run.open(dataset, "lacks"), model=config.model)
+    asked = PredictConfig.of_run(dataset, Run.open(dataset, "lacks"), model=config.model.name)
     with pytest.raises(CollectiveError, match=before.key):
         predict(LoneCommunicator(), asked)
 

@@ -35,7 +35,7 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
 
 
 def _config(catalog: Catalog, run: str, wait_timeout: float) -> TrainConfig:
-    return TrainConfig(
+    return TrainConfig.of(
         catalog=str(catalog.root), dataset="graph", run=run, ranks=2, hidden=(5,), epochs=12, threads=1,
         checkpoint_every=1, wait_timeout=wait_timeout,
     )  # fmt: skip
@@ -121,7 +121,7 @@ def test_a_rank_reports_even_if_nothing_can_be_written() -> None:
 def test_every_layer_is_announced_forward_and_backward(tmp_path: Path) -> None:
     alone = Catalog(tmp_path / "catalog")
     PROBLEM.store(alone, 1)
-    config = TrainConfig(catalog=str(alone.root), dataset="graph", run="one", hidden=(5, 4), threads=1)
+    config = TrainConfig.of(catalog=str(alone.root), dataset="graph", run="one", hidden=(5, 4), threads=1)
     session = lone_session(config)
     steps, watch = list[str](), session.comm.traffic.watch
     inputs = session.take_inputs()

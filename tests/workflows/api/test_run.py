@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import torch
 
 import gnnloom
 from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.storage.option import options_of
 from gnnloom.storage.runs.run import Run as StoredRun
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.workflows.interop.export import metrics_table
@@ -120,7 +120,7 @@ def test_reports_are_of_runs_that_are_named(run: gnnloom.Run) -> None:
 def test_train_lists_its_options_with_their_help() -> None:
     parameters = inspect.signature(gnnloom.train).parameters
     settled = {"catalog", "dataset", "algorithm_options", "mode_options", "task_options"}
-    assert {field.name for field in dataclasses.fields(TrainConfig)} - settled <= set(parameters)
+    assert set(options_of(TrainConfig)) - settled <= set(parameters)
     assert parameters["epochs"].default == 100
     assert "\n    lr: Learning rate (default: 0.01)" in (gnnloom.train.__doc__ or "")
 

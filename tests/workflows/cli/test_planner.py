@@ -298,7 +298,7 @@ def test_auto_says_what_is_missing_without_shards(changeable: Path) -> None:
 
 
 def test_auto_leaves_a_run_with_its_algorithm(changeable: Path) -> None:
-    config = TrainConfig(catalog=str(changeable), dataset="web", ranks=2, algorithm="tensor3d", run="old")
+    config = TrainConfig.of(catalog=str(changeable), dataset="web", ranks=2, algorithm="tensor3d", run="old")
     Run(Catalog(changeable)["web"].run_path("old")).start(config.to_json(), 0, {})
     given = {"catalog": str(changeable), "dataset": "web", "run": "old", "algorithm": "auto"}
     assert settle_algorithm(given) == {"catalog": str(changeable), "dataset": "web", "run": "old"}
@@ -326,7 +326,7 @@ def test_auto_is_an_algorithm_in_python_too(changeable: Path) -> None:
 
 def test_the_benchmark_of_the_planner_asks_for_trainings_that_exist() -> None:
     for dataset, model in TRAININGS:
-        TrainConfig(catalog="c", dataset=dataset, **model)
+        TrainConfig.of(catalog="c", dataset=dataset, **model)
 
 
 def test_a_memory_leaves_a_training_as_it_is_or_says_what_is_needed(folder: Path) -> None:

@@ -44,7 +44,7 @@ class Launcher(LoneLauncher):
         if ranks == 1:
             return super().__call__(action, content, ranks, threads, *rest, **more)
         assert action == [PREDICT]
-        return on_thread_ranks(ranks, lambda comm: predict(comm, PredictConfig.from_json(content)))[0]
+        return on_thread_ranks(ranks, lambda comm: predict(comm, PredictConfig.of(**content)))[0]
 
 
 @pytest.fixture(autouse=True)

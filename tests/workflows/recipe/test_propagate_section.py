@@ -85,7 +85,7 @@ def test_one_file_goes_from_raw_data_to_a_training_on_propagated_rows(
     assert all(stage.is_done for stage in find_workload(Recipe.read(path, root), 1 << 30).stages)
     assert all(stage["done"] for stage in planned(path, root).values())
     # The plan before there was anything is that of the command on the shards.
-    config = PropagateConfig(catalog=str(root), dataset="net", steps=2, memory=2 << 30, threads=1)
+    config = PropagateConfig.of(catalog=str(root), dataset="net", steps=2, memory=2 << 30, threads=1)
     path_of_values, plan = prepare_propagation(config)
     exact, stage = plan.described(), before["propagated"]
     assert path_of_values == found.artifact.path

@@ -147,7 +147,7 @@ def test_predictions_may_be_smoothed(tmp_path: Path) -> None:
     assert (found.smooth, found.smooth_steps, found.smooth_alpha, found.correct_scale) == ("correct", 50, 0.5, 20)
     again = read(tmp_path, recipe.anywhere().to_toml())
     assert again.predict == recipe.predict
-    assert not read(tmp_path, GOOD + "[predict]\n").predict.smooths  # type: ignore[union-attr]
+    assert not read(tmp_path, GOOD + "[predict]\n").predict.smoothing.smooths  # type: ignore[union-attr]
 
 
 def test_an_empty_path_is_refused(tmp_path: Path) -> None:
@@ -232,7 +232,11 @@ def test_a_recipe_without_training_stops_at_the_shards(tmp_path: Path) -> None:
 def test_a_setting_overrides_the_file_and_is_read_as_the_type_of_its_key(tmp_path: Path) -> None:
     settings = ["train.lr=1", "train.hidden=16,16", "train.bias=false", "dataset.name=7", "source.seed=3"]
     recipe = read(tmp_path, GOOD, *settings)
-    assert (recipe.training.lr, recipe.training.hidden, recipe.training.bias) == (1.0, (16, 16), False)
+    assert (recipe.training.optimization.lr, recipe.training.model.hidden, recipe.training.model.bias) == (
+        1.0,
+        (16, 16),
+        False,
+    )
     assert (recipe.dataset.name, recipe.source.given["seed"]) == ("7", 3)
 
 

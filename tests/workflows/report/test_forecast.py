@@ -31,7 +31,7 @@ MEMORY = 10**6
 def planned(tmp_path: Path) -> Begun:
     """A run of three ranks that has begun, and has no forecast yet."""
     dataset = store_reported(Catalog(tmp_path))
-    config = TrainConfig(catalog=str(tmp_path), dataset="web", ranks=3, hidden=(8,), run="planned")
+    config = TrainConfig.of(catalog=str(tmp_path), dataset="web", ranks=3, hidden=(8,), run="planned")
     opened = OpenedRun.open(config, dataset, Run(dataset.run_path("planned")), 0, 3)
     opened.run.start(config.to_json(), 0, opened.inputs)
     return Begun(opened, 20, MEMORY)
@@ -91,7 +91,7 @@ def test_a_training_that_the_planner_does_not_know_has_no_forecast_and_the_log_s
 ) -> None:
     run = planned.opened.run
     with caplog.at_level("INFO"):
-        unknown = replace(planned.opened.config, model="gnnloom.workflows.examples.gcnii:GCNII")
+        unknown = planned.opened.config.with_options(model="gnnloom.workflows.examples.gcnii:GCNII")
         record_forecast(with_config(planned, unknown))
     assert run.forecast() == {}
     assert "run planned: no forecast: model gnnloom.workflows.examples.gcnii:GCNII" in caplog.text
@@ -105,7 +105,7 @@ def test_sampled_modes_have_a_forecast_of_their_memory_with_the_options_that_the
     # The number of clusters follows from the partition; without one the projection would not know the batches.
     found = {}
     for parts in (3, 0):
-        sampled = replace(planned.opened.config, mode="subgraph", sampler="cluster", cluster_parts=parts)
+        sampled = planned.opened.config.with_options(mode="subgraph", sampler="cluster", cluster_parts=parts)
         record_forecast(with_config(planned, sampled))
         found[parts] = run.forecast()
     assert found[0] == found[3]

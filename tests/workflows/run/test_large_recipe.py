@@ -35,7 +35,7 @@ def test_memory_disk_and_ranks_agree(tmp_path: Path, scale: int) -> None:
         shards = _run(tmp_path, f"shard graph500 --parts {ranks} --reorder degree --workers 0")
         assert shards["reorder"] == "degree"
     configs = [
-        TrainConfig(
+        TrainConfig.of(
             catalog=str(tmp_path), dataset="graph500", ranks=ranks, hidden=(16,), epochs=3, eval_every=0,
             adjacency=adjacency, run=f"{adjacency}-{ranks}", threads=1,
         )

@@ -121,7 +121,11 @@ def test_jobs_run_a_copy_of_the_recipe_that_later_changes_do_not_touch(tmp_path:
     before = emit(tmp_path, "train.epochs=7")
     (tmp_path / "my recipe.toml").write_text("no recipe")
     again = Recipe.read(before.recipe, tmp_path / "elsewhere")
-    assert (again.training.epochs, again.training.ranks, again.catalog) == (7, 2, tmp_path / "store")
+    assert (again.training.optimization.epochs, again.training.algorithm.ranks, again.catalog) == (
+        7,
+        2,
+        tmp_path / "store",
+    )
     assert "--set train.epochs=7" in before.recipe.read_text().splitlines()[0]
     assert str(before.recipe) in texts(before)["whole.sh"]
 

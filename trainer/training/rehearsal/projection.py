@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 import sys
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from gnnloom.storage.runs.run import Run
 from gnnloom.storage.samplers.registry import SAMPLERS
 from gnnloom.trainer.algorithms.p2p import COVER
 from gnnloom.trainer.config.continuation import OpenedRun, find_start, with_its_run
+from gnnloom.trainer.config.fields import deciding_options
 from gnnloom.trainer.config.mode_config import ModeConfig
 from gnnloom.trainer.config.model_config import ModelConfig
 from gnnloom.trainer.config.train_config import TrainConfig
@@ -98,8 +99,10 @@ def opened_run(config: TrainConfig, *, restart: bool = False) -> OpenedRun:
         ExistsError, InputError: the training would be refused.
     """
     config = with_its_run(config)
-    dataset = Catalog(config.catalog).dataset(config.dataset)
-    return OpenedRun.open(config, dataset, Run(dataset.run_path(config.run_name)), 0, config.ranks, goes_on=not restart)
+    dataset = Catalog(config.data.catalog).dataset(config.data.dataset)
+    return OpenedRun.open(
+        config, dataset, Run(dataset.run_path(config.run_name)), 0, config.algorithm.ranks, goes_on=not restart
+    )
 
 
 def project_training(config: TrainConfig, *, restart: bool = False) -> TrainProjection:
@@ -115,8 +118,8 @@ def project_training(config: TrainConfig, *, restart: bool = False) -> TrainProj
     config.check_code()
     opened = opened_run(config, restart=restart)
     config, dataset, shards = opened.config, opened.dataset, shards_of(opened.shards.shards)
-    sizes = sizes_of(shards, config, reads_features=not config.embed)
-    if not (config.embed or sizes.num_features) or not sizes.num_outputs:
+    sizes = sizes_of(shards, config.task, reads_features=not config.model.embed)
+    if not (config.model.embed or sizes.num_features) or not sizes.num_outputs:
         raise InputError(
             f"{shards.artifact.path}: the shards lack features or labels; there is nothing to train"
             f"{missing_features(dataset.name) if sizes.num_outputs else ''}"
@@ -124,7 +127,7 @@ def project_training(config: TrainConfig, *, restart: bool = False) -> TrainProj
     start = find_start(opened.run, config, opened.inputs, restart=restart)
     seconds, measured = _known_seconds(opened)
     drawn = replace(opened, config=with_drawn_options(config, dataset, shards.artifact))
-    ranks = _largest_ranks(config.ranks, sizes)
+    ranks = _largest_ranks(config.algorithm.ranks, sizes)
     found = {rank: rehearse(drawn, rank) for rank in ranks}
     known = {rank: memory for rank, memory in found.items() if memory is not None}
     if len(known) < len(found):
@@ -136,17 +139,17 @@ def project_training(config: TrainConfig, *, restart: bool = False) -> TrainProj
     process, busiest = process_memory(config), max(known.values(), key=lambda memory: memory.total)
     least = min(known.values(), key=lambda memory: memory.total)
     read = sizes.ranks[ranks[0]].read_bytes if isinstance(sizes, RowSizes) else sizes.bytes_of(*busiest.read_shares)
-    predicted = prediction_bytes(sizes, config, embeddings=True) if config.save_embeddings else 0
-    left = config.epochs - start.first_epoch
+    predicted = prediction_bytes(sizes, config.model, embeddings=True) if config.run.save_embeddings else 0
+    left = config.optimization.epochs - start.first_epoch
     return TrainProjection(
-        dataset=config.dataset,
+        dataset=config.data.dataset,
         run=config.run_name,
-        algorithm=config.algorithm,
-        ranks=config.ranks,
-        grid=list(config.chosen_algorithm.settled_grid(config.grid, config.ranks).values()),
+        algorithm=config.algorithm.name,
+        ranks=config.algorithm.ranks,
+        grid=list(config.algorithm.kind.settled_grid(config.algorithm.grid, config.algorithm.ranks).values()),
         first_epoch=start.first_epoch,
-        epochs=config.epochs,
-        peak_memory=[process + known.get(rank, least).total for rank in range(config.ranks)],
+        epochs=config.optimization.epochs,
+        peak_memory=[process + known.get(rank, least).total for rank in range(config.algorithm.ranks)],
         process_memory=process,
         adjacency_memory=busiest.adjacency,
         feature_memory=busiest.others,
@@ -154,11 +157,13 @@ def project_training(config: TrainConfig, *, restart: bool = False) -> TrainProj
         batch_memory=busiest.batches,
         mapped_bytes=busiest.mapped,
         read_bytes=read,
-        written_bytes=kept_checkpoints(config) * busiest.checkpoint + LINE_BYTES * config.epochs + predicted,
+        written_bytes=kept_checkpoints(config) * busiest.checkpoint
+        + LINE_BYTES * config.optimization.epochs
+        + predicted,
         epoch_seconds=seconds,
         seconds=None if seconds is None else left * seconds,
         seconds_from=measured,
-        temporary_bytes=config.ranks * busiest.temporary,
+        temporary_bytes=config.algorithm.ranks * busiest.temporary,
     )
 
 
@@ -173,7 +178,7 @@ def _largest_ranks(num_ranks: int, sizes: ShardSizes) -> list[int]:
 
 def kept_checkpoints(config: TrainConfig) -> int:
     """Checkpoints that stay on disk."""
-    return min(config.keep, config.epochs) + (config.keep_best != "none")
+    return min(config.run.keep, config.optimization.epochs) + (config.stopping.keep_best != "none")
 
 
 def with_drawn_options(config: TrainConfig, dataset: Dataset, shards: Artifact) -> TrainConfig:
@@ -185,24 +190,30 @@ def with_drawn_options(config: TrainConfig, dataset: Dataset, shards: Artifact) 
         NotFoundError: the dataset lacks the samples or the partition.
         InputError: the samples do not fit the run, or there are several partitions.
     """
-    if config.samples is not None:
-        given, num_layers = config.own_mode_options(), len(config.hidden) + 1
-        on_edges = config.model_kind.on_edges
-        samples = open_samples(dataset, given, num_layers, shards, config.ranks, ReadCounter(), on_edges=on_edges)
-        return replace(config, **samples.drawn)
-    if "sampler" in config.mode_kind.options and SAMPLERS[config.sampler].draws_parts and not config.cluster_parts:
-        return replace(config, cluster_parts=dataset.partition(None, config.cluster_key or None).num_parts)
+    if config.mode.samples is not None:
+        given, num_layers = config.mode.own_options(), len(config.model.hidden) + 1
+        on_edges = config.model.kind.on_edges
+        samples = open_samples(
+            dataset, given, num_layers, shards, config.algorithm.ranks, ReadCounter(), on_edges=on_edges
+        )
+        return config.with_options(**samples.drawn)
+    if (
+        "sampler" in config.mode.kind.options
+        and SAMPLERS[config.mode.sampler].draws_parts
+        and not config.mode.cluster_parts
+    ):
+        return config.with_options(cluster_parts=dataset.partition(None, config.mode.cluster_key or None).num_parts)
     return config
 
 
 def process_memory(config: TrainConfig) -> int:
     """Bytes of a rank without any data."""
-    kind, work = config.model_kind, config.model_work
+    kind, work = config.model.kind, config.model.work
     # Grids are read with numba; batches, attention, pairs, covers and first learned features are computed with it.
     attends = not kind.is_rowwise if work is None else work.attends
-    covers = config.chosen_algorithm.name == "p2p" and config.exchange == COVER
-    uses_numba = config.mode != "full" or attends or covers or config.embed or config.on_pairs
-    plain = config.chosen_algorithm.reads is ROW_SHARDS and not uses_numba
+    covers = config.algorithm.kind.name == "p2p" and config.algorithm.exchange == COVER
+    uses_numba = config.mode.name != "full" or attends or covers or config.model.embed or config.task.on_pairs
+    plain = config.algorithm.kind.reads is ROW_SHARDS and not uses_numba
     # Modules of other packages are there once the configuration has named them.
     pyg = PYG_MEMORY if kind.on_edges and "torch_geometric" in sys.modules else 0
     return PROCESS_MEMORY + (0 if plain else NUMBA_MEMORY) + pyg
@@ -214,17 +225,16 @@ def prediction_bytes(shards: ShardSizes, config: ModelConfig, *, embeddings: boo
     Args:
         smooths: classes and scores are there a second time, smoothed.
     """
-    options = config.options_of_model(shards.num_features, shards.num_outputs)
-    embedding = options.dims[-2] if embeddings and len(options.pairs) > 1 else 0
+    embedding = config.hidden[-1] if embeddings and config.hidden else 0
     size, times = np.dtype(config.dtype).itemsize, 1 + smooths
-    return shards.num_vertices * (times * (options.dims[-1] * size + 4) + embedding * size)
+    return shards.num_vertices * (times * (shards.num_outputs * size + 4) + embedding * size)
 
 
-#: Fields that decide how long an epoch takes.
-_SIZE_FIELDS = (
+#: Options that decide how long an epoch takes.
+_SIZE_OPTIONS = (
     "algorithm", "ranks", "grid", "model", "hidden", "heads", "attention", "precision", "norm", "dropout",
     "input_dropout", "product_order", "train_features", "embed", "threads", "adjacency", "exchange",
-    *(field.name for field in fields(ModeConfig) if not field.metadata["free"]),
+    *deciding_options(ModeConfig),
 )  # fmt: skip
 
 
@@ -240,6 +250,6 @@ def _known_seconds(opened: OpenedRun) -> tuple[float | None, str | None]:
             continue  # a damaged run, or one of a model that is not installed, has no time
         if not lines or run.inputs().get("shards") != opened.inputs["shards"]:
             continue
-        if all(getattr(before, field) == getattr(config, field) for field in _SIZE_FIELDS):
+        if all(before.value(name) == config.value(name) for name in _SIZE_OPTIONS):
             return statistics.median(line["seconds"] for line in lines), name
     return None, None

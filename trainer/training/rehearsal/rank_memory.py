@@ -119,7 +119,7 @@ def rehearse_prediction(opened: OpenedRun, rank: int) -> int | None:
     """
 
     def run(memory: Unwritten) -> int:
-        comm = UnconnectedRank(rank, opened.config.ranks)
+        comm = UnconnectedRank(rank, opened.config.algorithm.ranks)
         unread_run = replace(opened, shards=unread(opened.shards, rank, memory), counter=ReadCounter())
         session = _unread_session(Session.read(comm, unread_run, memory.place))
         session.build()
@@ -138,10 +138,10 @@ def _rehearsed(config: TrainConfig, run: Callable[[Unwritten], Found]) -> Found 
         # Small tensors are computed, from meaningless values, and what models draw is nobody's.
         with (
             np.errstate(all="ignore"),
-            seeded(config.seed),
+            seeded(config.run.seed),
             _one_thread(),
             _without_collections(),
-            _unwritten(config) as memory,
+            _unwritten(config.model) as memory,
             Unperformed(memory),
         ):
             return run(memory)
@@ -155,9 +155,9 @@ def _rehearsed(config: TrainConfig, run: Callable[[Unwritten], Found]) -> Found 
 
 def why_unknown(config: TrainConfig) -> str | None:
     """Why a training cannot be rehearsed, as far as its configuration says so; None if it does not."""
-    kind = config.mode_kind
+    kind = config.mode.kind
     if kind.is_sampled and kind.batch is None:
-        return f"mode {config.mode} states no sizes of its batches"
+        return f"mode {config.mode.name} states no sizes of its batches"
     return None
 
 
@@ -225,18 +225,22 @@ class _Rehearsal:
     def __init__(self, opened: OpenedRun, rank: int, memory: Unwritten) -> None:
         self.batches = 0
         self.sampled: RehearsedBatches | None = None
-        self.config, self.memory, self.comm = opened.config, memory, UnconnectedRank(rank, opened.config.ranks)
+        self.config, self.memory, self.comm = (
+            opened.config,
+            memory,
+            UnconnectedRank(rank, opened.config.algorithm.ranks),
+        )
         self.shards = unread(opened.shards, rank, memory)
         unread_run = replace(opened, shards=self.shards, counter=ReadCounter())
         self.session = session = _unread_session(Session.read(self.comm, unread_run, memory.place))
         self.adjacency = memory.held - session.inputs.nbytes
         session.objective = self._weighted(session.objective)
         session.build()
-        if self.config.model_kind.on_edges:
+        if self.config.model.kind.on_edges:
             self._rehearse_inference()
         labels = session.objective.read(session.label_rows, memory.place)
         inputs = session.take_inputs()
-        self.optimizer = build_optimizer(session.model, self.config.model, self.config)
+        self.optimizer = build_optimizer(session.model, self.config.model.name, self.config.optimization)
         self.layout = session.operator.layout(session.model.num_layers)
         self.labels = self.measured = session.objective.placed(labels, session.operator)
         loss = session.objective.loss(self.layout, self.labels)
@@ -261,7 +265,7 @@ class _Rehearsal:
 
     def _measured(self) -> Tensor | None:
         """Tensor with the rows that metrics may read; see :func:`gnnloom.trainer.training.evaluation.measured_rows`."""
-        if not self.config.reads_batches or self.config.on_pairs:
+        if not self.config.mode.reads_batches or self.config.task.on_pairs:
             return None
         own = len(self.labels.split)
         count = most_measured(self.session.opened.dataset, shards_of(self.shards.shards), own)
@@ -269,10 +273,10 @@ class _Rehearsal:
 
     def _mode(self, context: ModeContext) -> Mode:
         config, before = self.config, self.memory.held
-        batch = config.mode_kind.batch
+        batch = config.mode.kind.batch
         self.sizes = None
         if batch is None:
-            mode: Mode = config.mode_kind.load()(context)
+            mode: Mode = config.mode.kind.load()(context)
             return mode
         shards = shards_of(self.shards.shards)
         num_rows = 0 if isinstance(shards, RowShards) else len(self.labels.split)
@@ -284,7 +288,7 @@ class _Rehearsal:
 
         samples, rank = context.given.samples, self.comm.rank
         if samples is not None and samples.num_batches[rank]:
-            self.sizes, ahead = stored_sizes(samples, rank, reads_ahead=config.sampler_threads > 0)
+            self.sizes, ahead = stored_sizes(samples, rank, reads_ahead=config.mode.sampler_threads > 0)
         else:
             pairs = RankPairs.of(context)
             self.sizes = (
@@ -292,7 +296,7 @@ class _Rehearsal:
                 if pairs is None
                 else pair_sizes(context, pairs, batch, self.rows)
             )
-            ahead = self.sizes.most_others(config.pool, config.sampler_threads)
+            ahead = self.sizes.most_others(config.mode.pool, config.mode.sampler_threads)
         self.sampled = mode = RehearsedBatches(context, self.sizes, self.memory, ahead)
         self.batches = self.memory.held - before
         return mode
@@ -304,10 +308,10 @@ class _Rehearsal:
 
             return unread_pairs(objective)
         # What a function of the user's takes is not known, whatever it computes.
-        own = _any_loss if self.config.is_own_loss else None
+        own = _any_loss if self.config.task.is_own_loss else None
         # The values of weights do not matter, but they take memory.
         ones = self.memory.place.lasting((objective.num_outputs,), torch.float64).fill_(1)
-        weights = None if self.config.class_weights == "none" else ones
+        weights = None if self.config.task.class_weights == "none" else ones
         return replace(objective, class_weights=weights, own_loss=own)
 
     def run(self) -> RankMemory:
@@ -320,11 +324,15 @@ class _Rehearsal:
             is_last = epoch == _EPOCHS - 1
             if is_last and self.sampled is not None:
                 self.sampled.finish()
-            if self.config.evaluates if is_last else 0 < self.config.eval_every < self.config.epochs:
+            if (
+                self.config.run.evaluates
+                if is_last
+                else 0 < self.config.run.eval_every < self.config.optimization.epochs
+            ):
                 self.evaluate()
             checkpoint = self._checkpoint()
         model.eval()
-        if self.config.save_embeddings:
+        if self.config.run.save_embeddings:
             written = _written(self.session, self.memory, embeddings=True)
             predicted = predicted_rows(self.session, self.mode.context.inputs, embeddings=True)
             # Of one array after the other, some chunks that are sent to the ranks that write them, and that arrive.
@@ -360,13 +368,13 @@ class _Rehearsal:
         n = shards.num_vertices
         if isinstance(given, StepInputs):
             return len(given.rows.vertex) * given.rows.width * PACKED.itemsize
-        if self.config.maps_inputs and not self.config.mode_kind.is_sampled:
+        if self.config.mode.maps_inputs and not self.config.mode.kind.is_sampled:
             inputs = self.mode.context.inputs
             # The features stay where the model reads them beside the product.
             return inputs.value.nbytes + (0 if inputs.own is None else inputs.own.nbytes)
         if sizes is None or not sizes.maps_graph:
             return 0
-        entry = index_dtype(n).itemsize + (np.dtype(self.config.dtype).itemsize if shards.weighted else 0)
+        entry = index_dtype(n).itemsize + (np.dtype(self.config.model.dtype).itemsize if shards.weighted else 0)
         # Row pointers, and whether a row has a loop; labels and splits.
         item = _stored_feature(self.session.opened.dataset, shards.artifact.inputs.get("vertices")).itemsize
         features = n * (item * shards.num_features + 5) if sizes.maps_features else 0
@@ -375,7 +383,7 @@ class _Rehearsal:
     @property
     def _streamed(self) -> StatedBytes:
         """Bytes of an evaluation from disk."""
-        found = self.sampled.streamed if self.sampled is not None and self.config.evaluates else None
+        found = self.sampled.streamed if self.sampled is not None and self.config.run.evaluates else None
         return found or StatedBytes(0)
 
     def _checkpoint(self) -> int:
@@ -406,6 +414,6 @@ class _Rehearsal:
         """Sum the gradients over the ranks, clip them, and change the parameters."""
         operator, parameters = self.session.operator, trained_parameters(self.session.model)
         sum_gradients(parameters, operator)
-        if self.config.clip_norm:
-            clip_gradients(parameters, self.config.clip_norm, operator.grid)
+        if self.config.optimization.clip_norm:
+            clip_gradients(parameters, self.config.optimization.clip_norm, operator.grid)
         self.optimizer.step()

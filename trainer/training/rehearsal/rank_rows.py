@@ -31,7 +31,7 @@ def rank_rows(
     Args:
         num_rows: that a rank of a grid has.
     """
-    row_bytes = 0 if config.embed else shards.num_features * np.dtype(config.dtype).itemsize
+    row_bytes = 0 if config.model.embed else shards.num_features * np.dtype(config.model.dtype).itemsize
     if not isinstance(shards, RowShards):
         training = _most_training(dataset, shards, num_rows)
         return RankRows(

@@ -11,7 +11,7 @@ import numpy as np
 
 from gnnloom.storage.disk.files import tree_bytes
 from gnnloom.storage.shards.row_shards import RowShards
-from gnnloom.trainer.config.loss_config import LossConfig
+from gnnloom.trainer.config.task_config import TaskConfig
 
 if TYPE_CHECKING:
     # It imports numba, which a job on row shards need not load.
@@ -51,7 +51,7 @@ class _Sizes:
     weighted: bool
 
 
-def _common(shards: RowShards | GridShards, config: LossConfig) -> dict[str, Any]:
+def _common(shards: RowShards | GridShards, config: TaskConfig) -> dict[str, Any]:
     return {
         "num_vertices": shards.num_vertices,
         "num_features": shards.num_features,
@@ -80,7 +80,7 @@ class RowSizes(_Sizes):
         return nonzeros * self.num_vertices // max(1, own)
 
     @classmethod
-    def of(cls, shards: RowShards, config: LossConfig, *, reads_features: bool = True) -> RowSizes:
+    def of(cls, shards: RowShards, config: TaskConfig, *, reads_features: bool = True) -> RowSizes:
         """The sizes of stored shards; reads their manifest, and measures their folders."""
         prefixes = [f"row/{rank:05d}" for rank in range(shards.num_parts)]
         kinds = [
@@ -129,7 +129,7 @@ class GridSizes(_Sizes):
         return int(entries * sum(self.variant_bytes.values()) / variants + rows * self.order_bytes)
 
     @classmethod
-    def of(cls, shards: GridShards, config: LossConfig, *, reads_features: bool = True) -> GridSizes:
+    def of(cls, shards: GridShards, config: TaskConfig, *, reads_features: bool = True) -> GridSizes:
         """The sizes of stored shards; reads their manifest, and measures their folders."""
         facts, path = shards.artifact.facts, shards.artifact.path
         return cls(
@@ -147,7 +147,7 @@ class GridSizes(_Sizes):
 ShardSizes = RowSizes | GridSizes
 
 
-def sizes_of(shards: RowShards | GridShards, config: LossConfig, *, reads_features: bool = True) -> ShardSizes:
+def sizes_of(shards: RowShards | GridShards, config: TaskConfig, *, reads_features: bool = True) -> ShardSizes:
     """The sizes of stored shards.
 
     Args:

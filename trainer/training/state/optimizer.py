@@ -21,7 +21,7 @@ from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.place.place import Place
 
 if TYPE_CHECKING:
-    from gnnloom.trainer.config.optimization_config import OptimizerConfig
+    from gnnloom.trainer.config.optimization_config import OptimizationConfig
     from gnnloom.trainer.models.networks.model import Model
 
 #: Added to the length; torch's default.
@@ -167,7 +167,7 @@ class Adam:
 OPTIMIZERS: dict[str, type[Adam | SGD]] = {"adam": Adam, "sgd": SGD}
 
 
-def build_optimizer(model: Model, name: str, config: OptimizerConfig) -> Optimizer:
+def build_optimizer(model: Model, name: str, config: OptimizationConfig) -> Optimizer:
     """The configured optimizer over the parameters of a model that are not frozen. Communicates nothing.
 
     Args:

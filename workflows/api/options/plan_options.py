@@ -69,9 +69,9 @@ def planned(
     from gnnloom.trainer.planner.candidates import make_plans
     from gnnloom.trainer.planner.stored import situation_of
 
-    catalog = Catalog(config.catalog)
+    catalog = Catalog(config.data.catalog)
     machine = open_profile(catalog.root, profile)
-    situation = situation_of(catalog.dataset(config.dataset), graph, given=config, embed=config.embed)
-    precisions = PRECISIONS if is_open else (config.precision,)
+    situation = situation_of(catalog.dataset(config.data.dataset), graph, config=config)
+    precisions = PRECISIONS if is_open else (config.model.precision,)
     exchanges = (ROWS, COVER)
     return machine, make_plans(config, situation, machine, memory, precisions=precisions, exchanges=exchanges)

@@ -72,7 +72,11 @@ def plan_command(
     if machine.note:
         say(machine.note)
     for note in sorted(
-        {f"* {plan.partition or plan.config.algorithm}: {plan.estimated}" for plan in plans[:top] if plan.estimated}
+        {
+            f"* {plan.partition or plan.config.algorithm.name}: {plan.estimated}"
+            for plan in plans[:top]
+            if plan.estimated
+        }
     ):
         say(note)
     if len(plans) > top:
@@ -83,7 +87,7 @@ def model_config(options: Mapping[str, Any], **fields: Any) -> TrainConfig:
     """The configuration of a training with these options."""
     # Options that can be denied are None if they are not given.
     given = {name: value for name, value in options.items() if value is not None}
-    return TrainConfig(catalog=str(current_catalog().root), **given, **fields)
+    return TrainConfig.of(catalog=str(current_catalog().root), **given, **fields)
 
 
 _COLUMNS = ("plan", "precision", "epoch ms", "compute", "comm.", "waiting", "sent MiB", "memory MiB")
@@ -91,11 +95,11 @@ _COLUMNS = ("plan", "precision", "epoch ms", "compute", "comm.", "waiting", "sen
 
 def _row(plan: Plan) -> list[str]:
     cost = plan.cost
-    what = [plan.config.algorithm, "x".join(map(str, plan.grid)), plan.partition]
+    what = [plan.config.algorithm.name, "x".join(map(str, plan.grid)), plan.partition]
     name = " ".join(filter(None, [*what, plan.exchange if plan.exchange != ROWS else ""]))
     return [
         name + ("*" if plan.estimated else ""),
-        plan.config.precision,
+        plan.config.model.precision,
         *(f"{each * 1e3:,.3g}" for each in (cost.total, cost.compute, cost.exposed, cost.waiting)),
         f"{sum(plan.volume.bytes.values()) / 2**20:,.1f}",
         f"{plan.peak_memory / 2**20:,.0f}" + ("" if plan.fits else " (too much)"),

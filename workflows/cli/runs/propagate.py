@@ -84,7 +84,7 @@ def _shown_columns(config: PropagateConfig) -> AbstractContextManager[None]:
 
 def _show_plan(name: str, given: dict[str, Any]) -> None:
     dataset = current_catalog()[name]
-    config = PropagateConfig(catalog=str(dataset.path.parent), dataset=dataset.name, **given)
+    config = PropagateConfig.of(catalog=str(dataset.path.parent), dataset=dataset.name, **given)
     path, planned = prepare_propagation(config)
     content = {"dataset": name, "key": path.name, "steps": config.steps, "ranks": config.ranks, **planned.described()}
-    show(content, title=f"plan: propagated {config.of} of {name}")
+    show(content, title=f"plan: propagated {config.matrix} of {name}")

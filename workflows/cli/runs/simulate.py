@@ -167,14 +167,14 @@ def _situation(name: str | None, sizes: Mapping[str, Any], graph: str | None, co
     if (name is None) != is_size or (name is not None and (n or nnz)):
         raise click.UsageError("give the NAME of a dataset, or --vertices and --edges")
     if name is not None:
-        return situation_of(current_catalog().dataset(name), graph, given=config, embed=config.embed)
+        return situation_of(current_catalog().dataset(name), graph, config=config)
     # Its edges are those in both directions.
-    pairs = PairFacts.of(config, max(1, (nnz - n) // 2)) if config.on_pairs else None
+    pairs = PairFacts.of(config, max(1, (nnz - n) // 2)) if config.task.on_pairs else None
     facts = GraphFacts(
         num_vertices=n,
         nnz=nnz,
         num_features=sizes["features"],
-        num_outputs=config.output_dim if config.on_pairs else sizes["classes"],
+        num_outputs=config.task.output_dim if config.task.on_pairs else sizes["classes"],
         num_training=pairs.step_pairs if pairs is not None else max(1, round(n * sizes["training_share"])),
         one_class=pairs is None,
         pairs=pairs,
@@ -184,7 +184,7 @@ def _situation(name: str | None, sizes: Mapping[str, Any], graph: str | None, co
 
 def _notes(plans: Sequence[Plan], situation: Situation) -> list[str]:
     """Notes for display on figures that are not exact."""
-    notes = sorted({f"{plan.config.algorithm}: {plan.estimated}" for plan in plans if plan.estimated})
+    notes = sorted({f"{plan.config.algorithm.name}: {plan.estimated}" for plan in plans if plan.estimated})
     error = situation.law.error
     if error is not None:
         notes.append(f"the partitions are within {error:.1%} of the law")
@@ -198,7 +198,7 @@ def _rows(plans: Sequence[Plan]) -> list[list[str]]:
     return [
         [
             f"{number:,}",
-            plan.config.algorithm + ("*" if plan.estimated else ""),
+            plan.config.algorithm.name + ("*" if plan.estimated else ""),
             "x".join(map(str, plan.grid)),
             f"{plan.cost.total * 1e3:,.4g}",
             f"{plan.cost.exposed * 1e3:,.4g}",

@@ -91,17 +91,17 @@ def train_command(name: str, restart: bool, plan: bool, **options: Any) -> None:
         return
     with ranks_of_job("gnnloom train", exits=True, trains=True) as ranks:
         config = settled(ranks, given, restart=restart)
-        if config.reverse:
+        if config.mode.reverse:
             # It imports the pipeline, which other trainings need not load.
             from gnnloom.workflows.api.train import store_reverses
 
             store_reverses(ranks, config)
         is_finished = ranks.comm is None and _say_start(config, restart=restart).is_finished
         is_shown = ranks.is_first and not is_finished
-        with shown_epochs(run_of(config), config.epochs) if is_shown else nullcontext():
+        with shown_epochs(run_of(config), config.optimization.epochs) if is_shown else nullcontext():
             result = ranks.train(config, restart=restart)
         if ranks.is_first:
-            _show_result(dataset, result, TASKS.get(config.task))
+            _show_result(dataset, result, TASKS.get(config.task.name))
 
 
 def _given(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def _given(options: Mapping[str, Any]) -> dict[str, Any]:
 def _say_start(config: TrainConfig, *, restart: bool) -> Start:
     """Check a training before ranks are started, and say what its run has already."""
     _, start = prepare_launch(config, restart=restart)
-    run, epochs = config.run_name, config.epochs
+    run, epochs = config.run_name, config.optimization.epochs
     if start.is_finished:
         say(f"run {run} has finished {counted(epochs, 'epoch')} already; this is its result", on_stderr=True)
     elif start.first_epoch:

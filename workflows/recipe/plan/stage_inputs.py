@@ -178,7 +178,7 @@ class StageInputs:
             InputError: a split gets no pair.
         """
         links = self.recipe.links
-        if links is None or not self.config.on_pairs:
+        if links is None or not self.config.task.on_pairs:
             return None
         total = num_edges(self.ingested)
         held_out, *further = links.ranks(total)[1:]
@@ -318,10 +318,10 @@ class StageInputs:
     @property
     def num_inputs(self) -> int:
         """Matrices of as many columns as there are features that are the input of the model."""
-        given, propagation = self.recipe.training, self.recipe.propagation
+        mode, propagation = self.recipe.training.mode, self.recipe.propagation
         if propagation is None:
             return 1
-        return len(given.steps) or 1 + len(propagation_of(propagation).stored)
+        return len(mode.steps) or 1 + len(propagation_of(propagation).stored)
 
     @property
     def propagation(self) -> Planned | None:
@@ -337,7 +337,7 @@ class StageInputs:
         if shards is not None:
             stored = RowShards(shards)
             return plan_of(config, stored, rank_sizes(stored), memory, threads)
-        columns = self.vertices.num_features if config.of == "feature" else self.vertices.num_classes
+        columns = self.vertices.num_features if config.matrix == "feature" else self.vertices.num_classes
         if not columns:
             return None
         parts = self.parts
@@ -364,18 +364,18 @@ class StageInputs:
         if stored is not None:
             shards = RowShards(stored) if self.recipe.grid is None else GridShards(stored)
             config = self.config
-            return sizes_of(shards, config, reads_features=not config.embed)
+            return sizes_of(shards, config.task, reads_features=not config.model.embed)
         return self._row_shards() if self.recipe.grid is None else self._grid_shards()
 
     @property
     def _num_outputs(self) -> int:
         """Width of the model's output; before there are vertex data, the width for one class per vertex."""
         stored, config = self._stored_vertices, self.config
-        if config.on_pairs:
-            return config.output_dim
+        if config.task.on_pairs:
+            return config.task.output_dim
         if stored is None:
             return self.vertices.num_classes
-        return config.output_width(config.task_of(stored.artifact, stored, stored.artifact.path), stored)
+        return config.task.output_width(config.task.task_of(stored.artifact, stored, stored.artifact.path), stored)
 
     def _row_shards(self) -> RowSizes:
         graph, vertices, parts = self.graph, self.vertices, self.parts

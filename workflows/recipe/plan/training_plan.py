@@ -61,11 +61,11 @@ def _traffic(inputs: StageInputs, config: TrainConfig) -> tuple[float | None, fl
         pairs=pairs,
     )
     try:
-        once, each, count = steps_of(config, workload(config, facts, _exchanges(inputs, config.ranks)), pairs)
+        once, each, count = steps_of(config, workload(config, facts, _exchanges(inputs, config.algorithm.ranks)), pairs)
         volume = Volume.of(once).and_times(Volume.of(each), count)
     except InputError:
         return None, None
-    return sum(volume.messages.values()) / config.ranks, sum(volume.bytes.values()) / config.ranks
+    return sum(volume.messages.values()) / config.algorithm.ranks, sum(volume.bytes.values()) / config.algorithm.ranks
 
 
 def _exchanges(inputs: StageInputs, ranks: int) -> tuple[Exchange, Exchange] | None:

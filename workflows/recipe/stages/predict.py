@@ -37,7 +37,7 @@ class PredictStage(OnRanks):
                 Catalog(found.recipe.catalog).dataset(where.on).graph(where.graph)
         if not found.is_trained:
             return False
-        plan = plan_transfer(found.dataset, found.run, where, ranks=found.config.ranks) if where else None
+        plan = plan_transfer(found.dataset, found.run, where, ranks=found.config.algorithm.ranks) if where else None
         if plan is None:
             return found.is_predicted(found.run)
         return plan.is_done and found.is_predicted(plan.run)
@@ -59,10 +59,10 @@ class PredictStage(OnRanks):
         from gnnloom.workflows.recipe.plan.training_plan import project_config
 
         section = inputs.recipe.predict or PredictSection()
-        how = {"embeddings": section.embeddings, "smooths": section.smooths}
+        how = {"embeddings": section.embeddings, "smooths": section.smoothing.smooths}
         return StageNeeds(
             memory=max(project_config(inputs).peak_memory),
-            disk=prediction_bytes(inputs.shards, inputs.config, **how),
+            disk=prediction_bytes(inputs.shards, inputs.config.model, **how),
             scratch=0,
             note="disk space before compression",
         )
@@ -84,7 +84,7 @@ def elsewhere(found: Found) -> Elsewhere:
 def predicted_run(found: Found) -> tuple[Dataset, Run]:
     """The run that has the predictions of a recipe, with its dataset; made if it is for another graph."""
     dataset, where = found.dataset, elsewhere(found)
-    return transferred(dataset, found.run, where, ranks=found.config.ranks) if where else (dataset, found.run)
+    return transferred(dataset, found.run, where, ranks=found.config.algorithm.ranks) if where else (dataset, found.run)
 
 
 def _elsewhere(found: Found, dataset: Dataset, name: str) -> PredictConfig:
@@ -93,8 +93,8 @@ def _elsewhere(found: Found, dataset: Dataset, name: str) -> PredictConfig:
     run = Run.open(dataset, name)
     code: dict[str, Any] = {name: value for name, value in config.own_code().items() if name in {"model", "decoder"}}
     asked: dict[str, Any] = {"embeddings": section.embeddings, **section.smoothing.to_json()}
-    chosen = PredictConfig.of_run(dataset, run, ranks=config.ranks, **code, **asked)
-    return replace(chosen, threads=config.threads)
+    chosen = PredictConfig.of_run(dataset, run, ranks=config.algorithm.ranks, **code, **asked)
+    return replace(chosen, threads=config.algorithm.threads)
 
 
 def prediction(found: Found) -> PredictConfig:
@@ -102,8 +102,8 @@ def prediction(found: Found) -> PredictConfig:
     section, config = found.recipe.predict or PredictSection(), found.config
     return PredictConfig.of_training(
         config,
-        shards=config.shards,
+        shards=config.data.shards,
         embeddings=section.embeddings,
-        threads=config.threads,
+        threads=config.algorithm.threads,
         **section.smoothing.to_json(),
     )

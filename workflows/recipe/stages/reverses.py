@@ -21,7 +21,7 @@ class ReversesStage(Prepares):
 
     def key(self, found: Found) -> str | None:
         train, graph = found.recipe.train, found.keys["graph"]
-        if train is None or not train.reverse:
+        if train is None or not train.mode.reverse:
             return None
         return reverses_key(graph) if found.read_graph == graph else reverses_key(found.read_graph, graph)
 

@@ -32,7 +32,7 @@ class TrainStage(OnRanks):
     def run(self, found: Found, ranks: Ranks, settings: RankSettings) -> None:
         # Before the training, which holds the run's lock until it ends.
         ranks.on_first(lambda: save_recipe(found))
-        with settings.shown_epochs(found.run, found.config.epochs) if ranks.is_first else nullcontext():
+        with settings.shown_epochs(found.run, found.config.optimization.epochs) if ranks.is_first else nullcontext():
             ranks.train(found.config, restart=found.restart)
 
     def needs(self, inputs: StageInputs) -> StageNeeds:
@@ -53,7 +53,7 @@ class TypedTrainStage(TrainStage):
     """Trains on a graph with types, whose memory is not forecast."""
 
     def needs(self, inputs: StageInputs) -> StageNeeds:
-        ranks = counted(inputs.config.ranks, "rank")
+        ranks = counted(inputs.config.algorithm.ranks, "rank")
         return StageNeeds(scratch=0, note=f"{ranks}; the memory of a training on a graph with types is not forecast")
 
 

@@ -13,7 +13,7 @@ from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import MANIFEST, Artifact
 from gnnloom.storage.wording import counted
-from gnnloom.trainer.config.loss_config import LossConfig
+from gnnloom.trainer.config.task_config import TaskConfig
 from gnnloom.workflows.recipe.found import Found
 from gnnloom.workflows.recipe.recipe import Recipe
 from gnnloom.workflows.recipe.stages.stage import Prepares, StageNeeds
@@ -76,8 +76,8 @@ def check_trainable(recipe: Recipe, key: str | None) -> None:
     if not (path / MANIFEST).exists():
         return
     vertices = Vertices(Artifact(path))
-    task = (recipe.train or LossConfig()).task_of(vertices.artifact, vertices, path)
-    learns = recipe.train is not None and recipe.train.embed > 0
+    task = (recipe.train.task if recipe.train else TaskConfig()).task_of(vertices.artifact, vertices, path)
+    learns = recipe.train is not None and recipe.train.model.embed > 0
     needed = [*([] if learns else ["feature"]), *task.arrays]
     missing = [name for name in needed if name not in vertices.artifact]
     if missing:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import tomllib
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar
 
 from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.storage.option import option_fields
 from gnnloom.storage.system_errors import OF_PERMISSION, check_is_of_content
 from gnnloom.storage.wording import counted, did_you_mean
+from gnnloom.trainer.config.fields import Config
 from gnnloom.workflows.recipe.toml.text import find_lines
 from gnnloom.workflows.recipe.toml.values import Given, Raw, convert
 
@@ -173,23 +174,21 @@ class Document:
         Raises:
             InputError: keys are unknown or missing, or their values have another type or are refused by the dataclass.
         """
-        hints = {name: hint for name, hint in get_type_hints(kind).items() if name not in settled}
-        names = [field.name for field in dataclasses.fields(kind) if field.name in hints]  # type: ignore[arg-type]
+        names = [name for name in option_fields(kind) if name not in settled]
         values, mistakes = {}, Mistakes()
         for key, given in self.sections.get(section, {}).items():
             with mistakes.noted():
                 if key not in names:
                     meant = did_you_mean(key, names, "expected one of")
                     raise InputError(f"{given.where}: [{section}] has no key {key!r}; {meant}")
-                values[key] = convert(given, f"[{section}] {key}", hints[key])
+                values[key] = convert(given, f"[{section}] {key}", option_fields(kind)[key].annotation)
         mistakes.check()
         # First, because the TypeError of a dataclass that lacks a value knows neither file nor line.
-        for field in dataclasses.fields(kind):  # type: ignore[arg-type]
-            required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-            if required and field.name not in settled and field.name not in values:
-                raise InputError(f"{self.where(section)}: [{section}] needs a key {field.name!r}")
+        for name, each in option_fields(kind).items():
+            if each.is_required and name not in settled and name not in values:
+                raise InputError(f"{self.where(section)}: [{section}] needs a key {name!r}")
         with self.located(section):
-            return kind(**settled, **values)
+            return kind.of(**settled, **values) if issubclass(kind, Config) else kind(**settled, **values)
 
     @contextmanager
     def located(self, section: str) -> Iterator[None]:

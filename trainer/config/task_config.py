@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +11,7 @@ from typing import Any
 from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.option import Group, Option, option_field
+from gnnloom.storage.option import Group, Option, option_field, option_fields
 from gnnloom.storage.wording import counted
 from gnnloom.trainer.config.fields import Config, names_with_option, option, other_values, own_values, shared_option
 from gnnloom.trainer.links.decoders.registry import DECODERS
@@ -39,7 +38,7 @@ def _task_option(name: str) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LossConfig(Config):
+class TaskConfig(Config):
     """The task and its options, its loss, the weights of the classes in it, and a metric of the user's own.
 
     An option of another task is refused, as it would do nothing. The options of gnnloom's own tasks and decoders are
@@ -47,7 +46,7 @@ class LossConfig(Config):
     any.
     """
 
-    task: str = _option(AUTO, "What to predict; auto: what the vertex data have", choices=(AUTO, *TASKS))
+    name: str = _option(AUTO, "What to predict; auto: what the vertex data have", name="task", choices=(AUTO, *TASKS))
     loss: str = _option(
         "auto",
         "Loss: the usual one of the task; for links bce, bpr, margin or ce; or a function of your own as"
@@ -83,24 +82,22 @@ class LossConfig(Config):
         super().__post_init__()
         # Only a check here; `given_class_weights` parses again.
         self.given_class_weights  # noqa: B018
-        changed = [each.name for each in dataclasses.fields(LossConfig) if getattr(self, each.name) != each.default]
-        changed += self._other_task_values()
-        for name in changed:
+        for name in [*self.changed(), *self._other_values()]:
             able = names_with_option(TASKS, name)
-            if able and self.task not in able:
-                raise InputError(f"{name}: task {self.task} has no such option, only {', '.join(able)}")
+            if able and self.name not in able:
+                raise InputError(f"{name}: task {self.name} has no such option, only {', '.join(able)}")
             decoders = names_with_option(DECODERS, name)
             if decoders and self.decoder_name not in decoders:
                 raise InputError(f"{name}: decoder {self.decoder_name} has no such option, only {', '.join(decoders)}")
         if self.loss in _LOSSES and self.loss not in self._named_losses:
-            raise InputError(f"loss {self.loss!r}: a loss of task {_LOSSES[self.loss]}, not of task {self.task}")
+            raise InputError(f"loss {self.loss!r}: a loss of task {_LOSSES[self.loss]}, not of task {self.name}")
         for name, is_own in (("loss", self.is_own_loss), ("metric", self.metric != "none")):
             if self.on_pairs and is_own:
-                raise InputError(f"{name} {getattr(self, name)!r}: task {self.task} takes no function of your own")
+                raise InputError(f"{name} {getattr(self, name)!r}: task {self.name} takes no function of your own")
 
     @property
     def _named_losses(self) -> tuple[str, ...]:
-        return TASKS[self.task].losses if self.task in TASKS else ()
+        return TASKS[self.name].losses if self.name in TASKS else ()
 
     @property
     def is_own_loss(self) -> bool:
@@ -110,22 +107,17 @@ class LossConfig(Config):
     @property
     def on_pairs(self) -> bool:
         """The task predicts pairs of vertices."""
-        return self.task in TASKS and TASKS[self.task].on_pairs
+        return self.name in TASKS and TASKS[self.name].on_pairs
 
     @property
     def decoder_name(self) -> str:
         """The decoder of a task on pairs; of ``auto``, the usual decoder of the task."""
-        return TASKS[self.task].usual_decoder if self.on_pairs and self.decoder == AUTO else self.decoder
+        return TASKS[self.name].usual_decoder if self.on_pairs and self.decoder == AUTO else self.decoder
 
     @property
-    def own_task_fields(self) -> frozenset[str]:
+    def own_fields(self) -> frozenset[str]:
         """Names of the fields that are options of the task, if it was named."""
-        return _FIELDS.intersection(TASKS[self.task].options if self.task in TASKS else ())
-
-    @property
-    def drops_targets(self) -> bool:
-        """The products of a step leave out the pairs that it trains on."""
-        return self.on_pairs and self.exclude_targets
+        return frozenset(option_fields(TaskConfig)).intersection(TASKS[self.name].options if self.name in TASKS else ())
 
     def message_graph(self, dataset: Dataset) -> str | None:
         """Key of the graph without the links that the task reads; None for a task on vertices.
@@ -145,13 +137,13 @@ class LossConfig(Config):
         Raises:
             InputError, NotFoundError: there are none that fit, or several.
         """
-        return open_links(TASKS[self.task], dataset, graph, self.links, where) if self.on_pairs else None
+        return open_links(TASKS[self.name], dataset, graph, self.links, where) if self.on_pairs else None
 
-    def own_task_options(self, task: Task) -> dict[str, Any]:
+    def own_options(self, task: Task) -> dict[str, Any]:
         """The options of the task by name."""
-        return own_values(self, LossConfig, task.options, self._other_task_values())
+        return own_values(self, task.options, self._other_values())
 
-    def _other_task_values(self) -> dict[str, Any]:
+    def _other_values(self) -> dict[str, Any]:
         """Name to value of what ``task_options`` has."""
         return other_values("task_options", self.task_options, other_task_options())
 
@@ -190,7 +182,7 @@ class LossConfig(Config):
             InputError: the array that the task predicts is missing, there is another number of classes, or the task
                 has none.
         """
-        task = task_of_data(self.task, arrays, where)
+        task = task_of_data(self.name, arrays, where)
         # Data without labels are refused where they are read.
         if self.class_weights == NO_WEIGHTS or (not task.on_pairs and task.array not in arrays):
             return task
@@ -206,10 +198,8 @@ class LossConfig(Config):
         return task
 
 
-_FIELDS = frozenset(LossConfig.__dataclass_fields__)
-
-
 def other_task_options() -> dict[str, Option]:
     """Options of tasks and decoders that are not fields of the configuration: they go into ``task_options``."""
-    names = {name: None for kind in TASKS.values() for name in kind.options if name not in _FIELDS}
+    fields = option_fields(TaskConfig)
+    names = {name: None for kind in TASKS.values() for name in kind.options if name not in fields}
     return {name: _shown(name) for name in names}
