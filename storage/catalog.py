@@ -71,8 +71,8 @@ DATASET_ATTRIBUTES: Mapping[str, Any] = {"encoding-type": "gnnloom-dataset", VER
 LOGGER = logging.getLogger("gnnloom.storage")
 
 
-#: Kinds of artifacts that no graph with types has.
-_WITHOUT_TYPES = frozenset({"transpose", "vertices", "samples", "propagated"})
+#: Kinds of artifacts that no graph with types has, or that it has in another form.
+_WITHOUT_TYPES = frozenset({"transpose", "vertices", "shards", "samples", "propagated"})
 
 
 def check_name(name: str, what: str = "dataset") -> str:
@@ -323,7 +323,13 @@ class Dataset:
     def typed_row_shards(
         self, parts: int | None = None, key: str | None = None, counter: ReadCounter | None = None, **parameters: Any
     ) -> TypedRowShards:
-        """Row shards of a graph with types for ``parts`` ranks."""
+        """Row shards of a graph with types for ``parts`` ranks.
+
+        Raises:
+            NotFoundError, InputError: as :meth:`find`.
+        """
+        if not self.fitting("shards"):
+            raise NotFoundError(f"dataset {self.name} has no shards{_remedy(self.name, 'shards', {'parts': parts})}")
         artifact = self.find("shards", key, layout="row", parts=parts, **parameters)
         return TypedRowShards(Artifact(artifact.path, counter))
 

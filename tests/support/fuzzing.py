@@ -40,7 +40,7 @@ from gnnloom.storage.disk.files import read_json, write_json
 from gnnloom.storage.errors import CorruptError, GnnloomError, InputError
 from gnnloom.storage.format.schema import LINK_SPLITS
 from gnnloom.storage.runs.run import Run
-from gnnloom.storage.upkeep.archive import _files_of, _write_members, export_dataset
+from gnnloom.storage.upkeep.archive import _write_members, export_dataset, files_of
 from gnnloom.storage.upkeep.archive_import import import_dataset
 from gnnloom.trainer.config.continuation import configure
 from gnnloom.trainer.config.predict_config import PredictConfig
@@ -177,7 +177,7 @@ def _read_arrays(path: Path) -> None:
 def _pack_and_import(folder: Path) -> None:
     """Import an archive of whatever the dataset is by now, whose own digests are right."""
     dataset = Catalog(folder / "from")["web"]
-    members = [(path, path.stat().st_size) for path in _files_of(dataset)]
+    members = [(path, path.stat().st_size) for path in files_of(dataset)]
     with (folder / "web.tar").open("wb") as raw:
         _write_members(raw, None, dataset, members)
     _import(folder)

@@ -66,7 +66,7 @@ def test_commands_show_types_and_relations(tables: Path) -> None:
     run("catalog", "verify", "shop")
     run("catalog", "export", "shop", "shop.tar.zst")
     run("catalog", "import", "shop.tar.zst", "--as", "copy")
-    for command in ("partition shop --parts 2", "train shop", "features shop random", "sample shop --fanout 3,3"):
+    for command in ("train shop", "features shop random", "sample shop --fanout 3,3"):
         assert "a graph with types" in str(run(*command.split(), expected=1).exception), command
 
 
@@ -282,14 +282,17 @@ def test_look_shows_how_ratings_get_two_types(tmp_path: Path, monkeypatch: pytes
     (command,) = [each for when, each in found.others.items() if "two types" in when]
     assert command == (
         "gnnloom ingest NAME --relation"
-        " 'user,user_movie,movie=ratings.csv:userId,movieId,rating as weight,timestamp as time'"
+        " 'user,user_movie,movie=ratings.csv:userId,movieId,rating as weight,timestamp as time' --merge keep"
     )
     run(*(word for word in shlex.split(command.replace("NAME", "g"))[1:]))
     Path("payments.csv").write_text(
         "payer,shop,amount,paid_at\nann,s1,3.5,2024-01-02T10:00:00Z\nbob,s1,4.0,2024-01-02T11:00:00Z\n"
+        "ann,s2,1.25,2024-01-03T10:00:00Z\n"
     )
     (command,) = [each for when, each in gnnloom.look("payments.csv").others.items() if "two types" in when]
-    assert command.endswith("'payer,payer_shop,shop=payments.csv:payer,shop,amount as weight,paid_at as time'")
+    assert command.endswith(
+        " 'payer,payer_shop,shop=payments.csv:payer,shop,amount as weight,paid_at as time' --merge keep"
+    )
     run(*(word for word in shlex.split(command.replace("NAME", "p"))[1:]))
     Path("friends.csv").write_text("person,friend\nann,bob\nbob,cy\n")
     assert not any("two types" in when for when in gnnloom.look("friends.csv").others)

@@ -51,18 +51,18 @@ class ModeConfig(Config):
     replace: bool = _mode_option("replace")
     draw_once: bool = _mode_option("draw_once", free=True)
     neighbor_sampler: str = _mode_option("neighbor_sampler", free=True)
-    of_type: str | None = _mode_option("of_type", free=True)
-    relation: str | None = _mode_option("relation", free=True)
-    relation_fanout: tuple[str, ...] = _mode_option("relation_fanout", free=True)
-    reverse: bool = _mode_option("reverse", free=True)
-    # Free: the data themselves are compared, by their keys.
-    vertex_data: tuple[str, ...] = _mode_option("vertex_data", free=True)
     samples: str | None = _mode_option("samples")
     propagated: str | None = _mode_option("propagated", free=True)
     steps: tuple[int, ...] = _mode_option("steps", free=True)
     # Free: neither the place of the features, nor the cache, nor what prepares batches ahead changes them.
     inputs: str = _mode_option("inputs", free=True)
     cache_memory: int = _mode_option("cache_memory", free=True)
+    of_type: str | None = _mode_option("of_type", free=True)
+    relation: str | None = _mode_option("relation", free=True)
+    relation_fanout: tuple[str, ...] = _mode_option("relation_fanout", free=True)
+    reverse: bool = _mode_option("reverse", free=True)
+    # Free: the data themselves are compared, by their keys.
+    vertex_data: tuple[str, ...] = _mode_option("vertex_data", free=True)
     sampler_threads: int = _mode_option("sampler_threads", free=True)
     pool: int = _mode_option("pool", free=True)
     mode_options: tuple[str, ...] = _option(

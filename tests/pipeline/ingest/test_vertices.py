@@ -314,7 +314,7 @@ def test_formats_are_found_by_name(tmp_path: Path) -> None:
 def test_unknown_formats_and_options_list_the_known_ones(tmp_path: Path) -> None:
     (tmp_path / "edges.txt").write_text("0 1 5\n")
     path = str(tmp_path / "edges.txt")
-    with pytest.raises(InputError, match="format 'nope': expected one of snap, parquet, npy, npz"):
+    with pytest.raises(InputError, match="format 'nope': expected one of snap, ntriples, parquet, npy, npz"):
         open_edges("nope", [path])
     with pytest.raises(InputError, match="has no option header; it has weights"):
         open_edges("npz", [path], {"header": True})

@@ -175,7 +175,7 @@ def test_other_rooms_ask_a_place_for_arrays_of_tensors() -> None:
     """A place knows where tensors are; storage, and what is computed from numbers of vertices, need arrays."""
     found = list(calls())
     alone = {str(path) for path, name, of, _ in found if name in CONVERSIONS and not of.lower().endswith(PLACES)}
-    assert alone == {"modes/epochs/typed.py"}
+    assert alone == set()
     to_arrays = {path for path, name, _, _ in found if name in {"to_numpy", "as_array"}}
     assert len(to_arrays) <= MOST_TO_ARRAYS
     assert len(to_arrays | {path for path, name, _, _ in found if name in CONVERSIONS}) <= MOST_CONVERTING

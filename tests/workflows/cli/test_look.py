@@ -130,8 +130,8 @@ def proposed(folder: Path, text: str, name: str = "e.csv", *words: str) -> tuple
         ("src,dst,note\n0,1,a b\n1,2,c\n", "--extra-columns", False),
         ("src,dst,score\n0,1,low\n1,2,high\n", "--extra-columns", False),
         ("src,dst,w,w\n0,1,1,2\n1,2,3,4\n", "--columns 1,2,3", True),
-        ("src,dst,time\n0,1,14\n1,2,15\n", "--times", False),
-        ("src,dst,who,date\n0,1,a,14\n1,2,b,15\n", "--columns src,dst,date --times", False),
+        ("src,dst,time\n0,1,14\n1,2,15\n", "--times --merge max", False),
+        ("src,dst,who,date\n0,1,a,14\n1,2,b,15\n", "--columns src,dst,date --times --merge max", False),
         (",source id,target id,a,w\n0,5,6,a,1\n1,6,5,b,2\n", "--columns 'source id,target id,w' --ids compact", True),
     ],
 )  # fmt: skip

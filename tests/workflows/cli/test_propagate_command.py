@@ -75,7 +75,7 @@ def test_the_function_has_the_options_of_the_command(root: Path, launcher: LoneL
     assert launcher.jobs == 2
     with pytest.raises(InputError, match="propagate: no option step; did you mean steps"):
         gnnloom.propagate("web", catalog=root, step=3)  # type: ignore[call-arg]
-    with pytest.raises(InputError, match="memory 'much' is not a size"):
+    with pytest.raises(InputError, match="memory: 'much' is not a size"):
         gnnloom.propagate("web", catalog=root, memory="much")
 
 

@@ -23,9 +23,9 @@ from gnnloom.trainer.modes.epochs.typed_batches import (
     TypedExamples,
     VertexExamples,
     learned_rows,
+    measured_rows,
 )
 from gnnloom.trainer.modes.neighbor import fanouts, relation_fanouts
-from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.tasks.objectives.pairs import PairObjective
 
 
@@ -70,7 +70,7 @@ class TypedNeighborMode(Mode):
         if not loss.num_terms:
             return 0.0, 0.0
         batch = None if examples is None else examples.batch
-        asked = learned_rows(self._given, None if batch is None else batch.fields)
+        asked = learned_rows(self._given, None if batch is None else batch.fields, self.context.place)
         contribution = loss(self._model.scores_of(None if batch is None else batch.with_features(asked)))
         contribution.backward()  # type: ignore[no-untyped-call]
         for name, (vertices, rows) in asked.items():
@@ -79,5 +79,4 @@ class TypedNeighborMode(Mode):
 
     def scores(self) -> Tensor:
         """See :meth:`Mode.scores`."""
-        measured = self.context.measured
-        return self._model.inference.of(None if measured is None else as_array(measured))
+        return self._model.inference.of(measured_rows(self.context))

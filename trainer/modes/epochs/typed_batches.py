@@ -29,7 +29,6 @@ from gnnloom.trainer.modes.epochs.mode import ModeContext
 from gnnloom.trainer.modes.epochs.model_inputs import TypedInputs
 from gnnloom.trainer.modes.epochs.pair_batches import batch_loss
 from gnnloom.trainer.operators.whole_rows import AXIS
-from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.tasks.objectives.objective import StepLoss
 from gnnloom.trainer.tasks.objectives.pairs import PairObjective
@@ -83,8 +82,13 @@ def num_seeds(sample: TypedSample, types: Iterable[str]) -> dict[str, int]:
     return {name: sample.num_vertices[name][0] for name in types}
 
 
+def measured_rows(context: ModeContext) -> NDArray[np.int64] | None:
+    """(num_measured,) int64 rows of the rank whose scores metrics read, ascending; None for all rows."""
+    return None if context.measured is None else context.place.to_numpy(context.measured)
+
+
 def learned_rows(
-    given: TypedInputs, fields: Mapping[Any, Mapping[str, Any]] | None
+    given: TypedInputs, fields: Mapping[Any, Mapping[str, Any]] | None, place: Place
 ) -> dict[str, tuple[NDArray[np.int64], Tensor]]:
     """The vertices of a batch of each type with learned features, and their rows as they are now. Collective.
 
@@ -93,7 +97,7 @@ def learned_rows(
     """
     found = dict[str, tuple[NDArray[np.int64], Tensor]]()
     for name, view in given.learned.items():
-        vertices = np.empty(0, np.int64) if fields is None else as_array(fields[name]["n_id"])
+        vertices = np.empty(0, np.int64) if fields is None else place.to_numpy(fields[name]["n_id"])
         found[name] = vertices, view.in_step(vertices, view.ahead(vertices))
     return found
 
@@ -141,7 +145,8 @@ class ExamplesOfRun(ABC):
         if examples is None:
             return np.empty(0, np.int64)
         fields, counts = examples.batch.fields, examples.batch.num_seeds
-        return self._data.joined({name: as_array(fields[name]["n_id"])[:count] for name, count in counts.items()})
+        array = self._context.place.to_numpy
+        return self._data.joined({name: array(fields[name]["n_id"])[:count] for name, count in counts.items()})
 
 
 class VertexExamples(ExamplesOfRun):

@@ -136,7 +136,7 @@ class _Scoring:
         self._given, self._model, self.next = given, model, following
 
     def read(self, given: TypedBatch | None) -> dict[str, tuple[NDArray[np.int64], Tensor]]:
-        return learned_rows(self._given, None if given is None else given.fields)
+        return learned_rows(self._given, None if given is None else given.fields, self._model.place)
 
     def outputs(
         self, given: TypedBatch | None, rows: Mapping[str, tuple[NDArray[np.int64], Tensor]]

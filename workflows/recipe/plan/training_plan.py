@@ -93,5 +93,6 @@ def _metadata(inputs: StageInputs, plan: TrainProjection) -> int:
 
 
 def _arrays_of(place: str) -> int:
-    """Arrays, at most, of one shard, one cell, or one range of an order."""
-    return sum(name.startswith(f"{place}/") for name in SCHEMAS["shards"])
+    """Arrays, at most, of one shard, one cell, or one range of an order, of a graph without types."""
+    typed = tuple(f"{place}/*/{each}/" for each in ("relation", "type"))
+    return sum(name.startswith(f"{place}/") and not name.startswith(typed) for name in SCHEMAS["shards"])
