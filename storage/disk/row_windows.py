@@ -117,6 +117,15 @@ def _pages(positions: NDArray[np.int64]) -> int:
     return 1 + int(np.count_nonzero(pages[1:] != pages[:-1]))
 
 
+def pages_of_rows(rows: NDArray[np.int64], row_bytes: int) -> int:
+    """Number of pages in which rows of a file begin.
+
+    Args:
+        rows: (num_rows,) int64 numbers of rows, ascending.
+    """
+    return _pages(rows * row_bytes) if len(rows) else 0
+
+
 def distinct(lists: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
     """The numbers of some lists, each once, ascending."""
     return np.unique(np.concatenate([np.empty(0, np.int64), *lists]))

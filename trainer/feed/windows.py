@@ -6,7 +6,7 @@ batches of the present one are used.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from itertools import repeat
 from typing import Any, Protocol, TypeVar
@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.storage.disk.row_windows import distinct
+from gnnloom.storage.disk.row_windows import distinct, pages_of_rows
 from gnnloom.storage.sampling.ahead import prepare_ahead
 from gnnloom.trainer.feed.feature_view import FeatureView, FeatureWindows
 
@@ -108,6 +108,21 @@ class WindowedBatches:
                 part.add(vertices[name])
             batches.append(batch)
         return batches, {} if self._stopped else {name: part.read() for name, part in parts.items()}
+
+
+def pages_in_windows(batches: Iterable[NDArray[np.int64]], windows: FeatureWindows) -> int:
+    """Number of pages that windows of some batches read, in the order of the batches.
+
+    Args:
+        batches: (num_rows,) int64 rows of each batch that are not in memory.
+    """
+    found, pages = np.empty(0, np.int64), 0
+    for rows in batches:
+        joined = distinct([found, rows])
+        if len(joined) > windows.most and len(found):
+            pages, joined = pages + pages_of_rows(found, windows.row_bytes), rows
+        found = joined
+    return pages + pages_of_rows(found, windows.row_bytes)
 
 
 def in_windows(

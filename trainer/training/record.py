@@ -160,7 +160,7 @@ def describe_result(
 def _read_per_used(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Bytes that devices delivered over bytes of the features that batches used; empty if these are not on disk."""
     used = sum(line.get("bytes_used", 0) for line in lines)
-    return {"read_per_used": sum(line["bytes_from_device"] for line in lines) / used} if used else {}
+    return {"read_per_used": sum(line.get("bytes_from_device", 0) for line in lines) / used} if used else {}
 
 
 def gather_costs(session: Session, last: TrafficCounts) -> dict[str, Any]:

@@ -120,7 +120,7 @@ def test_windows_of_batches_change_no_bit_and_read_a_row_once(
     assert all(20 * len(rows) <= memory // 4 for rows in windows)
     num_windows = sum(len(rows) > 0 for rows in windows)
     if memory == 80:
-        # Windows that would have few batches leave their memory to frequent rows.
+        # Windows of one batch read no fewer pages, so frequent rows have all of the memory.
         assert (num_windows, all(read)) == (0, True)
     else:
         assert not any(read)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.artifacts.samples import Samples, StoredBatch
+from gnnloom.storage.disk.row_windows import pages_of_rows
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import SPLIT
 from gnnloom.storage.matrix.layered import LayeredBatch, empty_batch
@@ -31,6 +32,7 @@ from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.data.vertex_data import Labels, as_features
 from gnnloom.trainer.feed.batches import ONLY_TYPE, Batch, Batches, Drawn, NeighborBatches, StoredBatches
 from gnnloom.trainer.feed.feature_view import FeatureView, MappedFeatures, PackedFeatures
+from gnnloom.trainer.feed.windows import pages_in_windows
 from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext, form_gradients
 from gnnloom.trainer.modes.epochs.model_inputs import BatchInputs
 from gnnloom.trainer.modes.epochs.pair_batches import RankPairs
@@ -41,8 +43,10 @@ from gnnloom.trainer.passes.evaluation import can_stream, streamed_outputs
 from gnnloom.trainer.passes.layerwise import layerwise_scores, map_graph
 from gnnloom.trainer.tasks.objectives.objective import StepLoss
 
-#: Batches without which a window saves less than frequent rows in its memory would.
-_LEAST_BATCHES: Final = 4
+#: Batches that are drawn to find out whether windows read fewer pages than batches alone.
+_TRIED: Final = 8
+#: Share of the pages that windows may still read: forming them costs processor time.
+_WORTHWHILE: Final = 0.75
 
 
 class NeighborMode(Mode):
@@ -100,17 +104,18 @@ class NeighborMode(Mode):
     def _keep_rows(self, features: FeatureView, sampler: NeighborSampler, seeds: VertexSeeds) -> int:
         """Keep frequent rows in memory; returns the bytes that are left for windows of batches. Collective."""
         memory: int = self.context.options["cache_memory"]
-        half, kept, windows = memory // 2, np.empty(0, np.int64), features.windows(memory // 2)
+        half, windows = memory // 2, features.windows(memory // 2)
+        kept = hot_vertices(sampler, seeds, features.num_kept(memory), features.is_far)
         if windows is not None and seeds.num_batches:
-            # Frequent rows, and windows of what is not frequent, save more than either alone.
-            kept = hot_vertices(sampler, seeds, features.num_kept(memory - half), features.is_far)
-            drawn = sampler.sample_of(seeds.of(0, 0), 0, 0).vertices
-            if windows.most < _LEAST_BATCHES * np.count_nonzero(~np.isin(drawn, kept)):
-                windows = None
-        if windows is None:
-            half, kept = 0, hot_vertices(sampler, seeds, features.num_kept(memory), features.is_far)
+            # Frequent rows, and windows of rows that are not frequent, may save more than frequent rows alone.
+            fewer = hot_vertices(sampler, seeds, features.num_kept(memory - half), features.is_far)
+            tried = [sampler.sample_of(seeds.of(0, at), 0, at).vertices for at in range(min(_TRIED, seeds.num_batches))]
+            alone = sum(pages_of_rows(np.setdiff1d(rows, kept), windows.row_bytes) for rows in tried)
+            if pages_in_windows([np.setdiff1d(rows, fewer) for rows in tried], windows) < _WORTHWHILE * alone:
+                features.keep(fewer)
+                return half
         features.keep(kept)
-        return half
+        return 0
 
     def _view(self, owner: NDArray[np.int32] | None) -> FeatureView:
         """The features of any vertices. Communicates nothing."""
