@@ -27,7 +27,8 @@ def fake_records(folder: str, pattern: str, ranks: int) -> list[ArrayRecord]:
     """A record for every array of the registry that may be in a shard or cell, without any data."""
     found = []
     for name, spec in SCHEMAS["shards"].items():
-        if name.startswith(f"{pattern}/"):
+        # Only graphs with types have folders of relations and of types.
+        if name.startswith(f"{pattern}/") and not name.startswith((f"{pattern}/relation/", f"{pattern}/type/")):
             sizes = {**SIZES, "part+1": ranks + 1, "row": 1000, "row+1": 1001}
             shape = tuple(sizes.get(dim, 1000) for dim in spec.dims)
             path = f"{folder}{name.removeprefix(pattern)}"

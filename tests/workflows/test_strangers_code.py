@@ -324,7 +324,7 @@ def test_a_run_that_a_call_trained_predicts_with_the_code_that_the_call_named(pl
     stored = gnnloom.train(web, run="mine", epochs=2, model=OWN)
     assert stored.result()["epochs"] == 2
     opened = gnnloom.Run.open("web/mine", place.catalog)
-    with pytest.raises(InputError, match="add --model"):
+    with pytest.raises(InputError, match="in Python, model="):
         gnnloom.predict(opened)
     assert len(gnnloom.predict(opened, model=OWN).predictions()) == 40
 

@@ -301,9 +301,9 @@ def links_of_relation(dataset: Dataset, relation: str, key: str | None = None, g
         )
     others = sorted({each.relation.name for each in found if each.relation is not None})
     hint = f"; {did_you_mean(relation, others, 'there are links of')}" if others else ""
-    command = shell_command("gnnloom", "links", dataset.name, "random", "--relation", relation)
     raise InputError(
-        f"relation {relation!r}: dataset {dataset.name} has no links of this relation{hint}; `{command}` makes some"
+        f"relation {relation!r}: dataset {dataset.name} has no links of this relation{hint};"
+        f" `{shell_command('gnnloom', 'links', dataset.name, 'random', '--relation', relation)}` makes some"
     )
 
 

@@ -297,17 +297,15 @@ def fields_by_name(
     ends = named_ends[0]
     others = [at for at in range(len(names)) if at not in ends and not numbers_rows(names[at])]
     written = [str(at + 1) if numbered else name for at, name in enumerate(names)]
-    options = [shell_command("--columns", ",".join(written[end] for end in pair)) for pair in named_ends]
+    chosen = [",".join(written[end] for end in pair) for pair in named_ends]
     question = ""
     if len(named_ends) > 1:
-        question = (
-            f"{location}: the header names several pairs of columns that may be the ends of edges; add"
-            f" `{'` or `'.join(options)}`"
-        )
+        options = " or ".join(f"`{shell_command('--columns', columns)}`" for columns in chosen)
+        question = f"{location}: the header names several pairs of columns that may be the ends of edges; add {options}"
     elif valued and len(others) != 1:
         question = (
             f"{location}: the header names {names[ends[0]]} and {names[ends[1]]} as the ends of edges; add"
-            f" `{options[0]},VALUE` with the column of the weights or times as VALUE"
+            f" `{shell_command('--columns', f'{chosen[0]},VALUE')}` with the column of the weights or times as VALUE"
         )
     return (*ends, *((others or [len(names)])[:1] if valued else ())), question
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -140,12 +141,13 @@ def test_columns_that_are_called_ends_are_read_wherever_they_stand(
 
 def read(edges: TextEdges | ParquetEdges, *, names: bool) -> list[tuple[str, str]]:
     """All edges, as texts."""
-    found = []
+    found = list[tuple[str, str]]()
     for span in edges.ranges():
-        for chunk in edges.read_names(span) if names else edges.read(span):
-            for row in range(len(chunk.source)):
-                ends = (each.name(row).decode() if names else str(each[row]) for each in (chunk.source, chunk.target))
-                found.append(tuple(ends))
+        for named in edges.read_names(span) if names else ():
+            source, target = named.source, named.target
+            found += [(source.name(row).decode(), target.name(row).decode()) for row in range(len(source))]
+        for chunk in () if names else edges.read(span):
+            found += [(str(first), str(second)) for first, second in zip(chunk.source, chunk.target, strict=True)]
     return found
 
 
@@ -175,7 +177,7 @@ def test_pairs_of_other_columns_are_no_ends(header: str) -> None:
 
 @pytest.mark.parametrize("values", ["weights", "times"])
 def test_the_value_of_columns_that_are_called_ends_is_the_only_other_one(tmp_path: Path, values: str) -> None:
-    options = {values: True}
+    options: dict[str, Any] = {values: True}
     path = write(tmp_path / "e.csv", "v,src,dst\n5,1,2\n6,2,3\n")
     edges = TextEdges.open([path], **options)
     assert edges.understood()[0].facts["value"] == "v"

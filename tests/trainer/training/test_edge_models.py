@@ -243,7 +243,7 @@ def test_a_module_that_sees_all_vertices_at_once_is_not_evaluated_exactly_and_th
     config = edge_config(catalog, "directed", f"sees-{len(options)}", model, model_options=options)
     result = train(LoneCommunicator(), config)
     assert result["inference_exact"] is False
-    assert "scores are not those of the whole graph" in caplog.text
+    assert "scores differ from the scores on the whole graph" in caplog.text
 
 
 def test_what_a_layer_does_not_need_is_left_out(catalog: Catalog) -> None:

@@ -84,7 +84,7 @@ class Job:
             asked = PredictConfig.of_training(config, shards=None, threads=1)
             if layout in PREDICTED_BEFORE:
                 plain.append(replace(asked, embeddings=True).to_json())
-            predictions.append(replace(asked, **METHODS[method]).to_json())
+            predictions.append(asked.with_options(**METHODS[method]).to_json())
         found = run_program(4, "train_all", folder, [*trainings, *plain, *predictions])
         self.results = dict(zip(self, found[-len(predictions) :], strict=True))
 
