@@ -106,8 +106,8 @@ def _options(tables: Sequence[Table], options: Mapping[str, Any]) -> dict[str, A
     first = tables[0]
     given = {**options, **dict(first.options)}
     header = given.get(HEADER.name)
-    files = [(file.location, header) for each in tables if each.locations for file in open_files(each.locations)]
-    files += [(file.location, False) for each in tables if each.headless for file in open_files(each.headless)]
+    files = [(file.address, header) for each in tables if each.locations for file in open_files(each.locations)]
+    files += [(file.address, False) for each in tables if each.headless for file in open_files(each.headless)]
     (location, has_header), *others = files
     named = dict[str, list[str]]()
     for column in first.others:

@@ -8,7 +8,7 @@ import os
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -16,6 +16,7 @@ import xxhash
 
 from gnnloom.pipeline.sources.reading.coding import CODINGS, coding_of
 from gnnloom.storage.disk.files import user_path
+from gnnloom.storage.disk.remote_folder import without_secrets
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.system_errors import OF_PERMISSION, check_is_of_content
 
@@ -41,17 +42,24 @@ class SourceFile:
     """A file as it was when the source was opened.
 
     Attributes:
-        location: local path or URL.
+        location: local path, or URL without user, password and query, as messages and stored facts show it.
         size: number of stored (compressed) bytes; None if the server does not report it.
         fingerprint: changes if the file changes.
         coding: how the stored bytes stand for the contents, a key of
             :data:`~gnnloom.pipeline.sources.reading.coding.CODINGS`; empty if they are the contents.
+        url: the whole URL, with its secrets; empty for a local file.
     """
 
     location: str
     size: int | None
     fingerprint: str
     coding: str = ""
+    url: str = field(default="", repr=False)
+
+    @property
+    def address(self) -> str:
+        """The path or URL that opens the file."""
+        return self.url or self.location
 
     @property
     def is_local(self) -> bool:
@@ -117,9 +125,9 @@ class SourceFile:
             NotFoundError: the file no longer exists.
         """
         try:
-            stream = self.path.open("rb") if self.is_local else _open_remote(self.location, streaming)
+            stream = self.path.open("rb") if self.is_local else _open_remote(self.address, streaming)
         except OSError as error:
-            raise _unreadable(self.location, error) from error
+            raise _unreadable(self.address, error) from error
         with stream:
             yield stream
 
@@ -162,6 +170,7 @@ def expand(location: str) -> list[str]:
 
     Raises:
         NotFoundError: a glob matches nothing.
+        InputError: the server does not list its files.
     """
     if is_local(location):
         plain = str(user_path(location.removeprefix("file://")))
@@ -171,11 +180,15 @@ def expand(location: str) -> list[str]:
         found = sorted(path for path in glob.glob(plain, recursive=True) if Path(path).name != "_SUCCESS")
     elif "*" in location:
         file_system, path = _file_system(location)
-        found = sorted(file_system.unstrip_protocol(match) for match in file_system.glob(path))
+        try:
+            found = sorted(file_system.unstrip_protocol(match) for match in file_system.glob(path))
+        except Exception as error:
+            # Every storage has errors of its own.
+            raise _unreadable(location, error) from error
     else:
         return [location]
     if not found:
-        raise NotFoundError(f"{location}: no file matches")
+        raise NotFoundError(f"{location if is_local(location) else without_secrets(location)}: no file matches")
     return found
 
 
@@ -211,12 +224,13 @@ def _describe_remote(location: str) -> SourceFile:
         version = [file_system.ukey(path), *(f"{name}={info[name]}" for name in _VERSION_FIELDS if name in info)]
     except (OSError, ValueError) as error:
         raise _unreadable(location, error) from error
-    size = info.get("size")
+    size, shown = info.get("size"), without_secrets(location)
     return SourceFile(
-        location,
+        shown,
         None if size is None else int(size),
         xxhash.xxh3_128("\n".join(version).encode()).hexdigest(),
-        coding_of(location, None),
+        coding_of(shown, None),
+        location,
     )
 
 
@@ -226,7 +240,8 @@ def _file_system(location: str) -> tuple[Any, str]:
     try:
         file_system, path = url_to_fs(location)  # type: ignore[no-untyped-call]
     except (ValueError, ImportError) as error:
-        raise InputError(f"{location}: this kind of URL cannot be opened ({error})") from error
+        reason = str(error).replace(location, without_secrets(location))
+        raise InputError(f"{without_secrets(location)}: this kind of URL cannot be opened ({reason})") from error
     return file_system, str(path)
 
 
@@ -239,14 +254,15 @@ def _open_remote(location: str, streaming: bool) -> BinaryIO:
 
 
 def _unreadable(location: str, error: Exception) -> NotFoundError | InputError:
+    shown = location if is_local(location) else without_secrets(location)
     fault = "" if is_local(location) else _server_fault(error)
     if fault:
-        return UnreachableError(f"{location}: {fault}; check the address, or try again later")
+        return UnreachableError(f"{shown}: {fault}; check the address, or try again later")
     if is_local(location):
         check_is_of_content(error, location, OF_PERMISSION)
     if isinstance(error, FileNotFoundError | NotADirectoryError):
-        return NotFoundError(f"{location}: there is no such file")
-    return InputError(f"{location}: cannot be read ({error})")
+        return NotFoundError(f"{shown}: there is no such file")
+    return InputError(f"{shown}: cannot be read ({str(error).replace(location, shown)})")
 
 
 def _server_fault(error: BaseException) -> str:
