@@ -7,6 +7,7 @@ Billion-Scale Graphs", IA3 2020), but without servers: all ranks ask and answer 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -14,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.storage.matrix.ranges import Span, split_range
+from gnnloom.storage.matrix.ranges import Span, range_of, split_range
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.exchange import BlockExchange, by_rank
 from gnnloom.trainer.comm.traffic import Kind
@@ -29,16 +30,21 @@ class Owners(Protocol):
         ...
 
 
+@dataclass(frozen=True)
 class RangeOwners:
-    """Owners of n vertices: rank i of p owns the range from i*n//p to (i+1)*n//p."""
+    """Owners of even ranges of numbers, of vertices or of pairs; see :func:`split_range`.
 
-    def __init__(self, num_vertices: int, size: int) -> None:
-        self._starts = np.array([split_range(num_vertices, size, rank)[0] for rank in range(size)])
+    Attributes:
+        size: count of the numbers, which begin at 0.
+        num_ranks: number of ranks.
+    """
 
-    def __getitem__(self, vertices: NDArray[np.int64], /) -> NDArray[np.int32]:
+    size: int
+    num_ranks: int
+
+    def __getitem__(self, numbers: NDArray[np.int64], /) -> NDArray[np.int32]:
         """See :class:`Owners`. Communicates nothing."""
-        # Of ranks that begin at one vertex, all but the last have none.
-        return (np.searchsorted(self._starts, vertices, side="right") - 1).astype(np.int32)
+        return range_of(max(self.size, 1), self.num_ranks, numbers).astype(np.int32)
 
 
 class EndOwners:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -148,22 +148,6 @@ class GridOwners:
     def __getitem__(self, vertices: NDArray[np.int64], /) -> NDArray[np.int32]:
         position = self._orders.positions(self._order, vertices)
         return self._ranks[range_of(max(self._orders.num_vertices, 1), len(self._ranks), position)]
-
-
-@dataclass(frozen=True)
-class RangeOwners:
-    """Ranks that own even ranges of numbers, of vertices or of pairs; see :func:`split_range`.
-
-    Attributes:
-        size: of the numbers, from 0.
-        num_ranks: of all.
-    """
-
-    size: int
-    num_ranks: int
-
-    def __getitem__(self, numbers: NDArray[np.int64], /) -> NDArray[np.int32]:
-        return range_of(self.size, self.num_ranks, numbers).astype(np.int32)
 
 
 def own_rows(source: Layout, num_vertices: int) -> Layout:

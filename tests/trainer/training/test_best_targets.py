@@ -17,8 +17,8 @@ from gnnloom.storage.format.memory_map import RecordedArray
 from gnnloom.storage.matrix.ranges import split_range
 from gnnloom.storage.shards import known_pairs
 from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.data.row_exchange import RangeOwners
 from gnnloom.trainer.links.bilinear import Dot
-from gnnloom.trainer.links.pair_rows import RangeOwners
 from gnnloom.trainer.tasks.registry import TASKS
 from gnnloom.trainer.training import best_targets
 from gnnloom.trainer.training.pair_scores import PairScorer

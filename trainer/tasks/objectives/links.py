@@ -17,7 +17,7 @@ from gnnloom.storage.artifacts.typed.typed_graph import Relation, TypedGraph
 from gnnloom.storage.matrix.local_numbers import LocalNumbers
 from gnnloom.storage.shards.known_pairs import SOURCES_AT_ONCE, KnownInTraining
 from gnnloom.trainer.comm.agreement import together
-from gnnloom.trainer.data.row_exchange import RowExchange
+from gnnloom.trainer.data.row_exchange import RangeOwners, RowExchange
 from gnnloom.trainer.feed.negatives import evaluated_negatives, make_negative_sampler
 from gnnloom.trainer.feed.pair_seeds import TEST, TRAIN, VALID, PairSet
 from gnnloom.trainer.layout.layout import Layout
@@ -25,7 +25,6 @@ from gnnloom.trainer.links.all_targets import filtered_ranks
 from gnnloom.trainer.links.baselines import HITS, baseline_figures, list_figures, pool_figures
 from gnnloom.trainer.links.distribution import score_distribution
 from gnnloom.trainer.links.losses import LOSSES
-from gnnloom.trainer.links.pair_rows import RangeOwners
 from gnnloom.trainer.links.pair_sums import pair_loss
 from gnnloom.trainer.links.ranking import Higher, ListRanks, PoolRanks
 from gnnloom.trainer.links.scoring import AllTargets, score_all
