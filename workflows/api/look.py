@@ -166,7 +166,9 @@ def _read(
             others[_IF_EDGE] = _edges(locations, format_name, options | {"header": False})[1]
         if vertices is not None:
             others[_ALONG if vertices.has_edges else _IF_VERTICES] = vertices.command()
-        return Look(understood, command, others | _two_types(locations, format_name, understood))
+        return Look(
+            understood, command, others | _two_types(locations, format_name, understood, by_word=vertices is None)
+        )
     others = {}
     if vertices.rows is Rows.VERTEX_LIKELY:
         edges, _ = _edges(locations, format_name, options)
@@ -273,14 +275,19 @@ def _cells(edges: Understood, name: str) -> list[str]:
     return [row[at] for row in edges.rows if at < len(row)]
 
 
-def _two_types(locations: Sequence[str], format_name: str | None, understood: Sequence[Understood]) -> dict[str, str]:
+def _two_types(
+    locations: Sequence[str], format_name: str | None, understood: Sequence[Understood], *, by_word: bool
+) -> dict[str, str]:
     """The command that keeps the ends of edges apart, if their columns are called as two types are.
 
     Without ``id`` in the names, columns with an id in common are of one type.
+
+    Args:
+        by_word: any word may be a type, such as ``payer`` and ``shop``; each row is certainly an edge.
     """
     first = understood[0] if len(locations) == 1 and understood else None
     ends = [str(first.facts.get(end, "")) for end in ("source", "target")] if first is not None else []
-    found = [_OF_TYPE.fullmatch(end) or _WORD.fullmatch(end) for end in ends]
+    found = [_OF_TYPE.fullmatch(end) or (_WORD.fullmatch(end) if by_word else None) for end in ends]
     types = [each[1].lower() for each in found if each is not None]
     if first is None or len(types) < len(found) or types[0] == types[1] or names_ends(*ends):
         return {}

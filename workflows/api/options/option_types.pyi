@@ -246,16 +246,16 @@ class TrainKeywords(TypedDict, total=False):
     replace: bool
     draw_once: bool
     neighbor_sampler: str
-    of_type: str | None
-    relation: str | None
-    relation_fanout: Sequence[str]
-    reverse: bool
-    vertex_data: Sequence[str]
     samples: str | None
     propagated: str | None
     steps: int | Sequence[int]
     inputs: str
     cache_memory: int
+    of_type: str | None
+    relation: str | None
+    relation_fanout: Sequence[str]
+    reverse: bool
+    vertex_data: Sequence[str]
     sampler_threads: int
     pool: int
     model: str
