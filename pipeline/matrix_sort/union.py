@@ -52,7 +52,7 @@ class UnionTask(Task):
     """Unites the rows of a range of vertices.
 
     Attributes:
-        matrices: what is united.
+        matrices: the matrices to unite.
         rows: first and last (exclusive) vertex.
         num_vertices: of the graph.
         number: of the block.
@@ -97,7 +97,7 @@ class UnionPlan:
         sizes: of the graph with types.
         direction: which matrices are united.
         writer: of the union.
-        matrices: what is united.
+        matrices: the matrices to unite.
     """
 
     sizes: TypedSizes

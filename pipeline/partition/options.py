@@ -171,7 +171,7 @@ class PartitionOptions(PartitionSettings):
         """
         names = ("parts", "method", "imbalance", "seed", "model", "preset", "weights", "directions")
         parameters: dict[str, Any] = {name: getattr(self, name) for name in names}
-        # Of graphs with types only, as the exchange is named only if it is counted: other keys stay as they are.
+        # Only graphs with types have these, and only a counted exchange is named: all other keys stay the same.
         parameters |= {name: value for name in ("balance", "reverse") if (value := getattr(self, name))}
         if self.exchange != EXCHANGES[0]:
             parameters["exchange"] = self.exchange

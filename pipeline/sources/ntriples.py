@@ -56,7 +56,7 @@ class Statements:
     Attributes:
         files: local uncompressed files are read in ranges of ``range_bytes``, each other file as a whole.
         columns: the columns of the sources and the targets: two of :data:`LINKS`, or two of :data:`TYPES`.
-        rdf_type: what statements with the predicate rdf:type become; unless it is ``relation``, they are no edges.
+        rdf_type: meaning of statements with the predicate rdf:type, which are edges only for ``relation``.
         literals: number of statements whose object is a literal; None before they are counted.
         range_bytes: size of a range.
         block_bytes: number of bytes parsed at a time.

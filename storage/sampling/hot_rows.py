@@ -34,8 +34,15 @@ def hot_vertices(
     Returns:
         (num_hot,) int64, ascending. No array with an entry for every vertex is made.
     """
-    if most < 1:
-        return np.empty(0, np.int64)
+    return np.sort(by_frequency(sampler, seeds, chosen)[:most]) if most > 0 else np.empty(0, np.int64)
+
+
+def by_frequency(sampler: NeighborSampler, seeds: VertexSeeds, chosen: Choice | None = None) -> NDArray[np.int64]:
+    """(num_vertices,) int64 vertices of the counted batches, the most frequent first; of equal ones, the lowest first.
+
+    Args:
+        chosen: as for :func:`hot_vertices`.
+    """
     numbers = range(min(COUNTED_BATCHES, seeds.num_batches))
     batches = [(seeds.of(_COUNTED_EPOCH, number), number) for number in numbers]
     drawn = [sampler.sample_of(some, _COUNTED_EPOCH, number).vertices for some, number in batches]
@@ -44,4 +51,5 @@ def hot_vertices(
         mask = chosen(vertices)
         vertices, count = vertices[mask], count[mask]
     # Stable, so that equally frequent vertices stay in ascending order.
-    return np.sort(vertices[np.argsort(-count, kind="stable")[:most]])
+    found: NDArray[np.int64] = vertices[np.argsort(-count, kind="stable")]
+    return found

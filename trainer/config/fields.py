@@ -45,6 +45,20 @@ def names_with_option(kinds: Mapping[str, HasOptions], option: str) -> list[str]
     return [kind.name for kind in kinds.values() if option in kind.options]
 
 
+def check_owner(name: str, kinds: Mapping[str, HasOptions], what: str, chosen: str) -> None:
+    """Check that an option that some descriptors have is one of the chosen descriptor.
+
+    Args:
+        what: kind of the descriptors, for the message.
+
+    Raises:
+        InputError: only other descriptors have the option.
+    """
+    able = names_with_option(kinds, name)
+    if able and chosen not in able:
+        raise InputError(f"{name}: {what} {chosen} has no such option, only {', '.join(able)}")
+
+
 def shared_option(kinds: Mapping[str, HasOptions], chosen_by: str, name: str, group: Group) -> Option:
     """An option of some descriptors, as the first of them declares it; its help text ends with their names.
 

@@ -6,10 +6,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Group, Option, option_field, option_fields
 from gnnloom.storage.samplers.registry import SAMPLERS
-from gnnloom.trainer.config.fields import Config, names_with_option, option, other_values, own_values, shared_option
+from gnnloom.trainer.config.fields import (
+    Config,
+    check_owner,
+    names_with_option,
+    option,
+    other_values,
+    own_values,
+    shared_option,
+)
 from gnnloom.trainer.modes.kind import ModeKind
 from gnnloom.trainer.modes.options import ON_DISK
 from gnnloom.trainer.modes.registry import MODES
@@ -72,12 +79,8 @@ class ModeConfig(Config):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in [*self.changed(), *self._other_values()]:
-            able = names_with_option(MODES, name)
-            if able and self.name not in able:
-                raise InputError(f"{name}: mode {self.name} has no such option, only {', '.join(able)}")
-            samplers = names_with_option(SAMPLERS, name)
-            if samplers and self.sampler not in samplers:
-                raise InputError(f"{name}: sampler {self.sampler} has no such option, only {', '.join(samplers)}")
+            check_owner(name, MODES, "mode", self.name)
+            check_owner(name, SAMPLERS, "sampler", self.sampler)
 
     @property
     def kind(self) -> ModeKind:

@@ -13,7 +13,7 @@ from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Group, Option, option_field, option_fields
 from gnnloom.storage.wording import counted
-from gnnloom.trainer.config.fields import Config, names_with_option, option, other_values, own_values, shared_option
+from gnnloom.trainer.config.fields import Config, check_owner, option, other_values, own_values, shared_option
 from gnnloom.trainer.links.decoders.registry import DECODERS
 from gnnloom.trainer.tasks.open_links import open_links
 from gnnloom.trainer.tasks.registry import AUTO, TASKS, task_of_data
@@ -83,12 +83,8 @@ class TaskConfig(Config):
         # Only a check here; `given_class_weights` parses again.
         self.given_class_weights  # noqa: B018
         for name in [*self.changed(), *self._other_values()]:
-            able = names_with_option(TASKS, name)
-            if able and self.name not in able:
-                raise InputError(f"{name}: task {self.name} has no such option, only {', '.join(able)}")
-            decoders = names_with_option(DECODERS, name)
-            if decoders and self.decoder_name not in decoders:
-                raise InputError(f"{name}: decoder {self.decoder_name} has no such option, only {', '.join(decoders)}")
+            check_owner(name, TASKS, "task", self.name)
+            check_owner(name, DECODERS, "decoder", self.decoder_name)
         if self.loss in _LOSSES and self.loss not in self._named_losses:
             raise InputError(f"loss {self.loss!r}: a loss of task {_LOSSES[self.loss]}, not of task {self.name}")
         for name, is_own in (("loss", self.is_own_loss), ("metric", self.metric != "none")):

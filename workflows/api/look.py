@@ -199,9 +199,10 @@ def _several_tables(locations: Sequence[str]) -> Look | None:
     command = ""
     if relations and all(each.ids for each in types.values()):
         words = [word for item in types.items() for word in ("--vertices", _type_table(*item))]
-        for location, name in zip(relations, _relation_names(relations), strict=True):
-            words += ["--relation", _relation(location, name, found[location].files[0], names)]
-        words += _merge(max((_value_columns(found[location].files[0]) for location in relations), key=len))
+        values = [_value_columns(found[location].files[0]) for location in relations]
+        for location, name, own in zip(relations, _relation_names(relations), values, strict=True):
+            words += ["--relation", _relation(location, name, found[location].files[0], own, names)]
+        words += _merge(max(values, key=len))
         command = shell_command("gnnloom", "ingest", "NAME", *words)
         for name, reading in zip(names, types.values(), strict=True):
             if not _is_plain(reading):
@@ -238,18 +239,19 @@ def _relation_names(locations: Sequence[str]) -> list[str]:
     return [names[word] for word in words]
 
 
-def _relation(location: str, name: str, edges: Understood, known: Sequence[str]) -> str:
+def _relation(location: str, name: str, edges: Understood, values: Sequence[str], known: Sequence[str]) -> str:
     """Value of ``--relation`` for a table of edges.
 
     Args:
         name: name of the relation.
+        values: see :func:`_value_columns`.
         known: types that have a table of vertices.
     """
     ends = [str(edges.facts.get(end, "")) for end in ("source", "target")]
     default = known[0] if len(known) == 1 else "TYPE"
     source, target = (each[1].lower() if (each := _OF_TYPE.fullmatch(end)) else default for end in ends)
     # Without a header, the first two columns are read.
-    columns = column_list([*ends, *_value_columns(edges)]) if edges.facts.get("header", True) else ""
+    columns = column_list([*ends, *values]) if edges.facts.get("header", True) else ""
     return f"{source},{name},{target}={location}{columns and f':{columns}'}"
 
 

@@ -70,7 +70,7 @@ def edge_columns(relation: Relation) -> tuple[Column, ...]:
 
 
 def route_relation(task: RouteRelationTask) -> int:
-    """Route the rows of a block, some at a time; returns its nonzeros."""
+    """Route the rows of a block, in pieces that fit in memory; returns its number of nonzeros."""
     placed = task.matrices.opened()[task.matrix]
     pointers = placed.matrix.pointers(task.block)
     entry = sum(column.num_bytes for column in task.shuffle.columns if column.lengths is not None)
@@ -78,7 +78,7 @@ def route_relation(task: RouteRelationTask) -> int:
     with task.writer.task(task.name) as output, task.shuffle.routed(output, task.lane) as out:
         for start, stop in row_spans(np.diff(pointers), max(1, ROUTED_BYTES // entry)):
             own, read = pointers[start : stop + 1], _Entries(task, placed, int(pointers[start]), int(pointers[stop]))
-            # Of hundreds of relations, most have no edge at a vertex.
+            # Most of many relations have no edge at a given vertex.
             route_rows(out, task.numbers, first + start, own - own[0], read.column, with_empty=False)
     return int(pointers[-1])
 

@@ -188,7 +188,7 @@ def expand(location: str) -> list[str]:
     else:
         return [location]
     if not found:
-        raise NotFoundError(f"{location if is_local(location) else without_secrets(location)}: no file matches")
+        raise NotFoundError(f"{_shown(location)}: no file matches")
     return found
 
 
@@ -224,7 +224,7 @@ def _describe_remote(location: str) -> SourceFile:
         version = [file_system.ukey(path), *(f"{name}={info[name]}" for name in _VERSION_FIELDS if name in info)]
     except (OSError, ValueError) as error:
         raise _unreadable(location, error) from error
-    size, shown = info.get("size"), without_secrets(location)
+    size, shown = info.get("size"), _shown(location)
     return SourceFile(
         shown,
         None if size is None else int(size),
@@ -240,8 +240,8 @@ def _file_system(location: str) -> tuple[Any, str]:
     try:
         file_system, path = url_to_fs(location)  # type: ignore[no-untyped-call]
     except (ValueError, ImportError) as error:
-        reason = str(error).replace(location, without_secrets(location))
-        raise InputError(f"{without_secrets(location)}: this kind of URL cannot be opened ({reason})") from error
+        reason = str(error).replace(location, _shown(location))
+        raise InputError(f"{_shown(location)}: this kind of URL cannot be opened ({reason})") from error
     return file_system, str(path)
 
 
@@ -253,8 +253,13 @@ def _open_remote(location: str, streaming: bool) -> BinaryIO:
     return cast("BinaryIO", file_system.open(path, "rb"))
 
 
+def _shown(location: str) -> str:
+    """A path, or a URL without its secrets."""
+    return location if is_local(location) else without_secrets(location)
+
+
 def _unreadable(location: str, error: Exception) -> NotFoundError | InputError:
-    shown = location if is_local(location) else without_secrets(location)
+    shown = _shown(location)
     fault = "" if is_local(location) else _server_fault(error)
     if fault:
         return UnreachableError(f"{shown}: {fault}; check the address, or try again later")

@@ -272,7 +272,7 @@ def _row_names_question(file: SourceFile, sample: Sample, stated: Stated) -> str
 
 
 def _commented_titles(sample: Sample) -> tuple[str, ...]:
-    """Names of columns in the last comment before the rows, if its fields match the first row and are no numbers."""
+    """Names of columns in the last comment before the rows, if it has a field per column and no number."""
     titles = fields_of(sample.comments[-1].lstrip("#% "), sample.separator) if sample.comments else ()
     is_header = len(titles) == len(sample.rows[0].fields) and not any(map(is_number, titles))
     return titles if is_header else ()

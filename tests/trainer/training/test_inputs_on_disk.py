@@ -100,7 +100,7 @@ def test_windows_of_batches_change_no_bit_and_read_a_row_once(
     losses = [train(LoneCommunicator(), config(catalog, "signed", "memory", **options))["loss"]]
     monkeypatch.setattr("gnnloom.trainer.feed.feature_view.fits_in_pages", lambda _: False)
     # The other half of the memory is for windows.
-    monkeypatch.setattr("gnnloom.trainer.modes.epochs.neighbor.hot_vertices", lambda *_: np.empty(0, np.int64))
+    monkeypatch.setattr("gnnloom.trainer.modes.epochs.neighbor.by_frequency", lambda *_: np.empty(0, np.int64))
     of_window, of_batch = RowWindows.read, MappedFeatures.rows
 
     def counted(reader: RowWindows, rows: np.ndarray) -> RowWindow:

@@ -216,7 +216,7 @@ class TypedInputs(ModelInputs):
         Args:
             seed: of the first numbers of learned features.
         """
-        # Columns of tables, such as ages, are no counts.
+        # Columns of tables, such as ages, are not counts.
         super().__init__("none" if norm == "auto" else norm)
         self.data, self._seed = data, seed
         self.learned: dict[str, FeatureView] = {}

@@ -22,7 +22,7 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import SPLIT
 from gnnloom.storage.matrix.layered import LayeredBatch, empty_batch
 from gnnloom.storage.matrix.local_numbers import LocalNumbers
-from gnnloom.storage.sampling.hot_rows import hot_vertices
+from gnnloom.storage.sampling.hot_rows import by_frequency
 from gnnloom.storage.sampling.layered import layered_batch
 from gnnloom.storage.sampling.layers.options import SAMPLER_OPTIONS
 from gnnloom.storage.sampling.layers.seeds import VertexSeeds
@@ -105,10 +105,12 @@ class NeighborMode(Mode):
         """Keep frequent rows in memory; returns the bytes that are left for windows of batches. Collective."""
         memory: int = self.context.options["cache_memory"]
         half, windows = memory // 2, features.windows(memory // 2)
-        kept = hot_vertices(sampler, seeds, features.num_kept(memory), features.is_far)
+        most = features.num_kept(memory)
+        frequent = by_frequency(sampler, seeds, features.is_far) if most else np.empty(0, np.int64)
+        kept = np.sort(frequent[:most])
         if windows is not None and seeds.num_batches:
             # Frequent rows, and windows of rows that are not frequent, may save more than frequent rows alone.
-            fewer = hot_vertices(sampler, seeds, features.num_kept(memory - half), features.is_far)
+            fewer = np.sort(frequent[: features.num_kept(memory - half)])
             tried = [sampler.sample_of(seeds.of(0, at), 0, at).vertices for at in range(min(_TRIED, seeds.num_batches))]
             alone = sum(pages_of_rows(np.setdiff1d(rows, kept), windows.row_bytes) for rows in tried)
             if pages_in_windows([np.setdiff1d(rows, fewer) for rows in tried], windows) < _WORTHWHILE * alone:
