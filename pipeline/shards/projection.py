@@ -22,9 +22,10 @@ from gnnloom.pipeline.shards.shard_options import GridOptions
 from gnnloom.pipeline.shards.shard_source import ShardSource, find_transpose, find_vertices
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY
 from gnnloom.pipeline.tasks.phase import Phase, count, temporary_bytes, total_tasks
-from gnnloom.pipeline.tasks.sizes import GraphSizes, PartSizes
+from gnnloom.pipeline.tasks.sizes import PartSizes
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition
+from gnnloom.storage.artifacts.typed.reverses import reverses_of
 from gnnloom.storage.artifacts.typed.union import BOTH, FORWARD, union_of
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Dataset
@@ -121,15 +122,20 @@ def project_typed_row_shards(dataset: Dataset, partition: Partition, workers: in
     """
     graph = dataset.typed_graph(partition.artifact.inputs["graph"])
     data = dataset.vertices_of_types(graph.artifact.key)
-    direction = BOTH if partition.artifact.parameters.get("reverse") else FORWARD
+    is_symmetric = bool(partition.artifact.parameters.get("reverse"))
+    direction = BOTH if is_symmetric else FORWARD
     # The partition was made from the union, and from the reverses if it counts them.
     union = Graph(dataset.find("transpose", made_from={"graph": graph.artifact.key}, union=direction))
-    placed = union_of(union.artifact).opened()
-    source = typed_source(graph, placed, GraphSizes.of(union), data)
-    key = typed_row_shards_key(partition, typed_inputs(graph, partition, data))
+    stored = union_of(union.artifact).reverses
+    reverses = None if stored is None else reverses_of(Artifact(stored))
+    source = typed_source(graph, reverses, direction, union, data)
+    keys = typed_inputs(
+        graph.artifact.key, partition.artifact.key, {name: each.artifact.key for name, each in data.items()}
+    )
+    key = typed_row_shards_key(partition.num_parts, partition.method, keys, reverse=is_symmetric)
     needs = row_needs(source, replace(PartSizes.of(partition), sent_back=()))
-    stored = graph.artifact.stored_bytes() + sum(each.artifact.stored_bytes() for each in data.values())
-    return _stated(dataset, "row", key, needs, workers, stored, graph.artifact.key)
+    size = graph.artifact.stored_bytes() + sum(each.artifact.stored_bytes() for each in data.values())
+    return _stated(dataset, "row", key, needs, workers, size, graph.artifact.key)
 
 
 def row_needs(source: ShardSource, parts: PartSizes, reorder: str = "none") -> ShardNeeds:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gnnloom.pipeline.matrix_sort.blocks import TASK_VERTICES
 from gnnloom.pipeline.matrix_sort.sort_plan import BLOCK_ENTRIES, BLOCK_ROWS
 from gnnloom.pipeline.matrix_sort.transpose import RANGE_EDGES
 from gnnloom.pipeline.shuffle.columns import Column
-from gnnloom.pipeline.tasks.sizes import GraphSizes, VertexSizes
+from gnnloom.pipeline.tasks.sizes import GraphSizes, TypedSizes, VertexSizes
 from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.artifacts.typed.typed_names import reverse_name
+from gnnloom.storage.artifacts.typed.union import BACKWARD, FORWARD
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import NotFoundError
@@ -78,6 +81,37 @@ class ShardSource:
         """
         sizes = VertexSizes.of(vertices) if vertices else None
         return cls(GraphSizes.of(graph), sizes, GraphSizes.of(transpose) if transpose else None)
+
+    @classmethod
+    def of_types(
+        cls,
+        sizes: TypedSizes,
+        direction: str,
+        union: GraphSizes,
+        columns: Mapping[str, tuple[Column, ...]],
+        vertices: Mapping[str, VertexSizes],
+    ) -> ShardSource:
+        """The sizes of a graph with types: of its relations, then of their reverses, as far as the direction has them.
+
+        Args:
+            direction: ``forward``, ``backward`` or ``both``.
+            union: sizes of the union in this direction.
+            columns: columns of the edges of each relation.
+            vertices: vertex data by type.
+        """
+        number, relations = {name: index for index, name in enumerate(sizes.types)}, list[RelationSource]()
+        if direction != BACKWARD:
+            relations += [
+                RelationSource(name, number[target], each, columns.get(name, ()))
+                for name, (_, target, each) in sizes.relations.items()
+            ]
+        if direction != FORWARD:
+            relations += [
+                RelationSource(reverse_name(name), number[sizes.relations[name][0]], each, columns.get(name, ()))
+                for name, each in sizes.reverses.items()
+            ]
+        types = (TypeSource(name, sizes.first[name], count, vertices.get(name)) for name, count in sizes.types.items())
+        return cls(union, None, relations=tuple(relations), types=tuple(types))
 
     @property
     def matrices(self) -> int:

@@ -14,7 +14,7 @@ from gnnloom.pipeline.matrix_sort.union import UnionPlan
 from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.partition.partition_plan import partition_counts
 from gnnloom.pipeline.shards.rows.row_plan import RowPlaces, row_phases
-from gnnloom.pipeline.shards.shard_source import RelationSource, ShardSource, TypeSource
+from gnnloom.pipeline.shards.shard_source import ShardSource
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY, MINIMUM_MEMORY
 from gnnloom.pipeline.tasks.phase import PhaseCount, client_bytes, count, total_tasks
 from gnnloom.pipeline.tasks.sizes import PartSizes, TypedSizes, VertexSizes
@@ -48,23 +48,9 @@ class DescribedTypes:
 
     def source(self, direction: str) -> ShardSource:
         """What row shards are made from."""
-        sizes, names = self.sizes, list(self.types)
-        relations = [
-            RelationSource(name, names.index(target), each) for name, (_, target, each) in sizes.relations.items()
-        ]
-        if direction == "both":
-            relations += [
-                RelationSource(f"rev_{name}", names.index(sizes.relations[name][0]), each)
-                for name, each in sizes.reverses.items()
-            ]
-        types = tuple(
-            TypeSource(name, sizes.first[name], num, self._vertices(name, num)) for name, num in self.types.items()
-        )
-        return ShardSource(sizes.union(direction), None, relations=tuple(relations), types=types)
-
-    def _vertices(self, name: str, num_vertices: int) -> VertexSizes | None:
-        width = self.widths.get(name)
-        return VertexSizes.plain(num_vertices, width, 153, "float16") if width else None
+        sizes = self.sizes
+        data = {name: VertexSizes.plain(self.types[name], width, 153, "float16") for name, width in self.widths.items()}
+        return ShardSource.of_types(sizes, direction, sizes.union(direction), {}, data)
 
     @property
     def feature_bytes(self) -> int:

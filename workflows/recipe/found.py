@@ -10,6 +10,7 @@ from functools import cached_property
 from gnnloom.pipeline.ingest.vertices import vertices_key
 from gnnloom.pipeline.links.relation.stage import kept_graph_key
 from gnnloom.pipeline.links.stage import message_key
+from gnnloom.pipeline.matrix_sort.reverses import reverses_key
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.errors import ExistsError, IncompleteError, InputError, NotFoundError
 from gnnloom.storage.format.artifact import MANIFEST
@@ -95,9 +96,19 @@ class Found:
             training = training.with_options(links=self.keys["links"])
         if training.mode.vertex_data:
             return training
+        return training.with_options(vertex_data=tuple(f"{name}={key}" for name, key in self.type_vertices.items()))
+
+    @property
+    def type_vertices(self) -> dict[str, str]:
+        """Keys of the vertex data by type, of a recipe with relations."""
         data = ((each.type, each.open(None).identity()) for each in self.recipe.tables().data)
-        chosen = (f"{name}={vertices_key(identity, self.keys['graph'], of_type=name)}" for name, identity in data)
-        return training.with_options(vertex_data=tuple(chosen))
+        return {name: vertices_key(identity, self.keys["graph"], of_type=name) for name, identity in data}
+
+    @property
+    def reverses(self) -> str:
+        """Key of the reverses of the relations, of a recipe with relations."""
+        graph = self.keys["graph"]
+        return reverses_key(graph) if self.read_graph == graph else reverses_key(self.read_graph, graph)
 
     @property
     def dataset(self) -> Dataset:

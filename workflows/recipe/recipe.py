@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,7 +67,9 @@ _SELECTS_SHARDS = ("shards", "method", "permutation")
 #: Fields of the training that a recipe cannot set.
 SETTLED = frozenset({"catalog", "dataset", *_SELECTS_SHARDS})
 #: Sections of recipes without types.
-_WITHOUT_TYPES = ("source", "vertices", "partition", "shards", "samples", "propagate")
+_WITHOUT_TYPES = ("source", "vertices", "samples", "propagate")
+#: Sections of recipes with types whose artifacts no training reads so far.
+_NOT_TRAINED = ("partition", "shards")
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,8 @@ class Recipe:
         source_name: the file it was read from.
         source: of the edges; of a graph with types, the files of the first relation.
         links: edges that are held out of the graph that the later stages read; None if none are.
-        partition: None if the shards need no partition.
+        partition: None if the shards need no partition, or the recipe has types and neither section.
+        shards: of a recipe with types and without shards, a section without a layout.
         train: None if the recipe stops before the training.
         predict: None if nothing is predicted.
         relations: tables of the relations of a graph with types; empty for other graphs.
@@ -132,6 +135,11 @@ class Recipe:
             _check_typed_training(document, train, links, is_typed=bool(relations))
         algorithm = train.algorithm if train else None
         shards = _shards(document, algorithm, mistakes)
+        partition = _partition(document, algorithm, shards, mistakes)
+        lists = tuple(document.build(name, list_section()) for name in document.entries("vertices"))
+        types = {name for each in relations for name in (each.source, each.target)} | {each.type for each in lists}
+        with mistakes.noted():
+            _check_types_of_parts(document, partition, shards, types)
         recipe = cls(
             document.name,
             root,
@@ -139,7 +147,7 @@ class Recipe:
             document.build("source", source_section(), **edges),
             document.build("vertices", vertices_section()),
             links,
-            _partition(document, algorithm, shards, mistakes),
+            partition,
             shards,
             _samples(document, train, mistakes),
             _propagate(document, train, shards, mistakes),
@@ -148,7 +156,7 @@ class Recipe:
             document.build("cluster", ClusterSection),
             document.build("slurm", SlurmSection),
             relations,
-            tuple(document.build(name, list_section()) for name in document.entries("vertices")),
+            lists,
         )
         mistakes.check()
         return recipe
@@ -197,6 +205,11 @@ class Recipe:
         return self.samples.options(self.training) if self.samples.epochs else None
 
     @property
+    def makes_shards(self) -> bool:
+        """Whether the recipe has shards: always, unless it has types and no section for them."""
+        return self.shards.layout is not None
+
+    @property
     def grid(self) -> GridOptions | None:
         """Options of grid shards; None for row shards."""
         return self.shards.options() if self.shards.layout == "grid" else None
@@ -218,6 +231,7 @@ class Recipe:
     def to_toml(self) -> str:
         """Write the recipe as TOML with every default filled in."""
         left_out = {"catalog", "relations", *(_WITHOUT_TYPES if self.relations else ())}
+        left_out |= set() if self.makes_shards else {"shards"}
         sections: dict[str, Any] = {name: getattr(self, name) for name in SECTIONS if name not in left_out}
         content = {
             name: section.values() if isinstance(section, Config) else dataclasses.asdict(section)
@@ -354,8 +368,16 @@ def _check_tables(document: Document) -> None:
                 raise document.error(
                     section,
                     ": the recipe has [[relations]], and the other stages of a graph with types are its links, the"
-                    f" training and the prediction; {remedy}",
+                    f" partition, the shards, the training and the prediction; {remedy}",
                 )
+        for section in filter(document.sections.__contains__, _NOT_TRAINED):
+            with mistakes.noted():
+                if "train" in document.sections:
+                    raise document.error(
+                        section,
+                        ": a training on a graph with types reads the stored graph, so nothing would read what this"
+                        " section makes; remove the section, or [train]",
+                    )
         mistakes.check()
     elif "relations" in document.sections:
         raise InputError(f"{document.where('relations')}: write [[relations]], once for each relation")
@@ -403,6 +425,32 @@ def _check_links(document: Document, links: DrawOptions | None, relations: Seque
         ": the recipe has [[relations]]; name the relation whose edges are the pairs with the key relation:"
         f" {', '.join(relations)}",
     )
+
+
+def _check_types_of_parts(
+    document: Document, partition: PartitionOptions | None, shards: ShardsSection, types: Collection[str]
+) -> None:
+    """Check the options of partitions and shards against the types of the recipe.
+
+    Args:
+        types: names of the types, ``*`` if rows name types; empty without types.
+
+    Raises:
+        InputError: there is no such type, or the graph does not have such an option; names the line.
+    """
+    if partition is not None and not types:
+        for name in ("balance", "reverse"):
+            if getattr(partition, name):
+                raise document.error("partition", f"{name}: only graphs with types have it; remove the key", name)
+    if partition is not None and partition.balance and types and not {partition.balance, BY_ROW} & set(types):
+        meant = did_you_mean(partition.balance, sorted(types), "there are")
+        raise document.error("partition", f"balance: no type {partition.balance!r} in the recipe; {meant}", "balance")
+    if types and shards.reorder != "none":
+        raise document.error(
+            "shards", "reorder: rows of a graph with types stay in the order of their types; remove the key", "reorder"
+        )
+    if types and shards.layout == "grid":
+        raise document.error("shards", ": graphs with types have row shards only, so far; set layout", "layout")
 
 
 def _train(document: Document, root: Path, dataset: DatasetSection, mistakes: Mistakes) -> TrainConfig | None:
@@ -471,6 +519,8 @@ def _predict(document: Document, mistakes: Mistakes) -> PredictSection | None:
 def _shards(document: Document, algorithm: AlgorithmConfig | None, mistakes: Mistakes) -> ShardsSection:
     """Read the section on shards and settle their layout: the one that the algorithm reads, if the recipe trains."""
     shards = document.build("shards", ShardsSection)
+    if document.entries("relations") and "shards" not in document.sections:
+        return shards
     # Options of grid shards mean a grid.
     meant = "grid" if document.sections.get("shards", {}).keys() - {"reorder"} else "row"
     needed = algorithm.kind.reads.name if algorithm else shards.layout or meant
@@ -487,6 +537,8 @@ def _partition(
     document: Document, algorithm: AlgorithmConfig | None, shards: ShardsSection, mistakes: Mistakes
 ) -> PartitionOptions | None:
     """Read the section on the partition, by default with one part per rank; None if the shards need no partition."""
+    if document.entries("relations") and not document.sections.keys() & set(_NOT_TRAINED):
+        return None
     given = document.sections.get("partition", {})
     ranks = algorithm.ranks if algorithm else AlgorithmConfig.ranks
     options = document.build("partition", PartitionOptions, **({} if "parts" in given else {"parts": ranks}))

@@ -31,10 +31,11 @@ class Assignment:
             InputError: the source cannot be read.
             BudgetError: the ingest does not fit the memory or the disk.
         """
-        # Imported here, because it loads the planning code of every stage.
+        # Imported here, because they load the planning code of every stage.
         from gnnloom.workflows.recipe.plan.stage_inputs import StageInputs
+        from gnnloom.workflows.recipe.plan.typed_inputs import TypedStageInputs
 
-        inputs = StageInputs(self.workload.found, self.cluster)
+        inputs = (TypedStageInputs if self.recipe.relations else StageInputs)(self.workload.found, self.cluster)
         stages = self.workload.stages
         return [Projection(each, StageNeeds() if each.is_done else each.kind.needs(inputs)) for each in stages]
 

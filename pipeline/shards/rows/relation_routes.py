@@ -31,6 +31,8 @@ from gnnloom.storage.shards.typed_row_shards import EDGE
 
 #: Bytes of entries that are routed at a time, unless a single row has more.
 ROUTED_BYTES: Final = 32 << 20
+#: The column with the number of each edge.
+EDGE_NUMBER: Final = Column(EDGE, "int64", lengths="nonzeros")
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ def edge_columns(relation: Relation) -> tuple[Column, ...]:
             found.append(Column("weight", "float32", lengths="nonzeros"))
         if relation.has_times:
             found.append(Column("time", "int64" if relation.time_unit else "float64", lengths="nonzeros"))
-    return (*found, Column(EDGE, "int64", lengths="nonzeros")) if found else ()
+    return (*found, EDGE_NUMBER) if found else ()
 
 
 def route_relation(task: RouteRelationTask) -> int:

@@ -11,10 +11,11 @@ from gnnloom.pipeline.matrix_sort.union import ENTRIES, union_graph
 from gnnloom.pipeline.shards.rows.relation_routes import edge_columns
 from gnnloom.pipeline.shards.rows.row_numbers import VertexNumbers
 from gnnloom.pipeline.shards.rows.row_plan import RowPlaces, range_sizes, row_phases
-from gnnloom.pipeline.shards.shard_source import RelationSource, ShardSource, TypeSource
+from gnnloom.pipeline.shards.shard_source import ShardSource
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.phase import repairing, run
-from gnnloom.pipeline.tasks.sizes import GraphSizes, PartSizes, VertexSizes
+from gnnloom.pipeline.tasks.sizes import GraphSizes, PartSizes, TypedSizes, VertexSizes
+from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.typed.reverses import Reverses
 from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph, VertexType
@@ -53,21 +54,22 @@ def shard_typed_rows(
                 f"{each.artifact.path}: holds data for {counted(each.num_vertices, 'vertex')}, type {name} has"
                 f" {graph.type(name).count:,}; store vertex data for this graph"
             )
-    inputs = typed_inputs(graph, partition, data)
-    parameters = _parameters(partition)
+    keys = {name: each.artifact.key for name, each in data.items()}
+    inputs = typed_inputs(graph.artifact.key, partition.artifact.key, keys)
+    is_symmetric = bool(partition.artifact.parameters.get("reverse", False))
+    parameters = _parameters(partition.num_parts, partition.method, reverse=is_symmetric)
     with ArtifactWriter.begin(dataset.path, "shards", parameters, inputs, cluster.scratch, TYPED_VERSION) as writer:
         if writer.is_complete:
             return TypedRowShards(Artifact(writer.path))
         cluster = for_few(
             cluster, graph.nnz + sum(each.num_vertices * sum(each.widths.values()) for each in data.values())
         )
-        is_symmetric = bool(partition.artifact.parameters.get("reverse", False))
         direction = BOTH if is_symmetric else FORWARD
         reverses: Reverses | None = reverse_relations(dataset, graph, cluster) if is_symmetric else None
         union = union_graph(dataset, graph, direction, cluster)
         matrices = TypedMatrices.of(graph, reverses, direction)
         placed = matrices.opened()
-        source = typed_source(graph, placed, GraphSizes.of(union), data)
+        source = typed_source(graph, reverses, direction, union, data)
         # One exchange serves all relations.
         sizes = replace(PartSizes.of(partition), sent_back=())
         of_types = {name: (each.artifact.path, _dims(each)) for name, each in data.items()}
@@ -87,48 +89,45 @@ def shard_typed_rows(
         return TypedRowShards(writer.commit(names, dimensions, facts))
 
 
-def typed_inputs(graph: TypedGraph, partition: Partition, vertices: Mapping[str, Vertices]) -> dict[str, str]:
-    """Keys of everything that typed row shards are made from."""
-    found = {"graph": graph.artifact.key, "partition": partition.artifact.key}
-    return found | {f"vertices/{name}": each.artifact.key for name, each in sorted(vertices.items())}
+def typed_inputs(graph: str, partition: str, vertices: Mapping[str, str]) -> dict[str, str]:
+    """Kind to key of everything that typed row shards are made from.
+
+    Args:
+        graph, partition: their keys.
+        vertices: keys of the vertex data by type.
+    """
+    return {"graph": graph, "partition": partition} | {f"vertices/{name}": vertices[name] for name in sorted(vertices)}
 
 
-def typed_row_shards_key(partition: Partition, inputs: Mapping[str, str]) -> str:
+def typed_row_shards_key(parts: int, method: str, inputs: Mapping[str, str], *, reverse: bool) -> str:
     """Key of the artifact that :func:`shard_typed_rows` makes or finds.
 
     Args:
-        inputs: what :func:`typed_inputs` gives.
+        parts: number of parts of the partition.
+        method: method of the partition.
+        inputs: keys of the graph, the partition, and the vertex data as ``vertices/TYPE``.
+        reverse: whether the partition counts the reverses of the relations.
     """
-    return artifact_key("shards", _parameters(partition), inputs, TYPED_VERSION)
+    return artifact_key("shards", _parameters(parts, method, reverse=reverse), inputs, TYPED_VERSION)
 
 
 def typed_source(
-    graph: TypedGraph, placed: list[PlacedMatrix], union: GraphSizes, vertices: Mapping[str, Vertices]
+    graph: TypedGraph, reverses: Reverses | None, direction: str, union: Graph, vertices: Mapping[str, Vertices]
 ) -> ShardSource:
-    """The sizes of what typed row shards are made from.
+    """The sizes of what typed shards are made from.
 
     Args:
-        placed: the relations and reverses.
-        union: sizes of their union.
+        reverses: reverses of the relations, if the direction has them.
+        union: the union of the relations in this direction.
         vertices: vertex data by type.
     """
-    number = {each.name: index for index, each in enumerate(graph.types)}
-    relations = tuple(
-        RelationSource(each.name, number[each.target], GraphSizes.of_matrix(each.matrix), edge_columns(each.relation))
-        for each in placed
-    )
-    types = tuple(
-        TypeSource(
-            each.name, each.first, each.count, VertexSizes.of(vertices[each.name]) if each.name in vertices else None
-        )
-        for each in graph.types
-    )
-    return ShardSource(union, None, relations=relations, types=types)
+    columns = {each.name: edge_columns(each) for each in graph.relations}
+    data = {name: VertexSizes.of(each) for name, each in vertices.items()}
+    return ShardSource.of_types(TypedSizes.of(graph, reverses), direction, GraphSizes.of(union), columns, data)
 
 
-def _parameters(partition: Partition) -> dict[str, Any]:
-    reverse = {"reverse": True} if partition.artifact.parameters.get("reverse") else {}
-    return {"layout": "row", "parts": partition.num_parts, "method": partition.method, **reverse}
+def _parameters(parts: int, method: str, *, reverse: bool) -> dict[str, Any]:
+    return {"layout": "row", "parts": parts, "method": method} | ({"reverse": True} if reverse else {})
 
 
 def _dims(vertices: Vertices) -> dict[str, tuple[str, ...]]:

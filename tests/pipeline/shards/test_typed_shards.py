@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from gnnloom.pipeline.links.options import DrawOptions
 from gnnloom.pipeline.links.relation.stage import draw_relation_links
+from gnnloom.pipeline.matrix_sort.reverses import reverse_relations
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
 from gnnloom.pipeline.shards.rows import relation_routes, row_entries, row_plan, row_rank
 from gnnloom.pipeline.shards.rows.row_plan import RowPlaces, row_phases
 from gnnloom.pipeline.shards.rows.typed_stage import shard_typed_rows, typed_source
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.pipeline.tasks.phase import count
-from gnnloom.pipeline.tasks.sizes import GraphSizes, PartSizes
+from gnnloom.pipeline.tasks.sizes import PartSizes
 from gnnloom.storage import Catalog, Dataset, Graph
-from gnnloom.storage.artifacts.typed.union import union_of
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.shards.typed_row_shards import TypedRowShards
 from support.covering import examples
@@ -112,8 +112,10 @@ def test_bytes_do_not_depend_on_pieces_or_interruptions(
     assert functions.count("write_range") > 6
     # The plan from stored sizes has the tasks that ran.
     union = Graph(dataset.find("transpose", union="both" if reverse else "forward"))
-    placed, data = union_of(union.artifact).opened(), dataset.vertices_of_types(graph.artifact.key)
-    source, sizes = typed_source(graph, placed, GraphSizes.of(union), data), PartSizes.of(partition)
+    reverses = reverse_relations(dataset, graph, HERE) if reverse else None
+    data = dataset.vertices_of_types(graph.artifact.key)
+    source = typed_source(graph, reverses, "both" if reverse else "forward", union, data)
+    sizes = PartSizes.of(partition)
     planned = count(row_phases(source, replace(sizes, sent_back=()), RowPlaces()))
     assert sum(each.tasks for each in planned) == len({name for _, name in ran})
     check_typed_shards(pieces, graph, partition.part(), dataset.vertices_of_types(graph.artifact.key))

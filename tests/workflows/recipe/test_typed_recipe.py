@@ -12,12 +12,14 @@ import pytest
 from click.testing import CliRunner
 
 import gnnloom
+from gnnloom.pipeline.shards.projection import project_typed_row_shards
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import GnnloomError
 from gnnloom.workflows.cli.main import cli
 from gnnloom.workflows.recipe.recipe import Recipe
 from gnnloom.workflows.recipe.stages.all_stages import find_workload
 from support.lone_training import install
+from support.recipes import MpiJob, run_arguments, run_here
 
 RECIPE = """
 [dataset]
@@ -168,9 +170,85 @@ def test_a_recipe_holds_edges_of_a_relation_out() -> None:
     assert [each["done"] for each in json.loads(run(text, "--plan", "--json").stdout)["stages"]] == [True, False]
 
 
+SHARDS = '[partition]\nparts = 2\nmethod = "random"\nbalance = "user"\nreverse = {}\n[shards]\n'
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.usefixtures("folder")
-def test_a_saved_recipe_with_tables_is_the_same_recipe() -> None:
-    Path("shop.toml").write_text(RECIPE.replace("[cluster]", f"{LINKS}[cluster]"))
+def test_a_recipe_partitions_and_shards_a_graph_with_types(reverse: bool) -> None:
+    more = SHARDS.format(str(reverse).lower())
+    text = RECIPE.replace("[cluster]", f"{LINKS}{more}[cluster]").replace('id = "id"', 'id = "id"\nfeatures = ["age"]')
+    Path("clicks.csv").write_text("user;item;amount\n" + "".join(f"{k % 3 + 1};{k % 10};1\n" for k in range(15)))
+    Path("users.csv").write_text("id,age\n1,20\n2,30\n3,40\n")
+    planned = json.loads(run(text, "--plan", "--json").stdout)["stages"]
+    assert [each["stage"] for each in planned] == ["graph", "links", "partition", "shards"]
+    assert all(each["memory"] > 0 and each["disk"] > 0 for each in planned)
+    names = [[phase["phase"] for phase in each["phases"]] for each in planned]
+    assert "unite relations" in names[2]
+    assert "route rows" in names[3]
+    found = json.loads(run(text, "--json").stdout)["keys"]
+    assert found == {each["stage"]: each["key"] for each in planned}
+    dataset = gnnloom.Catalog("catalog")["shop"]
+    graph, shards = dataset.typed_graph(dataset.links().message_graph), dataset.typed_row_shards(2)
+    assert shards.artifact.inputs["graph"] == graph.artifact.key
+    assert ("rev_buys" in [each.name for each in shards.relations]) == reverse
+    assert "feature" in shards.shard(0).vertex_names("user")
+    assert [each.problem for each in dataset.verify() if each.problem] == []
+    # The same artifacts as from commands, which find them; a second run does nothing.
+    links = dataset.links()
+    given = gnnloom.partition(
+        "shop", 2, method="random", balance="user", reverse=reverse, links=links, catalog="catalog"
+    )
+    assert given.artifact.key == found["partition"]
+    assert gnnloom.shard("shop", 2, links=links, catalog="catalog", workers=0).artifact.key == found["shards"]
+    before = {path: path.stat().st_mtime_ns for path in Path("catalog").rglob("*") if path.is_file()}
+    assert all(each["done"] for each in json.loads(run(text, "--plan", "--json").stdout)["stages"])
+    run(text)
+    assert before == {path: path.stat().st_mtime_ns for path in Path("catalog").rglob("*") if path.is_file()}
+    # What is left to do is counted with the sizes of what is stored.
+    dataset.remove_artifact("shards", found["shards"])
+    *_, left = json.loads(run(text, "--plan", "--json").stdout)["stages"]
+    assert not left["done"]
+    projected = project_typed_row_shards(dataset, given, 1)
+    assert sum(phase["tasks"] for phase in left["phases"]) == projected.tasks
+    assert (left["memory"], left["disk"]) == (projected.peak_memory, projected.output_bytes)
+    run(text, "--from", "shards")
+    assert dataset.typed_row_shards(2).artifact.key == found["shards"]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("folder")
+def test_a_job_of_ranks_partitions_and_shards_a_graph_with_types_also_after_a_kill() -> None:
+    Path("shop.toml").write_text(RECIPE.replace("[cluster]", f"{SHARDS.format('true')}[cluster]"))
+    here = run_here(run_arguments("shop.toml", Path("here").absolute()))
+    arguments = run_arguments("shop.toml", Path("job").absolute())
+    job = MpiJob(3, arguments)
+    job.wait_until_logged("shards: begins")
+    job.kill()
+    job.wait_until_gone()
+    code, out, log = MpiJob(3, arguments).finish()
+    assert code == 0, log
+    assert {name: json.loads(out)[name] for name in ("keys", "digests")} == {
+        name: here[name] for name in ("keys", "digests")
+    }
+    assert list(here["keys"]) == ["graph", "partition", "shards"]
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_partition_of_types_needs_no_shards() -> None:
+    text = RECIPE.replace("[cluster]", "[partition]\nparts = 2\n[cluster]")
+    Path("shop.toml").write_text(text)
+    assert [each.name for each in find_workload(Recipe.read(Path("shop.toml"), Path("c")), 1 << 30).stages] == [
+        "graph",
+        "partition",
+    ]
+
+
+@pytest.mark.parametrize("more", [LINKS, SHARDS.format("true"), "[partition]\nparts = 3\n"])
+@pytest.mark.usefixtures("folder")
+def test_a_saved_recipe_with_tables_is_the_same_recipe(more: str) -> None:
+    Path("shop.toml").write_text(RECIPE.replace("[cluster]", f"{more}[cluster]"))
     recipe = Recipe.read(Path("shop.toml"), Path("catalog"))
     Path("elsewhere").mkdir()
     saved = Path("elsewhere") / "saved.toml"
@@ -193,7 +271,14 @@ def test_a_saved_recipe_with_tables_is_the_same_recipe() -> None:
         ('path = "users.csv"', 'path = "missing.csv"', "missing.csv"),
         ("[[vertices]]", "[vertices]", r"line 21: \[vertices\]: .*\[\[vertices\]\]"),
         ("[cluster]", "[train]\n[cluster]", r"line 26: \[train\]: .*name of_type"),
-        ("[cluster]", "[shards]\n[cluster]", r"line 26: \[shards\]: .*remove"),
+        ("[cluster]", '[train]\nof_type = "user"\n[shards]\n[cluster]', r"line 28: \[shards\]: .*remove"),
+        ("[cluster]", '[shards]\nreorder = "degree"\n[cluster]', r"line 27: \[shards\] reorder"),
+        (
+            "[cluster]",
+            '[partition]\nbalance = "itme"\n[cluster]',
+            r"line 27: \[partition\] balance: .*did you mean item",
+        ),
+        ("[cluster]", "[samples]\n[cluster]", r"line 26: \[samples\]: .*remove"),
         ("[cluster]", "[links]\n[cluster]", r"line 26: \[links\]: .*relation: buys, knows"),
         ("[cluster]", '[links]\nrelation = "buy"\n[cluster]', r"line 27: \[links\] relation: .*did you mean buys"),
         ("[cluster]", '[source]\npath = "x.csv"\n[cluster]', r"line 26: \[source\]"),
@@ -216,6 +301,7 @@ def test_lists_without_relations_and_their_options_are_refused() -> None:
         (source.format("", '[[vertices]]\ntype = "user"\npath = "users.csv"\n'), r"line 5: \[\[vertices\]\]"),
         (source.format('unknown = "add"\n', ""), r"line 3: \[dataset\] unknown"),
         (source.format("", LINKS), r"line 6: \[links\] relation"),
+        (source.format("", "[partition]\nreverse = true\n"), r"line 6: \[partition\] reverse"),
     ):
         Path("a.toml").write_text(text)
         with pytest.raises(GnnloomError, match=message):
@@ -305,7 +391,7 @@ def test_a_recipe_trains_on_pairs_of_a_relation_and_predicts(monkeypatch: pytest
     for old, new, named in (
         ('relation = "rates"\nreverse', 'relation = "rate"\nreverse', 'relation = "rate" in [links]'),
         ('task = "link"\nrelation = "rates"', 'of_type = "user"\ntask = "class"', "labels do not need"),
-        ("[predict]", "[shards]", "the training and the prediction"),
+        ("[predict]", "[shards]", "reads the stored graph"),
     ):
         Path("wrong.toml").write_text(
             TRAINING.replace(old, new).replace("output_dim = 3" if "of_type" in new else "\0", "")

@@ -46,7 +46,7 @@ from gnnloom.workflows.recipe.found import Found
 from gnnloom.workflows.recipe.recipe import Recipe
 
 #: Classes where neither the recipe nor stored labels say how many there are.
-_ASSUMED_CLASSES = 64
+ASSUMED_CLASSES = 64
 
 
 def projected_ingest(
@@ -213,6 +213,11 @@ class StageInputs:
         )
 
     @property
+    def partitioned_matrices(self) -> tuple[int, int, int]:
+        """Bytes of memory, disk and scratch that the matrices take which the partition stores first."""
+        return 0, 0, 0
+
+    @property
     def shard_phases(self) -> list[PhaseCount]:
         """Phases of the tasks that make the shards."""
         if self.recipe.grid is None:
@@ -232,7 +237,7 @@ class StageInputs:
             return VertexSizes.plain(self.graph.num_vertices, given["dim"], given["classes"], section.store)
         graph = self._stored_graph
         source = section.open(self.recipe.source, graph) if graph or section.format is None else None
-        classes = section.classes or self.recipe.source.given.get("classes") or _ASSUMED_CLASSES
+        classes = section.classes or self.recipe.source.given.get("classes") or ASSUMED_CLASSES
         features = source.num_columns("feature") if source is not None else 0
         return VertexSizes.plain(self.graph.num_vertices, features, int(classes), section.store)
 

@@ -25,14 +25,14 @@ class PartitionStage(Prepares):
 
     def prepare(self, found: Found, dataset: Dataset, cluster: Cluster) -> None:
         if found.recipe.partition is not None:
-            partition_graph(dataset, dataset.graph(found.read_graph), found.recipe.partition, cluster)
+            partition_graph(dataset, dataset.any_graph(found.read_graph), found.recipe.partition, cluster)
 
     def needs(self, inputs: StageInputs) -> StageNeeds:
-        cost = inputs.partitioning
+        cost, (memory, disk, scratch) = inputs.partitioning, inputs.partitioned_matrices
         return StageNeeds(
-            memory=cost.memory,
-            disk=4 * inputs.graph.num_vertices,
-            scratch=cost.disk,
+            memory=max(cost.memory, memory),
+            disk=4 * inputs.graph.num_vertices + disk,
+            scratch=max(cost.disk, scratch),
             seconds=cost.cpu_seconds,
             note=f"{cost.method} {cost.preset}".strip(),
             phases=tuple(inputs.partition_phases),

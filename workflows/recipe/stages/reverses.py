@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gnnloom.pipeline.matrix_sort.reverses import reverse_relations, reverses_key
+from gnnloom.pipeline.matrix_sort.reverses import reverse_relations
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.storage.catalog import Dataset
 from gnnloom.workflows.recipe.found import Found
@@ -20,10 +20,8 @@ class ReversesStage(Prepares):
     name = "transpose"
 
     def key(self, found: Found) -> str | None:
-        train, graph = found.recipe.train, found.keys["graph"]
-        if train is None or not train.mode.reverse:
-            return None
-        return reverses_key(graph) if found.read_graph == graph else reverses_key(found.read_graph, graph)
+        train = found.recipe.train
+        return None if train is None or not train.mode.reverse else found.reverses
 
     def prepare(self, found: Found, dataset: Dataset, cluster: Cluster) -> None:
         graph = dataset.typed_graph(found.read_graph)

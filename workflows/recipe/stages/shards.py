@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from gnnloom.pipeline.shards.grid.grid_stage import grid_shards_key, shard_grid
 from gnnloom.pipeline.shards.rows.row_stage import row_shards_key, shard_rows
+from gnnloom.pipeline.shards.rows.typed_stage import shard_typed_rows, typed_inputs, typed_row_shards_key
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
@@ -21,7 +22,7 @@ class ShardsStage(Prepares):
 
     name = "shards"
 
-    def key(self, found: Found) -> str:
+    def key(self, found: Found) -> str | None:
         recipe, partition = found.recipe, found.recipe.partition
         # A recipe with grid shards has a partition only if their permutation follows it.
         if recipe.grid is not None:
@@ -51,3 +52,19 @@ class ShardsStage(Prepares):
             note=inputs.assumed_parts,
             phases=tuple(inputs.shard_phases),
         )
+
+
+class TypedShardsStage(ShardsStage):
+    """Writes the row shards of a graph with types, if the recipe has the section."""
+
+    def key(self, found: Found) -> str | None:
+        partition = found.recipe.partition
+        if partition is None or not found.recipe.makes_shards:
+            return None
+        inputs = typed_inputs(found.read_graph, found.keys["partition"], found.type_vertices)
+        return typed_row_shards_key(partition.parts, partition.method, inputs, reverse=partition.reverse)
+
+    def prepare(self, found: Found, dataset: Dataset, cluster: Cluster) -> None:
+        # The dataset may have other vertex data for the same types.
+        data = {name: dataset.vertices(key) for name, key in found.type_vertices.items()}
+        shard_typed_rows(dataset, dataset.partition(key=found.keys["partition"]), cluster, data)

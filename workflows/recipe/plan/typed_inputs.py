@@ -1,0 +1,157 @@
+"""The inputs of the stages of a recipe with relations: stored sizes, or estimates as if all relations were alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from gnnloom.pipeline.matrix_sort.sort_plan import BLOCK_ENTRIES
+from gnnloom.pipeline.matrix_sort.union import UnionPlan
+from gnnloom.pipeline.shards.rows.relation_routes import EDGE_NUMBER, edge_columns
+from gnnloom.pipeline.shards.shard_source import ShardSource
+from gnnloom.pipeline.shuffle.columns import Column
+from gnnloom.pipeline.tasks.memory import BASE_MEMORY
+from gnnloom.pipeline.tasks.phase import Phase, PhaseCount, count
+from gnnloom.pipeline.tasks.sizes import GraphSizes, PartSizes, TypedSizes, VertexSizes
+from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.artifacts.typed.reverses import Reverses, reverses_of
+from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
+from gnnloom.storage.artifacts.typed.union import BACKWARD, BOTH, FORWARD
+from gnnloom.storage.artifacts.vertices import Vertices
+from gnnloom.storage.errors import NotFoundError
+from gnnloom.storage.format.artifact import MANIFEST, Artifact
+from gnnloom.workflows.recipe.plan.stage_inputs import ASSUMED_CLASSES, StageInputs
+
+
+@dataclass(frozen=True)
+class TypedStageInputs(StageInputs):
+    """Inputs of every stage of a recipe with relations.
+
+    The partition reads the union of the relations as an adjacency, so ``graph`` has the sizes of the union.
+    """
+
+    @property
+    def direction(self) -> str:
+        """Direction of the union that the partition reads."""
+        partition = self.recipe.partition
+        return BOTH if partition is not None and partition.reverse else FORWARD
+
+    @cached_property
+    def sizes(self) -> TypedSizes:
+        """The stored graph; before it exists, types and relations that share the projected sizes evenly.
+
+        Raises:
+            InputError: a table cannot be read.
+            BudgetError: the ingest does not fit the memory or the disk.
+        """
+        if self._stored_types is not None:
+            return TypedSizes.of(self._stored_types, self._reverses)
+        found, recipe = self.typed_ingest, self.recipe
+        ends = {each.name: (each.source, each.target) for each in recipe.relations}
+        names = {*(name for pair in ends.values() for name in pair), *(each.type for each in recipe.lists)}
+        types = dict.fromkeys(sorted(names), -(-found.vertices // len(names)))
+        edges = -(-found.edges // len(ends))
+        return TypedSizes.even(types, {name: (*pair, edges) for name, pair in ends.items()}, BLOCK_ENTRIES)
+
+    @cached_property
+    def graph(self) -> GraphSizes:
+        """The union of the relations that the partition reads."""
+        return self._union(self.direction)
+
+    @cached_property
+    def parts(self) -> PartSizes:
+        """The stored partition, or what is expected of a random one."""
+        partition, stored = self.recipe.partition, self.stored_partition
+        if stored is not None:
+            # One exchange serves all relations.
+            return replace(PartSizes.of(stored), sent_back=())
+        parts = partition.parts if partition is not None else 1
+        return PartSizes.at_random(self.graph, parts, self.sizes.types)
+
+    @property
+    def partition_phases(self) -> list[PhaseCount]:
+        """Phases of the tasks that unite the relations, as far as that is not done, and that make the partition."""
+        return [*count(self._union_phases), *super().partition_phases]
+
+    @property
+    def partitioned_matrices(self) -> tuple[int, int, int]:
+        """Memory, disk and scratch of the unions and, at most, of a second sort of all edges for the reverses."""
+        phases = self._union_phases
+        memory = BASE_MEMORY + max((phase.most_memory for phase in count(phases)), default=0)
+        disk = sum(task.needs.writes for phase in phases if phase.makes_arrays for task in phase.tasks)
+        if self._reverses is not None:
+            return memory, disk, 0
+        sort = self.typed_ingest
+        return max(memory, sort.peak_memory), disk + sort.output_bytes, sort.spill_bytes
+
+    @property
+    def _union_phases(self) -> list[Phase]:
+        directions = (BOTH,) if self.direction == BOTH else (FORWARD, BACKWARD)
+        missing = [each for each in directions if self._stored_union(each) is None]
+        return [phase for each in missing for phase in UnionPlan(self.sizes, each).phases()]
+
+    @cached_property
+    def _shard_source(self) -> ShardSource:
+        return ShardSource.of_types(self.sizes, self.direction, self.graph, self._columns(), self._data)
+
+    @cached_property
+    def _transpose(self) -> GraphSizes | None:
+        return None if self.direction == BOTH else self._union(BACKWARD)
+
+    def _union(self, direction: str) -> GraphSizes:
+        stored = self._stored_union(direction)
+        return self.sizes.union(direction) if stored is None else GraphSizes.of(stored)
+
+    def _stored_union(self, direction: str) -> Graph | None:
+        if self._stored_types is None:
+            return None
+        try:
+            made_from = {"graph": self.found.read_graph}
+            return Graph(self._dataset.find("transpose", made_from=made_from, union=direction))
+        except NotFoundError:
+            return None
+
+    def _columns(self) -> Mapping[str, tuple[Column, ...]]:
+        """The columns of the edges of each relation."""
+        if self._stored_types is not None:
+            return {each.name: edge_columns(each) for each in self._stored_types.relations}
+        found = dict[str, tuple[Column, ...]]()
+        for each in self.recipe.tables().relations:
+            if each.columns is not None:
+                own = (replace(column, lengths="nonzeros") for column in each.columns.arrays.values())
+                found[each.name] = (*own, EDGE_NUMBER)
+            elif getattr(each.edges, "weights", False):
+                found[each.name] = (Column("weight", "float32", lengths="nonzeros"), EDGE_NUMBER)
+        return found
+
+    @cached_property
+    def _data(self) -> Mapping[str, VertexSizes]:
+        """The vertex data by type."""
+        found = {}
+        for name, key in self.found.type_vertices.items():
+            path = self.recipe.dataset_path / "vertices" / key
+            if (path / MANIFEST).exists():
+                found[name] = VertexSizes.of(Vertices(Artifact(path)))
+                continue
+            source = next(each.open(None) for each in self.recipe.tables().data if each.type == name)
+            columns = source.num_columns("feature")
+            found[name] = VertexSizes.plain(self.sizes.types[name], columns, ASSUMED_CLASSES)
+        return found
+
+    @cached_property
+    def _reverses(self) -> Reverses | None:
+        """The stored reverses of the relations, if they are there."""
+        path = self.recipe.dataset_path / "transpose" / self.found.reverses
+        return reverses_of(Artifact(path)) if (path / MANIFEST).exists() else None
+
+    @cached_property
+    def _stored_types(self) -> TypedGraph | None:
+        """The graph that the stages after the links read."""
+        path = self.recipe.dataset_path / "graph" / self.found.read_graph
+        return TypedGraph(Artifact(path)) if (path / MANIFEST).exists() else None
+
+    @cached_property
+    def _stored_graph(self) -> Graph | None:
+        """The union that the partition reads, if it is stored."""
+        return self._stored_union(self.direction)
