@@ -40,7 +40,7 @@ from gnnloom.pipeline.sources.vertex_data.benchmark_vertices import (
     has_npz_vertices,
     open_npz_vertices,
 )
-from gnnloom.pipeline.sources.vertex_data.mask_split import SPLIT_INDEX
+from gnnloom.pipeline.sources.vertex_data.splits import SPLIT_INDEX
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.ticks import TIME_UNITS, datetime_unit
 from gnnloom.storage.wording import counted

@@ -42,12 +42,12 @@ from gnnloom.pipeline.sources.understood import Understood
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import NumpyVertices, checked_arrays
 from gnnloom.pipeline.sources.vertex_data.ogb_vertices import (
     OgbVertices,
-    SplitFiles,
     find_split,
     has_vertices,
     ogb_root,
     required_file,
 )
+from gnnloom.pipeline.sources.vertex_data.splits import SplitFiles
 from gnnloom.pipeline.sources.vertex_data.vertex_files import JoinedVertices
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.wording import counted

@@ -22,13 +22,13 @@ from gnnloom.pipeline.sources.format import TIMES, WEIGHTS, BundledVertices, For
 from gnnloom.pipeline.sources.numpy_edges import NumpyEdges, described, pair_columns
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.source import VertexSource
-from gnnloom.pipeline.sources.vertex_data.mask_split import SPLIT_INDEX, MaskSplit
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import (
     NumpyVertices,
     checked_arrays,
     checked_column,
     is_target,
 )
+from gnnloom.pipeline.sources.vertex_data.splits import SPLIT_INDEX, MaskSplit
 from gnnloom.pipeline.sources.vertex_data.vertex_files import JoinedVertices
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.vertex_arrays import SPLIT, split_part

@@ -232,7 +232,8 @@ _ARRAYS = (
     ),
     VertexArray(
         name="split",
-        help="(n,) codes 0 none, 1 train, 2 valid, 3 test, or in text these words; or .npz of index arrays.",
+        help="(n,) codes 0 none, 1 train, 2 valid, 3 test, or in text these words; or the vertices of each part: .npz,"
+        " .pt, or a folder with train.csv, valid.csv and test.csv.",
         dtypes=("uint8",),
         kinds="iu",
         expected=f"a split code ({', '.join(f'{code} {name}' for name, code in SPLIT.items())})",

@@ -78,6 +78,10 @@ def write_ogb_typed_folder(folder: Path) -> dict[tuple[str, str, str], np.ndarra
         _write_rows(where / "edge_reltype.csv.gz", [[0]] * count)
         edges[head, word, tail] = ends
     _write_rows(folder / "raw" / "node-feat" / "paper" / "node-feat.csv.gz", random.random((9, 3)).round(3))
+    _write_rows(folder / "raw" / "node-feat" / "paper" / "node_year.csv.gz", [[2010 + k] for k in range(9)])
+    _write_rows(folder / "raw" / "node-label" / "paper" / "node-label.csv.gz", [[k % 4] for k in range(9)])
+    for number, name in enumerate(_SPLITS):
+        _write_rows(folder / "split" / "time" / "paper" / f"{name}.csv.gz", [[number + 3 * k] for k in range(2)])
     return edges
 
 

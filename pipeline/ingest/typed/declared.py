@@ -20,11 +20,10 @@ from gnnloom.pipeline.ingest.typed.tables import TypedTables
 from gnnloom.pipeline.ingest.typed.type_vertices import TypeVertices
 from gnnloom.pipeline.sources.format import COLUMNS
 from gnnloom.pipeline.sources.reading.coding import without_suffix
-from gnnloom.pipeline.sources.reading.files import SourceFile, is_local, open_files
+from gnnloom.pipeline.sources.reading.files import SourceFile, is_folder, open_files
 from gnnloom.pipeline.sources.reading.text_layout import Sample, Stated, declared_names
 from gnnloom.pipeline.sources.vertex_data.table_columns import is_parquet
 from gnnloom.storage.artifacts.typed.typed_names import valid_name
-from gnnloom.storage.disk.files import user_path
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.wording import did_you_mean
 
@@ -151,7 +150,7 @@ class DeclaredTables:
         if names:
             # A user who names the columns of ids does not ask for the headers.
             return None
-        if any(is_local(each) and user_path(each.removeprefix("file://")).is_dir() for each in locations):
+        if any(map(is_folder, locations)):
             return None
         between = options.get("delimiter") or ""
         stated = Stated(separator=b"\t" if between == "tab" else between.encode(), comment="none")

@@ -47,9 +47,13 @@ class TypeVertices:
     kind: str = _KEYED
 
     @classmethod
-    def of_array(cls, name: str, location: str) -> TypeVertices:
-        """The features of a type in a NumPy file, with a row for each vertex in the order of ids."""
-        return cls(name, ({"feature": location},), _FILES)
+    def of_files(cls, name: str, **files: str) -> TypeVertices:
+        """The vertex data of a type in files with a row for each vertex, in the order of ids.
+
+        Args:
+            files: location of each file by the option that names it.
+        """
+        return cls(name, (files,), _FILES)
 
     @classmethod
     def of(cls, name: str, tables: Sequence[Table], options: Mapping[str, Any]) -> TypeVertices | None:

@@ -160,9 +160,24 @@ def open_file(location: str) -> SourceFile:
     return files[0]
 
 
+def find_table(root: str, name: str) -> SourceFile | None:
+    """The ``.csv.gz`` or ``.csv`` file of a folder, named without its extension; None if there is none."""
+    for suffix in (".csv.gz", ".csv"):
+        try:
+            return open_files([f"{root}/{name}{suffix}"])[0]
+        except NotFoundError:
+            continue
+    return None
+
+
 def is_local(location: str) -> bool:
     """Whether a location is a path or a ``file://`` URL."""
     return location.startswith("file://") or ("://" not in location and "::" not in location)
+
+
+def is_folder(location: str) -> bool:
+    """Whether a location is a folder of this machine."""
+    return is_local(location) and user_path(location.removeprefix("file://")).is_dir()
 
 
 def expand(location: str) -> list[str]:

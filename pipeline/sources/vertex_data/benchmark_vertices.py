@@ -19,8 +19,8 @@ from scipy.sparse import csr_array
 from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray, member_names, open_array
 from gnnloom.pipeline.sources.reading.files import open_files
 from gnnloom.pipeline.sources.source import OneArray, VertexSource
-from gnnloom.pipeline.sources.vertex_data.mask_split import MaskSplit
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import NumpyVertices, checked_arrays, checked_column, is_target
+from gnnloom.pipeline.sources.vertex_data.splits import MaskSplit
 from gnnloom.pipeline.sources.vertex_data.vertex_files import JoinedVertices
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS

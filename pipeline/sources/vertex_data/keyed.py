@@ -21,8 +21,8 @@ from gnnloom.pipeline.sources.vertex_data.chosen_columns import CATEGORIES, ERRO
 from gnnloom.pipeline.sources.vertex_data.column_sources import KeyedColumns, ids_array, reads_cells
 from gnnloom.pipeline.sources.vertex_data.keyed_rows import KeyedNumpy, KeyedParquet, KeyedRows, KeyedText
 from gnnloom.pipeline.sources.vertex_data.kind import DECIMAL, FILE_OPTIONS, FILLING, HEADER, IDS_FILE, VertexKind
-from gnnloom.pipeline.sources.vertex_data.mask_split import SPLIT_INDEX
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import open_one_array
+from gnnloom.pipeline.sources.vertex_data.splits import SPLIT_INDEX
 from gnnloom.pipeline.sources.vertex_data.table_columns import is_numpy, is_parquet, other_ids, split_location
 from gnnloom.pipeline.sources.vertex_data.vertex_files import JoinedVertices, open_arrays
 from gnnloom.storage.artifacts.typed.source_ids import SourceIds

@@ -2,8 +2,8 @@
 
 Features are (n, F) numbers. Labels are (n,) integers or floats without a fraction, with -1 or NaN for no label, or
 (n, C) zeros and ones with one column per class. Targets are (n,) or (n, C) numbers, NaN for unknown. A split is (n,)
-codes (0 none, 1 train, 2 valid, 3 test) or words, or an ``.npz`` with arrays ``train``, ``valid`` and ``test`` (or
-``val_mask`` and the like) of vertex ids, or (n,) masks.
+codes (0 none, 1 train, 2 valid, 3 test) or words, or an ``.npz`` or ``.pt`` with arrays ``train``, ``valid`` and
+``test`` (or ``val_mask`` and the like) of vertex ids, or (n,) masks.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from gnnloom.pipeline.sources.binary.stored_arrays import (
     open_array,
     unpacked_array,
 )
+from gnnloom.pipeline.sources.binary.torch_arrays import torch_arrays
 from gnnloom.pipeline.sources.reading.files import open_file
 from gnnloom.pipeline.sources.understood import Understood, of_vertices
 from gnnloom.storage.errors import InputError
@@ -125,8 +126,8 @@ class NumpyVertices:
             what = f"{stored.dtype} of shape {stored.shape}"
             if others:
                 what = ", ".join(f"{each.member} ({each.dtype} of shape {each.shape})" for each in (stored, *others))
-            kind, option = "npz" if stored.member else "npy", VERTEX_ARRAYS[name].option
-            found.append(of_vertices(stored.file.location, kind, "NumPy", option, what))
+            kind = "pt" if stored.file.location.endswith(".pt") else "npz" if stored.member else "npy"
+            found.append(of_vertices(stored.file.location, kind, "NumPy", VERTEX_ARRAYS[name].option, what))
         return found
 
     def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
@@ -285,19 +286,34 @@ def _open_lists(location: str | None) -> tuple[StoredArray, ...]:
 
 
 def split_arrays(location: str) -> dict[str, tuple[StoredArray]]:
-    """The arrays of an ``.npz`` whose names stand for parts of a split; none of any other file.
+    """The arrays of an ``.npz`` or ``.pt`` whose names stand for parts of a split; none of any other file.
 
     Raises:
-        InputError: two of them stand for the same part.
+        InputError: two of them stand for the same part, or a ``.pt`` has something else than arrays.
     """
+    if location.endswith(".pt"):
+        arrays = torch_arrays(open_file(location))
+        # MAG240M lists the vertices of its test split as a whole, and divided into two.
+        members = {name.removesuffix("-whole"): name for name in arrays}
+        return {name: (arrays[member],) for name, member in _parts(location, members).items()}
     if not location.endswith(".npz"):
         return {}
     file = open_file(location)
-    found: dict[str | None, str] = {}
-    for member in member_names(file):
-        part = split_part(member)
+    members = {name: name for name in member_names(file)}
+    return {name: (open_array(file, name),) for name in _parts(location, members)}
+
+
+def _parts(location: str, members: Mapping[str, str]) -> dict[str, str]:
+    """The members of a file that stand for parts of a split.
+
+    Args:
+        members: names in the file, by the names that say the part.
+    """
+    found: dict[str, str] = {}
+    for name in members:
+        part = split_part(name)
         if part in found:
-            raise InputError(f"{location}: {found[part]} and {member} are the same part of a split; save one of them")
+            raise InputError(f"{location}: {found[part]} and {name} are the same part of a split; save one of them")
         if part is not None:
-            found[part] = member
-    return {member: (open_array(file, member),) for member in found.values()}
+            found[part] = name
+    return {name: members[name] for name in found.values()}

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from gnnloom.pipeline.sources.reading.files import SourceFile, is_local, open_files
+from gnnloom.pipeline.sources.reading.files import SourceFile, find_table, is_local
 from gnnloom.pipeline.sources.reading.text_columns import (
     RowStart,
     TextRows,
     count_columns,
     index_rows,
     read_count,
-    read_ids,
 )
-from gnnloom.pipeline.sources.source import OneArray
-from gnnloom.pipeline.sources.vertex_data.numpy_vertices import SPLIT_NAMES, mark_split
+from gnnloom.pipeline.sources.vertex_data.splits import SplitFiles, part_files
 from gnnloom.pipeline.sources.vertex_data.text_vertices import TextVertices
 from gnnloom.pipeline.sources.vertex_data.vertex_files import JoinedVertices
 from gnnloom.storage.errors import InputError, NotFoundError
@@ -39,23 +34,13 @@ def ogb_root(folder: str) -> str:
     return folder.rstrip("/")
 
 
-def find_file(root: str, name: str) -> SourceFile | None:
-    """A file of the folder, named without its extension; None if there is none."""
-    for suffix in (".csv.gz", ".csv"):
-        try:
-            return open_files([f"{root}/{name}{suffix}"])[0]
-        except NotFoundError:
-            continue
-    return None
-
-
 def required_file(root: str, name: str) -> SourceFile:
     """A file of the folder, named without its extension.
 
     Raises:
         NotFoundError: the file does not exist.
     """
-    file = find_file(root, name)
+    file = find_table(root, name)
     if file is None:
         raise NotFoundError(f"{root}/{name}.csv.gz: there is no such file; expected OGB's raw layout")
     return file
@@ -99,26 +84,6 @@ class OgbRows(TextVertices):
 
 
 @dataclass(frozen=True)
-class SplitFiles(OneArray):
-    """A split from three files of ids; implements :class:`~gnnloom.pipeline.sources.source.VertexSource`."""
-
-    files: tuple[SourceFile, ...]
-    stated_vertices: int
-
-    array, width = "split", 1
-    random_access = False
-
-    def identity(self) -> dict[str, Any]:
-        return {"format": "split", "files": [file.identity() for file in self.files]}
-
-    def num_vertices(self) -> int:
-        return self.stated_vertices
-
-    def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:  # noqa: ARG002 - there is only one
-        yield read_split(self.files, self.stated_vertices)[start:stop]
-
-
-@dataclass(frozen=True)
 class OgbVertices(JoinedVertices):
     """Vertex data of an OGB folder: every array has files of its own."""
 
@@ -135,7 +100,7 @@ class OgbVertices(JoinedVertices):
         """
         root = ogb_root(folder)
         num_vertices = read_count(required_file(root, "raw/num-node-list"))
-        found = {"feature": find_file(root, "raw/node-feat"), "label": find_file(root, "raw/node-label")}
+        found = {"feature": find_table(root, "raw/node-feat"), "label": find_table(root, "raw/node-label")}
         files = find_split(root, split)
         rows = [OgbRows.of_file(file, array, num_vertices) for array, file in found.items() if file]
         if not (rows or files):
@@ -160,7 +125,7 @@ def has_vertices(folder: str) -> bool:
         InputError: there are several splits.
     """
     root = ogb_root(folder)
-    return bool(find_file(root, "raw/node-feat") or find_file(root, "raw/node-label") or find_split(root, None))
+    return bool(find_table(root, "raw/node-feat") or find_table(root, "raw/node-label") or find_split(root, None))
 
 
 def find_split(root: str, name: str | None) -> tuple[SourceFile, ...]:
@@ -184,24 +149,4 @@ def find_split(root: str, name: str | None) -> tuple[SourceFile, ...]:
         if not folders:
             return ()
         name = folders[0]
-    return tuple(required_file(root, f"split/{name}/{file}") for file in SPLIT_NAMES)
-
-
-def read_split(files: Sequence[SourceFile], num_vertices: int) -> NDArray[np.uint8]:
-    """Read the codes of a split from three files of vertex ids.
-
-    Args:
-        files: the ids of train, valid and test, in this order.
-
-    Returns:
-        (num_vertices,) uint8, codes of ``gnnloom.storage.format.vertex_arrays.SPLIT``.
-
-    Raises:
-        InputError: an id is not below ``num_vertices`` or is in two splits; the message names the file and line.
-    """
-    codes = np.zeros(num_vertices, np.uint8)
-    for name, file in zip(SPLIT_NAMES, files, strict=True):
-        for block in read_ids(file):
-            if wrong := mark_split(codes, block.values, name):
-                raise block.error(*wrong)
-    return codes
+    return part_files(f"{root}/split/{name}")

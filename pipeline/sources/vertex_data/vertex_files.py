@@ -9,15 +9,15 @@ from typing import Any
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.binary.stored_arrays import PackedSource, StoredArray, Unpacked, open_array
-from gnnloom.pipeline.sources.reading.files import open_file
+from gnnloom.pipeline.sources.reading.files import is_folder, open_file
 from gnnloom.pipeline.sources.source import SeparableSource, SourceRange, Surveyed, VertexData, VertexSource
 from gnnloom.pipeline.sources.understood import Legible, Understood, joined
 from gnnloom.pipeline.sources.vertex_data.chosen_columns import CATEGORIES, ERROR, ChosenColumns, Filling
 from gnnloom.pipeline.sources.vertex_data.column_sources import ColumnVertices, only_column, reads_cells
 from gnnloom.pipeline.sources.vertex_data.kind import DECIMAL, FILE_OPTIONS, FILLING, HEADER, VertexKind
-from gnnloom.pipeline.sources.vertex_data.mask_split import SPLIT_INDEX, MaskSplit
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import NumpyVertices, split_arrays
 from gnnloom.pipeline.sources.vertex_data.parquet_vertices import ParquetVertices
+from gnnloom.pipeline.sources.vertex_data.splits import SPLIT_INDEX, MaskSplit, SplitFiles, part_files
 from gnnloom.pipeline.sources.vertex_data.table_columns import is_numpy, is_parquet, split_location
 from gnnloom.pipeline.sources.vertex_data.text_vertices import TextVertices
 from gnnloom.storage.errors import InputError
@@ -151,18 +151,22 @@ def open_vertex_files(
         InputError: no file is given, a file has the wrong format or shape, or the numbers of rows differ.
     """
     given = {array: location for array, location in files.items() if location}
-    filling = Filling(missing, missing_indicator, categories)
-    numpy = {array: location for array, location in given.items() if is_numpy(split_location(location)[0])}
+    folder = given.pop("split") if "split" in given and is_folder(given["split"]) else None
     if not given:
-        return NumpyVertices.open()
-    if numpy == given:
-        found = open_arrays(None, numpy, split_index, filling)
-        return found[0] if len(found) == 1 else JoinedVertices(tuple(found))
-    sources = [
-        _open_one(location, array, header, filling, decimal) for array, location in given.items() if array not in numpy
-    ]
-    sources += open_arrays(sources[0].num_vertices(), numpy, split_index, filling)
-    return JoinedVertices(tuple(sources))
+        without = "no vertex data given" if folder is None else f"{folder}: a split of ids, and no rows next to it"
+        raise InputError(f"{without}: name a file of features, labels or split codes")
+    filling = Filling(missing, missing_indicator, categories)
+    arrays = {array: location for array, location in given.items() if _holds_arrays(array, location)}
+    sources = [_open_one(given[array], array, header, filling, decimal) for array in given if array not in arrays]
+    sources += open_arrays(sources[0].num_vertices() if sources else None, arrays, split_index, filling)
+    if folder is not None:
+        sources.append(SplitFiles(part_files(folder), sources[0].num_vertices()))
+    return sources[0] if len(sources) == 1 else JoinedVertices(tuple(sources))
+
+
+def _holds_arrays(array: str, location: str) -> bool:
+    table, _ = split_location(location)
+    return is_numpy(table) or (array == "split" and table.endswith(".pt"))
 
 
 def _open_one(location: str, array: str, header: bool | None, filling: Filling, decimal: str) -> VertexSource:

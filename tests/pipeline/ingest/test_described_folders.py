@@ -13,7 +13,15 @@ import pytest
 import gnnloom
 from gnnloom.pipeline.ingest.typed.folders.layouts import described_tables
 from gnnloom.storage.errors import GnnloomError
-from support.typed_folders import LAYOUTS, SIZES, paper_features, typed_edges, write_chunked, write_graphbolt
+from support.typed_folders import (
+    LAYOUTS,
+    SIZES,
+    paper_features,
+    typed_edges,
+    write_arrays,
+    write_chunked,
+    write_graphbolt,
+)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -38,6 +46,32 @@ def test_the_graph_is_read_as_it_was_written(tmp_path: Path, layout: str) -> Non
         np.testing.assert_array_equal(stored["paper"].label(), np.arange(9)[graph.original_id("paper")] % 3)
     else:
         np.testing.assert_array_equal(stored["paper"].feature(), paper_features()[graph.original_id("paper")])
+
+
+def test_labels_and_split_of_mag240m_are_read(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    folder = write_arrays(tmp_path / "mag")
+    labels = np.array([3, np.nan, 0, 1, 2, np.nan, 3, 0, np.nan], np.float32)
+    np.save(folder / "processed" / "paper" / "node_label.npy", labels)
+    parts = {"train": [0, 2], "valid": [3], "test-dev": [4], "test-challenge": [6], "test-whole": [4, 6]}
+    torch.save({name: np.array(part) for name, part in parts.items()}, folder / "split_dict.pt", pickle_protocol=4)
+    dataset = gnnloom.ingest("mag", folder, workers=0, catalog=tmp_path / "catalog")
+    graph = dataset.typed_graph()
+    ids, stored = graph.original_id("paper"), dataset.vertices_of_types(graph.artifact.key, {})["paper"]
+    np.testing.assert_array_equal(stored.label(), np.where(np.isnan(labels), -1, labels)[ids])
+    np.testing.assert_array_equal(stored.split(), np.array([1, 0, 1, 2, 3, 0, 3, 0, 0])[ids])
+
+
+@pytest.mark.parametrize(
+    "parts", [{"train": [0], "valid": [1], "test": [9]}, {"train": [0], "valid": [0], "test": [1]}]
+)
+def test_splits_that_torch_saved_are_checked(tmp_path: Path, parts: dict[str, list[int]]) -> None:
+    torch = pytest.importorskip("torch")
+    folder = write_arrays(tmp_path / "mag")
+    np.save(folder / "processed" / "paper" / "node_label.npy", np.zeros(9, np.int64))
+    torch.save({name: torch.tensor(part) for name, part in parts.items()}, folder / "split_dict.pt")
+    with pytest.raises(GnnloomError, match=r"split_dict\.pt"):
+        gnnloom.ingest("mag", folder, workers=0, catalog=tmp_path / "catalog")
 
 
 def _edit(path: Path, change: Callable[[Any], object]) -> None:

@@ -41,6 +41,36 @@ def test_a_folder_of_ogb_with_several_types(tmp_path: Path) -> None:
     assert "affiliated_with" in runner.invoke(cli, ["look", str(tmp_path / "mag")]).output
 
 
+def test_features_labels_and_split_of_a_type_of_ogb_are_read(tmp_path: Path) -> None:
+    write_ogb_typed_folder(tmp_path / "mag")
+    dataset = gnnloom.ingest("mag", tmp_path / "mag", workers=0, catalog=tmp_path / "catalog")
+    graph = dataset.typed_graph()
+    stored = dataset.vertices_of_types(graph.artifact.key, {})
+    with gzip.open(tmp_path / "mag" / "raw" / "node-feat" / "paper" / "node-feat.csv.gz", "rt") as file:
+        features = np.loadtxt(file, np.float32, delimiter=",")
+    assert list(stored) == ["paper"]
+    np.testing.assert_array_equal(stored["paper"].feature(), features)
+    np.testing.assert_array_equal(stored["paper"].label(), np.arange(9) % 4)
+    np.testing.assert_array_equal(stored["paper"].split(), [1, 2, 3, 1, 2, 3, 0, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("split/time/paper/valid", "1\n9\n", r"valid\.csv\.gz, line 2: expected a vertex from 0 to 8"),
+        ("split/time/paper/valid", "1\n3\n", r"valid\.csv\.gz, line 2: .*already in the train split"),
+        ("raw/node-label/paper/node-label", "1\n2\n", "different numbers of rows"),
+        ("split/other/paper/train", "1\n", "several splits of type paper"),
+    ],
+)
+def test_vertex_data_of_ogb_that_do_not_fit_are_refused(tmp_path: Path, name: str, text: str, message: str) -> None:
+    write_ogb_typed_folder(tmp_path / "mag")
+    (tmp_path / "mag" / f"{name}.csv.gz").parent.mkdir(parents=True, exist_ok=True)
+    _rewrite(tmp_path / "mag" / f"{name}.csv.gz", text)
+    with pytest.raises(GnnloomError, match=message):
+        gnnloom.ingest("mag", tmp_path / "mag", workers=0, catalog=tmp_path / "catalog")
+
+
 def _rewrite(file: Path, text: str) -> None:
     file.write_bytes(gzip.compress(text.encode()))
 

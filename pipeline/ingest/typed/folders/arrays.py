@@ -2,6 +2,8 @@
 
     processed/paper/node_feat.npy                  features of the vertices of a type
     processed/author___writes___paper/edge_index.npy   (2, m) or (m, 2) numbers within their types
+    processed/paper/node_label.npy                 classes of a type, NaN for none (MAG240M)
+    split_dict.pt                                  vertices of each part of the split (MAG240M)
     meta.pt                                        numbers of vertices by type (MAG240M)
 
 IGB separates the parts of a name by two underscores, and the features of its largest graphs are 1024 numbers of float32
@@ -29,6 +31,8 @@ from gnnloom.storage.errors import InputError
 #: The name of the folder of a relation.
 _RELATION: Final = re.compile(r"([^_]+(?:_[^_]+)*?)(___?)([^_]+(?:_[^_]+)*?)\2([^_]+(?:_[^_]+)*)")
 _FOLDER, _EDGES, _FEATURES, _COUNTS = "processed", "edge_index.npy", "node_feat.npy", "meta.pt"
+#: Labels of MAG240M; IGB has several sets of classes, under other names.
+_LABELS, _SPLIT = "node_label.npy", "split_dict.pt"
 #: What every NumPy file begins with.
 _MAGIC: Final = b"\x93NUMPY"
 #: Bytes of a row of features without a header.
@@ -63,8 +67,18 @@ def array_tables(location: str) -> DeclaredTables | None:
         relations,
         [],
         sizes={valid_name(name): count for name, count in sizes.items()},
-        data=[TypeVertices.of_array(valid_name(name), str(root / _FOLDER / name / _FEATURES)) for name in arrays],
+        data=[TypeVertices.of_files(valid_name(name), **_files(root, name)) for name in arrays],
     )
+
+
+def _files(root: Path, name: str) -> dict[str, str]:
+    """Features of a type, with its labels if there are some, and MAG240M's split of the only type with labels."""
+    found = {"feature": root / _FOLDER / name / _FEATURES}
+    if _has_header(label := root / _FOLDER / name / _LABELS):
+        found["label"] = label
+        if (split := root / _SPLIT).is_file():
+            found["split"] = split
+    return {array: str(path) for array, path in found.items()}
 
 
 def _stated(root: Path) -> Mapping[str, int]:
@@ -83,7 +97,7 @@ def _stated(root: Path) -> Mapping[str, int]:
 
 
 def _has_header(path: Path) -> bool:
-    """Whether a file of features is there and says which shape it has."""
+    """Whether a file is there and says which shape it has."""
     if not path.is_file():
         return False
     with path.open("rb") as file:

@@ -78,5 +78,5 @@ def _data(content: Described) -> list[TypeVertices]:
     for name, arrays in content.entries():
         data = [array for _, array in arrays.entries()]
         if len(data) == 1 and data[0]["format"]["name"].text() == "numpy" and len(data[0]["data"].of(list)) == 1:
-            found.append(TypeVertices.of_array(valid_name(name), next(data[0]["data"].items()).file()))
+            found.append(TypeVertices.of_files(valid_name(name), feature=next(data[0]["data"].items()).file()))
     return sorted(found, key=lambda each: each.type)

@@ -79,4 +79,4 @@ def _data(features: list[Described]) -> list[TypeVertices]:
     for each in features:
         if each["domain"].text() == "node" and each.has("type") and each["format"].text() == "numpy":
             files.setdefault(valid_name(each["type"].text()), []).append(each["path"].file())
-    return [TypeVertices.of_array(name, found[0]) for name, found in sorted(files.items()) if len(found) == 1]
+    return [TypeVertices.of_files(name, feature=found[0]) for name, found in sorted(files.items()) if len(found) == 1]

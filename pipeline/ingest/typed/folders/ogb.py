@@ -5,22 +5,30 @@
     raw/relations/HEAD___RELATION___TAIL/edge.csv.gz            heads and tails, numbered from 0 within their types
     raw/relations/HEAD___RELATION___TAIL/num-edge-list.csv.gz   number of edges
 
-Each file may also be uncompressed, without ``.gz``. Features, labels, years and further files of edges are not read.
+    raw/node-feat/TYPE/node-feat.csv.gz      features of a type, a row for each vertex
+    raw/node-label/TYPE/node-label.csv.gz    classes, -1 or nan for none
+    split/NAME/TYPE/{train,valid,test}.csv.gz   vertices of each part of the split
+
+Each file may also be uncompressed, without ``.gz``. Years and further files of edges are not read.
 Hu et al., Open Graph Benchmark (NeurIPS 2020).
 """
 
 from __future__ import annotations
 
 import csv
+import glob
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Final
 
 from gnnloom.pipeline.ingest.typed.declared import DeclaredTables
 from gnnloom.pipeline.ingest.typed.folders.description import read_text, sorted_relations
 from gnnloom.pipeline.ingest.typed.table import Ends, Table
-from gnnloom.pipeline.sources.reading.files import SourceFile, is_local
+from gnnloom.pipeline.ingest.typed.type_vertices import TypeVertices
+from gnnloom.pipeline.sources.reading.files import SourceFile, find_table, is_folder
 from gnnloom.pipeline.sources.reading.text_columns import read_count
 from gnnloom.pipeline.sources.reading.text_layout import is_count
-from gnnloom.pipeline.sources.vertex_data.ogb_vertices import find_file, ogb_root, required_file
+from gnnloom.pipeline.sources.vertex_data.ogb_vertices import ogb_root, required_file
 from gnnloom.storage.artifacts.typed.typed_names import valid_name
 from gnnloom.storage.disk.files import user_path
 from gnnloom.storage.errors import InputError
@@ -39,11 +47,10 @@ def ogb_tables(location: str) -> DeclaredTables | None:
         NotFoundError: a file of the folder does not exist.
         InputError: a file does not have what it should.
     """
-    folder = location.removeprefix("file://")
-    if not (is_local(location) and user_path(folder).is_dir()):
+    if not is_folder(location):
         return None
-    root = ogb_root(str(user_path(folder)))
-    listed = find_file(root, _RELATIONS)
+    root = ogb_root(str(user_path(location.removeprefix("file://"))))
+    listed = find_table(root, _RELATIONS)
     if listed is None:
         return None
     counts = _counts(required_file(root, "raw/num-node-dict"))
@@ -55,7 +62,22 @@ def ogb_tables(location: str) -> DeclaredTables | None:
         number = read_count(required_file(root, f"{where}/num-edge-list"))
         given[triplet] = Table((edges.location,), ("1", "2"), options=(("header", False),), width=2, counts=(number,))
     sizes = {valid_name(name): count for name, count in counts.items()}
-    return DeclaredTables(sorted_relations(given), [], "snap", sizes)
+    return DeclaredTables(sorted_relations(given), [], "snap", sizes, _data(root, counts))
+
+
+def _data(root: str, names: Iterable[str]) -> list[TypeVertices]:
+    """Features, labels and split of the types that have files of features or labels."""
+    found = []
+    for name in names:
+        files = {"feature": find_table(root, f"raw/node-feat/{name}/node-feat")}
+        files["label"] = find_table(root, f"raw/node-label/{name}/node-label")
+        given = {array: file.location for array, file in files.items() if file is not None}
+        splits = sorted(str(path) for path in Path(root, "split").glob(f"*/{glob.escape(name)}") if path.is_dir())
+        if len(splits) > 1:
+            raise InputError(f"{root}/split: several splits of type {name} ({', '.join(splits)}); keep only one")
+        if given:
+            found.append(TypeVertices.of_files(valid_name(name), **given, **({"split": splits[0]} if splits else {})))
+    return found
 
 
 def _lines(file: SourceFile) -> list[list[str]]:

@@ -1,4 +1,4 @@
-"""A split from one boolean mask for each part, or from one column of masks of several splits."""
+"""Splits from boolean masks, one for each part or one column for each of several splits, or from files of ids."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray
+from gnnloom.pipeline.sources.reading.files import SourceFile, find_table
+from gnnloom.pipeline.sources.reading.text_columns import read_ids
 from gnnloom.pipeline.sources.source import OneArray
 from gnnloom.pipeline.sources.understood import Understood, of_vertices
-from gnnloom.storage.errors import InputError
+from gnnloom.pipeline.sources.vertex_data.numpy_vertices import SPLIT_NAMES, mark_split
+from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.vertex_arrays import SPLIT
 from gnnloom.storage.option import Option
 
@@ -162,3 +165,57 @@ class MaskSplit(OneArray):
                 )
             codes[chosen] = SPLIT[name]
         return codes
+
+
+def part_files(folder: str) -> tuple[SourceFile, ...]:
+    """The files of a folder with the ids of train, valid and test, in this order.
+
+    Raises:
+        NotFoundError: one of the files does not exist.
+    """
+    found = {name: find_table(folder, name) for name in SPLIT_NAMES}
+    if missing := [name for name, file in found.items() if file is None]:
+        raise NotFoundError(
+            f"{folder}/{missing[0]}.csv.gz: there is no such file; a split has files {', '.join(SPLIT_NAMES)}"
+        )
+    return tuple(file for file in found.values() if file is not None)
+
+
+@dataclass(frozen=True)
+class SplitFiles(OneArray):
+    """A split from three files of ids; implements :class:`~gnnloom.pipeline.sources.source.VertexSource`."""
+
+    files: tuple[SourceFile, ...]
+    stated_vertices: int
+
+    array, width = "split", 1
+    random_access = False
+
+    def identity(self) -> dict[str, Any]:
+        return {"format": "split", "files": [file.identity() for file in self.files]}
+
+    def num_vertices(self) -> int:
+        return self.stated_vertices
+
+    def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:  # noqa: ARG002 - there is only one
+        yield read_split(self.files, self.stated_vertices)[start:stop]
+
+
+def read_split(files: Sequence[SourceFile], num_vertices: int) -> NDArray[np.uint8]:
+    """Read the codes of a split from three files of vertex ids.
+
+    Args:
+        files: the ids of train, valid and test, in this order.
+
+    Returns:
+        (num_vertices,) uint8, codes of ``gnnloom.storage.format.vertex_arrays.SPLIT``.
+
+    Raises:
+        InputError: an id is not below ``num_vertices`` or is in two splits; the message names the file and line.
+    """
+    codes = np.zeros(num_vertices, np.uint8)
+    for name, file in zip(SPLIT_NAMES, files, strict=True):
+        for block in read_ids(file):
+            if wrong := mark_split(codes, block.values, name):
+                raise block.error(*wrong)
+    return codes
