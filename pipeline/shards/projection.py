@@ -15,7 +15,8 @@ from typing import Any
 
 from gnnloom.pipeline.shards.grid.grid_plan import GridPlaces, GridPlan
 from gnnloom.pipeline.shards.grid.grid_stage import grid_shards_key
-from gnnloom.pipeline.shards.rows.row_plan import RowPlaces, row_phases
+from gnnloom.pipeline.shards.rows.row_plan import row_phases
+from gnnloom.pipeline.shards.rows.row_shuffles import RowPlaces
 from gnnloom.pipeline.shards.rows.row_stage import row_shards_key
 from gnnloom.pipeline.shards.rows.typed_stage import typed_inputs, typed_row_shards_key, typed_source
 from gnnloom.pipeline.shards.shard_options import GridOptions

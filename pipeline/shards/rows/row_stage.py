@@ -11,7 +11,8 @@ from typing import Any
 
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
 from gnnloom.pipeline.shards.rows.row_numbers import VertexNumbers
-from gnnloom.pipeline.shards.rows.row_plan import RowPlaces, range_sizes, row_phases
+from gnnloom.pipeline.shards.rows.row_plan import row_phases
+from gnnloom.pipeline.shards.rows.row_shuffles import RowPlaces, range_sizes
 from gnnloom.pipeline.shards.shard_options import REORDERS
 from gnnloom.pipeline.shards.shard_source import ShardSource, find_vertices
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few

@@ -10,7 +10,8 @@ from gnnloom.pipeline.matrix_sort.reverses import reverse_relations
 from gnnloom.pipeline.matrix_sort.union import ENTRIES, union_graph
 from gnnloom.pipeline.shards.rows.relation_routes import edge_columns
 from gnnloom.pipeline.shards.rows.row_numbers import VertexNumbers
-from gnnloom.pipeline.shards.rows.row_plan import RowPlaces, range_sizes, row_phases
+from gnnloom.pipeline.shards.rows.row_plan import row_phases
+from gnnloom.pipeline.shards.rows.row_shuffles import RowPlaces, range_sizes
 from gnnloom.pipeline.shards.shard_source import ShardSource
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.phase import repairing, run

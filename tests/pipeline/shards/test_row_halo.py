@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort import merge_levels
-from gnnloom.pipeline.shards.rows import row_entries, row_halo, row_plan
+from gnnloom.pipeline.shards.rows import row_entries, row_halo, row_shuffles
 from gnnloom.pipeline.shards.rows.row_entries import Places
 from gnnloom.pipeline.shards.rows.row_halo import halo_shuffle
 from gnnloom.pipeline.shards.rows.row_stage import shard_rows
@@ -34,7 +34,7 @@ def test_halos_have_the_columns_of_others_by_owner_and_reach_their_senders(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, num_parts: int, few: int, range_bytes: int
 ) -> None:
     monkeypatch.setattr(merge_levels, "FEW_SOURCES", few)
-    monkeypatch.setattr(row_plan, "RANGE_BYTES", range_bytes)
+    monkeypatch.setattr(row_shuffles, "RANGE_BYTES", range_bytes)
     monkeypatch.setattr(row_halo, "JOINED_BYTES", 300)
     monkeypatch.setattr(row_entries, "_PENDING_IDS", 10)
     adjacency, dataset = random_adjacency(60, 200, num_parts, symmetric=True), catalog.create("g")

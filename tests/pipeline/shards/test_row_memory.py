@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scale.counted_cluster import MeteredCluster
 
-from gnnloom.pipeline.shards.rows import row_entries, row_halo, row_plan, row_rank
-from gnnloom.pipeline.shards.rows.row_plan import RowPlaces, row_phases
+from gnnloom.pipeline.shards.rows import row_entries, row_halo, row_plan, row_rank, row_shuffles
+from gnnloom.pipeline.shards.rows.row_plan import row_phases
+from gnnloom.pipeline.shards.rows.row_shuffles import RowPlaces
 from gnnloom.pipeline.shards.rows.row_stage import shard_rows
 from gnnloom.pipeline.shards.shard_source import ShardSource
 from gnnloom.pipeline.shuffle import mapped_vectors, runs
@@ -28,7 +29,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mapped_vectors, "_STEP_BYTES", STEP_BYTES)
     monkeypatch.setattr(runs, "BLOCK_BYTES", STEP_BYTES)
     monkeypatch.setattr(row_plan, "CHUNK_BYTES", STEP_BYTES)
-    monkeypatch.setattr(row_plan, "RANGE_BYTES", RANGE_BYTES)
+    monkeypatch.setattr(row_shuffles, "RANGE_BYTES", RANGE_BYTES)
     monkeypatch.setattr(row_entries, "_PENDING_IDS", STEP_BYTES // 8)
     for module in (row_entries, row_rank, row_plan):
         monkeypatch.setattr(module, "SEGMENT_NONZEROS", STEP_BYTES // 4)

@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort import merge_levels
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
-from gnnloom.pipeline.shards.rows import row_entries, row_halo, row_plan, row_rank
+from gnnloom.pipeline.shards.rows import row_entries, row_halo, row_rank, row_shuffles
 from gnnloom.pipeline.shards.rows.row_entries import RangeRows, RowBatch
-from gnnloom.pipeline.shards.rows.row_plan import RowPlaces, range_sizes, row_phases
+from gnnloom.pipeline.shards.rows.row_plan import row_phases
 from gnnloom.pipeline.shards.rows.row_routed import row_shuffle
+from gnnloom.pipeline.shards.rows.row_shuffles import RowPlaces, range_sizes
 from gnnloom.pipeline.shards.rows.row_stage import shard_rows
 from gnnloom.pipeline.shards.shard_source import ShardSource, find_transpose
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
@@ -139,7 +140,7 @@ def test_ranks_without_vertices_and_more_ranks_than_vertices(catalog: Catalog) -
 def test_vertex_data_go_to_the_owner_in_the_order_of_its_vertices(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gnnloom.pipeline.shards.rows.row_plan._CHUNKS_PER_TASK", 1)
+    monkeypatch.setattr("gnnloom.pipeline.shards.rows.row_shuffles._CHUNKS_PER_TASK", 1)
     monkeypatch.setattr("gnnloom.storage.format.arrays.CHUNK_BYTES", 256)
     rng = np.random.default_rng(0)
     n, parts = 100, 3
@@ -222,7 +223,7 @@ SMALL_SIZES = {
 def shrink(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Cut the rows of ranks into ranges, batches and segments of few bytes."""
     range_bytes, batch_bytes, nonzeros = SMALL_SIZES[name]
-    monkeypatch.setattr(row_plan, "RANGE_BYTES", range_bytes)
+    monkeypatch.setattr(row_shuffles, "RANGE_BYTES", range_bytes)
     monkeypatch.setattr(row_entries, "BATCH_BYTES", batch_bytes)
     for module in (row_entries, row_rank):
         monkeypatch.setattr(module, "SEGMENT_NONZEROS", nonzeros)

@@ -14,7 +14,7 @@ import pytest
 from gnnloom.pipeline.external_sort import lanes, merge_levels
 from gnnloom.pipeline.external_sort.lanes import MOST_FILES
 from gnnloom.pipeline.shards.grid.grid_stage import shard_grid
-from gnnloom.pipeline.shards.rows import row_plan
+from gnnloom.pipeline.shards.rows import row_shuffles
 from gnnloom.pipeline.shards.rows.row_stage import shard_rows
 from gnnloom.pipeline.shards.shard_options import GridOptions
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
@@ -68,7 +68,7 @@ def dataset(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Dataset:
     """A graph of 20 blocks, which no task merges, with as many ranges of vertex data."""
     merge_in_levels(monkeypatch, NUM_BLOCKS)
     bounds = [NUM_VERTICES * number // NUM_BLOCKS for number in range(NUM_BLOCKS + 1)]
-    monkeypatch.setattr(row_plan, "vertex_ranges", lambda *_: bounds)
+    monkeypatch.setattr(row_shuffles, "vertex_ranges", lambda *_: bounds)
     return store(catalog, "g")
 
 

@@ -13,8 +13,9 @@ from gnnloom.pipeline.links.options import DrawOptions
 from gnnloom.pipeline.links.relation.stage import draw_relation_links
 from gnnloom.pipeline.matrix_sort.reverses import reverse_relations
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
-from gnnloom.pipeline.shards.rows import relation_routes, row_entries, row_plan, row_rank
-from gnnloom.pipeline.shards.rows.row_plan import RowPlaces, row_phases
+from gnnloom.pipeline.shards.rows import relation_routes, row_entries, row_rank, row_shuffles
+from gnnloom.pipeline.shards.rows.row_plan import row_phases
+from gnnloom.pipeline.shards.rows.row_shuffles import RowPlaces
 from gnnloom.pipeline.shards.rows.typed_stage import shard_typed_rows, typed_source
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.pipeline.tasks.phase import count
@@ -44,8 +45,8 @@ def in_many_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many blocks, ranges of every rank, runs of a task, batches of a range, and chunks."""
     monkeypatch.setattr("gnnloom.pipeline.matrix_sort.sort_plan.BLOCK_ENTRIES", 60)
     monkeypatch.setattr("gnnloom.storage.format.arrays.CHUNK_BYTES", 256)
-    monkeypatch.setattr(row_plan, "RANGE_BYTES", 4000)
-    monkeypatch.setattr(row_plan, "_CHUNKS_PER_TASK", 1)
+    monkeypatch.setattr(row_shuffles, "RANGE_BYTES", 4000)
+    monkeypatch.setattr(row_shuffles, "_CHUNKS_PER_TASK", 1)
     monkeypatch.setattr(relation_routes, "ROUTED_BYTES", 700)
     monkeypatch.setattr(row_entries, "BATCH_BYTES", 300)
     for module in (row_entries, row_rank):
@@ -122,7 +123,11 @@ def test_bytes_do_not_depend_on_pieces_or_interruptions(
     assert [each.problem for each in dataset.verify() if each.problem] == []
     digest = pieces.artifact.digest
     with pytest.MonkeyPatch.context() as patch:
-        for where, name in ((row_plan, "RANGE_BYTES"), (relation_routes, "ROUTED_BYTES"), (row_entries, "BATCH_BYTES")):
+        for where, name in (
+            (row_shuffles, "RANGE_BYTES"),
+            (relation_routes, "ROUTED_BYTES"),
+            (row_entries, "BATCH_BYTES"),
+        ):
             patch.setattr(where, name, 1 << 25)
         dataset.remove_artifact("shards", pieces.artifact.key)
         assert shard_typed_rows(dataset, partition, HERE).artifact.digest == digest
