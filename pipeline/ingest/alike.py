@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from gnnloom.pipeline.sources.source import VertexSource
-from gnnloom.pipeline.sources.vertex_data.chosen_columns import KnownColumns
-from gnnloom.pipeline.sources.vertex_data.column_sources import ColumnVertices, KeyedColumns
+from gnnloom.pipeline.sources.vertex_data.chosen.column_sources import ColumnVertices, KeyedColumns
+from gnnloom.pipeline.sources.vertex_data.chosen.like import like_known
+from gnnloom.pipeline.sources.vertex_data.chosen.surveys import KnownColumns
 from gnnloom.pipeline.sources.vertex_data.keyed import KeyedVertices
 from gnnloom.pipeline.sources.vertex_data.keyed_rows import KeyedText
 from gnnloom.pipeline.sources.vertex_data.text_vertices import TextVertices
@@ -40,9 +41,9 @@ def _alike(source: Any, known: KnownColumns) -> Any:
         case JoinedVertices():
             return replace(source, sources=tuple(_alike(each, known) for each in source.sources))
         case ColumnVertices():
-            return replace(source, chosen=source.chosen.like(known))
+            return replace(source, chosen=like_known(source.chosen, known))
         case KeyedVertices(rows=KeyedColumns() as rows):
-            return replace(source, rows=replace(rows, chosen=rows.chosen.like(known)))
+            return replace(source, rows=replace(rows, chosen=like_known(rows.chosen, known)))
         case KeyedVertices(rows=KeyedText(named=named) as rows) if named is not None:
             return replace(source, rows=replace(rows, named=named.like(known.class_names, known.where)))
         case TextVertices(named=named) if named is not None:

@@ -29,7 +29,7 @@ from gnnloom.pipeline.sources.reading.text_table import numbers_rows
 from gnnloom.pipeline.sources.reading.times import find_times
 from gnnloom.pipeline.sources.understood import SHOWN_ROWS, Understood, joined
 from gnnloom.pipeline.sources.vertex_data.cells import CellTable, TextTableCells, column_name
-from gnnloom.pipeline.sources.vertex_data.chosen_columns import ChosenColumns
+from gnnloom.pipeline.sources.vertex_data.chosen.chosen_columns import ChosenColumns
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import SPLIT_NAMES, is_target
 from gnnloom.pipeline.sources.vertex_data.table_columns import (
     PARTS,

@@ -41,6 +41,7 @@ def ingest_vertices(
     *,
     options: VertexOptions = _DEFAULTS,
     allow_others: bool | None = None,
+    has_other_rows: bool = False,
 ) -> Vertices:
     """Store features, labels and split for the vertices of the dataset's graph.
 
@@ -57,6 +58,7 @@ def ingest_vertices(
         options: how they are stored.
         allow_others: allow the graph to have other vertex data; readers must then pass a key. By default, if ``graph``
             is given.
+        has_other_rows: the source also has rows of other vertices, which are not counted as left out.
 
     Raises:
         InputError: the number of rows does not match the graph, or something in the source cannot be used; the message
@@ -79,7 +81,8 @@ def ingest_vertices(
     with ArtifactWriter.begin(dataset.path, "vertices", parameters, inputs, cluster.scratch) as writer:
         if not writer.is_complete:
             with discarding(writer):
-                _write(writer, prepared_source(writer, source, cluster), options, owner, cluster)
+                ready = prepared_source(writer, source, cluster)
+                _write(writer, ready, options, owner, cluster, has_other_rows=has_other_rows)
     return Vertices(Artifact(writer.path))
 
 
@@ -137,7 +140,13 @@ def _check_others(dataset: Dataset, graph_key: str, parameters: Mapping[str, Any
 
 
 def _write(
-    writer: ArtifactWriter, source: VertexSource, options: VertexOptions, graph: SourceIds, cluster: Cluster
+    writer: ArtifactWriter,
+    source: VertexSource,
+    options: VertexOptions,
+    graph: SourceIds,
+    cluster: Cluster,
+    *,
+    has_other_rows: bool,
 ) -> None:
     widths = {dim: source.num_columns(array) for array in source.arrays for dim in VERTEX_ARRAYS[array].dims}
     sizes = {"vertex": graph.num_vertices, "feature": 0} | widths
@@ -155,7 +164,7 @@ def _write(
     total, known = {"num_classes": 0}, {*RowCounts().to_facts(), *TASK_FACTS}
     for name in names:
         total = add_facts(total, {fact: count for fact, count in found[name].facts.items() if fact not in known})
-    facts: dict[str, Any] = {**total, **_left_out(graph, source, of_tables)}
+    facts: dict[str, Any] = {**total, **({} if has_other_rows else _left_out(graph, source, of_tables))}
     each = [_source_of(source, array) for array in source.arrays]
     if class_names := names_of(each):
         facts |= {"class_names": list(class_names)}

@@ -131,11 +131,15 @@ def _look(locations: Sequence[str], format_name: str | None, options: dict[str, 
     """Find how files would be read: as edges, as vertex data, or both if the first rows leave it open."""
     declared = typed_source(locations, format_name, options)
     if declared is not None:
-        found = tuple(declared.open(options).understood())
+        found, unlisted, how = tuple(declared.open(options, unknown="add").understood()), declared.unlisted, options
+        if unlisted:
+            # The files are understood, and the user decides whether a table is missing.
+            question = f"{unlisted[0]}; `--unknown add` takes the ids of the edges as vertices"
+            found, how = (replace(found[0], question=question), *found[1:]), {**options, "unknown": "add"}
         others = {}
         if "rdf_type" not in options and any(each.facts.get("rdf_types") for each in found):
-            others[_OF_TYPES] = _command(locations, format_name, options | {"rdf_type": "first"}, (), ())
-        return Look(found, _command(locations, format_name, options, (), ()), others)
+            others[_OF_TYPES] = _command(locations, format_name, how | {"rdf_type": "first"}, (), ())
+        return Look(found, _command(locations, format_name, how, (), ()), others)
     if format_name is None and not options and (tables := _several_tables(locations)) is not None:
         return tables
     vertices = None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from gnnloom.pipeline.ingest.typed.type_vertices import TypeVertices, of_each_type
 from gnnloom.pipeline.ingest.vertices import vertices_key
 from gnnloom.pipeline.links.relation.stage import kept_graph_key
 from gnnloom.pipeline.links.stage import message_key
@@ -101,14 +102,22 @@ class Found:
     @property
     def type_vertices(self) -> dict[str, str]:
         """Keys of the vertex data by type, of a recipe with relations."""
-        data = ((each.type, each.open(None).identity()) for each in self.recipe.tables().data)
-        return {name: vertices_key(identity, self.keys["graph"], of_type=name) for name, identity in data}
+        return self.vertex_data(self.keys["graph"])
 
     @property
     def reverses(self) -> str:
         """Key of the reverses of the relations, of a recipe with relations."""
         graph = self.keys["graph"]
         return reverses_key(graph) if self.read_graph == graph else reverses_key(self.read_graph, graph)
+
+    def vertex_data(self, graph_key: str) -> dict[str, str]:
+        """Keys of the vertex data of each type of a graph; before it is stored, without types that rows name."""
+        data: Sequence[TypeVertices] = self.recipe.tables().data
+        if any(each.tables for each in data):
+            is_stored = self.has("graph", graph_key)
+            known = [each for each in data if not each.tables]
+            data = of_each_type(data, self.dataset.typed_graph(graph_key)) if is_stored else known
+        return {each.type: vertices_key(each.open(None).identity(), graph_key, of_type=each.type) for each in data}
 
     @property
     def dataset(self) -> Dataset:

@@ -10,6 +10,7 @@ from typing import Final, Self
 from gnnloom.pipeline.ingest.typed.table import BY_ROW, FEATURE_TYPES, Ends, Table
 from gnnloom.pipeline.ingest.typed.tables import TypedTables
 from gnnloom.pipeline.sources.format import COLUMNS, TIMES, WEIGHTS, Format, formats, merge_options
+from gnnloom.pipeline.sources.vertex_data.table_columns import ELSE
 from gnnloom.storage.artifacts.typed.typed_names import check_relation_names, check_type_name
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Option, option
@@ -106,7 +107,11 @@ class ListSection(_TableSection):
     type: str = option(text="Type of the vertices.")
     id: str | None = option(None, "Column with the ids; the first one by default.")
     type_column: str | None = option(None, 'Column with the type of each vertex, with `type = "*"`.')
-    features: tuple[str, ...] = option((), "Columns with features of the vertices.", kind=tuple[str, ...])
+    features: tuple[str, ...] = option(
+        (),
+        "Columns with features of the vertices; `age else 0` and `age else mean` fill empty cells.",
+        kind=tuple[str, ...],
+    )
     label: str | None = option(None, "Column with the class of each vertex.")
     target: str | None = option(None, "Column with a number to predict for each vertex.")
     split: str | None = option(None, "Column with the split that each vertex belongs to.")
@@ -122,15 +127,15 @@ class ListSection(_TableSection):
     def table(self) -> Table:
         """The table as it is opened."""
         values = [] if self.type_column is None else [f"{self.type_column} as type"]
-        values += [f"{column} as feature" for column in self.features]
+        values += [_held(column, "feature") for column in self.features]
         single = {role: getattr(self, role) for role in ("label", "target", "split")}
-        values += [f"{column} as {role}" for role, column in single.items() if column is not None]
+        values += [_held(column, role) for role, column in single.items() if column is not None]
         return self._table([*([] if self.id is None else [self.id]), *values], f"vertices {self.type}")
 
 
 def _held(column: str, role: str) -> str:
     """A column with its role, and what fills its empty cells, as the command line has them."""
-    name, separator, fill = column.partition(" else ")
+    name, separator, fill = column.partition(ELSE)
     return f"{name} as {role}{separator}{fill}"
 
 

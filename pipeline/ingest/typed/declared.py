@@ -2,8 +2,9 @@
 
 Neo4j: ``:ID(Person)``, ``personId:ID``, ``:LABEL``; ``:START_ID(Person)``, ``:END_ID(Movie)``, ``:TYPE``. What is in
 parentheses is an id space; without it, ids are distinct over all files. Only the first file of a table needs a header,
-and that file may have nothing else. Neptune: ``~id``, ``~label``, ``~from``, ``~to``. Other columns,
-such as ``amount:float``, are read if the user names them, by the name before the colon.
+and that file may have nothing else. Neptune: ``~id``, ``~label``, ``~from``, ``~to``. Other columns of edges and of
+vertices, such as ``amount:float``, are read if the user says what they hold, by the name before the colon. A column of
+types that is said to hold labels is not a column of types.
 """
 
 from __future__ import annotations
@@ -15,7 +16,15 @@ from pathlib import PurePath
 from typing import Any, Final
 
 from gnnloom.pipeline.ingest.typed.options import UNKNOWN
-from gnnloom.pipeline.ingest.typed.table import BY_ROW, Ends, Table, ValueColumn
+from gnnloom.pipeline.ingest.typed.table import (
+    BY_ROW,
+    EDGE_ROLES,
+    FEATURE_TYPES,
+    VERTEX_ROLES,
+    Ends,
+    Table,
+    ValueColumn,
+)
 from gnnloom.pipeline.ingest.typed.tables import TypedTables
 from gnnloom.pipeline.ingest.typed.type_vertices import TypeVertices
 from gnnloom.pipeline.sources.format import COLUMNS
@@ -27,10 +36,14 @@ from gnnloom.storage.artifacts.typed.typed_names import valid_name
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.wording import did_you_mean
 
+#: What a column of a file of edges or of vertices may hold.
+_ROLES: Final = tuple(dict.fromkeys((*EDGE_ROLES, *VERTEX_ROLES)))
 #: A column of Neo4j, such as ``personId:ID(Person){id-type: long}``.
 _COLUMN: Final = re.compile(r"[^:]*:(ID|START_ID|END_ID|TYPE|LABEL)(?:\(([^)]*)\))?(?:\{.*\})?", re.IGNORECASE)
 #: What the columns of Neptune are in Neo4j.
 _NEPTUNE: Final[Mapping[str, str]] = {"~id": "ID", "~from": "START_ID", "~to": "END_ID", "~label": "LABEL"}
+#: A column of lists of words, such as ``tags:string[]``.
+_WORD_LISTS: Final = re.compile(r"[^:]*:(string|char)\[\]", re.IGNORECASE)
 #: What separates labels in a cell; the first one counts.
 _SEVERAL: Final = ";"
 #: The end of the name of a file that says which part of a table it is.
@@ -100,13 +113,37 @@ class Header:
         words = ("START_ID", "END_ID") if self.are_edges else ("ID",)
         return tuple(str(self.words[word] + 1) for word in words)
 
+    def with_values(self, wanted: Sequence[ValueColumn]) -> Header:
+        """The same header without its column of types or relations, if the user says that it holds something else.
+
+        Raises:
+            InputError: a column of ids should hold values.
+        """
+        kept = {word: at for word, at in self.words.items() if not any(at in self._found(each) for each in wanted)}
+        if missing := next((word for word in ("ID", "START_ID", "END_ID") if word in self.words.keys() - kept), None):
+            at = self.words[missing]
+            raise InputError(f"column {self.fields[at]}: {self.file.location} has its ids there, which are no values")
+        return replace(self, words=kept)
+
     def values(self, wanted: Sequence[ValueColumn]) -> list[ValueColumn]:
-        """The columns with values of edges that the file has."""
-        found = [each for each in wanted if declared_names(self.fields, each.name)]
-        if len(found) > 1 or not found:
+        """The columns with values of edges, or of vertices, that the file has."""
+        found = [each for each in wanted if self.takes(each)]
+        if self.are_edges and len(found) > 1:
             return found
-        # A reader of edges and a single number expects numbers of all columns, from 1.
-        return [replace(found[0], name=str(declared_names(self.fields, found[0].name)[0] + 1))]
+        # A reader of edges and a single number expects numbers of all columns, from 1. A header of its own is not read
+        # with the rows of vertices.
+        return [
+            replace(each, name=self.fields[at] if not self.are_edges and self.has_rows else str(at + 1))
+            for each in found
+            for at in self._found(each)
+        ]
+
+    def takes(self, value: ValueColumn) -> bool:
+        """Whether the file has a column with values, and its rows can have such values."""
+        return value.role in (EDGE_ROLES if self.are_edges else VERTEX_ROLES) and bool(self._found(value))
+
+    def _found(self, value: ValueColumn) -> list[int]:
+        return declared_names(self.fields, value.name)
 
     def space(self, word: str) -> str:
         """The id space of a column."""
@@ -138,15 +175,14 @@ class DeclaredTables:
         """The tables of some files; None if no file has a header that says that it has edges.
 
         Args:
-            options: options of the format of texts; ``columns`` has columns of edges with what they hold, such as
-                ``amount as weight``.
+            options: options of the format of texts; ``columns`` has columns of edges or vertices with what they hold,
+                such as ``amount as weight``.
 
         Raises:
             NotFoundError: a file does not exist.
-            InputError: only some files have such headers, a header is not complete, or no file of edges has one of the
-                columns.
+            InputError: only some files have such headers, a header is not complete, or no file has one of the columns.
         """
-        names, values = ValueColumn.parse_all(options.get("columns") or (), "columns")
+        names, values = ValueColumn.parse_all(options.get("columns") or (), "columns", _ROLES)
         if names:
             # A user who names the columns of ids does not ask for the headers.
             return None
@@ -171,7 +207,7 @@ class DeclaredTables:
         if not any(each.are_edges for each in headers):
             return None
         _check_values(headers, values)
-        return cls._grouped(headers, others, values)
+        return cls._grouped([each.with_values(values) for each in headers], others, values)
 
     @classmethod
     def _grouped(
@@ -195,7 +231,7 @@ class DeclaredTables:
                 tuple(each.file.location for each in group if each.has_rows),
                 first.columns,
                 kinds=first.kinds,
-                several="" if first.are_edges else _SEVERAL,
+                several="" if first.are_edges or not first.kinds else _SEVERAL,
                 headless=tuple(location for each in group for location in headless.get(each.file, ())),
                 options=(("header", True),),
                 space="" if first.are_edges else first.space("ID"),
@@ -208,6 +244,7 @@ class DeclaredTables:
                 table = table.with_values(first.values(values), first.file.location)
                 relations.append(((first.space("START_ID"), name, first.space("END_ID")), table))
             else:
+                table = replace(table, others=tuple(first.values(values)))
                 called = first.space("ID") if "ID" in first.spaces else _stem(first.file)
                 vertices.append((BY_ROW if first.kinds else valid_name(called), table))
         tables = sorted(relations, key=lambda each: each[0]), sorted(vertices, key=lambda each: each[0])
@@ -229,20 +266,38 @@ class DeclaredTables:
 
 
 def _check_values(headers: Sequence[Header], values: Sequence[ValueColumn]) -> None:
-    """Refuse columns that no file of edges has, or that a file has twice.
+    """Refuse columns that no file has, that a file has twice, or that have something else.
 
     Raises:
         InputError: there is such a column.
     """
-    edges = [each for each in headers if each.are_edges]
     for value in values:
-        found = [(each, declared_names(each.fields, value.name)) for each in edges]
-        if twice := next((each for each, numbers in found if len(numbers) > 1), None):
-            raise InputError(f"{twice.file.location}, line 1: two columns are called {value.name}")
-        if not any(numbers for _, numbers in found):
-            known = {field.partition(":")[0] for each in edges for field in each.fields} - {"", *_NEPTUNE}
-            meant = did_you_mean(value.name, sorted(known), "they have")
-            raise InputError(f"column {value.name}: no file of edges has it{f'; {meant}' if known else ''}")
+        found = [(each, declared_names(each.fields, value.name)) for each in headers if each.takes(value)]
+        for each, numbers in found:
+            where = f"{each.file.location}, line 1"
+            if len(numbers) > 1:
+                raise InputError(f"{where}: two columns are called {value.name}")
+            if value.role == "feature" and _WORD_LISTS.fullmatch(each.fields[numbers[0]]):
+                raise InputError(
+                    f"{where}, column {value.name}: lists of words are not features; give numbers or words"
+                )
+            if not each.are_edges and (value.dtype != FEATURE_TYPES[0] or (value.fill and value.role != "feature")):
+                raise InputError(
+                    f"{where}, column {value.name}: features of vertices have the type of `--store`, and only features"
+                    " of vertices have a value for missing ones"
+                )
+        if not found:
+            raise _no_column(headers, value)
+
+
+def _no_column(headers: Sequence[Header], value: ValueColumn) -> InputError:
+    """The error for a column that no file has."""
+    of_edges, of_vertices = value.role in EDGE_ROLES, value.role in VERTEX_ROLES
+    files = [each for each in headers if (of_edges and each.are_edges) or (of_vertices and not each.are_edges)]
+    known = {field.partition(":")[0] for each in files for field in each.fields} - {"", *_NEPTUNE}
+    meant = did_you_mean(value.name, sorted(known), "they have")
+    what = "" if of_edges and of_vertices else " of edges" if of_edges else " of vertices"
+    return InputError(f"column {value.name}: no file{what} has it{f'; {meant}' if known else ''}")
 
 
 def _unlisted(header: Header, word: str, lists: set[str]) -> str:

@@ -89,6 +89,7 @@ class NumberedType:
         repeated: rows of lists with an id that an earlier row has.
         added: distinct ids that no list has, and that were added.
         dropped: distinct ids that no list has, and that were dropped.
+        tables: numbers of the tables that list the vertices, if rows of a table have several types.
     """
 
     name: str
@@ -97,12 +98,14 @@ class NumberedType:
     repeated: int = 0
     added: int = 0
     dropped: int = 0
+    tables: tuple[int, ...] = ()
 
     def to_facts(self, first: int) -> dict[str, Any]:
         """Facts about the type for the manifest; ``first`` is the number of the type's first vertex."""
         found = {"repeated": self.repeated, "added": self.added, "dropped": self.dropped}
         counts = {name: value for name, value in found.items() if value}
-        return {"name": self.name, "first": first, "count": self.count, **counts}
+        tables = {"tables": list(self.tables)} if self.tables else {}
+        return {"name": self.name, "first": first, "count": self.count, **counts, **tables}
 
 
 @dataclass(frozen=True)
@@ -250,14 +253,28 @@ def _number_space(
             f"--unknown add: {counted(count, 'id')} that no table lists may have any of the types {', '.join(types)};"
             " list them, or drop their edges"
         )
+    listed = _tables_of(tables, name) if any(table.kinds is not None for table in of_space) else {}
     if kinds:
-        made = [NumberedType(each, numbered.num_keys(kind), numbered.tables[kind]) for kind, each in enumerate(types)]
+        made = [
+            NumberedType(each, numbered.num_keys(kind), numbered.tables[kind], tables=listed.get(each, ()))
+            for kind, each in enumerate(types)
+        ]
         return NumberedSpace(tuple(made), keys, drops=count > 0)
     added, total = count if ranges.adds else 0, numbered.num_keys()
     rows = sum(record.facts["rows"] for each in lists for record, _ in each)
     repeated = rows - (total - added) if lists else 0
     only = NumberedType(types[0], total, numbered.table_path, repeated, added, count - added)
+    only = replace(only, tables=listed.get(types[0], ()))
     return NumberedSpace((only,), keys, drops=count > added)
+
+
+def _tables_of(tables: TypedTables, space: str) -> dict[str, tuple[int, ...]]:
+    """Numbers of the tables of vertices that list the vertices of each type of a space."""
+    found: dict[str, tuple[int, ...]] = {}
+    for number, table in enumerate(tables.vertices):
+        for name in table.types() if table.space == space else ():
+            found[name] = (*found.get(name, ()), number)
+    return found
 
 
 def _kinds_of_files(collected: Collected, tables: TypedTables, space: str, types: Sequence[str]) -> list[int]:

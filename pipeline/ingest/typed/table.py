@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS
-from gnnloom.pipeline.sources.vertex_data.table_columns import split_location
+from gnnloom.pipeline.sources.vertex_data.table_columns import ELSE, split_location
 from gnnloom.storage.artifacts.typed.typed_names import distinct_names, valid_name
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.wording import did_you_mean
@@ -25,9 +25,12 @@ KINDS: Final = ("relation", "type")
 #: What stands for a name that each row of a table has in a column.
 BY_ROW: Final = "*"
 
+#: What a column of edges, and one of vertices, may hold besides ids and kinds.
+EDGE_ROLES: Final = (*ROLES, *FURTHER)
+VERTEX_ROLES: Final = tuple(option.name for option in FILE_OPTIONS)
 #: What the columns of tables of relations, and of vertices, may hold besides ids; the kind is the last one.
-_OF_EDGES: Final = (*ROLES, *FURTHER, KINDS[0])
-_OF_VERTICES: Final = (*(option.name for option in FILE_OPTIONS), KINDS[1])
+_OF_EDGES: Final = (*EDGE_ROLES, KINDS[0])
+_OF_VERTICES: Final = (*VERTEX_ROLES, KINDS[1])
 #: Types of stored features of edges; the first one is the default.
 FEATURE_TYPES: Final = ("float32", "float16")
 
@@ -49,48 +52,52 @@ class ValueColumn:
     dtype: str = FEATURE_TYPES[0]
 
     @classmethod
-    def parse(cls, text: str, what: str, *, of_edges: bool = True) -> ValueColumn | None:
+    def parse(cls, text: str, what: str, known_roles: Sequence[str] = _OF_EDGES) -> ValueColumn | None:
         """Read ``amount as weight``, ``fee as float16 feature`` or ``tip as feature else 0``; None for a name alone.
 
         Args:
             what: the table, for messages.
-            of_edges: the table has edges, and not vertices, whose columns have neither a type nor a value for empty
-                cells.
+            known_roles: what a column may hold. Columns of vertices have no type, and a value for missing cells if they
+                have features.
 
         Raises:
             InputError: the column has a role that gnnloom does not know.
         """
-        known_roles = _OF_EDGES if of_edges else _OF_VERTICES
         name, separator, held = text.rpartition(" as ")
         if not separator:
             return None
-        described, filled, fill = held.partition(" else ")
+        described, filled, fill = held.partition(ELSE)
         words = described.split()
         dtype = words.pop(0) if len(words) == 2 and words[0] in FEATURE_TYPES else ""
-        role = words[0] if len(words) == 1 else described
-        if role not in known_roles or (dtype and role != "feature") or (not of_edges and (dtype or filled)):
+        role, of_edges = words[0] if len(words) == 1 else described, EDGE_ROLES[0] in known_roles
+        if role not in known_roles or (dtype and role != "feature") or (not of_edges and dtype):
             known = did_you_mean(role, known_roles) if role not in known_roles else ""
             expected = ", ".join(f"as {each}" for each in known_roles)
             raise InputError(f"{what}, column {text!r}: expected {expected}{f'; {known}' if known else ''}")
+        if filled and not of_edges and role != "feature":
+            raise InputError(f"{what}, column {text!r}: a {role} may be missing; only features take a value after else")
         if filled and (role in KINDS or not fill.strip()):
             raise InputError(f"{what}, column {text!r}: expected a value after else, as in `fee as feature else 0`")
         return cls(role, name.strip(), fill.strip() if filled else None, dtype or FEATURE_TYPES[0])
 
     @classmethod
-    def parse_all(cls, columns: str | Sequence[str], what: str) -> tuple[list[str], list[ValueColumn]]:
-        """Read columns, which a text separates by commas: names of columns alone, and columns with values of edges.
+    def parse_all(
+        cls, columns: str | Sequence[str], what: str, known_roles: Sequence[str] = _OF_EDGES
+    ) -> tuple[list[str], list[ValueColumn]]:
+        """Read columns, which a text separates by commas: names of columns alone, and columns with values.
 
         Args:
             what: what the columns are of, for messages.
+            known_roles: what a column may hold.
 
         Raises:
-            InputError: a column has a role that values of edges do not have.
+            InputError: a column has another role.
         """
         given = next(csv.reader([columns], skipinitialspace=True), []) if isinstance(columns, str) else list(columns)
         names: list[str] = []
         values: list[ValueColumn] = []
         for column in given:
-            held = cls.parse(column.strip(), what)
+            held = cls.parse(column.strip(), what, known_roles)
             if held is None:
                 names.append(column.strip())
             elif held.role in KINDS:
@@ -180,7 +187,7 @@ class Table:
         values: list[ValueColumn] = []
         kinds: list[str] = []
         for column in columns:
-            held = ValueColumn.parse(column, what, of_edges=of_edges)
+            held = ValueColumn.parse(column, what, _OF_EDGES if of_edges else _OF_VERTICES)
             if held is None:
                 ends.append(column)
             elif held.role in KINDS:

@@ -20,6 +20,7 @@ from gnnloom.pipeline.sources.format import COLUMNS, Format, OneColumn, formats,
 from gnnloom.pipeline.sources.names import NamedEdgeSource
 from gnnloom.pipeline.sources.parquet_edges import ParquetEdges
 from gnnloom.pipeline.sources.reading.files import open_files
+from gnnloom.pipeline.sources.reading.text_layout import declared_names
 from gnnloom.pipeline.sources.source import (
     CHUNK_EDGES,
     EdgeChunk,
@@ -210,12 +211,8 @@ class TypedTables:
             for number, ((source, name, target), table) in enumerate(relations)
         ]
         listed = [_open_vertices(name, table, given[table], *how) for name, table in vertices]
-        of_type: dict[str, list[Table]] = {}
-        for name, table in vertices:
-            of_type.setdefault(name, []).append(table)
-        data = [TypeVertices.of(name, each, options) for name, each in of_type.items()]
-        found = tuple(each for each in data if each is not None)
-        return cls(tuple(opened), (*listed, *_counted(opened, sizes or {})), found)
+        data = TypeVertices.of_tables(vertices, options)
+        return cls(tuple(opened), (*listed, *_counted(opened, sizes or {})), data)
 
     @property
     def spaces(self) -> list[str]:
@@ -335,10 +332,9 @@ def _without(understood: Understood, read: Sequence[str]) -> Understood:
     ignored = list(understood.facts.get("ignored", ()))
     if not read or not ignored:
         return understood
-    known = {*read, *(f"column {name}" for name in read)}
-    known |= {
-        understood.columns[int(name) - 1] for name in read if name.isdigit() and int(name) <= len(understood.columns)
-    }
+    known, titles = {*read, *(f"column {name}" for name in read)}, understood.columns
+    known |= {titles[int(name) - 1] for name in read if name.isdigit() and int(name) <= len(titles)}
+    known |= {titles[at] for name in read for at in declared_names(titles, name)}
     left = [name for name in ignored if name not in known]
     shown = f"{counted(len(left), 'column')} not read: {', '.join(left)}" if left else ""
     sentences = tuple(shown if each.startswith("columns that are not") else each for each in understood.sentences)

@@ -6,18 +6,18 @@ the width that the type needs, and a reader of one type opens nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from gnnloom.pipeline.ingest.typed.table import BY_ROW, Table
+from gnnloom.pipeline.ingest.typed.table import BY_ROW, VERTEX_ROLES, Table
 from gnnloom.pipeline.ingest.vertex_options import VertexOptions
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
 from gnnloom.pipeline.sources.reading.files import open_files
 from gnnloom.pipeline.sources.source import VertexSource
 from gnnloom.pipeline.sources.understood import Legible, Understood
 from gnnloom.pipeline.sources.vertex_data.kind import DECIMAL, HEADER, vertex_kinds
-from gnnloom.pipeline.sources.vertex_data.table_columns import column_list
+from gnnloom.pipeline.sources.vertex_data.table_columns import ELSE, column_list, split_location
 from gnnloom.pipeline.sources.vertex_data.vertex_files import JoinedVertices
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage.artifacts.typed.source_ids import SourceIds
@@ -40,11 +40,13 @@ class TypeVertices:
         type: name of the type.
         options: options of the kind of vertex data, for each table.
         kind: name of this kind.
+        tables: numbers of the tables, if each row has its own type; the type is then ``*``.
     """
 
     type: str
     options: tuple[Mapping[str, Any], ...] = field(hash=False)
     kind: str = _KEYED
+    tables: tuple[int, ...] = ()
 
     @classmethod
     def of_files(cls, name: str, **files: str) -> TypeVertices:
@@ -56,39 +58,55 @@ class TypeVertices:
         return cls(name, (files,), _FILES)
 
     @classmethod
-    def of(cls, name: str, tables: Sequence[Table], options: Mapping[str, Any]) -> TypeVertices | None:
-        """The vertex data of a type; None if no table of its vertices has some.
+    def of_tables(cls, vertices: Sequence[tuple[str, Table]], options: Mapping[str, Any]) -> tuple[TypeVertices, ...]:
+        """The vertex data of all types that have some, and of tables whose rows have several types.
 
         Args:
+            vertices: the tables of vertices with their types, in the order of the tables of the graph.
             options: of all tables.
 
         Raises:
-            InputError: two tables with different columns have the same role, or each row has its own type, or a column
-                is missing.
+            InputError: two tables with different columns have the same role, or a column is missing.
         """
-        parts: dict[tuple[Any, ...], list[Table]] = {}
-        roles: dict[str, Table] = {}
-        for table in (table for table in tables if table.others):
-            what, role = f"{table.location}, vertices {name}", table.others[0].role
-            if name == BY_ROW or table.kinds:
-                raise InputError(f"{what}: so far, only tables of one type may have a column with {role}")
+        parts: dict[tuple[Any, ...], list[int]] = {}
+        for number, (name, table) in enumerate(vertices):
+            if not table.others:
+                continue
             if len(table.columns) != 1:
-                raise InputError(f"{what}: name the column of ids too, before {table.others[0].name!r} as {role}")
+                first = table.others[0]
+                raise InputError(
+                    f"{table.location}, vertices {name}: name the column of ids too, before {first.name!r} as"
+                    f" {first.role}"
+                )
             # Tables with the same columns are the parts of one.
-            same = parts.setdefault((table.columns, table.others, table.options), [])
-            same.append(table)
-            for column in table.others:
-                if roles.setdefault(column.role, same[0]) is not same[0]:
-                    raise InputError(
-                        f"{what}: {roles[column.role].location} has other columns with {column.role}; join the tables,"
-                        " or name the same columns of both"
-                    )
-        if not parts:
-            return None
-        found = cls(name, tuple(_options(same, options) for same in parts.values()))
-        # Columns that are not there are found before the graph is stored.
-        found.open(None)
-        return found
+            of_type = (BY_ROW, table.space) if table.kinds else (name, "")
+            parts.setdefault((*of_type, table.columns, table.others, table.options), []).append(number)
+        found = []
+        for (name, *_), numbers in parts.items():
+            one = cls(name, (_options([vertices[number][1] for number in numbers], options),))
+            # Columns that are not there are found before the graph is stored.
+            one.open(None)
+            found.append(replace(one, tables=tuple(numbers)) if name == BY_ROW else one)
+        return (*_by_type(each for each in found if not each.tables), *(each for each in found if each.tables))
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """The file and the columns of each array."""
+        return {role: each[role] for each in self.options for role in VERTEX_ROLES if role in each}
+
+    def joined(self, other: TypeVertices) -> TypeVertices:
+        """The data of one type from the tables of both.
+
+        Raises:
+            InputError: both have the same array.
+        """
+        if both := [role for role in self.roles if role in other.roles]:
+            first, second = (split_location(each.roles[both[0]])[0] for each in (self, other))
+            raise InputError(
+                f"{second}, vertices {self.type}: {first} has other columns with {both[0]}; join the tables, or name"
+                " the same columns of both"
+            )
+        return replace(self, options=(*self.options, *other.options))
 
     def open(self, ids: SourceIds | None) -> VertexSource:
         """Open the columns; for the errors see :func:`~gnnloom.pipeline.sources.format.open_vertices`.
@@ -115,12 +133,38 @@ def _options(tables: Sequence[Table], options: Mapping[str, Any]) -> dict[str, A
     (location, has_header), *others = files
     named = dict[str, list[str]]()
     for column in first.others:
-        named.setdefault(column.role, []).append(column.name)
+        filled = "" if column.fill is None else f"{ELSE}{column.fill}"
+        named.setdefault(column.role, []).append(f"{column.name}{filled}")
     chosen: dict[str, Any] = {role: f"{location}:{column_list(columns)}" for role, columns in named.items()}
     chosen |= {DECIMAL.name: given[DECIMAL.name]} if given.get(DECIMAL.name) is not None else {}
     chosen |= {HEADER.name: has_header} if has_header is not None else {}
     chosen |= {"parts": tuple(others)} if others else {}
     return {**chosen, "ids_file": f"{location}:{column_list(first.columns)}"}
+
+
+def _by_type(found: Iterable[TypeVertices]) -> list[TypeVertices]:
+    """The vertex data of each type, from all of its tables."""
+    known: dict[str, TypeVertices] = {}
+    for each in found:
+        known[each.type] = known[each.type].joined(each) if each.type in known else each
+    return list(known.values())
+
+
+def of_each_type(found: Sequence[TypeVertices], graph: TypedGraph) -> list[TypeVertices]:
+    """The vertex data of each type of a graph, also from tables whose rows have several types.
+
+    Raises:
+        InputError: two tables have the same array of a type.
+    """
+    types = [(facts["name"], set(facts.get("tables", ()))) for facts in graph.artifact.facts["types"]]
+    counts = {each.name: each.count for each in graph.types}
+    several = [
+        replace(each, type=name, tables=())
+        for each in found
+        for name, tables in types
+        if counts[name] and tables.intersection(each.tables)
+    ]
+    return _by_type([*(each for each in found if not each.tables), *several])
 
 
 def ingest_type_vertices(
@@ -132,9 +176,11 @@ def ingest_type_vertices(
     *,
     allow_others: bool = False,
 ) -> list[Vertices]:
-    """Store the vertex data of some types of a graph; for the errors see :func:`ingest_vertices`."""
+    """Store the vertex data of the types of a graph; for the errors see :func:`ingest_vertices`."""
     stored = []
-    for each in found:
+    by_row = {facts["name"] for facts in graph.artifact.facts["types"] if facts.get("tables")}
+    for each in of_each_type(found, graph):
         source, ids = each.open(graph.ids(each.type)), graph.ids(each.type)
-        stored.append(ingest_vertices(dataset, source, cluster, ids, options=options, allow_others=allow_others))
+        how: Any = {"options": options, "allow_others": allow_others, "has_other_rows": each.type in by_row}
+        stored.append(ingest_vertices(dataset, source, cluster, ids, **how))
     return stored

@@ -17,8 +17,9 @@ from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray, Unpacked
 from gnnloom.pipeline.sources.reading.files import open_files
 from gnnloom.pipeline.sources.source import OneArray, SourceRange, TableBlock, VertexSource
 from gnnloom.pipeline.sources.understood import Understood, of_vertices
-from gnnloom.pipeline.sources.vertex_data.chosen_columns import CATEGORIES, ERROR, ChosenColumns, Filling, Parts
-from gnnloom.pipeline.sources.vertex_data.column_sources import KeyedColumns, ids_array, reads_cells
+from gnnloom.pipeline.sources.vertex_data.chosen.chosen_columns import ChosenColumns, Parts
+from gnnloom.pipeline.sources.vertex_data.chosen.column_sources import KeyedColumns, ids_array, reads_cells
+from gnnloom.pipeline.sources.vertex_data.chosen.surveys import CATEGORIES, ERROR, Filling
 from gnnloom.pipeline.sources.vertex_data.keyed_rows import KeyedNumpy, KeyedParquet, KeyedRows, KeyedText
 from gnnloom.pipeline.sources.vertex_data.kind import DECIMAL, FILE_OPTIONS, FILLING, HEADER, IDS_FILE, VertexKind
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import open_one_array
@@ -52,7 +53,7 @@ def open_keyed_vertices(
         split_index: as for :func:`~gnnloom.pipeline.sources.vertex_data.vertex_files.open_vertex_files`, if the
             split is a NumPy file without ids.
         missing, missing_indicator, categories: fields of
-            :class:`~gnnloom.pipeline.sources.vertex_data.chosen_columns.Filling`.
+            :class:`~gnnloom.pipeline.sources.vertex_data.chosen.surveys.Filling`.
         decimal: the character before the decimals in text files.
         parts: further files of the only table.
         files: location of each table by the option that names it, perhaps with columns; None for no table.

@@ -54,6 +54,8 @@ TRUTH: Final = frozenset({"true", "false"})
 PARTS: Final = frozenset({"split", "fold", "set", "subset", "part"})
 #: What columns of ids are called that stand anywhere in a table.
 _IDS: Final = frozenset({"id", "node_id", "nodeid", "vertex_id", "node", "vertex", "user_id"})
+#: What follows a column and precedes what its missing values become.
+ELSE: Final = " else "
 #: Columns that a message lists, at most.
 _LISTED: Final = 20
 
@@ -125,12 +127,14 @@ class Column:
         name: its name, or its number from 1.
         kind: ``number``, ``list`` or ``words``.
         width: numbers of each list; 1 for other columns.
+        fill: what a missing value becomes: a number, ``mean``, or a category; None if the column does not say.
     """
 
     number: int
     name: str
     kind: str
     width: int = 1
+    fill: str | None = None
 
 
 def choose(table: CellTable, columns: Sequence[str]) -> list[int]:

@@ -12,8 +12,9 @@ from gnnloom.pipeline.sources.binary.stored_arrays import PackedSource, StoredAr
 from gnnloom.pipeline.sources.reading.files import is_folder, open_file
 from gnnloom.pipeline.sources.source import SeparableSource, SourceRange, Surveyed, VertexData, VertexSource
 from gnnloom.pipeline.sources.understood import Legible, Understood, joined
-from gnnloom.pipeline.sources.vertex_data.chosen_columns import CATEGORIES, ERROR, ChosenColumns, Filling
-from gnnloom.pipeline.sources.vertex_data.column_sources import ColumnVertices, only_column, reads_cells
+from gnnloom.pipeline.sources.vertex_data.chosen.chosen_columns import ChosenColumns
+from gnnloom.pipeline.sources.vertex_data.chosen.column_sources import ColumnVertices, only_column, reads_cells
+from gnnloom.pipeline.sources.vertex_data.chosen.surveys import CATEGORIES, ERROR, Filling
 from gnnloom.pipeline.sources.vertex_data.kind import DECIMAL, FILE_OPTIONS, FILLING, HEADER, VertexKind
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import NumpyVertices, split_arrays
 from gnnloom.pipeline.sources.vertex_data.parquet_vertices import ParquetVertices
@@ -142,7 +143,7 @@ def open_vertex_files(
         header: whether the first line of text files names the columns; None if the user did not say.
         split_index: number of the split, if masks in an ``.npz`` have a column for each of several.
         missing, missing_indicator, categories: fields of
-            :class:`~gnnloom.pipeline.sources.vertex_data.chosen_columns.Filling`.
+            :class:`~gnnloom.pipeline.sources.vertex_data.chosen.surveys.Filling`.
         decimal: the character before the decimals in text files.
         files: location of each file by the option that names it, perhaps with columns; None for no file.
 

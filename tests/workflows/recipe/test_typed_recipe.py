@@ -143,6 +143,21 @@ def test_rows_may_name_relations_and_types() -> None:
     ]
 
 
+@pytest.mark.usefixtures("folder")
+def test_types_of_rows_have_features_with_what_fills_them() -> None:
+    Path("facts.tsv").write_text("rome\tin\titaly\nitaly\tborders\tfrance\n")
+    Path("places.tsv").write_text("id\tkind\tpeople\nrome\tcity\t3\nitaly\tcountry\t\nfrance\tcountry\t68\n")
+    features = 'type_column = "kind"\nfeatures = ["people else 59"]'
+    missing = run(BY_ROW.replace('type_column = "kind"', features.replace(" else 59", "")), expected=1)
+    assert "places.tsv, line 3: column people" in str(missing.exception)
+    run(BY_ROW.replace('type_column = "kind"', features), "--json")
+    dataset = Catalog(Path("catalog"))["places"]
+    assert dataset.vertices(of_type="country").feature().tolist() == [[68], [59]]
+    assert dataset.vertices(of_type="city").feature().tolist() == [[3]]
+    done = json.loads(run(BY_ROW.replace('type_column = "kind"', features), "--plan", "--json").stdout)["stages"]
+    assert [each["done"] for each in done] == [True]
+
+
 LINKS = '[links]\nrelation = "buys"\nvalid = 0.2\ntest = 0.2\n'
 
 

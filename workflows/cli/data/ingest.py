@@ -64,8 +64,8 @@ _VERTICES: Final = Option(
     "vertices",
     str,
     "Table of the vertices of a type: checks the ids of edges, and adds vertices without edges. Further columns are"
-    " followed by ' as feature', ' as label', ' as target', ' as split' or, with the type *, ' as type'. May be given"
-    " several times.",
+    " followed by ' as feature', ' as feature else 0', ' as label', ' as target', ' as split' or, with the type *,"
+    " ' as type'. May be given several times.",
     group=Group.INPUT,
     metavar="TYPE=FILE[:COLUMN[,COLUMN]]",
 )

@@ -9,7 +9,6 @@ from gnnloom.pipeline.ingest.typed.notes import typed_notes
 from gnnloom.pipeline.ingest.typed.stage import ingest_typed_graph, typed_graph_key
 from gnnloom.pipeline.ingest.typed.type_vertices import ingest_type_vertices
 from gnnloom.pipeline.ingest.vertex_options import VertexOptions
-from gnnloom.pipeline.ingest.vertices import vertices_key
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage.catalog import Dataset
 from gnnloom.workflows.formatting import readable_estimate
@@ -31,11 +30,9 @@ class TypedGraphStage(Prepares):
             return typed_graph_key(found.recipe.tables(), section.options(), section.typed_options())
 
     def is_done(self, found: Found, key: str) -> bool:
-        made = [
-            found.has("vertices", vertices_key(each.open(None).identity(), key, of_type=each.type))
-            for each in found.recipe.tables().data
-        ]
-        return found.has(self.name, key) and all(made)
+        return found.has(self.name, key) and all(
+            found.has("vertices", each) for each in found.vertex_data(key).values()
+        )
 
     def prepare(self, found: Found, dataset: Dataset, cluster: Cluster) -> None:
         section = found.recipe.dataset

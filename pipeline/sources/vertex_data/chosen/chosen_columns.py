@@ -1,23 +1,15 @@
-"""Vertex data from some columns of a table: numbers, lists, words as categories, masks, with missing values filled.
-
-Tasks survey the table before it is read if its words or the means of its columns have to be known: each finds the words
-and sums of a range, and the ranges do not depend on the number of workers.
-"""
+"""Vertex data from some columns of a table: numbers, lists, words as categories, masks, with missing values filled."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.binary.stored_arrays import PackedSource, StoredArray, Unpacked
-from gnnloom.pipeline.sources.names import Names
 from gnnloom.pipeline.sources.reading.class_names import MOST_NAMES, UNKNOWN
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.text_layout import names_ids
@@ -33,7 +25,18 @@ from gnnloom.pipeline.sources.vertex_data.cells import (
     TextTableCells,
     column_name,
 )
+from gnnloom.pipeline.sources.vertex_data.chosen.surveys import (
+    ERROR,
+    MEAN,
+    ZERO,
+    ColumnSurveys,
+    Filling,
+    KnownColumns,
+    Survey,
+    cell_numbers,
+)
 from gnnloom.pipeline.sources.vertex_data.table_columns import (
+    ELSE,
     Column,
     choose,
     find_columns,
@@ -46,85 +49,6 @@ from gnnloom.pipeline.sources.vertex_data.table_columns import (
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import SPLIT, VERTEX_ARRAYS, array_in_file, split_part
 from gnnloom.storage.wording import counted, shell_command
-
-#: What becomes of missing features.
-ERROR, ZERO, MEAN = "error", "0", "mean"
-#: Most categories of a column of features, unless the user says otherwise.
-CATEGORIES: Final = 100
-
-
-@dataclass(frozen=True)
-class Filling:
-    """Options for missing features and for words.
-
-    Attributes:
-        missing: ``error``; or what a missing feature is filled with, ``0`` or ``mean``.
-        indicator: store a further column of zeros and ones for each column that lacks values.
-        categories: most different words of a column.
-    """
-
-    missing: str = ERROR
-    indicator: bool = False
-    categories: int = CATEGORIES
-
-    def __post_init__(self) -> None:
-        """Check the values.
-
-        Raises:
-            InputError: a word is unknown; or missing values are errors, so no column can say where they are.
-        """
-        if str(self.missing) not in {ERROR, ZERO, MEAN}:
-            raise InputError(f"--missing {self.missing}: expected error, 0 or mean")
-        # The number 0 is meant as well. Fields are frozen, which this bypasses.
-        object.__setattr__(self, "missing", str(self.missing))
-        if self.indicator and self.missing == ERROR:
-            raise InputError("--missing-indicator: choose what missing values become, with `--missing 0` or `mean`")
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """Parameters that differ from their defaults."""
-        return {name: value for name, value in vars(self).items() if value != getattr(Filling, name)}
-
-
-@dataclass(frozen=True)
-class Survey:
-    """Facts about a column from the survey of all ranges.
-
-    Attributes:
-        words: the words of a column of words, ascending by their bytes.
-        means: mean of each stored column; none if it is not needed.
-        lacks: whether some values are missing.
-    """
-
-    words: tuple[str, ...] = ()
-    means: tuple[float, ...] = ()
-    lacks: bool = False
-
-
-def _digest_of(content: Any) -> str:
-    """16 hexadecimal digits of the digest of JSON."""
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
-
-
-@dataclass(frozen=True)
-class KnownColumns:
-    """What is known of vertex data that are stored, so that others can be stored like them.
-
-    Attributes:
-        columns: records of the features; see :attr:`gnnloom.storage.artifacts.vertices.Vertices.feature_columns`.
-        class_names: names of the classes; empty if labels are numbers.
-        where: the vertex data, for messages.
-    """
-
-    columns: tuple[Mapping[str, Any], ...]
-    class_names: tuple[str, ...]
-    where: str
-
-    @property
-    def has_indicators(self) -> bool:
-        """Whether some features say where values of a column are missing."""
-        return any(each.get("missing") for each in self.columns)
-
 
 #: Further files of a table, and whether the first line of each names the columns; None if that is not known.
 Parts: TypeAlias = Sequence[tuple[str, bool | None]]
@@ -142,6 +66,46 @@ def _as_read(table: CellTable, num_values: int, ids: int | None) -> CellTable:
     if isinstance(table, TextTableCells):
         return replace(table if ids is not None else table.counted(), sample=())
     return table
+
+
+def _without_fills(columns: Sequence[str], location: str, option: str) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Columns without what stands for their missing values, and what does, by column.
+
+    Raises:
+        InputError: something stands for missing values that are none of features, or nothing follows ``else``.
+    """
+    names, fills = list[str](), dict[str, str]()
+    for column in columns:
+        name, separator, fill = column.partition(ELSE)
+        names.append(name.strip())
+        if not separator:
+            continue
+        where = f"{location}, column {column!r}"
+        if option != "feature":
+            raise InputError(f"{where}: only features need a value for missing cells; a {option} may be unknown")
+        if not fill.strip() or (is_numpy(location) and location.endswith("npz")):
+            raise InputError(f"{where}: expected a value after else for a column of a table, as in `age else 0`")
+        fills[name.strip()] = fill.strip()
+    return tuple(names), fills
+
+
+def _with_fill(table: CellTable, column: Column, fill: str | None) -> Column:
+    """A column with what its missing values become.
+
+    Raises:
+        InputError: the column has numbers, and this is not one.
+    """
+    if fill is None or fill == MEAN or column.kind == "words":
+        return replace(column, fill=fill)
+    try:
+        is_number = bool(abs(float(fill)) <= np.finfo(np.float32).max)
+    except ValueError:
+        is_number = False
+    if not is_number:
+        raise InputError(
+            f"{table.file.location}, column {column.name}: else {fill!r}: expected a finite float32 number, or mean"
+        )
+    return replace(column, fill=fill)
 
 
 @dataclass(frozen=True)
@@ -188,7 +152,8 @@ class ChosenColumns:
 
         Args:
             location: the table.
-            columns: columns that the user names, or the member of an ``.npz``; none for all but the ids.
+            columns: columns that the user names, or the member of an ``.npz``; none for all but the ids. A column of
+                features may say what a missing value becomes: ``age else 0``, ``age else mean``.
             option: the option that names the table.
             ids: name or number of the column of ids, or an array of them.
             by_id: the rows have ids; if ``ids`` is None, the first column does.
@@ -200,10 +165,12 @@ class ChosenColumns:
         Raises:
             NotFoundError: a file does not exist.
             InputError: a file is not a table, or has other columns than the first one; or a column does not exist, or
-                has something that the array has not.
+                has something that the array has not, or something else stands for missing values.
         """
         row_ids = ids if isinstance(ids, StoredArray) else None
         named_ids = ids if isinstance(ids, str) else None
+        stated: dict[str, Any] = {"columns": list(columns)}
+        columns, fills = _without_fills(columns, location, option)
         table = with_ids(open_table(location, columns, header, option, named_ids, decimal), row_ids)
         if parts:
             others = [open_table(each, columns, has, option, named_ids, decimal) for each, has in parts]
@@ -226,11 +193,14 @@ class ChosenColumns:
         numbers = choose(table, named) if named else [number for number in range(table.width) if number not in left]
         if id_column in numbers and named:
             raise InputError(f"{location}: column {table.names[id_column or 0]} has the ids of the rows; leave it out")
-        found = find_columns(table, numbers, VERTEX_ARRAYS[option])
+        filled = {number: fill for name, fill in fills.items() for number in choose(table, [name])}
+        found = [
+            _with_fill(table, column, filled.get(column.number))
+            for column in find_columns(table, numbers, VERTEX_ARRAYS[option])
+        ]
         if not found:
             raise InputError(f"{location}: expected a column of {option}s next to the ids, found none")
         array = array_in_file(option, sum(column.width for column in found))
-        stated: dict[str, Any] = {"columns": list(columns)}
         if id_column is not None:
             stated["ids"] = row_ids.file.identity() if row_ids is not None else ids
         if header is not None:
@@ -326,56 +296,12 @@ class ChosenColumns:
         names = []
         for column in self.columns:
             kind = kinds[column.kind].format(width=column.width)
+            kind = ", ".join(filter(None, [kind, "" if column.fill is None else f"else {column.fill}"]))
             names.append(f"{column.name} ({kind})" if kind else column.name)
         arrays = self.stored_arrays()
         ids = arrays[1].file.location if len(arrays) > 1 else ""
         ids = ids or (f"column {column_name(table, self.ids)}" if self.ids is not None else "")
         return how, columns_in_words(names), ids
-
-    def like(self, known: KnownColumns) -> ChosenColumns:
-        """The same columns, whose categories, means and classes are those of vertex data that are stored.
-
-        Raises:
-            InputError: they are other columns.
-        """
-        if self.array == "label":
-            return self._like_labels(known)
-        return self._like_features(known) if self.array == "feature" and known.columns else self
-
-    def _like_labels(self, known: KnownColumns) -> ChosenColumns:
-        is_named, where = self.columns[0].kind == "words", self.file.location
-        if is_named != bool(known.class_names):
-            now, before = ("names", "numbers") if is_named else ("numbers", "names")
-            raise InputError(f"{where}: labels are {now} of classes, but those of {known.where} are {before}")
-        if not is_named:
-            return self
-        stated = {**self.stated, "like": _digest_of([*known.class_names])}
-        return replace(self, surveyed=(Survey(known.class_names),), stated=stated, known=known)
-
-    def _like_features(self, known: KnownColumns) -> ChosenColumns:
-        where, marked = self.file.location, {each["name"] for each in known.columns if each.get("missing")}
-        before = [each for each in known.columns if not each.get("missing")]
-        names, wanted = [column.name for column in self.columns], [each["name"] for each in before]
-        if names != wanted:
-            given = f"{where}:{','.join(wanted)}"
-            raise InputError(
-                f"{where}: the features are columns {', '.join(names)}, but those of {known.where} are"
-                f" {', '.join(wanted)}; name these, in this order: `{shell_command('--feature', given)}`"
-            )
-        surveyed = []
-        for column, each in zip(self.columns, before, strict=True):
-            has_words = column.kind == "words"
-            if has_words != ("words" in each) or not (has_words or column.width == each["width"]):
-                kind = self._kind(column)
-                raise InputError(f"{where}, column {column.name}: {kind}, unlike the column of {known.where}")
-            lacks = "filled" in each or each["name"] in marked
-            surveyed.append(Survey(tuple(each.get("words", ())), tuple(each.get("filled", ())), lacks))
-        stated = {**self.stated, "like": _digest_of([dict(each) for each in known.columns])}
-        return replace(self, surveyed=tuple(surveyed), stated=stated, known=known)
-
-    @staticmethod
-    def _kind(column: Column) -> str:
-        return "words" if column.kind == "words" else f"{column.width:,} numbers" if column.width > 1 else "a number"
 
     # Surveys
 
@@ -384,56 +310,26 @@ class ChosenColumns:
         return self.array in {"feature", "label"} and any(column.kind == "words" for column in self.columns)
 
     @property
-    def _fills(self) -> bool:
-        return self.array == "feature" and (self.filling.missing == MEAN or self.filling.indicator)
+    def _surveys(self) -> ColumnSurveys:
+        """The surveys of the columns whose words or means have to be known."""
+        is_feature = self.array == "feature"
+        columns = tuple(column for column in self.columns if column.kind == "words" or self._needs_mean(column))
+        remedy = "; raise the limit with `--categories`, leave the column out, or number the words"
+        remedy = remedy if is_feature else "; number them first"
+        most = self.filling.categories if is_feature else MOST_NAMES
+        return ColumnSurveys(self.table, columns, self.filling, most, remedy)
+
+    def _needs_mean(self, column: Column) -> bool:
+        return self.array == "feature" and (self.filling.of(column) == MEAN or self.filling.indicator)
 
     def surveys(self) -> Sequence[SourceRange]:
         """The ranges to survey; none if the table can be read."""
-        return self.table.ranges() if self.surveyed is None and (self._has_words or self._fills) else ()
+        is_needed = self._has_words or any(map(self._needs_mean, self.columns))
+        return self.table.ranges() if self.surveyed is None and is_needed else ()
 
     def survey(self, span: SourceRange) -> list[Any]:
-        """Words of a range with their counts, or sums and counts of numbers, for each column.
-
-        Raises:
-            InputError: a cell cannot be read, or a column has too many words.
-        """
-        columns = [column for column in self.columns if column.kind == "words" or self._fills]
-        limit = self.filling.categories if self.array == "feature" else MOST_NAMES
-        words: list[Counter[str]] = [Counter() for _ in columns]
-        sums = [np.zeros(column.width) for column in columns]
-        known = [np.zeros(column.width, np.int64) for column in columns]
-        rows = 0
-        for block in self.table.read(span, [column.number for column in columns]):
-            rows += len(block.at)
-            for at, (column, cells) in enumerate(zip(columns, block.columns, strict=True)):
-                if column.kind != "words":
-                    values = self._numbers(column, block, at)
-                    sums[at] += np.nansum(values, axis=0)
-                    known[at] += (~np.isnan(values)).sum(axis=0)
-                    continue
-                words[at].update(self._counted(column, cells.words(), block))
-                if len(words[at]) > limit:
-                    raise self._too_many(column, limit)
-        return [
-            {"rows": rows, "words": dict(words[at]), "sums": sums[at].tolist(), "known": known[at].tolist()}
-            for at in range(len(columns))
-        ]
-
-    def _counted(self, column: Column, names: Names, block: CellBlock) -> dict[str, int]:
-        """Counts of the words of a column that stand for something."""
-        found = {each["values"].as_py(): each["counts"].as_py() for each in names.to_arrow().value_counts()}
-        try:
-            return {word.decode(): count for word, count in found.items() if word.lower() not in UNKNOWN}
-        except UnicodeDecodeError:
-            row, reason = names.first_wrong()
-            raise self.table.error(int(block.at[max(0, row)]), column.number, reason) from None
-
-    def _too_many(self, column: Column, limit: int) -> InputError:
-        more = "; raise the limit with `--categories`, leave the column out, or number the words"
-        return InputError(
-            f"{self.table.file.location}, column {column.name}: more than {limit:,} different words"
-            f"{more if self.array == 'feature' else '; number them first'}"
-        )
+        """Survey a range of the table; raises as :meth:`ColumnSurveys.survey` does."""
+        return self._surveys.survey(span)
 
     def with_surveys(self, found: Sequence[Sequence[Any]]) -> ChosenColumns:
         """The same columns, with what the surveys of all ranges found.
@@ -441,33 +337,8 @@ class ChosenColumns:
         Raises:
             InputError: a column has too many words, or no value at all.
         """
-        surveyed, at = list[Survey](), 0
-        for column in self.columns:
-            if not (column.kind == "words" or self._fills):
-                surveyed.append(Survey())
-                continue
-            surveyed.append(self._merged(column, [each[at] for each in found]))
-            at += 1
-        return replace(self, surveyed=tuple(surveyed))
-
-    def _merged(self, column: Column, parts: Sequence[Mapping[str, Any]]) -> Survey:
-        rows = sum(part["rows"] for part in parts)
-        if column.kind == "words":
-            counts: Counter[str] = Counter()
-            for part in parts:
-                counts.update(part["words"])
-            limit = self.filling.categories if self.array == "feature" else MOST_NAMES
-            if len(counts) > limit:
-                raise self._too_many(column, limit)
-            words, total = tuple(sorted(counts, key=str.encode)), sum(counts.values())
-            sums, known = np.array([counts[word] for word in words], float), np.full(len(words), total)
-        else:
-            words = ()
-            sums = np.sum([part["sums"] for part in parts], axis=0)
-            known = np.sum([part["known"] for part in parts], axis=0)
-        if not known.all() or not len(known):
-            raise InputError(f"{self.table.file.location}, column {column.name}: all values are missing; leave it out")
-        return Survey(words, tuple((sums / known).tolist()), bool((known < rows).any()))
+        merged = self._surveys.merged(found)
+        return replace(self, surveyed=tuple(merged.get(column, Survey()) for column in self.columns))
 
     # Rows
 
@@ -486,8 +357,8 @@ class ChosenColumns:
             each: dict[str, Any] = {"name": column.name, "width": column.width}
             if column.kind == "words":
                 each = {"name": column.name, "width": max(1, len(survey.words)), "words": list(survey.words)}
-            if survey.lacks and (means := self._means_of(survey)):
-                each["filled"] = list(means)
+            if (survey.lacks or column.fill is not None) and (filler := self._filler(column, survey)):
+                each["filled"] = list(filler)
             found.append(each)
         marked = [column.name for column, survey in self._surveyed() if self._says(survey)]
         return found + [{"name": name, "width": 1, "missing": True} for name in marked]
@@ -499,9 +370,15 @@ class ChosenColumns:
         has_indicators = self.filling.indicator if self.known is None else self.known.has_indicators
         return has_indicators and survey.lacks
 
-    def _means_of(self, survey: Survey) -> tuple[float, ...]:
-        """The means that missing values of a column become; empty if they become something else."""
-        return survey.means if self.known is not None or self.filling.missing == MEAN else ()
+    def _filler(self, column: Column, survey: Survey) -> tuple[float, ...]:
+        """The values that a missing one of a column becomes; none if it is an error, or 0 for all columns."""
+        if survey.means and (self.known is not None or self.filling.of(column) == MEAN):
+            return survey.means
+        if column.fill is None or column.fill == MEAN:
+            return ()
+        if column.kind == "words":
+            return tuple(float(word == column.fill) for word in survey.words) or (0.0,)
+        return (float(column.fill),) * column.width
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -534,7 +411,7 @@ class ChosenColumns:
             values = (
                 self._categories(column, block, at, survey)
                 if column.kind == "words"
-                else self._numbers(column, block, at)
+                else cell_numbers(self.table, column, block, at)
             )
             if self.array == "feature":
                 is_missing = np.isnan(values)
@@ -545,17 +422,11 @@ class ChosenColumns:
             found.append(values)
         return np.concatenate([*found, *marks], axis=1)
 
-    def _numbers(self, column: Column, block: CellBlock, at: int) -> NDArray[np.float64]:
-        values, row, reason = block.columns[at].numbers(column.width, is_list=column.kind == "list")
-        if row >= 0:
-            raise self.table.error(int(block.at[row]), column.number, reason)
-        return values
-
     def _categories(self, column: Column, block: CellBlock, at: int, survey: Survey) -> NDArray[np.float64]:
         """(num_rows, 1) classes, or (num_rows, num_words) zeros and ones, NaN for missing ones.
 
         Raises:
-            InputError: a word is none of those of the vertex data that these are stored like.
+            InputError: a word is not a category or class of the stored vertex data.
         """
         import pyarrow as pa  # noqa: PLC0415 - only words need it
         import pyarrow.compute as pc  # noqa: PLC0415
@@ -563,7 +434,7 @@ class ChosenColumns:
         known = pa.array([word.encode() for word in survey.words], pa.large_binary())
         codes = pc.index_in(block.columns[at].words().to_arrow(), value_set=known).fill_null(-1)
         numbers: NDArray[np.int64] = codes.to_numpy(zero_copy_only=False).astype(np.int64)
-        is_strict = self.array == "label" or (self.filling.missing == ERROR and not survey.means)
+        is_strict = self.array == "label" or (self.filling.of(column) == ERROR and not survey.means)
         if self.known is not None and is_strict:
             self._check_words(column, block, at, numbers, self.known)
         if self.array == "label":
@@ -592,21 +463,21 @@ class ChosenColumns:
         Raises:
             InputError: they are errors.
         """
-        means = self._means_of(survey)
-        if not means and self.filling.missing != ZERO:
+        filler = self._filler(column, survey)
+        if not filler and self.filling.of(column) != ZERO:
             row = int(np.argmax(missing.any(axis=1)))
-            how = "`--missing 0` or `--missing mean` fills it"
+            how = f"`{column.name} else 0` or `else mean` fills it, and `--missing 0` or `--missing mean` all columns"
             if self.known is not None:
                 how = f"none of the column was in {self.known.where}; `--missing 0` fills it"
             raise self.table.error(int(block.at[row]), column.number, f"a value is missing; {how}")
-        means = means or (0.0,) * values.shape[1]
-        values[:] = np.where(missing, np.array(means), values)
+        filler = filler or (0.0,) * values.shape[1]
+        values[:] = np.where(missing, np.array(filler), values)
 
     def _codes(self, block: CellBlock) -> NDArray[np.float64]:
         """Codes of a split from one mask for each part."""
         codes = np.full(len(block.at), SPLIT["none"], np.float64)
         for at, (column, part) in enumerate(zip(self.columns, self.parts, strict=True)):
-            chosen = self._numbers(column, block, at)[:, 0] > 0
+            chosen = cell_numbers(self.table, column, block, at)[:, 0] > 0
             clash = chosen & (codes != SPLIT["none"])
             if clash.any():
                 place = int(block.at[int(np.argmax(clash))])

@@ -18,7 +18,8 @@ from gnnloom.pipeline.sources.reading.text_table import PANDAS_INDEX
 from gnnloom.pipeline.sources.source import OneArray, SourceRange
 from gnnloom.pipeline.sources.understood import Understood
 from gnnloom.pipeline.sources.vertex_data.cells import LOOKED_AT
-from gnnloom.pipeline.sources.vertex_data.chosen_columns import ERROR, ChosenColumns, Filling
+from gnnloom.pipeline.sources.vertex_data.chosen.chosen_columns import ChosenColumns
+from gnnloom.pipeline.sources.vertex_data.chosen.surveys import ERROR, Filling
 from gnnloom.pipeline.sources.vertex_data.keyed_rows import KeyedBlock, checked_ids
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import open_one_array
 from gnnloom.pipeline.sources.vertex_data.table_columns import TRUTH, is_numpy, is_parquet, is_value, list_width
