@@ -115,6 +115,25 @@ def check_parts(named: Sequence[tuple[str, Sequence[str]]], remedy: str) -> None
             )
 
 
+def check_headless(parts: Sequence[tuple[str, bool, tuple[int, int]]]) -> None:
+    """Check that files without a header are read as the ones next to them, whose headers name the ends of edges.
+
+    Args:
+        parts: location of each file, whether it has a header, and the numbers of its columns of ends, from 0.
+
+    Raises:
+        InputError: the header of a file names other columns than the columns that are read without one.
+    """
+    headless = next(((location, ends) for location, has_header, ends in parts if not has_header), None)
+    for location, has_header, ends in parts:
+        if headless is not None and has_header and ends != headless[1]:
+            source, target = (end + 1 for end in ends)
+            raise InputError(
+                f"{headless[0]}: has no header, and in {location} the edges lead from column {source} to column"
+                f" {target}; add `--columns {source},{target}` if both have the same columns"
+            )
+
+
 @dataclass(frozen=True)
 class BundledVertices:
     """Vertex data that come along with the edges of a format.

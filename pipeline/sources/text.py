@@ -22,13 +22,21 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.format import COLUMNS, TIMES, WEIGHTS, Format, check_parts, check_values, column_names
+from gnnloom.pipeline.sources.format import (
+    COLUMNS,
+    TIMES,
+    WEIGHTS,
+    Format,
+    check_headless,
+    check_parts,
+    check_values,
+    column_names,
+)
 from gnnloom.pipeline.sources.names import HINT, NameChunk, Names
 from gnnloom.pipeline.sources.parsers import name_parser
 from gnnloom.pipeline.sources.parsers.name_parser import DOUBTFUL
 from gnnloom.pipeline.sources.parsers.numerals import (
     EXTRA,
-    MISSING,
     NEGATIVE,
     NO_ID,
     ONE_ID,
@@ -48,7 +56,7 @@ from gnnloom.pipeline.sources.reading.lines import (
     count_data_lines,
     line_at,
 )
-from gnnloom.pipeline.sources.reading.name_ids import IdKind, is_missing_id
+from gnnloom.pipeline.sources.reading.name_ids import IdKind, id_fault
 from gnnloom.pipeline.sources.reading.parse import parse_edges
 from gnnloom.pipeline.sources.reading.text_layout import Sample, Stated, likely_separator, row_blocks, split_fields
 from gnnloom.pipeline.sources.reading.text_table import (
@@ -176,6 +184,9 @@ class TextEdges:
                 if table.header and lines.headings
             ]
             check_parts(named, "; to read all files by position, add `--columns 1,2`")
+            check_headless(
+                [(file.location, bool(each.header), each.ends) for file, each in zip(files, tables, strict=True)]
+            )
         return cls(files, tables, stated, weights, times, extra_columns, delimiter, opened=opened)
 
     @property
@@ -270,8 +281,8 @@ class TextEdges:
         # A source that states its number of vertices uses numbers as ids.
         if self.stated_vertices is None or wrong == EXTRA:
             hint = self._hint(number, wrong)
-        if wrong in {NO_ID, ONE_ID} and self._lacks_id(number, offset):
-            return bad_line(file, offset, REASONS[MISSING])
+        if wrong in {NO_ID, ONE_ID} and (fault := self._id_fault(number, offset)):
+            return bad_line(file, offset, fault)
         if wrong == NO_ID and hint and is_first and not self.stated.header and not self._is_valued:
             hint = _HEADER_HINT + hint
         if wrong == NO_ID and hint and not is_first:
@@ -297,14 +308,14 @@ class TextEdges:
             else FirstLines.of(file, Sample.of(file, self.stated), self.stated, table)
         )
 
-    def _lacks_id(self, number: int, offset: int) -> bool:
-        """Whether one of the ids of the line at an offset is missing."""
+    def _id_fault(self, number: int, offset: int) -> str:
+        """The fault of an id in the line at an offset; empty if the ids do not show it."""
         table = self.tables[number]
         try:
             fields = split_fields(line_at(self.files[number], offset).decode("utf-8", "replace"), table.separator)
         except csv.Error:
-            return False
-        return any(is_missing_id(fields[end]) for end in table.ends if end < len(fields))
+            return ""
+        return next((fault for end in table.ends if end < len(fields) and (fault := id_fault(fields[end]))), "")
 
     def read_names(self, span: SourceRange) -> Iterator[NameChunk]:
         """Read one range, with ids as names.

@@ -10,6 +10,7 @@ import codecs
 import gzip
 import io
 import lzma
+import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -27,6 +28,8 @@ _BUFFER, _PIECE = 1 << 20, 1 << 16
 _FREE_WINDOW, _WINDOW_PER_BYTE = 32 << 20, 4
 #: Memory that decompression of an xz file may take; its highest level takes 65 MiB.
 _XZ_MEMORY: Final = 256 << 20
+#: What macOS puts into archives next to the files.
+_BESIDE: Final = re.compile(r"^__MACOSX/|(^|/)\.DS_Store$")
 
 
 @dataclass(frozen=True)
@@ -77,10 +80,12 @@ def _xz(stored: BinaryIO, location: str, _: int | None) -> Iterator[BinaryIO]:
 @contextmanager
 def _zip(stored: BinaryIO, location: str, _: int | None) -> Iterator[BinaryIO]:
     with _reported(location, "zip"), zipfile.ZipFile(stored) as archive:
-        members = [each for each in archive.infolist() if not each.is_dir()]
+        members = [each for each in archive.infolist() if not (each.is_dir() or _BESIDE.search(each.filename))]
         if len(members) != 1:
             names = ", ".join(each.filename for each in members[:3]) or "nothing"
             raise InputError(f"{location}: a zip archive of {len(members)} files ({names}); unpack it, and name one")
+        if members[0].flag_bits & 1:
+            raise InputError(f"{location}: an encrypted zip archive; unpack it, and name the file in it")
         with archive.open(members[0]) as stream:
             yield cast("BinaryIO", stream)
 

@@ -143,7 +143,7 @@ def suggest(table: TextTable, sample: Sample, stated: Stated) -> Suggestion:
                 flags = _flags(kind, [*table.ends, number], names, is_named=bool(table.header))
                 return Suggestion((*flags, *(("--decimal ,",) if has_commas else ())), kind, names[number])
     if table.question and not table.has_index:
-        return Suggestion(_flags("", table.ends, names, is_named=True))
+        return Suggestion(_flags("", table.ends, names, is_named=bool(table.header)))
     return Suggestion(("--extra-columns",))
 
 
@@ -153,6 +153,6 @@ def _flags(kind: str, columns: Sequence[int], names: Sequence[str], *, is_named:
     if list(columns) == [0, 1, 2] and (len(names) == 3 or not is_named):
         return (*(times or (f"--{kind}",)), *(("--extra-columns",) if len(names) > 3 else ()))
     chosen = [names[number] for number in columns]
-    if any("," in name or names.count(name) > 1 for name in chosen):
+    if not is_named or any("," in name or names.count(name) > 1 for name in chosen):
         chosen = [str(number + 1) for number in columns]
     return (f"--columns {','.join(chosen)}", *times)

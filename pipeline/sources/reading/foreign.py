@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from gnnloom.pipeline.sources.reading.coding import without_suffix
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.lines import bad_line
 from gnnloom.pipeline.sources.reading.name_ids import is_id
@@ -56,6 +57,11 @@ _FOREIGN: Final[Sequence[Foreign]] = (
         "the server may have sent a message instead of the file; open it in a browser",
         rb"<(!doctype\s+)?html\b",
     ),
+    Foreign(
+        "the message of a server instead of a file",
+        "check the address, and fetch it again",
+        rb"[45]\d\d:? (not found|forbidden|bad|internal|service|gateway|unauthorized)|(<\?xml[^>]*>\s*)?<error>",
+    ),
     Foreign("XML", "convert it to a table of edges", rb"<\?xml"),
     Foreign("GML", _NETWORKX.format("read_gml({!r})"), rb"((#|Creator|Version|comment)[^\n]*\n\s*)*graph\s*\["),
     Foreign("Pajek", _NETWORKX.format("read_pajek({!r})"), rb"\*(vertices|network|arcs|edges)\b"),
@@ -67,7 +73,43 @@ _FOREIGN: Final[Sequence[Foreign]] = (
     ),
     Foreign("an Excel workbook", _FRAME.format("read_excel({!r})"), rb"\xd0\xcf\x11\xe0"),
     Foreign("an Excel workbook", _FRAME.format("read_excel({!r})"), None, (".xlsx", ".xlsm", ".ods")),
+    Foreign(
+        "a zip archive without the ending .zip, as Excel workbooks are,",
+        "pandas.read_excel({!r}) reads a workbook in Python; otherwise unpack it, and name a file in it",
+        rb"PK\x03\x04",
+    ),
     Foreign("Feather", _FRAME.format("read_feather({!r})"), rb"ARROW1|FEA1"),
+    Foreign("an Arrow stream", "pass pyarrow.ipc.open_stream({!r}).read_all() to gnnloom.ingest", rb"\xff{4}"),
+    Foreign("ORC", _FRAME.format("read_orc({!r})"), None, (".orc",)),
+    Foreign("Avro", "write it as Parquet, for example with fastavro and pandas", rb"Obj\x01"),
+    Foreign("a file of R", "write its table with write.csv(TABLE, FILE, row.names = FALSE)", rb"RD[AX][23]\s|X\n\0"),
+    Foreign("Stata", _FRAME.format("read_stata({!r})"), rb"<stata_dta>"),
+    Foreign("MATLAB", "pass the matrix in scipy.io.loadmat({!r}) to gnnloom.ingest", rb"MATLAB 5"),
+    Foreign("MATLAB in HDF5", "save it in MATLAB with save(FILE, '-v7'), or read it with h5py", rb"MATLAB 7"),
+    Foreign("DuckDB", "write the table with COPY edges TO 'edges.parquet'", rb"(?s:.{8}DUCK)"),
+    Foreign(
+        "an SQL dump",
+        "load it into a database, and write the table as CSV, for example with psql --csv or mysql --batch",
+        rb"((--|/\*)[^\n]*\s*)*(insert\s+into|create\s+table|drop\s+table|lock\s+tables|pragma)\b"
+        rb"|(--\s*)+(mysql|mariadb|postgresql)\b",
+    ),
+    Foreign("a pointer to a file that was not fetched", "fetch it with `git lfs pull`", rb"version https://git-lfs"),
+    Foreign("a pointer to a file that was not fetched", "fetch it with `git annex get`", rb"/annex/objects/"),
+    Foreign("GDF", "open it in Gephi, and export the table of edges as CSV", rb"nodedef\s*>"),
+    Foreign("UCINET's DL", "write the lines below `data:` as a table of edges", rb"dl\b[\s,]*(n|nr|nc|nm|format)\s*="),
+    Foreign("VNA", "write the lines below `*tie data` as a table of edges", rb"\*(node|tie) (data|properties)\b"),
+    Foreign("LEDA", _NETWORKX.format("read_leda({!r})"), rb"LEDA\.GRAPH"),
+    Foreign("LEMON's LGF", "write the lines below @arcs or @edges as a table of edges", rb"@(nodes|arcs|edges)\s"),
+    Foreign(
+        "the adjacency format of Ligra and GBBS",
+        "pass scipy.sparse.csr_matrix((weights, targets, offsets)) of its numbers to gnnloom.ingest",
+        rb"(weighted)?adjacency(hyper)?graph\s",
+    ),
+    Foreign(
+        "a compressed file within another",
+        "decompress it once, and name what comes out",
+        rb"\x1f\x8b\x08|BZh[1-9]1AY|\xfd7zXZ\0|\x28\xb5\x2f\xfd",
+    ),
     Foreign("graph6", _NETWORKX.format("read_graph6({!r})"), rb">>graph6<<"),
     Foreign("graph6", _NETWORKX.format("read_graph6({!r})"), None, (".g6",)),
     Foreign("sparse6", _NETWORKX.format("read_sparse6({!r})"), rb">>sparse6<<"),
@@ -96,6 +138,8 @@ _FOREIGN: Final[Sequence[Foreign]] = (
 )  # fmt: skip
 #: What may be between two ids, a longer one first.
 _ARROWS: Final = ("-->", "->", "=>", "<-", "--", "~")
+#: The attributes of an edge or a vertex that Python wrote.
+_DICTIONARY: Final = re.compile(r"(^|\s)\{(['\"][^{}]*)?\}$")
 #: A line below the names of columns in a table that is drawn.
 _LINE: Final = re.compile(r"[-+=|: ]*(--|==)[-+=|: ]*")
 #: Where a tar archive has its mark.
@@ -110,6 +154,11 @@ _FOLDERS: Final[Sequence[tuple[str, str, str]]] = (
     ("*-G.json", "a dataset of GraphSAGE", "pass networkx.node_link_graph(json.load(open(FILE))) to gnnloom.ingest"),
     ("adj_full.npz", "a dataset of GraphSAINT", "ingest adj_full.npz, then give feats.npy to `gnnloom features`"),
     ("out.*", "a dataset of KONECT", "give its file FOLDER/out.NAME"),
+    (
+        "*=*/*",
+        "a table in partitions, as Spark, Hive and Arrow write them",
+        "name the parts, in quotes: 'FOLDER/**/*.*'",
+    ),
     ("part-*", "a table in parts, as Spark writes them", "name the parts, in quotes: 'FOLDER/part-*'"),
 )
 
@@ -140,6 +189,16 @@ def refuse_foreign(file: SourceFile, begin: bytes) -> None:
             raise InputError(
                 f"{file.location}: {foreign.what}, which gnnloom does not read; {foreign.remedy.format(file.location)}"
             )
+    if b"\0" in begin:
+        raise InputError(
+            f"{file.location}: bytes that are not text; if it is text in UTF-16 or UTF-32, convert it, for example with"
+            " iconv -f UTF-16LE -t UTF-8, and otherwise give its format with `--format`"
+        )
+    if b"\r" in begin and b"\n" not in begin and file.coding:
+        raise InputError(
+            f"{file.location}: its lines end with carriage returns; decompress it, or write line feeds with"
+            " tr '\\r' '\\n'"
+        )
 
 
 def name_folder(path: Path) -> str:
@@ -189,12 +248,11 @@ def refuse_others(
         InputError: the file is an adjacency matrix, or has tuples in parentheses, dictionaries or triples.
     """
     first, rows = sample.rows[0], sample.rows[1 if has_header else 0 :][:_LOOKED_AT]
-    firsts = [row.fields[0] for row in rows]
-    is_square = len(firsts) == len(first.fields) - 1 > 1 and list(first.fields[1:]) == firsts
-    if is_square and all(len(row.fields) == len(first.fields) for row in rows):
+    if _is_matrix(sample, has_header=has_header, is_named=bool(named_ends)):
         raise InputError(
             f"{file.location}: a matrix with a row and a column per vertex, not a list of edges; convert it, for"
-            " example with pandas.read_csv(file, index_col=0).stack().to_csv('edges.csv')"
+            " example with pandas.read_csv(file, index_col=0).stack().to_csv('edges.csv'), or add `--columns 1,2` if"
+            " each line is an edge"
         )
     if rows and all(row.text[:1] + row.text[-1:] in {"()", "[]"} for row in rows):
         raise bad_line(
@@ -203,13 +261,15 @@ def refuse_others(
             "tuples in parentheses or lists in brackets; write the ids without them, and one separator between two ids",
         )
     _refuse_one_field(file, rows)
-    if rows and all("{" in row.text and row.text[-1:] == "}" for row in rows):
+    attributes = next((row for row in rows if _DICTIONARY.search(row.text)), None)
+    if attributes is not None:
         raise bad_line(
             file,
-            rows[0].start,
-            "dictionaries after the ids, as networkx.write_edgelist writes them; write the edges with"
-            " networkx.write_weighted_edgelist, or with data=False",
+            attributes.start,
+            "dictionaries after the ids, as networkx.write_edgelist and write_multiline_adjlist write them; write the"
+            " edges with networkx.write_weighted_edgelist, or with write_edgelist and data=False",
         )
+    _refuse_neighbors(file, rows, has_header=has_header)
     if {"_start", "_end"} <= set(first.fields):
         raise InputError(
             f"{file.location}: vertices and edges in one table, as APOC exports them from Neo4j; write the edges alone,"
@@ -220,11 +280,12 @@ def refuse_others(
     middles = {row.fields[1] for row in rows if len(row.fields) > 2}
     if widths == {_TRIPLE} and len(middles) == 1 and not any(map(str.isalnum, next(iter(middles)) or "0")):
         raise bad_line(file, rows[0].start, f"{next(iter(middles))!r} between the ids; `--columns 1,3` reads the ids")
-    if not is_valued and len(widths) > 2 and all(is_id(field) for row in rows for field in row.fields):
+    is_called = without_suffix(file.location).endswith((".adjlist", ".adj")) and max(widths, default=0) > 2
+    if not is_valued and (len(widths) > 2 or is_called) and all(is_id(field) for row in rows for field in row.fields):
         raise bad_line(
             file,
             rows[0].start,
-            f"the lines have {min(widths)} to {max(widths)} numbers, as lines of a vertex and its neighbors have, which"
+            f"the lines have up to {max(widths)} numbers, as lines of a vertex and its neighbors have, which"
             " networkx.read_adjlist reads in Python; `--columns 1,2` takes the first two of each line for an edge",
         )
     if widths == {_TRIPLE} and not any(1 in ends for ends in named_ends):
@@ -239,6 +300,72 @@ def refuse_others(
                 "triples of head, relation and tail; `--format triples` stores a graph with these relations, and"
                 " `--columns 1,3` reads their ends and leaves the relation out",
             )
+    beyond = [cell for row in rows for cell in row.fields[2:] if cell]
+    if has_header or is_valued or not beyond or any(is_id(cell) or is_number(cell) for cell in beyond):
+        return
+    ends = {cell for row in rows for cell in row.fields[:2]}
+    found = sum(cell in ends for cell in beyond)
+    if found > len(beyond) / 2 or (found and len(widths) > 1):
+        raise bad_line(
+            file,
+            rows[0].start,
+            "further columns have vertices too, as lines of a vertex and its neighbors have; write a line for each"
+            " edge, or add `--columns 1,2` if the first two fields of each line are an edge",
+        )
+
+
+def _is_matrix(sample: Sample, *, has_header: bool, is_named: bool) -> bool:
+    """Whether the rows are an adjacency matrix, with or without names of its rows and columns.
+
+    A matrix is square. A matrix that is not whole in the sample has more columns than the sample has rows.
+
+    Args:
+        is_named: the header names the ends of edges.
+    """
+    first, rows = sample.rows[0].fields, sample.rows
+    below = rows[1:]
+    for titles in (first[1:], first):
+        firsts = [row.fields[0] for row in below]
+        is_wide = all(len(row.fields) == len(titles) + 1 and _are_numbers(row.fields[1:]) for row in below)
+        if len(firsts) > 1 and is_wide and firsts == list(titles[: len(firsts) if not sample.is_whole else None]):
+            return True
+    # Three weighted edges are three rows of three numbers as well.
+    cells = [row.fields for row in (below if has_header else rows)]
+    size = len(cells[0]) if cells else 0
+    is_square = len(cells) == size if sample.is_whole else len(cells) < size
+    if is_named or size < _TRIPLE or not is_square or any(len(row) != size for row in cells):
+        return False
+    if not all(map(_are_numbers, cells)):
+        return False
+    is_symmetric = all(cells[i][j] == cells[j][i] for i in range(len(cells)) for j in range(i))
+    return is_symmetric or (size > _TRIPLE and {cell for row in cells for cell in row} <= {"0", "1", "0.0", "1.0"})
+
+
+def _are_numbers(cells: Sequence[str]) -> bool:
+    return all(not cell or is_number(cell.replace(",", ".")) for cell in cells)
+
+
+def _refuse_neighbors(file: SourceFile, rows: Sequence[Row], *, has_header: bool) -> None:
+    """Refuse lines of a vertex and its neighbors that a colon separates, and lists of vertices above lists of edges.
+
+    Raises:
+        InputError: all rows are such, or a line has a number sign alone.
+    """
+    if rows and all(len(row.fields) > 1 and len(row.fields[0]) > 1 and row.fields[0][-1] == ":" for row in rows):
+        raise bad_line(
+            file,
+            rows[0].start,
+            "a colon after the first id, as lines of a vertex and its neighbors have; write a line for each edge,"
+            " without the colon",
+        )
+    parting = next((row for row in rows if row.text == "#"), None)
+    if parting is not None and not has_header:
+        raise bad_line(
+            file,
+            parting.start,
+            "vertices above a number sign and edges below it, as in the Trivial Graph Format; write the edges alone,"
+            " for example with sed '1,/^#$/d'",
+        )
 
 
 def _refuse_one_field(file: SourceFile, rows: Sequence[Row]) -> None:

@@ -19,15 +19,17 @@ from gnnloom.storage.errors import InputError
 #: An id that is a number as it is written, perhaps as a decimal number with zeros after the point; and padded ones.
 _NUMBER: Final = re.compile(r"(0|[1-9]\d{0,18})(\.0*)?", re.ASCII)
 _PADDED: Final = re.compile(r"0\d+(\.0*)?", re.ASCII)
-#: How spreadsheets show numbers, and what to do about such ids.
+#: How programs show numbers and ids, and what to do about such ids.
 _SHOWN: Final = {
-    re.compile(r"\d(\.\d+)?[eE]\+\d+", re.ASCII): (
+    re.compile(r"\d(\.\d+)?[eE]\+?\d+", re.ASCII): (
         "a number in scientific notation, whose last digits may be lost; write all digits of ids"
     ),
     re.compile(r"\d{1,3}([,.'\u2019\u00a0\u202f ]\d{3})+"): (
         "a number with separators of thousands; write ids without them"
     ),
     re.compile(r"\d+(\s*[,;|]\s*\d+)+", re.ASCII): "a list of ids; write a line for each edge",
+    re.compile(r"[-+]?\d+\.\d+", re.ASCII): "a number with decimals; choose the columns of ids with `--columns`",
+    re.compile(r"'[^']*'"): "an id in single quotes; write double quotes or none",
 }
 _MOST_ID: Final = (1 << 63) - 1
 #: Rows at the beginning of a column that decide whether its ids are numbers.
@@ -84,6 +86,17 @@ def judge_ids(cells: Sequence[str]) -> IdKind:
         )
         return IdKind(True, at, cells[at], fault)
     return IdKind(True, others[0], cells[others[0]]) if others else IdKind(are_names=False)
+
+
+def id_fault(cell: str) -> str:
+    """Description of why a cell is not an id; empty if nothing is known about it but that it is not a number.
+
+    >>> id_fault("'7'").partition(";")[0], id_fault("ann")
+    ('expected a vertex id, found an id in single quotes', '')
+    """
+    if is_missing_id(cell):
+        return REASONS[MISSING]
+    return next((f"expected a vertex id, found {each}" for known, each in _SHOWN.items() if known.fullmatch(cell)), "")
 
 
 def is_id(cell: str) -> bool:

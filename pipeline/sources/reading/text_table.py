@@ -105,7 +105,8 @@ def find_table(file: SourceFile, sample: Sample, stated: Stated) -> TextTable:
         return TextTable(sample.separator, comments=len(sample.comments))
     refuse_drawn(file, sample)
     first, rows = sample.rows[0], sample.rows[1:]
-    is_index = len(first.fields) > 2 and numbers_rows(first.fields[0])
+    # A column without a name that is empty in every row has no numbers of rows.
+    is_index = len(first.fields) > 2 and numbers_rows(first.fields[0]) and any(row.fields[0] for row in rows)
     columns, seen = stated.columns, stated.header is None
     is_short, question = is_short_header(sample) and len(first.fields) > 1, ""
     # A first line with the number of the others has none of their columns.
@@ -278,6 +279,20 @@ def _commented_titles(sample: Sample) -> tuple[str, ...]:
     return titles if is_header else ()
 
 
+def _check_folders(location: str, names: Sequence[str]) -> None:
+    """Refuse a part of a table one of whose ends is in the names of its folders, as partitions of Spark and Hive are.
+
+    Raises:
+        InputError: the header has one end of an edge, and a folder such as ``src=7`` the other.
+    """
+    folders = [part.partition("=")[0] for part in location.split("/")[:-1] if "=" in part]
+    if not find_ends(names) and any(max(ends) >= len(names) for ends in find_ends([*names, *folders])):
+        raise InputError(
+            f"{location}: one end of the edges is in the name of the folder, which is not read; write the table without"
+            " partitions, for example with pandas.read_parquet(FOLDER).to_parquet('edges.parquet')"
+        )
+
+
 def fields_by_name(
     location: str, names: Sequence[str], first: tuple[int, ...], *, valued: bool, numbered: bool = False
 ) -> tuple[tuple[int, ...], str] | None:
@@ -292,6 +307,7 @@ def fields_by_name(
         Numbers of the source, the target and the value; and a question if several columns are possible, else nothing.
     """
     named_ends = find_ends(names)
+    _check_folders(location, names)
     if not named_ends or first in named_ends:
         return None
     ends = named_ends[0]

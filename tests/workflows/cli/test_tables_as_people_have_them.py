@@ -125,6 +125,11 @@ READ = {
     "bz2": Read("e.txt.bz2", bz2.compress(b"0 1\n1 2\n"), "", "0-1 1-2"),
     "xz": Read("e.txt.xz", lzma.compress(b"0 1\n1 2\n"), "", "0-1 1-2"),
     "zip of one": Read("e.zip", archived("one"), "", "0-1 1-2"),
+    "Apache AGE": Read("e.csv", "start_id,start_vertex_type,end_id,end_vertex_type\n1,a,5,b\n2,a,5,b\n",
+                       "--extra-columns", "1-5 2-5"),
+    "Ligra's edges": Read("e.txt", "EdgeArray\n0 1\n1 2\n", "", "0-1 1-2"),
+    "three edges whose rows are as many as their columns": Read("e.txt", "0 1 1\n1 2 1\n2 0 5\n", "--weights",
+                                                                "0-1 1-2 2-0", (1, 1, 5)),
     "UTF-16": Read("e.csv", "src,dst\n0,1\n1,2\n".encode("utf-16"), "", "0-1 1-2"),
     "carriage returns": Read("e.txt", b"0 1\r1 2\r", "", "0-1 1-2"),
     "a column of relations": Read("kg.tsv", "a\tlikes\tb\nb\tlikes\tc\n", "--columns 1,3 --ids names", "a-b b-c"),
@@ -279,6 +284,51 @@ REFUSED = {
     "an empty file": Refused("", ("empty",)),
     "a byte order mark alone": Refused(b"\xef\xbb\xbf", ("empty",)),
     "one column": Refused("1\n2\n", ("line 1", "two vertex ids"), "e.txt"),
+    "a matrix without titles": Refused("0,1,1\n1,0,0\n1,0,0\n", ("matrix", "stack()", "`--columns 1,2`")),
+    "a matrix of zeros and ones": Refused("0 1 0 1\n0 0 1 0\n1 0 0 1\n0 0 0 0\n", ("matrix",), "m.txt",
+                                          "--weights --extra-columns"),
+    "a matrix with titles alone": Refused("a,b,c\n0,1,0\n1,0,2\n0,2,0\n", ("matrix",), words="--extra-columns"),
+    "a matrix with a title over the names": Refused("node,a,b,c\na,0,5,0\nb,1,0,1\nc,0,1,0\n", ("matrix",),
+                                                    words="--extra-columns --ids compact"),
+    "a matrix beyond the first lines": Refused("".join(" ".join("01"[(i * j) % 7 == 3] for j in range(260)) + "\n"
+                                                       for i in range(260)), ("matrix",), "m.txt", "--extra-columns"),
+    "lines of neighbors by name": Refused("ann bo cy\nbo cy\ncy ann\n", ("line 1", "neighbors", "`--columns 1,2`"),
+                                          "e.txt", "--ids names --extra-columns"),
+    "lines of as many neighbors": Refused("ann bo cy\nbo cy ann\ncy ann bo\n", ("line 1", "neighbors"), "e.txt",
+                                          "--ids names --extra-columns"),
+    "lines of neighbors between tabs": Refused("a\tpp\tb\tc\nb\tpp\tc\n", ("line 1", "neighbors"), "g.sif",
+                                               "--ids names --extra-columns"),
+    "neighbors by the name of the file": Refused("0 1 2\n1 2 3\n2 3 0\n3 0 1\n", ("read_adjlist",), "g.adjlist"),
+    "neighbors after a colon": Refused("0: 1\n1: 2\n2: 0\n", ("line 1", "colon"), "e.txt", "--ids compact"),
+    "lines of several lines": Refused("0 2\n1 {}\n2 {}\n1 1\n2 {}\n2 0\n", ("line 2", "multiline_adjlist"), "g.txt",
+                                      "--ids compact"),
+    "a list of vertices above the edges": Refused("1 a\n2 b\n#\n1 2\n2 1\n", ("line 3", "sed"), "g.tgf",
+                                                  "--ids compact"),
+    "numbers as Java writes them": Refused("src,dst\n1.0E7,2.5E7\n2.5E7,1.0E7\n", ("line 2", "scientific"),
+                                           words="--ids compact"),
+    "a number as R writes it": Refused("src,dst\n100000,2\n1e+05,3\n2,100000\n", ("line 3", "scientific")),
+    "decimals for ids": Refused("src,dst\n1.5,2.25\n2.5,1.5\n", ("line 2", "--columns"), words="--ids compact"),
+    "ids in single quotes": Refused("src,dst\n'1','2'\n'2','3'\n", ("line 2", "single quotes"), words="--ids compact"),
+    "a first column that is empty": Refused(",0,1\n,1,2\n", ("line 1", "missing"), words="--extra-columns"),
+    "UTF-16 without a mark": Refused("src,dst\n0,1\n".encode("utf-16-le"), ("iconv",), words="--ids compact"),
+    "UTF-32": Refused("src,dst\n0,1\n".encode("utf-32"), ("iconv",), words="--ids compact"),
+    "UTF-16, compressed": Refused(gzip.compress("src,dst\n0,1\n".encode("utf-16")), ("iconv",), "e.csv.gz"),
+    "carriage returns, compressed": Refused(gzip.compress(b"0,1\r1,2\r"), ("carriage returns",), "e.csv.gz"),
+    "compressed twice": Refused(gzip.compress(bz2.compress(b"0,1\n")), ("within another",), "e.csv.gz"),
+    "a dump of MySQL": Refused("-- MySQL dump 10.19\n--\nINSERT INTO `links` VALUES (1,2),(2,3);\n", ("SQL", "--batch"),
+                               "links.sql", "--header --ids compact"),
+    "a dump of SQLite": Refused("PRAGMA foreign_keys=OFF;\nCREATE TABLE e(a,b);\n", ("SQL",), "e.txt"),
+    "a pointer of Git LFS": Refused("version https://git-lfs.github.com/spec/v1\noid sha256:a\nsize 1\n",
+                                    ("git lfs pull",), words="--header --ids compact"),
+    "the message of a server": Refused("404: Not Found", ("server",), "e.txt", "--ids compact"),
+    "GDF": Refused("nodedef>name VARCHAR,label VARCHAR\na,A\nedgedef>node1 VARCHAR,node2 VARCHAR\na,b\n", ("GDF",),
+                   "g.gdf", "--header --ids compact"),
+    "DL": Refused("DL\nN=3\nFORMAT = EDGELIST1\nDATA:\n1 2\n", ("UCINET",), "g.txt"),
+    "Ligra": Refused("AdjacencyGraph\n3\n2\n0\n1\n2\n1\n2\n", ("Ligra", "csr_matrix"), "g.adj"),
+    "MATLAB": Refused(b"MATLAB 5.0 MAT-file, Platform: GLNXA64" + bytes(90), ("loadmat",), "g.mat"),
+    "an Arrow stream": Refused(b"\xff\xff\xff\xff\x10\0\0\0", ("pyarrow.ipc",), "e.arrow"),
+    "R": Refused(gzip.compress(b"X\n\0\0\0\2"), ("write.csv",), "e.rds"),
+    "DuckDB": Refused(bytes(8) + b"DUCK" + bytes(40), ("DuckDB", "COPY"), "e.db"),
     "a table of vertices": Refused(",id,x\n0,8,8.5\n1,11,11.5\n", (
         "gnnloom features g", ":x --by-id", "`--columns id,x`")),
 }  # fmt: skip
@@ -295,6 +345,42 @@ def test_a_table_is_refused_with_the_remedy_and_nothing_is_left(tmp_path: Path, 
     assert "\n" not in message
     assert [word for word in want.says if word not in message] == []
     assert not [each for each in (tmp_path / "catalog").rglob("*") if each.is_file()]
+
+
+def test_parts_without_a_header_are_not_read_in_another_order(tmp_path: Path) -> None:
+    for name, text in (("p0.csv", "dst,src\n0,1\n1,2\n"), ("p1.csv", "2,0\n")):
+        (tmp_path / name).write_text(text)
+    files = [str(tmp_path / name) for name in ("p0.csv", "p1.csv")]
+    assert "`--columns 2,1`" in str(ingest(tmp_path, *files).exception)
+    assert ingest(tmp_path, *files, "--columns", "2,1").exit_code == 0
+    edges = Catalog(tmp_path / "catalog").dataset("g").graph().to_scipy().tocoo()
+    assert {(int(column), int(row)) for row, column in zip(*edges.coords, strict=True)} == {(1, 0), (2, 1), (0, 2)}
+
+
+@pytest.mark.parametrize("key", ["src", "source_id"])
+def test_ends_in_names_of_folders_are_not_left_out(tmp_path: Path, key: str) -> None:
+    other = "dst" if key == "src" else "target_id"
+    for number in (1, 2):
+        (tmp_path / f"e/{key}={number}").mkdir(parents=True)
+        (tmp_path / f"e/{key}={number}/part-0.csv").write_text(f"{other},weight\n3,1\n4,1\n")
+    assert "folder" in str(ingest(tmp_path, str(tmp_path / "e/*/*.csv"), "--extra-columns").exception)
+    assert "'" in (message := str(ingest(tmp_path, str(tmp_path / "e")).exception))
+    assert "**" in message
+
+
+def test_a_zip_archive_of_macos_is_one_file_and_an_encrypted_one_is_named(tmp_path: Path) -> None:
+    def written(name: str, *, encrypted: bool) -> str:
+        with zipfile.ZipFile(tmp_path / name, "w") as archive:
+            archive.writestr("e.csv", "0,1\n1,2\n")
+            archive.writestr("__MACOSX/._e.csv", b"\0\1")
+        content = bytearray((tmp_path / name).read_bytes())
+        for mark, at in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+            content[content.index(mark) + at] |= encrypted
+        (tmp_path / name).write_bytes(content)
+        return str(tmp_path / name)
+
+    assert "encrypted" in str(ingest(tmp_path, written("b.zip", encrypted=True)).exception)
+    assert ingest(tmp_path, written("a.zip", encrypted=False)).exit_code == 0
 
 
 def test_a_column_is_one_end(tmp_path: Path) -> None:
