@@ -157,13 +157,6 @@ def added_packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.fixture
-def small_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few tasks share files, of pages so short that every lane has several, as many tasks do with long lanes."""
-    monkeypatch.setattr("gnnloom.pipeline.external_sort.lanes.MOST_FILES", 2)
-    monkeypatch.setattr("gnnloom.pipeline.external_sort.lanes.PAGE_BYTES", 1000)
-
-
-@pytest.fixture
 def catalog(tmp_path: Path) -> Catalog:
     return Catalog(tmp_path / "catalog")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from gnnloom.pipeline.cluster.dask_tasks import Prepared, prepare, run_task, sent_once
+from gnnloom.storage.disk.work_folder import BESIDE, Scratch
 from gnnloom.storage.errors import LaunchError
 from gnnloom.storage.machine_memory import memory_text
 
@@ -36,7 +36,7 @@ class LostClusterError(LaunchError):
 class DaskCluster:
     """Tasks on the workers of a Dask client."""
 
-    def __init__(self, client: Client, workers: int, memory: int, scratch: Path | None = None) -> None:
+    def __init__(self, client: Client, workers: int, memory: int, scratch: Scratch = BESIDE) -> None:
         self._client = client
         self.workers = workers
         self.memory, self.scratch = memory, scratch

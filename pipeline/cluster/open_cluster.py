@@ -21,6 +21,7 @@ from gnnloom.pipeline.cluster.steady_clock import steady_clock
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY, Cluster, InProcessCluster, LazyCluster, available_cores
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY, KEPT_ALLOCATION
 from gnnloom.storage.disk.files import read_json
+from gnnloom.storage.disk.work_folder import Scratch
 from gnnloom.storage.errors import CorruptError, InputError, LaunchError, MissingPackageError
 from gnnloom.storage.option import Group, option
 from gnnloom.storage.shared_memory import remove_abandoned
@@ -118,7 +119,7 @@ def _open(options: ClusterOptions) -> AbstractContextManager[Cluster]:
     if options.kind != "local":
         raise InputError(f"cluster {options.kind!r}: expected 'local', 'address', 'scheduler-file' or 'mpi'")
     if options.workers == 0:
-        return nullcontext(InProcessCluster(options.memory, options.scratch))
+        return nullcontext(InProcessCluster(options.memory, Scratch(options.scratch)))
     if options.workers is None and options.performance_report is None:
         return _started_when_needed(options)
     return _start_local(options)
@@ -127,7 +128,7 @@ def _open(options: ClusterOptions) -> AbstractContextManager[Cluster]:
 @contextmanager
 def _started_when_needed(options: ClusterOptions) -> Iterator[Cluster]:
     with ExitStack() as stack:
-        yield LazyCluster(lambda: stack.enter_context(_start_local(options)), options.memory, options.scratch)
+        yield LazyCluster(lambda: stack.enter_context(_start_local(options)), options.memory, Scratch(options.scratch))
 
 
 @contextmanager
@@ -153,7 +154,7 @@ def _start_local(options: ClusterOptions) -> Iterator[Cluster]:
         silence_named(client),
         _until_replaced(client, workers),
     ):
-        yield DaskCluster(client, workers, options.memory, options.scratch)
+        yield DaskCluster(client, workers, options.memory, Scratch(options.scratch))
 
 
 @contextmanager
@@ -253,7 +254,8 @@ def _connect(options: ClusterOptions) -> Iterator[Cluster]:
         threads = client.nthreads().values()
         if not threads:
             raise InputError(f"{options.address}: the scheduler has no workers")
-        yield DaskCluster(client, sum(threads), memory_per_thread(options.memory, max(threads)), options.scratch)
+        memory = memory_per_thread(options.memory, max(threads))
+        yield DaskCluster(client, sum(threads), memory, Scratch(options.scratch))
 
 
 def memory_per_thread(memory: int, threads: int) -> int:
@@ -300,7 +302,7 @@ def _on_ranks(options: ClusterOptions) -> Iterator[Cluster]:
         try:
             client.wait_for_workers(workers, timeout=120)
             with silence_named(client), _until_replaced(client, workers):
-                yield DaskCluster(client, workers, options.memory, options.scratch)
+                yield DaskCluster(client, workers, options.memory, Scratch(options.scratch))
         finally:
             client.shutdown()  # otherwise the other ranks would serve forever
 

@@ -35,14 +35,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.raw_files import read_into, write_at
+from gnnloom.storage.disk.work_folder import BESIDE, Scratch
 from gnnloom.storage.errors import CorruptError, DamagedWorkError, IncompleteError
 from gnnloom.storage.system_errors import naming
 
-#: Files that the tasks of a phase write together, for each array.
-MOST_FILES: Final = 16
-#: Bytes of a page: long enough to be read at the speed of a long file, and a multiple of the usual stripes of parallel
-#: file systems, on which nodes that write different stripes do not wait for each other.
-PAGE_BYTES: Final = 4 << 20
 #: Bytes that have one checksum. Of a lane of 64 MiB, a reader of 64 KiB then reads 16 KiB of checksums, and about as
 #: many bytes around those that it wants; with blocks of half or twice the size, both together are more.
 BLOCK_BYTES: Final = 16 << 10
@@ -58,11 +54,13 @@ class Lane:
         path: path of the file, relative to a folder that its users know.
         number: number of the lane.
         lanes: lanes of the file.
+        page_bytes: bytes of a page of the file.
     """
 
     path: str
     number: int = 0
     lanes: int = 1
+    page_bytes: int = BESIDE.page_bytes
 
     def pieces(self, offset: int, size: int) -> Iterator[tuple[int, int]]:
         """The bytes ``offset`` to ``offset + size`` of the lane, of which the seal is the first: pieces of the file.
@@ -72,7 +70,7 @@ class Lane:
         """
         stop = offset + size
         while offset < stop:
-            count = size if self.lanes == 1 else min(stop - offset, PAGE_BYTES - offset % PAGE_BYTES)
+            count = size if self.lanes == 1 else min(stop - offset, self.page_bytes - offset % self.page_bytes)
             yield self.place(offset), count
             offset += count
 
@@ -80,8 +78,8 @@ class Lane:
         """The byte of the file with a byte of the lane."""
         if self.lanes == 1:
             return offset
-        page, within = divmod(offset, PAGE_BYTES)
-        return (page * self.lanes + self.number) * PAGE_BYTES + within
+        page, within = divmod(offset, self.page_bytes)
+        return (page * self.lanes + self.number) * self.page_bytes + within
 
     def is_intact(self, folder: Path, size: int) -> bool:
         """Whether the file exists and is long enough for ``size`` bytes of data; reading them compares checksums."""
@@ -101,18 +99,20 @@ class Lane:
 
 @dataclass(frozen=True)
 class LaneSet:
-    """The lanes of a phase's tasks, in at most 16 files.
+    """The lanes of a phase's tasks, in at most ``scratch.files`` files.
 
     Attributes:
         prefix: of the paths of the files.
         count: number of lanes.
+        scratch: number of files and bytes of their pages.
     """
 
     prefix: str
     count: int
+    scratch: Scratch = BESIDE
 
     @classmethod
-    def create(cls, folder: Path, prefix: str, count: int) -> LaneSet:
+    def create(cls, folder: Path, prefix: str, count: int, scratch: Scratch = BESIDE) -> LaneSet:
         """Create the files, empty, under names that no other call gives.
 
         A record that names a lane is thus about the file that its task wrote, and never about one that was lost and
@@ -122,15 +122,16 @@ class LaneSet:
             folder: folder that the paths are relative to.
             prefix: of the paths; their folder need not exist.
             count: number of tasks.
+            scratch: number of files and bytes of their pages.
         """
-        lanes = cls.named(prefix, count)
+        lanes = cls.named(prefix, count, scratch)
         lanes.touch(folder)
         return lanes
 
     @classmethod
-    def named(cls, prefix: str, count: int) -> LaneSet:
+    def named(cls, prefix: str, count: int, scratch: Scratch = BESIDE) -> LaneSet:
         """Name files as :meth:`create` does; :meth:`touch` makes them."""
-        return cls(f"{prefix}-{uuid.uuid4().hex}", count)
+        return cls(f"{prefix}-{uuid.uuid4().hex}", count, scratch)
 
     def touch(self, folder: Path) -> None:
         """Make the files, empty."""
@@ -140,7 +141,7 @@ class LaneSet:
 
     @cached_property
     def num_files(self) -> int:
-        return num_shared_files(self.count)
+        return num_shared_files(self.count, self.scratch)
 
     @property
     def paths(self) -> list[str]:
@@ -152,7 +153,7 @@ class LaneSet:
         # Consecutive tasks run at the same time, and writers of one file wait for each other.
         num_files = self.num_files
         number, file = divmod(task, num_files)
-        return Lane(f"{self.prefix}-{file:02d}", number, -(-self.count // num_files))
+        return Lane(f"{self.prefix}-{file:02d}", number, -(-self.count // num_files), self.scratch.page_bytes)
 
     def remove(self, folder: Path) -> None:
         """Remove the files."""
@@ -160,9 +161,9 @@ class LaneSet:
             (folder / path).unlink(missing_ok=True)
 
 
-def num_shared_files(tasks: int) -> int:
+def num_shared_files(tasks: int, scratch: Scratch = BESIDE) -> int:
     """Number of files in which ``tasks`` tasks write their lanes."""
-    return min(tasks, MOST_FILES)
+    return min(tasks, scratch.files)
 
 
 class LaneWriter:

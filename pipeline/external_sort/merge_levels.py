@@ -13,13 +13,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from gnnloom.storage.disk.work_folder import BESIDE, Scratch
 from gnnloom.storage.matrix.ranges import Span, range_of, split_range
-
-#: Sources that a task may read for each position, however few bytes it reads from each.
-FEW_SOURCES = 16
-#: Bytes that are worth reading from one more source: copying them once more takes about as long as a read that waits
-#: for the disk, and much longer than one that does not.
-SOURCE_BYTES = 64 << 10
 
 
 @dataclass(frozen=True)
@@ -45,7 +40,7 @@ def merge_levels(num_files: int, fan_in: int) -> tuple[Level, ...]:
     return tuple(levels)
 
 
-def most_sources(num_bytes: int, num_positions: int) -> int:
+def most_sources(num_bytes: int, num_positions: int, scratch: Scratch = BESIDE) -> int:
     """Most sources that a task reads for each position, if the sources have ``num_bytes`` bytes together.
 
     The rule is 16 sources, or as many as a task reads 64 KiB or more from each. It limits short reads: sources that are
@@ -53,7 +48,7 @@ def most_sources(num_bytes: int, num_positions: int) -> int:
     more than reads of 64 KiB (tests/benchmarks/RESULTS.md, "Files that a task opens"), so there is none unless a task
     would otherwise read less than that from each.
     """
-    return max(FEW_SOURCES, num_bytes // num_positions // SOURCE_BYTES)
+    return max(scratch.sources, num_bytes // num_positions // scratch.source_bytes)
 
 
 @dataclass(frozen=True)

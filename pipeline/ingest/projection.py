@@ -20,7 +20,9 @@ from gnnloom.pipeline.matrix_sort.blocks import block_rows_limit
 from gnnloom.pipeline.matrix_sort.sort_plan import SortOptions, SortPlan, SortSizes
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY, MIB
 from gnnloom.pipeline.tasks.phase import Phase, count, temporary_bytes
+from gnnloom.storage.disk.work_folder import BESIDE, Scratch
 from gnnloom.storage.errors import BudgetError
+from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.machine_memory import memory_text
 from gnnloom.storage.matrix.csr import TIME_BYTES, WEIGHT_BYTES
 
@@ -161,7 +163,13 @@ class IngestProjection:
 
 
 def ingest_phases(
-    sizes: SortSizes, options: SortOptions, memory: int, *, compact: bool = False, name_bytes: float = 0.0
+    sizes: SortSizes,
+    options: SortOptions,
+    memory: int,
+    *,
+    compact: bool = False,
+    name_bytes: float = 0.0,
+    scratch: Scratch = BESIDE,
 ) -> list[Phase]:
     """The phases of an ingest; if ids are renumbered, with as many collected keys as there can be.
 
@@ -170,14 +178,16 @@ def ingest_phases(
         memory: bytes that a worker may use.
         compact: whether ids are renumbered.
         name_bytes: average bytes of a name, if ids are names; 0 if they are numbers.
+        scratch: sizes of temporary files.
 
     Raises:
         BudgetError: the memory leaves no room for buffers.
     """
+    writer = ArtifactWriter(Path(), "graph", "", scratch=scratch)
     if not compact:
-        return SortPlan(sizes, options, memory).phases()
-    keys = KeyPlan(KeySizes.stated(sizes, memory, name_bytes), memory)
-    sort = SortPlan(sizes, options, memory, keys.reading)
+        return SortPlan(sizes, options, memory, writer=writer).phases()
+    keys = KeyPlan(KeySizes.stated(sizes, memory, name_bytes), memory, writer)
+    sort = SortPlan(sizes, options, memory, keys.reading, writer)
     counts = (sizes.num_vertices, int(sizes.num_vertices * name_bytes)) if name_bytes else (sizes.num_vertices,)
     table = KeyTable.stated(keys.sizes.ids, counts, keys.sizes.key_ranges)
     return [keys.collect, *keys.merges, *sort.phases(), *array_phases(keys.writer, table, Path())]

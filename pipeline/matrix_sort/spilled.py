@@ -26,9 +26,6 @@ from gnnloom.pipeline.shuffle.run_list import LaneRuns
 from gnnloom.pipeline.tasks.phase import Phase, PlannedTask
 from gnnloom.storage.matrix.ranges import Span
 
-#: Most files that one task reads. A row block of ``sort_plan.BLOCK_ENTRIES`` entries then reads 64 KiB or more from
-#: each; one level of merges suffices for 2^18 files, some 10^12 entries.
-FAN_IN = 512
 #: Entries that a merge has in memory at a time, and bytes of each: its key, where its encoded bits are read to, and the
 #: entry (8 each), two times (8 each; weights take half of that), and the low or high bits as they are written (4).
 _STEP_ENTRIES, _ENTRY_BYTES = 1 << 21, 44
@@ -49,7 +46,7 @@ class SpillPlan(ShufflePlan):
     @cached_property
     def levels(self) -> tuple[Level, ...]:
         # A merge reads whole lanes: where a task wrote its files again, with other memory, these may be others.
-        first, *more = merge_levels(self.num_files, FAN_IN)
+        first, *more = merge_levels(self.num_files, self.writer.scratch.spill_files)
         fewer = (replace(level, sources=min(level.sources, self.num_tasks)) for level in more)
         return replace(first, sources=self.num_tasks), *fewer
 

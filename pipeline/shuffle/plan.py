@@ -15,11 +15,12 @@ from functools import cached_property
 from pathlib import Path
 
 from gnnloom.pipeline.external_sort.lanes import Lane, LaneSet
-from gnnloom.pipeline.external_sort.merge_levels import SOURCE_BYTES, Level, Merge, merge_levels, merges, most_sources
+from gnnloom.pipeline.external_sort.merge_levels import Level, Merge, merge_levels, merges, most_sources
 from gnnloom.pipeline.shuffle.merges import MERGE_MEMORY, MergeTask, merge_runs
 from gnnloom.pipeline.shuffle.run_list import At, LaneRuns, save_sources
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.phase import Needs, Phase, WorkFiles
+from gnnloom.storage.disk.work_folder import BESIDE, Scratch
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
 from gnnloom.storage.matrix.ranges import Span
 
@@ -42,14 +43,16 @@ class ShufflePlan:
     num_keys: int
 
     @classmethod
-    def stated(cls, shuffle: Shuffle, num_tasks: int, num_bytes: int, num_keys: int) -> ShufflePlan:
+    def stated(
+        cls, shuffle: Shuffle, num_tasks: int, num_bytes: int, num_keys: int, scratch: Scratch = BESIDE
+    ) -> ShufflePlan:
         """A plan that is only counted."""
-        return cls(ArtifactWriter(Path(), "", ""), shuffle, num_tasks, num_bytes, num_keys)
+        return cls(ArtifactWriter(Path(), "", "", scratch=scratch), shuffle, num_tasks, num_bytes, num_keys)
 
     @classmethod
     def unmerged(cls, writer: ArtifactWriter, shuffle: Shuffle, num_tasks: int) -> ShufflePlan:
         """A plan without merges: for readers that read all rows in few steps, or only rows of known tasks."""
-        return cls(writer, shuffle, num_tasks, num_tasks * SOURCE_BYTES * shuffle.readers, 0)
+        return cls(writer, shuffle, num_tasks, num_tasks * writer.scratch.source_bytes * shuffle.readers, 0)
 
     @property
     def files(self) -> LevelFiles:
@@ -67,7 +70,7 @@ class ShufflePlan:
 
     @cached_property
     def levels(self) -> tuple[Level, ...]:
-        return merge_levels(self.num_tasks, most_sources(self.num_bytes, self.shuffle.readers))
+        return merge_levels(self.num_tasks, most_sources(self.num_bytes, self.shuffle.readers, self.writer.scratch))
 
     @cached_property
     def _levels(self) -> list[tuple[list[Merge], LevelFiles]]:
@@ -139,7 +142,7 @@ class ShufflePlan:
 
     def _files(self, level: Level, order: Sequence[At]) -> LevelFiles:
         folder, is_last = f"{self.shuffle.folder}/{self._tag(level)}", level is self.levels[-1]
-        lanes = LaneSet.named(f"{folder}/lanes", len(order))
+        lanes = LaneSet.named(f"{folder}/lanes", len(order), self.writer.scratch)
         list_path = self.shuffle.list_path if is_last else f"{folder}.json"
         return LevelFiles(self.writer.work, self.shuffle, folder, list_path, lanes, order, level.spans)
 

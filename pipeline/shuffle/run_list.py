@@ -70,10 +70,10 @@ def save_sources(path: Path, spans: int, found: Mapping[At, LaneRuns]) -> None:
     Args:
         spans: of the level.
     """
-    files: dict[tuple[str, int], int] = {}
+    files: dict[tuple[str, int, int], int] = {}
     sources = []
     for at, runs in sorted(found.items()):
-        file = files.setdefault((runs.lane.path, runs.lane.lanes), len(files))
+        file = files.setdefault((runs.lane.path, runs.lane.lanes, runs.lane.page_bytes), len(files))
         sources.append([*at, file, runs.lane.number, runs.num_bytes, runs.num_rows])
     content = {"spans": spans, "files": list(map(list, files)), "sources": sources}
     write_json(path, content, durable=False, indent=None)
@@ -109,6 +109,6 @@ class RunList:
         found: dict[int, list[LaneRuns]] = {span: [] for span in spans}
         for span, source, file, number, num_bytes, num_rows in self._content["sources"]:
             if span in spans and (group is None or source in group):
-                path, lanes = self._content["files"][file]
-                found[span].append(LaneRuns(Lane(path, number, lanes), num_bytes, num_rows))
+                path, *pages = self._content["files"][file]
+                found[span].append(LaneRuns(Lane(path, number, *pages), num_bytes, num_rows))
         return found

@@ -11,6 +11,7 @@ from gnnloom.pipeline.external_sort.lanes import LaneSet, OpenFiles
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.run_list import LaneRuns, save_unmerged
 from gnnloom.pipeline.shuffle.shuffle import RunsWriter, Shuffle, ShuffledRows
+from gnnloom.storage.disk.work_folder import BESIDE, Scratch
 
 
 @dataclass(frozen=True)
@@ -27,11 +28,17 @@ class UnrecordedShuffle:
 
     @classmethod
     def named(
-        cls, work: Path, name: str, tasks: int, columns: Sequence[Column], num_positions: int = 1
+        cls,
+        work: Path,
+        name: str,
+        tasks: int,
+        columns: Sequence[Column],
+        num_positions: int = 1,
+        scratch: Scratch = BESIDE,
     ) -> UnrecordedShuffle:
         """Name the lanes of at most ``tasks`` tasks; :meth:`create` makes their files."""
         # Not in folders of its own: for rounds of milliseconds, making and removing these takes longer than all else.
-        lanes = LaneSet.named(name, tasks)
+        lanes = LaneSet.named(name, tasks, scratch)
         return cls(work, Shuffle(name, num_positions, tuple(columns), num_positions), lanes)
 
     def create(self) -> None:

@@ -11,10 +11,10 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from pathlib import Path
 from typing import Protocol, TypeVar
 
 from gnnloom.pipeline.tasks.memory import keep_freed_memory
+from gnnloom.storage.disk.work_folder import BESIDE, Scratch
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -35,12 +35,12 @@ FEW_ENTRIES = 10_000_000
 class Cluster(Protocol):
     """Runs tasks, ``workers`` at a time, each within ``memory`` bytes.
 
-    Temporary files of the tasks go to ``scratch``, or by default next to what they make.
+    Temporary files of the tasks go to the folder of ``scratch``, in files of its sizes.
     """
 
     workers: int
     memory: int
-    scratch: Path | None
+    scratch: Scratch
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
         """Apply ``function`` to every item; results come in order of completion.
@@ -56,7 +56,7 @@ class InProcessCluster:
 
     workers = 1
 
-    def __init__(self, memory: int = DEFAULT_MEMORY, scratch: Path | None = None) -> None:
+    def __init__(self, memory: int = DEFAULT_MEMORY, scratch: Scratch = BESIDE) -> None:
         self.memory, self.scratch = memory, scratch
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
@@ -67,7 +67,7 @@ class InProcessCluster:
 class ThreadedCluster:
     """Threads of this process; for tasks that spend their time in kernels and system calls, which release the GIL."""
 
-    def __init__(self, workers: int, memory: int, scratch: Path | None = None) -> None:
+    def __init__(self, workers: int, memory: int, scratch: Scratch = BESIDE) -> None:
         self.workers = workers
         self.memory, self.scratch = memory, scratch
 
@@ -123,7 +123,7 @@ class _Interruptible:
 class LazyCluster:
     """Local worker processes that start with the first tasks, because starting them takes a second or two."""
 
-    def __init__(self, start: Callable[[], Cluster], memory: int, scratch: Path | None = None) -> None:
+    def __init__(self, start: Callable[[], Cluster], memory: int, scratch: Scratch = BESIDE) -> None:
         self.workers = available_cores()
         self.memory, self.scratch = memory, scratch
         self._start = start

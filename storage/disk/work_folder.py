@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shutil
 import uuid
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +17,37 @@ from gnnloom.storage.faults import fault_point
 
 #: What the names of work folders in scratch space begin with.
 _OURS: Final = "gnnloom-"
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """The folder of the temporary files of an artifact, and the sizes that decide how its tasks divide the files.
+
+    The bytes of the artifact do not depend on these sizes. Tests make them small, so that little data has many files.
+
+    Attributes:
+        folder: folder that all tasks see; None for the folder of the artifact.
+        files: number of files that the tasks of a phase write together, for each array.
+        page_bytes: bytes of a page of such a file: long enough to be read at the speed of a long file, and a multiple
+            of the usual stripes of parallel file systems, on which nodes that write different stripes do not wait for
+            each other.
+        sources: number of sources that a task may read for each position, however few bytes it reads from each.
+        source_bytes: bytes that are worth reading from one more source: copying them once more takes about as long as
+            a read that waits for the disk, and much longer than one that does not.
+        spill_files: maximum number of spill files that a task of the sort reads. A row block of the default size then
+            reads 64 KiB or more from each; one level of merges suffices for 2^18 files, some 10^12 entries.
+    """
+
+    folder: Path | None = None
+    files: int = 16
+    page_bytes: int = 4 << 20
+    sources: int = 16
+    source_bytes: int = 64 << 10
+    spill_files: int = 512
+
+
+#: Temporary files in the artifact's own folder.
+BESIDE: Final = Scratch()
 
 
 def open_work_folder(path: Path, scratch: Path | None) -> None:

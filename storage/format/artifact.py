@@ -35,7 +35,13 @@ from gnnloom.storage.disk.files import (
 )
 from gnnloom.storage.disk.groups import METADATA, write_group
 from gnnloom.storage.disk.locks import held, lock_path, locked
-from gnnloom.storage.disk.work_folder import open_work_folder, remove_tree_and_scratch, remove_work_folder
+from gnnloom.storage.disk.work_folder import (
+    BESIDE,
+    Scratch,
+    open_work_folder,
+    remove_tree_and_scratch,
+    remove_work_folder,
+)
 from gnnloom.storage.errors import CorruptError, IncompleteError, NotFoundError
 from gnnloom.storage.faults import fault_point
 from gnnloom.storage.format.arrays import ArrayReader, ArrayRecord, ReadCounter, stored_files
@@ -210,6 +216,7 @@ class ArtifactWriter:
     kind: str
     key: str
     version: int = FORMAT_VERSION
+    scratch: Scratch = BESIDE
 
     @property
     def work(self) -> Path:
@@ -240,7 +247,7 @@ class ArtifactWriter:
         kind: str,
         parameters: JsonObject,
         inputs: JsonObject,
-        scratch: Path | None = None,
+        scratch: Scratch = BESIDE,
         version: int = FORMAT_VERSION,
     ) -> Iterator[ArtifactWriter]:
         """Lock the artifact for writing; if another process is making the same one, log that and wait for it.
@@ -252,12 +259,12 @@ class ArtifactWriter:
             dataset: folder of the dataset.
             parameters: everything that determines the artifact's bytes, except its inputs.
             inputs: name of each input to its key (an artifact) or its fingerprint (a source).
-            scratch: folder for temporary files, which all tasks must see; by default they are in the artifact's.
+            scratch: folder and sizes of temporary files; by default they are in the folder of the artifact.
             version: of the artifact's format.
         """
         key = artifact_key(kind, parameters, inputs, version)
         path = refuse_link(dataset / kind / key)
-        writer = cls(path, kind, key, version)
+        writer = cls(path, kind, key, version, scratch)
         if writer.is_complete:
             writer._clean_up()
             yield writer
@@ -265,7 +272,7 @@ class ArtifactWriter:
         # Completeness is checked again under the lock: the process that held it before may just have finished it.
         with locked(dataset, kind, key):
             if not writer.is_complete:
-                writer._prepare(parameters, inputs, scratch)
+                writer._prepare(parameters, inputs)
             yield writer
 
     def _clean_up(self) -> None:
@@ -283,9 +290,9 @@ class ArtifactWriter:
         remove_work_folder(self.work)
         refresh_list(self.path.parents[1])
 
-    def _prepare(self, parameters: JsonObject, inputs: JsonObject, scratch: Path | None) -> None:
+    def _prepare(self, parameters: JsonObject, inputs: JsonObject) -> None:
         fault_point(f"stage.begin.{self.kind}")
-        open_work_folder(self.work, scratch)
+        open_work_folder(self.work, self.scratch.folder)
         plan_path = self.work / "plan.json"
         # The plan gets the new boot only after the check of the records, so a kill during the check repeats it.
         if plan_path.exists() and _may_have_rebooted_since(plan_path):
@@ -352,9 +359,9 @@ class ArtifactWriter:
         """The records, with what this process has read of them."""
         return RecordFolder(self.work / "records")
 
-    def __reduce__(self) -> tuple[type[ArtifactWriter], tuple[Path, str, str, int]]:
+    def __reduce__(self) -> tuple[type[ArtifactWriter], tuple[Path, str, str, int, Scratch]]:
         # Tasks hold the writer: they are sent without the records that the client has read.
-        return ArtifactWriter, (self.path, self.kind, self.key, self.version)
+        return ArtifactWriter, (self.path, self.kind, self.key, self.version, self.scratch)
 
     def has_records(self) -> bool:
         """Whether any task has finished."""

@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -29,10 +30,10 @@ from unittest.mock import patch
 
 import numpy as np
 
-from gnnloom.pipeline.external_sort import lanes, merge_levels, spill
+from gnnloom.pipeline.external_sort import spill
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
-from gnnloom.pipeline.matrix_sort import sort_plan, spilled
+from gnnloom.pipeline.matrix_sort import sort_plan
 from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.partition.stage import partition_graph
 from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
@@ -42,17 +43,18 @@ from gnnloom.pipeline.sources.numpy_edges import RANGE_EDGES, NumpyEdges
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import NumpyVertices
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Dataset
+from gnnloom.storage.disk.work_folder import Scratch
 
 #: log2 of the vertices that are ingested, and spill files of the ingest; log2 of the vertices of the graph that is cut
 #: into shards, and its row blocks; rounds.
 SCALES = {"small": ((16, 60), (14, 32), 1), "full": ((20, 256), (19, 128), 3)}
 #: Edges per vertex, width of the features, parts, and rows and columns of the grid.
 EDGE_FACTOR, WIDTH, PARTS, GRID = 16, 32, 4, (2, 2)
-#: The ways that are compared, as limits of the stages.
-LIMITS: dict[str, tuple[tuple[Any, str, int], ...]] = {
-    "shared": (),
-    "own": ((lanes, "MOST_FILES", 1 << 60),),
-    "merged": ((spilled, "FAN_IN", 16), (merge_levels, "SOURCE_BYTES", 1 << 60)),
+#: The ways that are compared, as sizes of temporary files.
+WAYS = {
+    "shared": Scratch(),
+    "own": Scratch(files=1 << 60),
+    "merged": Scratch(spill_files=16, source_bytes=1 << 60),
 }
 #: Bytes that are read after an open, and bytes of a file.
 READ_BYTES, FILE_BYTES = 64 << 10, 4 << 20
@@ -82,24 +84,25 @@ def _stages(folder: Path, ingested: tuple[int, int], cut: tuple[int, int], round
     """Measure every stage in all ways, in turn."""
     stages, counter = _prepared(folder, ingested, cut), _OpenCounter()
     for name, stage in stages.items():
-        found: dict[str, list[Cost]] = {limits: [] for limits in LIMITS}
+        found: dict[str, list[Cost]] = {way: [] for way in WAYS}
         for number in range(rounds + 1):
-            for limits, costs in found.items():
-                with _limits(LIMITS[limits]):
-                    cost = _measure(stage, counter)
+            for way, costs in found.items():
+                cost = _measure(partial(stage, InProcessCluster(scratch=WAYS[way])), counter)
                 # The first round compiles.
                 if number:
                     costs.append(cost)
-        medians = {limits: _median(costs) for limits, costs in found.items()}
-        for limits, cost in medians.items():
-            yield f"opens.{name}.{limits}.processor {cost.processor:.3f} s"
-            yield f"opens.{name}.{limits}.wall {cost.wall:.3f} s"
-            yield f"opens.{name}.{limits}.moved {cost.moved / 1e6:.0f} MB"
-            yield f"opens.{name}.{limits}.opens {cost.opens} files"
-            yield f"opens.{name}.{limits}.ratio {cost.processor / medians['shared'].processor:.3f} x"
+        medians = {way: _median(costs) for way, costs in found.items()}
+        for way, cost in medians.items():
+            yield f"opens.{name}.{way}.processor {cost.processor:.3f} s"
+            yield f"opens.{name}.{way}.wall {cost.wall:.3f} s"
+            yield f"opens.{name}.{way}.moved {cost.moved / 1e6:.0f} MB"
+            yield f"opens.{name}.{way}.opens {cost.opens} files"
+            yield f"opens.{name}.{way}.ratio {cost.processor / medians['shared'].processor:.3f} x"
 
 
-def _prepared(folder: Path, ingested: tuple[int, int], cut: tuple[int, int]) -> dict[str, Callable[[], None]]:
+def _prepared(
+    folder: Path, ingested: tuple[int, int], cut: tuple[int, int]
+) -> dict[str, Callable[[InProcessCluster], None]]:
     """The stages by name, with what they read."""
     (ingest_scale, num_files), (shard_scale, num_blocks) = ingested, cut
     catalog, cluster = Catalog(folder / "catalog"), InProcessCluster()
@@ -107,19 +110,20 @@ def _prepared(folder: Path, ingested: tuple[int, int], cut: tuple[int, int]) -> 
     # Blocks are whole units of rows, so smaller units make as many blocks of a smaller graph.
     smaller = (spill, "MIN_SHIFT", max(0, shard_scale - num_blocks.bit_length()))
     with _limits([(sort_plan, "BLOCK_ENTRIES", (2 * EDGE_FACTOR << shard_scale) // num_blocks), smaller]):
-        dataset = _ingest(catalog, few_edges, "blocks")
+        dataset = _ingest(catalog, few_edges, "blocks", cluster)
     graph, feature = dataset.graph(), folder / "feature.npy"
     np.save(feature, np.random.default_rng(0).random((graph.num_vertices, WIDTH), np.float32))
     ingest_vertices(dataset, NumpyVertices.open(feature=str(feature)), cluster)
     partition = partition_graph(dataset, graph, PartitionOptions(PARTS, "random"), cluster)
 
-    def ingest() -> None:
-        shutil.rmtree(_ingest(catalog, edges, "measured", (EDGE_FACTOR << ingest_scale) // num_files).path)
+    def ingest(cluster: InProcessCluster) -> None:
+        range_edges = (EDGE_FACTOR << ingest_scale) // num_files
+        shutil.rmtree(_ingest(catalog, edges, "measured", cluster, range_edges).path)
 
-    def row_shards() -> None:
+    def row_shards(cluster: InProcessCluster) -> None:
         shutil.rmtree(shard_rows(dataset, partition, cluster).artifact.path)
 
-    def grid_shards() -> None:
+    def grid_shards(cluster: InProcessCluster) -> None:
         shutil.rmtree(shard_grid(dataset, graph, GridOptions(GRID, "single"), cluster).artifact.path)
 
     return {"ingest": ingest, "row_shards": row_shards, "grid_shards": grid_shards}
@@ -138,9 +142,11 @@ def _edges(folder: Path, scale: int) -> Path:
     return path
 
 
-def _ingest(catalog: Catalog, edges: Path, name: str, range_edges: int = RANGE_EDGES) -> Dataset:
+def _ingest(
+    catalog: Catalog, edges: Path, name: str, cluster: InProcessCluster, range_edges: int = RANGE_EDGES
+) -> Dataset:
     dataset, source = catalog.create(name), replace(NumpyEdges.open([str(edges)]), range_edges=range_edges)
-    ingest_graph(dataset, source, IngestOptions(undirected=True), InProcessCluster())
+    ingest_graph(dataset, source, IngestOptions(undirected=True), cluster)
     return dataset
 
 

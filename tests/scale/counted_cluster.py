@@ -17,6 +17,7 @@ import pytest
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.pipeline.tasks.phase import Phase
 from gnnloom.storage.disk import numpy_files
+from gnnloom.storage.disk.work_folder import BESIDE, Scratch
 from gnnloom.storage.format.artifact import ArtifactWriter
 from support.opened_files import hearing_of_files
 
@@ -38,8 +39,8 @@ class OpenCounter(InProcessCluster):
         modules: for each task, the module of its function.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, scratch: Scratch = BESIDE) -> None:
+        super().__init__(scratch=scratch)
         self.opened: list[tuple[str, set[str]]] = []
         self.modules: list[str] = []
         self._read: set[str] = set()
@@ -110,8 +111,8 @@ class MeteredCluster(OpenCounter):
         phases: in the order in which they ran.
     """
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, workers: int = 1) -> None:
-        super().__init__()
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, workers: int = 1, scratch: Scratch = BESIDE) -> None:
+        super().__init__(scratch)
         self.workers = workers
         self.phases: list[Metered] = []
         self._mapped: dict[Path, Path] = {}

@@ -13,7 +13,6 @@ from scale.counted_cluster import Metered, MeteredCluster, OpenCounter
 from scale.scale_graphs import GRAPHS, Described
 from scale.test_counts import LARGEST, check_opens, long_if
 
-from gnnloom.pipeline.external_sort import lanes
 from gnnloom.pipeline.partition.model import adjacency_graph
 from gnnloom.pipeline.partition.multilevel import (
     cluster_rounds,
@@ -37,6 +36,7 @@ from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.pipeline.tasks.phase import Phase, PhaseCount, client_bytes, count
 from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage import Catalog
+from gnnloom.storage.disk.work_folder import Scratch
 from gnnloom.storage.format import arrays
 from support.graphs import random_adjacency, store_graph
 
@@ -158,11 +158,16 @@ def test_a_partition_into_64_parts_runs_the_counted_tasks_and_opens_the_counted_
     adjacency = random_adjacency(12_000, 24_000, 1, symmetric=True, loops=False)
     dataset = catalog.create("g")
     # A round has six tasks.
-    graph, cluster = store_graph(dataset, adjacency, symmetric=True, num_blocks=7), MeteredCluster(monkeypatch, 3)
+    # Fewer files than lanes.
+    scratch = Scratch(files=4)
+    graph = store_graph(dataset, adjacency, symmetric=True, num_blocks=7)
+    cluster = MeteredCluster(monkeypatch, 3, scratch)
     load_kernels(catalog)
     found = partition_graph(dataset, graph, PartitionOptions(64, "multilevel", preset=preset), cluster)
     levels = [
-        DiskHypergraph.stated(each["vertices"], each["nets"], each["pins"], is_weighted=number > 0)
+        replace(
+            DiskHypergraph.stated(each["vertices"], each["nets"], each["pins"], is_weighted=number > 0), scratch=scratch
+        )
         for number, each in enumerate(found.quality["levels"])
     ]
     assert len(levels) == (1 if preset == "flat" else 2)
@@ -228,8 +233,7 @@ def _totals(planned: Sequence[PhaseCount]) -> tuple[int, int, int]:
 
 
 def _divide_finely(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Limits that divide a small graph as the real ones divide a large one, few rounds, and fewer files than lanes."""
-    monkeypatch.setattr(lanes, "MOST_FILES", 4)
+    """Limits that divide a small graph as the real ones divide a large one, and few rounds."""
     for module in (cluster_rounds, move_rounds):
         monkeypatch.setattr(module, "ROUNDS", 4)
     for module in (adjacency_graph, store_hypergraph):

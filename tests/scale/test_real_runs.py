@@ -12,14 +12,13 @@ import numpy as np
 import pytest
 from scale.counted_cluster import OpenCounter
 
-from gnnloom.pipeline.external_sort import merge_levels
 from gnnloom.pipeline.ingest.keys import arrays as key_arrays
 from gnnloom.pipeline.ingest.keys import collect
 from gnnloom.pipeline.ingest.keys import merge as key_merge
 from gnnloom.pipeline.ingest.keys.collect import file_edges
 from gnnloom.pipeline.ingest.projection import ingest_phases
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
-from gnnloom.pipeline.matrix_sort import scatter, sort_plan, spilled
+from gnnloom.pipeline.matrix_sort import scatter, sort_plan
 from gnnloom.pipeline.matrix_sort.sort_plan import SortSizes
 from gnnloom.pipeline.shards.grid.grid_plan import GridPlaces, GridPlan
 from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
@@ -34,13 +33,18 @@ from gnnloom.pipeline.tasks.phase import PhaseCount, count
 from gnnloom.pipeline.tasks.sizes import GraphSizes, PartSizes, VertexSizes
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.disk.work_folder import BESIDE, Scratch
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.artifact import ArtifactWriter
 from support.edge_files import EdgeFiles, write_edges
 from support.graphs import store_vertices
 from support.partitions import random_parts, store_partition
+from support.scratch import merging
 
 NUM_VERTICES, NUM_EDGES, PARTS = 1 << 16, 1 << 17, 24
 Counted = dict[str, PhaseCount]
+#: So few that spill files are merged.
+FEW_SPILLS = Scratch(spill_files=5)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -49,7 +53,6 @@ def _small() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sort_plan, "BLOCK_ENTRIES", 25_000)
         patch.setattr(scatter, "MAX_SPILL_ENTRIES", 1 << 14)
-        patch.setattr(spilled, "FAN_IN", 5)
         yield
 
 
@@ -63,7 +66,9 @@ def planned_ingest(graph: Graph, edges: int, ranges: int, options: IngestOptions
     """What the phases of an ingest of evenly spread edges will do, by name."""
     undirected, compact = options.undirected, options.ids == "compact"
     sizes = SortSizes.even(graph.num_vertices, edges, ranges, DEFAULT_MEMORY, undirected=undirected)
-    phases = ingest_phases(sizes, options.sort, DEFAULT_MEMORY, compact=compact, name_bytes=name_bytes)
+    phases = ingest_phases(
+        sizes, options.sort, DEFAULT_MEMORY, compact=compact, name_bytes=name_bytes, scratch=FEW_SPILLS
+    )
     return {phase.phase: phase for phase in count(phases)}
 
 
@@ -71,7 +76,7 @@ def planned_ingest(graph: Graph, edges: int, ranges: int, options: IngestOptions
 def test_an_ingest_runs_the_counted_tasks_and_opens_the_counted_files(
     catalog: Catalog, tmp_path: Path, ids: str
 ) -> None:
-    source, cluster = edges(tmp_path), OpenCounter()
+    source, cluster = edges(tmp_path), OpenCounter(FEW_SPILLS)
     options = IngestOptions(undirected=True, ids=ids)
     graph = ingest_graph(catalog.create("g"), source, options, cluster)
     planned = planned_ingest(graph, NUM_EDGES, 16, options)
@@ -103,7 +108,7 @@ def test_renumbering_opens_the_counted_files(catalog: Catalog, tmp_path: Path, m
     monkeypatch.setattr(key_arrays, "_TASK_CHUNKS", 1)
     monkeypatch.setattr(key_arrays, "_CHUNK_BYTES", 8 * num_ids // 4)
     u, v = np.random.default_rng(1).permutation(num_ids).reshape(2, -1)
-    source, cluster = write_edges(tmp_path / "edges", u, v, range_edges=-(-len(u) // ranges)), OpenCounter()
+    source, cluster = write_edges(tmp_path / "edges", u, v, range_edges=-(-len(u) // ranges)), OpenCounter(FEW_SPILLS)
     graph = ingest_graph(catalog.create("g"), source, IngestOptions(ids="compact"), cluster)
     planned = planned_ingest(graph, len(u), ranges, IngestOptions(ids="compact"))
     # The source is not a temporary file.
@@ -159,7 +164,7 @@ class NamedEdges:
 def test_an_ingest_of_names_runs_the_counted_tasks_and_opens_the_counted_files(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source, cluster = NamedEdges(num_ranges=3, range_edges=4096, chunk_edges=256), OpenCounter()
+    source, cluster = NamedEdges(num_ranges=3, range_edges=4096, chunk_edges=256), OpenCounter(FEW_SPILLS)
     # A file for every 1,024 edges: two names and what an edge takes in addition.
     name_bytes = 8
     monkeypatch.setattr(collect, "gathered_memory", lambda _: 1024 * (2 * (128 + 4 * name_bytes) + 24))
@@ -188,7 +193,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A graph of some row blocks with features, labels and a split."""
     folder = tmp_path_factory.mktemp("stored")
     dataset, rng = Catalog(folder / "catalog").create("g"), np.random.default_rng(2)
-    ingest_graph(dataset, edges(folder), IngestOptions(undirected=True), InProcessCluster())
+    ingest_graph(dataset, edges(folder), IngestOptions(undirected=True), InProcessCluster(scratch=FEW_SPILLS))
     feature = rng.normal(size=(NUM_VERTICES, 4)).astype(np.float32)
     store_vertices(dataset, feature, rng.integers(0, 4, NUM_VERTICES), rng.integers(0, 4, NUM_VERTICES))
     return folder / "catalog"
@@ -207,13 +212,9 @@ def source_of(dataset: Dataset, graph: Graph) -> ShardSource:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_merged", [pytest.param(False, marks=pytest.mark.long), True])
-def test_row_shards_of_many_parts_open_the_counted_files(
-    dataset: Dataset, is_merged: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    graph, cluster = dataset.graph(), OpenCounter()
-    if is_merged:
-        monkeypatch.setattr(merge_levels, "FEW_SOURCES", 3)
-        monkeypatch.setattr(merge_levels, "SOURCE_BYTES", 1 << 30)
+def test_row_shards_of_many_parts_open_the_counted_files(dataset: Dataset, is_merged: bool) -> None:
+    scratch = merging(3) if is_merged else BESIDE
+    graph, cluster = dataset.graph(), OpenCounter(scratch)
     partition = store_partition(dataset, graph, random_parts(NUM_VERTICES, PARTS, 0), PARTS)
     shard_rows(dataset, partition, cluster)
     functions = {
@@ -222,7 +223,8 @@ def test_row_shards_of_many_parts_open_the_counted_files(
         "shard": "shard_rank",
         "send lists": "write_send_lists",
     }
-    phases = count(row_phases(source_of(dataset, graph), PartSizes.of(partition), RowPlaces()))
+    places = RowPlaces(ArtifactWriter(Path(), "shards", "", scratch=scratch))
+    phases = count(row_phases(source_of(dataset, graph), PartSizes.of(partition), places))
     merges = {"merge halos", "merge rows"} if is_merged else {"merge halos"}
     assert {*functions, *merges} == {phase.phase for phase in phases}
     assert graph.num_blocks > 10
@@ -237,15 +239,12 @@ def test_row_shards_of_many_parts_open_the_counted_files(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_merged", [False, pytest.param(True, marks=pytest.mark.long)])
-def test_grid_shards_of_four_by_four_cells_open_the_counted_files(
-    dataset: Dataset, is_merged: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    graph, cluster, options = dataset.graph(), OpenCounter(), GridOptions((4, 4), "double")
-    if is_merged:
-        monkeypatch.setattr(merge_levels, "FEW_SOURCES", 3)
-        monkeypatch.setattr(merge_levels, "SOURCE_BYTES", 1 << 30)
+def test_grid_shards_of_four_by_four_cells_open_the_counted_files(dataset: Dataset, is_merged: bool) -> None:
+    scratch = merging(3) if is_merged else BESIDE
+    graph, cluster, options = dataset.graph(), OpenCounter(scratch), GridOptions((4, 4), "double")
     shard_grid(dataset, graph, options, cluster)
-    phases = count(GridPlan(source_of(dataset, graph), options, DEFAULT_MEMORY, GridPlaces()).phases())
+    places = GridPlaces(ArtifactWriter(Path(), "shards", "", scratch=scratch))
+    phases = count(GridPlan(source_of(dataset, graph), options, DEFAULT_MEMORY, places).phases())
     functions = {
         "scatter blocks": "scatter_to_cells",
         "write cells": "write_cell",

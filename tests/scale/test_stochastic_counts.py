@@ -10,7 +10,6 @@ from scale.counted_cluster import OpenCounter, written_bytes
 from scale.scale_graphs import GRAPHS, Described
 from scale.test_counts import LARGEST, check_opens, check_shares, long_if
 
-from gnnloom.pipeline.external_sort.lanes import MOST_FILES
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
 from gnnloom.pipeline.partition.stochastic import batch_partition, merged_nets
 from gnnloom.pipeline.partition.stochastic.batch_drawer import BatchDrawer
@@ -30,6 +29,7 @@ from gnnloom.pipeline.shuffle.mapped_vectors import write_vector
 from gnnloom.pipeline.tasks.phase import PhaseCount, count, run
 from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage import Catalog
+from gnnloom.storage.disk.work_folder import BESIDE
 from gnnloom.storage.format.artifact import ArtifactWriter
 from support.graphs import random_adjacency, store_graph
 from support.partitions import random_parts, transpose_of
@@ -212,12 +212,12 @@ def test_tasks_open_few_files_of_many_pieces_groups_and_ranges_of_hashes(
     graph = store_graph(dataset, random_adjacency(500, 4000, 1, symmetric=True), symmetric=True, num_blocks=20)
     partition_graph(dataset, graph, PartitionOptions(4, model="stochastic", batches="walk", batch_rate=0.2), cluster)
     assert cluster.tasks("restrict_nets") >= 5 * 20
-    assert cluster.tasks("_merge_bucket") > MOST_FILES
+    assert cluster.tasks("_merge_bucket") > BESIDE.files
     groups = cluster.tasks("restrict_nets") // 20
     assert max(cluster.opens("restrict_nets")) == 2
     assert set(cluster.opens("_index_piece")) == {groups}
-    assert max(cluster.opens("_merge_bucket")) <= MOST_FILES
-    assert max(cluster.opens("_choose_nets")) <= groups + MOST_FILES
+    assert max(cluster.opens("_merge_bucket")) <= BESIDE.files
+    assert max(cluster.opens("_choose_nets")) <= groups + BESIDE.files
 
 
 def test_ranges_of_hashes_hold_16_mib_of_indexes_and_128_kib_of_each() -> None:

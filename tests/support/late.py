@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
+from gnnloom.storage.disk.work_folder import BESIDE, Scratch
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -24,8 +25,15 @@ class LateCluster(InProcessCluster):
         late: tasks that ran again.
     """
 
-    def __init__(self, is_repeated: Callable[[Callable[[Any], Any]], bool], repeated: slice, *, after: bool) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        is_repeated: Callable[[Callable[[Any], Any]], bool],
+        repeated: slice,
+        *,
+        after: bool,
+        scratch: Scratch = BESIDE,
+    ) -> None:
+        super().__init__(scratch=scratch)
         self._is_repeated, self._repeated, self._after = is_repeated, repeated, after
         self._earlier: list[tuple[Callable[[Any], Any], Sequence[Any]]] = []
         self.late = 0

@@ -30,6 +30,7 @@ from gnnloom.pipeline.sources.format import open_edges, open_vertices
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.artifacts.links import Links
+from gnnloom.storage.disk.work_folder import Scratch
 from gnnloom.storage.format.artifact import Artifact
 from support.edge_files import EdgeFiles, write_edges
 from support.graphs import random_adjacency, store_graph, store_vertices
@@ -42,14 +43,12 @@ _HERE: Final = InProcessCluster()
 _NAME: Final = "g"
 _VERTICES, _EDGES, _PARTS = 3000, 6000, 4
 
+#: Sizes of temporary files, for the cluster on which a stage runs.
+SMALL_FILES: Final = Scratch(files=3, page_bytes=1000, sources=3, source_bytes=1 << 30, spill_files=2)
+
 #: Limits by module and name.
 _LIMITS: Final[Mapping[tuple[str, str], Any]] = {
-    ("pipeline.external_sort.lanes", "MOST_FILES"): 3,
-    ("pipeline.external_sort.lanes", "PAGE_BYTES"): 1000,
-    ("pipeline.external_sort.merge_levels", "FEW_SOURCES"): 3,
-    ("pipeline.external_sort.merge_levels", "SOURCE_BYTES"): 1 << 30,
     ("pipeline.matrix_sort.sort_plan", "BLOCK_ENTRIES"): 2000,
-    ("pipeline.matrix_sort.spilled", "FAN_IN"): 2,
     ("pipeline.matrix_sort.transpose", "RANGE_EDGES"): 1000,
     ("pipeline.ingest.tables.lookup", "BUCKET_BYTES"): 4000,
     ("pipeline.ingest.tables.routing", "RUN_BYTES"): 8000,
@@ -77,7 +76,7 @@ _LIMITS: Final[Mapping[tuple[str, str], Any]] = {
 
 
 def make_small(put: Callable[[Any, str, Any], None]) -> None:
-    """Make many tasks, files and merges of little data.
+    """Make many tasks of little data; a cluster with ``SMALL_FILES`` makes many files and merges.
 
     Args:
         put: sets an attribute of a module; a test gives a function that restores it.

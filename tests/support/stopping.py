@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import pytest
 
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
+from gnnloom.storage.disk.work_folder import BESIDE, Scratch
 
 Result = TypeVar("Result")
 
@@ -27,9 +28,9 @@ class StoppingCluster(InProcessCluster):
         ran: name of the function and name of each task that ran; empty for tasks that leave no record.
     """
 
-    def __init__(self, tasks: int | None = None) -> None:
+    def __init__(self, tasks: int | None = None, scratch: Scratch = BESIDE) -> None:
         """``tasks`` is the number of tasks to run; None runs all."""
-        super().__init__()
+        super().__init__(scratch=scratch)
         self._tasks = tasks
         self.ran: list[tuple[str, str]] = []
 
@@ -42,19 +43,20 @@ class StoppingCluster(InProcessCluster):
 
 
 def run_in_steps(
-    stage: Callable[[InProcessCluster], Result], tasks: int, most: int = 500
+    stage: Callable[[InProcessCluster], Result], tasks: int, most: int = 500, scratch: Scratch = BESIDE
 ) -> tuple[Result, list[tuple[str, str]]]:
     """Run a stage until it ends, stopped after every ``tasks`` tasks.
 
     Args:
         most: steps after which a stage is taken for one that never ends.
+        scratch: sizes of temporary files.
 
     Returns:
         What the stage returned, and the function and name of every task that ran.
     """
     ran: list[tuple[str, str]] = []
     for _ in range(most):
-        cluster = StoppingCluster(tasks)
+        cluster = StoppingCluster(tasks, scratch)
         try:
             return stage(cluster), ran + cluster.ran
         except StoppedError:

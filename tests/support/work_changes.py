@@ -34,7 +34,7 @@ from gnnloom.storage.errors import GnnloomError
 from gnnloom.storage.format.artifact import WORK, Artifact
 from gnnloom.storage.upkeep.garbage import collect_garbage
 from support.commands import kept_if_bad, say
-from support.small_stages import STAGES, Stage, make_small
+from support.small_stages import SMALL_FILES, STAGES, Stage, make_small
 from support.stopping import StoppedError, StoppingCluster
 
 #: Kinds of changes by weight.
@@ -70,7 +70,7 @@ class WorkChanges:
     def prepare(self) -> None:
         for name, stage in self.stages.items():
             stage.prepare(Catalog(self._prepared(name)).create("g"), self.folder)
-            cluster, began = StoppingCluster(), time.monotonic()
+            cluster, began = StoppingCluster(scratch=SMALL_FILES), time.monotonic()
             artifact = stage.run(self._copy(name), self.folder, cluster)
             artifact.verify()
             seconds = time.monotonic() - began
@@ -102,10 +102,10 @@ class WorkChanges:
         whole = self.undisturbed[name]
         if self.apart and chosen.random() < 0.5:
             seconds = chosen.uniform(0, whole.seconds)
-            _apart(partial(self._begin, name, catalog, InProcessCluster()), seconds)
+            _apart(partial(self._begin, name, catalog, InProcessCluster(scratch=SMALL_FILES)), seconds)
             return f"killed after {seconds:.3f} s"
         tasks = chosen.randrange(1, whole.tasks + 1)
-        self._call(partial(self._begin, name, catalog, StoppingCluster(tasks)))
+        self._call(partial(self._begin, name, catalog, StoppingCluster(tasks, SMALL_FILES)))
         return f"stopped after {tasks} of {whole.tasks} tasks"
 
     def _begin(self, name: str, catalog: Catalog, cluster: InProcessCluster) -> str:
@@ -130,7 +130,7 @@ class WorkChanges:
     def _finish(self, name: str, catalog: Catalog) -> str:
         """The digest of what a stage makes; or, after a space, what it said instead."""
         try:
-            artifact = self.stages[name].run(catalog, self.folder, InProcessCluster())
+            artifact = self.stages[name].run(catalog, self.folder, InProcessCluster(scratch=SMALL_FILES))
             Artifact(artifact.path).verify()
         except GnnloomError as error:
             return f"{REFUSED} {error}"

@@ -13,6 +13,7 @@ import torch
 
 from gnnloom.storage.artifacts.propagated import facts_of
 from gnnloom.storage.catalog import Catalog, Dataset
+from gnnloom.storage.disk.work_folder import Scratch
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from gnnloom.storage.meters import peak_memory
@@ -104,7 +105,7 @@ def _writing(
 ) -> Iterator[ArtifactWriter]:
     """The artifact, whose lock the first rank holds inside the block. Collective."""
     parameters, inputs = config.parameters(), config.inputs(shard.shards)
-    scratch = None if config.scratch is None else Path(config.scratch)
+    scratch = Scratch(None if config.scratch is None else Path(config.scratch))
     watch = Watch(config.wait_timeout, None, comm.rank, comm.size)
     with ExitStack() as held:
 

@@ -120,7 +120,7 @@ class KeyPlan:
         """Sorts the keys of some edges at a time."""
         sizes = self.sizes
         ranges = self.source.ranges() if self.source is not None else [SourceRange(0, 0, 0)] * sizes.num_ranges
-        lanes, count = LaneSet.named("keys/collected", len(ranges)), max(1, len(ranges))
+        lanes, count = LaneSet.named("keys/collected", len(ranges), self.writer.scratch), max(1, len(ranges))
         # Along with what is gathered, the chunk that is being read, and what it is parsed from.
         memory = min(gathered_memory(self.memory) + 20 * CHUNK_EDGES, -(-sizes.source_bytes // count) * 12)
         needs = Needs(-(-sizes.source_bytes // count), -(-(sizes.num_bytes + sizes.edge_bytes) // count), 0, memory)
@@ -143,12 +143,12 @@ class KeyPlan:
         """Merge the keys of all files, and bring the numbers of the keys to their files."""
         sizes, numbers = self.sizes, self._numbers
         count = max(1, sizes.key_ranges)
-        lanes = LaneSet.named("keys/merged", sizes.key_ranges)
+        lanes = LaneSet.named("keys/merged", sizes.key_ranges, self.writer.scratch)
         keys = sizes.num_bytes // count
         needs = Needs(
             keys,
             (8 * sizes.num_keys + sizes.merged_bytes) // count,
-            num_shared_files(sizes.num_ranges),
+            num_shared_files(sizes.num_ranges, self.writer.scratch),
             min(working_memory(self.memory), keys * 8),
         )
         tasks = []

@@ -152,7 +152,7 @@ def collect_phase(writer: ArtifactWriter, inputs: Sequence[KeyInput], ids: Mappi
         memory: bytes that a worker may use.
     """
     spans = [(table, number, span) for table in inputs for number, span in enumerate(table.source.ranges())]
-    lanes = LaneSet.named("keys/collected", len(spans))
+    lanes = LaneSet.named("keys/collected", len(spans), writer.scratch)
     tasks = [
         CollectKeysTask(
             writer,

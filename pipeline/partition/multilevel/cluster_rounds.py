@@ -118,7 +118,8 @@ class _Round:
         workers: int,
     ) -> _Round:
         """A round in a new folder, which :meth:`begin` creates."""
-        folder, tasks = state.folder / f"round-{uuid.uuid4().hex}", len(nets)
+        folder, tasks, scratch = state.folder / f"round-{uuid.uuid4().hex}", len(nets), state.hypergraph.scratch
+        proposing = round_tasks(len(rows), workers, scratch)
         return cls(
             state,
             state.next(),
@@ -126,10 +127,10 @@ class _Round:
             rows,
             nets,
             clusters,
-            UnrecordedShuffle.named(folder, "proposed", round_tasks(len(rows), workers), [_JOIN], len(clusters)),
-            UnrecordedShuffle.named(folder, "accepted", len(clusters), [_JOIN]),
-            UnrecordedShuffle.named(folder, "updates", tasks, [_UPDATE], len(nets)),
-            UnrecordedShuffle.named(folder, "weights", tasks, [_WEIGHT], len(clusters)),
+            UnrecordedShuffle.named(folder, "proposed", proposing, [_JOIN], len(clusters), scratch),
+            UnrecordedShuffle.named(folder, "accepted", len(clusters), [_JOIN], scratch=scratch),
+            UnrecordedShuffle.named(folder, "updates", tasks, [_UPDATE], len(nets), scratch),
+            UnrecordedShuffle.named(folder, "weights", tasks, [_WEIGHT], len(clusters), scratch),
         )
 
     @property
@@ -191,7 +192,8 @@ def cluster_phases(hypergraph: DiskHypergraph, passes: int, workers: int) -> lis
 
 def _ranges(hypergraph: DiskHypergraph, workers: int) -> tuple[tuple[range, ...], tuple[range, ...]]:
     """Ranges of nets and of clusters, which tasks change in every round."""
-    nets = tuple(hypergraph.nets.ranges(round_tasks(hypergraph.num_vertices // ROUNDS, workers)))
+    count = round_tasks(hypergraph.num_vertices // ROUNDS, workers, hypergraph.scratch)
+    nets = tuple(hypergraph.nets.ranges(count))
     return nets, tuple(range_pieces(range(hypergraph.num_vertices), len(nets)))
 
 
@@ -242,12 +244,13 @@ def _accept_phase(work: _Round, num_joins: int, proposing: int) -> Phase:
         num_joins: that are proposed.
         proposing: tasks that proposed them.
     """
-    count, size = len(work.clusters), _JOIN_BYTES * num_joins
-    numbers = range_pieces(range(count), reading_tasks(count, size, proposing))
+    count, size, scratch = len(work.clusters), _JOIN_BYTES * num_joins, work.hypergraph.scratch
+    numbers = range_pieces(range(count), reading_tasks(count, size, proposing, scratch))
     # A weight of the vertex and of the cluster, and two offsets.
     reads = size + 4 * NUMBER_BYTES * num_joins
     return phase_over(
         numbers, "accept joins", _accept, work, reads=reads, writes=size, files=3, lanes=[proposing],
+        scratch=scratch,
         # Joins as they are read, by cluster, and those that fit; and two orders and two places of each.
         buffers=(3 * _JOIN_BYTES + 4 * NUMBER_BYTES) * -(-num_joins // len(numbers)), at_most=True,
     )  # fmt: skip
@@ -261,14 +264,15 @@ def _spread_phase(work: _Round, num_joins: int, num_updates: int, accepting: int
         num_updates: nets of their vertices.
         accepting: tasks that accepted them.
     """
-    updates, count = UPDATE_BYTES * num_updates, len(work.nets)
-    shares = range_pieces(range(num_joins), writing_tasks(count, updates, count))
+    updates, count, scratch = UPDATE_BYTES * num_updates, len(work.nets), work.hypergraph.scratch
+    shares = range_pieces(range(num_joins), writing_tasks(count, updates, count, scratch))
     reads = (_JOIN_BYTES + 3 * NUMBER_BYTES) * num_joins + num_updates * work.hypergraph.vertices.itemsize
     writes = updates + (4 * NUMBER_BYTES + work.hypergraph.label_bytes) * num_joins
     lanes = [shared_lanes(accepting, len(shares))]
     return phase_over(
         shares, "spread joins", _spread, work,
         reads=reads, writes=writes, files=3, lanes=lanes, buffers=spread_bytes(), at_most=True,
+        scratch=scratch,
     )  # fmt: skip
 
 
@@ -287,6 +291,7 @@ def _change_phase(work: _Round, num_updates: int, spreading: int) -> Phase:
     return phase_over(
         work.nets, "change clusters", _change, work,
         reads=reads, writes=state, files=3, lanes=lanes, buffers=run_bytes(), at_most=True,
+        scratch=hypergraph.scratch,
     )  # fmt: skip
 
 

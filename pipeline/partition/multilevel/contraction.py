@@ -88,10 +88,11 @@ class _Contraction:
         fewest = -(-num_nets // max(1, room // _NET_BYTES))
         merges = 1 << (max(min(NET_TASKS, net_tasks(hypergraph.num_pins)), fewest) - 1).bit_length()
         # More than 16 ranges of nets only if every range of hashes has 64 KiB or more in the lane of each.
-        most = most_sources(_HASH_BYTES * num_nets, merges)
+        scratch = hypergraph.scratch
+        most = most_sources(_HASH_BYTES * num_nets, merges, scratch)
         ranges = tuple(hypergraph.nets.ranges(max(fewest, min(net_tasks(hypergraph.num_pins), most))))
-        hashes = UnrecordedShuffle.named(folder, "hashes", len(ranges), _HASHES, merges)
-        kept = UnrecordedShuffle.named(folder, "kept", merges, _KEPT, len(ranges))
+        hashes = UnrecordedShuffle.named(folder, "hashes", len(ranges), _HASHES, merges, scratch)
+        kept = UnrecordedShuffle.named(folder, "kept", merges, _KEPT, len(ranges), scratch)
         return cls(hypergraph, clusters, folder, ranges, hashes, kept)
 
     @property
@@ -135,9 +136,8 @@ class ContractedNets:
         """Complete the hypergraph on disk; sorts the nets of the new vertices in ``memory`` bytes for each task."""
         clusters = self.clusters
         vertices = transpose_incidence(self.nets, clusters.num_clusters, self.folder / "vertices", memory, cluster)
-        return DiskHypergraph(
-            self.nets, vertices, clusters.weight_path, self.net_weight_path, clusters.total_weight, clusters.heaviest
-        )
+        sizes = clusters.total_weight, clusters.heaviest
+        return DiskHypergraph(self.nets, vertices, clusters.weight_path, self.net_weight_path, *sizes, cluster.scratch)
 
 
 def contract_nets(hypergraph: DiskHypergraph, clusters: Clusters, folder: Path, cluster: Cluster) -> ContractedNets:
@@ -206,6 +206,7 @@ def _merge_phase(work: _Contraction) -> Phase:
     return phase_over(
         numbers, name, _merge_identical, work,
         reads=reads, writes=size, files=files, lanes=lanes, buffers=held, at_most=True,
+        scratch=hypergraph.scratch,
     )  # fmt: skip
 
 
@@ -224,7 +225,7 @@ def _select_phase(
     reads, writes = size + NUMBER_BYTES * work.hypergraph.num_nets + 2 * weights, size + weights
     return phase_over(
         work.ranges, "select nets", _select, selection,
-        reads=reads, writes=writes, files=3, lanes=[work.merges], firsts=firsts,
+        reads=reads, writes=writes, files=3, lanes=[work.merges], firsts=firsts, scratch=work.hypergraph.scratch,
         # Numbers, weights and places of those that are kept, in two orders.
         row_bytes=6 * NUMBER_BYTES, buffers=_block_bytes(work.hypergraph), at_most=True,
     )  # fmt: skip

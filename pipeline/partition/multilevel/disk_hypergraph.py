@@ -13,6 +13,7 @@ from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
 from gnnloom.pipeline.partition.multilevel.incidence import Incidence, StatedLists
 from gnnloom.pipeline.partition.multilevel.pieces import store_vector
 from gnnloom.storage.disk.numpy_files import map_array
+from gnnloom.storage.disk.work_folder import BESIDE, Scratch
 from gnnloom.storage.kernels import read_only
 from gnnloom.storage.matrix.csr import index_dtype
 
@@ -32,6 +33,7 @@ class DiskHypergraph:
         net_weight_path: file of ``net_weight``; None if all are 1.
         total_weight: of all vertices.
         heaviest: weight of the heaviest vertex.
+        scratch: sizes of temporary files of its tasks.
     """
 
     nets: Incidence
@@ -40,6 +42,7 @@ class DiskHypergraph:
     net_weight_path: Path | None
     total_weight: int
     heaviest: int
+    scratch: Scratch = BESIDE
 
     @classmethod
     def stated(cls, num_vertices: int, num_nets: int, num_pins: int, *, is_weighted: bool = False) -> DiskHypergraph:

@@ -149,16 +149,17 @@ class _Round:
     def of(cls, work: Pass, mask_path: Path, rows: range, nets: tuple[range, ...], workers: int) -> _Round:
         """A round in a new folder, which storing the state creates."""
         name = uuid.uuid4().hex
-        folder, tasks = work.scratch / f"round-{name}", round_tasks(len(rows), workers)
+        scratch, folder = work.hypergraph.scratch, work.scratch / f"round-{name}"
+        tasks = round_tasks(len(rows), workers, scratch)
         return cls(
             work,
             mask_path,
             work.scratch / f"masks-{name}.npy",
             rows,
             nets,
-            UnrecordedShuffle.named(folder, "moves", tasks, [_MOVE]),
-            UnrecordedShuffle.named(folder, "classes", tasks, _CLASSES),
-            UnrecordedShuffle.named(folder, "updates", len(nets), [_UPDATE], len(nets)),
+            UnrecordedShuffle.named(folder, "moves", tasks, [_MOVE], scratch=scratch),
+            UnrecordedShuffle.named(folder, "classes", tasks, _CLASSES, scratch=scratch),
+            UnrecordedShuffle.named(folder, "updates", len(nets), [_UPDATE], len(nets), scratch),
         )
 
     @property
@@ -232,7 +233,8 @@ def move_phases(hypergraph: DiskHypergraph, setting: Setting, num_words: int, pa
 
 
 def _net_ranges(hypergraph: DiskHypergraph, workers: int) -> tuple[range, ...]:
-    return tuple(hypergraph.nets.ranges(round_tasks(hypergraph.num_vertices // ROUNDS, workers)))
+    count = round_tasks(hypergraph.num_vertices // ROUNDS, workers, hypergraph.scratch)
+    return tuple(hypergraph.nets.ranges(count))
 
 
 def _propose_phase(this: _Round, num_parts: int, num_words: int) -> Phase:
@@ -261,14 +263,14 @@ def _spread_phase(this: _Round, num_parts: int, num_moves: int, num_updates: int
         num_updates: nets of their vertices.
         proposing: tasks that proposed them.
     """
-    size, count = UPDATE_BYTES * num_updates, len(this.nets)
-    shares = range_pieces(range(num_moves), writing_tasks(count, size, count))
+    size, count, scratch = UPDATE_BYTES * num_updates, len(this.nets), this.work.hypergraph.scratch
+    shares = range_pieces(range(num_moves), writing_tasks(count, size, count, scratch))
     of_nets = num_updates * this.work.hypergraph.vertices.itemsize
     reads = of_nets + num_moves * (_MOVE_BYTES + 2 * NUMBER_BYTES) + len(shares) * _STATE_BYTES * num_parts
     writes, lanes = size + PART_BYTES * num_moves, [shared_lanes(proposing, len(shares))]
     return phase_over(
         shares, "spread moves", _spread, this, reads=reads, writes=writes, files=4, lanes=lanes,
-        buffers=spread_bytes() + NUMBER_BYTES * num_parts, at_most=True,
+        buffers=spread_bytes() + NUMBER_BYTES * num_parts, at_most=True, scratch=scratch,
     )  # fmt: skip
 
 
@@ -286,6 +288,7 @@ def _change_phase(this: _Round, num_words: int, num_updates: int, spreading: int
     return phase_over(
         this.nets, "change masks", _change_masks, this,
         reads=reads, writes=masks, files=1, lanes=lanes, buffers=run_bytes(), at_most=True,
+        scratch=this.work.hypergraph.scratch,
     )  # fmt: skip
 
 

@@ -16,11 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import BLOCK_BYTES, num_shared_files
-from gnnloom.pipeline.external_sort.merge_levels import FEW_SOURCES, SOURCE_BYTES, most_sources
+from gnnloom.pipeline.external_sort.merge_levels import most_sources
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import Needs, Phase, results
 from gnnloom.storage.disk.files import written_aside
 from gnnloom.storage.disk.numpy_files import create_array_file
+from gnnloom.storage.disk.work_folder import BESIDE, Scratch
 
 #: Vertices of a task that reads or writes a few numbers for each: 8 MiB of weights, 4 MiB of parts.
 _TASK_VERTICES = 1 << 20
@@ -99,6 +100,7 @@ def phase_over(
     row_bytes: int = 0,
     buffers: int = 0,
     at_most: bool = False,
+    scratch: Scratch = BESIDE,
 ) -> Phase:
     """A phase with a task for each range.
 
@@ -111,8 +113,9 @@ def phase_over(
         row_bytes, buffers: bytes that a task holds for each of its rows, and whatever their number. Pages of mapped
             files are not counted, because the system takes them back when it needs them.
         at_most: whether the other numbers depend on the data, and are the most that they can be.
+        scratch: number of files that lanes share.
     """
-    num_rows, opens = max(1, sum(map(len, ranges))), files + sum(map(num_shared_files, lanes))
+    num_rows, opens = max(1, sum(map(len, ranges))), files + sum(num_shared_files(count, scratch) for count in lanes)
     # The blocks at both ends of what is read of a lane.
     held = 2 * BLOCK_BYTES * sum(lanes) + buffers
     # Of thousands of ranges, most have the same length.
@@ -160,18 +163,18 @@ def net_tasks(num_pins: int) -> int:
     return max(1, min(NET_TASKS, -(-num_pins // _LEAST_PINS)), -(-num_pins // _TASK_PINS))
 
 
-def round_tasks(num_vertices: int, workers: int) -> int:
+def round_tasks(num_vertices: int, workers: int, scratch: Scratch = BESIDE) -> int:
     """Return the number of tasks that visit the vertices of a round.
 
     As many as the workers need, but none holds the choices of more vertices than memory has room for.  If there are
     more than 16, each has 64 KiB of choices or more, so that the tasks of the next phase do not read many short lanes.
     """
     fewest = -(-num_vertices // _TASK_VERTICES)
-    most = max(fewest, most_sources(_CHOICE_BYTES * num_vertices, 1))
+    most = max(fewest, most_sources(_CHOICE_BYTES * num_vertices, 1, scratch))
     return min(max(_TASKS_PER_WORKER * workers, fewest), most)
 
 
-def reading_tasks(wanted: int, num_bytes: int, num_lanes: int) -> int:
+def reading_tasks(wanted: int, num_bytes: int, num_lanes: int, scratch: Scratch = BESIDE) -> int:
     """Return the number of tasks that each read a range of every lane: fewer than wanted if ranges would be too short.
 
     Lanes are in few files, but from a disk or over a network, a few bytes take about as long to read as 64 KiB. None
@@ -180,19 +183,19 @@ def reading_tasks(wanted: int, num_bytes: int, num_lanes: int) -> int:
     Args:
         num_bytes: of all lanes.
     """
-    if num_lanes <= FEW_SOURCES:
+    if num_lanes <= scratch.sources:
         return wanted
     fewest = -(-num_bytes // (_CHOICE_BYTES * _TASK_VERTICES))
-    return max(1, min(wanted, max(fewest, num_bytes // num_lanes // SOURCE_BYTES)))
+    return max(1, min(wanted, max(fewest, num_bytes // num_lanes // scratch.source_bytes)))
 
 
-def writing_tasks(wanted: int, num_bytes: int, readers: int) -> int:
+def writing_tasks(wanted: int, num_bytes: int, readers: int, scratch: Scratch = BESIDE) -> int:
     """Return the number of tasks that write lanes of which each reader reads a range: 16, or more if ranges are long.
 
     Args:
         num_bytes: of all lanes.
     """
-    return max(1, min(wanted, most_sources(num_bytes, readers)))
+    return max(1, min(wanted, most_sources(num_bytes, readers, scratch)))
 
 
 def shared_lanes(lanes: int, tasks: int) -> int:

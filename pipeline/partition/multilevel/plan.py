@@ -123,7 +123,7 @@ def _coarsening(level: DiskHypergraph, coarse: DiskHypergraph | None, setting: S
     return [
         *clusters,
         *contracted,
-        *(transpose_phases(coarse.nets, coarse.vertices, memory, workers) if coarse else []),
+        *(transpose_phases(coarse.nets, coarse.vertices, memory, workers, coarse.scratch) if coarse else []),
     ]
 
 

@@ -98,7 +98,7 @@ def store_hypergraph(
         # The nets of one product: vertex i is a pin of net j if row i has a nonzero in column j.
         other = transpose.artifact.path if len(matrices) > 1 else None
         vertices = _store("vertices", [blocks], other, folder / "vertices", cluster)
-    return DiskHypergraph(nets, vertices, path, None, total, heaviest)
+    return DiskHypergraph(nets, vertices, path, None, total, heaviest, cluster.scratch)
 
 
 def store_rows(folder: Path, graph: Graph, cluster: Cluster) -> Incidence:

@@ -17,7 +17,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.key_sorter import KeyRange, KeySorter, Segment
-from gnnloom.pipeline.external_sort.lanes import BLOCK_BYTES, MOST_FILES, OpenFiles, table_bytes
+from gnnloom.pipeline.external_sort.lanes import BLOCK_BYTES, OpenFiles, table_bytes
 from gnnloom.pipeline.external_sort.raw_files import write_at
 from gnnloom.pipeline.external_sort.spill import BUCKET_BITS
 from gnnloom.pipeline.partition.multilevel.incidence import Incidence, IncidenceBlock, create_incidence
@@ -28,6 +28,7 @@ from gnnloom.pipeline.shuffle.runs import Index
 from gnnloom.pipeline.shuffle.unrecorded import UnrecordedShuffle
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import Phase, results
+from gnnloom.storage.disk.work_folder import BESIDE, Scratch
 from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.kernels import count_at_most
 from gnnloom.storage.matrix.csr import index_dtype
@@ -53,6 +54,7 @@ class TransposeSizes:
         num_ranges: tasks that scatter the keys of a range of rows, each in one or more runs to a lane.
         num_buckets: tasks that sort a bucket.
         width: columns of a bucket.
+        scratch: sizes of temporary files.
     """
 
     capacity: int
@@ -60,9 +62,10 @@ class TransposeSizes:
     num_ranges: int
     num_buckets: int
     width: int
+    scratch: Scratch = BESIDE
 
     @classmethod
-    def of(cls, num_ids: int, num_columns: int, memory: int, workers: int) -> TransposeSizes:
+    def of(cls, num_ids: int, num_columns: int, memory: int, workers: int, scratch: Scratch = BESIDE) -> TransposeSizes:
         """The numbers for so many ids.
 
         Args:
@@ -73,9 +76,9 @@ class TransposeSizes:
         buffers = max(memory // 4, memory * 7 // 8 - table_bytes(NUMBER_BYTES * num_ids))
         capacity = max(1, min(buffers // _KEY_BYTES, max(_TASK_KEYS, -(-num_ids // max(_MANY_TASKS, workers)))))
         runs = max(1, -(-num_ids // capacity))
-        ranges = min(runs, max(MOST_FILES, memory // 16 // (2 * BLOCK_BYTES)))
+        ranges = min(runs, max(scratch.files, memory // 16 // (2 * BLOCK_BYTES)))
         width = max(1, -(-num_columns // min(runs, 1 << BUCKET_BITS)))
-        return cls(capacity, runs, ranges, -(-num_columns // width), width)
+        return cls(capacity, runs, ranges, -(-num_columns // width), width, scratch)
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,8 @@ class _Transpose:
 
     @classmethod
     def of(cls, incidence: Incidence, result: Incidence, folder: Path, sizes: TransposeSizes) -> _Transpose:
-        keys = UnrecordedShuffle.named(folder, "keys", sizes.num_ranges, [Column("key", "uint64")], sizes.num_buckets)
+        columns = [Column("key", "uint64")]
+        keys = UnrecordedShuffle.named(folder, "keys", sizes.num_ranges, columns, sizes.num_buckets, sizes.scratch)
         return cls(incidence, result, keys, sizes)
 
     @property
@@ -124,7 +128,7 @@ def transpose_incidence(
         incidence,
         Incidence(folder, num_columns, incidence.num_ids, index_dtype(incidence.num_rows).name),
         folder / "sort",
-        TransposeSizes.of(incidence.num_ids, num_columns, memory, cluster.workers),
+        TransposeSizes.of(incidence.num_ids, num_columns, memory, cluster.workers, cluster.scratch),
     )
     if work.row_bits + num_columns.bit_length() > 63:
         raise BudgetError(
@@ -143,9 +147,11 @@ def transpose_incidence(
     return work.result
 
 
-def transpose_phases(incidence: Incidence, result: Incidence, memory: int, workers: int) -> list[Phase]:
+def transpose_phases(
+    incidence: Incidence, result: Incidence, memory: int, workers: int, scratch: Scratch = BESIDE
+) -> list[Phase]:
     """The phases of :func:`transpose_incidence`, as if the ids were spread evenly over the columns."""
-    sizes = TransposeSizes.of(incidence.num_ids, result.num_rows, memory, workers)
+    sizes = TransposeSizes.of(incidence.num_ids, result.num_rows, memory, workers, scratch)
     work = _Transpose.of(incidence, result, Path(), sizes)
     return [_scatter_phase(work), _sort_phase(work)]
 
@@ -174,6 +180,7 @@ def _sort_phase(work: _Transpose, firsts: Sequence[int] | None = None) -> Phase:
     return phase_over(
         columns, "sort pins", _sort, work,
         reads=reads, writes=writes, lanes=lanes, firsts=firsts, buffers=held, at_most=True,
+        scratch=sizes.scratch,
     )  # fmt: skip
 
 

@@ -15,15 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnloom.pipeline.external_sort import lanes
-from gnnloom.pipeline.external_sort.lanes import MOST_FILES, Lane, LaneSet, OpenFiles, writable, write_arrays
+from gnnloom.pipeline.external_sort.lanes import Lane, LaneSet, OpenFiles, writable, write_arrays
+from gnnloom.storage.disk.work_folder import BESIDE, Scratch
 from gnnloom.storage.errors import DamagedWorkError, IncompleteError
 
-PAGE = lanes.PAGE_BYTES
-
-
-@pytest.fixture
-def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lanes, "PAGE_BYTES", 8)
+PAGE, MOST_FILES = BESIDE.page_bytes, BESIDE.files
+SMALL_PAGES = Scratch(page_bytes=8)
 
 
 def read(folder: Path, lane: Lane, offset: int, size: int) -> bytes:
@@ -41,9 +38,9 @@ def test_no_two_lanes_have_a_byte_in_common(count: int, offset: int, size: int) 
 
 
 @pytest.mark.parametrize("count", [1, 2, 16, 17, 40])
-def test_every_task_reads_back_what_it_wrote(tmp_path: Path, small_pages: None, count: int) -> None:
+def test_every_task_reads_back_what_it_wrote(tmp_path: Path, count: int) -> None:
     rng = np.random.default_rng(count)
-    sets = LaneSet.create(tmp_path, "folder/phase", count)
+    sets = LaneSet.create(tmp_path, "folder/phase", count, SMALL_PAGES)
     written = [rng.integers(0, 1 << 40, rng.integers(0, 30)) for _ in range(count)]
     # Last first, so that lanes are written before the pages in front of them.
     for task in reversed(range(count)):
@@ -95,8 +92,8 @@ def test_a_new_set_never_has_the_files_of_an_earlier_one(tmp_path: Path) -> None
     assert not {*first.paths} & {*second.paths}
 
 
-def test_a_lane_is_intact_as_far_as_its_file_goes(tmp_path: Path, small_pages: None) -> None:
-    sets = LaneSet.create(tmp_path, "phase", 2 * MOST_FILES)
+def test_a_lane_is_intact_as_far_as_its_file_goes(tmp_path: Path) -> None:
+    sets = LaneSet.create(tmp_path, "phase", 2 * MOST_FILES, SMALL_PAGES)
     lane, other = sets.lane(MOST_FILES), sets.lane(0)
     assert not lane.is_intact(tmp_path, 0)
     write_arrays(tmp_path, lane, [np.ones(12, np.uint8)])
@@ -117,12 +114,12 @@ def test_a_lost_file_is_not_made_again_by_a_writer_or_a_reader(tmp_path: Path) -
 
 
 def test_a_lane_is_described_by_json() -> None:
-    lane = Lane("folder/file", 3, 7)
+    lane = Lane("folder/file", 3, 7, 1000)
     assert Lane.from_json(lane.to_json()) == lane
 
 
 @pytest.fixture
-def small_blocks(monkeypatch: pytest.MonkeyPatch, small_pages: None) -> None:
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lanes, "BLOCK_BYTES", 6)
 
 
@@ -136,10 +133,10 @@ def test_bytes_written_in_any_order_are_read_in_any_pieces(
 ) -> None:
     with (
         tempfile.TemporaryDirectory() as temporary,
-        patch.object(lanes, "PAGE_BYTES", 8),
         patch.object(lanes, "BLOCK_BYTES", block),
     ):
-        folder, lane, expected = Path(temporary), LaneSet.create(Path(temporary), "phase", 18).lane(17), bytearray()
+        folder, expected = Path(temporary), bytearray()
+        lane = LaneSet.create(folder, "phase", 18, SMALL_PAGES).lane(17)
         with writable(folder, lane) as opened:
             for number, (offset, size) in enumerate(parts):
                 content = bytes([number + 1] * size)
@@ -157,7 +154,7 @@ def test_bytes_written_in_any_order_are_read_in_any_pieces(
 
 
 def test_no_changed_byte_of_a_lane_is_read(tmp_path: Path, small_blocks: None) -> None:
-    sets = LaneSet.create(tmp_path, "phase", 2 * MOST_FILES)
+    sets = LaneSet.create(tmp_path, "phase", 2 * MOST_FILES, SMALL_PAGES)
     lane, content = sets.lane(MOST_FILES), np.arange(1, 21, dtype=np.uint8)
     write_arrays(tmp_path, sets.lane(0), [content])
     write_arrays(tmp_path, lane, [content])
@@ -173,7 +170,7 @@ def test_no_changed_byte_of_a_lane_is_read(tmp_path: Path, small_blocks: None) -
 
 @pytest.mark.parametrize("damage", ["zeroed", "cut", "exchanged", "another lane's"])
 def test_a_lane_with_other_content_is_not_read(tmp_path: Path, small_blocks: None, damage: str) -> None:
-    sets = LaneSet.create(tmp_path, "phase", 2 * MOST_FILES)
+    sets = LaneSet.create(tmp_path, "phase", 2 * MOST_FILES, SMALL_PAGES)
     for task in range(2 * MOST_FILES):
         write_arrays(tmp_path, sets.lane(task), [np.full(20, task, np.uint8)])
     lane, other = sets.lane(0), sets.lane(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from gnnloom.pipeline.external_sort import radix
 from gnnloom.pipeline.external_sort.spill import MAX_VERTICES, KeyForm
 from gnnloom.pipeline.ingest.stage import IngestOptions, graph_key, ingest_graph
-from gnnloom.pipeline.matrix_sort import blocks, scatter, sort_plan, spilled
+from gnnloom.pipeline.matrix_sort import blocks, scatter, sort_plan
 from gnnloom.pipeline.matrix_sort.sort_plan import SortOptions, SortSizes
 from gnnloom.pipeline.sources.format import open_edges
 from gnnloom.pipeline.sources.source import EdgeSource
@@ -26,6 +27,10 @@ from gnnloom.storage.errors import InputError
 from support.covering import examples
 from support.edge_files import write_edges
 from support.edge_formats import write_mtx, write_parquet, write_pyg, write_text_zst
+from support.scratch import SMALL_LANES
+
+#: So few that spill files are merged.
+FEW_SPILLS = replace(SMALL_LANES, spill_files=3)
 
 Line = tuple[int, int, float]
 
@@ -181,13 +186,13 @@ def test_the_graph_is_the_dictionary_of_the_lines_however_they_are_cut(
         patch.setattr(radix, "NUMPY_KEYS", numpy_keys)
         patch.setattr(blocks, "block_capacity", lambda *_: capacity)
         patch.setattr(sort_plan, "BLOCK_ENTRIES", block_entries)
-        patch.setattr(spilled, "FAN_IN", 3)
         dataset, how = Catalog(folder).create("g"), options(merge=merge, ids=ids)
+        cluster = InProcessCluster(scratch=FEW_SPILLS)
         if wanted is None:
             with pytest.raises(InputError, match="--merge"):
-                ingest_graph(dataset, source, how, InProcessCluster())
+                ingest_graph(dataset, source, how, cluster)
             return
-        graph = ingest_graph(dataset, source, how, InProcessCluster())
+        graph = ingest_graph(dataset, source, how, cluster)
     original = np.arange(highest + 1) if ids == "keep" else graph.original_id()
     assert {(int(original[a]), int(original[b])): weight for (a, b), weight in stored(graph).items()} == wanted
     facts = graph.artifact.facts
@@ -197,7 +202,6 @@ def test_the_graph_is_the_dictionary_of_the_lines_however_they_are_cut(
     assert facts.get("joined", 0) == (sum((b, a) in ends for a, b in ends) if merge is None else 0)
 
 
-@pytest.mark.usefixtures("small_lanes")
 def test_bytes_of_marked_entries_do_not_depend_on_buffers_nor_on_how_the_source_is_cut(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,9 +215,9 @@ def test_bytes_of_marked_entries_do_not_depend_on_buffers_nor_on_how_the_source_
     digests = set()
     for number, (range_edges, capacity) in enumerate([(12_000, 1 << 20), (1000, 100), (777, 3000)]):
         monkeypatch.setattr(blocks, "block_capacity", lambda *_, capacity=capacity: capacity)
-        monkeypatch.setattr(spilled, "FAN_IN", 512 if number == 0 else 3)
         source = write_edges(tmp_path / "edges", *edges, range_edges=range_edges)
-        digests.add(ingest_graph(catalog.create(f"g{number}"), source, options(), InProcessCluster()).artifact.digest)
+        cluster = InProcessCluster(scratch=FEW_SPILLS if number else SMALL_LANES)
+        digests.add(ingest_graph(catalog.create(f"g{number}"), source, options(), cluster).artifact.digest)
     # Each edge once: the same graph.
     source = write_edges(tmp_path / "once", u, v, weight)
     digests.add(ingest_graph(catalog.create("once"), source, options(merge="sum"), InProcessCluster()).artifact.digest)

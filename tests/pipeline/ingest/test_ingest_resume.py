@@ -15,9 +15,11 @@ import pytest
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Graph
+from gnnloom.storage.disk.work_folder import BESIDE, Scratch
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from support.edge_files import EdgeFiles, write_edges
 from support.lanes import flip_bit
+from support.scratch import SMALL_LANES
 from support.stopping import StoppedError, StoppingCluster, run_in_steps
 
 _INGEST = """
@@ -107,25 +109,26 @@ def edges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EdgeFiles:
     return write_edges(tmp_path / "edges", u, v, range_edges=9000)
 
 
-@pytest.mark.usefixtures("small_lanes")
 @pytest.mark.parametrize(("ids", "fan_in"), [("keep", 512), ("compact", 512), ("keep", 2)])
 def test_an_ingest_stopped_before_every_task_runs_each_task_once(
-    catalog: Catalog, edges: EdgeFiles, ids: str, fan_in: int, monkeypatch: pytest.MonkeyPatch
+    catalog: Catalog, edges: EdgeFiles, ids: str, fan_in: int
 ) -> None:
-    monkeypatch.setattr("gnnloom.pipeline.matrix_sort.spilled.FAN_IN", fan_in)
+    scratch = replace(SMALL_LANES, spill_files=fan_in)
     # With a fan-in of two, five spill files need two levels of merges, and the first level removes the files.
     options, edges = IngestOptions(ids=ids), replace(edges, range_edges=6000)
-    expected = ingest_graph(catalog.create("straight"), edges, options, InProcessCluster())
-    found, ran = run_in_steps(lambda cluster: ingest_graph(catalog.create("stopped"), edges, options, cluster), 1)
+    expected = ingest_graph(catalog.create("straight"), edges, options, InProcessCluster(scratch=scratch))
+    found, ran = run_in_steps(
+        lambda cluster: ingest_graph(catalog.create("stopped"), edges, options, cluster), 1, scratch=scratch
+    )
     assert len(ran) == len(set(ran))
     assert ("merge_spilled" in {function for function, _ in ran}) == (fan_in == 2)
     assert found.artifact.digest == expected.artifact.digest
 
 
-def _stopped(catalog: Catalog, edges: EdgeFiles, tasks: int) -> Path:
+def _stopped(catalog: Catalog, edges: EdgeFiles, tasks: int, scratch: Scratch = BESIDE) -> Path:
     """Stop after some tasks; returns the work folder."""
     with pytest.raises(StoppedError):
-        ingest_graph(catalog.create("g"), edges, IngestOptions(), StoppingCluster(tasks))
+        ingest_graph(catalog.create("g"), edges, IngestOptions(), StoppingCluster(tasks, scratch))
     (info,) = catalog["g"].artifacts("graph")
     assert info.state == "incomplete"
     return info.path / ".work"
@@ -159,15 +162,15 @@ def test_lost_spill_files_are_made_again(catalog: Catalog, edges: EdgeFiles, tas
     ],
 )
 def test_a_flipped_bit_in_every_spill_file_changes_no_byte(
-    catalog: Catalog, edges: EdgeFiles, tasks: int, fan_in: int, monkeypatch: pytest.MonkeyPatch
+    catalog: Catalog, edges: EdgeFiles, tasks: int, fan_in: int
 ) -> None:
-    monkeypatch.setattr("gnnloom.pipeline.matrix_sort.spilled.FAN_IN", fan_in)
+    scratch = Scratch(spill_files=fan_in)
     expected = ingest_graph(catalog.create("whole"), edges, IngestOptions(), InProcessCluster())
-    work = _stopped(catalog, edges, tasks)
+    work = _stopped(catalog, edges, tasks, scratch)
     flipped = [flip_bit(path) for path in work.glob("shuffle/spill/*/*/lanes-*") if path.stat().st_size]
     # Folders of merged files are named after several spans.
     assert any(not path.parent.name.endswith("x1") for path in flipped) == (fan_in == 2)
-    found = ingest_graph(catalog["g"], edges, IngestOptions(), InProcessCluster())
+    found = ingest_graph(catalog["g"], edges, IngestOptions(), InProcessCluster(scratch=scratch))
     assert found.artifact.digest == expected.artifact.digest
     found.artifact.verify()
 
@@ -197,17 +200,17 @@ def test_a_record_that_is_exchanged_changes_no_byte(catalog: Catalog, edges: Edg
 
 @pytest.mark.parametrize("range_edges", [4000, 9500])
 def test_ranges_that_are_cut_differently_are_scattered_again(
-    catalog: Catalog, edges: EdgeFiles, range_edges: int, monkeypatch: pytest.MonkeyPatch
+    catalog: Catalog, edges: EdgeFiles, range_edges: int
 ) -> None:
     """With more ranges, and with as many; records of merges are about the same files only."""
-    monkeypatch.setattr("gnnloom.pipeline.matrix_sort.spilled.FAN_IN", 2)
-    work = _stopped(catalog, edges, 7)
+    scratch = Scratch(spill_files=2)
+    work = _stopped(catalog, edges, 7, scratch)
     assert list(work.glob("records/merge-*"))
     for path in work.glob("shuffle/spill/*/*/lanes-*"):
         path.unlink()
     other = EdgeFiles(edges.folder, range_edges=range_edges)
     expected = ingest_graph(catalog.create("whole"), edges, IngestOptions(), InProcessCluster())
-    found = ingest_graph(catalog["g"], other, IngestOptions(), InProcessCluster())
+    found = ingest_graph(catalog["g"], other, IngestOptions(), InProcessCluster(scratch=scratch))
     assert found.artifact.digest == expected.artifact.digest
 
 

@@ -16,8 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gnnloom.pipeline.external_sort import lanes
-from gnnloom.pipeline.external_sort.lanes import MOST_FILES, LaneSet, OpenFiles, writable
+from gnnloom.pipeline.external_sort.lanes import LaneSet, OpenFiles, writable
 from gnnloom.pipeline.ingest.keys import blocks
 from gnnloom.pipeline.ingest.keys.key_types import KEY_TYPES
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph, project_ingest
@@ -25,6 +24,7 @@ from gnnloom.pipeline.sources.format import open_edges
 from gnnloom.pipeline.sources.names import Names
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY, InProcessCluster
 from gnnloom.storage import Catalog
+from gnnloom.storage.disk.work_folder import BESIDE, Scratch
 from support.covering import examples, few_of
 from support.edge_files import write_edges
 from support.lanes import flip_bit
@@ -86,10 +86,12 @@ KINDS = {"numbers": number_edges, "names": name_edges}
 LANES = ("keys/collected", "keys/merged", "shuffle/numbers/**/lanes")
 
 
+#: Sizes for fewer ranges, whose tasks share files by four: a tenth of the work, and as many kinds of files.
+BY_FOUR = Scratch(files=4, sources=4)
+
+
 def few_edges(kind: str, folder: Path, patch: pytest.MonkeyPatch) -> Any:
-    """Edges in fewer ranges, whose tasks share files by four: a tenth of the work, and as many kinds of files."""
-    patch.setattr("gnnloom.pipeline.external_sort.lanes.MOST_FILES", 4)
-    patch.setattr("gnnloom.pipeline.external_sort.merge_levels.FEW_SOURCES", 4)
+    """Edges in fewer ranges."""
     return KINDS[kind](folder, patch, 10)
 
 
@@ -112,11 +114,11 @@ def test_no_task_opens_more_than_16_files_of_ids_or_one_of_them_twice(kind: str)
     # The last of the ranges of text may be empty.
     assert len(found["collect_range"]) >= RANGES - 1
     assert max(found["collect_range"]) == 1
-    assert len(found["merge_range"]) > 2 * MOST_FILES
+    assert len(found["merge_range"]) > 2 * BESIDE.files
     # It writes keys and numbers.
-    assert set(found["merge_range"]) == {MOST_FILES + 2}
+    assert set(found["merge_range"]) == {BESIDE.files + 2}
     # It reads the numbers of its files.
-    assert 8 < max(found["scatter_range"]) <= 1 + MOST_FILES
+    assert 8 < max(found["scatter_range"]) <= 1 + BESIDE.files
 
 
 @pytest.mark.slow
@@ -124,13 +126,13 @@ def test_no_task_opens_more_than_16_files_of_ids_or_one_of_them_twice(kind: str)
 def test_merged_ranges_are_read_from_16_files(kind: str) -> None:
     opened = [files for function, files in opened_files(kind) if function == "write_key_array"]
     # One task reads all ranges.
-    assert {len(files) for files in opened} == {MOST_FILES}
+    assert {len(files) for files in opened} == {BESIDE.files}
 
 
 @functools.cache
 def undisturbed(kind: str) -> tuple[str, list[str]]:
     """The digest of the graph, and the functions of all tasks in the order in which they ran."""
-    cluster = StoppingCluster()
+    cluster = StoppingCluster(scratch=BY_FOUR)
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         source = few_edges(kind, Path(folder), patch)
         digest = ingest_graph(Catalog(folder).create("whole"), source, OPTIONS, cluster).artifact.digest
@@ -140,7 +142,7 @@ def undisturbed(kind: str) -> tuple[str, list[str]]:
 def stop_after(catalog: Catalog, source: Any, tasks: int) -> Path:
     """Stop after so many tasks in one command; returns the work folder."""
     with pytest.raises(StoppedError):
-        ingest_graph(catalog.create("g"), source, OPTIONS, StoppingCluster(tasks))
+        ingest_graph(catalog.create("g"), source, OPTIONS, StoppingCluster(tasks, BY_FOUR))
     (info,) = catalog["g"].artifacts("graph")
     return info.path / ".work"
 
@@ -169,7 +171,7 @@ def test_a_lost_shared_file_is_noticed_and_its_tasks_run_again(
         lane_file.unlink()
     else:
         os.truncate(lane_file, lane_file.stat().st_size - 1)
-    cluster = StoppingCluster()
+    cluster = StoppingCluster(scratch=BY_FOUR)
     found = ingest_graph(catalog["g"], source, OPTIONS, cluster)
     assert found.artifact.digest == expected
     found.artifact.verify()
@@ -177,7 +179,7 @@ def test_a_lost_shared_file_is_noticed_and_its_tasks_run_again(
     merges = functions.count(merge)
     if lost.endswith("collected"):
         # All ranges of ids have numbers to write into the new lanes.
-        assert 1 <= again[0] <= -(-functions.count(collect) // lanes.MOST_FILES)
+        assert 1 <= again[0] <= -(-functions.count(collect) // BY_FOUR.files)
         assert again[1] == merges
     elif lost.startswith("shuffle") and when != "while ids are merged":
         # What was routed is gone once it is merged.
@@ -185,7 +187,7 @@ def test_a_lost_shared_file_is_noticed_and_its_tasks_run_again(
     else:
         merged = 2 if when == "while ids are merged" else merges
         assert again[0] == 0
-        assert merges - merged + 1 <= again[1] <= merges - merged + -(-merged // lanes.MOST_FILES)
+        assert merges - merged + 1 <= again[1] <= merges - merged + -(-merged // BY_FOUR.files)
 
 
 @pytest.mark.parametrize(("damaged", "kind"), few_of(LANES, KINDS, together=1))
@@ -199,7 +201,7 @@ def test_a_flipped_bit_in_any_lane_leaves_the_right_bytes(
     lane_file = min(path for path in work.glob(f"{damaged}-*-00") if path.stat().st_size)
     # The data of the first lane follow its seal.
     flip_bit(lane_file, 17)
-    found = ingest_graph(catalog["g"], source, OPTIONS, InProcessCluster())
+    found = ingest_graph(catalog["g"], source, OPTIONS, InProcessCluster(scratch=BY_FOUR))
     assert found.artifact.digest == expected
     found.artifact.verify()
     assert not lane_file.exists()
@@ -217,7 +219,7 @@ def test_flipped_bits_in_records_ranges_and_tables_leave_the_right_bytes(
     flipped = [flip_bit(path) for path in (*(work / "keys").glob("*.json"), *records.values())]
     assert {"collect", "merge", "scatter"} <= records.keys()
     assert len(flipped) == 2 + len(records)
-    assert ingest_graph(catalog["g"], source, OPTIONS, InProcessCluster()).artifact.digest == expected
+    assert ingest_graph(catalog["g"], source, OPTIONS, InProcessCluster(scratch=BY_FOUR)).artifact.digest == expected
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -232,7 +234,9 @@ def test_the_source_is_read_once(catalog: Catalog, tmp_path: Path, monkeypatch: 
         patch.setattr("gnnloom.pipeline.ingest.stage._project", lambda *_: (decided, calibrated))
         for read in ("read", "read_names"):
             patch.setattr(type(source), read, None, raising=False)
-        assert ingest_graph(catalog["g"], source, OPTIONS, InProcessCluster()).artifact.digest == expected
+        assert (
+            ingest_graph(catalog["g"], source, OPTIONS, InProcessCluster(scratch=BY_FOUR)).artifact.digest == expected
+        )
 
 
 @given(st.lists(st.text("ab", min_size=1, max_size=4) | st.integers(0, 1 << 62), min_size=1, max_size=40), st.data())
@@ -250,8 +254,7 @@ def test_keys_are_searched_by_reading(
         assert [distinct[place] for place in positions] == [v.encode() if isinstance(v, str) else v for v in chosen]
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(blocks, "_SEARCHED_KEYS", 3)
-            patch.setattr(lanes, "PAGE_BYTES", 24)
-            lane = LaneSet.create(folder, ids, 33).lane(32)
+            lane = LaneSet.create(folder, ids, 33, Scratch(page_bytes=24)).lane(32)
             with writable(folder, lane) as opened:
                 block = blocks.KeyBlock.write(opened, lane, 5, KEY_TYPES[ids].arrays(keys))
             with OpenFiles(folder) as files:

@@ -28,6 +28,7 @@ from gnnloom.storage import Catalog, Graph
 from gnnloom.storage.checks.invariants import check_artifact
 from gnnloom.storage.errors import CorruptError, InputError
 from support.covering import examples
+from support.scratch import SMALL_LANES
 from support.stopping import run_in_steps
 
 MIB = 1 << 20
@@ -275,7 +276,6 @@ def test_the_projection_counts_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("small_lanes")
 def test_an_ingest_stopped_before_every_task_leaves_the_same_bytes(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -286,7 +286,9 @@ def test_an_ingest_stopped_before_every_task_leaves_the_same_bytes(
         cast("Any", open_edges(None, [write_lines(tmp_path / "e.tsv", edges)], {"weights": True})), range_bytes=300
     )
     expected = ingest_graph(catalog.create("whole"), source, OPTIONS, InProcessCluster()).artifact.digest
-    found, _ = run_in_steps(lambda cluster: ingest_graph(catalog.create("stopped"), source, OPTIONS, cluster), 1)
+    found, _ = run_in_steps(
+        lambda cluster: ingest_graph(catalog.create("stopped"), source, OPTIONS, cluster), 1, scratch=SMALL_LANES
+    )
     assert found.artifact.digest == expected
 
 

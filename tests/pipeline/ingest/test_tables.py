@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -37,15 +37,18 @@ from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format import arrays as stored_arrays
+from gnnloom.storage.format.artifact import ArtifactWriter
 from support.array_memory import tracing_arrays
 from support.covering import few_of
 from support.lanes import flip_bit
+from support.scratch import merging
 from support.stopping import StoppedError, StoppingCluster, run_in_steps
 from support.twice import TwiceCluster
 
 HERE = InProcessCluster()
 NUM_VERTICES, WIDTH, UNKNOWN = 700, 3, 50
 FAN_IN = 3
+SMALL = merging(FAN_IN)
 
 
 def ids_of(kind: str) -> list[str]:
@@ -94,7 +97,7 @@ def ingest(dataset: Dataset, files: dict[str, str], cluster: Cluster = HERE) -> 
 
 
 def make_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make many chunks, buckets, ranges, runs and merges of little data."""
+    """Make many chunks, buckets, ranges and runs of little data; ``SMALL`` makes many merges."""
     monkeypatch.setattr(stored_arrays, "CHUNK_BYTES", 512)
     monkeypatch.setattr(vertex_rows, "TASK_PIECES", 2)
     monkeypatch.setattr(lookup, "BUCKET_BYTES", 1500)
@@ -106,8 +109,6 @@ def make_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merges, "_STEP_BYTES", 2000)
     for name in ("_LEAST_BYTES", "_MOST_BYTES"):
         monkeypatch.setattr(keyed_rows, name, 1000)
-    monkeypatch.setattr(merge_levels, "FEW_SOURCES", FAN_IN)
-    monkeypatch.setattr(merge_levels, "SOURCE_BYTES", 1 << 30)
 
 
 @pytest.fixture
@@ -125,7 +126,7 @@ class Undisturbed:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
-    folder, cluster = tmp_path_factory.mktemp("undisturbed"), StoppingCluster()
+    folder, cluster = tmp_path_factory.mktemp("undisturbed"), StoppingCluster(scratch=SMALL)
     with pytest.MonkeyPatch.context() as patch:
         make_small(patch)
         dataset = store(Catalog(folder), folder, "numbers")
@@ -146,7 +147,7 @@ def test_rows_reach_their_vertices_through_levels_of_files(
     assert at_once.artifact.facts["left_out"] == UNKNOWN
     other = store(Catalog(tmp_path / "other"), tmp_path, kind)
     request.getfixturevalue("small")
-    by_levels = ingest(other, files)
+    by_levels = ingest(other, files, InProcessCluster(scratch=SMALL))
     np.testing.assert_array_equal(by_levels.feature(), at_once.feature())
     assert by_levels.artifact.facts == at_once.artifact.facts
 
@@ -157,7 +158,7 @@ def test_stopped_before_every_task_each_runs_once_and_the_bytes_are_the_same(
 ) -> None:
     dataset = store(catalog, tmp_path, "numbers")
     files = write_table(tmp_path, "csv", *table_of("numbers"))
-    stopped, ran = run_in_steps(lambda cluster: ingest(dataset, files, cluster), 7)
+    stopped, ran = run_in_steps(lambda cluster: ingest(dataset, files, cluster), 7, scratch=SMALL)
     assert [name for _, name in ran] == undisturbed.tasks
     assert {name.partition("/")[0] for name in undisturbed.tasks} == {"cut", "route", "merge", "feature"}
     assert stopped.artifact.digest == undisturbed.digest
@@ -169,7 +170,7 @@ def test_tasks_that_run_twice_give_the_same_bytes(
 ) -> None:
     dataset = store(catalog, tmp_path, "numbers")
     files = write_table(tmp_path, "csv", *table_of("numbers"))
-    assert ingest(dataset, files, TwiceCluster()).artifact.digest == undisturbed.digest
+    assert ingest(dataset, files, TwiceCluster(scratch=SMALL)).artifact.digest == undisturbed.digest
 
 
 def damage_file(path: Path, damage: str) -> None:
@@ -194,14 +195,14 @@ def test_files_that_are_damaged_between_a_kill_and_the_next_run_are_made_again(
     numbers = [number for number, name in enumerate(undisturbed.tasks) if name.startswith(phase)]
     # In the middle of a phase.
     with pytest.raises(StoppedError):
-        ingest(dataset, files, StoppingCluster(numbers[len(numbers) // 2]))
+        ingest(dataset, files, StoppingCluster(numbers[len(numbers) // 2], SMALL))
     (info,) = dataset.artifacts("vertices")
     found = sorted((info.path / ".work" / "shuffle").rglob("lanes-*"), key=lambda path: path.stat().st_size)
     chosen = [path for path in found if path.stat().st_size][-3:]
     assert chosen
     for path in chosen:
         damage_file(path, damage)
-    assert ingest(dataset, files).artifact.digest == undisturbed.digest
+    assert ingest(dataset, files, InProcessCluster(scratch=SMALL)).artifact.digest == undisturbed.digest
 
 
 def test_the_number_of_workers_and_their_memory_may_change_after_a_kill(
@@ -212,8 +213,8 @@ def test_the_number_of_workers_and_their_memory_may_change_after_a_kill(
     for tasks, run_bytes in ((12, 400), (12, 3000), (6, 500)):
         monkeypatch.setattr(routing, "RUN_BYTES", run_bytes)
         with pytest.raises(StoppedError):
-            ingest(dataset, files, StoppingCluster(tasks))
-    assert ingest(dataset, files, ThreadedCluster(3, DEFAULT_MEMORY)).artifact.digest == undisturbed.digest
+            ingest(dataset, files, StoppingCluster(tasks, SMALL))
+    assert ingest(dataset, files, ThreadedCluster(3, DEFAULT_MEMORY, SMALL)).artifact.digest == undisturbed.digest
 
 
 def test_a_vertex_with_rows_in_two_ranges_is_refused_by_the_later_line(
@@ -238,7 +239,11 @@ def test_rows_stay_in_the_dataset_and_its_scratch(
     dataset = store(catalog, tmp_path, "kept")
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    ingest(dataset, write_table(tmp_path, "csv", *table_of("kept")), InProcessCluster(DEFAULT_MEMORY, scratch))
+    ingest(
+        dataset,
+        write_table(tmp_path, "csv", *table_of("kept")),
+        InProcessCluster(scratch=replace(SMALL, folder=scratch)),
+    )
     assert list(scratch.iterdir()) == []
 
 
@@ -254,7 +259,7 @@ def test_tasks_and_opens_are_those_that_are_counted(
     monkeypatch.setattr(lookup, "BUCKET_BYTES", bucket_bytes)
     # One run for each range, so that their number is known.
     monkeypatch.setattr(routing, "RUN_BYTES", 1 << 20)
-    dataset, cluster = store(catalog, tmp_path, "kept"), OpenCounter()
+    dataset, cluster = store(catalog, tmp_path, "kept"), OpenCounter(SMALL)
     files = write_table(tmp_path, "csv", *table_of("kept"))
     source = open_vertices("keyed", (), files, dataset.graph())
     ingest(dataset, files, cluster)
@@ -269,7 +274,8 @@ def test_tasks_and_opens_are_those_that_are_counted(
     assert len(levels) > 2
     # Spans without buckets are neither merged nor counted.
     assert (cut.num_buckets < levels[-1].spans) == fewer_buckets
-    plan = TablePlan("feature", cut, ranges, NUM_VERTICES + UNKNOWN, num_bytes, DEFAULT_MEMORY)
+    writer = ArtifactWriter(Path(), "vertices", "", scratch=SMALL)
+    plan = TablePlan("feature", cut, ranges, NUM_VERTICES + UNKNOWN, num_bytes, DEFAULT_MEMORY, writer)
     phases = count(vertex_phases([ArrayPlan("feature", shape, np.dtype(np.float32), plan)]))
     functions = {
         "cut ids": "cut_ids",

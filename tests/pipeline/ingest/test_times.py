@@ -28,7 +28,7 @@ from gnnloom.storage.checks.invariants import check_artifact
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.artifact import Artifact
 from support.covering import examples
-from support.small_stages import make_small
+from support.small_stages import SMALL_FILES, make_small
 from support.stopping import run_in_steps, workers_and_tasks
 
 _VERTICES, _EDGES = 60, 900
@@ -222,10 +222,10 @@ def test_the_bytes_are_the_same_for_any_number_of_workers_and_after_kills(
         draw_links(dataset, ingest_graph(dataset, source, options, cluster), DrawOptions(by="time"), cluster)
         return {f"{info.kind}/{info.key}": Artifact(info.path).digest for info in dataset.artifacts()}
 
-    expected = stored("one", InProcessCluster())
+    expected = stored("one", InProcessCluster(scratch=SMALL_FILES))
     for number in {1, 2, workers}:
-        assert stored(f"workers-{number}", ThreadedCluster(number, 1 << 30)) == expected
-    assert run_in_steps(lambda cluster: stored("killed", cluster), tasks)[0] == expected
+        assert stored(f"workers-{number}", ThreadedCluster(number, 1 << 30, SMALL_FILES)) == expected
+    assert run_in_steps(lambda cluster: stored("killed", cluster), tasks, scratch=SMALL_FILES)[0] == expected
 
 
 def test_times_a_second_apart_decide_which_edges_are_the_latest(catalog: Catalog, tmp_path: Path) -> None:

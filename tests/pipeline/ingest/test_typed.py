@@ -28,6 +28,7 @@ from gnnloom.storage.format.artifact import MANIFEST, Artifact
 from gnnloom.storage.format.schema import array_files
 from support.covering import examples
 from support.lanes import flip_bit
+from support.scratch import SMALL_LANES
 from support.stopping import run_in_steps
 from support.typed_tables import TypedProblem, check, in_many_files, random_problem
 
@@ -52,7 +53,7 @@ def test_a_graph_is_what_numpy_makes_of_its_tables(catalog: Catalog, tmp_path: P
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("many_files", "small_lanes")
+@pytest.mark.usefixtures("many_files")
 @pytest.mark.parametrize("unknown", ["add", "drop"])
 def test_bytes_do_not_depend_on_memory_or_interruptions(catalog: Catalog, tmp_path: Path, unknown: str) -> None:
     problem = random_problem(2, unknown=unknown)
@@ -63,7 +64,7 @@ def test_bytes_do_not_depend_on_memory_or_interruptions(catalog: Catalog, tmp_pa
     check(whole, problem)
     assert whole.relation("buys").num_blocks > 2
     stopped, ran = run_in_steps(
-        lambda cluster: problem.ingest(catalog.create("stopped"), tmp_path / "tables", cluster), 7
+        lambda cluster: problem.ingest(catalog.create("stopped"), tmp_path / "tables", cluster), 7, scratch=SMALL_LANES
     )
     assert len(ran) > 60
     assert stopped.artifact.digest == whole.artifact.digest

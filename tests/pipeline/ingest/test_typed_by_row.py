@@ -22,6 +22,7 @@ from gnnloom.storage import Catalog, Dataset, TypedGraph
 from gnnloom.storage.artifacts.typed.typed_names import distinct_names
 from gnnloom.storage.errors import GnnloomError, InputError
 from support.covering import examples
+from support.scratch import SMALL_LANES
 from support.stopping import run_in_steps
 from support.typed_tables import in_many_files
 
@@ -103,7 +104,7 @@ def test_tables_of_several_types_and_relations(catalog: Catalog, tmp_path: Path,
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("many_files", "small_lanes")
+@pytest.mark.usefixtures("many_files")
 def test_bytes_do_not_depend_on_memory_or_interruptions(catalog: Catalog, tmp_path: Path) -> None:
     edges, vertices = _random(2)
     _write(tmp_path / "t", edges, vertices)
@@ -112,7 +113,9 @@ def test_bytes_do_not_depend_on_memory_or_interruptions(catalog: Catalog, tmp_pa
         patch.setattr("gnnloom.pipeline.ingest.keys.merge.working_memory", lambda _: 1 << 20)
         whole = _ingest(catalog.create("whole"), tmp_path / "t")
     _check(whole, edges, vertices)
-    stopped, ran = run_in_steps(lambda cluster: _ingest(catalog.create("stopped"), tmp_path / "t", cluster=cluster), 23)
+    stopped, ran = run_in_steps(
+        lambda cluster: _ingest(catalog.create("stopped"), tmp_path / "t", cluster=cluster), 23, scratch=SMALL_LANES
+    )
     assert len(ran) > 80
     assert stopped.artifact.digest == whole.artifact.digest
     assert stopped.artifact.facts == whole.artifact.facts
@@ -169,11 +172,13 @@ def test_words_become_names(words: list[str], names: list[str]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("many_files", "small_lanes")
+@pytest.mark.usefixtures("many_files")
 def test_the_division_runs_the_tasks_that_are_counted(catalog: Catalog, tmp_path: Path) -> None:
     edges, vertices = _random(4, 60)
     _write(tmp_path, edges, vertices)
-    graph, ran = run_in_steps(lambda cluster: _ingest(catalog.create("g"), tmp_path, cluster=cluster), 10**6)
+    graph, ran = run_in_steps(
+        lambda cluster: _ingest(catalog.create("g"), tmp_path, cluster=cluster), 10**6, scratch=SMALL_LANES
+    )
     planned = graph.artifact.measured["plan"]
     relations = parse_relations([f"*,*,*={tmp_path / 'edges.csv'}:from,to,word as relation,w as weight"])
     (table,) = TypedTables.open(relations, {}, {}).relations

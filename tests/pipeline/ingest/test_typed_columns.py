@@ -22,6 +22,7 @@ from gnnloom.storage import Catalog, Dataset, TypedGraph
 from gnnloom.storage.errors import GnnloomError
 from support.covering import examples
 from support.lanes import flip_bit
+from support.scratch import SMALL_LANES
 from support.stopping import run_in_steps
 
 COLUMNS = "who,what,amount as weight,at as time,fee as feature,tip as feature,kind as label"
@@ -112,7 +113,7 @@ def test_columns_follow_their_edges(catalog: Catalog, tmp_path: Path, merge: str
     _check(catalog.import_dataset(tmp_path / "g.tar.zst", "h").typed_graph(), table, merge)
 
 
-@pytest.mark.usefixtures("many_files", "small_lanes")
+@pytest.mark.usefixtures("many_files")
 def test_bytes_do_not_depend_on_memory_interruptions_or_workers(catalog: Catalog, tmp_path: Path) -> None:
     table = _random(2)
     for number in range(3):
@@ -123,7 +124,9 @@ def test_bytes_do_not_depend_on_memory_interruptions_or_workers(catalog: Catalog
         whole = _ingest(catalog.create("whole"), tmp_path / "pay-*.csv")
     _check(whole, table)
     stopped, ran = run_in_steps(
-        lambda cluster: _ingest(catalog.create("stopped"), tmp_path / "pay-*.csv", cluster=cluster), 31
+        lambda cluster: _ingest(catalog.create("stopped"), tmp_path / "pay-*.csv", cluster=cluster),
+        31,
+        scratch=SMALL_LANES,
     )
     assert len([name for name, _ in ran if name in {"route_values", "route_places", "write_arrays"}]) > 15
     assert stopped.artifact.digest == whole.artifact.digest
@@ -297,7 +300,7 @@ def test_columns_of_divided_tables_follow_their_edges(
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("many_files", "small_lanes")
+@pytest.mark.usefixtures("many_files")
 def test_bytes_of_divided_columns_do_not_depend_on_memory_or_interruptions(catalog: Catalog, tmp_path: Path) -> None:
     table, vertices = _divided(7, 200)
     with pytest.MonkeyPatch.context() as patch:
@@ -306,7 +309,9 @@ def test_bytes_of_divided_columns_do_not_depend_on_memory_or_interruptions(catal
         whole = _ingest_divided(catalog.create("whole"), tmp_path, table, vertices)
     _check_divided(whole, table, vertices)
     stopped, _ = run_in_steps(
-        lambda cluster: _ingest_divided(catalog.create("stopped"), tmp_path, table, vertices, cluster=cluster), 23
+        lambda cluster: _ingest_divided(catalog.create("stopped"), tmp_path, table, vertices, cluster=cluster),
+        23,
+        scratch=SMALL_LANES,
     )
     assert stopped.artifact.digest == whole.artifact.digest
     assert stopped.artifact.facts == whole.artifact.facts

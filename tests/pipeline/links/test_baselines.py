@@ -22,7 +22,7 @@ from gnnloom.storage.format.artifact import Artifact
 from support.covering import few_of
 from support.graphs import random_adjacency, store_graph
 from support.links import store_links as store_given_links
-from support.small_stages import make_small
+from support.small_stages import SMALL_FILES, make_small
 from support.stopping import run_in_steps, workers_and_tasks
 
 
@@ -150,9 +150,9 @@ def test_the_bytes_are_the_same_for_any_number_of_workers_and_after_kills(
         options = DrawOptions(seed=6, negatives=9)
         return draw_links(dataset, dataset.graph(ingested.key), options, cluster).artifact.digest
 
-    expected = drawn_on("one", InProcessCluster())
-    assert drawn_on("workers", ThreadedCluster(workers, 1 << 30)) == expected
-    found, ran = run_in_steps(lambda cluster: drawn_on("tasks", cluster), tasks)
+    expected = drawn_on("one", InProcessCluster(scratch=SMALL_FILES))
+    assert drawn_on("workers", ThreadedCluster(workers, 1 << 30, SMALL_FILES)) == expected
+    found, ran = run_in_steps(lambda cluster: drawn_on("tasks", cluster), tasks, scratch=SMALL_FILES)
     assert found == expected
     functions = [function for function, _ in ran]
     assert functions.count("write_baseline") > 4

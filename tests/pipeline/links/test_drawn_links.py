@@ -23,7 +23,7 @@ from gnnloom.storage.matrix.random_numbers import stream_key
 from support.covering import few_of
 from support.graphs import random_adjacency, store_graph, store_vertices
 from support.links import mixed, pairs_of
-from support.small_stages import make_small
+from support.small_stages import SMALL_FILES, make_small
 from support.stopping import run_in_steps, workers_and_tasks
 
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -257,11 +257,11 @@ def test_the_bytes_are_the_same_for_any_number_of_workers_and_after_kills(
         draw_links(dataset, dataset.graph(ingested.key), DrawOptions(seed=6, disjoint=0.4), cluster)
         return {key: digest for key, digest in content(dataset).items() if "transpose" not in key}
 
-    expected = drawn_on(stored("one"), InProcessCluster())
+    expected = drawn_on(stored("one"), InProcessCluster(scratch=SMALL_FILES))
     assert len(expected) == 3
-    assert drawn_on(stored("workers"), ThreadedCluster(workers, 1 << 30)) == expected
+    assert drawn_on(stored("workers"), ThreadedCluster(workers, 1 << 30, SMALL_FILES)) == expected
     killed = stored("tasks")
-    found, ran = run_in_steps(lambda cluster: drawn_on(killed, cluster), tasks)
+    found, ran = run_in_steps(lambda cluster: drawn_on(killed, cluster), tasks, scratch=SMALL_FILES)
     assert found == expected
     assert {"count_keys", "split_block", "write_pair_rows", "merge_runs", "write_message_block"} < {
         function for function, _ in ran

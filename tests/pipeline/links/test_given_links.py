@@ -31,7 +31,7 @@ from gnnloom.storage.format.artifact import Artifact
 from support.commands import artifact_digests
 from support.covering import few_of
 from support.links import pairs_of
-from support.small_stages import make_small
+from support.small_stages import SMALL_FILES, make_small
 from support.stopping import StoppingCluster, run_in_steps, workers_and_tasks
 from support.warnings_logged import warnings_logged
 
@@ -291,7 +291,7 @@ def test_the_planned_tasks_are_those_that_run(
     make_small(monkeypatch.setattr)
     ids, values, names = case
     dataset, _ = store(tmp_path, ids, symmetric=symmetric, weighted=ids != "keep")
-    graph, cluster, edges = dataset.graph(), StoppingCluster(), edge_list(symmetric)
+    graph, cluster, edges = dataset.graph(), StoppingCluster(scratch=SMALL_FILES), edge_list(symmetric)
     rows = {"train": edges[:90], "valid": edges[90:130], "test": edges[130:190], "test_negatives": edges[:7]}
     files: dict[str, Any] = {
         name: write(tmp_path / name, rows[name], ids, [1] * len(rows[name]) if values else None) for name in names
@@ -354,11 +354,11 @@ def test_the_bytes_are_the_same_for_any_number_of_workers_and_after_kills(
         # The keys depend on the name of the file with the edges.
         return sorted(f"{name.partition('/')[0]} {digest}" for name, digest in artifact_digests(dataset).items())
 
-    expected = linked(stored("one"), InProcessCluster())
+    expected = linked(stored("one"), InProcessCluster(scratch=SMALL_FILES))
     assert len(expected) == 3
-    assert linked(stored("workers"), ThreadedCluster(workers, 1 << 30)) == expected
+    assert linked(stored("workers"), ThreadedCluster(workers, 1 << 30, SMALL_FILES)) == expected
     killed = stored("tasks")
-    found, ran = run_in_steps(lambda cluster: linked(killed, cluster), tasks)
+    found, ran = run_in_steps(lambda cluster: linked(killed, cluster), tasks, scratch=SMALL_FILES)
     assert found == expected
     assert len(ran) == len(set(ran)) > 40
 

@@ -28,7 +28,7 @@ from gnnloom.storage.matrix.random_numbers import stream_key
 from support.covering import few_of
 from support.graphs import random_adjacency, store_graph, store_vertices
 from support.links import mixed
-from support.small_stages import make_small
+from support.small_stages import SMALL_FILES, make_small
 from support.stopping import StoppingCluster, run_in_steps, workers_and_tasks
 
 N, _GOLDEN = 70, 0x9E3779B97F4A7C15
@@ -211,12 +211,12 @@ def test_the_bytes_are_the_same_for_any_number_of_workers_and_after_kills(
     def drawn_on(name: str, cluster: Any) -> str:
         catalog = Catalog(tmp_path / name)
         dataset = catalog["web"] if "web" in catalog else store(catalog, symmetric=False)
-        links = linked(dataset, InProcessCluster())
+        links = linked(dataset, InProcessCluster(scratch=SMALL_FILES))
         return draw_hard_negatives(dataset, links, HardOptions(negatives=10), cluster).artifact.digest
 
-    expected = drawn_on("one", InProcessCluster())
-    assert drawn_on("workers", ThreadedCluster(workers, 1 << 30)) == expected
-    found, ran = run_in_steps(lambda cluster: drawn_on("tasks", cluster), tasks)
+    expected = drawn_on("one", InProcessCluster(scratch=SMALL_FILES))
+    assert drawn_on("workers", ThreadedCluster(workers, 1 << 30, SMALL_FILES)) == expected
+    found, ran = run_in_steps(lambda cluster: drawn_on("tasks", cluster), tasks, scratch=SMALL_FILES)
     assert found == expected
     assert sum(function == "write_hard" for function, _ in ran) > 4
     assert len(ran) == len(set(ran))

@@ -23,7 +23,7 @@ from gnnloom.storage.matrix.random_numbers import stream_key
 from support.covering import few_of
 from support.graphs import random_adjacency, store_graph
 from support.links import mixed, pairs_of
-from support.small_stages import make_small
+from support.small_stages import SMALL_FILES, make_small
 from support.stopping import StoppingCluster, run_in_steps, workers_and_tasks
 
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -173,16 +173,16 @@ def test_the_bytes_are_the_same_for_any_number_of_workers_and_after_kills(
         draw(dataset, cluster, seed=6, disjoint=0.4)
         return {f"{info.kind}/{info.key}": Artifact(info.path).digest for info in dataset.artifacts()}
 
-    expected = drawn_on(stored("one"), InProcessCluster())
-    assert drawn_on(stored("workers"), ThreadedCluster(workers, 1 << 30)) == expected
-    assert drawn_on(stored("two workers"), ThreadedCluster(2, 1 << 30)) == expected
+    expected = drawn_on(stored("one"), InProcessCluster(scratch=SMALL_FILES))
+    assert drawn_on(stored("workers"), ThreadedCluster(workers, 1 << 30, SMALL_FILES)) == expected
+    assert drawn_on(stored("two workers"), ThreadedCluster(2, 1 << 30, SMALL_FILES)) == expected
     killed = stored("tasks")
-    found, ran = run_in_steps(lambda cluster: drawn_on(killed, cluster), tasks)
+    found, ran = run_in_steps(lambda cluster: drawn_on(killed, cluster), tasks, scratch=SMALL_FILES)
     assert found == expected
     assert len(ran) == len(set(ran))
     # A graph that was removed is made again.
     shutil.rmtree(killed.path / "graph" / killed.links().message_graph)
-    assert drawn_on(killed, InProcessCluster()) == expected
+    assert drawn_on(killed, InProcessCluster(scratch=SMALL_FILES)) == expected
 
 
 @pytest.mark.parametrize("times", ["years", "seconds"])

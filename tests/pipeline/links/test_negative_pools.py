@@ -23,7 +23,7 @@ from gnnloom.storage.matrix.random_numbers import stream_key
 from support.chi_squared import chance_of_counts
 from support.graphs import random_adjacency, store_graph
 from support.links import mixed, pairs_of
-from support.small_stages import make_small
+from support.small_stages import SMALL_FILES, make_small
 from support.stopping import run_in_steps, workers_and_tasks
 
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -214,9 +214,9 @@ def test_the_bytes_are_the_same_for_any_number_of_workers_and_after_kills(
         links = draw_links(dataset, dataset.graph(ingested.key), DrawOptions(seed=6, negatives=9), cluster)
         return Artifact(links.artifact.path).digest
 
-    expected = drawn_on("one", InProcessCluster())
-    assert drawn_on("workers", ThreadedCluster(workers, 1 << 30)) == expected
-    found, ran = run_in_steps(lambda cluster: drawn_on("tasks", cluster), tasks)
+    expected = drawn_on("one", InProcessCluster(scratch=SMALL_FILES))
+    assert drawn_on("workers", ThreadedCluster(workers, 1 << 30, SMALL_FILES)) == expected
+    found, ran = run_in_steps(lambda cluster: drawn_on("tasks", cluster), tasks, scratch=SMALL_FILES)
     assert found == expected
     assert sum(function == draw_pools.__name__ for function, _ in ran) == 3
     assert len(ran) == len(set(ran))
@@ -244,7 +244,7 @@ def test_pairs_from_files_get_pools_where_they_have_no_negatives(
         (ingested,) = dataset.ingested_graphs()
         return store_links(dataset, dataset.graph(ingested.key), GivenLinks.of(options), cluster)
 
-    links = stored_on("one", InProcessCluster())
+    links = stored_on("one", InProcessCluster(scratch=SMALL_FILES))
     np.testing.assert_array_equal(links.pool("valid"), absent[5:9])
     pool = links.pool("test")
     np.testing.assert_array_equal(pool, expected_pool(adjacency, 3 * 43, 8, "test"))
@@ -255,8 +255,8 @@ def test_pairs_from_files_get_pools_where_they_have_no_negatives(
     both = (drawn[:, None] == absent[None, :3]).all(2).any(1)
     assert facts["edges"]["test/pool"] == both.sum()
     expected = links.artifact.digest
-    assert stored_on("workers", ThreadedCluster(workers, 1 << 30)).artifact.digest == expected
-    found, ran = run_in_steps(lambda cluster: stored_on("tasks", cluster).artifact.digest, tasks)
+    assert stored_on("workers", ThreadedCluster(workers, 1 << 30, SMALL_FILES)).artifact.digest == expected
+    found, ran = run_in_steps(lambda cluster: stored_on("tasks", cluster).artifact.digest, tasks, scratch=SMALL_FILES)
     assert found == expected
     # Nothing runs twice; a directed graph without held-out edges and its transpose both have degrees.
     assert len(ran) == len(set(ran)) + (not symmetric)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,20 +23,26 @@ from gnnloom.pipeline.sources.source import EdgeSource
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY, InProcessCluster
 from gnnloom.pipeline.tasks.phase import count, temporary_bytes
 from gnnloom.storage import Catalog, Graph, TypedGraph
+from gnnloom.storage.disk.work_folder import Scratch
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
 from gnnloom.storage.format.schema import TYPED_VERSION
 from gnnloom.storage.matrix.ranges import Span
 from support.edge_files import write_edges
+from support.scratch import SMALL_LANES
+
+#: So few that spill files are merged.
+FEW_SPILLS = replace(SMALL_LANES, spill_files=3)
 
 
-def sort(catalog: Catalog, name: str, source: EdgeSource, options: SortOptions) -> Graph:
-    with ArtifactWriter.begin(catalog.create(name).path, "graph", {}, {}) as writer:
+def sort(
+    catalog: Catalog, name: str, source: EdgeSource, options: SortOptions, scratch: Scratch = SMALL_LANES
+) -> Graph:
+    with ArtifactWriter.begin(catalog.create(name).path, "graph", {}, {}, scratch) as writer:
         matrix = sort_edges(writer, source, options, InProcessCluster())
         return Graph(matrix.commit(symmetric=options.undirected))
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("small_lanes")
 @pytest.mark.parametrize("weighted", [pytest.param(False, marks=pytest.mark.long), True])
 def test_bytes_do_not_depend_on_the_buffer(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weighted: bool
@@ -94,7 +101,6 @@ def test_edges_that_all_have_their_reverse_are_counted(
         assert graph.artifact.facts.get("reciprocal_edges") == expected, change
 
 
-@pytest.mark.usefixtures("small_lanes")
 @pytest.mark.parametrize(
     ("weighted", "capacity"),
     [
@@ -123,10 +129,9 @@ def test_merging_files_before_they_are_sorted_changes_no_byte(
         opened.append(len(given))
         return spilled.unit_rows(files, given, form, units)
 
-    monkeypatch.setattr(spilled, "FAN_IN", 3)
     monkeypatch.setattr(spilled, "_STEP_ENTRIES", capacity)
     monkeypatch.setattr(row_blocks, "unit_rows", counted)
-    merged = sort(catalog, "merged", source, options)
+    merged = sort(catalog, "merged", source, options, FEW_SPILLS)
     assert merged.artifact.digest == plain.artifact.digest
     assert merged.artifact.manifest["arrays"] == plain.artifact.manifest["arrays"]
     # Nine files, merged by three; a block of more than one unit may lie in two spans.
@@ -142,7 +147,6 @@ def test_the_counted_bytes_are_those_on_disk_at_their_peak(
     u, v = np.random.default_rng(4).integers(0, num_vertices, (2, num_edges))
     u[0] = num_vertices - 1
     source = write_edges(tmp_path / "edges", u, v, range_edges=-(-num_edges // ranges))
-    monkeypatch.setattr(spilled, "FAN_IN", 3)
     on_disk: dict[str, int] = {}
 
     def publish(files: plan.LevelFiles, records: Sequence[TaskRecord]) -> None:
@@ -152,9 +156,10 @@ def test_the_counted_bytes_are_those_on_disk_at_their_peak(
 
     listed = plan.LevelFiles.publish
     monkeypatch.setattr(plan.LevelFiles, "publish", publish)
-    sort(catalog, "g", source, SortOptions())
+    sort(catalog, "g", source, SortOptions(), FEW_SPILLS)
     sizes = SortSizes.even(num_vertices, num_edges, ranges, DEFAULT_MEMORY, undirected=False)
-    phases = sort_plan.SortPlan(sizes, SortOptions(), DEFAULT_MEMORY).phases()
+    writer = ArtifactWriter(Path(), "graph", "", scratch=FEW_SPILLS)
+    phases = sort_plan.SortPlan(sizes, SortOptions(), DEFAULT_MEMORY, writer=writer).phases()
     # Pass 1 runs alone, to measure, and its merges before the blocks are cut; each level is listed again later.
     written = list(on_disk.values())
     assert [phase.bytes_written for phase in count(phases)][:-2] == pytest.approx(written, rel=0.03)
@@ -162,7 +167,6 @@ def test_the_counted_bytes_are_those_on_disk_at_their_peak(
     assert temporary_bytes(phases) == pytest.approx(sum(written[-2:]), rel=0.03)
 
 
-@pytest.mark.usefixtures("small_lanes")
 @pytest.mark.parametrize("shape", [(3, 70_000), (70_000, 3), (5000, 5000)])
 def test_a_rectangular_matrix_is_that_of_scipy_however_it_is_sorted(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int]
@@ -177,9 +181,9 @@ def test_a_rectangular_matrix_is_that_of_scipy_however_it_is_sorted(
         "plain": write_edges(tmp_path / "edges", source, target, weight),
         "cut": write_edges(tmp_path / "edges", source, target, weight, range_edges=2300, chunk_edges=700),
     }
-    digests = set()
+    digests, scratch = set(), SMALL_LANES
     for name, edges in written.items():
-        with ArtifactWriter.begin(catalog.create(name).path, "graph", {}, {}, version=TYPED_VERSION) as writer:
+        with ArtifactWriter.begin(catalog.create(name).path, "graph", {}, {}, scratch, TYPED_VERSION) as writer:
             options = SortOptions(self_loops="keep")
             matrix = sort_edges(writer, edges, options, InProcessCluster(), shape, "relation/a/")
             facts = {"name": "a", "source": "s", "target": "t", **matrix.facts(symmetric=False)}
@@ -187,7 +191,7 @@ def test_a_rectangular_matrix_is_that_of_scipy_however_it_is_sorted(
             whole = {"types": types, "relations": [facts], "nnz": facts["nnz"]}
             artifact = writer.commit(matrix.tasks, {"vertex": sum(shape)}, whole)
         digests.add(artifact.digest)
-        monkeypatch.setattr(spilled, "FAN_IN", 3)
+        scratch = FEW_SPILLS
         monkeypatch.setattr(row_blocks, "block_capacity", lambda *_: 700)
     relation = TypedGraph(artifact).relation("a")
     wanted = coo_array((weight, (target, source)), shape).tocsr()

@@ -12,7 +12,6 @@ import scipy.sparse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gnnloom.pipeline.external_sort import lanes
 from gnnloom.pipeline.partition.multilevel import cluster_joins, cluster_rounds, contraction, disk_hypergraph, pieces
 from gnnloom.pipeline.partition.multilevel.cluster_rounds import cluster_in_rounds
 from gnnloom.pipeline.partition.multilevel.clustering import cluster_vertices
@@ -28,6 +27,7 @@ from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY, Cluster, InProcessClu
 from gnnloom.pipeline.tasks.memory import MINIMUM_MEMORY
 from gnnloom.storage import Catalog
 from gnnloom.storage.disk.numpy_files import map_array
+from gnnloom.storage.disk.work_folder import Scratch
 from gnnloom.storage.format.memory_map import create_part_vector
 from support.covering import examples
 from support.graphs import random_adjacency, store_graph
@@ -91,10 +91,8 @@ def test_tasks_of_any_size_make_the_same_hypergraph(tmp_path: Path, monkeypatch:
             # So many tasks that joins are read by fewer than wrote them, that nets are contracted by many, and that
             # several lanes are in a file.
             monkeypatch.setattr(pieces, "_TASK_VERTICES", 10)
-            monkeypatch.setattr(pieces, "FEW_SOURCES", 2)
             monkeypatch.setattr(contraction, "_NET_BYTES", 1 << 21)
-            monkeypatch.setattr(lanes, "MOST_FILES", 3)
-            monkeypatch.setattr(lanes, "PAGE_BYTES", 64)
+            hypergraph = replace(hypergraph, scratch=Scratch(files=3, page_bytes=64, sources=2))
         folder = tmp_path / f"level-{number}"
         found = cluster_in_rounds(hypergraph, limit_of(hypergraph), 3, folder, cluster)
         check(hypergraph, found, limit_of(hypergraph))

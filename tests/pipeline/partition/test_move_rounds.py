@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -9,7 +10,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort import lanes
 from gnnloom.pipeline.partition.multilevel import disk_hypergraph, move_rounds
 from gnnloom.pipeline.partition.multilevel import refine as refine_module
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
@@ -26,6 +26,7 @@ from gnnloom.pipeline.partition.multilevel.vertex_moves import accept_classes
 from gnnloom.pipeline.tasks.cluster import Cluster, InProcessCluster, ThreadedCluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.disk.numpy_files import map_array
+from gnnloom.storage.disk.work_folder import Scratch
 from gnnloom.storage.format.memory_map import create_part_vector
 from support.graphs import random_adjacency, store_graph
 from support.late import LateCluster
@@ -147,8 +148,7 @@ def test_tasks_of_any_size_make_the_same_moves(tmp_path: Path, parts: int, monke
     late = LateCluster(lambda function: function in phases, slice(-6, -3), after=True)
     found = {refined(hypergraph, tmp_path, HERE, parts, 2).tobytes()}
     # Several lanes in a file, and several pages in a lane.
-    monkeypatch.setattr(lanes, "MOST_FILES", 2)
-    monkeypatch.setattr(lanes, "PAGE_BYTES", 64)
+    hypergraph = replace(hypergraph, scratch=Scratch(files=2, page_bytes=64))
     clusters = (TwiceCluster(), ThreadedCluster(3, MEMORY), late)
     found |= {refined(hypergraph, tmp_path, cluster, parts, 2).tobytes() for cluster in clusters}
     assert len(found) == 1

@@ -13,7 +13,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort import lanes
 from gnnloom.pipeline.partition.model import adjacency_graph
 from gnnloom.pipeline.partition.model.hypergraph import column_net_hypergraph
 from gnnloom.pipeline.partition.multilevel import incidence
@@ -31,6 +30,7 @@ from gnnloom.pipeline.partition.multilevel.transpose_incidence import TransposeS
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
+from gnnloom.storage.disk.work_folder import Scratch
 from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.format.memory_map import create_part_vector
 from support.array_memory import tracing_arrays
@@ -107,17 +107,16 @@ def test_lists_of_ids_come_back_in_blocks_that_cover_them(
 
 
 @pytest.mark.parametrize("capacity", [16, pytest.param(48, marks=pytest.mark.long), 1 << 20])
-def test_lists_are_transposed_whatever_the_memory(
-    tmp_path: Path, capacity: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lanes, "PAGE_BYTES", 64)
+def test_lists_are_transposed_whatever_the_memory(tmp_path: Path, capacity: int) -> None:
     dense = random_adjacency(30, 200, 3, symmetric=False).toarray()
     dense[:, 7] = 1
     adjacency = scipy.sparse.csr_array(dense)
     with IncidenceWriter(tmp_path / "rows", np.dtype(np.int32)) as writer:
         writer.append(adjacency.indptr.astype(np.int64), adjacency.indices)
         lists = writer.close()
-    transposed = transpose_incidence(lists, 30, tmp_path / "transposed", capacity, HERE)
+    transposed = transpose_incidence(
+        lists, 30, tmp_path / "transposed", capacity, InProcessCluster(scratch=Scratch(page_bytes=64))
+    )
     expected = adjacency.T.tocsr()
     expected.sort_indices()
     (block,) = transposed.blocks()

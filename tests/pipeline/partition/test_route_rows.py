@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gnnloom.pipeline.external_sort.lanes import MOST_FILES, OpenFiles
+from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.partition.measure.volume import KeySums
 from gnnloom.pipeline.partition.multilevel import net_updates
 from gnnloom.pipeline.partition.multilevel.incidence import IncidenceWriter
@@ -20,6 +20,7 @@ from gnnloom.pipeline.partition.multilevel.pieces import range_pieces, reading_t
 from gnnloom.pipeline.shuffle import runs
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.unrecorded import UnrecordedShuffle
+from gnnloom.storage.disk.work_folder import BESIDE
 from support.covering import examples
 
 EXAMPLES = settings(
@@ -27,7 +28,7 @@ EXAMPLES = settings(
 )
 
 
-TASKS = st.lists(st.lists(st.lists(st.integers(0, 29), max_size=20), max_size=4), min_size=1, max_size=MOST_FILES + 3)
+TASKS = st.lists(st.lists(st.lists(st.integers(0, 29), max_size=20), max_size=4), min_size=1, max_size=BESIDE.files + 3)
 
 
 def written(rows: UnrecordedShuffle, task: int, runs: list[Any], ranges: Sequence[range], key: int) -> Any:
@@ -79,7 +80,7 @@ def test_every_net_of_a_moving_vertex_is_updated(tmp_path: Path, most: int, monk
 
 @EXAMPLES
 @given(
-    counts=st.lists(st.integers(0, 9), min_size=1, max_size=MOST_FILES + 3).filter(any),
+    counts=st.lists(st.integers(0, 9), min_size=1, max_size=BESIDE.files + 3).filter(any),
     shares=st.integers(1, 9),
     most=st.integers(1, 9),
 )

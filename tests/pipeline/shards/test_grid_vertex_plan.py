@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scale.counted_cluster import OpenCounter
 
-from gnnloom.pipeline.external_sort import merge_levels
 from gnnloom.pipeline.shards.grid import grid_vertex_plan
 from gnnloom.pipeline.shards.grid.grid_plan import GridPlaces, GridPlan
 from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
@@ -19,9 +19,11 @@ from gnnloom.pipeline.tasks.phase import count
 from gnnloom.pipeline.tasks.sizes import GraphSizes, VertexSizes
 from gnnloom.storage import Catalog
 from gnnloom.storage.checks.shard_invariants import check_grid_shards
+from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.shards.grid_shards import GridShards
 from support.graphs import random_adjacency, store_graph, store_vertices
 from support.partitions import random_parts, store_partition
+from support.scratch import SMALL_LANES, merging
 
 TYPES: dict[str, tuple[str, tuple[int, ...]]] = {
     "degree": ("int64", ()), "feature": ("float32", (128,)), "label": ("int32", ()), "split": ("uint8", ()),
@@ -55,22 +57,21 @@ def cut_store(catalog: Catalog, name: str, permutation: str, cluster: InProcessC
     return shard_grid(dataset, graph, GridOptions((3, 2), permutation), cluster, partition=by)
 
 
-@pytest.mark.usefixtures("small_lanes")
 @pytest.mark.parametrize("permutation", ["double", "partition", "none"])
 def test_many_ranges_and_levels_give_the_same_bytes_and_the_counted_opens(
     catalog: Catalog, permutation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = cut_store(catalog, "whole", permutation, InProcessCluster())
     monkeypatch.setattr(grid_vertex_plan, "RANGE_BYTES", 2000)
-    monkeypatch.setattr(merge_levels, "FEW_SOURCES", 3)
-    monkeypatch.setattr(merge_levels, "SOURCE_BYTES", 1 << 30)
-    cluster = OpenCounter()
+    scratch = merging(3, SMALL_LANES)
+    cluster = OpenCounter(scratch)
     cut = cut_store(catalog, "cut", permutation, cluster)
     assert cut.artifact.digest == whole.artifact.digest
     check_grid_shards(cut.artifact, None)
     dataset = catalog.dataset("cut")
     source = ShardSource(GraphSizes.of(dataset.graph()), VertexSizes.of(dataset.vertices()))
-    phases = count(GridPlan(source, GridOptions((3, 2), permutation), cluster.memory, GridPlaces()).phases())
+    places = GridPlaces(ArtifactWriter(Path(), "shards", "", scratch=scratch))
+    phases = count(GridPlan(source, GridOptions((3, 2), permutation), cluster.memory, places).phases())
     planned = [phase for phase in phases if phase.phase.endswith("vertices")]
     opened = [file for _, files in cluster.opened for file in files if "/shuffle/vertices/" in file]
     assert len(opened) == sum(phase.opens for phase in planned)

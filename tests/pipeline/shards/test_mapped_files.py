@@ -9,7 +9,7 @@ import pytest
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
 from support.covering import few_of
-from support.small_stages import STAGES, make_small
+from support.small_stages import SMALL_FILES, STAGES, make_small
 from support.stopping import StoppedError, StoppingCluster
 
 
@@ -33,10 +33,10 @@ def test_a_flipped_bit_of_a_mapped_vector_changes_no_result(
         STAGES[stage].prepare(catalog.create("g"), tmp_path)
         if is_damaged:
             with pytest.raises(StoppedError):
-                STAGES[stage].run(catalog, tmp_path, StoppingCluster(4))
+                STAGES[stage].run(catalog, tmp_path, StoppingCluster(4, SMALL_FILES))
             (path,) = catalog.root.glob(f"g/shards/*/.work/{name}")
             content = bytearray(path.read_bytes())
             content[place % len(content)] ^= 64
             path.write_bytes(content)
-        digests.append(STAGES[stage].run(catalog, tmp_path, InProcessCluster()).digest)
+        digests.append(STAGES[stage].run(catalog, tmp_path, InProcessCluster(scratch=SMALL_FILES)).digest)
     assert digests[0] == digests[1]

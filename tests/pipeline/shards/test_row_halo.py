@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort import merge_levels
 from gnnloom.pipeline.shards.rows import row_entries, row_halo, row_shuffles
 from gnnloom.pipeline.shards.rows.row_entries import Places
 from gnnloom.pipeline.shards.rows.row_halo import halo_shuffle
 from gnnloom.pipeline.shards.rows.row_stage import shard_rows
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.pipeline.tasks.phase import count
 from gnnloom.storage import Catalog
-from support.counting import CountingCluster
+from gnnloom.storage.disk.work_folder import Scratch
 from support.covering import few_of
 from support.graphs import random_adjacency, store_graph
 from support.partitions import random_parts, store_partition
@@ -33,7 +33,6 @@ from support.partitions import random_parts, store_partition
 def test_halos_have_the_columns_of_others_by_owner_and_reach_their_senders(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, num_parts: int, few: int, range_bytes: int
 ) -> None:
-    monkeypatch.setattr(merge_levels, "FEW_SOURCES", few)
     monkeypatch.setattr(row_shuffles, "RANGE_BYTES", range_bytes)
     monkeypatch.setattr(row_halo, "JOINED_BYTES", 300)
     monkeypatch.setattr(row_entries, "_PENDING_IDS", 10)
@@ -41,7 +40,8 @@ def test_halos_have_the_columns_of_others_by_owner_and_reach_their_senders(
     # The last rank has no vertex.
     part = random_parts(60, max(1, num_parts - 1), num_parts)
     graph = store_graph(dataset, adjacency, symmetric=True)
-    shards = shard_rows(dataset, store_partition(dataset, graph, part, num_parts), CountingCluster())
+    cluster = InProcessCluster(scratch=Scratch(sources=few))
+    shards = shard_rows(dataset, store_partition(dataset, graph, part, num_parts), cluster)
     matrices = [shards.shard(rank).matrix() for rank in range(num_parts)]
     for rank, matrix in enumerate(matrices):
         columns = np.unique(adjacency[part == rank].indices)
@@ -57,9 +57,8 @@ def _cut(rows: NDArray[np.int64], offset: NDArray[np.int64]) -> list[list[int]]:
     return [rows[a:b].tolist() for a, b in pairwise(offset)]
 
 
-def test_merges_of_halos_open_few_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merge_levels, "FEW_SOURCES", 3)
-    plan = ShufflePlan.stated(halo_shuffle("forward", 17), 17, 24 * 500, 500)
+def test_merges_of_halos_open_few_files() -> None:
+    plan = ShufflePlan.stated(halo_shuffle("forward", 17), 17, 24 * 500, 500, Scratch(sources=3))
     phases = count(plan.merges("merge halos"))
     assert phases
     assert max(phase.most_opens for phase in phases) <= 3

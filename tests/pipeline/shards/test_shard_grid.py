@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort import merge_levels
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
 from gnnloom.pipeline.sources.format import open_edges
@@ -27,6 +26,7 @@ from gnnloom.storage.shards.grid_shards import GridShards
 from support.covering import examples, few_of
 from support.graphs import random_adjacency, store_graph, store_vertices
 from support.partitions import random_parts, store_partition
+from support.scratch import SMALL_LANES, merging
 from support.stopping import run_in_steps
 from support.tolerance import assert_close
 
@@ -121,11 +121,12 @@ def test_vertex_data_follow_the_orders(catalog: Catalog, permutation: str) -> No
             np.testing.assert_array_equal(shards.vertex_data("degree", order, span), np.diff(adjacency.indptr)[ids])
 
 
-@pytest.mark.usefixtures("small_lanes")
 def test_a_stage_killed_half_way_resumes_to_the_same_bytes(catalog: Catalog) -> None:
     dataset = catalog.create("web")
     store_graph(dataset, random_adjacency(200, 2000, 5, symmetric=True), symmetric=True)
-    resumed, ran = run_in_steps(lambda cluster: shard_grid(dataset, dataset.graph(), GridOptions((4, 4)), cluster), 7)
+    resumed, ran = run_in_steps(
+        lambda cluster: shard_grid(dataset, dataset.graph(), GridOptions((4, 4)), cluster), 7, scratch=SMALL_LANES
+    )
     assert len(ran) == len(set(ran)) > 4 * 7
     straight = Catalog(catalog.root / "other").create("web")
     store_graph(straight, random_adjacency(200, 2000, 5, symmetric=True), symmetric=True)
@@ -133,7 +134,6 @@ def test_a_stage_killed_half_way_resumes_to_the_same_bytes(catalog: Catalog) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("small_lanes")
 @pytest.mark.parametrize("weighted", [pytest.param(False, marks=pytest.mark.long), True])
 def test_merging_runs_and_stopping_on_the_way_change_no_byte(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, weighted: bool
@@ -143,10 +143,12 @@ def test_merging_runs_and_stopping_on_the_way_change_no_byte(
         dataset = catalog.create(name)
         store_graph(dataset, adjacency, symmetric=False, weighted=weighted, num_blocks=12)
     plain = cut(catalog["plain"], grid=(3, 2))
-    monkeypatch.setattr(merge_levels, "FEW_SOURCES", 3)
-    monkeypatch.setattr(merge_levels, "SOURCE_BYTES", 1 << 30)
     dataset = catalog["merged"]
-    merged, ran = run_in_steps(lambda cluster: shard_grid(dataset, dataset.graph(), GridOptions((3, 2)), cluster), 9)
+    merged, ran = run_in_steps(
+        lambda cluster: shard_grid(dataset, dataset.graph(), GridOptions((3, 2)), cluster),
+        9,
+        scratch=merging(3, SMALL_LANES),
+    )
     assert merged.artifact.digest == plain.artifact.digest
     assert len(ran) == len(set(ran))
     # Two levels: what twelve tasks scattered for each of the variants becomes at most three runs for each cell.

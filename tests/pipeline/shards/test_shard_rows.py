@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort import merge_levels
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
 from gnnloom.pipeline.shards.rows import row_entries, row_halo, row_rank, row_shuffles
 from gnnloom.pipeline.shards.rows.row_entries import RangeRows, RowBatch
@@ -29,12 +29,14 @@ from gnnloom.pipeline.tasks.phase import count, total_tasks
 from gnnloom.pipeline.tasks.sizes import PartSizes
 from gnnloom.storage import CSR, Catalog, Dataset, Graph, Partition, RowShards
 from gnnloom.storage.checks.shard_invariants import check_row_shards
+from gnnloom.storage.disk.work_folder import Scratch
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import write_array
 from gnnloom.storage.format.artifact import ArtifactWriter
 from support.covering import examples, few_of
 from support.graphs import random_adjacency, store_graph, store_vertices, write_block
 from support.partitions import random_parts, rows_sent, store_partition
+from support.scratch import SMALL_LANES, merging
 from support.stopping import StoppedError, StoppingCluster, run_in_steps
 
 HERE = InProcessCluster()
@@ -398,7 +400,6 @@ def test_the_halos_are_as_large_as_the_counted_volume(catalog: Catalog) -> None:
     assert shards.quality == quality
 
 
-@pytest.mark.usefixtures("small_lanes")
 @pytest.mark.parametrize("tasks", [4, 16, *(pytest.param(few, marks=pytest.mark.long) for few in (0, 9))])
 def test_a_stage_stopped_anywhere_resumes_to_the_same_bytes(catalog: Catalog, tasks: int) -> None:
     adjacency = random_adjacency(40, 200, 0, symmetric=False)
@@ -411,19 +412,18 @@ def test_a_stage_stopped_anywhere_resumes_to_the_same_bytes(catalog: Catalog, ta
         partition = store_partition(dataset, graph, part, 5)
         if name == "stopped":
             with pytest.raises(StoppedError):
-                shard_rows(dataset, partition, StoppingCluster(tasks))
-        digests.append(shard_rows(dataset, partition, HERE).artifact.digest)
+                shard_rows(dataset, partition, StoppingCluster(tasks, SMALL_LANES))
+        digests.append(shard_rows(dataset, partition, InProcessCluster(scratch=SMALL_LANES)).artifact.digest)
     assert digests[0] == digests[1]
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("small_lanes")
 @pytest.mark.parametrize("reorder", [pytest.param("none", marks=pytest.mark.long), "degree"])
 def test_merging_routed_files_and_stopping_on_the_way_change_no_byte(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, reorder: str
 ) -> None:
     adjacency, part = random_adjacency(300, 3000, 0, symmetric=False), random_parts(300, 7, 1)
-    made = []
+    made, scratch = [], SMALL_LANES
     for name in ("plain", "merged"):
         dataset = catalog.create(name)
         graph = store_graph(dataset, adjacency, symmetric=False, num_blocks=12)
@@ -431,14 +431,14 @@ def test_merging_routed_files_and_stopping_on_the_way_change_no_byte(
         partition = store_partition(dataset, graph, part, 7)
         if name == "merged":
             # Two levels: twelve files of each matrix become at most three for each rank.
-            monkeypatch.setattr(merge_levels, "FEW_SOURCES", 3)
-            monkeypatch.setattr(merge_levels, "SOURCE_BYTES", 1 << 30)
+            scratch = merging(3, SMALL_LANES)
             shuffle = row_shuffle("forward", 7, 300, 7, weighted=False)
-            assert len(ShufflePlan.stated(shuffle, 12, 1000, 0).levels) == 3
+            assert len(ShufflePlan.stated(shuffle, 12, 1000, 0, scratch).levels) == 3
             for _ in range(6):
                 with pytest.raises(StoppedError):
-                    shard_rows(dataset, partition, StoppingCluster(11), reorder=reorder)
-        made.append(shard_rows(dataset, partition, HERE, reorder=reorder).artifact)
+                    shard_rows(dataset, partition, StoppingCluster(11, scratch), reorder=reorder)
+        cluster = InProcessCluster(scratch=scratch)
+        made.append(shard_rows(dataset, partition, cluster, reorder=reorder).artifact)
     assert made[0].digest == made[1].digest
     made[1].verify()
 
@@ -448,7 +448,6 @@ def test_a_rank_of_many_ranges_stopped_after_every_task_resumes_to_the_same_byte
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, few: int, reorder: str
 ) -> None:
     monkeypatch.setattr("gnnloom.storage.format.arrays.CHUNK_BYTES", 256)
-    monkeypatch.setattr(merge_levels, "FEW_SOURCES", few)
     adjacency, part = random_adjacency(60, 400, 0, symmetric=False), random_parts(60, 2, 1)
 
     def prepare(name: str) -> tuple[Dataset, Partition]:
@@ -457,13 +456,17 @@ def test_a_rank_of_many_ranges_stopped_after_every_task_resumes_to_the_same_byte
         store_vertices(dataset, np.arange(120).reshape(60, 2), None, None)
         return dataset, store_partition(dataset, graph, part, 2)
 
-    whole = shard_rows(*prepare("whole"), HERE, reorder=reorder)
+    scratch = Scratch(sources=few)
+    whole = shard_rows(*prepare("whole"), InProcessCluster(scratch=scratch), reorder=reorder)
     shrink(monkeypatch, "ranges")
     dataset, partition = prepare("stopped")
     graph = dataset.graph()
     source = ShardSource.of(graph, dataset.vertices(), find_transpose(dataset, graph))
-    planned = count(row_phases(source, PartSizes.of(partition), RowPlaces(), reorder))
-    stopped, ran = run_in_steps(lambda cluster: shard_rows(dataset, partition, cluster, reorder=reorder), 1)
+    places = RowPlaces(ArtifactWriter(Path(), "shards", "", scratch=scratch))
+    planned = count(row_phases(source, PartSizes.of(partition), places, reorder))
+    stopped, ran = run_in_steps(
+        lambda cluster: shard_rows(dataset, partition, cluster, reorder=reorder), 1, scratch=scratch
+    )
     # Each task once, as planned.
     assert len(ran) == len(set(ran)) == total_tasks(planned)
     names = {"find halos", "shard", "write rows", "join rows", "send lists"}

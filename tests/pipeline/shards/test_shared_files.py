@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gnnloom.pipeline.external_sort import lanes, merge_levels
-from gnnloom.pipeline.external_sort.lanes import MOST_FILES
 from gnnloom.pipeline.shards.grid.grid_stage import shard_grid
 from gnnloom.pipeline.shards.rows import row_shuffles
 from gnnloom.pipeline.shards.rows.row_stage import shard_rows
 from gnnloom.pipeline.shards.shard_options import GridOptions
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Dataset
+from gnnloom.storage.disk.work_folder import BESIDE, Scratch
 from gnnloom.storage.format.artifact import Artifact
 from support.covering import few_of
 from support.graphs import random_adjacency, store_graph, store_vertices
 from support.partitions import random_parts, store_partition
+from support.scratch import merging
 from support.stopping import StoppedError, StoppingCluster, run_in_steps
 
 #: More than the files that they share.
@@ -39,8 +39,8 @@ class OpensCluster(InProcessCluster):
         opened: for each task, the name of its function and these files, relative to the work folder.
     """
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        super().__init__()
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, scratch: Scratch) -> None:
+        super().__init__(scratch=scratch)
         self.opened: list[tuple[str, list[str]]] = []
         self._plain = os.open
         monkeypatch.setattr(os, "open", self._open)
@@ -66,7 +66,6 @@ class OpensCluster(InProcessCluster):
 @pytest.fixture
 def dataset(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Dataset:
     """A graph of 20 blocks, which no task merges, with as many ranges of vertex data."""
-    merge_in_levels(monkeypatch, NUM_BLOCKS)
     bounds = [NUM_VERTICES * number // NUM_BLOCKS for number in range(NUM_BLOCKS + 1)]
     monkeypatch.setattr(row_shuffles, "vertex_ranges", lambda *_: bounds)
     return store(catalog, "g")
@@ -79,12 +78,6 @@ def store(catalog: Catalog, name: str) -> Dataset:
     store_partition(dataset, graph, random_parts(NUM_VERTICES, PARTS, 1), PARTS)
     store_vertices(dataset, np.random.default_rng(1).normal(size=(NUM_VERTICES, 2)), np.arange(NUM_VERTICES) % 4, None)
     return dataset
-
-
-def merge_in_levels(monkeypatch: pytest.MonkeyPatch, fan_in: int) -> None:
-    """Merge until a task reads no more than so many sources for a position."""
-    monkeypatch.setattr(merge_levels, "FEW_SOURCES", fan_in)
-    monkeypatch.setattr(merge_levels, "SOURCE_BYTES", 1 << 30)
 
 
 def cut_rows(dataset: Dataset, cluster: InProcessCluster) -> Artifact:
@@ -120,42 +113,40 @@ def read_by(cluster: OpensCluster, function: str) -> list[dict[str, list[str]]]:
 def test_a_rank_opens_each_of_at_most_16_files_once(
     dataset: Dataset, monkeypatch: pytest.MonkeyPatch, fan_in: int
 ) -> None:
-    merge_in_levels(monkeypatch, fan_in)
-    cluster = OpensCluster(monkeypatch)
+    cluster = OpensCluster(monkeypatch, merging(fan_in))
     cut_rows(dataset, cluster)
     ranks = read_by(cluster, "shard_rank")
     assert len(ranks) == PARTS
     for folders in ranks:
         # The matrix, and the vertex data.
         assert len(folders) == 2
-        assert max(map(len, folders.values())) <= MOST_FILES
+        assert max(map(len, folders.values())) <= BESIDE.files
         if fan_in == NUM_BLOCKS:
-            assert {len(files) for files in folders.values()} == {MOST_FILES}
+            assert {len(files) for files in folders.values()} == {BESIDE.files}
     merged = read_by(cluster, "merge_runs")
     assert (merged == []) is (fan_in == NUM_BLOCKS)
     for folders in merged:
         (files,) = folders.values()
-        assert 0 < len(files) <= min(fan_in, MOST_FILES)
+        assert 0 < len(files) <= min(fan_in, BESIDE.files)
 
 
 @pytest.mark.parametrize("fan_in", [NUM_BLOCKS, 18, pytest.param(4, marks=pytest.mark.long)])
 def test_a_cell_opens_each_of_at_most_16_files_once(
     dataset: Dataset, monkeypatch: pytest.MonkeyPatch, fan_in: int
 ) -> None:
-    merge_in_levels(monkeypatch, fan_in)
-    cluster = OpensCluster(monkeypatch)
+    cluster = OpensCluster(monkeypatch, merging(fan_in))
     cut_grid(dataset, cluster)
     cells, merged = read_by(cluster, "write_cell"), read_by(cluster, "merge_runs")
     assert len(cells) == 2 * 6
     assert (merged == []) is (fan_in == NUM_BLOCKS)
     for folders in [*cells, *merged]:
         (files,) = folders.values()
-        assert 0 < len(files) <= min(fan_in, MOST_FILES)
+        assert 0 < len(files) <= min(fan_in, BESIDE.files)
         if fan_in == NUM_BLOCKS:
-            assert len(files) == MOST_FILES
+            assert len(files) == BESIDE.files
 
 
-def stopped(layout: str, dataset: Dataset, after: str) -> tuple[StoppingCluster, Path]:
+def stopped(layout: str, dataset: Dataset, after: str, fan_in: int = NUM_BLOCKS) -> tuple[StoppingCluster, Path]:
     """Run a stage until a task of a function has run; returns what ran, and the work folder."""
 
     class StopAfter(StoppingCluster):
@@ -165,16 +156,16 @@ def stopped(layout: str, dataset: Dataset, after: str) -> tuple[StoppingCluster,
                     raise StoppedError(item.name)
                 yield result
 
-    cluster = StopAfter()
+    cluster = StopAfter(scratch=merging(fan_in))
     with pytest.raises(StoppedError):
         STAGES[layout](dataset, cluster)
     (work,) = dataset.path.glob("shards/*/.work")
     return cluster, work
 
 
-def resumed(layout: str, dataset: Dataset) -> tuple[Artifact, list[str]]:
+def resumed(layout: str, dataset: Dataset, fan_in: int = NUM_BLOCKS) -> tuple[Artifact, list[str]]:
     """Run a stage to its end; returns what it made and the functions that ran."""
-    cluster = StoppingCluster()
+    cluster = StoppingCluster(scratch=merging(fan_in))
     return STAGES[layout](dataset, cluster), [name for name, _ in cluster.ran]
 
 
@@ -187,11 +178,10 @@ FOLDERS = {"row": "shuffle/forward", "grid": "shuffle/cells/even"}
 @pytest.mark.slow
 @pytest.mark.parametrize(("layout", "fan_in"), few_of(list(STAGES), [NUM_BLOCKS, 4], together=1))
 def test_lanes_of_many_pages_give_the_same_bytes(
-    whole: dict[str, str], dataset: Dataset, monkeypatch: pytest.MonkeyPatch, layout: str, fan_in: int
+    whole: dict[str, str], dataset: Dataset, layout: str, fan_in: int
 ) -> None:
-    merge_in_levels(monkeypatch, fan_in)
-    monkeypatch.setattr(lanes, "PAGE_BYTES", 100)
-    assert STAGES[layout](dataset, HERE).digest == whole[layout]
+    cluster = InProcessCluster(scratch=merging(fan_in, Scratch(page_bytes=100)))
+    assert STAGES[layout](dataset, cluster).digest == whole[layout]
 
 
 @pytest.mark.parametrize(("layout", "damage"), few_of(list(STAGES), ["removed", "cut", "flipped"], together=1))
@@ -217,17 +207,16 @@ def test_only_tasks_whose_file_is_damaged_run_again(
 @pytest.mark.slow
 @on_stages
 def test_rows_that_were_merged_are_routed_again_only_if_merged_files_are_lost(
-    whole: dict[str, str], dataset: Dataset, monkeypatch: pytest.MonkeyPatch, layout: str
+    whole: dict[str, str], dataset: Dataset, layout: str
 ) -> None:
-    merge_in_levels(monkeypatch, 4)
-    _, work = stopped(layout, dataset, WRITE[layout])
+    _, work = stopped(layout, dataset, WRITE[layout], 4)
     assert len(levels_on_disk(work, layout)) == 1
-    again, _ = stopped(layout, dataset, WRITE[layout])
+    again, _ = stopped(layout, dataset, WRITE[layout], 4)
     assert [name for name, _ in again.ran] == [WRITE[layout]]
     kept = levels_on_disk(work, layout)
     assert len(kept) == 1
     next(file for file in kept[0].glob("lanes-*") if file.stat().st_size).unlink()
-    artifact, ran = resumed(layout, dataset)
+    artifact, ran = resumed(layout, dataset, 4)
     # Of one matrix, all blocks.
     assert ran.count(ROUTE[layout]) == NUM_BLOCKS
     assert artifact.digest == whole[layout]
@@ -240,10 +229,9 @@ def levels_on_disk(work: Path, layout: str) -> list[Path]:
 
 @on_stages
 def test_a_stage_with_merges_runs_every_task_once_however_often_it_is_stopped(
-    whole: dict[str, str], dataset: Dataset, monkeypatch: pytest.MonkeyPatch, layout: str
+    whole: dict[str, str], dataset: Dataset, layout: str
 ) -> None:
-    merge_in_levels(monkeypatch, 4)
-    artifact, ran = run_in_steps(lambda cluster: STAGES[layout](dataset, cluster), 17)
+    artifact, ran = run_in_steps(lambda cluster: STAGES[layout](dataset, cluster), 17, scratch=merging(4))
     assert len(ran) == len(set(ran)) > 5 * 17
     assert artifact.digest == whole[layout]
 

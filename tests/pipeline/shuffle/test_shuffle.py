@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort import lanes, merge_levels
+from gnnloom.pipeline.external_sort import lanes
 from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
 from gnnloom.pipeline.shuffle import merges, runs
 from gnnloom.pipeline.shuffle.columns import Column, lengths_of
@@ -26,10 +26,12 @@ from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks import phase
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY, Cluster, InProcessCluster, ThreadedCluster
 from gnnloom.pipeline.tasks.phase import Needs, Phase, repairing
+from gnnloom.storage.disk.work_folder import Scratch
 from gnnloom.storage.errors import DamagedWorkError
 from gnnloom.storage.format.artifact import ArtifactWriter
 from support.array_memory import tracing_arrays
 from support.covering import examples, few_of
+from support.scratch import merging
 from support.stopping import StoppedError, StoppingCluster, run_in_steps
 
 #: A column of each kind: plain, with a trailing shape, and two ragged ones that share their lengths.
@@ -156,7 +158,7 @@ def check(writer: ArtifactWriter, shuffle: Shuffle, expected: Rows, bounds: Sequ
 
 @pytest.fixture
 def writer(tmp_path: Path) -> ArtifactWriter:
-    writer = ArtifactWriter(tmp_path / "graph" / "key", "graph", "key")
+    writer = ArtifactWriter(tmp_path / "graph" / "key", "graph", "key", scratch=Scratch(sources=3))
     writer.work.mkdir(parents=True)
     return writer
 
@@ -182,15 +184,13 @@ def test_any_rows_reach_their_readers_in_order(
         routed = [tuple(task) for task in data.draw(tasks)]
     columns = data.draw(st.sampled_from([COLUMNS, COLUMNS[:1], COLUMNS[2:4], ()]))
     bounds = sorted({0, num_positions, *data.draw(st.lists(st.integers(0, num_positions), max_size=4))})
-    writer = ArtifactWriter(tmp_path_factory.mktemp("a") / "graph" / "key", "graph", "key")
+    path, scratch = tmp_path_factory.mktemp("a") / "graph" / "key", merging(fan_in, Scratch(page_bytes=96))
+    writer = ArtifactWriter(path, "graph", "key", scratch=scratch)
     writer.work.mkdir(parents=True)
     shuffle = Shuffle("some/rows", num_positions, columns, 1)
     with (
-        patch.object(lanes, "PAGE_BYTES", 96),
         patch.object(lanes, "BLOCK_BYTES", 40),
         patch.object(runs, "BLOCK_BYTES", 64),
-        patch.object(merge_levels, "FEW_SOURCES", fan_in),
-        patch.object(merge_levels, "SOURCE_BYTES", 1 << 30),
         patch.object(merges, "_STEP_BYTES", data.draw(st.sampled_from([1, 100, 1000]))),
     ):
         run(writer, shuffle, routed)
@@ -203,7 +203,6 @@ MANY = [(list(range(number, 60, 7)), [number, number, 59]) for number in range(1
 def test_what_was_merged_is_kept_and_what_it_was_merged_from_removed(
     writer: ArtifactWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(merge_levels, "FEW_SOURCES", 3)
     shuffle = Shuffle("rows", 60, COLUMNS, 1)
     run(writer, shuffle, MANY)
     assert len([folder for folder in (writer.work / "shuffle/rows").iterdir() if folder.is_dir()]) == 1
@@ -231,7 +230,6 @@ def test_a_damaged_run_is_not_read(writer: ArtifactWriter) -> None:
 def test_stopped_after_any_tasks_each_runs_once_and_the_rows_are_the_same(
     writer: ArtifactWriter, monkeypatch: pytest.MonkeyPatch, tasks: int, workers: int
 ) -> None:
-    monkeypatch.setattr(merge_levels, "FEW_SOURCES", 3)
     shuffle = Shuffle("rows", 60, COLUMNS, 1)
     if workers > 1:
         with pytest.raises(StoppedError):
@@ -250,7 +248,6 @@ def test_stopped_after_any_tasks_each_runs_once_and_the_rows_are_the_same(
 def test_damage_between_a_stop_and_the_next_run_is_repaired(
     writer: ArtifactWriter, monkeypatch: pytest.MonkeyPatch, stop: int, damage: str
 ) -> None:
-    monkeypatch.setattr(merge_levels, "FEW_SOURCES", 3)
     shuffle = Shuffle("rows", 60, COLUMNS, 1)
     with pytest.raises(StoppedError):
         run(writer, shuffle, MANY, StoppingCluster(stop))
@@ -314,7 +311,7 @@ def test_a_reader_holds_one_column_and_two_numbers_for_each_row(
 def test_readers_of_any_positions_open_the_counted_files(
     writer: ArtifactWriter, monkeypatch: pytest.MonkeyPatch, fan_in: int
 ) -> None:
-    monkeypatch.setattr(merge_levels, "FEW_SOURCES", fan_in)
+    writer = replace(writer, scratch=Scratch(sources=fan_in))
     shuffle = Shuffle("rows", 60, COLUMNS, 1)
     routed = [(range(60),)] * 11
     run(writer, shuffle, routed)

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from gnnloom.storage import Catalog
-from gnnloom.storage.disk.work_folder import remove_work_folder
+from gnnloom.storage.disk.work_folder import Scratch, remove_work_folder
 from gnnloom.storage.faults import VARIABLE, InjectedError, forget_plans
 from gnnloom.storage.format.artifact import ArtifactWriter
 
 
 def begin(dataset: Path, scratch: Path | None) -> ArtifactWriter:
     """Begin an artifact, leave it unfinished with a temporary file."""
-    with ArtifactWriter.begin(dataset, "partition", {}, {}, scratch) as writer:
+    with ArtifactWriter.begin(dataset, "partition", {}, {}, Scratch(scratch)) as writer:
         (writer.work / "spill").write_bytes(b"x")
     return writer
 
@@ -44,7 +44,7 @@ def test_what_was_begun_stays_where_it_is(tmp_path: Path) -> None:
 def test_an_artifact_begins_again_after_its_scratch_space_was_cleared(tmp_path: Path) -> None:
     begin(tmp_path / "set", tmp_path / "scratch")
     shutil.rmtree(tmp_path / "scratch")
-    with ArtifactWriter.begin(tmp_path / "set", "partition", {}, {}, tmp_path / "scratch") as writer:
+    with ArtifactWriter.begin(tmp_path / "set", "partition", {}, {}, Scratch(tmp_path / "scratch")) as writer:
         assert writer.recorded() == {}
         assert not (writer.work / "spill").exists()
 

@@ -18,7 +18,7 @@ import zarr
 from gnnloom.storage import Catalog
 from gnnloom.storage.disk.files import read_json, write_json
 from gnnloom.storage.disk.groups import write_group
-from gnnloom.storage.disk.work_folder import open_work_folder
+from gnnloom.storage.disk.work_folder import Scratch, open_work_folder
 from gnnloom.storage.errors import CorruptError, DamagedWorkError, FormatError, IncompleteError, NotFoundError
 from gnnloom.storage.faults import VARIABLE, forget_plans
 from gnnloom.storage.format import task_record
@@ -68,7 +68,7 @@ def test_a_disk_that_is_full_at_any_moment_of_a_commit_leaves_nothing_behind_in_
     while failed:
         seed, failed = seed + 1, False
         with ArtifactWriter.begin(
-            dataset.path, "partition", {"seed": seed}, {"graph": "g"}, space if scratch else None
+            dataset.path, "partition", {"seed": seed}, {"graph": "g"}, Scratch(space if scratch else None)
         ) as writer:
             with writer.task("part/0") as output:
                 output.add(write_array(writer.path, "part", PART, ("vertex",)))
