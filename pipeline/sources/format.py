@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from gnnloom.pipeline import sources
 from gnnloom.pipeline.sources.reading.coding import without_suffix
-from gnnloom.pipeline.sources.reading.files import expand, is_local, open_files
+from gnnloom.pipeline.sources.reading.files import expand, is_local, open_files, shown_location
 from gnnloom.pipeline.sources.reading.foreign import first_bytes, name_folder, refuse_counts, refuse_foreign
 from gnnloom.pipeline.sources.source import EdgeSource, OfTwoTypes, VertexSource
 from gnnloom.pipeline.sources.vertex_data.kind import vertex_kinds
@@ -292,9 +292,10 @@ def open_edges(
         given["undirected"] = undirected
     opened = chosen.open_edges(_source(chosen, locations), **given)
     if not two_types and isinstance(opened, OfTwoTypes) and opened.two_types:
+        relation = shell_command("--relation", f"user,rates,item={shown_location(locations[0])}")
         raise InputError(
             f"{opened.two_types}: its edges are between vertices of two types; name the types and the relation, as in"
-            f" `{shell_command('--relation', f'user,rates,item={locations[0]}')}`, instead of the file alone"
+            f" `{relation}`, instead of the file alone"
         )
     return opened
 
@@ -381,7 +382,7 @@ def guess_format(locations: Sequence[str]) -> str:
 
 
 def _guess_one(location: str) -> str:
-    path = user_path(location.removeprefix("file://"))
+    path = user_path(shown_location(location).removeprefix("file://"))
     if is_local(location) and path.is_dir():
         return _guess_folder(location, path)
     # A location may stand for files that have other names.

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.sources.binary.pickled_arrays import ARRAY_NAMES, RECONSTRUCT, build_array
 from gnnloom.pipeline.sources.binary.restricted_pickle import Record, read_pickle
 from gnnloom.pipeline.sources.format import BundledVertices, Format
-from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
+from gnnloom.pipeline.sources.reading.files import SourceFile, open_files, shown_location
 from gnnloom.pipeline.sources.reading.text_columns import read_ids
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.storage.disk.files import user_path
@@ -79,7 +79,7 @@ class PlanetoidFiles:
             path = path / f"ind.{names[0]}"
         match = re.fullmatch(r"(ind\.[^.]+)(\..+)?", path.name)
         if match is None:
-            raise InputError(f"{location}: expected a folder, or a name such as ind.cora")
+            raise InputError(f"{shown_location(location)}: expected a folder, or a name such as ind.cora")
         return cls(str(path.with_name(match[1])))
 
     def file(self, name: str) -> SourceFile:

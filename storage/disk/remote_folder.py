@@ -16,9 +16,11 @@ from gnnloom.storage.system_errors import check_is_of_content
 from gnnloom.storage.wording import shortened
 
 #: User and password in a URL.
-_USER: Final = re.compile(r"(?<=//)[^/@]*@")
+_USER: Final = re.compile(r"(?<=//)[^/?]*@")
 #: Names of variables of the environment that may hold a secret.
 _SECRETS: Final = re.compile(r"SECRET|TOKEN|PASSW|CREDENTIAL|_KEY\b|_SAS\b|CONNECTION_STRING", re.IGNORECASE)
+#: A setting of a variable in a shell script.
+_SETTING: Final = re.compile(r"\b([A-Za-z_]\w*)=(\"[^\"]*\"|'[^']*'|\S+)")
 #: Shortest secret that is removed from messages; shorter texts are words.
 _SHORTEST_SECRET: Final = 6
 #: Storages without folders, where making a folder would make a bucket.
@@ -138,6 +140,15 @@ class RemoteFolder:
 def without_secrets(url: str) -> str:
     """A URL without user, password and query, as messages and results show it."""
     return _USER.sub("", url).partition("?")[0].rstrip("/")
+
+
+def masked_settings(line: str) -> str:
+    """A line of a shell script without the values of variables that may hold a secret.
+
+    >>> masked_settings("export WANDB_API_KEY=abc OMP_NUM_THREADS=4")
+    'export WANDB_API_KEY=*** OMP_NUM_THREADS=4'
+    """
+    return _SETTING.sub(lambda found: f"{found[1]}=***" if _SECRETS.search(found[1]) else found[0], line)
 
 
 def _secrets(url: str) -> set[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.samples.options import SampleOptions
 from gnnloom.pipeline.shards.grid.grid_stage import GridOptions
 from gnnloom.storage.disk.files import user_path
+from gnnloom.storage.disk.remote_folder import masked_settings
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.wording import did_you_mean
 from gnnloom.trainer.config.algorithm_config import AlgorithmConfig
@@ -37,6 +38,7 @@ from gnnloom.workflows.recipe.sections import (
 from gnnloom.workflows.recipe.sources import (
     SourceSection,
     VerticesSection,
+    shown_path,
     source_section,
     vertices_section,
     whole_path,
@@ -214,19 +216,32 @@ class Recipe:
         """Options of grid shards; None for row shards."""
         return self.shards.options() if self.shards.layout == "grid" else None
 
-    def anywhere(self) -> Recipe:
-        """Return the same recipe with absolute paths, so that it works from any current folder."""
+    def anywhere(self, place: Callable[[str], str] = whole_path) -> Recipe:
+        """Return the same recipe with absolute paths, so that it works from any current folder.
+
+        Args:
+            place: writes the location of a source.
+        """
         predict = self.predict
         if predict is not None and predict.out is not None:
             predict = dataclasses.replace(predict, out=whole_path(predict.out))
         return dataclasses.replace(
             self,
-            source=self.source.anywhere(),
-            vertices=self.vertices.anywhere(),
+            source=self.source.anywhere(place),
+            vertices=self.vertices.anywhere(place),
             predict=predict,
-            relations=tuple(each.anywhere() for each in self.relations),
-            lists=tuple(each.anywhere() for each in self.lists),
+            relations=tuple(each.anywhere(place) for each in self.relations),
+            lists=tuple(each.anywhere(place) for each in self.lists),
         )
+
+    def public(self) -> Recipe:
+        """Return the same recipe without secrets, as it is stored with a run and shared with others.
+
+        URLs are without user, password and query, and lines of ``[slurm] setup`` without the values of variables whose
+        names say that they hold a secret.
+        """
+        slurm = dataclasses.replace(self.slurm, setup=tuple(map(masked_settings, self.slurm.setup)))
+        return dataclasses.replace(self.anywhere(shown_path), slurm=slurm)
 
     def to_toml(self) -> str:
         """Write the recipe as TOML with every default filled in."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, make_dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -19,7 +19,7 @@ from gnnloom.pipeline.sources.format import (
     vertex_identity,
 )
 from gnnloom.pipeline.sources.generators.generator import generators
-from gnnloom.pipeline.sources.reading.files import is_local
+from gnnloom.pipeline.sources.reading.files import is_local, shown_location
 from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
 from gnnloom.pipeline.sources.vertex_data.kind import vertex_kinds
 from gnnloom.storage.artifacts.graph import Graph
@@ -52,12 +52,17 @@ class _Section(ABC):
         given = self.given
         return {option.name: given[option.name] for option in self.options() if option.name in given}
 
-    def anywhere(self) -> Self:
-        """Return this section with absolute paths, so that it works from any current folder."""
+    def anywhere(self, place: Callable[[str], str] | None = None) -> Self:
+        """Return this section with absolute paths, so that it works from any current folder.
+
+        Args:
+            place: writes a location; :func:`whole_path` by default.
+        """
+        place = place or whole_path
         # Only options that name files are paths: the split of an OGB folder is a plain name.
         files = {option.name for option in self.options() if option.kind is Path}
-        absolute = {key: whole_path(value) for key, value in self.given.items() if key in files}
-        return replace(self, path=tuple(map(whole_path, self.path)), **absolute)
+        absolute = {key: place(value) for key, value in self.given.items() if key in files}
+        return replace(self, path=tuple(map(place, self.path)), **absolute)
 
 
 Section = TypeVar("Section")
@@ -256,6 +261,11 @@ def _bundled_options() -> dict[str, Sequence[Option]]:
 def whole_path(location: str) -> str:
     """Make the path of a local file or folder absolute; a URL stays as it is."""
     return str(user_path(location.removeprefix("file://")).absolute()) if is_local(location) else location
+
+
+def shown_path(location: str) -> str:
+    """Make the path of a local file or folder absolute, and leave out the user, password and query of a URL."""
+    return shown_location(whole_path(location))
 
 
 def _name_format(given: Iterable[str], by_owner: Mapping[str, Collection[str]], known: Collection[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final, Self
@@ -35,9 +35,13 @@ class _TableSection:
         if self.format is not None and self.format not in _table_formats():
             raise InputError(f"format {self.format!r}: expected one of {', '.join(_table_formats())}")
 
-    def anywhere(self) -> Self:
-        """The same table with absolute paths, so that it works from any current folder."""
-        return replace(self, path=tuple(map(whole_path, self.path)))
+    def anywhere(self, place: Callable[[str], str] = whole_path) -> Self:
+        """The same table with absolute paths, so that it works from any current folder.
+
+        Args:
+            place: writes a location.
+        """
+        return replace(self, path=tuple(map(place, self.path)))
 
     def _table(self, columns: Sequence[str], what: str) -> Table:
         table = Table.of_columns(self.path, columns, what, of_edges=isinstance(self, RelationSection))

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
+from gnnloom.pipeline.sources.reading.files import shown_location
 from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS
 from gnnloom.pipeline.sources.vertex_data.table_columns import ELSE, split_location
 from gnnloom.storage.artifacts.typed.typed_names import distinct_names, valid_name
@@ -158,7 +159,7 @@ class Table:
     @property
     def location(self) -> str:
         """What messages call the table."""
-        return self.shown or (*self.locations, *self.headless)[0]
+        return self.shown or shown_location((*self.locations, *self.headless)[0])
 
     @classmethod
     def parse(cls, text: str, what: str, *, of_edges: bool = True) -> Table:

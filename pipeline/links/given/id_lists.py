@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.sources.binary.stored_arrays import PackedSource, StoredArray, Unpacked, unpacked_array
 from gnnloom.pipeline.sources.format import formats, guess_format, open_edges
 from gnnloom.pipeline.sources.names import NameChunk, NamedEdgeSource, Names
+from gnnloom.pipeline.sources.reading.files import shown_location
 from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeSource, SourceRange, SurveyedSource, even_ranges
 from gnnloom.pipeline.sources.understood import Understood, understood_of
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import open_one_array
@@ -82,11 +83,14 @@ class PairList:
         given = {**options, "weights": has_values}
         known = {option.name: given[option.name] for option in chosen.options if option.name in given}
         if has_values and "weights" not in known:
-            raise InputError(f"{location}: format {chosen.name!r} has no column of values")
+            raise InputError(f"{shown_location(location)}: format {chosen.name!r} has no column of values")
         edges = open_edges(chosen.name, [location], known)
         if isinstance(edges, SurveyedSource) and edges.surveys():
-            raise InputError(f"{location}: a file of format {chosen.name!r}, which holds a graph; give lists of pairs")
-        return cls(path, edges, location, has_values)
+            raise InputError(
+                f"{shown_location(location)}: a file of format {chosen.name!r}, which holds a graph; give lists of"
+                " pairs"
+            )
+        return cls(path, edges, shown_location(location), has_values)
 
     @property
     def width(self) -> int:

@@ -156,7 +156,7 @@ def open_file(location: str) -> SourceFile:
     """
     files = open_files([location])
     if len(files) != 1:
-        raise InputError(f"{location}: expected one file, found {len(files)}")
+        raise InputError(f"{shown_location(location)}: expected one file, found {len(files)}")
     return files[0]
 
 
@@ -203,7 +203,7 @@ def expand(location: str) -> list[str]:
     else:
         return [location]
     if not found:
-        raise NotFoundError(f"{_shown(location)}: no file matches")
+        raise NotFoundError(f"{shown_location(location)}: no file matches")
     return found
 
 
@@ -239,7 +239,7 @@ def _describe_remote(location: str) -> SourceFile:
         version = [file_system.ukey(path), *(f"{name}={info[name]}" for name in _VERSION_FIELDS if name in info)]
     except (OSError, ValueError) as error:
         raise _unreadable(location, error) from error
-    size, shown = info.get("size"), _shown(location)
+    size, shown = info.get("size"), shown_location(location)
     return SourceFile(
         shown,
         None if size is None else int(size),
@@ -255,8 +255,8 @@ def _file_system(location: str) -> tuple[Any, str]:
     try:
         file_system, path = url_to_fs(location)  # type: ignore[no-untyped-call]
     except (ValueError, ImportError) as error:
-        reason = str(error).replace(location, _shown(location))
-        raise InputError(f"{_shown(location)}: this kind of URL cannot be opened ({reason})") from error
+        reason = str(error).replace(location, shown_location(location))
+        raise InputError(f"{shown_location(location)}: this kind of URL cannot be opened ({reason})") from error
     return file_system, str(path)
 
 
@@ -268,13 +268,13 @@ def _open_remote(location: str, streaming: bool) -> BinaryIO:
     return cast("BinaryIO", file_system.open(path, "rb"))
 
 
-def _shown(location: str) -> str:
-    """A path, or a URL without its secrets."""
+def shown_location(location: str) -> str:
+    """A path, or a URL without user, password and query, as messages and stored facts show it."""
     return location if is_local(location) else without_secrets(location)
 
 
 def _unreadable(location: str, error: Exception) -> NotFoundError | InputError:
-    shown = _shown(location)
+    shown = shown_location(location)
     fault = "" if is_local(location) else _server_fault(error)
     if fault:
         return UnreachableError(f"{shown}: {fault}; check the address, or try again later")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray, Unpacked
-from gnnloom.pipeline.sources.reading.files import open_files
+from gnnloom.pipeline.sources.reading.files import open_files, shown_location
 from gnnloom.pipeline.sources.source import OneArray, SourceRange, TableBlock, VertexSource
 from gnnloom.pipeline.sources.understood import Understood, of_vertices
 from gnnloom.pipeline.sources.vertex_data.chosen.chosen_columns import ChosenColumns, Parts
@@ -94,14 +94,16 @@ def _check_ids_file(ids_file: str, tables: Collection[str], *, has_arrays: bool)
         InputError: they do not.
     """
     location, columns = split_location(ids_file)
+    shown = shown_location(ids_file)
     if is_numpy(location):
         if not has_arrays:
-            raise InputError(f"{ids_file}: ids of the rows of .npy and .npz files, but no such file was given")
+            raise InputError(f"{shown}: ids of the rows of .npy and .npz files, but no such file was given")
         return
     if len(columns) != 1:
-        raise InputError(f"{ids_file}: expected a .npy file of ids, or a table and its column of ids, as in t.csv:id")
+        raise InputError(f"{shown}: expected a .npy file of ids, or a table and its column of ids, as in t.csv:id")
     if location not in {split_location(table)[0] for table in tables}:
-        raise InputError(f"{ids_file}: expected the column of ids of one of the tables: {', '.join(tables)}")
+        names = ", ".join(map(shown_location, tables))
+        raise InputError(f"{shown}: expected the column of ids of one of the tables: {names}")
 
 
 def _refuse_index(split_index: int | None) -> None:
@@ -164,7 +166,9 @@ class KeyedVertices(OneArray):
         rows = _open_rows(location, array, ids_file, header, filling, decimal, parts)
         array = array_in_file(array, rows.num_columns)
         if not VERTEX_ARRAYS[array].dims and rows.num_columns != 1:
-            raise InputError(f"{location}: expected one column of {array}s after the ids, found {rows.num_columns}")
+            raise InputError(
+                f"{shown_location(location)}: expected one column of {array}s after the ids, found {rows.num_columns}"
+            )
         return cls(0 if graph is None else graph.num_vertices, rows, array, header)
 
     def identity(self) -> dict[str, Any]:
@@ -270,7 +274,9 @@ def _open_rows(
     ids_table, id_columns = split_location(ids_file) if ids_file else ("", ())
     row_ids = ids_array(ids_table, id_columns) if ids_file and is_numpy(table) else None
     if ids_file and is_numpy(table) and row_ids is None:
-        raise InputError(f"{ids_file}: expected a .npy file with the ids of the rows of {table}")
+        raise InputError(
+            f"{shown_location(ids_file)}: expected a .npy file with the ids of the rows of {shown_location(table)}"
+        )
     ids = id_columns[0] if id_columns and ids_table == table else None
     if columns or ids is not None or reads_cells(table, array, header, filling, by_id=True, decimal=decimal):
         chosen = ChosenColumns.open(
@@ -281,9 +287,9 @@ def _open_rows(
     if is_numpy(location) and row_ids is not None:
         return KeyedNumpy.open(open_one_array(location, array), row_ids)
     files = open_files([location])
-    if len(files) != 1 or location.endswith((".npy", ".npz")):
-        raise InputError(f"{location}: expected one text or Parquet file with a column of ids")
-    if location.endswith((".parquet", ".pq")):
+    if len(files) != 1 or is_numpy(location):
+        raise InputError(f"{shown_location(location)}: expected one text or Parquet file with a column of ids")
+    if is_parquet(location):
         return KeyedParquet.open(files[0])
     return KeyedText.open(files[0], array, header)
 

@@ -23,7 +23,7 @@ from gnnloom.pipeline.sources.binary.stored_arrays import (
     unpacked_array,
 )
 from gnnloom.pipeline.sources.binary.torch_arrays import torch_arrays
-from gnnloom.pipeline.sources.reading.files import open_file
+from gnnloom.pipeline.sources.reading.files import open_file, shown_location
 from gnnloom.pipeline.sources.understood import Understood, of_vertices
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import SPLIT, VERTEX_ARRAYS, VertexArray, array_in_file, split_part
@@ -195,7 +195,7 @@ def open_one_array(location: str, name: str) -> StoredArray:
         InputError: the location names several files, or the array contains Python objects.
     """
     file = open_file(location)
-    if not location.endswith(".npz"):
+    if not shown_location(location).endswith(".npz"):
         return open_array(file)
     names = member_names(file)
     return open_array(file, names[0] if len(names) == 1 else name)
@@ -291,12 +291,12 @@ def split_arrays(location: str) -> dict[str, tuple[StoredArray]]:
     Raises:
         InputError: two of them stand for the same part, or a ``.pt`` has something else than arrays.
     """
-    if location.endswith(".pt"):
+    if shown_location(location).endswith(".pt"):
         arrays = torch_arrays(open_file(location))
         # MAG240M lists the vertices of its test split as a whole, and divided into two.
         members = {name.removesuffix("-whole"): name for name in arrays}
         return {name: (arrays[member],) for name, member in _parts(location, members).items()}
-    if not location.endswith(".npz"):
+    if not shown_location(location).endswith(".npz"):
         return {}
     file = open_file(location)
     members = {name: name for name in member_names(file)}
@@ -313,7 +313,9 @@ def _parts(location: str, members: Mapping[str, str]) -> dict[str, str]:
     for name in members:
         part = split_part(name)
         if part in found:
-            raise InputError(f"{location}: {found[part]} and {name} are the same part of a split; save one of them")
+            raise InputError(
+                f"{shown_location(location)}: {found[part]} and {name} are the same part of a split; save one of them"
+            )
         if part is not None:
             found[part] = name
     return {name: members[name] for name in found.values()}

@@ -61,7 +61,7 @@ class ParquetVertices(OneArray):
         columns = names if spec.dims or len(names) == 1 else (array,)
         table.check_columns(columns, spec.kinds + ("s" if spec.text_kinds else ""))
         if not columns:
-            raise InputError(f"{location}: the table has no columns")
+            raise InputError(f"{table.file.location}: the table has no columns")
         return cls(table, array, columns)
 
     @property

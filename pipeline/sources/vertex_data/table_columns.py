@@ -19,7 +19,7 @@ from gnnloom.pipeline.sources.binary.parquet_table import ParquetTable
 from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray
 from gnnloom.pipeline.sources.reading.class_names import UNKNOWN, is_heading
 from gnnloom.pipeline.sources.reading.coding import without_suffix
-from gnnloom.pipeline.sources.reading.files import SourceFile, is_local, open_file
+from gnnloom.pipeline.sources.reading.files import SourceFile, is_local, open_file, shown_location
 from gnnloom.pipeline.sources.reading.foreign import refuse_drawn
 from gnnloom.pipeline.sources.reading.text_layout import Row, Sample, Stated, is_grouped, is_number, names_ids
 from gnnloom.pipeline.sources.reading.text_table import (
@@ -46,6 +46,8 @@ from gnnloom.storage.wording import shell_command
 _RANGE: Final = re.compile(r"(\d+)-(\d*)", re.ASCII)
 #: What is between the numbers of a list, and a number with a decimal comma.
 _BETWEEN, _DECIMAL = re.compile(r"[\s,;]+"), re.compile(r"[-+]?\d+,\d+", re.ASCII)
+#: What follows a colon within the query of a URL: further values, or the end of a time.
+_OF_QUERY: Final = re.compile(r"[=&%/]|^$|^\d\d\b", re.ASCII)
 #: A number with a sign of a currency or of percents.
 _SIGNED: Final = re.compile(r"[-+]?[$€£¥]?\s?[-+]?\d[\d ,.'\u2019\u00a0\u202f]*\s?[%$€£¥]?")
 #: How programs write what is true and false, in lower case.
@@ -65,13 +67,16 @@ def split_location(location: str) -> tuple[str, tuple[str, ...]]:
 
     >>> split_location("https://host/t.csv:age,income")
     ('https://host/t.csv', ('age', 'income'))
+    >>> split_location("https://host/t.csv:age,income?sig=7")
+    ('https://host/t.csv?sig=7', ('age', 'income'))
     >>> split_location("C:/nodes.csv")
     ('C:/nodes.csv', ())
+
+    Raises:
+        InputError: columns follow the query of a URL, which may have colons itself.
     """
     if not is_local(location):
-        folder, slash, name = location.rpartition("/")
-        name, colon, columns = name.partition(":")
-        return (f"{folder}{slash}{name}", _listed(columns)) if colon and name and "?" not in name else (location, ())
+        return _split_url(location)
     at = len(location)
     while at > 0:
         # A name that has a colon itself comes before a shorter one.
@@ -82,6 +87,24 @@ def split_location(location: str) -> tuple[str, tuple[str, ...]]:
     # No such file: the message should name it without its columns, but C:/nodes.csv has none.
     is_drive = len(name) < 2 or "/" in columns or "\\" in columns
     return (name, _listed(columns)) if colon and columns and not is_drive else (location, ())
+
+
+def _split_url(location: str) -> tuple[str, tuple[str, ...]]:
+    """Split a URL like :func:`split_location`: the columns follow its path, and its query follows the columns."""
+    path, mark, query = location.partition("?")
+    folder, slash, name = path.rpartition("/")
+    name, colon, columns = name.partition(":")
+    if colon and name:
+        return f"{folder}{slash}{name}{mark}{query}", _listed(columns)
+    _, colon, behind = query.rpartition(":")
+    # A query may end with a time, as in 2030-01-01T00:00:00Z.
+    if colon and not _OF_QUERY.search(behind):
+        shown = shown_location(path)
+        raise InputError(
+            f"{shown}: columns stand before the query of a URL, as in {shown}:{behind}?...; write a colon within the"
+            " query as %3A"
+        )
+    return location, ()
 
 
 def _is_file(location: str) -> bool:
@@ -115,7 +138,7 @@ def is_parquet(location: str) -> bool:
 
 
 def _suffix(location: str) -> str:
-    return without_suffix(location.rpartition("/")[2]).rpartition(".")[2].lower()
+    return without_suffix(shown_location(location).rpartition("/")[2]).rpartition(".")[2].lower()
 
 
 @dataclass(frozen=True)

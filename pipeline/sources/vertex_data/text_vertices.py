@@ -83,8 +83,8 @@ class TextVertices(OneArray):
         names = columns > 1 and header is not False and has_names(first, VERTEX_ARRAYS[array])
         if names and (numbers_rows(first[0]) or len(second) == columns + 1):
             raise InputError(
-                f"{location}: the first column has no name: it numbers the rows, or has ids; add `--by-id` if it has"
-                " ids, or write the table without it (in pandas, index=False)"
+                f"{file.location}: the first column has no name: it numbers the rows, or has ids; add `--by-id` if it"
+                " has ids, or write the table without it (in pandas, index=False)"
             )
         stated, named = header, None
         if array == "label" and columns == 1:
@@ -95,16 +95,16 @@ class TextVertices(OneArray):
         index = index_rows(file, first_row)
         rows = count_rows(file, first_row=first_row) if index.num_rows is None else index.num_rows
         if not rows:
-            raise InputError(f"{location}: the file is empty; expected a line per vertex")
+            raise InputError(f"{file.location}: the file is empty; expected a line per vertex")
         name = array_in_file(array, columns)
         if not VERTEX_ARRAYS[array].dims and columns > 1 and _begins_with_ids(sample, header):
             wide = ", or zeros and ones with a column per class" if name != array else ""
             raise InputError(
-                f"{location}: the first of the {columns} columns of this {array} file looks like vertex ids; if it is,"
-                f" add `--by-id`; otherwise, expected one {array} per line{wide}"
+                f"{file.location}: the first of the {columns} columns of this {array} file looks like vertex ids; if it"
+                f" is, add `--by-id`; otherwise, expected one {array} per line{wide}"
             )
         if not VERTEX_ARRAYS[name].dims and columns != 1:
-            raise InputError(f"{location}: expected one column of {array}s, found {columns}")
+            raise InputError(f"{file.location}: expected one column of {array}s, found {columns}")
         first_name = first[0] if header else ""
         return cls(file, name, columns, rows, index, header, first_row, first_name, named, stated)
 

@@ -9,7 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.binary.stored_arrays import PackedSource, StoredArray, Unpacked, open_array
-from gnnloom.pipeline.sources.reading.files import is_folder, open_file
+from gnnloom.pipeline.sources.reading.files import is_folder, open_file, shown_location
 from gnnloom.pipeline.sources.source import SeparableSource, SourceRange, Surveyed, VertexData, VertexSource
 from gnnloom.pipeline.sources.understood import Legible, Understood, joined
 from gnnloom.pipeline.sources.vertex_data.chosen.chosen_columns import ChosenColumns
@@ -167,7 +167,7 @@ def open_vertex_files(
 
 def _holds_arrays(array: str, location: str) -> bool:
     table, _ = split_location(location)
-    return is_numpy(table) or (array == "split" and table.endswith(".pt"))
+    return is_numpy(table) or (array == "split" and shown_location(table).endswith(".pt"))
 
 
 def _open_one(location: str, array: str, header: bool | None, filling: Filling, decimal: str) -> VertexSource:

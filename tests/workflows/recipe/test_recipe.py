@@ -150,6 +150,48 @@ def test_predictions_may_be_smoothed(tmp_path: Path) -> None:
     assert not read(tmp_path, GOOD + "[predict]\n").predict.smoothing.smooths  # type: ignore[union-attr]
 
 
+def test_what_is_stored_with_a_run_has_no_secrets_and_what_jobs_run_has_them(tmp_path: Path) -> None:
+    address, query = "https://ann:p@ss@host/graphs", "?X-Signature=topsecret&at=2030-01-01T00:00:00Z"
+    text = f"""\
+[dataset]
+name = "tiny"
+
+[[relations]]
+path = "{address}/buys.csv{query}"
+source = "user"
+name = "buys"
+target = "item"
+
+[[vertices]]
+type = "user"
+path = "{address}/users.csv{query}"
+
+[slurm]
+setup = ["module load mpi", "export WANDB_API_KEY=topsecret X=1 AWS_SECRET_ACCESS_KEY='top secret'"]
+"""
+    files = f"""\
+[dataset]
+name = "tiny"
+
+[source]
+path = ["{address}/e.csv{query}", "local-?.csv"]
+
+[vertices]
+format = "keyed"
+feature = "{address}/x.csv:age,income{query}"
+
+[train]
+"""
+    for recipe in (read(tmp_path, text), read(tmp_path, files)):
+        stored, run = recipe.public().to_toml(), recipe.anywhere().to_toml()
+        assert re.search("topsecret|top secret|p@ss|ss@", stored) is None
+        assert "topsecret" in run
+        assert "https://host/graphs/" in stored
+        assert read(tmp_path, stored).public() == recipe.public()
+    assert "/x.csv:age,income" in stored
+    assert "/local-?.csv" in stored
+
+
 def test_an_empty_path_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"line 4: \[source\] path: expected the name of a file"):
         read(tmp_path, '[dataset]\nname = "tiny"\n[source]\npath = ""\n[train]\n')

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
+from gnnloom.pipeline.sources.reading.files import is_local
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.option import Group, Option, options_of
@@ -102,10 +103,18 @@ def click_option(
     )
 
 
+class _PathOrUrl(click.Path):
+    """A path, or a URL, whose two slashes a path would not keep."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        is_url = isinstance(value, str) and not is_local(value)
+        return value if is_url else super().convert(value, param, ctx)
+
+
 def _type(option: Option, *, checks: bool) -> click.ParamType[Any, Any]:
     if option.kind is Path:
         is_folder = option.metavar == FOLDER
-        return click.Path(file_okay=not is_folder, dir_okay=is_folder, path_type=Path)
+        return _PathOrUrl(file_okay=not is_folder, dir_okay=is_folder, path_type=Path)
     return OptionChoice(option) if option.choices else OptionType(option, checks=checks)
 
 

@@ -63,7 +63,7 @@ def save_recipe(found: Found) -> None:
     Raises:
         ExistsError: another process is writing the run.
     """
-    content, saved = seal_text(found.recipe.anywhere().to_toml()), found.run.path / SAVED_RECIPE
+    content, saved = seal_text(found.recipe.public().to_toml()), found.run.path / SAVED_RECIPE
     # A finished run may be in a catalog that cannot be written.
     if saved.is_file() and saved.read_bytes() == content.encode():
         return

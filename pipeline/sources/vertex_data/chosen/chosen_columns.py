@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.binary.stored_arrays import PackedSource, StoredArray, Unpacked
 from gnnloom.pipeline.sources.reading.class_names import MOST_NAMES, UNKNOWN
-from gnnloom.pipeline.sources.reading.files import SourceFile
+from gnnloom.pipeline.sources.reading.files import SourceFile, shown_location
 from gnnloom.pipeline.sources.reading.text_layout import names_ids
 from gnnloom.pipeline.sources.reading.text_table import PANDAS_INDEX, numbers_rows, spelled
 from gnnloom.pipeline.sources.source import SourceRange
@@ -80,10 +80,10 @@ def _without_fills(columns: Sequence[str], location: str, option: str) -> tuple[
         names.append(name.strip())
         if not separator:
             continue
-        where = f"{location}, column {column!r}"
+        where = f"{shown_location(location)}, column {column!r}"
         if option != "feature":
             raise InputError(f"{where}: only features need a value for missing cells; a {option} may be unknown")
-        if not fill.strip() or (is_numpy(location) and location.endswith("npz")):
+        if not fill.strip() or (is_numpy(location) and shown_location(location).endswith("npz")):
             raise InputError(f"{where}: expected a value after else for a column of a table, as in `age else 0`")
         fills[name.strip()] = fill.strip()
     return tuple(names), fills
@@ -175,7 +175,7 @@ class ChosenColumns:
         if parts:
             others = [open_table(each, columns, has, option, named_ids, decimal) for each, has in parts]
             table = PartedCells.of([table, *others])
-        named = () if is_numpy(location) and location.endswith("npz") else columns
+        named = () if is_numpy(location) and shown_location(location).endswith("npz") else columns
         has_index = table.width > 1 and numbers_rows(table.names[0]) if table.names else False
         id_column: int | None = None
         if row_ids is not None:
@@ -192,14 +192,17 @@ class ChosenColumns:
                 left.add(table.width - 1)
         numbers = choose(table, named) if named else [number for number in range(table.width) if number not in left]
         if id_column in numbers and named:
-            raise InputError(f"{location}: column {table.names[id_column or 0]} has the ids of the rows; leave it out")
+            raise InputError(
+                f"{shown_location(location)}: column {table.names[id_column or 0]} has the ids of the rows; leave"
+                " it out"
+            )
         filled = {number: fill for name, fill in fills.items() for number in choose(table, [name])}
         found = [
             _with_fill(table, column, filled.get(column.number))
             for column in find_columns(table, numbers, VERTEX_ARRAYS[option])
         ]
         if not found:
-            raise InputError(f"{location}: expected a column of {option}s next to the ids, found none")
+            raise InputError(f"{shown_location(location)}: expected a column of {option}s next to the ids, found none")
         array = array_in_file(option, sum(column.width for column in found))
         if id_column is not None:
             stated["ids"] = row_ids.file.identity() if row_ids is not None else ids
