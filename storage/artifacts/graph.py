@@ -20,12 +20,13 @@ from gnnloom.storage.wording import counted
 
 
 def refuse_types(path: Path) -> InputError:
-    """The error of whoever needs a graph without types and finds one with types."""
+    """The error where a graph without types is needed and one with types is found."""
     return InputError(
-        f"{path}: a graph with types, which only these read so far: `gnnloom catalog`, `gnnloom partition`, `gnnloom"
-        " shard --parts`, `gnnloom features` and `gnnloom train` with --of-type, `gnnloom links NAME random` with"
-        " --relation, and in Python Dataset.typed_graph(), to_scipy(relation=NAME), to_pyg() and gnnloom.loader(); the"
-        " edges of one relation alone can be stored as a graph without types"
+        f"{path}: a graph with types; a model of your own trains on it (`gnnloom train NAME --mode neighbor --of-type"
+        " TYPE --model mymodule:Model`, or with --relation NAME instead of --of-type); `gnnloom catalog`, `gnnloom"
+        " partition`, `gnnloom shard --parts`, `gnnloom features` with --of-type and `gnnloom links NAME random` with"
+        " --relation read it too, and in Python Dataset.typed_graph(), to_scipy(relation=NAME), to_pyg() and"
+        " gnnloom.loader(); the edges of one relation alone can be stored as a graph without types"
     )
 
 

@@ -223,7 +223,9 @@ def find_drawn(dataset: StoredDataset, graph: str | None, options: DrawOptions) 
         if typed is None:
             return find_linked(dataset, graph)
         names = ", ".join(each.name for each in typed.relations)
-        raise InputError(f"relation: the graph has types; choose the relation whose edges are the pairs: {names}")
+        raise InputError(
+            f"the graph has types; choose the relation whose edges are the pairs, with --relation: {names}"
+        )
     chosen = [info for info in dataset.artifacts("graph") if info.key.startswith(graph or "")]
     if chosen and not any(info.is_typed for info in chosen):
         raise InputError(f"relation {options.relation}: the graph has no types; leave the option out")

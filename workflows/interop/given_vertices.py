@@ -18,6 +18,13 @@ from gnnloom.pipeline.sources.names import Names
 from gnnloom.pipeline.sources.reading.files import open_file
 from gnnloom.pipeline.sources.reading.text_layout import Sample, Stated, row_blocks, split_fields
 from gnnloom.pipeline.sources.understood import SHOWN_ROWS, Understood
+from gnnloom.pipeline.sources.vertex_data.cells import CellTable, column_name
+from gnnloom.pipeline.sources.vertex_data.table_columns import (
+    choose,
+    is_parquet,
+    open_table,
+    split_location,
+)
 from gnnloom.storage import Graph
 from gnnloom.storage.artifacts.typed.source_ids import SourceIds
 from gnnloom.storage.errors import InputError
@@ -84,10 +91,16 @@ def understood_vertices(graph: SourceIds, path: Path) -> Understood:
 
     Raises:
         NotFoundError: there is no such file.
-        InputError: it is not text.
+        InputError: it is not text, or has no such column.
     """
-    sample = Sample.of(open_file(str(path)), Stated(separator=_NO_SEPARATOR))
-    finder, kind = _VertexFinder(graph), "names" if graph.has_names else "numbers"
+    kind = "names" if graph.has_names else "numbers"
+    if (found := _open_column(path)) is not None:
+        table, column = found
+        facts, how = {"comments": 0, "ids": kind}, f"a table, ids of vertices in column {column_name(table, column)}"
+        rows = tuple((cell,) for cell in table.first_cells(column)[1][:SHOWN_ROWS])
+        sentences = how, f"ids are {kind}, as in the graph"
+        return Understood(table.file.location, "table", facts, sentences, "", ("id",), rows, graph.has_names)
+    sample, finder = Sample.of(open_file(str(path)), Stated(separator=_NO_SEPARATOR)), _VertexFinder(graph)
     known = finder.places(_names(sample.comments)) >= 0 if graph.has_names and sample.comments else np.zeros(1, bool)
     comments = int(np.argmax(known)) if known.any() else len(sample.comments)
     first = "text, the id of a vertex in each line"
@@ -99,18 +112,21 @@ def understood_vertices(graph: SourceIds, path: Path) -> Understood:
 
 
 def read_vertices(graph: SourceIds, path: Path) -> NDArray[np.int64]:
-    """Read a text file with the id of a vertex in each line, perhaps in quotes; blank lines are left out.
+    """Read a text file with the id of a vertex in each line, perhaps in quotes; or a column of a table.
 
-    As in files of edges, lines that begin with # or % are comments before the first id, and among numbers anywhere. A
-    line that is the name of a vertex is never a comment.
+    ``users.parquet:user_id`` and ``users.csv:user_id`` name a column, and a Parquet file alone for its first one.
+    Blank lines of text are left out. As in files of edges, lines that begin with # or % are comments before the first
+    id, and among numbers anywhere. A line that is the name of a vertex is never a comment.
 
     Returns:
         (num_ids,) int64 vertices, in the order of the file.
 
     Raises:
         NotFoundError: there is no such file.
-        InputError: a line is not the id of a vertex of the graph, or there is none.
+        InputError: a line or cell is not the id of a vertex of the graph, or there is none; or there is no such column.
     """
+    if (column := _open_column(path)) is not None:
+        return _read_column(graph, *column)
     finder, parts, begun, number = _VertexFinder(graph), [np.empty(0, np.int64)], False, 1
     file = open_file(str(path))
     for _, block in row_blocks(file, 0):
@@ -122,13 +138,42 @@ def read_vertices(graph: SourceIds, path: Path) -> NDArray[np.int64]:
                 ids = {line: text for line, text in ids.items() if text[:1] not in _SIGNS}
             elif not begun:
                 ids = _without_comments(ids, finder)
-            begun = begun or bool(ids)
             if ids:
-                parts.append(finder.find(_names(ids.values()), partial(_line_of, path, list(ids))))
+                try:
+                    parts.append(finder.find(_names(ids.values()), partial(_line_of, path, list(ids))))
+                except InputError as error:
+                    hint = f"; if the file is a table, name its column of ids, as in `{path.name}:COLUMN`"
+                    raise InputError(f"{error}{'' if begun else hint}") from error
+                begun = True
     found = np.concatenate(parts)
     if not len(found):
         raise InputError(f"{path}: no vertices; expected the id of one in each line")
     return found
+
+
+def _open_column(path: Path) -> tuple[CellTable, int] | None:
+    """The table that a path names with a column, or that is Parquet, and the number of the column; None for others."""
+    location, columns = split_location(str(path))
+    if not columns and not is_parquet(location):
+        return None
+    if len(columns) > 1:
+        raise InputError(f"{path}: expected one column of ids, found {len(columns)}")
+    table = open_table(location, columns, None, "id")
+    return table, choose(table, columns or ("1",))[0]
+
+
+def _read_column(graph: SourceIds, table: CellTable, column: int) -> NDArray[np.int64]:
+    """(num_rows,) int64 vertices whose ids a column has; raises as :func:`read_vertices` does."""
+    finder, parts = _VertexFinder(graph), [np.empty(0, np.int64)]
+    for span in table.ranges():
+        for block in table.read(span, [column]):
+            for piece in block.pieces(1):
+                ids = piece.columns[0].words()
+                found = finder.places(ids)
+                for row in np.flatnonzero(found < 0)[:1].tolist():
+                    raise table.error(int(piece.at[row]), column, finder.expected(ids, row))
+                parts.append(found)
+    return np.concatenate(parts)
 
 
 def find_vertices(graph: SourceIds, what: str, ids: ArrayLike) -> NDArray[np.int64]:
@@ -251,9 +296,13 @@ class _VertexFinder:
 
     def unknown(self, ids: Names, at: int, where: Callable[[int], str]) -> InputError:
         """The error for an id that is not one of the graph; for arguments see :meth:`find`."""
-        name, of_type = ids.name(at).decode("utf-8", "replace"), self._graph.type
+        return InputError(f"{where(at)}: {self.expected(ids, at)}")
+
+    def expected(self, ids: Names, at: int) -> str:
+        """The error's text for an id that the graph lacks."""
+        of_type = self._graph.type
         what = f"vertex of type {of_type}" if of_type else "vertex of the graph"
-        return InputError(f"{where(at)}: {name!r} is not a {what}")
+        return f"{ids.name(at).decode('utf-8', 'replace')!r} is not a {what}"
 
     def places(self, ids: Names) -> NDArray[np.int64]:
         """(num_ids,) int64 vertices; -1 for an id that is not one of the graph."""

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gnnloom.pipeline.sources.understood import Understood
+from gnnloom.pipeline.sources.vertex_data.table_columns import split_location
 from gnnloom.storage import Dataset
 from gnnloom.storage.artifacts.typed.source_ids import SourceIds
 from gnnloom.storage.disk.own_folder import own_folder
@@ -65,11 +66,11 @@ class Wanted:
     )
     of: Path | ArrayLike | None = option(  # noqa: RUF009 - an option is immutable
         None,
-        "Text file with an id in each line: the vertices whose best targets are wanted.",
+        "The vertices whose best targets are wanted: text with an id in each line, or a column of a table.",
         kind=Path,
         group=Group.TASK,
         default_text="all",
-        metavar="FILE",
+        metavar="FILE[:COLUMN]",
     )
 
     def __bool__(self) -> bool:
@@ -108,7 +109,7 @@ class Wanted:
             check_ranks(task)
         if isinstance(self.pairs, Path):
             open_pairs(self.pairs)
-        if isinstance(self.of, Path) and not self.of.exists():
+        if isinstance(self.of, Path) and not Path(split_location(str(self.of))[0]).exists():
             raise NotFoundError(f"{self.of}: no such file")
 
 

@@ -16,7 +16,9 @@ from gnnloom.storage.option import Option
 
 #: The options of every kind that reads one file per array.
 FILE_OPTIONS: Final = tuple(
-    Option(array.name, Path, array.help, metavar="FILE[:COLUMNS]") for array in VERTEX_ARRAYS.values() if array.help
+    Option(array.name, Path, array.help, is_common=True, metavar="FILE[:COLUMNS]")
+    for array in VERTEX_ARRAYS.values()
+    if array.help
 )
 #: The option for the ids of the rows of NumPy arrays.
 IDS_FILE: Final = Option(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import gnnloom
 from gnnloom.storage import Graph
-from gnnloom.storage.errors import InputError
+from gnnloom.storage.errors import GnnloomError, InputError
 from gnnloom.workflows.interop.given_vertices import read_vertices, understood_vertices
 
 NAMES = ["#cats", "%x", "Smith, John", "ann", "bob", "é"]
@@ -64,6 +65,35 @@ def test_among_numbers_lines_that_begin_like_comments_are_comments(graphs: dict[
     (tmp_path / "none.txt").write_text("# first\n\n")
     with pytest.raises(InputError, match=r"none.txt: no vertices"):
         read_vertices(graphs["numbers"], tmp_path / "none.txt")
+
+
+@pytest.mark.parametrize("name", ["of.csv:who", "of.csv:2", "of.parquet", "of.parquet:who"])
+def test_a_column_of_a_table_lists_vertices(graphs: dict[str, Graph], tmp_path: Path, name: str) -> None:
+    names = ["bob", "Smith, John", "bob"]
+    pd.DataFrame({"who": names, "age": [3, 1, 2]}).to_parquet(tmp_path / "of.parquet")
+    pd.DataFrame({"age": [3, 1, 2], "who": names}).to_csv(tmp_path / "of.csv", index=False)
+    found = read_vertices(graphs["names"], tmp_path / name)
+    assert [graphs["names"].original_name(vertex, vertex + 1)[0] for vertex in found.tolist()] == names
+    assert understood_vertices(graphs["names"], tmp_path / name).rows == tuple((each,) for each in names)
+
+
+@pytest.mark.parametrize(
+    ("name", "places"),
+    [
+        ("of.csv:age", [r"of.csv, line 2", "age", "'3'"]),
+        ("of.csv:nobody", ["of.csv", "nobody", "age, who"]),
+        ("of.csv:age,who", ["of.csv:age,who", "one column"]),
+        ("of.csv", ["of.csv, line 1", "`of.csv:COLUMN`"]),
+        ("none.parquet", ["none.parquet"]),
+    ],
+)
+def test_a_column_without_ids_is_refused(
+    graphs: dict[str, Graph], tmp_path: Path, name: str, places: list[str]
+) -> None:
+    pd.DataFrame({"age": [3], "who": ["bob"]}).to_csv(tmp_path / "of.csv", index=False)
+    with pytest.raises(GnnloomError) as refused:
+        read_vertices(graphs["names"], tmp_path / name)
+    assert all(place in str(refused.value) for place in places)
 
 
 def test_what_was_understood_counts_comments_as_the_reader_does(graphs: dict[str, Graph], tmp_path: Path) -> None:
