@@ -25,12 +25,11 @@ from gnnloom.storage.artifacts.block_matrix import BlockWriter, block_path
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
 from gnnloom.storage.artifacts.typed.union import (
-    BOTH,
     FORWARD,
     STEP_ENTRIES,
     STEP_ROWS,
-    UNION,
     TypedMatrices,
+    UnionSpec,
     row_entries,
     union_rows,
 )
@@ -69,7 +68,7 @@ def unite_block(task: UnionTask) -> Done:
     with task.writer.task(task.name) as output, block_aside(task.writer, task.name) as aside:
         block = BlockWriter(aside, task.number, task.num_vertices, None)
         indptr, nnz = np.zeros(task.rows[1] - task.rows[0] + 1, np.int64), 0
-        for rows in union_rows(task.matrices.opened(), task.rows, task.num_vertices):
+        for rows in union_rows(task.matrices.united(), task.rows, task.num_vertices):
             block.append(rows.indices, None)
             first = rows.first - task.rows[0]
             indptr[first + 1 : first + len(rows.indptr)] = nnz + rows.indptr[1:]
@@ -95,15 +94,15 @@ class UnionPlan:
 
     Attributes:
         sizes: of the graph with types.
-        direction: which matrices are united.
+        spec: which matrices are united.
         writer: of the union.
         matrices: the matrices to unite.
     """
 
     sizes: TypedSizes
-    direction: str = FORWARD
+    spec: UnionSpec = field(default_factory=UnionSpec)
     writer: ArtifactWriter = field(default_factory=lambda: ArtifactWriter(Path(), "transpose", ""))
-    matrices: TypedMatrices = field(default_factory=lambda: TypedMatrices(Path(), None, FORWARD))
+    matrices: TypedMatrices = field(default_factory=lambda: TypedMatrices(Path(), None))
 
     def phases(self) -> list[Phase]:
         """All phases."""
@@ -112,15 +111,13 @@ class UnionPlan:
     @property
     def bounds(self) -> Sequence[int]:
         """First row of each block, and the number of vertices."""
-        return self.sizes.union_bounds(self.direction)
+        return self.sizes.union_bounds(self.spec)
 
     @cached_property
     def blocks(self) -> Phase:
         """The phase that writes the blocks."""
         n, tasks = self.sizes.num_vertices, []
-        for number, (rows, nnz) in enumerate(
-            zip(pairwise(self.bounds), self.sizes.union_nnz(self.direction), strict=True)
-        ):
+        for number, (rows, nnz) in enumerate(zip(pairwise(self.bounds), self.sizes.union_nnz(self.spec), strict=True)):
             num_rows = rows[1] - rows[0]
             step = _STEP_BYTES * min(nnz, STEP_ENTRIES) + 16 * min(num_rows, STEP_ROWS)
             size = index_dtype(n).itemsize * nnz + 8 * num_rows
@@ -141,26 +138,26 @@ class UnionPlan:
 
 
 @repairing
-def union_graph(dataset: Dataset, graph: TypedGraph, direction: str, cluster: Cluster) -> Graph:
+def union_graph(dataset: Dataset, graph: TypedGraph, spec: UnionSpec, cluster: Cluster) -> Graph:
     """Make, finish or find the union of the relations of a graph with types.
 
     Args:
-        direction: ``forward`` for the relations, ``backward`` for their reverses, which are stored first, or ``both``.
+        spec: which matrices are united; reverses are stored first.
 
     Returns:
-        The union: a pattern over the numbering of all vertices, symmetric if it has both directions. Its array
-        ``entries`` has the entries that all relations together have in each row.
+        The union: a pattern over the numbering of all vertices, symmetric if it has both directions of all relations.
+        Its array ``entries`` has the entries that all matrices of the direction together have in each row.
 
     Raises:
         BudgetError: the cluster's memory per worker is too small.
     """
-    reverses = None if direction == FORWARD else reverse_relations(dataset, graph, cluster)
+    reverses = None if spec.direction == FORWARD else reverse_relations(dataset, graph, cluster)
     inputs = {"graph": graph.artifact.key} | ({"transpose": reverses.artifact.key} if reverses else {})
-    with ArtifactWriter.begin(dataset.path, "transpose", {UNION: direction}, inputs, cluster.scratch) as writer:
+    with ArtifactWriter.begin(dataset.path, "transpose", spec.parameters, inputs, cluster.scratch) as writer:
         if writer.is_complete:
             return Graph(Artifact(writer.path))
-        matrices, sizes = TypedMatrices.of(graph, reverses, direction), TypedSizes.of(graph, reverses)
-        plan = UnionPlan(sizes, direction, writer, matrices)
+        matrices, sizes = TypedMatrices.of(graph, reverses, spec), TypedSizes.of(graph, reverses)
+        plan = UnionPlan(sizes, spec, writer, matrices)
         for name in ("degree", ENTRIES):
             create_array(writer.path, name, (graph.num_vertices,), "int64", ("vertex",), CHUNK_VERTICES)
         # A block without a record may be complete, or damaged by a crash of the machine: it is made again.
@@ -169,7 +166,7 @@ def union_graph(dataset: Dataset, graph: TypedGraph, direction: str, cluster: Cl
         names = run(plan.phases(), cluster, writer)
         recorded = writer.recorded_of(names)
         facts = {
-            "symmetric": direction == BOTH,
+            "symmetric": spec.is_symmetric,
             "weighted": False,
             "block_rows": list(plan.bounds),
             "block_nnz": [recorded[task.name].facts["nnz"] for task in plan.blocks.tasks],

@@ -9,6 +9,7 @@ from typing import Any
 from gnnloom.pipeline.partition import methods
 from gnnloom.pipeline.partition.partitioner import Partitioner
 from gnnloom.pipeline.partition.settings import (
+    AUTO,
     BATCH_RATE,
     EXCHANGES,
     NATIVE_METHOD,
@@ -133,15 +134,17 @@ class PartitionOptions(PartitionSettings):
         """Raise InputError if an option means nothing for this graph.
 
         Raises:
-            NotFoundError: the graph has no type whose vertices are to be shared evenly.
+            NotFoundError: the graph has no type whose vertices are to be shared evenly, or held by every rank.
         """
         if isinstance(graph, TypedGraph):
             if self.balance and not graph.type(self.balance).count:
                 raise InputError(f"balance {self.balance}: the type has no vertices")
+            for name in self.replicate if self.replicate != (AUTO,) else ():
+                graph.type(name)
             if self.reverse and self.directions == "both":
                 raise InputError("directions both: both are the same with reverse; leave out one option")
             return
-        for name in ("balance", "reverse"):
+        for name in ("balance", "reverse", "replicate"):
             if getattr(self, name):
                 raise InputError(f"{name}: {graph.artifact.path} is a graph without types; leave it out")
         if self.directions == "both" and graph.symmetric:
@@ -160,6 +163,7 @@ class PartitionOptions(PartitionSettings):
             exchange=self.exchange,
             balance=self.balance,
             reverse=self.reverse,
+            replicate=self.replicate,
             memory_limit=self.memory_limit,
         )
 
@@ -172,7 +176,7 @@ class PartitionOptions(PartitionSettings):
         names = ("parts", "method", "imbalance", "seed", "model", "preset", "weights", "directions")
         parameters: dict[str, Any] = {name: getattr(self, name) for name in names}
         # Only graphs with types have these, and only a counted exchange is named: all other keys stay the same.
-        parameters |= {name: value for name in ("balance", "reverse") if (value := getattr(self, name))}
+        parameters |= {name: value for name in ("balance", "reverse", "replicate") if (value := getattr(self, name))}
         if self.exchange != EXCHANGES[0]:
             parameters["exchange"] = self.exchange
         if self.model == "stochastic":

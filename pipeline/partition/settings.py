@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Group, check_options, option
@@ -12,6 +13,8 @@ from gnnloom.storage.samplers.kind import BATCHES
 from gnnloom.storage.wording import counted
 
 WEIGHTS = ("nonzeros", "unit")
+#: Value of ``replicate`` that chooses the types by the graph.
+AUTO: Final = "auto"
 #: What the weights of the vertices of one type begin with, before the name of the type.
 OF_TYPE = "type "
 DIRECTIONS = ("forward", "both")
@@ -51,6 +54,7 @@ class PartitionSettings:
         batch_rate: for model ``stochastic``: vertices drawn for a batch, repeats included, as a share of all.
         balance: for graphs with types: the type whose vertices parts share evenly; empty for the work of the vertices.
         reverse: for graphs with types: whether rows are needed for the reverses of the relations, too.
+        replicate: for graphs with types: the types whose rows every rank holds, or ``auto`` alone.
         quality: how good a partition the method that chooses makes, and how long it may take; empty for other methods.
         method_options: options of the method's own, each as ``name=value``.
     """
@@ -124,6 +128,13 @@ class PartitionSettings:
         "Graphs with types: count the rows that models need which also gather along the reverse of each relation; the"
         " reverses are stored in the dataset.",
     )
+    replicate: tuple[str, ...] = _option(
+        (),
+        "Graphs with types: keep all rows of some types on every rank, outside of all halos; auto chooses small types"
+        " that most ranks would need anyway.",
+        kind=tuple[str, ...],
+        metavar="auto|TYPE,...",
+    )
     quality: str = ""
     method_options: tuple[str, ...] = _option(
         (), "Options of a method from another package, each as name=value.", kind=tuple[str, ...]
@@ -133,6 +144,8 @@ class PartitionSettings:
         check_options(self)
         if self.balance == WEIGHTS[0]:
             object.__setattr__(self, "balance", "")
+        if AUTO in self.replicate and len(self.replicate) > 1:
+            raise InputError(f"replicate {','.join(self.replicate)}: {AUTO} chooses the types; leave out the names")
         if self.balance and self.weights != WEIGHTS[0]:
             raise InputError(f"balance {self.balance}: already says what a vertex counts for; leave out weights")
 

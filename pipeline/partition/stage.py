@@ -10,20 +10,22 @@ from typing import Any
 
 import numpy as np
 
+from gnnloom.pipeline.matrix_sort.reverses import reverse_relations
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
 from gnnloom.pipeline.matrix_sort.union import union_graph
 from gnnloom.pipeline.partition.measure.quality import MeasurePlan, record_quality
 from gnnloom.pipeline.partition.native.guard import check_part
 from gnnloom.pipeline.partition.options import METHODS, PartitionOptions
 from gnnloom.pipeline.partition.partitioner import Partitioner, PartitionProblem
-from gnnloom.pipeline.partition.settings import EXCHANGES, check_parts
+from gnnloom.pipeline.partition.replication import Replication, choose_replicated
+from gnnloom.pipeline.partition.settings import AUTO, EXCHANGES, check_parts
 from gnnloom.pipeline.shuffle.mapped_vectors import copy_vector
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.phase import Needs, Phase, repairing, run
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
-from gnnloom.storage.artifacts.typed.union import BACKWARD, BOTH, FORWARD
+from gnnloom.storage.artifacts.typed.union import BOTH, FORWARD, UnionSpec
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.format.arrays import ArrayReader, create_array, default_chunk_rows, write_rows
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
@@ -56,9 +58,10 @@ def partition_graph(
         if writer.is_complete:
             return Partition(Artifact(writer.path))
         cluster = for_few(cluster, graph.nnz)
-        matrix = partitioned_matrix(dataset, graph, options, cluster)
+        matrix, replication = partitioned_matrix(dataset, graph, options, cluster)
         if isinstance(graph, TypedGraph) and not matrix.symmetric:
-            transpose = union_graph(dataset, graph, BACKWARD, cluster)
+            spec = UnionSpec.of_parameters(matrix.artifact.parameters)
+            transpose = union_graph(dataset, graph, spec.transposed, cluster)
         else:
             transpose = transpose_graph(dataset, matrix, cluster)
         problem = PartitionProblem(matrix, transpose, options, writer.work, writer.work / "part.npy", cluster, writer)
@@ -67,6 +70,7 @@ def partition_graph(
         recorded = writer.recorded_of([_PART, _QUALITY])
         # Facts come from the records, so a resumed run publishes what the earlier run measured.
         quality = {**recorded[_QUALITY].facts, **recorded[_PART].facts}
+        quality |= replication.facts(graph) if isinstance(graph, TypedGraph) else {}
         # The installed version is a measurement: facts have to be the same for the same inputs.
         measured = {"partitioner": _versioned_name(options.partitioner, quality)}
         sizes = {"vertex": graph.num_vertices}
@@ -75,13 +79,18 @@ def partition_graph(
 
 def partitioned_matrix(
     dataset: Dataset, graph: Graph | TypedGraph, options: PartitionOptions, cluster: Cluster
-) -> Graph:
-    """The adjacency whose rows are partitioned: for a graph with types, the union, which is stored if it is not yet."""
-    return (
-        graph
-        if isinstance(graph, Graph)
-        else union_graph(dataset, graph, BOTH if options.reverse else FORWARD, cluster)
-    )
+) -> tuple[Graph, Replication]:
+    """The adjacency whose rows are partitioned, and the types whose rows every rank holds.
+
+    For a graph with types, the adjacency is the union, which is stored if it is not yet, without the columns of
+    replicated types: no rank waits for their rows.
+    """
+    if isinstance(graph, Graph):
+        return graph, Replication()
+    direction = BOTH if options.reverse else FORWARD
+    reverses = reverse_relations(dataset, graph, cluster) if options.replicate == (AUTO,) else None
+    replication = choose_replicated(graph, options.replicate, options.parts, direction, reverses)
+    return union_graph(dataset, graph, UnionSpec(direction, replication.types), cluster), replication
 
 
 def partition_key(graph_key: str, options: PartitionOptions, memory: int) -> str:

@@ -18,7 +18,7 @@ from gnnloom.pipeline.shards.grid.grid_stage import grid_shards_key
 from gnnloom.pipeline.shards.rows.row_plan import row_phases
 from gnnloom.pipeline.shards.rows.row_shuffles import RowPlaces
 from gnnloom.pipeline.shards.rows.row_stage import row_shards_key
-from gnnloom.pipeline.shards.rows.typed_stage import typed_inputs, typed_row_shards_key, typed_source
+from gnnloom.pipeline.shards.rows.typed_stage import replicating_spec, typed_inputs, typed_row_shards_key, typed_source
 from gnnloom.pipeline.shards.shard_options import GridOptions
 from gnnloom.pipeline.shards.shard_source import ShardSource, find_transpose, find_vertices
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY
@@ -27,7 +27,7 @@ from gnnloom.pipeline.tasks.sizes import PartSizes
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.typed.reverses import reverses_of
-from gnnloom.storage.artifacts.typed.union import BOTH, FORWARD, union_of
+from gnnloom.storage.artifacts.typed.union import union_of
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.format.artifact import MANIFEST, Artifact
@@ -123,17 +123,22 @@ def project_typed_row_shards(dataset: Dataset, partition: Partition, workers: in
     """
     graph = dataset.typed_graph(partition.artifact.inputs["graph"])
     data = dataset.vertices_of_types(graph.artifact.key)
-    is_symmetric = bool(partition.artifact.parameters.get("reverse"))
-    direction = BOTH if is_symmetric else FORWARD
+    parameters, spec = partition.artifact.parameters, replicating_spec(partition)
     # The partition was made from the union, and from the reverses if it counts them.
-    union = Graph(dataset.find("transpose", made_from={"graph": graph.artifact.key}, union=direction))
+    union = Graph(dataset.find("transpose", made_from={"graph": graph.artifact.key}, **spec.asked))
     stored = union_of(union.artifact).reverses
     reverses = None if stored is None else reverses_of(Artifact(stored))
-    source = typed_source(graph, reverses, direction, union, data)
+    source = typed_source(graph, reverses, spec, union, data)
     keys = typed_inputs(
         graph.artifact.key, partition.artifact.key, {name: each.artifact.key for name, each in data.items()}
     )
-    key = typed_row_shards_key(partition.num_parts, partition.method, keys, reverse=is_symmetric)
+    key = typed_row_shards_key(
+        partition.num_parts,
+        partition.method,
+        keys,
+        reverse=bool(parameters.get("reverse")),
+        replicate=tuple(parameters.get("replicate", ())),
+    )
     needs = row_needs(source, replace(PartSizes.of(partition), sent_back=()))
     size = graph.artifact.stored_bytes() + sum(each.artifact.stored_bytes() for each in data.values())
     return _stated(dataset, "row", key, needs, workers, size, graph.artifact.key)

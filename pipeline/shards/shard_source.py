@@ -12,7 +12,7 @@ from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.tasks.sizes import GraphSizes, TypedSizes, VertexSizes
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.typed.typed_names import reverse_name
-from gnnloom.storage.artifacts.typed.union import BACKWARD, FORWARD
+from gnnloom.storage.artifacts.typed.union import BACKWARD, FORWARD, UnionSpec
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import NotFoundError
@@ -26,13 +26,14 @@ class RelationSource:
 
     Attributes:
         name: name of the relation or reverse.
-        row_type: number of the type of its rows.
+        row_type, source_type: numbers of the types of its rows and columns.
         sizes: sizes of the matrix.
         edge_columns: columns of its edges.
     """
 
     name: str
     row_type: int
+    source_type: int
     sizes: GraphSizes
     edge_columns: tuple[Column, ...] = ()
 
@@ -64,6 +65,7 @@ class ShardSource:
         transpose: of a directed graph, if that exists already.
         relations: the relations, and reverses, of a graph with types.
         types: its types.
+        replicated: numbers of the types whose rows every rank holds.
     """
 
     graph: GraphSizes
@@ -71,6 +73,7 @@ class ShardSource:
     transpose: GraphSizes | None = None
     relations: tuple[RelationSource, ...] = ()
     types: tuple[TypeSource, ...] = ()
+    replicated: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, graph: Graph, vertices: Vertices | None, transpose: Graph | None) -> ShardSource:
@@ -86,7 +89,7 @@ class ShardSource:
     def of_types(
         cls,
         sizes: TypedSizes,
-        direction: str,
+        spec: UnionSpec,
         union: GraphSizes,
         columns: Mapping[str, tuple[Column, ...]],
         vertices: Mapping[str, VertexSizes],
@@ -94,24 +97,24 @@ class ShardSource:
         """The sizes of a graph with types: of its relations, then of their reverses, as far as the direction has them.
 
         Args:
-            direction: ``forward``, ``backward`` or ``both``.
-            union: sizes of the union in this direction.
+            spec: direction of the matrices, and the replicated types, whose columns the union lacks.
+            union: sizes of the union.
             columns: columns of the edges of each relation.
             vertices: vertex data by type.
         """
         number, relations = {name: index for index, name in enumerate(sizes.types)}, list[RelationSource]()
-        if direction != BACKWARD:
+        if spec.direction != BACKWARD:
             relations += [
-                RelationSource(name, number[target], each, columns.get(name, ()))
-                for name, (_, target, each) in sizes.relations.items()
+                RelationSource(name, number[target], number[source], each, columns.get(name, ()))
+                for name, (source, target, each) in sizes.relations.items()
             ]
-        if direction != FORWARD:
-            relations += [
-                RelationSource(reverse_name(name), number[sizes.relations[name][0]], each, columns.get(name, ()))
-                for name, each in sizes.reverses.items()
-            ]
+        if spec.direction != FORWARD:
+            for name, each in sizes.reverses.items():
+                target, source = (number[end] for end in sizes.relations[name][:2])
+                relations.append(RelationSource(reverse_name(name), target, source, each, columns.get(name, ())))
         types = (TypeSource(name, sizes.first[name], count, vertices.get(name)) for name, count in sizes.types.items())
-        return cls(union, None, relations=tuple(relations), types=tuple(types))
+        replicated = tuple(number[name] for name in spec.without_sources)
+        return cls(union, None, relations=tuple(relations), types=tuple(types), replicated=replicated)
 
     @property
     def matrices(self) -> int:
@@ -165,6 +168,11 @@ class ShardSource:
         return column + max(
             (sum(each.num_bytes for each in relation.edge_columns) for relation in self.relations), default=0
         )
+
+    @property
+    def entries(self) -> int:
+        """Entries that are routed: of the adjacency, or of all relations."""
+        return sum(each.sizes.nnz for each in self.relations) if self.types else self.graph.nnz
 
     @property
     def row_records(self) -> int:

@@ -17,7 +17,7 @@ from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.typed.reverses import Reverses
 from gnnloom.storage.artifacts.typed.typed_graph import Relation, TypedGraph
-from gnnloom.storage.artifacts.typed.union import BACKWARD, BOTH, FORWARD, all_reverses
+from gnnloom.storage.artifacts.typed.union import BACKWARD, FORWARD, UnionSpec, all_reverses
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.format.arrays import ArrayRecord, default_chunk_rows
 from gnnloom.storage.matrix.csr import TIME_BYTES, WEIGHT_BYTES, index_dtype
@@ -202,30 +202,31 @@ class TypedSizes:
         """Number of the first vertex of each type."""
         return dict(zip(self.types, accumulate(self.types.values(), initial=0), strict=False))
 
-    def matrices(self, direction: str) -> list[tuple[int, GraphSizes]]:
-        """Number of the first row, and the sizes, of each matrix of a direction: relations, reverses, or both."""
-        found = []
-        if direction != BACKWARD:
-            found += [(self.first[target], sizes) for _, target, sizes in self.relations.values()]
-        if direction != FORWARD:
-            found += [(self.first[self.relations[name][0]], sizes) for name, sizes in self.reverses.items()]
-        return found
+    def matrices(self, spec: UnionSpec) -> list[tuple[int, GraphSizes]]:
+        """Number of the first row, and the sizes, of each matrix of a union: relations, reverses, or both."""
+        found = list[tuple[str, str, GraphSizes]]()
+        if spec.direction != BACKWARD:
+            found += self.relations.values()
+        if spec.direction != FORWARD:
+            ends = {name: (target, source) for name, (source, target, _) in self.relations.items()}
+            found += [(*ends[name], sizes) for name, sizes in self.reverses.items()]
+        return [(self.first[target], sizes) for source, target, sizes in found if spec.has(source, target)]
 
-    def union_bounds(self, direction: str) -> list[int]:
+    def union_bounds(self, spec: UnionSpec) -> list[int]:
         """First row of each block of the union, and the number of vertices: no block of a matrix is cut."""
         bounds = {0, self.num_vertices, *self.first.values()}
-        for first, sizes in self.matrices(direction):
+        for first, sizes in self.matrices(spec):
             bounds.update(accumulate(sizes.block_rows, initial=first))
         # A type that no edge ends in is in no block of a matrix.
         for start, stop in pairwise(sorted(bounds)):
             bounds.update(range(start, stop, UNION_ROWS))
         return sorted(bounds)
 
-    def union_nnz(self, direction: str) -> list[int]:
+    def union_nnz(self, spec: UnionSpec) -> list[int]:
         """Entries of each block of the union, at most, if the entries of a matrix are spread evenly over its blocks."""
-        bounds = self.union_bounds(direction)
+        bounds = self.union_bounds(spec)
         total = np.zeros(len(bounds) - 1, np.float64)
-        for first, sizes in self.matrices(direction):
+        for first, sizes in self.matrices(spec):
             start = first
             for rows, nnz in zip(sizes.block_rows, sizes.block_nnz, strict=True):
                 begin, end = bisect_left(bounds, start), bisect_left(bounds, start + rows)
@@ -234,12 +235,13 @@ class TypedSizes:
                 start += rows
         return [math.ceil(each) for each in total]
 
-    def union(self, direction: str) -> GraphSizes:
+    def union(self, spec: UnionSpec) -> GraphSizes:
         """The sizes of the union, at most: an entry of several relations is there once."""
-        bounds, nnz = self.union_bounds(direction), self.union_nnz(direction)
+        bounds, nnz = self.union_bounds(spec), self.union_nnz(spec)
         num_bytes = sum(nnz) * int(index_dtype(self.num_vertices).itemsize) + 24 * self.num_vertices
         rows = tuple(np.diff(bounds).tolist())
-        return GraphSizes(self.num_vertices, sum(nnz), direction == BOTH, False, rows, tuple(nnz), num_bytes, num_bytes)
+        shape = self.num_vertices, sum(nnz), spec.is_symmetric
+        return GraphSizes(*shape, False, rows, tuple(nnz), num_bytes, num_bytes)
 
 
 @dataclass(frozen=True)
@@ -335,7 +337,9 @@ class PartSizes:
         )
 
     @classmethod
-    def at_random(cls, graph: GraphSizes, num_parts: int, types: Mapping[str, int] | None = None) -> PartSizes:
+    def at_random(
+        cls, graph: GraphSizes, num_parts: int, types: Mapping[str, int] | None = None, entries: int | None = None
+    ) -> PartSizes:
         """Expected sizes of a random partition of a graph whose degrees are all equal.
 
         A row with d entries besides its self loop refers to a given part with probability 1 - (1 - 1/P)^d. This
@@ -343,6 +347,7 @@ class PartSizes:
 
         Args:
             types: number of vertices of each type of a graph with types.
+            entries: entries of all its relations; by default the nonzeros of the graph.
         """
         n, degree = graph.num_vertices, max(0.0, graph.nnz / max(1, graph.num_vertices) - 1)
         reached = 1 - (1 - 1 / num_parts) ** degree
@@ -350,7 +355,7 @@ class PartSizes:
         back = () if graph.symmetric or types else halo
         of_types = {name: _even(count, num_parts) for name, count in (types or {}).items()}
         own = tuple(map(sum, zip(*of_types.values(), strict=True))) if of_types else _even(n, num_parts)
-        return cls(own, _even(graph.nnz, num_parts), halo, halo, back, of_types)
+        return cls(own, _even(graph.nnz if entries is None else entries, num_parts), halo, halo, back, of_types)
 
 
 def _even(total: int, count: int) -> tuple[int, ...]:

@@ -149,7 +149,7 @@ def check_union(artifact: Artifact) -> None:
     if union.symmetric and found.forward != found.backward:
         raise CorruptError(f"{artifact.path}: recorded as symmetric, but differs from its transpose")
     try:
-        matrices = union_of(artifact).opened()
+        matrices, united = union_of(artifact).opened(), union_of(artifact).united()
     except (KeyError, GnnloomError):
         # Its own check reports what is wrong with the graph.
         return
@@ -164,7 +164,7 @@ def check_union(artifact: Artifact) -> None:
         raise CorruptError(f"{artifact.path}/entries: {total:,} in all, the manifest says {union.entries:,}")
     for number, rows in enumerate(itertools.pairwise(union.block_rows)):
         pointers, columns = union.pointers(number), union.columns(number)
-        for each in union_rows(matrices, rows, union.num_vertices):
+        for each in union_rows(united, rows, union.num_vertices):
             own = pointers[each.first - rows[0] : each.first - rows[0] + len(each.indptr)]
             same = np.array_equal(own - own[0], each.indptr)
             if not same or not np.array_equal(columns.read(int(own[0]), int(own[-1])), each.indices):

@@ -13,7 +13,16 @@ from gnnloom.storage.checks.shard_invariants import check_ascending, fingerprint
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.fingerprint import fingerprint_ids
-from gnnloom.storage.shards.typed_row_shards import BLOCKS, EDGE, ShardedRelation, TypedRowShard, TypedRowShards
+from gnnloom.storage.shards.typed_row_shards import (
+    BLOCKS,
+    EDGE,
+    OWNER,
+    REPLICATED,
+    ShardedRelation,
+    TypedRowShard,
+    TypedRowShards,
+    replicated_folder,
+)
 from gnnloom.storage.wording import counted
 
 _MASK: Final = (1 << 64) - 1
@@ -40,6 +49,8 @@ def check_typed_row_shards(artifact: Artifact, graph: TypedGraph | None) -> None
         owned, num_owned = owned + int(fingerprint_ids(vertex, 0)), num_owned + len(vertex)
         of_rank = _check_exchange(shard, vertex)
         sent, awaited = sent + of_rank[0], awaited + of_rank[1]
+        for name in shards.replicated:
+            _check_replicated(shard, name, vertex)
         for relation in shards.relations:
             nnz, found = _check_relation(shard, relation, vertex)
             entries[relation.name][0] += nnz
@@ -86,7 +97,10 @@ def _check_relation(shard: TypedRowShard, relation: ShardedRelation, vertex: NDA
     first, last = shard.type_offset[types.index(relation.target) :][:2].tolist()
     source = shards.types[types.index(relation.source)]
     nnz = total = 0
-    for block, columns in zip(BLOCKS, (vertex, shard.halo_vertex()), strict=True):
+    of_blocks = dict(zip(BLOCKS, (vertex, shard.halo_vertex()), strict=True))
+    of_blocks[REPLICATED] = np.arange(source.first, source.first + source.count)
+    for block in relation.blocks:
+        columns = of_blocks[block]
         path = f"{shard.prefix}/{relation_folder(relation.name)}{block}"
         indptr, found = check_csr(artifact, path, 0, len(columns), "", repeats=True)
         if len(indptr) - 1 != last - first:
@@ -106,6 +120,27 @@ def _check_relation(shard: TypedRowShard, relation: ShardedRelation, vertex: NDA
             if len(artifact.array(f"{path}/{name}")) != found.nnz:
                 raise CorruptError(f"{artifact.path}/{path}/{name}: not a value for each of {found.nnz:,} entries")
     return nnz, total
+
+
+def _check_replicated(shard: TypedRowShard, type_name: str, vertex: NDArray[np.int64]) -> None:
+    """Check that a rank owns its vertices of a replicated type, has the same data, and waits for no row."""
+    shards, each = shard.shards, shard.shards.type(type_name)
+    where = f"{shards.artifact.path}/{replicated_folder(type_name)}"
+    own = vertex[(vertex >= each.first) & (vertex < each.first + each.count)] - each.first
+    if not np.array_equal(np.flatnonzero(shards.owner(type_name) == shard.rank), own):
+        raise CorruptError(f"{where}{OWNER}: rank {shard.rank} does not have the vertices that it owns")
+    halo = shard.halo_vertex()
+    if ((halo >= each.first) & (halo < each.first + each.count)).any():
+        raise CorruptError(f"{shards.artifact.path}/{shard.prefix}/halo_vertex: has vertices of replicated {type_name}")
+    for name in shards.replicated_names(type_name):
+        held, mine = shards.replicated_array(type_name, name), shard.vertex_array(type_name, name)
+        step = held.chunk_rows
+        for start in range(0, each.count, step):
+            first, last = np.searchsorted(own, [start, start + step]).tolist()
+            if first < last:
+                rows = held.read(start, min(start + step, each.count))[own[first:last] - start]
+                if not np.array_equal(rows, mine.read(first, last), equal_nan=rows.dtype.kind == "f"):
+                    raise CorruptError(f"{where}{name}: differs from the rows of rank {shard.rank}")
 
 
 def _of_graph(relation: Relation, sharded: ShardedRelation, num_vertices: int) -> int:

@@ -155,9 +155,13 @@ def _relation_entries(prefix: str) -> dict[str, ArraySpec]:
 _TYPED_ROW_SHARDS = {
     **_relation_entries("row/*/relation/*/own/"),
     **_relation_entries("row/*/relation/*/halo/"),
+    # Of a relation whose sources every rank holds.
+    **_relation_entries("row/*/relation/*/replicated/"),
+    "replicated/*/owner": ArraySpec(("member",), ("int32",)),
     **{
         path: ArraySpec(("member", *(f"type_{dim}" for dim in spec.dims[1:])), spec.dtypes, required=False)
-        for path, spec in _vertex_arrays("row/*/type/*/", "member").items()
+        for prefix in ("row/*/type/*/", "replicated/*/")
+        for path, spec in _vertex_arrays(prefix, "member").items()
     },
 }
 

@@ -4,6 +4,11 @@ The own vertices of a rank are numbered by ascending global id, and so type by t
 ranks that a row of any relation refers to, once, numbered by owner and then by global id. The matrix of a relation has
 a row for each own vertex of its target type. Its columns are own vertices (block ``own``) and halo vertices (block
 ``halo``), numbered as all own vertices and the whole halo are, so all relations read the rows of one exchange.
+
+The vertices of a replicated type are in no halo and on no send list, because every rank holds their rows. A relation
+from such a type has one block, ``replicated``, whose columns number the vertices within the type. A product is then
+``own @ H[own] + halo @ H[halo] + replicated @ H[type]``. Before a product with rows that have changed, ranks gather the
+replicated rows from their owners; the gradient of a replicated row is the sum of the gradients of all ranks.
 """
 
 from __future__ import annotations
@@ -23,13 +28,22 @@ from gnnloom.storage.format.arrays import ArrayReader, ReadCounter
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.format.schema import TYPED_VERSION
 from gnnloom.storage.format.vertex_arrays import vertex_bounds
-from gnnloom.storage.matrix.csr import CSR
+from gnnloom.storage.matrix.csr import CSR, index_dtype
 from gnnloom.storage.wording import counted, did_you_mean
 
 #: Column with the number of each edge in its relation.
 EDGE: Final = "edge"
 #: The two blocks of the matrix of a relation.
 BLOCKS: Final = ("own", "halo")
+#: The only block of a relation from a replicated type, and the folder with the rows of replicated types.
+REPLICATED: Final = "replicated"
+#: Array with the rank that owns each vertex of a replicated type.
+OWNER: Final = "owner"
+
+
+def replicated_folder(type_name: str) -> str:
+    """Prefix of the arrays of a replicated type."""
+    return f"{REPLICATED}/{type_name}/"
 
 
 @dataclass(frozen=True)
@@ -42,6 +56,7 @@ class ShardedRelation:
         of: name of the relation whose edges these are.
         nnz: edges on all ranks.
         columns: names of the columns of its edges.
+        replicated: whether every rank holds the rows of all sources.
     """
 
     name: str
@@ -50,6 +65,12 @@ class ShardedRelation:
     of: str
     nnz: int
     columns: tuple[str, ...]
+    replicated: bool = False
+
+    @property
+    def blocks(self) -> tuple[str, ...]:
+        """Names of the blocks of its matrix."""
+        return (REPLICATED,) if self.replicated else BLOCKS
 
     @property
     def edge_type(self) -> tuple[str, str, str]:
@@ -66,8 +87,10 @@ class RelationRows:
         first_row: local number of the first own vertex of the target type, which row 0 belongs to.
         own: (num_own_of_type, num_own) entries with columns of the rank; a pattern.
         halo: (num_own_of_type, num_halo) entries with columns of others; a pattern.
-        columns: for the blocks ``own`` and ``halo``, the (nnz, ...) values of each column of edges, in the order of the
-            entries: ``weight``, ``time``, ``feature``, ``label``, and ``edge``, the number of the edge in its relation.
+        columns: for each block, the (nnz, ...) values of each column of edges, in the order of the entries: ``weight``,
+            ``time``, ``feature``, ``label``, and ``edge``, the number of the edge in its relation.
+        replicated: (num_own_of_type, num_sources) entries with columns of a replicated type, numbered within the type;
+            ``own`` and ``halo`` are then empty. None for other relations.
     """
 
     relation: ShardedRelation
@@ -75,6 +98,7 @@ class RelationRows:
     own: CSR
     halo: CSR
     columns: Mapping[str, Mapping[str, NDArray[Any]]]
+    replicated: CSR | None = None
 
 
 class TypedRowShards:
@@ -92,10 +116,18 @@ class TypedRowShards:
         self.num_vertices: int = artifact.sizes["vertex"]
         self.num_parts: int = artifact.sizes["part"]
         self.types = tuple(VertexType(each["name"], each["first"], each["count"]) for each in artifact.facts["types"])
+        #: Names of the types whose rows every rank holds.
+        self.replicated: tuple[str, ...] = tuple(artifact.facts.get(REPLICATED, ()))
         #: The relations and, if the partition counts them, their reverses.
         self.relations = tuple(
             ShardedRelation(
-                each["name"], each["source"], each["target"], each["of"], each["nnz"], tuple(each["columns"])
+                each["name"],
+                each["source"],
+                each["target"],
+                each["of"],
+                each["nnz"],
+                tuple(each["columns"]),
+                each["source"] in self.replicated,
             )
             for each in artifact.facts["relations"]
         )
@@ -109,6 +141,37 @@ class TypedRowShards:
         return (
             f"TypedRowShards({counted(self.num_parts, 'part')} of {counted(self.num_vertices, 'vertex')}, {relations})"
         )
+
+    def type(self, name: str) -> VertexType:
+        """A type.
+
+        Raises:
+            NotFoundError: the graph has no such type.
+        """
+        names = [each.name for each in self.types]
+        if name not in names:
+            raise NotFoundError(f"{self.artifact.path}: no type {name!r}; {did_you_mean(name, names, 'there are')}")
+        return self.types[names.index(name)]
+
+    def owner(self, type_name: str) -> NDArray[np.int32]:
+        """(count,) int32 rank that owns each vertex of a replicated type."""
+        return self.replicated_array(type_name, OWNER).read()
+
+    def replicated_names(self, type_name: str) -> list[str]:
+        """Names of the arrays that the vertices of a replicated type have, such as ``feature``."""
+        prefix = replicated_folder(type_name)
+        found = [name.removeprefix(prefix) for name in self.artifact.records if name.startswith(prefix)]
+        return [name for name in found if name != OWNER]
+
+    def replicated_array(self, type_name: str, name: str, counter: ReadCounter | None = None) -> ArrayReader:
+        """Open an array of all vertices of a replicated type, such as ``feature``; rows are in the order of the type.
+
+        Args:
+            counter: counts the bytes that are read.
+        """
+        facts = {each["name"]: each for each in self.artifact.facts["types"]}
+        bounds = (0, self.num_parts) if name == OWNER else vertex_bounds(name, facts.get(type_name, {}))
+        return self.artifact.array(f"{replicated_folder(type_name)}{name}", counter, bounds)
 
     def shard(self, rank: int, counter: ReadCounter | None = None) -> TypedRowShard:
         """The shard of one rank.
@@ -178,12 +241,19 @@ class TypedRowShard:
         target = [each.name for each in self.shards.types].index(relation.target)
         first, last = self.type_offset[target : target + 2].tolist()
         widths = {"own": self.num_own, "halo": len(self._array("halo_vertex"))}
-        blocks = {block: self._csr(f"{relation_folder(name)}{block}", last - first, widths[block]) for block in BLOCKS}
+        widths[REPLICATED] = self.shards.type(relation.source).count
+        folder, blocks = relation_folder(name), dict[str, CSR]()
+        for block in (*BLOCKS, REPLICATED):
+            if block in relation.blocks:
+                blocks[block] = self._csr(f"{folder}{block}", last - first, widths[block])
+            elif block in BLOCKS:
+                none = np.empty(0, index_dtype(widths[block]))
+                blocks[block] = CSR(0, np.zeros(last - first + 1, np.int64), none, None, widths[block])
         columns = {
-            block: {each: self._array(f"{relation_folder(name)}{block}/{each}").read() for each in relation.columns}
-            for block in BLOCKS
+            block: {each: self._array(f"{folder}{block}/{each}").read() for each in relation.columns}
+            for block in relation.blocks
         }
-        return RelationRows(relation, first, blocks["own"], blocks["halo"], columns)
+        return RelationRows(relation, first, blocks["own"], blocks["halo"], columns, blocks.get(REPLICATED))
 
     def vertex_names(self, type_name: str) -> list[str]:
         """Names of the arrays that the vertices of a type have, such as ``feature``."""

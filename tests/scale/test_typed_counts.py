@@ -19,6 +19,7 @@ from gnnloom.pipeline.shards.shard_source import ShardSource
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY, MINIMUM_MEMORY
 from gnnloom.pipeline.tasks.phase import PhaseCount, client_bytes, count, total_tasks
 from gnnloom.pipeline.tasks.sizes import PartSizes, TypedSizes, VertexSizes
+from gnnloom.storage.artifacts.typed.union import UnionSpec
 
 RANKS = (1, 64, 1024)
 
@@ -47,11 +48,16 @@ class DescribedTypes:
         """Edges of all relations."""
         return sum(edges for _, _, edges in self.relations.values())
 
-    def source(self, direction: str) -> ShardSource:
+    def source(self, spec: UnionSpec) -> ShardSource:
         """What row shards are made from."""
         sizes = self.sizes
         data = {name: VertexSizes.plain(self.types[name], width, 153, "float16") for name, width in self.widths.items()}
-        return ShardSource.of_types(sizes, direction, sizes.union(direction), {}, data)
+        return ShardSource.of_types(sizes, spec, sizes.union(spec), {}, data)
+
+    @property
+    def hubs(self) -> tuple[str, ...]:
+        """The types of few vertices, which may be replicated."""
+        return tuple(name for name, num_vertices in self.types.items() if num_vertices < 1_000_000)
 
     @property
     def feature_bytes(self) -> int:
@@ -95,16 +101,16 @@ cases = pytest.mark.parametrize(
 directions = pytest.mark.parametrize("direction", ["forward", "both"])
 
 
-def shard_counts(graph: DescribedTypes, ranks: int, direction: str) -> list[PhaseCount]:
-    source = graph.source(direction)
-    parts = PartSizes.at_random(source.graph, ranks, graph.types)
+def shard_counts(graph: DescribedTypes, ranks: int, spec: UnionSpec) -> list[PhaseCount]:
+    source = graph.source(spec)
+    parts = PartSizes.at_random(source.graph, ranks, graph.types, source.entries)
     return count(row_phases(source, parts, RowPlaces()))
 
 
 @directions
 @pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.name)
 def test_a_union_moves_the_edges_once_in_little_memory(graph: DescribedTypes, direction: str) -> None:
-    phases = count(UnionPlan(graph.sizes, direction).phases())
+    phases = count(UnionPlan(graph.sizes, UnionSpec(direction)).phases())
     edges = graph.nnz * (2 if direction == "both" else 1)
     data = 4 * edges + 24 * graph.sizes.num_vertices
     assert sum(phase.bytes_read for phase in phases) < 2 * data
@@ -118,9 +124,7 @@ def test_a_union_moves_the_edges_once_in_little_memory(graph: DescribedTypes, di
 def test_a_partition_counts_what_parts_exchange_for_all_relations(
     graph: DescribedTypes, ranks: int, direction: str
 ) -> None:
-    forward, backward = (
-        graph.sizes.union(each) for each in ((direction,) * 2 if direction == "both" else ("forward", "backward"))
-    )
+    forward, backward = (graph.sizes.union(each) for each in (UnionSpec(direction), UnionSpec(direction).transposed))
     options = PartitionOptions(ranks, "random", reverse=direction == "both")
     counted = partition_counts(forward, backward, options, 1, MEMORY)
     check_opens(counted)
@@ -130,17 +134,19 @@ def test_a_partition_counts_what_parts_exchange_for_all_relations(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("is_replicated", [False, True], ids=["halos", "replicated"])
 @directions
 @cases
 def test_row_shards_move_the_data_a_few_times_in_little_memory(
-    graph: DescribedTypes, ranks: int, direction: str
+    graph: DescribedTypes, ranks: int, direction: str, is_replicated: bool
 ) -> None:
-    phases = shard_counts(graph, ranks, direction)
+    spec = UnionSpec(direction, graph.hubs if is_replicated else ())
+    phases = shard_counts(graph, ranks, spec)
     check_opens(phases)
-    source = graph.source(direction)
+    source = graph.source(spec)
     halo = 16 * sum(PartSizes.at_random(source.graph, ranks, graph.types).received)
     rows = 32 * graph.sizes.num_vertices * source.row_records
-    data = 8 * source.graph.nnz + rows + graph.feature_bytes + halo + 16 * ranks**2
+    data = 8 * source.entries + rows + graph.feature_bytes + halo + 16 * ranks**2
     for phase in phases:
         assert phase.bytes_read <= 4 * data, phase
         assert phase.bytes_written <= 4 * data, phase

@@ -38,11 +38,18 @@ def dense_relations(graph: TypedGraph) -> dict[str, np.ndarray]:
     return found
 
 
-def dense_union(graph: TypedGraph, direction: str) -> tuple[np.ndarray, np.ndarray]:
-    """The (n, n) bool union of the relations in a direction, and the (n,) edges of all of them in each row."""
+def dense_union(graph: TypedGraph, direction: str, replicated: Sequence[str] = ()) -> tuple[np.ndarray, np.ndarray]:
+    """The (n, n) bool union of the relations in a direction, and the (n,) edges of all of them in each row.
+
+    Args:
+        replicated: types whose columns the union lacks.
+    """
     total = np.add.reduce([np.zeros((graph.num_vertices,) * 2, np.int64), *dense_relations(graph).values()])
     total = {"forward": total, "backward": total.T, "both": total + total.T}[direction]
-    return total > 0, total.sum(axis=1)
+    pattern = total > 0
+    for each in map(graph.type, replicated):
+        pattern[:, each.first : each.first + each.count] = False
+    return pattern, total.sum(axis=1)
 
 
 @st.composite
@@ -119,13 +126,21 @@ def edge_values(relation: Relation) -> dict[str, np.ndarray]:
 def check_typed_shards(shards: TypedRowShards, graph: TypedGraph, part: np.ndarray, data: Mapping[str, Any]) -> None:
     """Compare all shards with what NumPy makes of the edges: numbers, halos, lists, matrices, columns, vertex data."""
     reverse = {each.name for each in shards.relations} - {each.name for each in graph.relations}
-    union = dense_union(graph, "both" if reverse else "forward")[0]
+    union = dense_union(graph, "both" if reverse else "forward", shards.replicated)[0]
     own = [np.flatnonzero(part == rank) for rank in range(shards.num_parts)]
     halo = []
     for rank, vertices in enumerate(own):
         needed = np.flatnonzero(union[vertices].any(axis=0))
         needed = needed[part[needed] != rank]
         halo.append(needed[np.lexsort((needed, part[needed]))])
+    for name in shards.replicated:
+        each = graph.type(name)
+        np.testing.assert_array_equal(shards.owner(name), part[each.first : each.first + each.count])
+        names = data[name].names if name in data else ()
+        assert shards.replicated_names(name) == list(names)
+        for array in names:
+            held = shards.replicated_array(name, array).read()
+            np.testing.assert_array_equal(held, data[name].array(array).read())
     for rank, vertices in enumerate(own):
         shard = shards.shard(rank)
         np.testing.assert_array_equal(shard.vertex(), vertices)
@@ -152,8 +167,17 @@ def _check_relation(rows: RelationRows, graph: TypedGraph, own: np.ndarray, halo
     ends = targets + relation.target.first, sources + relation.source.first
     at, to = ends if rows.relation.name == relation.name else ends[::-1]
     np.testing.assert_array_equal([rows.first_row], np.searchsorted(own, graph.type(rows.relation.target).first))
-    for block, columns in (("own", own), ("halo", halo)):
-        matrix = rows.own if block == "own" else rows.halo
+    source = graph.type(rows.relation.source)
+    held = np.arange(source.first, source.first + source.count)
+    if rows.relation.replicated:
+        assert (rows.own.nnz, rows.halo.nnz) == (0, 0)
+        blocks = [("replicated", held, rows.replicated)]
+    else:
+        assert rows.replicated is None
+        blocks = [("own", own, rows.own), ("halo", halo, rows.halo)]
+    assert set(rows.columns) == {block for block, _, _ in blocks}
+    for block, columns, matrix in blocks:
+        assert matrix is not None
         order = np.argsort(columns)
         place = np.full(graph.num_vertices, -1)
         place[columns[order]] = order

@@ -15,6 +15,7 @@ from gnnloom.pipeline.ingest.typed.table import BY_ROW
 from gnnloom.pipeline.ingest.typed.tables import TypedTables
 from gnnloom.pipeline.links.options import DrawOptions
 from gnnloom.pipeline.partition.options import PartitionOptions
+from gnnloom.pipeline.partition.settings import AUTO
 from gnnloom.pipeline.samples.options import SampleOptions
 from gnnloom.pipeline.shards.grid.grid_stage import GridOptions
 from gnnloom.storage.disk.files import user_path
@@ -454,12 +455,16 @@ def _check_types_of_parts(
         InputError: there is no such type, or the graph does not have such an option; names the line.
     """
     if partition is not None and not types:
-        for name in ("balance", "reverse"):
+        for name in ("balance", "reverse", "replicate"):
             if getattr(partition, name):
                 raise document.error("partition", f"{name}: only graphs with types have it; remove the key", name)
-    if partition is not None and partition.balance and types and not {partition.balance, BY_ROW} & set(types):
-        meant = did_you_mean(partition.balance, sorted(types), "there are")
-        raise document.error("partition", f"balance: no type {partition.balance!r} in the recipe; {meant}", "balance")
+    named = (
+        [("balance", partition.balance), *(("replicate", each) for each in partition.replicate)] if partition else []
+    )
+    for key, name in named if types and BY_ROW not in types else ():
+        if name not in {"", AUTO, *types}:
+            meant = did_you_mean(name, sorted(types), "there are")
+            raise document.error("partition", f"{key}: no type {name!r} in the recipe; {meant}", key)
     if types and shards.reorder != "none":
         raise document.error(
             "shards", "reorder: rows of a graph with types stay in the order of their types; remove the key", "reorder"

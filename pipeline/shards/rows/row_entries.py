@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.external_sort.radix import sort_keys
-from gnnloom.pipeline.shards.rows.row_routed import DATA, INDICES, RoutedMatrix, RoutedRank
+from gnnloom.pipeline.shards.rows.row_routed import DATA, INDICES, RoutedMatrix, RoutedRank, gather_ranges
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.matrix.distinct import distinct
 from gnnloom.storage.matrix.ranges import Span
@@ -140,6 +140,22 @@ class RankColumns:
         _sort_rows(halo, len(self._by_id))
         return own, halo
 
+    def whole(self, batch: RowBatch, rows: Span) -> SplitRows:
+        """All entries of some rows of a batch, by global column id; the arrays are valid while the batch is.
+
+        Args:
+            rows: first and last (exclusive) row.
+        """
+        begin, length = (each[slice(*rows)] for each in (batch.begin, batch.length))
+        count, end = int(length.sum()), np.cumsum(length)
+        if batch.is_in_order:
+            entries = slice(int(begin[0]), int(begin[0]) + count) if len(begin) else slice(0)
+            return SplitRows(end, batch.indices[entries], batch.data[entries])
+        indices, data = (
+            gather_ranges(each, begin, length, count) if len(each) else each for each in (batch.indices, batch.data)
+        )
+        return SplitRows(end, indices, data)
+
     def _room(self, rows: RowBatch, count: int) -> SplitRows:
         """Arrays for the entries of some rows, which a kernel fills."""
         data = np.empty(count if len(rows.data) else 0, rows.data.dtype)
@@ -162,6 +178,8 @@ class RangeRows:
             position: of the range.
         """
         self._matrix = matrix
+        #: First and last (exclusive) vertex of the columns, if every rank holds their rows.
+        self.replicated = matrix.replicated
         self._sections = matrix.rows.rows(task.writer.work, files).sections(position, position + 1)
         empty = np.empty(0, np.int64)
         self._row = np.concatenate([empty, *(each.read("row") for each in self._sections)])
@@ -320,7 +338,8 @@ def foreign_columns(
         yield empty
         return
     waiting: list[NDArray[Any]] = []
-    of_all = ((k, rows, batch) for k, rows in enumerate(matrices) for batch in rows.batches())
+    waited = ((k, rows) for k, rows in enumerate(matrices) if rows.replicated is None)
+    of_all = ((k, rows, batch) for k, rows in waited for batch in rows.batches())
     for number, matrix, batch in of_all:
         for start in range(0, len(batch.indices), SEGMENT_NONZEROS):
             foreign = matrix.columns.foreign(batch.indices[start : start + SEGMENT_NONZEROS])

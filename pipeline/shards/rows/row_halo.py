@@ -29,11 +29,14 @@ from gnnloom.storage.format.arrays import ArrayReader, ArrayRecord, write_array
 from gnnloom.storage.format.artifact import TaskOutput, TaskRecord
 from gnnloom.storage.format.growing_array import GrowingArray
 from gnnloom.storage.matrix.csr import index_dtype
+from gnnloom.storage.shards.typed_row_shards import REPLICATED
 
 #: Bytes of the lists of columns that are joined at a time.
 JOINED_BYTES: Final = 12 << 20
 #: Columns of others, about, that a task lists at once, of a rank of several ranges.
 LISTED_COLUMNS: Final = 1 << 19
+#: Which of the counts of entries a block has: columns of other ranks are counted apart.
+BLOCK_NUMBERS: Final = {"own": 0, REPLICATED: 0, "halo": 1}
 #: Folder in the work folder with the halos of ranks of several ranges.
 _FOLDER: Final = "halo"
 
@@ -71,8 +74,8 @@ class MatrixSizes:
     begin: NDArray[np.int64]
 
     def nonzeros(self, block: str) -> int:
-        """Entries of the ``own`` or the ``halo`` matrix."""
-        return int(self.begin[-1, ("own", "halo").index(block)])
+        """Entries of the ``own`` or the ``halo`` matrix, or of the only one, ``replicated``."""
+        return int(self.begin[-1, BLOCK_NUMBERS[block]])
 
     @classmethod
     def of(cls, num_halo: int, counts: Sequence[Sequence[int]]) -> MatrixSizes:

@@ -20,6 +20,7 @@ from gnnloom.pipeline.shards.rows.relation_routes import (
     RouteRelationTask,
     route_relation,
 )
+from gnnloom.pipeline.shards.rows.replicated_rows import replicated_phases
 from gnnloom.pipeline.shards.rows.row_entries import SEGMENT_NONZEROS, Places
 from gnnloom.pipeline.shards.rows.row_halo import (
     JOINED_BYTES,
@@ -119,7 +120,8 @@ class _RowPlan:
             "shard", shard_rank, self._rank_tasks(), "vertices", routed, halos, makes_arrays=True, arrays=arrays
         )
         first = [phase for phases in routes for phase in phases]
-        return [*first, *(self._cut_phases(shard) if self.shuffles.large_ranks else [shard]), *last]
+        held = replicated_phases(self.source, self.places)
+        return [*first, *(self._cut_phases(shard) if self.shuffles.large_ranks else [shard]), *last, *held]
 
     def _cut_phases(self, shard: Phase) -> list[Phase]:
         """The phases of ranks of several ranges, before and after the one that makes their halos."""
@@ -189,7 +191,7 @@ class _RowPlan:
     @cached_property
     def _products(self) -> tuple[RoutedProduct, ...]:
         matrices = [
-            RoutedMatrix(each.prefix, plan.shuffle, each.row_type)
+            RoutedMatrix(each.prefix, plan.shuffle, each.row_type, each.replicated)
             for each, plan in zip(self.shuffles.sources, self.shuffles.row_plans, strict=True)
         ]
         exchanges = [

@@ -26,6 +26,7 @@ from gnnloom.pipeline.shards.rows.row_entries import (
     row_spans,
 )
 from gnnloom.pipeline.shards.rows.row_halo import (
+    BLOCK_NUMBERS,
     HaloPiece,
     MatrixSizes,
     halo_slots,
@@ -52,8 +53,6 @@ from gnnloom.storage.format.artifact import TaskOutput
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.matrix.ranges import Span
 
-#: The two matrices that a rank's rows are split into.
-BLOCKS: Final = ("own", "halo")
 #: Bytes of vertex data that are put in order at a time.
 _MOVED_BYTES: Final = 8 << 20
 
@@ -230,7 +229,7 @@ def array_paths(task: RoutedRank) -> list[str]:
     for matrix in task.matrices:
         names = ["indptr", INDICES, *((DATA,) if matrix.data_dtype else ())]
         names += [column.name for column in matrix.edge_columns]
-        paths += [f"{matrix.prefix}{block}/{name}" for block in BLOCKS for name in names]
+        paths += [f"{matrix.prefix}{block}/{name}" for block in matrix.blocks for name in names]
     paths += [f"{each.prefix}{name}" for each in task.vertices for name in each.dims]
     return [f"{task.folder}/{path}" for path in paths]
 
@@ -238,7 +237,9 @@ def array_paths(task: RoutedRank) -> list[str]:
 def _forms(task: RoutedRank, sizes: Sequence[MatrixSizes]) -> list[ArrayForm]:
     """The same arrays."""
     matrices = zip(task.matrices, sizes, strict=True)
-    forms = [form for matrix, each in matrices for block in BLOCKS for form in _block_forms(task, matrix, each, block)]
+    forms = [
+        form for matrix, each in matrices for block in matrix.blocks for form in _block_forms(task, matrix, each, block)
+    ]
     return [_vertex_form(task), *forms, *(form for each in task.vertices for form in _data_forms(task, each))]
 
 
@@ -261,12 +262,12 @@ def _column(vertices: RoutedVertices, name: str) -> Column:
 
 
 def _block_forms(task: RoutedRank, matrix: RoutedMatrix, sizes: MatrixSizes, block: str) -> list[ArrayForm]:
-    """Row pointers, columns and values of the own or the halo matrix."""
+    """Row pointers, columns and values of a block."""
     path, nnz = f"{task.folder}/{matrix.prefix}{block}", sizes.nonzeros(block)
     first, last = task.own_rows(matrix.row_type)
     forms = [
         ArrayForm(f"{path}/indptr", (last - first + 1,), "int64", ("row+1",)),
-        ArrayForm(f"{path}/indices", (nnz,), index_dtype(_width(task, sizes, block)).name, ("nonzero",)),
+        ArrayForm(f"{path}/indices", (nnz,), index_dtype(_width(task, matrix, sizes, block)).name, ("nonzero",)),
     ]
     if matrix.data_dtype:
         forms.append(ArrayForm(f"{path}/{DATA}", (nnz,), matrix.data_dtype, ("nonzero",)))
@@ -276,15 +277,17 @@ def _block_forms(task: RoutedRank, matrix: RoutedMatrix, sizes: MatrixSizes, blo
     return forms
 
 
-def _width(task: RoutedRank, sizes: MatrixSizes, block: str) -> int:
+def _width(task: RoutedRank, matrix: RoutedMatrix, sizes: MatrixSizes, block: str) -> int:
+    if matrix.replicated is not None:
+        return matrix.replicated[1] - matrix.replicated[0]
     return task.num_own if block == "own" else sizes.num_halo
 
 
 def _describe_matrix(task: RoutedRank, matrix: RoutedMatrix, sizes: MatrixSizes) -> None:
-    """Write the attributes of the groups of both blocks."""
-    for block in BLOCKS:
+    """Write the attributes of the groups of the blocks."""
+    for block in matrix.blocks:
         first, last = task.own_rows(matrix.row_type)
-        shape = last - first, _width(task, sizes, block)
+        shape = last - first, _width(task, matrix, sizes, block)
         write_csr_group(task.writer.path / task.folder / matrix.prefix / block, shape, sizes.nonzeros(block))
 
 
@@ -360,28 +363,32 @@ class _RangeWriter:
             yield rows[order[start : start + step]]
 
     def write_matrix(self, matrix: RoutedMatrix, rows: RangeRows, sizes: MatrixSizes, halo: NDArray[Any]) -> None:
-        """Write the own and the halo block of the rows.
+        """Write the blocks of the rows: ``own`` and ``halo``, or ``replicated``.
 
         Args:
             halo: (num_halo,) slots of the rank's halo, ascending.
         """
-        own_out, halo_out = (self._block(matrix, sizes, block) for block in BLOCKS)
+        outs = [self._block(matrix, sizes, block) for block in matrix.blocks]
         places, number, done = Places(halo), self._row_numbers(matrix, rows), 0
         for batch in rows.batches():
             for span in row_spans(batch.length, SEGMENT_NONZEROS):
-                own, others = rows.columns.split(batch, span)
                 routed = None if number is None else number[done + span[0] : done + span[1]]
-                own_out.append(own, own.column, routed)
-                halo_out.append(others, places.of(others.column), routed)
+                if matrix.replicated is None:
+                    own, others = rows.columns.split(batch, span)
+                    outs[0].append(own, own.column, routed)
+                    outs[1].append(others, places.of(others.column), routed)
+                else:
+                    held = rows.columns.whole(batch, span)
+                    outs[0].append(held, held.column - matrix.replicated[0], routed)
             done += len(batch.length)
             for column in matrix.edge_columns:
                 values = rows.values(column.name)
-                for out in (own_out, halo_out):
+                for out in outs:
                     out.append_values(column, values)
-            for out in (own_out, halo_out):
+            for out in outs:
                 out.end_batch()
         first, last = self._own(matrix.row_type)
-        for out in (own_out, halo_out):
+        for out in outs:
             for record in out.close(last - first):
                 self._output.add(record)
 
@@ -394,7 +401,7 @@ class _RangeWriter:
         return slot - self._task.slots[0] - start - self._own(matrix.row_type)[0]
 
     def _block(self, matrix: RoutedMatrix, sizes: MatrixSizes, block: str) -> _BlockAppender:
-        begin, end = sizes.begin[self._number : self._number + 2, BLOCKS.index(block)].tolist()
+        begin, end = sizes.begin[self._number : self._number + 2, BLOCK_NUMBERS[block]].tolist()
         first, last = self._own(matrix.row_type)
         # The first range has the zero that all pointers begin with.
         pointers, entries = (first + 1 if self._number else 0, last + 1), (begin, end)

@@ -26,6 +26,7 @@ from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.matrix.ranges import Span
+from gnnloom.storage.shards.typed_row_shards import BLOCKS, REPLICATED
 
 #: Names of the columns of the entries of a matrix: column ids, and values.
 INDICES: Final = "indices"
@@ -42,11 +43,18 @@ class RoutedMatrix:
         prefix: prefix of its arrays in a rank's folder: empty, ``transpose/``, or ``relation/NAME/``.
         rows: shuffle of its rows, by range.
         row_type: number of the type of its rows; None if it has a row for each vertex.
+        replicated: first and last (exclusive) vertex of the type of its columns, if every rank holds their rows.
     """
 
     prefix: str
     rows: Shuffle
     row_type: int | None = None
+    replicated: Span | None = None
+
+    @property
+    def blocks(self) -> tuple[str, ...]:
+        """Names of the matrices that a rank's rows are split into, by who holds the rows of the columns."""
+        return BLOCKS if self.replicated is None else (REPLICATED,)
 
     @property
     def data_dtype(self) -> str | None:

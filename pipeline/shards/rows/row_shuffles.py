@@ -26,10 +26,11 @@ from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.memory import MIB
 from gnnloom.pipeline.tasks.sizes import GraphSizes, PartSizes
-from gnnloom.storage.artifacts.typed.union import FORWARD, TypedMatrices
+from gnnloom.storage.artifacts.typed.union import TypedMatrices
 from gnnloom.storage.format.arrays import CHUNK_BYTES
 from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.matrix.csr import index_dtype
+from gnnloom.storage.matrix.ranges import Span
 
 #: Bytes of the entries and the vertex data of a range of rows, which a task reads and holds: less than the memory that
 #: the smallest workers have for buffers.
@@ -57,6 +58,7 @@ class RowPlaces:
         dims: names of all dimensions of each of its arrays.
         relations: the relations of a graph with types.
         of_types: artifact of the vertex data of each type, and names of all dimensions of each of their arrays.
+        partition: artifact of the partition of a graph with types.
     """
 
     writer: ArtifactWriter = field(default_factory=lambda: ArtifactWriter(Path(), "shards", ""))
@@ -64,14 +66,15 @@ class RowPlaces:
     matrices: tuple[Path, ...] = (Path(), Path())
     vertices: Path = Path()
     dims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    relations: TypedMatrices = field(default_factory=lambda: TypedMatrices(Path(), None, FORWARD))
+    relations: TypedMatrices = field(default_factory=lambda: TypedMatrices(Path(), None))
     of_types: Mapping[str, tuple[Path, Mapping[str, tuple[str, ...]]]] = field(default_factory=dict)
+    partition: Path = Path()
 
 
 def range_sizes(source: ShardSource, parts: PartSizes) -> RangeSizes:
     """Cut the rows of every rank into ranges that fit a task."""
     vertex, nonzero = _VERTEX_BYTES * source.row_records + source.vertex_row_bytes, source.nonzero_bytes
-    if source.row_records * source.graph.num_vertices > source.graph.nnz + source.graph.num_vertices:
+    if source.row_records * source.graph.num_vertices > source.entries + source.graph.num_vertices:
         # Of many relations, a vertex has a row in few, and not in more than it has edges.
         vertex, nonzero = _VERTEX_BYTES + source.vertex_row_bytes, nonzero + _VERTEX_BYTES
     sizes = [vertex * own + nonzero * nnz for own, nnz in zip(parts.vertices, parts.nonzeros, strict=True)]
@@ -109,6 +112,7 @@ class MatrixSource:
         entry_bytes: bytes of a nonzero as it is routed.
         row_type: number of the type of its rows; None if it has a row for each vertex.
         edge_columns: columns of the edges of a relation.
+        replicated: first and last (exclusive) vertex of the type of its columns, if every rank holds their rows.
     """
 
     name: str
@@ -117,11 +121,16 @@ class MatrixSource:
     entry_bytes: int
     row_type: int | None = None
     edge_columns: tuple[Column, ...] = ()
+    replicated: Span | None = None
 
     @classmethod
-    def of_relation(cls, relation: RelationSource, num_vertices: int) -> MatrixSource:
-        entry = index_dtype(num_vertices).itemsize + sum(each.num_bytes for each in relation.edge_columns)
-        how = relation.sizes, entry, relation.row_type, relation.edge_columns
+    def of_relation(cls, relation: RelationSource, source: ShardSource) -> MatrixSource:
+        entry = index_dtype(source.graph.num_vertices).itemsize
+        entry += sum(each.num_bytes for each in relation.edge_columns)
+        of_columns = source.types[relation.source_type]
+        held = (of_columns.first, of_columns.first + of_columns.count)
+        replicated = held if relation.source_type in source.replicated else None
+        how = relation.sizes, entry, relation.row_type, relation.edge_columns, replicated
         return cls(f"rows-{relation.name}", f"relation/{relation.name}/", *how)
 
     @property
@@ -200,8 +209,7 @@ class RowShuffles:
     def sources(self) -> list[MatrixSource]:
         """The matrices of all products."""
         if self.source.types:
-            n = self.source.graph.num_vertices
-            return [MatrixSource.of_relation(each, n) for each in self.source.relations]
+            return [MatrixSource.of_relation(each, self.source) for each in self.source.relations]
         names = zip((("forward", ""), ("backward", "transpose/")), self.graphs, strict=False)
         return [MatrixSource(*name, graph, graph.entry_bytes) for name, graph in names]
 
@@ -301,7 +309,10 @@ class RowShuffles:
     @property
     def num_arrays(self) -> int:
         """Arrays of a rank that its ranges write."""
-        of_matrices = sum(2 * (2 + each.weighted + len(each.edge_columns)) for each in self.sources)
+        of_matrices = sum(
+            (2 if each.replicated is None else 1) * (2 + each.weighted + len(each.edge_columns))
+            for each in self.sources
+        )
         return 1 + of_matrices + sum(len(each.arrays) for each in self.data)
 
     def _plan(self, shuffle: Shuffle, num_tasks: int, num_bytes: int) -> ShufflePlan:

@@ -9,6 +9,7 @@ from typing import Any
 from gnnloom.pipeline.matrix_sort.reverses import reverse_relations
 from gnnloom.pipeline.matrix_sort.union import ENTRIES, union_graph
 from gnnloom.pipeline.shards.rows.relation_routes import edge_columns
+from gnnloom.pipeline.shards.rows.replicated_rows import create_replicated
 from gnnloom.pipeline.shards.rows.row_numbers import VertexNumbers
 from gnnloom.pipeline.shards.rows.row_plan import row_phases
 from gnnloom.pipeline.shards.rows.row_shuffles import RowPlaces, range_sizes
@@ -20,7 +21,7 @@ from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.typed.reverses import Reverses
 from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph, VertexType
-from gnnloom.storage.artifacts.typed.union import BOTH, FORWARD, PlacedMatrix, TypedMatrices
+from gnnloom.storage.artifacts.typed.union import BOTH, FORWARD, PlacedMatrix, TypedMatrices, UnionSpec
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.disk.groups import write_group
@@ -28,7 +29,7 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
 from gnnloom.storage.format.schema import TYPED_VERSION
 from gnnloom.storage.meters import one_step
-from gnnloom.storage.shards.typed_row_shards import TypedRowShards
+from gnnloom.storage.shards.typed_row_shards import REPLICATED, TypedRowShards
 from gnnloom.storage.wording import counted
 
 
@@ -58,33 +59,37 @@ def shard_typed_rows(
     keys = {name: each.artifact.key for name, each in data.items()}
     inputs = typed_inputs(graph.artifact.key, partition.artifact.key, keys)
     is_symmetric = bool(partition.artifact.parameters.get("reverse", False))
-    parameters = _parameters(partition.num_parts, partition.method, reverse=is_symmetric)
+    asked = tuple(partition.artifact.parameters.get("replicate", ()))
+    parameters = _parameters(partition.num_parts, partition.method, reverse=is_symmetric, replicate=asked)
     with ArtifactWriter.begin(dataset.path, "shards", parameters, inputs, cluster.scratch, TYPED_VERSION) as writer:
         if writer.is_complete:
             return TypedRowShards(Artifact(writer.path))
         cluster = for_few(
             cluster, graph.nnz + sum(each.num_vertices * sum(each.widths.values()) for each in data.values())
         )
-        direction = BOTH if is_symmetric else FORWARD
+        spec = replicating_spec(partition)
         reverses: Reverses | None = reverse_relations(dataset, graph, cluster) if is_symmetric else None
-        union = union_graph(dataset, graph, direction, cluster)
-        matrices = TypedMatrices.of(graph, reverses, direction)
+        union = union_graph(dataset, graph, spec, cluster)
+        matrices = TypedMatrices.of(graph, reverses, spec)
         placed = matrices.opened()
-        source = typed_source(graph, reverses, direction, union, data)
+        source = typed_source(graph, reverses, spec, union, data)
         # One exchange serves all relations.
         sizes = replace(PartSizes.of(partition), sent_back=())
         of_types = {name: (each.artifact.path, _dims(each)) for name, each in data.items()}
-        places = RowPlaces(writer, writer.work / "numbers", (), relations=matrices, of_types=of_types)
+        where = writer, writer.work / "numbers", ()
+        places = RowPlaces(*where, relations=matrices, of_types=of_types, partition=partition.artifact.path)
         with one_step("number the vertices"):
             numbers = VertexNumbers(places.numbers, graph.num_vertices, is_reordered=False)
             numbers.write(partition, union.artifact.array(ENTRIES), range_sizes(source, sizes))
         write_group(writer.path / "row", {})
+        create_replicated(source, places)
         names = run(row_phases(source, sizes, places), cluster, writer)
         facts = {
             "symmetric": is_symmetric,
             "types": [_type_facts(each, data.get(each.name)) for each in graph.types],
             "relations": [_relation_facts(each) for each in placed],
             "quality": partition.quality,
+            **({REPLICATED: list(spec.without_sources)} if spec.without_sources else {}),
         }
         dimensions = {"vertex": graph.num_vertices, "part": partition.num_parts}
         return TypedRowShards(writer.commit(names, dimensions, facts))
@@ -100,7 +105,15 @@ def typed_inputs(graph: str, partition: str, vertices: Mapping[str, str]) -> dic
     return {"graph": graph, "partition": partition} | {f"vertices/{name}": vertices[name] for name in sorted(vertices)}
 
 
-def typed_row_shards_key(parts: int, method: str, inputs: Mapping[str, str], *, reverse: bool) -> str:
+def replicating_spec(partition: Partition) -> UnionSpec:
+    """The union that a partition exchanges rows for: without the columns of the types whose rows every rank holds."""
+    direction = BOTH if partition.artifact.parameters.get("reverse") else FORWARD
+    return UnionSpec(direction, tuple(partition.quality.get("replicated_types", ())))
+
+
+def typed_row_shards_key(
+    parts: int, method: str, inputs: Mapping[str, str], *, reverse: bool, replicate: tuple[str, ...] = ()
+) -> str:
     """Key of the artifact that :func:`shard_typed_rows` makes or finds.
 
     Args:
@@ -108,27 +121,31 @@ def typed_row_shards_key(parts: int, method: str, inputs: Mapping[str, str], *, 
         method: method of the partition.
         inputs: keys of the graph, the partition, and the vertex data as ``vertices/TYPE``.
         reverse: whether the partition counts the reverses of the relations.
+        replicate: types that the partition was asked to replicate, or ``auto``.
     """
-    return artifact_key("shards", _parameters(parts, method, reverse=reverse), inputs, TYPED_VERSION)
+    parameters = _parameters(parts, method, reverse=reverse, replicate=replicate)
+    return artifact_key("shards", parameters, inputs, TYPED_VERSION)
 
 
 def typed_source(
-    graph: TypedGraph, reverses: Reverses | None, direction: str, union: Graph, vertices: Mapping[str, Vertices]
+    graph: TypedGraph, reverses: Reverses | None, spec: UnionSpec, union: Graph, vertices: Mapping[str, Vertices]
 ) -> ShardSource:
     """The sizes of what typed shards are made from.
 
     Args:
-        reverses: reverses of the relations, if the direction has them.
-        union: the union of the relations in this direction.
+        reverses: reverses of the relations, if the union has them.
+        spec: choice of the matrices of the union.
+        union: the union.
         vertices: vertex data by type.
     """
     columns = {each.name: edge_columns(each) for each in graph.relations}
     data = {name: VertexSizes.of(each) for name, each in vertices.items()}
-    return ShardSource.of_types(TypedSizes.of(graph, reverses), direction, GraphSizes.of(union), columns, data)
+    return ShardSource.of_types(TypedSizes.of(graph, reverses), spec, GraphSizes.of(union), columns, data)
 
 
-def _parameters(parts: int, method: str, *, reverse: bool) -> dict[str, Any]:
-    return {"layout": "row", "parts": parts, "method": method} | ({"reverse": True} if reverse else {})
+def _parameters(parts: int, method: str, *, reverse: bool, replicate: tuple[str, ...]) -> dict[str, Any]:
+    chosen = {"layout": "row", "parts": parts, "method": method} | ({"reverse": True} if reverse else {})
+    return chosen | ({"replicate": list(replicate)} if replicate else {})
 
 
 def _dims(vertices: Vertices) -> dict[str, tuple[str, ...]]:

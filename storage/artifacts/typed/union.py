@@ -7,8 +7,8 @@ the union exchange one row for each vertex, however many relations need it.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,12 +27,61 @@ from gnnloom.storage.matrix.ranges import Span
 FORWARD: Final = "forward"
 BACKWARD: Final = "backward"
 BOTH: Final = "both"
-#: Parameter of a stored union: its direction.
+#: Parameters of a stored union: its direction, and the types whose columns or rows it lacks.
 UNION: Final = "union"
+_WITHOUT_SOURCES: Final = "without_sources"
+_WITHOUT_TARGETS: Final = "without_targets"
 #: Most entries of rows that are in memory at a time, unless a single row has more: 16 MiB of keys.
 STEP_ENTRIES: Final = 1 << 21
 #: Rows whose pointers are in memory at a time.
 STEP_ROWS: Final = 1 << 20
+
+
+@dataclass(frozen=True)
+class UnionSpec:
+    """Chooses the matrices of a union.
+
+    Attributes:
+        direction: ``FORWARD`` for the relations, ``BACKWARD`` for their reverses, or ``BOTH``.
+        without_sources: names of types whose columns the union lacks, because every rank holds their rows.
+        without_targets: names of types whose rows the union lacks.
+    """
+
+    direction: str = FORWARD
+    without_sources: tuple[str, ...] = ()
+    without_targets: tuple[str, ...] = ()
+
+    @classmethod
+    def of_parameters(cls, parameters: Mapping[str, Any]) -> UnionSpec:
+        """The choice that a stored union was made by."""
+        without = (tuple(parameters.get(name, ())) for name in (_WITHOUT_SOURCES, _WITHOUT_TARGETS))
+        return cls(str(parameters[UNION]), *without)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Parameters of the artifact."""
+        without = {_WITHOUT_SOURCES: list(self.without_sources), _WITHOUT_TARGETS: list(self.without_targets)}
+        return {UNION: self.direction, **{name: types for name, types in without.items() if types}}
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """Parameters by which :meth:`Dataset.find` finds the artifact, and no other union."""
+        return {_WITHOUT_SOURCES: "", _WITHOUT_TARGETS: "", **self.parameters}
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether the union equals its transpose."""
+        return self.direction == BOTH and self.without_sources == self.without_targets
+
+    @property
+    def transposed(self) -> UnionSpec:
+        """The choice of the transpose of the union."""
+        direction = {FORWARD: BACKWARD, BACKWARD: FORWARD, BOTH: BOTH}[self.direction]
+        return UnionSpec(direction, self.without_targets, self.without_sources)
+
+    def has(self, source: str, target: str) -> bool:
+        """Whether the union has the matrices between two types."""
+        return source not in self.without_sources and target not in self.without_targets
 
 
 @dataclass(frozen=True)
@@ -71,17 +120,17 @@ class TypedMatrices:
     Attributes:
         graph: folder of the graph.
         reverses: folder of the reverses; None for the relations alone.
-        direction: one of ``FORWARD``, ``BACKWARD`` and ``BOTH``.
+        spec: direction of the matrices, and the choice of matrices to unite.
     """
 
     graph: Path
     reverses: Path | None
-    direction: str
+    spec: UnionSpec = field(default_factory=UnionSpec)
 
     @classmethod
-    def of(cls, graph: TypedGraph, reverses: Reverses | None, direction: str) -> TypedMatrices:
+    def of(cls, graph: TypedGraph, reverses: Reverses | None, spec: UnionSpec) -> TypedMatrices:
         """The matrices of an opened graph."""
-        return cls(graph.artifact.path, reverses.artifact.path if reverses else None, direction)
+        return cls(graph.artifact.path, reverses.artifact.path if reverses else None, spec)
 
     def opened(self) -> list[PlacedMatrix]:
         """Open the matrices, in the order of the relations: first the relations, then the reverses.
@@ -90,11 +139,16 @@ class TypedMatrices:
             NotFoundError: the graph or the reverses are gone.
         """
         graph = TypedGraph(Artifact(self.graph))
-        found = list(map(_placed, graph.relations)) if self.direction != BACKWARD else []
-        if self.direction != FORWARD and self.reverses is not None:
+        direction = self.spec.direction
+        found = list(map(_placed, graph.relations)) if direction != BACKWARD else []
+        if direction != FORWARD and self.reverses is not None:
             by_name = all_reverses(reverses_of(Artifact(self.reverses)))
             found += [_placed(by_name[each.name]) for each in graph.relations]
         return found
+
+    def united(self) -> list[PlacedMatrix]:
+        """Open the matrices that the union has; raises as :meth:`opened`."""
+        return [each for each in self.opened() if self.spec.has(each.source, each.target)]
 
 
 def _placed(matrix: Relation | Reverse) -> PlacedMatrix:
@@ -209,7 +263,7 @@ def union_of(artifact: Artifact) -> TypedMatrices:
     folder, key = artifact.path.parents[1], artifact.inputs.get("transpose")
     reverses = None if key is None else artifact.path.parent / Path(key).name
     graph = folder / "graph" / Path(artifact.inputs["graph"]).name
-    return TypedMatrices(graph, reverses, str(artifact.parameters[UNION]))
+    return TypedMatrices(graph, reverses, UnionSpec.of_parameters(artifact.parameters))
 
 
 def row_entries(matrices: Sequence[PlacedMatrix], start: int, stop: int) -> NDArray[np.int64]:

@@ -14,6 +14,7 @@ from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.pipeline.tasks.phase import count
 from gnnloom.pipeline.tasks.sizes import TypedSizes
 from gnnloom.storage import Catalog, Dataset, Graph, TypedGraph
+from gnnloom.storage.artifacts.typed.union import UnionSpec
 from gnnloom.storage.checks.invariants import check_artifact
 from gnnloom.storage.errors import CorruptError
 from support.covering import examples
@@ -54,17 +55,17 @@ def test_the_union_is_the_relations_however_often_the_stage_is_stopped(
 ) -> None:
     dataset, graph = _stored(catalog, tmp_path, 3)
     reverses = reverse_relations(dataset, graph, HERE)
-    union, ran = run_in_steps(lambda cluster: union_graph(dataset, graph, direction, cluster), 4)
+    union, ran = run_in_steps(lambda cluster: union_graph(dataset, graph, UnionSpec(direction), cluster), 4)
     assert sum(name == "unite_block" for name, _ in ran) == union.num_blocks > 8
     _check(union, graph, direction)
     assert all(finding.problem is None for finding in dataset.verify())
     # The plan from stored sizes has the tasks that ran.
-    counted = count(UnionPlan(TypedSizes.of(graph, reverses), direction).phases())
+    counted = count(UnionPlan(TypedSizes.of(graph, reverses), UnionSpec(direction)).phases())
     assert sum(each.tasks for each in counted) == len({name for _, name in ran})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("gnnloom.storage.artifacts.typed.union.STEP_ENTRIES", 1 << 20)
         dataset.remove_artifact("transpose", union.artifact.key)
-        assert union_graph(dataset, graph, direction, HERE).artifact.digest == union.artifact.digest
+        assert union_graph(dataset, graph, UnionSpec(direction), HERE).artifact.digest == union.artifact.digest
 
 
 @settings(max_examples=examples(8), deadline=None)
@@ -74,13 +75,13 @@ def test_random_unions(tmp_path_factory: pytest.TempPathFactory, problem: TypedP
     dataset = Catalog(folder / "catalog").create("g")
     graph = ingest_kept(problem, dataset, folder)
     for direction in DIRECTIONS:
-        _check(union_graph(dataset, graph, direction, HERE), graph, direction)
+        _check(union_graph(dataset, graph, UnionSpec(direction), HERE), graph, direction)
     assert all(finding.problem is None for finding in dataset.verify())
 
 
 def test_a_union_with_other_edges_is_found(catalog: Catalog, tmp_path: Path) -> None:
     dataset, graph = _stored(catalog, tmp_path, 1)
-    union = union_graph(dataset, graph, "forward", HERE)
+    union = union_graph(dataset, graph, UnionSpec(), HERE)
     last = f"{union.block_path(union.num_blocks - 1)}/indices"
 
     def other(indices: np.ndarray) -> np.ndarray:

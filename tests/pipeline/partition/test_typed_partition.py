@@ -45,6 +45,55 @@ def test_the_figures_of_every_method_are_those_of_the_union(
         assert quality["vertices_per_type"][each.name] == np.bincount(own, minlength=4).tolist()
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("method", ["metis", "multilevel", "random"])
+def test_rows_of_replicated_types_are_not_exchanged(
+    catalog: Catalog, tmp_path: Path, method: str, reverse: bool
+) -> None:
+    dataset = catalog.create("shop")
+    graph = ingest_kept(random_problem(1, 120), dataset, tmp_path / "tables")
+    types = ("country", "item")
+    options = PartitionOptions(4, method=method, imbalance=0.1, reverse=reverse, replicate=types)
+    partition = partition_graph(dataset, graph, options, HERE)
+    part, quality = partition.part(), partition.quality
+    union, entries = dense_union(graph, "both" if reverse else "forward", types)
+    assert quality["volume_matrix"] == rows_sent(union, part, 4).tolist()
+    assert quality["volume_backward_matrix"] == rows_sent(union.T, part, 4).tolist()
+    assert quality["load_per_part"] == [int(entries[part == each].sum()) for each in range(4)]
+    assert quality["replicated_types"] == list(types)
+    assert quality["replicated_rows"] == sum(graph.type(name).count for name in types)
+    assert all(finding.problem is None for finding in dataset.verify())
+
+
+def test_auto_replicates_small_types_that_nearly_all_parts_need(catalog: Catalog, tmp_path: Path) -> None:
+    rng, folder = np.random.default_rng(4), tmp_path / "tables"
+    ends = {"user": 3000, "item": 2000, "country": 3, "rare": 4}
+    from_country = [(int(rng.integers(3)), user) for user in range(3000)]
+    from_rare = [(number, number) for number in range(4)]
+    pairs = np.stack([rng.integers(0, 3000, 6000), rng.integers(0, 2000, 6000)], 1).tolist()
+    relations = {
+        ("country", "of", "user"): from_country,
+        ("rare", "of_few", "user"): from_rare,
+        ("user", "buys", "item"): list(map(tuple, pairs)),
+    }
+    problem = TypedProblem(relations, {name: list(range(count)) for name, count in ends.items()}, "drop")
+    dataset = catalog.create("shop")
+    graph = ingest_kept(problem, dataset, folder)
+    partition = partition_graph(dataset, graph, PartitionOptions(4, "random", replicate=("auto",)), HERE)
+    assert partition.quality["replicated_types"] == ["country"]
+    figures = {each["type"]: each for each in partition.quality["replication"]}
+    assert [each["type"] for each in partition.quality["replication"]] == ["country", "rare", "item", "user"]
+    # All other parts need a country of a thousand users; a quarter fewer than one of three need what one user needs.
+    assert (figures["country"]["halo_rows"], figures["country"]["copies"]) == (9, 9)
+    assert (figures["rare"]["halo_rows"], figures["rare"]["copies"]) == (3, 12)
+    assert figures["item"]["halo_rows"] is None
+    union, _ = dense_union(graph, "forward", ["country"])
+    assert partition.quality["km1"] == rows_sent(union, partition.part(), 4).sum()
+    # A single part has nothing to replicate.
+    alone = partition_graph(dataset, graph, PartitionOptions(1, "random", replicate=("auto",)), HERE)
+    assert "replicated_types" not in alone.quality
+
+
 @settings(max_examples=examples(6), deadline=None)
 @given(problem=typed_problems(), parts=st.sampled_from([1, 2, 3, 4, 7]), reverse=st.booleans())
 def test_random_graphs(
@@ -79,8 +128,12 @@ def test_options_of_types_are_refused_where_they_mean_nothing(catalog: Catalog, 
     untyped = store_graph(catalog.create("g"), random_adjacency(9, 20, 0, symmetric=True), symmetric=True)
     with pytest.raises(NotFoundError, match=r"no type 'itme'.*item"):
         partition_graph(dataset, graph, PartitionOptions(2, "random", balance="itme"), HERE)
+    with pytest.raises(NotFoundError, match=r"no type 'itme'.*item"):
+        partition_graph(dataset, graph, PartitionOptions(2, "random", replicate=("user", "itme")), HERE)
+    with pytest.raises(InputError, match="replicate auto,item"):
+        PartitionOptions(2, "random", replicate=("auto", "item"))
     with pytest.raises(InputError, match="leave out weights"):
         PartitionOptions(2, "random", balance="item", weights="unit")
-    for option in ({"balance": "item"}, {"reverse": True}):
+    for option in ({"balance": "item"}, {"reverse": True}, {"replicate": ("item",)}):
         with pytest.raises(InputError, match=f"{next(iter(option))}: .*without types"):
             partition_graph(catalog["g"], untyped, PartitionOptions(2, "random", **option), HERE)

@@ -16,14 +16,16 @@ from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
 from gnnloom.pipeline.shards.rows import relation_routes, row_entries, row_rank, row_shuffles
 from gnnloom.pipeline.shards.rows.row_plan import row_phases
 from gnnloom.pipeline.shards.rows.row_shuffles import RowPlaces
-from gnnloom.pipeline.shards.rows.typed_stage import shard_typed_rows, typed_source
+from gnnloom.pipeline.shards.rows.typed_stage import replicating_spec, shard_typed_rows, typed_source
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.pipeline.tasks.phase import count
 from gnnloom.pipeline.tasks.sizes import PartSizes
 from gnnloom.storage import Catalog, Dataset, Graph
-from gnnloom.storage.errors import InputError
+from gnnloom.storage.checks.invariants import check_artifact
+from gnnloom.storage.errors import CorruptError, InputError
 from gnnloom.storage.shards.typed_row_shards import TypedRowShards
 from support.covering import examples
+from support.damage import replace_array
 from support.stopping import run_in_steps
 from support.typed_dense import check_typed_shards, ingest_kept, ingest_shop, typed_problems
 from support.typed_tables import TypedProblem
@@ -31,9 +33,10 @@ from support.typed_tables import TypedProblem
 HERE = InProcessCluster()
 
 
-def _shard(dataset: Dataset, parts: int, *, reverse: bool) -> TypedRowShards:
+def _shard(dataset: Dataset, parts: int, *, reverse: bool, replicate: tuple[str, ...] = ()) -> TypedRowShards:
     graph = dataset.typed_graph()
-    partition = partition_graph(dataset, graph, PartitionOptions(parts, "random", reverse=reverse), HERE)
+    options = PartitionOptions(parts, "random", reverse=reverse, replicate=replicate)
+    partition = partition_graph(dataset, graph, options, HERE)
     shards = shard_typed_rows(dataset, partition, HERE)
     check_typed_shards(shards, graph, partition.part(), dataset.vertices_of_types(graph.artifact.key))
     assert sum(len(shards.shard(rank).halo_vertex()) for rank in range(parts)) == partition.quality["km1"]
@@ -71,16 +74,40 @@ def test_shards_have_the_edges_columns_and_data_of_the_graph(
     assert moved.typed_row_shards(parts).artifact.digest == shards.artifact.digest
 
 
-@settings(max_examples=examples(4), deadline=None)
-@given(problem=typed_problems(), parts=st.sampled_from([1, 2, 3, 4, 7]), reverse=st.booleans())
+_TYPES = st.sets(st.sampled_from(["alone", "country", "gone", "item", "user"])).map(lambda names: tuple(sorted(names)))
+
+
+@settings(max_examples=examples(5), deadline=None)
+@given(problem=typed_problems(), parts=st.sampled_from([1, 2, 3, 4, 7]), reverse=st.booleans(), replicate=_TYPES)
 def test_random_graphs(
-    tmp_path_factory: pytest.TempPathFactory, problem: TypedProblem, parts: int, reverse: bool
+    tmp_path_factory: pytest.TempPathFactory,
+    problem: TypedProblem,
+    parts: int,
+    reverse: bool,
+    replicate: tuple[str, ...],
 ) -> None:
     folder = tmp_path_factory.mktemp("shards")
     dataset = Catalog(folder / "catalog").create("g")
     ingest_kept(problem, dataset, folder)
-    _shard(dataset, parts, reverse=reverse)
+    _shard(dataset, parts, reverse=reverse, replicate=replicate)
     assert [each.problem for each in dataset.verify() if each.problem] == []
+
+
+@pytest.mark.parametrize("replicate", [("country",), ("shop", "country"), ("shop", "user", "country")])
+def test_rows_of_replicated_types_are_held_by_every_rank(
+    catalog: Catalog, tmp_path: Path, replicate: tuple[str, ...]
+) -> None:
+    dataset = ingest_shop(catalog.root, tmp_path / "tables")
+    shards = _shard(dataset, 3, reverse=True, replicate=replicate)
+    assert shards.replicated == tuple(sorted(replicate))
+    assert shards.quality["replicated_rows"] == sum(shards.type(name).count for name in replicate)
+    dataset.export(tmp_path / "shop.tar.zst")
+    moved = catalog.import_dataset(tmp_path / "shop.tar.zst", "moved")
+    assert moved.typed_row_shards(3).artifact.digest == shards.artifact.digest
+    # A rank that owns another vertex than the shards say is found.
+    changed = replace_array(shards.artifact, "replicated/country/owner", lambda owner: (owner + 1) % 3)
+    with pytest.raises(CorruptError, match="owner"):
+        check_artifact(dataset, changed)
 
 
 @pytest.mark.slow
@@ -99,23 +126,26 @@ def test_shards_of_a_graph_without_held_out_edges_have_the_columns_of_the_others
     assert [each.problem for each in dataset.verify() if each.problem] == []
 
 
-@pytest.mark.parametrize("reverse", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("reverse", "replicate"), [(False, ()), (True, ("shop",)), pytest.param(True, (), marks=pytest.mark.slow)]
+)
 def test_bytes_do_not_depend_on_pieces_or_interruptions(
-    catalog: Catalog, tmp_path: Path, request: pytest.FixtureRequest, reverse: bool
+    catalog: Catalog, tmp_path: Path, request: pytest.FixtureRequest, reverse: bool, replicate: tuple[str, ...]
 ) -> None:
     """Of the same graph: whole, and in pieces of which every third task is the last one of a run."""
     request.getfixturevalue("in_many_pieces")
     dataset = ingest_shop(catalog.root, tmp_path / "tables", users=90)
     graph = dataset.typed_graph()
-    partition = partition_graph(dataset, graph, PartitionOptions(3, "random", reverse=reverse), HERE)
+    options = PartitionOptions(3, "random", reverse=reverse, replicate=replicate)
+    partition = partition_graph(dataset, graph, options, HERE)
     pieces, ran = run_in_steps(lambda cluster: shard_typed_rows(dataset, partition, cluster), 31)
     functions = [name for name, _ in ran]
     assert functions.count("write_range") > 6
     # The plan from stored sizes has the tasks that ran.
-    union = Graph(dataset.find("transpose", union="both" if reverse else "forward"))
+    union = Graph(dataset.find("transpose", **replicating_spec(partition).asked))
     reverses = reverse_relations(dataset, graph, HERE) if reverse else None
     data = dataset.vertices_of_types(graph.artifact.key)
-    source = typed_source(graph, reverses, "both" if reverse else "forward", union, data)
+    source = typed_source(graph, reverses, replicating_spec(partition), union, data)
     sizes = PartSizes.of(partition)
     planned = count(row_phases(source, replace(sizes, sent_back=()), RowPlaces()))
     assert sum(each.tasks for each in planned) == len({name for _, name in ran})

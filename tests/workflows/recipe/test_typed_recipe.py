@@ -185,7 +185,7 @@ def test_a_recipe_holds_edges_of_a_relation_out() -> None:
     assert [each["done"] for each in json.loads(run(text, "--plan", "--json").stdout)["stages"]] == [True, False]
 
 
-SHARDS = '[partition]\nparts = 2\nmethod = "random"\nbalance = "user"\nreverse = {}\n[shards]\n'
+SHARDS = '[partition]\nparts = 2\nmethod = "random"\nbalance = "user"\nreplicate = ["item"]\nreverse = {}\n[shards]\n'
 
 
 @pytest.mark.slow
@@ -212,9 +212,8 @@ def test_a_recipe_partitions_and_shards_a_graph_with_types(reverse: bool) -> Non
     assert [each.problem for each in dataset.verify() if each.problem] == []
     # The same artifacts as from commands, which find them; a second run does nothing.
     links = dataset.links()
-    given = gnnloom.partition(
-        "shop", 2, method="random", balance="user", reverse=reverse, links=links, catalog="catalog"
-    )
+    options: Any = {"method": "random", "balance": "user", "reverse": reverse, "replicate": ["item"]}
+    given = gnnloom.partition("shop", 2, **options, links=links, catalog="catalog")
     assert given.artifact.key == found["partition"]
     assert gnnloom.shard("shop", 2, links=links, catalog="catalog", workers=0).artifact.key == found["shards"]
     before = {path: path.stat().st_mtime_ns for path in Path("catalog").rglob("*") if path.is_file()}
@@ -293,6 +292,7 @@ def test_a_saved_recipe_with_tables_is_the_same_recipe(more: str) -> None:
             '[partition]\nbalance = "itme"\n[cluster]',
             r"line 27: \[partition\] balance: .*did you mean item",
         ),
+        ("[cluster]", '[partition]\nreplicate = ["itme"]\n[cluster]', r"line 27: \[partition\] replicate: .*item"),
         ("[cluster]", "[samples]\n[cluster]", r"line 26: \[samples\]: .*remove"),
         ("[cluster]", "[links]\n[cluster]", r"line 26: \[links\]: .*relation: buys, knows"),
         ("[cluster]", '[links]\nrelation = "buy"\n[cluster]', r"line 27: \[links\] relation: .*did you mean buys"),

@@ -74,6 +74,7 @@ class PartitionKeywords(ClusterKeywords, total=False):
     exchange: str
     balance: str
     reverse: bool
+    replicate: Sequence[str]
     quality: str
     method_options: Sequence[str]
 

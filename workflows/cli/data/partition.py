@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from importlib.util import find_spec
@@ -18,6 +18,7 @@ from gnnloom.pipeline.partition.stage import partition_graph, partition_key, par
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage import Dataset, Graph, Partition, TypedGraph
 from gnnloom.storage.option import Group, Option, options_of
+from gnnloom.storage.wording import counted
 from gnnloom.workflows.api.partition import graph_key
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import (
@@ -38,6 +39,8 @@ _BRIEF = (
     "parts",
     "chosen",
     "km1",
+    "replicated_types",
+    "replicated_rows",
     "volume_cover_total",
     "imbalance",
     "volume_avg",
@@ -109,6 +112,7 @@ def partition_command(
 
     Of a graph with types, all relations are partitioned as one adjacency, their union, which is stored in the dataset:
     a row that several relations need is sent once. Every vertex counts for the edges of all relations in its row.
+    --replicate keeps the rows of small types, which most parts need, on every rank; km1 does not count them.
 
     \b
     Example:
@@ -118,6 +122,7 @@ def partition_command(
       gnnloom partition web --parts 8 --model stochastic --batches walk
       gnnloom partition web --parts 4 --links
       gnnloom partition typed --parts 4 --balance paper --reverse
+      gnnloom partition typed --parts 4 --replicate auto
       gnnloom partition web --parts 64 --plan
     """
     dataset = current_catalog()[name]
@@ -126,7 +131,7 @@ def partition_command(
         options.check_graph(stored)
         wanted = (options.model, options.directions, options.batches)
         with open_cluster(cluster) as opened:
-            matrix = partitioned_matrix(dataset, stored, options, opened)
+            matrix, _ = partitioned_matrix(dataset, stored, options, opened)
         projections = project_methods(matrix, options.parts, options.memory_limit, cluster.memory, *wanted)
         _show_projections(name, projections)
         return
@@ -137,7 +142,9 @@ def partition_command(
             with _compared(dataset, stored, options.for_method(compare), opened) as other:
                 result |= compare_quality(partition.quality, other)
     # Numbers per part, or per pair of parts, do not fit into a table.
-    lists = [figure for figure in result if figure.endswith(("_per_part", "_matrix"))]
+    lists = [figure for figure in result if figure.endswith(("_per_part", "_matrix")) or figure == "replication"]
+    for line in replication_lines(result.get("replication", ())):
+        say(line, on_stderr=True)
     compared = [figure for figure in result if figure == "compared_with" or figure.endswith("_share")]
     show(result, title=f"partition of {name}", hide=lists, brief=(*_BRIEF, *compared))
 
@@ -176,6 +183,24 @@ def _show_projections(name: str, projections: list[MethodProjection]) -> None:
     for each in projections:
         if each.chosen:
             say(f"--quality {each.preset}: {each.chosen}")
+
+
+def replication_lines(considered: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Say which types are replicated, and why.
+
+    Args:
+        considered: figures of the types, as the partition has them.
+    """
+    lines = []
+    for each in considered:
+        what = f"replicate {each['type']}: {counted(each['vertices'], 'vertex')}"
+        if each["halo_rows"] is None:
+            lines.append(f"{what}, no: more than a quarter of a rank's vertices")
+            continue
+        share = each["halo_rows"] / each["copies"] if each["copies"] else 0.0
+        chosen = "yes" if each["replicated"] else "no"
+        lines.append(f"{what}, {chosen}: random parts would have {share:.0%} of the copies in halos")
+    return lines
 
 
 def compare_quality(quality: dict[str, Any], other: Partition) -> dict[str, Any]:

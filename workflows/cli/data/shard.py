@@ -72,7 +72,8 @@ def shard_command(
     (--grid) hold the permuted adjacency in blocks; every other algorithm reads them on any number of ranks.
 
     Row shards of a graph with types have a matrix for each relation with the columns of its edges, one halo for all
-    relations, and the data of the vertices of each type. Training reads shards of graphs without types so far.
+    relations, and the data of the vertices of each type. Types that the partition replicates are in no halo: every rank
+    holds their rows. Training reads shards of graphs without types so far.
 
     \b
     Example:
@@ -117,6 +118,7 @@ def shards_result(name: str, shards: RowShards | TypedRowShards | GridShards) ->
             "relations": relations,
             "halo_rows": shards.quality["km1"],
         }
+        figures |= {"replicated": list(shards.replicated)} if shards.replicated else {}
     else:
         balance = max(shards.artifact.facts["balance"].values())
         grid = {"grid": "x".join(map(str, shards.grid)), "permutation": shards.permutation, "balance": balance}

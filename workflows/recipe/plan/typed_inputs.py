@@ -8,7 +8,9 @@ from functools import cached_property
 
 from gnnloom.pipeline.matrix_sort.sort_plan import BLOCK_ENTRIES
 from gnnloom.pipeline.matrix_sort.union import UnionPlan
+from gnnloom.pipeline.partition.settings import AUTO
 from gnnloom.pipeline.shards.rows.relation_routes import EDGE_NUMBER, edge_columns
+from gnnloom.pipeline.shards.rows.typed_stage import replicating_spec
 from gnnloom.pipeline.shards.shard_source import ShardSource
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY
@@ -17,7 +19,7 @@ from gnnloom.pipeline.tasks.sizes import GraphSizes, PartSizes, TypedSizes, Vert
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.typed.reverses import Reverses, reverses_of
 from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
-from gnnloom.storage.artifacts.typed.union import BACKWARD, BOTH, FORWARD
+from gnnloom.storage.artifacts.typed.union import BOTH, FORWARD, UnionSpec
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.errors import NotFoundError
 from gnnloom.storage.format.artifact import MANIFEST, Artifact
@@ -31,11 +33,17 @@ class TypedStageInputs(StageInputs):
     The partition reads the union of the relations as an adjacency, so ``graph`` has the sizes of the union.
     """
 
-    @property
-    def direction(self) -> str:
-        """Direction of the union that the partition reads."""
-        partition = self.recipe.partition
-        return BOTH if partition is not None and partition.reverse else FORWARD
+    @cached_property
+    def spec(self) -> UnionSpec:
+        """Choice of the union that the partition reads; types that it is to choose count as not replicated."""
+        partition, stored = self.recipe.partition, self.stored_partition
+        if partition is None:
+            return UnionSpec()
+        if stored is not None:
+            return replicating_spec(stored)
+        named = () if partition.replicate == (AUTO,) else partition.replicate
+        types = tuple(name for name in self.sizes.types if name in named)
+        return UnionSpec(BOTH if partition.reverse else FORWARD, types)
 
     @cached_property
     def sizes(self) -> TypedSizes:
@@ -57,7 +65,7 @@ class TypedStageInputs(StageInputs):
     @cached_property
     def graph(self) -> GraphSizes:
         """The union of the relations that the partition reads."""
-        return self._union(self.direction)
+        return self._union(self.spec)
 
     @cached_property
     def parts(self) -> PartSizes:
@@ -67,7 +75,8 @@ class TypedStageInputs(StageInputs):
             # One exchange serves all relations.
             return replace(PartSizes.of(stored), sent_back=())
         parts = partition.parts if partition is not None else 1
-        return PartSizes.at_random(self.graph, parts, self.sizes.types)
+        entries = self.sizes.nnz * (2 if self.spec.direction == BOTH else 1)
+        return PartSizes.at_random(self.graph, parts, self.sizes.types, entries)
 
     @property
     def partition_phases(self) -> list[PhaseCount]:
@@ -87,28 +96,28 @@ class TypedStageInputs(StageInputs):
 
     @property
     def _union_phases(self) -> list[Phase]:
-        directions = (BOTH,) if self.direction == BOTH else (FORWARD, BACKWARD)
-        missing = [each for each in directions if self._stored_union(each) is None]
+        specs = (self.spec,) if self.spec.is_symmetric else (self.spec, self.spec.transposed)
+        missing = [each for each in specs if self._stored_union(each) is None]
         return [phase for each in missing for phase in UnionPlan(self.sizes, each).phases()]
 
     @cached_property
     def _shard_source(self) -> ShardSource:
-        return ShardSource.of_types(self.sizes, self.direction, self.graph, self._columns(), self._data)
+        return ShardSource.of_types(self.sizes, self.spec, self.graph, self._columns(), self._data)
 
     @cached_property
     def _transpose(self) -> GraphSizes | None:
-        return None if self.direction == BOTH else self._union(BACKWARD)
+        return None if self.spec.is_symmetric else self._union(self.spec.transposed)
 
-    def _union(self, direction: str) -> GraphSizes:
-        stored = self._stored_union(direction)
-        return self.sizes.union(direction) if stored is None else GraphSizes.of(stored)
+    def _union(self, spec: UnionSpec) -> GraphSizes:
+        stored = self._stored_union(spec)
+        return self.sizes.union(spec) if stored is None else GraphSizes.of(stored)
 
-    def _stored_union(self, direction: str) -> Graph | None:
+    def _stored_union(self, spec: UnionSpec) -> Graph | None:
         if self._stored_types is None:
             return None
         try:
             made_from = {"graph": self.found.read_graph}
-            return Graph(self._dataset.find("transpose", made_from=made_from, union=direction))
+            return Graph(self._dataset.find("transpose", made_from=made_from, **spec.asked))
         except NotFoundError:
             return None
 
@@ -154,4 +163,4 @@ class TypedStageInputs(StageInputs):
     @cached_property
     def _stored_graph(self) -> Graph | None:
         """The union that the partition reads, if it is stored."""
-        return self._stored_union(self.direction)
+        return self._stored_union(self.spec)

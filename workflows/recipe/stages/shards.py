@@ -62,7 +62,9 @@ class TypedShardsStage(ShardsStage):
         if partition is None or not found.recipe.makes_shards:
             return None
         inputs = typed_inputs(found.read_graph, found.keys["partition"], found.type_vertices)
-        return typed_row_shards_key(partition.parts, partition.method, inputs, reverse=partition.reverse)
+        return typed_row_shards_key(
+            partition.parts, partition.method, inputs, reverse=partition.reverse, replicate=partition.replicate
+        )
 
     def prepare(self, found: Found, dataset: Dataset, cluster: Cluster) -> None:
         # The dataset may have other vertex data for the same types.
