@@ -42,7 +42,7 @@ from gnnloom.pipeline.sources.vertex_data.benchmark_vertices import (
 )
 from gnnloom.pipeline.sources.vertex_data.splits import SPLIT_INDEX
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.matrix.ticks import TIME_UNITS, datetime_unit
+from gnnloom.storage.matrix.ticks import WHOLE, datetime_unit, finest_unit, have_floats
 from gnnloom.storage.wording import counted
 
 #: Number of edges that one task reads from a memory-mapped file.
@@ -395,7 +395,7 @@ def _checked(edges: EdgeArrays, num_targets: int) -> EdgeArrays:
 
 
 def _time_unit(arrays: Sequence[EdgeArrays]) -> str:
-    """The finest unit of the times of all files; empty if they are numbers.
+    """The finest unit of the times of all files; empty if they are numbers that float64 holds.
 
     Raises:
         InputError: some files have dates and others have numbers, or dates have no unit.
@@ -408,7 +408,15 @@ def _time_unit(arrays: Sequence[EdgeArrays]) -> str:
     if dates and len(dates) < len(given):
         other = next(value for value in given if value.dtype.kind != "M")
         raise InputError(f"{other}: expected dates, as other files have, found {other.dtype}")
-    return max(units, key=TIME_UNITS.index, default="")
+    integers = [value for value in given if value.dtype.kind in "iu"]
+    if not dates and not all(have_floats(_first_times(value)).all() for value in integers):
+        return WHOLE
+    return finest_unit(units)
+
+
+def _first_times(times: StoredArray) -> NDArray[Any]:
+    """(at most ``FIRST_ROWS``,) times at the beginning of an array."""
+    return next(times.read_flat(0, min(FIRST_ROWS, times.size)), np.empty(0))
 
 
 def _open_ids(file: SourceFile, member: str | None, kinds: str = _INTEGERS) -> StoredArray:

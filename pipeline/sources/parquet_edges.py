@@ -18,11 +18,11 @@ from gnnloom.pipeline.sources.reading.files import open_files
 from gnnloom.pipeline.sources.reading.first_lines import CALLED
 from gnnloom.pipeline.sources.reading.name_ids import FIRST_ROWS, RowError, check_present, judge_column
 from gnnloom.pipeline.sources.reading.text_table import fields_by_name
-from gnnloom.pipeline.sources.reading.times import TimeForm, find_times, parse_times
+from gnnloom.pipeline.sources.reading.times import TimeForm, find_times, find_whole, parse_times
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.pipeline.sources.understood import SHOWN_ROWS, Understood
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.matrix.ticks import TIME_UNITS, floats_of_ticks
+from gnnloom.storage.matrix.ticks import TIME_UNITS, WHOLE, finest_unit, floats_of_ticks, have_floats
 
 #: Number of edges that one task reads; a row group is never divided.
 RANGE_EDGES = 1 << 23
@@ -146,7 +146,12 @@ class ParquetEdges:
         kinds = dict(zip(table.names, table.types, strict=True))
         read = [f"{name} ({kinds[name]})" for name in names]
         value = f", {'times' if self.times else 'weights'} in {read[2]}" if len(read) > 2 else ""
-        value += f" (stored in {self.time_unit}, UTC)" if self.time_unit else ""
+        if self.time_unit:
+            value += (
+                " (whole numbers, stored as int64)"
+                if self.time_unit == WHOLE
+                else f" (stored in {self.time_unit}, UTC)"
+            )
         ignored = [name for name in table.names if name not in names]
         are_names: bool | None = None
         rows: list[tuple[str, ...]] = []
@@ -275,7 +280,7 @@ def _form(table: ParquetTable, name: str) -> TimeForm | None:
     blocks = table.read_arrow([name], range(len(table.group_rows)), FIRST_ROWS)
     column = next(column for _, (column,) in blocks if len(column))
     cells = [each.decode("utf-8", "replace") for each in Names.of_values(column)]
-    form = find_times(cells)
+    form = find_whole(cells) or find_times(cells)
     if form is None:
         raise table.error(name, 0, f"expected a number, or a time such as 2024-03-05T10:11:12, found {cells[0]!r}")
     return form
@@ -290,17 +295,27 @@ def _time_unit(
         InputError: some files have dates and others have numbers.
     """
     units = [
-        form.unit if form is not None else _unit_of(table.types[table.names.index(names[2])])
+        form.unit if form is not None else unit_of_column(table, names[2])
         for table, names, form in zip(tables, columns, forms, strict=True)
     ]
-    if any(units) and not all(units):
-        table, names = tables[units.index("")], columns[units.index("")]
+    are_dates = [unit in TIME_UNITS for unit in units]
+    if any(are_dates) and not all(are_dates):
+        table, names = tables[are_dates.index(False)], columns[are_dates.index(False)]
         raise InputError(f"{table.file.location}, column {names[2]}: expected dates, as other files have")
-    return max(units, key=("", *TIME_UNITS).index, default="")
+    return finest_unit(units)
 
 
-def _unit_of(kind: str) -> str:
-    """The unit in which times of a type of Arrow are stored, such as ``timestamp[us, tz=UTC]``."""
+def unit_of_column(table: ParquetTable, name: str) -> str:
+    """The unit in which the times of a column of dates or numbers are stored; empty if they are float64.
+
+    Raises:
+        InputError: the first times cannot be read.
+    """
+    kind = table.types[table.names.index(name)]
+    if table.holds(name, "iu") and table.num_rows:
+        blocks = table.read_arrow([name], range(len(table.group_rows)), FIRST_ROWS, nulls=True)
+        first = next(column for _, (column,) in blocks if len(column))
+        return "" if have_floats(first.drop_null().to_numpy(zero_copy_only=False)).all() else WHOLE
     unit = kind.partition("[")[2].partition("]")[0].partition(",")[0]
     return unit if kind.startswith(("timestamp", "date64")) else "s" if kind.startswith("date32") else ""
 

@@ -70,7 +70,7 @@ from gnnloom.pipeline.sources.reading.text_table import (
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.pipeline.sources.understood import Understood
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.matrix.ticks import floats_of_ticks
+from gnnloom.storage.matrix.ticks import WHOLE, floats_of_ticks
 from gnnloom.storage.option import Option
 from gnnloom.storage.wording import counted
 
@@ -468,7 +468,9 @@ class TextEdges:
         }
         read = f"edges from {columns['source']} to {columns['target']}"
         read += f", {value}s in {columns['value']}" if value else ""
-        if table.times is not None:
+        if table.times is not None and table.times.unit == WHOLE:
+            read += " (whole numbers, stored as int64)"
+        elif table.times is not None:
             zone = "with zones" if table.times.has_zone else "without a zone, taken as UTC"
             read += f" (dates {zone}; stored in {table.times.unit})"
         index = "; the first column numbers the rows and is skipped" if table.has_index and not table.question else ""
@@ -565,9 +567,12 @@ def _alike(files: Sequence[SourceFile], tables: Sequence[TextTable]) -> tuple[Te
     Raises:
         InputError: some have dates and others have numbers.
     """
-    forms = [table.times for table in tables if table.times is not None]
+    whole = next((table.times for table in tables if table.times is not None and table.times.unit == WHOLE), None)
+    if whole is not None and all(table.times in {None, whole} for table in tables):
+        return tuple(replace(table, fields=table.fields or (0, 1, 2), times=whole) for table in tables)
+    forms = [table.times for table in tables if table.times is not None and table.times != whole]
     if forms and len(forms) < len(tables):
-        other = next(file for file, table in zip(files, tables, strict=True) if table.times is None)
+        other = next(file for file, table in zip(files, tables, strict=True) if table.times not in forms)
         raise InputError(f"{other.location}: expected dates as times, as other files have; write all in one way")
     digits = max((form.digits for form in forms), default=0)
     return tuple(replace(table, times=table.times and replace(table.times, digits=digits)) for table in tables)

@@ -17,12 +17,12 @@ from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.sources.binary.edge_columns import checked_times
 from gnnloom.pipeline.sources.binary.parquet_table import ParquetTable
 from gnnloom.pipeline.sources.names import Names
-from gnnloom.pipeline.sources.parquet_edges import ParquetEdges
+from gnnloom.pipeline.sources.parquet_edges import ParquetEdges, unit_of_column
 from gnnloom.pipeline.sources.parsers.numerals import COMMA, POINT, REASONS
 from gnnloom.pipeline.sources.reading.class_names import UNKNOWN
 from gnnloom.pipeline.sources.reading.fields import parse_dates, parse_exact
 from gnnloom.pipeline.sources.reading.text_layout import Sample, declared_names, is_count
-from gnnloom.pipeline.sources.reading.times import TimeForm, find_times, parse_times
+from gnnloom.pipeline.sources.reading.times import TimeForm, find_times, find_whole, is_whole, parse_times
 from gnnloom.pipeline.sources.source import SourceRange
 from gnnloom.pipeline.sources.text import TextEdges
 from gnnloom.pipeline.sources.vertex_data.cells import (
@@ -35,7 +35,7 @@ from gnnloom.pipeline.sources.vertex_data.cells import (
     TextTableCells,
 )
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.matrix.ticks import TIME_UNITS, ticks_of_floats
+from gnnloom.storage.matrix.ticks import MOST_TICKS, TIME_UNITS, WHOLE, finest_unit, ticks_of_floats
 from gnnloom.storage.wording import did_you_mean
 
 #: Name of the array that has all features.
@@ -71,7 +71,7 @@ class ColumnsTable:
         location: the table, for messages.
         columns: what is stored.
         files: the columns in each file, in the order of the files of the edges.
-        time_unit: unit of times that are dates; empty for numbers.
+        time_unit: unit of times that are dates or whole numbers beyond float64; empty for other numbers.
         words: distinct labels, ascending; None before they are known.
         spans: ranges of the table.
     """
@@ -106,7 +106,8 @@ class ColumnsTable:
         # The first rows of a file may have no time.
         known = next((each.form for each in files if each.form is not None), None)
         if unit:
-            form = replace(known or TimeForm(6, has_zone=False), digits=9 if unit == "ns" else 6)
+            digits = 9 if unit == "ns" else -1 if unit == WHOLE else 6
+            form = replace(known or TimeForm(6, has_zone=False), digits=digits)
             files = [replace(each, form=replace(each.form or form, digits=form.digits)) for each in files]
         found = cls(location, tuple(columns), tuple(files), unit, None, tuple(edges.ranges()))
         found._check_fills()
@@ -124,7 +125,8 @@ class ColumnsTable:
             where = f"{self.location}, column {column.name}: else {column.fill!r}"
             if column.role == "time" and self.time_unit:
                 if _ticks_of(column.fill, self.time_unit) is None:
-                    raise InputError(f"{where}: expected a date such as 1970-01-01, as the column has")
+                    expected = "a whole number" if self.time_unit == WHOLE else "a date such as 1970-01-01"
+                    raise InputError(f"{where}: expected {expected}, as the column has")
                 continue
             try:
                 value = float(column.fill)
@@ -259,8 +261,8 @@ class ColumnsTable:
             shown = f"{column.name} as {column.role} else {'unknown' if column.role == 'label' else 0}"
             reason = f"no value; say what stands for missing ones, as in {shown!r}"
             raise self._error(file, block, int(np.argmax(missing)), at, reason)
-        is_date = column.role == "time" and bool(self.time_unit)
-        values[missing] = _ticks_of(column.fill, self.time_unit) if is_date else float(column.fill)
+        has_ticks = column.role == "time" and bool(self.time_unit)
+        values[missing] = _ticks_of(column.fill, self.time_unit) if has_ticks else float(column.fill)
         return values
 
     def _times(self, file: FileColumns, block: CellBlock, at: int) -> NDArray[Any]:
@@ -344,7 +346,9 @@ def _text_of(cells: Cells) -> Names:
 
 
 def _ticks_of(date: str, unit: str) -> int | None:
-    """A date as a number of a unit since 1970; None if it is not a date, or the unit cannot count it."""
+    """A date as a number of a unit since 1970, or a whole number; None if it is neither, or the unit lacks it."""
+    if unit == WHOLE:
+        return int(date) if is_whole(date) and abs(int(date)) <= MOST_TICKS else None
     form = find_times([date])
     if form is None:
         return None
@@ -432,12 +436,9 @@ def _time_form(table: CellTable, number: int) -> tuple[TimeForm | None, str]:
     if isinstance(table, ParquetCells):
         name = table.names[number]
         if not table.table.holds_text(name):
-            kind = table.table.types[number]
-            unit = kind.partition("[")[2].partition("]")[0].partition(",")[0]
-            dates = unit if kind.startswith(("timestamp", "date64")) else "s" if kind.startswith("date32") else ""
-            return None, dates
-    _, cells = table.first_cells(number)
-    form = find_times([cell for cell in cells if cell.strip().lower().encode() not in _NO_LABEL])
+            return None, unit_of_column(table.table, name)
+    cells = [cell for cell in table.first_cells(number)[1] if cell.strip().lower().encode() not in _NO_LABEL]
+    form = find_whole(cells) or find_times(cells)
     return form, "" if form is None else form.unit
 
 
@@ -447,12 +448,12 @@ def _common_unit(files: Sequence[FileColumns], time: int) -> str:
     Raises:
         InputError: some Parquet files have dates and others have numbers.
     """
-    unit = max((each.unit for each in files), key=("", *TIME_UNITS).index, default="")
-    for each in files if unit else ():
+    unit = finest_unit(each.unit for each in files)
+    for each in files if unit in TIME_UNITS else ():
         table, number = each.table, each.numbers[time]
         if isinstance(table, ParquetCells) and table.table.holds_text(table.names[number]):
             # Dates in text count at least microseconds.
-            unit = max(unit, "us", key=TIME_UNITS.index)
-        elif isinstance(table, ParquetCells) and not each.unit:
+            unit = finest_unit([unit, "us"])
+        elif isinstance(table, ParquetCells) and each.unit not in TIME_UNITS:
             raise table.error(0, number, "expected dates, as other files have")
     return unit

@@ -16,7 +16,7 @@ from gnnloom.pipeline.sources.parsers.numerals import INEXACT_TIME
 from gnnloom.pipeline.sources.reading.name_ids import RowError, numbers_of
 from gnnloom.pipeline.sources.source import CHUNK_EDGES
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.matrix.ticks import MOST_TICKS, floats_of_ticks
+from gnnloom.storage.matrix.ticks import MOST_TICKS, WHOLE, floats_of_ticks, have_floats
 
 #: Number of ``indptr`` entries expanded at a time.
 _ROWS = 1 << 18
@@ -106,12 +106,14 @@ def checked_times(given: NDArray[Any], error: RowError, unit: str = "") -> NDArr
     """(num_edges,) numbers as times.
 
     Args:
-        unit: unit of stored dates, whose floats come from :func:`floats_of_ticks`.
+        unit: unit of stored dates or whole numbers, whose floats come from :func:`floats_of_ticks`.
 
     Raises:
         InputError: one is NaN or infinite, an integer that float64 does not have, a missing date, or one that the unit
             cannot count.
     """
+    if unit == WHOLE:
+        return _whole_times(given, error)
     if given.dtype.kind == "M":
         ticks = given.astype(f"M8[{unit}]").astype(np.int64)
         wrong = np.isnat(given) | (ticks.view(f"M8[{unit}]").astype(given.dtype) != given) | (abs(ticks) > MOST_TICKS)
@@ -120,16 +122,32 @@ def checked_times(given: NDArray[Any], error: RowError, unit: str = "") -> NDArr
             raise error(row, f"expected a time that {unit} since 1970 can count, found {given[row]}")
         return floats_of_ticks(ticks)
     times = given.astype(np.float64)
-    if given.dtype.kind in "iu":
-        # Compared as integers: a comparison with floats would round them as well. 2^63 and 2^64 are beyond the types.
-        least_beyond = float(2 ** (8 * given.dtype.itemsize - (given.dtype.kind == "i")))
-        exact = (times < least_beyond) & (np.where(times < least_beyond, times, 0).astype(given.dtype) == given)
-    else:
-        exact = np.isfinite(times)
+    exact = have_floats(given) if given.dtype.kind in "iu" else np.isfinite(times)
     if not exact.all():
         row = int(np.argmin(exact))
         raise error(row, f"{INEXACT_TIME}, found {given[row]}")
     return times
+
+
+def _whole_times(given: NDArray[Any], error: RowError) -> NDArray[np.float64]:
+    """(num_edges,) whole numbers as times, as floats of :func:`floats_of_ticks`.
+
+    Raises:
+        InputError: one is not a whole number, or too large.
+    """
+    if given.dtype.kind in "iu":
+        # Compared with limits: the least int64 has no absolute value.
+        lowest, highest = (
+            max(-MOST_TICKS, int(np.iinfo(given.dtype).min)),
+            min(MOST_TICKS, int(np.iinfo(given.dtype).max)),
+        )
+        right = (given >= lowest) & (given <= highest)
+    else:
+        right = (np.abs(given) <= float(1 << 53)) & (np.floor(given) == given)
+    if not right.all():
+        row = int(np.argmin(right))
+        raise error(row, f"expected a whole number up to {MOST_TICKS:,}, as the first times are, found {given[row]}")
+    return floats_of_ticks(given.astype(np.int64))
 
 
 @dataclass(frozen=True)

@@ -469,7 +469,7 @@ def parse_exact(text: Any, cells: Any, values: Any) -> tuple[int, int]:
 
 @njit(cache=True, nogil=True)
 def parse_dates(text: Any, cells: Any, digits: int, has_zone: bool, ticks: Any, missing: Any) -> tuple[int, int]:
-    """Parse the cells of a column of times that are dates.
+    """Parse the cells of a column of times that are dates or whole numbers.
 
     Args:
         text: (num_bytes,) uint8 that ends with a line feed.

@@ -30,7 +30,7 @@ from gnnloom.pipeline.sources.reading.text_layout import (
     names_ends,
     names_ids,
 )
-from gnnloom.pipeline.sources.reading.times import TimeForm, find_times
+from gnnloom.pipeline.sources.reading.times import TimeForm, find_times, find_whole
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.wording import shell_command
 
@@ -347,12 +347,17 @@ def _says_undirected(file: SourceFile, sample: Sample, header: Sequence[str]) ->
 def with_times(file: SourceFile, sample: Sample, table: TextTable) -> TextTable:
     """Reading of a file whose third column has times: dates if the first time is a date, otherwise numbers.
 
+    Numbers are whole ones if float64 cannot hold one of the first times.
+
     Raises:
         InputError: a date and a time of day are two fields.
     """
     fields = table.fields or (0, 1, 2)
     rows = [row for row in sample.rows[1 if table.header else 0 :] if len(row.fields) > fields[2]]
-    found = find_times([row.fields[fields[2]] for row in rows])
+    cells = [row.fields[fields[2]] for row in rows]
+    if (whole := find_whole(cells)) is not None:
+        return replace(table, fields=fields, times=whole)
+    found = find_times(cells)
     if found is None:
         return table
     first = rows[0].fields[fields[2] :]

@@ -1,6 +1,7 @@
 """Dates and times of day in text, as ISO 8601 writes them: `2024-03-05T10:11:12.5+01:00`, or the date alone.
 
-They become whole numbers of a unit since 1970, in UTC. A time without a zone counts as one in UTC.
+They become whole numbers of a unit since 1970, in UTC. A time without a zone counts as one in UTC. Whole numbers that
+float64 cannot hold, such as `20100313073721718`, stay as they are.
 """
 
 from __future__ import annotations
@@ -13,17 +14,21 @@ from typing import Any, Final
 from numba import njit
 
 from gnnloom.pipeline.sources.parsers.numerals import MINUS, PLUS, POINT, QUOTE, SPACE, ZERO
+from gnnloom.storage.matrix.ticks import MOST_TICKS, WHOLE
 
 _DATE: Final = r"\d{4}-\d\d-\d\d"
 _TIME: Final = re.compile(
     rf'"?{_DATE}([Tt ]\d\d:\d\d(:\d\d(\.(?P<digits>\d+))?)?\s*(?P<zone>[Zz]|[+-]\d\d(:?\d\d)?)?)?"?', re.ASCII
 )
-#: Digits after the point of microseconds and of nanoseconds.
-_MICRO, _NANO = 6, 9
+_WHOLE: Final = re.compile(r'"?[-+]?\d{1,19}"?', re.ASCII)
+#: Digits after the point of microseconds and of nanoseconds; and what stands for them in whole numbers.
+_MICRO, _NANO, _NO_POINT = 6, 9, -1
 #: Faults: not a time; more digits than the unit has; with a zone among times without one, or the other way round; and
 #: beyond the years that the unit has.
 NO_TIME, FINER, OTHER_ZONE, BEYOND_UNIT = range(1, 5)
 _NINE, _COLON, _LATER, _SMALL_LATER, _UTC, _SMALL_UTC = map(ord, "9:TtZz")
+#: Digits of the longest whole number.
+_MOST_DIGITS: Final = 19
 #: Seconds of about 292 years, the most that nanoseconds have on both sides of 1970.
 _NANO_SECONDS: Final = 9_214_000_000
 
@@ -33,7 +38,7 @@ class TimeForm:
     """Form of the times of a text file.
 
     Attributes:
-        digits: digits after the point of the unit in which they are stored.
+        digits: digits after the point of the unit in which they are stored; -1 if they are whole numbers.
         has_zone: each ends with ``Z`` or an offset from UTC.
     """
 
@@ -42,11 +47,15 @@ class TimeForm:
 
     @property
     def unit(self) -> str:
-        """The unit, as NumPy calls it."""
+        """The unit, as NumPy calls it; see also :data:`~gnnloom.storage.matrix.ticks.WHOLE`."""
+        if self.digits == _NO_POINT:
+            return WHOLE
         return "ns" if self.digits == _NANO else "us"
 
     def reason(self, fault: int, text: str) -> str:
         """Reason why a time is refused."""
+        if self.digits == _NO_POINT:
+            return f"expected a whole number up to {MOST_TICKS:,}, as the times of the first lines are, found {text!r}"
         zone = (
             "with a zone (Z or an offset), as the first time has" if self.has_zone else "without a zone, as the first"
         )
@@ -68,6 +77,23 @@ def find_times(cells: Sequence[str]) -> TimeForm | None:
         return None
     digits = max(len(each["digits"] or "") for each in found if each is not None)
     return TimeForm(_NANO if digits > _MICRO else _MICRO, found[0]["zone"] is not None)
+
+
+def is_whole(cell: str) -> bool:
+    """Whether a cell is a whole number of up to 19 digits."""
+    return _WHOLE.fullmatch(cell.strip()) is not None
+
+
+def find_whole(cells: Sequence[str]) -> TimeForm | None:
+    """Form of times if the first is a whole number, and float64 lacks one of the first ones; None for others.
+
+    >>> find_whole(["20100313073721718"]), find_whole(["1709633472"])
+    (TimeForm(digits=-1, has_zone=False), None)
+    """
+    if not cells or not is_whole(cells[0]):
+        return None
+    numbers = [int(cell.strip().strip('"')) for cell in filter(is_whole, cells)]
+    return None if all(int(float(number)) == number for number in numbers) else TimeForm(_NO_POINT, has_zone=False)
 
 
 @njit(cache=True, nogil=True)
@@ -155,12 +181,30 @@ def _parse_clock(text: Any, at: int, stop: int, digits: int) -> tuple[int, int, 
 
 
 @njit(cache=True, nogil=True)
+def _parse_whole(text: Any, at: int, stop: int) -> tuple[int, int]:
+    """Parse a whole number; returns it and a fault."""
+    is_negative = at < stop and text[at] == MINUS
+    at += at < stop and (text[at] == MINUS or text[at] == PLUS)
+    if at == stop or stop - at > _MOST_DIGITS:
+        return 0, NO_TIME
+    value = 0
+    for k in range(at, stop):
+        if not ZERO <= text[k] <= _NINE:
+            return 0, NO_TIME
+        digit = text[k] - ZERO
+        if value > (MOST_TICKS - digit) // 10:
+            return 0, BEYOND_UNIT
+        value = 10 * value + digit
+    return (-value if is_negative else value), 0
+
+
+@njit(cache=True, nogil=True)
 def parse_time(text: Any, at: int, stop: int, digits: int, has_zone: bool) -> tuple[int, int]:
     """Parse a time.
 
     Args:
         text: bytes, of which ``at`` to ``stop`` are the time, perhaps in double quotes.
-        digits: digits after the point of the unit.
+        digits: digits after the point of the unit; -1 for a whole number.
         has_zone: it must have a zone; otherwise it must have none.
 
     Returns:
@@ -168,6 +212,8 @@ def parse_time(text: Any, at: int, stop: int, digits: int, has_zone: bool) -> tu
     """
     if stop - at > 1 and text[at] == QUOTE and text[stop - 1] == QUOTE:
         at, stop = at + 1, stop - 1
+    if digits < 0:
+        return _parse_whole(text, at, stop)
     year, month, day = _digits(text, at, stop, 4), _digits(text, at + 5, stop, 2), _digits(text, at + 8, stop, 2)
     if not _is_date(year, month, day) or text[at + 4] != MINUS or text[at + 7] != MINUS:
         return 0, NO_TIME

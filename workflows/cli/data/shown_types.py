@@ -10,6 +10,7 @@ from gnnloom.storage.artifacts.typed.typed_graph import Relation
 from gnnloom.storage.errors import GnnloomError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.format.schema import LINK_SPLITS
+from gnnloom.storage.matrix.ticks import WHOLE
 from gnnloom.storage.wording import counted
 from gnnloom.workflows.cli.terminal.output import show_rows
 
@@ -81,7 +82,12 @@ def _values(relation: Relation) -> str:
     """What the edges of a relation have, for people."""
     if relation.edge_columns:
         return ", ".join(f"{name} ({', '.join(columns)})" for name, columns in relation.edge_columns.items())
-    return "weights" if relation.weighted else f"times {relation.time_unit}".strip() if relation.has_times else ""
+    return "weights" if relation.weighted else _times(relation.time_unit) if relation.has_times else ""
+
+
+def _times(unit: str) -> str:
+    """Times of a unit, for people."""
+    return "times (whole numbers)" if unit == WHOLE else f"times {unit}".strip()
 
 
 def _data_json(data: Sequence[Vertices]) -> dict[str, Any]:
