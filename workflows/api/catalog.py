@@ -23,9 +23,9 @@ from gnnloom.storage.runs.predictions import SMOOTHED
 from gnnloom.storage.runs.run import Run as StoredRun
 from gnnloom.storage.runs.transfer import links_of_run
 from gnnloom.storage.wording import counted
-from gnnloom.workflows.api.html import curve, fact_table, row_table
 from gnnloom.workflows.formatting import readable, readable_bytes
 from gnnloom.workflows.interop.graph_libraries import MAX_NONZEROS
+from gnnloom.workflows.report.fragments import curve, fact_table, row_table
 
 if TYPE_CHECKING:
     import pandas as pd

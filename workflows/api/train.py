@@ -18,10 +18,8 @@ from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.typed_vertices import chosen_graph, links_of_relation
 from gnnloom.trainer.job.ranks import Ranks, ranks_of_job, settled
-from gnnloom.trainer.planner.profile import LOCAL
 from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, Run, as_dataset
 from gnnloom.workflows.api.options.keywords import check_known, split_fields, with_options
-from gnnloom.workflows.api.options.plan_options import plan_options, planned
 from gnnloom.workflows.api.options.predict_options import PredictOptions, predict_options
 from gnnloom.workflows.api.options.train_options import train_options, training_fields
 from gnnloom.workflows.interop.export import write_predictions
@@ -33,7 +31,7 @@ from gnnloom.workflows.interop.transfer import Elsewhere, transferred
 if TYPE_CHECKING:
     import pandas as pd
 
-    from gnnloom.workflows.api.options.option_types import PlanKeywords, PredictKeywords, TrainKeywords
+    from gnnloom.workflows.api.options.option_types import PredictKeywords, TrainKeywords
 
 #: Scored pairs that a command prints.
 SHOWN_PAIRS = 10
@@ -90,45 +88,6 @@ def store_reverses(ranks: Ranks, config: TrainConfig) -> None:
         stored_reverses(dataset, chosen_graph(dataset, mode.vertex_data, links))
 
     ranks.on_first(store)
-
-
-@with_options(plan_options())
-def plan(
-    dataset: DatasetLike,
-    *,
-    ranks: int = 2,
-    memory_per_rank: int | None = None,
-    profile: str = LOCAL,
-    graph: str | None = None,
-    catalog: CatalogLike = None,
-    **options: Unpack[PlanKeywords],
-) -> list[dict[str, Any]]:
-    """Predict an epoch of a training on every algorithm and process grid, best first; nothing runs.
-
-    Args:
-        dataset: the dataset or its name.
-        ranks: number of MPI ranks.
-        memory_per_rank: bytes that a rank may take; by default those of the profile.
-        profile: profile of the machine: one that ``gnnloom calibrate`` stored, ``summit``, ``perlmutter``,
-            ``frontier``, ``generic``, or a JSON file.
-        graph: key, to choose between several graphs.
-        catalog: where to look for the name; as for :func:`train`.
-        options: the model and the task, as in ``gnnloom plan --help``. Without ``precision``, both float32 and bf16 are
-            planned.
-
-    Returns:
-        The ``plans`` of ``gnnloom plan --json``, from which ``pandas.DataFrame`` makes a table.
-
-    Raises:
-        InputError: an option is unknown or has a wrong value.
-        NotFoundError: there is no such dataset, graph or profile.
-    """
-    found = as_dataset(dataset, catalog)
-    check_known("plan", options, plan_options())
-    fields = {"catalog": str(found.path.parent), "dataset": found.name, "ranks": ranks, **training_fields(options)}
-    is_open = "precision" not in options
-    config = TrainConfig.of(**fields)
-    return [each.to_json() for each in planned(config, graph, profile, memory_per_rank or 0, is_open=is_open)[1]]
 
 
 @overload

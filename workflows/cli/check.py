@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
-
 import click
 
-from gnnloom.storage.disk.own_folder import own_folder
+from gnnloom.workflows.api.machine import check
 from gnnloom.workflows.cli.terminal.options import json_option
 from gnnloom.workflows.cli.terminal.output import show_json, show_rows
 from gnnloom.workflows.formatting import readable_seconds
@@ -25,15 +22,9 @@ def check_command(ranks: int) -> None:
     Example:
       gnnloom check
     """
-    from gnnloom.workflows.doctor.tiny_example import run_tiny_example
-
-    rows, before = [], time.perf_counter()
-    with own_folder("gnnloom-check-") as folder:
-        for step in run_tiny_example(Path(folder, "catalog"), ranks):
-            now = time.perf_counter()
-            rows.append({"step": step.name, "found": step.found, "seconds": round(now - before, 3)})
-            before = now
+    steps = check(ranks=ranks)
+    rows = [{"step": step.name, "found": step.found, "seconds": step.seconds} for step in steps]
     if show_json({"ok": True, "ranks": ranks, "steps": rows}):
         return
-    lines = [(str(row["step"]), str(row["found"]), readable_seconds(float(str(row["seconds"])))) for row in rows]
+    lines = [(step.name, step.found, readable_seconds(step.seconds)) for step in steps]
     show_rows(("step", "result", "time"), lines, title="all checks passed")

@@ -40,11 +40,12 @@ if TYPE_CHECKING:
     from gnnloom.workflows.api.links import draw_hard_negatives, draw_links, read_links, read_ogb_links
     from gnnloom.workflows.api.loader import loader
     from gnnloom.workflows.api.look import look
+    from gnnloom.workflows.api.machine import calibrate, check, doctor, plan, simulate
     from gnnloom.workflows.api.partition import partition, shard
     from gnnloom.workflows.api.propagate import propagate
     from gnnloom.workflows.api.recipe import run
     from gnnloom.workflows.api.sample import sample
-    from gnnloom.workflows.api.train import plan, predict, train
+    from gnnloom.workflows.api.train import predict, train
     from gnnloom.workflows.interop.progress_bars import progress
 
     __version__: str
@@ -56,6 +57,9 @@ __all__ = [
     "Loader",
     "Run",
     "__version__",
+    "calibrate",
+    "check",
+    "doctor",
     "draw_hard_negatives",
     "draw_links",
     "export",
@@ -75,6 +79,7 @@ __all__ = [
     "run",
     "sample",
     "shard",
+    "simulate",
     "train",
 ]
 
@@ -91,11 +96,12 @@ _MODULES = {
     f"{_API}.links": ["draw_hard_negatives", "draw_links", "read_links", "read_ogb_links"],
     f"{_API}.loader": ["loader"],
     f"{_API}.look": ["look"],
+    f"{_API}.machine": ["calibrate", "check", "doctor", "plan", "simulate"],
     f"{_API}.partition": ["partition", "shard"],
     f"{_API}.propagate": ["propagate"],
     f"{_API}.recipe": ["run"],
     f"{_API}.sample": ["sample"],
-    f"{_API}.train": ["plan", "predict", "train"],
+    f"{_API}.train": ["predict", "train"],
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -20,6 +20,8 @@ from support.option_types import FILE, option_types
 #: What only a command can do: print, or stop before anything is stored.
 _PRINTS = {
     "": {"as_json"},
+    # A hidden option, for tests.
+    "calibrate": {"scale"},
     "ingest": {"plan", "quiet"},
     "features": {"plan", "quiet"},
     "generate": {"plan"},
@@ -48,6 +50,7 @@ _CALLED = {
     "propagate": {"name": "dataset"},
     "sample": {"name": "dataset"},
     "shard": {"name": "dataset"},
+    "simulate": {"name": "dataset", "table": "csv"},
     "train": {"name": "dataset"},
 }
 #: What functions take in ``**options``.

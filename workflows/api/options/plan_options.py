@@ -28,6 +28,22 @@ PRECISIONS: Final = ("float32", "bf16")
 MODEL_OPTIONS: Final = tuple(options_of(TrainConfig)[name] for name in MODEL_FIELDS)
 #: Options of the task, if pairs of vertices are predicted.
 PAIR_OPTIONS: Final = tuple(options_of(TrainConfig)[name] for name in PAIR_FIELDS)
+#: Sizes of a graph that exists as numbers only.
+SIZE_OPTIONS: Final = (
+    Option("vertices", int, "Vertices of a graph that exists as numbers only.", least=1, group=Group.GRAPH),
+    Option("edges", int, "Its nonzeros: edges in both directions, and self loops.", least=1, group=Group.GRAPH),
+    Option("features", int, "Its features.", 128, least=1, group=Group.GRAPH),
+    Option("classes", int, "Its classes.", 32, least=1, group=Group.GRAPH),
+    Option(
+        "training_share",
+        float,
+        "Its labeled training vertices, as a share of all.",
+        0.5,
+        above=0,
+        most=1,
+        group=Group.GRAPH,
+    ),
+)
 #: Options of the machine that a plan is for.
 MACHINE_OPTIONS: Final = (
     Option(

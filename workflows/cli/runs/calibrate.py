@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import os
-from typing import Any, Final
+from typing import Any
 
 import click
 
-from gnnloom.storage.catalog import check_name
-from gnnloom.storage.errors import InputError
-from gnnloom.storage.wording import counted
+from gnnloom.trainer.job.ranks import ranks_of_job
 from gnnloom.trainer.planner.profile import LOCAL
+from gnnloom.workflows.api.machine import measured_profile
 from gnnloom.workflows.cli.terminal.options import current_catalog, json_option
 from gnnloom.workflows.cli.terminal.output import show_json, show_rows
-
-#: Ranks that may share a core while they measure.
-_RANKS_PER_CORE: Final = 4
 
 
 @click.command("calibrate")
@@ -41,41 +36,14 @@ def calibrate_command(ranks: int, threads: int, name: str, clock: str, scale: fl
       gnnloom calibrate --ranks 4
       srun -n 64 gnnloom calibrate --name cluster
     """
-    from gnnloom.trainer.job.launch import launch_program
-    from gnnloom.trainer.job.ranks import ranks_of_job
-    from gnnloom.trainer.planner.profile import MachineProfile, store_profile
-
-    check_name(name, "profile")
-    arguments = [name, "--clock", clock, "--threads", str(threads), "--scale", str(scale)]
     with ranks_of_job("gnnloom calibrate", exits=True) as here:
-        if here.comm is None:
-            _check_cores(ranks)
-            content = launch_program("gnnloom.trainer.planner", arguments, ranks, threads)
-        else:
-            from gnnloom.trainer.planner.calibrate import calibrate
-
-            content = calibrate(here.comm, name, clock, threads, scale).to_json()
+        profile, path = measured_profile(here, current_catalog().root, name, ranks, threads, clock, scale)
         if not here.is_first:
             return
-    profile = MachineProfile.from_json(content, "this machine")
-    path = store_profile(current_catalog().root, profile)
+    content = profile.to_json()
     if show_json({"profile": name, "path": str(path), **content}):
         return
     show_rows(("figure", "measured", "spread"), _rows(content), title=f"profile {name}, in {path}")
-
-
-def _check_cores(ranks: int) -> None:
-    """Refuse ranks that would mostly wait for each other's turn on a core, which takes very long and measures nothing.
-
-    Raises:
-        InputError: there are too many ranks for the cores.
-    """
-    cores = len(os.sched_getaffinity(0))
-    if ranks > _RANKS_PER_CORE * cores:
-        raise InputError(
-            f"--ranks {ranks}: too many for {counted(cores, 'core')}, on which they would measure how long they wait"
-            f" for each other; start at most {_RANKS_PER_CORE * cores}, or measure in an MPI job on several machines"
-        )
 
 
 def _products(rates: dict[str, Any], suffix: str, spread: dict[str, str]) -> list[list[str]]:
