@@ -20,6 +20,7 @@ from gnnloom.storage.artifacts.propagated import Propagated
 from gnnloom.storage.artifacts.samples import Samples
 from gnnloom.storage.artifacts.typed.source_ids import SourceIds
 from gnnloom.storage.artifacts.typed.typed_graph import Relation, TypedGraph, VertexType
+from gnnloom.storage.artifacts.typed.typed_samples import TypedSamples
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.differences import differences, in_words
 from gnnloom.storage.disk.files import MAPPED, read_json, refuse_link, tree_bytes, user_path, write_json
@@ -72,7 +73,7 @@ LOGGER = logging.getLogger("gnnloom.storage")
 
 
 #: Kinds of artifacts that no graph with types has, or that it has in another form.
-_WITHOUT_TYPES = frozenset({"transpose", "vertices", "shards", "samples", "propagated"})
+_WITHOUT_TYPES = frozenset({"transpose", "vertices", "shards", "propagated"})
 
 
 def check_name(name: str, what: str = "dataset") -> str:
@@ -344,6 +345,13 @@ class Dataset:
         """Samples on disk, found by their parameters (``ranks``, ``batch_size``, ``seed``, ...)."""
         artifact = self.find("samples", key, **parameters)
         return Samples(Artifact(artifact.path, counter))
+
+    def typed_samples(
+        self, key: str | None = None, counter: ReadCounter | None = None, **parameters: Any
+    ) -> TypedSamples:
+        """Samples of a graph with types, found by their parameters (``of_type``, ``ranks``, ``seed``, ...)."""
+        artifact = self.find("samples", key, **parameters)
+        return TypedSamples(Artifact(artifact.path, counter))
 
     def links(self, key: str | None = None, counter: ReadCounter | None = None, **parameters: Any) -> Links:
         """Pairs of vertices with their split, found by their parameters (``method``, ``seed``, ...)."""

@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from typing import Any, Final
 
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.option import Group, check_options, option, option_field
-from gnnloom.storage.sampling.layers.options import FANOUTS, NEIGHBOR_OPTIONS, check_neighbor_options
+from gnnloom.storage.option import Group, Option, check_options, option, option_field
+from gnnloom.storage.sampling.layers.options import (
+    FANOUTS,
+    NEIGHBOR_OPTIONS,
+    RELATION_FANOUT,
+    REVERSE,
+    check_neighbor_options,
+    relation_fanouts,
+)
 
 #: Modes whose batches can be drawn ahead of training.
 MODES: Final = ("neighbor",)
+#: Options that only graphs with types have.
+_OF_TYPES: Final = ("of_type", "relation_fanout", "reverse")
 #: Options that the first samples did not have: they are parameters where they differ from their defaults only, so that
 #: keys of samples stay.
-_LATER: Final = ("draw_once", "neighbor_sampler")
+_LATER: Final = ("draw_once", "neighbor_sampler", *_OF_TYPES)
 
 _option = partial(option, group=Group.SAMPLING)
 
 
+def _sampling(given: Option, **changes: Any) -> Any:
+    return option_field(replace(given, group=Group.SAMPLING, **changes))
+
+
 def _neighbor_option(name: str, **changes: Any) -> Any:
-    return option_field(replace(NEIGHBOR_OPTIONS[name], group=Group.SAMPLING, **changes))
+    return _sampling(NEIGHBOR_OPTIONS[name], **changes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +49,11 @@ class SampleOptions:
     neighbor_sampler: str = _neighbor_option("neighbor_sampler")
     replace: bool = _neighbor_option("replace")
     draw_once: bool = _neighbor_option("draw_once")
+    of_type: str | None = _option(
+        None, "In a graph with types, the type of the vertices to draw batches of", kind=str, metavar="TYPE"
+    )
+    relation_fanout: tuple[str, ...] = _sampling(RELATION_FANOUT)
+    reverse: bool = _sampling(REVERSE)
     cache_memory: int = _neighbor_option(
         "cache_memory", help="Memory of each training rank for the features of frequent vertices, which are stored once"
     )
@@ -45,10 +63,20 @@ class SampleOptions:
         if not self.fanout:
             raise InputError("fanout (): expected one number per layer, each 1 or more, or -1 for all")
         check_neighbor_options(asdict(self))
+        relation_fanouts(self.relation_fanout, self.fanout, None)
+
+    @property
+    def of_types(self) -> list[str]:
+        """Names of the given options that only graphs with types have."""
+        return [name for name in _OF_TYPES if getattr(self, name)]
 
     @property
     def parameters(self) -> dict[str, Any]:
         """Parameters that determine the bytes of the samples."""
-        parameters = {**asdict(self), "fanout": list(self.fanout)}
-        usual = {name: NEIGHBOR_OPTIONS[name].default for name in _LATER}
+        parameters = {**asdict(self), "fanout": list(self.fanout), "relation_fanout": list(self.relation_fanout)}
+        usual: dict[str, Any] = {each.name: each.default for each in fields(self) if each.name in _LATER}
+        usual["relation_fanout"] = []
+        if self.of_type is not None:
+            # One graph serves all hops of a batch of a graph with types.
+            del parameters["draw_once"]
         return {name: value for name, value in parameters.items() if name not in usual or value != usual[name]}

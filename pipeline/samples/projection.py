@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from gnnloom.pipeline.samples.inputs import SampleInputs
 from gnnloom.pipeline.samples.options import SampleOptions
-from gnnloom.pipeline.samples.stage import SampleSizes, checked_inputs, sample_phases, samples_key
+from gnnloom.pipeline.samples.stage import SampleSizes, find_inputs, sample_phases, samples_key
 from gnnloom.pipeline.tasks.phase import count, total_tasks
 from gnnloom.storage.artifacts.graph import Graph
-from gnnloom.storage.artifacts.mapped_vertices import vertices_contents
-from gnnloom.storage.artifacts.part_members import partition_contents
 from gnnloom.storage.artifacts.partition import Partition
-from gnnloom.storage.artifacts.whole_graph import graph_contents
+from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.format.mapped_copy import copy_path
-from gnnloom.storage.format.vertex_arrays import SPLIT
-
-#: Vertices whose split is read together.
-_CHUNK: Final = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -36,6 +27,8 @@ class SampleProjection:
         key: key of the samples.
         is_done: the samples exist, so nothing will run.
         batches: of all ranks and epochs, at most: some training vertices may have no label.
+        batch_vertices, batch_edges: expected numbers of vertices of each type and of edges of each relation in a batch
+            of a graph with types; empty for other graphs.
         tasks: independent tasks.
         workers: tasks at a time.
         peak_memory: bytes of the largest worker process, at the most.
@@ -51,6 +44,8 @@ class SampleProjection:
     key: str
     is_done: bool
     batches: int
+    batch_vertices: Mapping[str, int]
+    batch_edges: Mapping[str, int]
     tasks: int
     workers: int
     peak_memory: int
@@ -64,58 +59,50 @@ class SampleProjection:
 
 
 def project_samples(
-    dataset: Dataset, graph: Graph, partition: Partition | None, options: SampleOptions, workers: int
+    dataset: Dataset,
+    graph: Graph | TypedGraph,
+    partition: Partition | None,
+    options: SampleOptions,
+    workers: int,
+    chosen: Mapping[str, str] = MappingProxyType({}),
 ) -> SampleProjection:
     """Project the samples of a graph.
+
+    Args:
+        chosen: keys of vertex data by type, to choose between several.
 
     Raises:
         InputError: the features, the labels or the split are missing, or the partition does not fit.
     """
-    inputs = checked_inputs(dataset, graph, partition, options)
-    sizes = SampleSizes.of(inputs, options)
+    inputs = find_inputs(dataset, graph, partition, options, chosen)
+    sizes, seeds = SampleSizes.of(inputs), inputs.possible_seeds()
     key = samples_key(inputs.keys, options)
-    # Vertices in the training split of every rank.
-    training = np.zeros(options.ranks, np.int64)
-    for part, split in _parts_and_splits(inputs):
-        training += np.bincount(part[split == SPLIT["train"]], minlength=options.ranks)
-    seeds = training.tolist()
     writer = ArtifactWriter(dataset.path / "samples" / key, "samples", key)
-    counted = count(sample_phases(writer, inputs, options, sizes, seeds))
-    hot = min(sizes.hot_rows, graph.num_vertices) * sizes.row_bytes
-    is_done = writer.is_complete
+    counted = count(sample_phases(writer, inputs, sizes, seeds))
+    is_done, expected = writer.is_complete, inputs.expected
+    batches = sum(len(inputs.batches(rank, seeds[inputs.at(rank)[0]])) for rank in range(options.ranks))
+    copies = sum(
+        content.num_bytes
+        for artifact, arrays in inputs.contents().items()
+        for content in arrays.values()
+        if not copy_path(artifact).is_dir()
+    )
     return SampleProjection(
         dataset=dataset.name,
         key=key,
         is_done=is_done,
-        batches=sum(-(-number // options.batch_size) for number in seeds) * options.epochs,
+        batches=batches * options.epochs,
+        batch_vertices={} if expected is None else _rounded(expected.vertices),
+        batch_edges={} if expected is None else _rounded(expected.edges),
         tasks=0 if is_done else total_tasks(counted),
         workers=workers,
         peak_memory=sizes.peak_memory,
-        train_memory=hot + 3 * sizes.segment_batches * sizes.batch_bytes,
+        train_memory=sizes.hot_bytes + 3 * sizes.segment_batches * sizes.batch_bytes,
         output_bytes=0 if is_done else sum(phase.bytes_written for phase in counted),
-        copy_bytes=0 if is_done else _copy_bytes(inputs),
+        copy_bytes=0 if is_done else copies,
         disk_free_bytes=shutil.disk_usage(dataset.path).free,
     )
 
 
-def _parts_and_splits(inputs: SampleInputs) -> Iterator[tuple[NDArray[np.int32], NDArray[np.uint8]]]:
-    n = inputs.graph.num_vertices
-    for start in range(0, n, _CHUNK):
-        stop = min(start + _CHUNK, n)
-        part = np.zeros(stop - start, np.int32) if inputs.partition is None else inputs.partition.part(start, stop)
-        yield part, inputs.vertices.split(start, stop)
-
-
-def _copy_bytes(inputs: SampleInputs) -> int:
-    contents = {
-        inputs.graph.artifact: graph_contents(inputs.graph),
-        inputs.vertices.artifact: vertices_contents(inputs.vertices),
-    }
-    if inputs.partition is not None:
-        contents[inputs.partition.artifact] = partition_contents(inputs.partition)
-    return sum(
-        content.num_bytes
-        for artifact, arrays in contents.items()
-        for content in arrays.values()
-        if not copy_path(artifact).is_dir()
-    )
+def _rounded(counts: Mapping[str, float]) -> dict[str, int]:
+    return {name: round(each) for name, each in counts.items()}

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Self
+from types import MappingProxyType
+from typing import Any, Final, Self
 
-from gnnloom.pipeline.samples.inputs import SampleInputs, find_inputs
+from gnnloom.pipeline.samples.inputs import SampleInputs, graph_inputs
 from gnnloom.pipeline.samples.options import SampleOptions
 from gnnloom.pipeline.samples.tasks import RankTask, SegmentTask, prepare_rank, write_segment
+from gnnloom.pipeline.samples.typed_inputs import typed_inputs
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY, MIB
 from gnnloom.pipeline.tasks.phase import Needs, Phase, repairing, run
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition
-from gnnloom.storage.artifacts.samples import Samples
+from gnnloom.storage.artifacts.samples import StoredSamples
+from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import BudgetError, InputError
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
+from gnnloom.storage.format.schema import FORMAT_VERSION, TYPED_VERSION
 from gnnloom.storage.sampling.hot_rows import COUNTED_BATCHES
 
 #: Bytes of a segment, at most, unless one batch has more.
@@ -30,35 +34,63 @@ _DRAWN_VERTEX_BYTES, _DRAWN_NONZERO_BYTES = 112, 40
 
 @dataclass(frozen=True)
 class SampleSizes:
-    """Bounds on a batch, whatever is drawn.
+    """Bounds on a batch, whatever is drawn; an untyped graph has one type and one relation.
 
     Attributes:
-        rows: vertices of a batch, at most.
-        nonzeros: of its blocks, at most.
-        row_bytes: bytes of the features of a vertex.
-        hot_rows: frequent vertices of a rank, at most.
+        rows: vertices of each type in a batch, at most.
+        row_bytes: bytes of the features of a vertex, of each type that has features.
+        drawn_rows: rows of each relation, at most.
+        nonzeros: entries of each relation in the blocks of a batch, at most.
+        edge_bytes: bytes of an edge of each relation on disk, besides its column.
+        hot_bytes: bytes of the features of the frequent vertices of a group of ranks, at most.
     """
 
-    rows: int
-    nonzeros: int
-    row_bytes: int
-    hot_rows: int
+    rows: Mapping[str, int]
+    row_bytes: Mapping[str, int]
+    drawn_rows: Mapping[str, int]
+    nonzeros: Mapping[str, int]
+    edge_bytes: Mapping[str, int]
+    hot_bytes: int
 
     @classmethod
-    def of(cls, inputs: SampleInputs, options: SampleOptions) -> Self:
-        n, nnz = inputs.graph.num_vertices, inputs.graph.nnz
-        rows, nonzeros = min(n, options.batch_size), 0
-        for fanout in options.fanout:
-            drawn = nnz if fanout < 0 else rows * fanout
-            # Without replacement, no row gives more than it has.
-            nonzeros += drawn if options.replace else min(drawn, nnz)
-            rows = min(n, rows + drawn)
-        return cls(rows, nonzeros, inputs.row_bytes, options.cache_memory // max(1, inputs.row_bytes))
+    def of(cls, inputs: SampleInputs) -> Self:
+        options, types, relations = inputs.options, inputs.types, inputs.relations
+        rows, nonzeros = dict.fromkeys(types, 0), dict.fromkeys(relations, 0)
+        seeds = next(iter(types)) if options.of_type is None else options.of_type
+        rows[seeds] = min(types[seeds], options.batch_size)
+        for hop in range(max((len(each.fanouts) for each in relations.values()), default=0)):
+            more = dict.fromkeys(types, 0)
+            for name, each in relations.items():
+                drawn = each.nnz if each.fanouts[hop] < 0 else rows[each.target] * each.fanouts[hop]
+                # Without replacement, no row gives more than it has.
+                nonzeros[name] += drawn if options.replace else min(drawn, each.nnz)
+                more[each.source] += drawn
+            rows = {name: min(count, rows[name] + more[name]) for name, count in types.items()}
+        row_bytes = inputs.row_bytes
+        return cls(
+            rows=rows,
+            row_bytes=row_bytes,
+            drawn_rows={name: rows[each.target] for name, each in relations.items()},
+            nonzeros=nonzeros,
+            edge_bytes={name: each.edge_bytes for name, each in relations.items()},
+            hot_bytes=min(options.cache_memory, sum(types[name] * each for name, each in row_bytes.items())),
+        )
+
+    @property
+    def num_rows(self) -> int:
+        """Vertices of a batch, at most."""
+        return sum(self.rows.values())
+
+    @property
+    def _structure_bytes(self) -> int:
+        """Bytes of the vertices and edges of a batch on disk, at most, uncompressed."""
+        of_edges = sum(count * (_NONZERO_BYTES + self.edge_bytes[name]) for name, count in self.nonzeros.items())
+        return self.num_rows * _VERTEX_BYTES + sum(self.drawn_rows.values()) * _ROW_BYTES + of_edges
 
     @property
     def batch_bytes(self) -> int:
         """Bytes of a batch on disk, at most, uncompressed."""
-        return self.rows * (self.row_bytes + _VERTEX_BYTES + _ROW_BYTES) + self.nonzeros * _NONZERO_BYTES
+        return self._structure_bytes + sum(self.rows[name] * each for name, each in self.row_bytes.items())
 
     @property
     def segment_batches(self) -> int:
@@ -68,17 +100,17 @@ class SampleSizes:
     @property
     def _drawn_bytes(self) -> int:
         """Bytes of a batch while it is drawn."""
-        return self.rows * _DRAWN_VERTEX_BYTES + self.nonzeros * _DRAWN_NONZERO_BYTES
+        return self.num_rows * _DRAWN_VERTEX_BYTES + sum(self.nonzeros.values()) * _DRAWN_NONZERO_BYTES
 
     @property
     def rank_memory(self) -> int:
-        """Bytes that counting the vertices of a rank's batches takes, at most."""
-        return COUNTED_BATCHES * 3 * 8 * self.rows + self._drawn_bytes
+        """Bytes that counting the vertices of some batches takes, at most."""
+        return COUNTED_BATCHES * 3 * 8 * self.num_rows + self._drawn_bytes
 
     @property
     def segment_memory(self) -> int:
         """Bytes that a segment takes, at most; pages of mapped files are not counted, as the system takes them back."""
-        structure = self.rows * (_VERTEX_BYTES + _ROW_BYTES) + self.nonzeros * (_NONZERO_BYTES + 8)
+        structure = self._structure_bytes + 8 * sum(self.nonzeros.values())
         return 2 * self.segment_batches * structure + self._drawn_bytes
 
     @property
@@ -94,102 +126,107 @@ class SampleSizes:
         """
         if self.peak_memory > memory:
             raise BudgetError(
-                f"a batch of up to {self.rows:,} vertices needs up to {self.peak_memory // MIB:,} MiB per worker, and"
-                f" {memory // MIB:,} MiB are allowed: use smaller fan-outs or batches, or more --memory"
+                f"a batch of up to {self.num_rows:,} vertices needs up to {self.peak_memory // MIB:,} MiB per worker,"
+                f" and {memory // MIB:,} MiB are allowed: use smaller fan-outs or batches, or more --memory"
             )
 
 
 def sample_phases(
-    writer: ArtifactWriter, inputs: SampleInputs, options: SampleOptions, sizes: SampleSizes, seeds: Sequence[int]
+    writer: ArtifactWriter, inputs: SampleInputs, sizes: SampleSizes, seeds: Sequence[int]
 ) -> list[Phase]:
     """The phases that draw the batches of all ranks and pack what they read.
 
     Args:
         sizes: bounds on a batch.
-        seeds: number of seeds of each rank: those that the first phase found or, before it runs, an upper bound.
+        seeds: number of seeds of each group: those that the first phase found or, before it runs, an upper bound.
     """
-    hot = min(sizes.hot_rows, inputs.graph.num_vertices) * sizes.row_bytes
-    ranks = [
-        RankTask(writer, f"rank/{rank}", needs, inputs, options, sizes.hot_rows, rank)
-        for rank, count in enumerate(seeds)
-        for needs in [Needs(0, hot + 8 * count, 0, sizes.rank_memory)]
+    options, step = inputs.options, sizes.segment_batches
+    groups = [
+        RankTask(writer, name, needs, inputs, group)
+        for group, (name, count) in enumerate(zip(inputs.group_names, seeds, strict=True))
+        for needs in [Needs(0, sizes.hot_bytes + 8 * count, 0, sizes.rank_memory)]
     ]
-    step, segments = sizes.segment_batches, []
-    for task, count in zip(ranks, seeds, strict=True):
-        batches = -(-count // options.batch_size)
+    segments = []
+    for rank in range(options.ranks):
+        task = groups[inputs.at(rank)[0]]
+        batches = inputs.batches(rank, seeds[task.group])
         for epoch in range(options.epochs):
-            for number, first in enumerate(range(0, batches, step)):
-                stop = min(first + step, batches)
-                name = f"segment/{task.rank}/{epoch}/{number}"
-                needs = Needs(0, (stop - first) * sizes.batch_bytes, 0, sizes.segment_memory)
-                segments.append(SegmentTask(writer, name, needs, task, epoch, number, first, stop))
+            for number, first in enumerate(range(0, len(batches), step)):
+                own = batches[first : first + step]
+                name = f"segment/{rank}/{epoch}/{number}"
+                needs = Needs(0, len(own) * sizes.batch_bytes, 0, sizes.segment_memory)
+                segments.append(SegmentTask(writer, name, needs, task, rank, epoch, number, own))
     return [
-        Phase("seeds", prepare_rank, ranks, "vertices", makes_arrays=True),
+        Phase("seeds", prepare_rank, groups, "vertices", makes_arrays=True),
         Phase("samples", write_segment, segments, "vertices", makes_arrays=True),
     ]
 
 
 @repairing
 def write_samples(
-    dataset: Dataset, graph: Graph, partition: Partition | None, options: SampleOptions, cluster: Cluster
-) -> Samples:
+    dataset: Dataset,
+    graph: Graph | TypedGraph,
+    partition: Partition | None,
+    options: SampleOptions,
+    cluster: Cluster,
+    chosen: Mapping[str, str] = MappingProxyType({}),
+) -> StoredSamples[Any]:
     """Draw the batches of some epochs and pack what they read, or find them; resumes what an earlier run left.
 
     Args:
-        partition: for several ranks, the one whose parts are theirs.
+        partition: for several ranks of a graph without types, the one whose parts are theirs.
+        chosen: keys of vertex data by type, to choose between several.
 
     Raises:
         InputError: the features, the labels or the split are missing, no vertex is for training, or the partition does
             not fit.
         BudgetError: one batch may need more memory than a worker has.
     """
-    inputs = checked_inputs(dataset, graph, partition, options)
-    sizes = SampleSizes.of(inputs, options)
+    inputs = find_inputs(dataset, graph, partition, options, chosen).prepared(dataset, cluster)
+    sizes = SampleSizes.of(inputs)
     sizes.check_memory(cluster.memory)
-    with ArtifactWriter.begin(dataset.path, "samples", options.parameters, inputs.keys, cluster.scratch) as writer:
+    begun = dataset.path, "samples", options.parameters, inputs.keys, cluster.scratch, inputs.version
+    with ArtifactWriter.begin(*begun) as writer:
         if writer.is_complete:
-            return Samples(Artifact(writer.path))
+            return inputs.open_samples(Artifact(writer.path))
         # Here, before the tasks: the first use of the uncompressed copies makes them, and would keep workers waiting.
-        copies = inputs.map_all()
-        cluster = for_few(cluster, sizes.rows * options.epochs * max(1, inputs.vertices.num_features))
+        copies = inputs.open()
+        widths = [max(1, each.num_features) for each in inputs.stored.values()]
+        cluster = for_few(cluster, sizes.num_rows * options.epochs * max(widths, default=1))
         # How many segments there are depends on the seeds that the first phase finds.
-        first = sample_phases(writer, inputs, options, sizes, [0] * options.ranks)[0]
+        first = sample_phases(writer, inputs, sizes, [0] * len(inputs.groups))[0]
         recorded = writer.recorded_of(run([first], cluster, writer))
         facts = [recorded[task.name].facts for task in first.tasks]
         seeds = [int(each["num_seeds"]) for each in facts]
         if not any(seeds):
-            raise InputError(f"{inputs.vertices.artifact.path}: no vertex has a label and is in the training split")
-        names = run(sample_phases(writer, inputs, options, sizes, seeds), cluster, writer)
+            raise InputError(f"{inputs.labeled.artifact.path}: no vertex has a label and is in the training split")
+        names = run(sample_phases(writer, inputs, sizes, seeds), cluster, writer)
         del copies
-        dims = {"vertex": inputs.graph.num_vertices} | inputs.vertices.widths
-        found = {
-            "weighted": inputs.graph.weighted,
-            "num_classes": inputs.vertices.num_classes,
-            "num_targets": inputs.vertices.num_targets,
-            "num_batches": [-(-count // options.batch_size) for count in seeds],
+        found = inputs.found(facts) | {
+            "num_batches": [len(inputs.batches(rank, seeds[inputs.at(rank)[0]])) for rank in range(options.ranks)],
             "segment_batches": sizes.segment_batches,
-            "has_negative_feature": any(each["has_negative_feature"] for each in facts),
         }
-        return Samples(writer.commit(names, dims, found))
+        return inputs.open_samples(writer.commit(names, inputs.sizes, found))
 
 
 def samples_key(inputs: Mapping[str, str], options: SampleOptions) -> str:
     """Compute the key of the artifact that :func:`write_samples` makes or finds.
 
     Args:
-        inputs: kind to key of the graph, the vertices and, for several ranks, the partition.
+        inputs: kind to key of the graph, of vertex data and, for several ranks, of the partition.
     """
-    return artifact_key("samples", options.parameters, inputs)
+    version = FORMAT_VERSION if options.of_type is None else TYPED_VERSION
+    return artifact_key("samples", options.parameters, inputs, version)
 
 
-def checked_inputs(dataset: Dataset, graph: Graph, partition: Partition | None, options: SampleOptions) -> SampleInputs:
-    """Find and check the inputs to sample from with these options.
-
-    Raises:
-        InputError: the features, the labels or the split are missing, or the partition does not fit.
-    """
-    if partition is None and options.ranks > 1:
-        raise InputError(f"samples for {options.ranks} ranks need a partition into {options.ranks} parts")
-    if partition is not None and partition.num_parts != options.ranks:
-        raise InputError(f"{partition.artifact.path}: {partition.num_parts} parts, but {options.ranks} ranks")
-    return find_inputs(dataset, graph, partition if options.ranks > 1 else None)
+def find_inputs(
+    dataset: Dataset,
+    graph: Graph | TypedGraph,
+    partition: Partition | None,
+    options: SampleOptions,
+    chosen: Mapping[str, str] = MappingProxyType({}),
+) -> SampleInputs:
+    """Find and check the inputs to sample from; arguments and errors as for :func:`write_samples`."""
+    if isinstance(graph, TypedGraph):
+        return typed_inputs(dataset, graph, options, chosen)
+    return graph_inputs(dataset, graph, partition, options)

@@ -9,17 +9,19 @@ Liu et al., "DiskGNN: Bridging I/O Efficiency and Model Accuracy for Out-of-Core
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.storage.disk.row_buffers import RowBuffers
-from gnnloom.storage.errors import CorruptError
+from gnnloom.storage.errors import CorruptError, InputError
 from gnnloom.storage.format.arrays import ArrayReader, ReadCounter
 from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.format.schema import TYPED_VERSION
 from gnnloom.storage.format.vertex_arrays import LABELS, vertex_bounds
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.layered import LayeredBatch
@@ -27,21 +29,32 @@ from gnnloom.storage.wording import counted
 
 #: In ``hot``: the features of the vertex are packed with the batch.
 PACKED: Final = -1
+#: The type of all vertices in a graph without types.
+ONLY_TYPE: Final = ""
+#: Rows of features by the types of their vertices.
+FeaturesByType = Mapping[str, NDArray[Any]]
+#: Vertices and rows of a batch.
+Structure = TypeVar("Structure")
 
 
 @dataclass(frozen=True)
-class StoredBatch:
+class StoredBatch(Generic[Structure]):
     """One batch.
 
     Attributes:
         batch: its vertices and rows.
         label: (num_seeds, ...) labels of the seeds, as in the vertex data.
-        feature: (num_vertices, num_features) features of its vertices.
+        features: (num_vertices, num_features) features of its vertices, by type.
     """
 
-    batch: LayeredBatch
+    batch: Structure
     label: NDArray[Any]
-    feature: NDArray[Any]
+    features: FeaturesByType
+
+    @property
+    def feature(self) -> NDArray[Any]:
+        """(num_vertices, num_features) features of the vertices of a graph without types."""
+        return self.features[ONLY_TYPE]
 
 
 def rank_path(rank: int) -> str:
@@ -54,32 +67,107 @@ def segment_path(rank: int, epoch: int, number: int) -> str:
     return f"{rank_path(rank)}/epoch/{epoch:05d}/segment/{number:06d}"
 
 
-class Samples:
-    """The stored batches of all ranks.
+class StoredSamples(ABC, Generic[Structure]):
+    """The stored batches of all ranks, of a graph with or without types.
 
     Attributes:
-        fanouts: as for :class:`~gnnloom.storage.sampling.neighbor.NeighborSampler`.
         num_batches: batches per epoch of every rank.
         segment_batches: batches of every segment but the last of an epoch.
-        has_negative_feature: a feature of some vertex of the graph is negative.
     """
 
     def __init__(self, artifact: Artifact) -> None:
         self.artifact = artifact
+        self.num_ranks: int = artifact.parameters["ranks"]
+        self.num_epochs: int = artifact.parameters["epochs"]
+        self.batch_size: int = artifact.parameters["batch_size"]
+        self.replace: bool = artifact.parameters["replace"]
+        self.neighbor_sampler: str = artifact.parameters.get("neighbor_sampler", "uniform")
+        self.fanouts: tuple[int, ...] = tuple(artifact.parameters["fanout"])
+        self.num_batches: list[int] = artifact.facts["num_batches"]
+        self.segment_batches: int = artifact.facts["segment_batches"]
+
+    def num_segments(self, rank: int) -> int:
+        """Segments of each epoch of a rank."""
+        return -(-self.num_batches[rank] // self.segment_batches)
+
+    def last_segment(self, rank: int) -> str:
+        """Path of the last segment of the first epoch of a rank that has batches."""
+        return segment_path(rank, 0, self.num_segments(rank) - 1)
+
+    def label_name(self, rank: int) -> str:
+        """Name of the array of labels for the batches of a rank that has batches."""
+        path = segment_path(rank, 0, 0)
+        return next(name for name in LABELS if f"{path}/{name}" in self.artifact)
+
+    def num_batches_for(self, rank: int) -> int:
+        """Batches of an epoch, as :meth:`place` numbers the batches for a rank."""
+        return self.num_batches[rank]
+
+    def place(self, rank: int, number: int) -> tuple[int, int]:
+        """The rank that a batch is stored for, and its number among the batches of that rank.
+
+        Args:
+            number: of a batch of an epoch. Ranks of a graph without types number the batches of their own seeds.
+        """
+        return rank, number
+
+    @property
+    @abstractmethod
+    def drawn(self) -> dict[str, Any]:
+        """Options of mode ``neighbor`` that the batches were drawn with, by name."""
+
+    @abstractmethod
+    def num_last_seeds(self, rank: int) -> int:
+        """Seeds of the last batch of an epoch, as :meth:`place` numbers the batches for a rank; there is one."""
+
+    @abstractmethod
+    def hot_features(self, rank: int, counter: ReadCounter | None = None) -> FeaturesByType:
+        """(num_hot, num_features) features of a rank's frequent vertices, of each type that has features."""
+
+    @abstractmethod
+    def read_segment(
+        self,
+        rank: int,
+        epoch: int,
+        number: int,
+        hot_features: FeaturesByType,
+        counter: ReadCounter | None = None,
+        buffers: Mapping[str, RowBuffers] | None = None,
+    ) -> Iterator[StoredBatch[Structure]]:
+        """Read a segment; its structure, and one chunk of its packed features, are in memory meanwhile.
+
+        Args:
+            hot_features: see :meth:`hot_features`.
+            buffers: memory for the features of batches, by type; give it back once a batch has been used.
+
+        Raises:
+            CorruptError: the arrays do not fit together.
+        """
+
+
+class Samples(StoredSamples[LayeredBatch]):
+    """The stored batches of a graph without types.
+
+    Attributes:
+        fanouts: as for :class:`~gnnloom.storage.sampling.neighbor.NeighborSampler`.
+        has_negative_feature: a feature of some vertex of the graph is negative.
+    """
+
+    def __init__(self, artifact: Artifact) -> None:
+        """Read the facts from the manifest.
+
+        Raises:
+            InputError: the batches are batches of a graph with types.
+        """
+        if artifact.version == TYPED_VERSION:
+            raise InputError(f"{artifact.path}: batches of a graph with types; Dataset.typed_samples reads them")
+        super().__init__(artifact)
         self.num_vertices: int = artifact.sizes["vertex"]
         self.num_features: int = artifact.sizes["feature"]
         self.num_classes: int = artifact.facts["num_classes"]
         self.weighted: bool = artifact.facts["weighted"]
         self.has_negative_feature: bool = artifact.facts["has_negative_feature"]
-        self.num_ranks: int = artifact.parameters["ranks"]
-        self.num_epochs: int = artifact.parameters["epochs"]
-        self.batch_size: int = artifact.parameters["batch_size"]
-        self.replace: bool = artifact.parameters["replace"]
         self.draw_once: bool = artifact.parameters.get("draw_once", False)
-        self.neighbor_sampler: str = artifact.parameters.get("neighbor_sampler", "uniform")
-        self.fanouts: tuple[int, ...] = tuple(artifact.parameters["fanout"])
-        self.num_batches: list[int] = artifact.facts["num_batches"]
-        self.segment_batches: int = artifact.facts["segment_batches"]
 
     def __repr__(self) -> str:
         return (
@@ -102,59 +190,45 @@ class Samples:
     def num_layers(self) -> int:
         return len(self.fanouts)
 
-    def num_segments(self, rank: int) -> int:
-        """Segments of each epoch of a rank."""
-        return -(-self.num_batches[rank] // self.segment_batches)
+    def num_last_seeds(self, rank: int) -> int:
+        """See :meth:`StoredSamples.num_last_seeds`."""
+        return int(self.artifact.array(f"{self.last_segment(rank)}/layer_size").read()[-1, -1])
 
-    def label_name(self, rank: int) -> str:
-        """Name of the array of labels for the batches of a rank that has batches."""
-        path = segment_path(rank, 0, 0)
-        return next(name for name in LABELS if f"{path}/{name}" in self.artifact)
-
-    def hot_feature(self, rank: int, counter: ReadCounter | None = None) -> NDArray[Any]:
-        """(num_hot, num_features) features of a rank's frequent vertices."""
-        return self.artifact.array(f"{rank_path(rank)}/hot_feature", counter).read()
+    def hot_features(self, rank: int, counter: ReadCounter | None = None) -> FeaturesByType:
+        """See :meth:`StoredSamples.hot_features`."""
+        return {ONLY_TYPE: self.artifact.array(f"{rank_path(rank)}/hot_feature", counter).read()}
 
     def read_segment(
         self,
         rank: int,
         epoch: int,
         number: int,
-        hot_feature: NDArray[Any],
+        hot_features: FeaturesByType,
         counter: ReadCounter | None = None,
-        buffers: RowBuffers | None = None,
-    ) -> Iterator[StoredBatch]:
-        """Read a segment; its structure, and one chunk of its packed features, are in memory meanwhile.
-
-        Args:
-            hot_feature: see :meth:`hot_feature`.
-            buffers: memory for the features of batches; give it back once a batch has been used.
-
-        Raises:
-            CorruptError: the arrays do not fit together.
-        """
-        prefix = segment_path(rank, epoch, number)
+        buffers: Mapping[str, RowBuffers] | None = None,
+    ) -> Iterator[StoredBatch[LayeredBatch]]:
+        """See :meth:`StoredSamples.read_segment`."""
+        prefix, hot_feature = segment_path(rank, epoch, number), hot_features[ONLY_TYPE]
 
         def read(name: str) -> NDArray[Any]:
             return self.artifact.array(f"{prefix}/{name}", counter, self._bounds(name, len(hot_feature))).read()
 
+        where = f"{self.artifact.path}/{prefix}"
         names = ["vertex", "row_nnz", "drawn", "indices", "hot", *(("degree", "data") if self.weighted else ())]
-        reader = _Cursor(f"{self.artifact.path}/{prefix}", {name: read(name) for name in names}, read("layer_size"))
-        label, packed = read(self.label_name(rank)), _PackedRows(self.artifact.array(f"{prefix}/feature", counter))
-        buffers = buffers or RowBuffers()
-        first_seed = 0
-        for batch, hot in reader.batches():
-            places = np.flatnonzero(hot == PACKED)
-            stop_seed = first_seed + batch.num_seeds
-            if len(places) > packed.num_left or stop_seed > len(label):
-                raise CorruptError(f"{self.artifact.path}/{prefix}: fewer features or labels than its batches have")
-            rows = buffers.take((len(hot), self.num_features), packed.dtype)
-            if len(hot_feature):
-                # Fills every row, which saves a copy of the frequent ones; packed rows are then overwritten.
-                np.take(hot_feature, hot, axis=0, out=rows, mode="clip")
-            packed.take(rows, places)
-            yield StoredBatch(batch, label[first_seed:stop_seed], rows)
-            first_seed = stop_seed
+        arrays = Cursor(where, {name: read(name) for name in names})
+        labels = Cursor(where, {"label": read(self.label_name(rank))})
+        packed = PackedRows(self.artifact.array(f"{prefix}/feature", counter))
+        memory = (buffers or {ONLY_TYPE: RowBuffers()})[ONLY_TYPE]
+        for sizes in read("layer_size").tolist():
+            if sizes != sorted(sizes, reverse=True):
+                raise CorruptError(f"{where}/layer_size: {sizes}, but a layer has at most the rows of the one before")
+            hot = arrays.take("hot", sizes[0])
+            blocks = tuple(arrays.block(*pair) for pair in zip(sizes[1:], sizes[:-1], strict=True))
+            row_nnz = arrays.take("row_nnz", sizes[0])
+            degree = arrays.take("degree", sizes[0]) if self.weighted else row_nnz.astype(np.float64)
+            batch = LayeredBatch(arrays.take("vertex", sizes[0]), blocks, row_nnz, degree)
+            rows = packed.with_frequent(hot, hot_feature, memory)
+            yield StoredBatch(batch, labels.take("label", batch.num_seeds), {ONLY_TYPE: rows})
 
     def _bounds(self, name: str, num_hot: int) -> tuple[int, int] | None:
         """The smallest value that an array of a segment may hold, and one more than the largest; None for any."""
@@ -175,8 +249,7 @@ def pack_structure(batches: Sequence[LayeredBatch], *, weighted: bool) -> dict[s
     arrays: dict[str, tuple[NDArray[Any], str]] = {
         "vertex": (np.concatenate([no_ids, *(batch.vertices for batch in batches)]), "row"),
         "row_nnz": (np.concatenate([no_ids, *(batch.row_nnz for batch in batches)]), "row"),
-        "drawn": (np.concatenate([no_ids, *(np.diff(block.indptr) for block in blocks)]), "drawn_row"),
-        "indices": (np.concatenate([np.empty(0, np.int32), *(block.indices for block in blocks)]), "nonzero"),
+        **pack_blocks(blocks),
     }
     if weighted:
         data = [block.data for block in blocks if block.data is not None]
@@ -185,62 +258,81 @@ def pack_structure(batches: Sequence[LayeredBatch], *, weighted: bool) -> dict[s
     return arrays
 
 
-class _PackedRows:
-    """Takes the packed features of batches, one after the other, with one chunk of them in memory.
+def pack_blocks(blocks: Sequence[CSR]) -> dict[str, tuple[NDArray[Any], str]]:
+    """The arrays of the patterns of some blocks, by name, with their dimension; :meth:`Cursor.block` reads them."""
+    drawn = [np.empty(0, np.int64), *(np.diff(block.indptr) for block in blocks)]
+    indices = [np.empty(0, np.int32), *(block.indices for block in blocks)]
+    return {"drawn": (np.concatenate(drawn), "drawn_row"), "indices": (np.concatenate(indices), "nonzero")}
 
-    Attributes:
-        num_left: rows that are not taken yet.
-    """
+
+class PackedRows:
+    """Takes the packed features of batches, one after the other, with one chunk of them in memory."""
 
     def __init__(self, array: ArrayReader) -> None:
-        self.dtype, self.num_left, self._array = array.dtype, len(array), array
+        self._array, self._num_left = array, len(array)
         self._memory = np.empty((min(len(array), array.chunk_rows), *array.shape[1:]), array.dtype)
         self._chunk = self._memory[:0]
 
-    def take(self, rows: NDArray[Any], places: NDArray[np.int64]) -> None:
-        """Write the next rows to some places of ``rows``; at least as many must be left."""
+    def with_frequent(self, hot: NDArray[Any], hot_feature: NDArray[Any], buffers: RowBuffers) -> NDArray[Any]:
+        """(num_vertices, num_features) features of the vertices of the next batch, in memory of ``buffers``.
+
+        Args:
+            hot: (num_vertices,) rows of frequent vertices in ``hot_feature``, or ``PACKED``.
+
+        Raises:
+            CorruptError: fewer rows than that are left.
+        """
+        places = np.flatnonzero(hot == PACKED)
+        if len(places) > self._num_left:
+            raise CorruptError(f"{self._array.where}: fewer features or labels than its batches have")
+        rows = buffers.take((len(hot), *self._array.shape[1:]), self._array.dtype)
+        if len(hot_feature):
+            # Fills every row, which saves a copy of the frequent ones; packed rows are then overwritten.
+            np.take(hot_feature, hot, axis=0, out=rows, mode="clip")
         while len(places):
             if not len(self._chunk):
-                first = len(self._array) - self.num_left
-                self._chunk = self._memory[: self.num_left]
+                first = len(self._array) - self._num_left
+                self._chunk = self._memory[: self._num_left]
                 self._array.read(first, first + len(self._chunk), out=self._chunk)
             taken = min(len(places), len(self._chunk))
             rows[places[:taken]] = self._chunk[:taken]
             self._chunk, places = self._chunk[taken:], places[taken:]
-            self.num_left -= taken
+            self._num_left -= taken
+        return rows
 
 
-class _Cursor:
-    """Takes batches from the arrays of a segment, one after the other."""
+class Cursor:
+    """Takes the rows of batches from the arrays of a segment, one batch after the other."""
 
-    def __init__(self, where: str, arrays: dict[str, NDArray[Any]], layer_size: NDArray[np.int64]) -> None:
-        self._where, self._arrays, self._layer_size = where, arrays, layer_size
-        self._position = dict.fromkeys(arrays, 0)
+    def __init__(self, where: str, arrays: dict[str, NDArray[Any]]) -> None:
+        self._where, self._arrays, self._position = where, arrays, dict.fromkeys(arrays, 0)
 
-    def batches(self) -> Iterator[tuple[LayeredBatch, NDArray[np.int32]]]:
-        """Every batch, and the hot rows of its vertices."""
-        for sizes in self._layer_size.tolist():
-            hot = self._take("hot", sizes[0])
-            blocks = tuple(self._block(*pair) for pair in zip(sizes[1:], sizes[:-1], strict=True))
-            row_nnz = self._take("row_nnz", sizes[0])
-            degree = self._take("degree", sizes[0]) if "degree" in self._arrays else row_nnz.astype(np.float64)
-            yield LayeredBatch(self._take("vertex", sizes[0]), blocks, row_nnz, degree), hot
+    def take(self, name: str, count: int) -> NDArray[Any]:
+        """The next rows of an array.
 
-    def _block(self, num_rows: int, num_columns: int) -> CSR:
-        # Taken first: only as many rows as there are get memory.
-        drawn = self._take("drawn", num_rows)
-        indptr = np.zeros(num_rows + 1, np.int64)
-        np.cumsum(drawn, out=indptr[1:])
-        nnz = int(indptr[-1])
-        data = self._take("data", nnz) if "data" in self._arrays else None
-        indices = self._take("indices", nnz)
-        if num_rows > num_columns or (nnz and not 0 <= indices.min() <= indices.max() < num_columns):
-            raise CorruptError(f"{self._where}/indices: a column outside its block of {num_columns}")
-        return CSR(0, indptr, indices, data, num_columns)
-
-    def _take(self, name: str, count: int) -> NDArray[Any]:
+        Raises:
+            CorruptError: it has fewer.
+        """
         start = self._position[name]
         self._position[name] = start + count
         if start + count > len(self._arrays[name]):
-            raise CorruptError(f"{self._where}/{name}: {counted(len(self._arrays[name]), 'entry')}, expected more")
+            found = counted(len(self._arrays[name]), "entry")
+            raise CorruptError(f"{self._where}/{name}: {found}, expected more")
         return self._arrays[name][start : start + count]
+
+    def block(self, num_rows: int, num_columns: int) -> CSR:
+        """The next block, from the arrays ``drawn``, ``indices`` and, if there is one, ``data``.
+
+        Raises:
+            CorruptError: the arrays have less, or a column is out of range.
+        """
+        # Taken first: only as many rows as there are get memory.
+        drawn = self.take("drawn", num_rows)
+        indptr = np.zeros(num_rows + 1, np.int64)
+        np.cumsum(drawn, out=indptr[1:])
+        nnz = int(indptr[-1])
+        data = self.take("data", nnz) if "data" in self._arrays else None
+        indices = self.take("indices", nnz)
+        if nnz and not 0 <= indices.min() <= indices.max() < num_columns:
+            raise CorruptError(f"{self._where}/indices: a column outside its block of {num_columns}")
+        return CSR(0, indptr, indices, data, num_columns)

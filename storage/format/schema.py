@@ -19,8 +19,8 @@ from gnnloom.storage.format.vertex_arrays import LABELS, VERTEX_ARRAYS
 
 #: Version of the on-disk format.
 FORMAT_VERSION = 1
-#: Version of graphs with types, their shards, and the reverses and the links of their relations, so that earlier
-#: versions of gnnloom refuse them.
+#: Version of graphs with types, their shards and samples, and the reverses and the links of their relations, so that
+#: earlier versions of gnnloom refuse them.
 TYPED_VERSION = 2
 #: Entry with the version of the format, in the attributes of a dataset, in manifests and in other indexes.
 VERSION_ENTRY = "format_version"
@@ -176,6 +176,22 @@ _GRID_SHARDS = {
 
 _SEGMENT = "rank/*/epoch/*/segment/*"
 _SAMPLES = {
+    # Of a graph with types: seeds and frequent vertices of all ranks, and arrays by type and by relation.
+    "seed": ArraySpec(("seed",), ("int64",), required=False),
+    "type/*/hot_vertex": ArraySpec(("hot",), ("int64",)),
+    "type/*/hot_feature": ArraySpec(("hot", "width"), _FEATURE),
+    f"{_SEGMENT}/type/*/size": ArraySpec(("batch", "hop+1"), ("int64",)),
+    f"{_SEGMENT}/type/*/vertex": ArraySpec(("row",), ("int64",)),
+    f"{_SEGMENT}/type/*/hot": ArraySpec(("row",), ("int32",)),
+    f"{_SEGMENT}/type/*/feature": ArraySpec(("packed", "width"), _FEATURE),
+    f"{_SEGMENT}/relation/*/size": ArraySpec(("batch", "hop"), ("int64",)),
+    f"{_SEGMENT}/relation/*/drawn": ArraySpec(("drawn_row",), ("int64",)),
+    f"{_SEGMENT}/relation/*/indices": ArraySpec(("nonzero",), ("int32",)),
+    f"{_SEGMENT}/relation/*/edge": ArraySpec(("nonzero",), ("int64",)),
+    f"{_SEGMENT}/relation/*/weight": ArraySpec(("nonzero",), FLOAT, required=False),
+    f"{_SEGMENT}/relation/*/time": ArraySpec(("nonzero",), ("int64", "float64"), required=False),
+    f"{_SEGMENT}/relation/*/feature": ArraySpec(("nonzero", "value"), ("float32", "float16"), required=False),
+    f"{_SEGMENT}/relation/*/label": ArraySpec(("nonzero",), ("int64",), required=False),
     "rank/*/seed": ArraySpec(("seed",), ("int64",)),
     "rank/*/hot_vertex": ArraySpec(("hot",), ("int64",)),
     "rank/*/hot_feature": ArraySpec(("hot", "feature"), _FEATURE),
@@ -232,7 +248,7 @@ SCHEMAS: Mapping[str, Mapping[str, ArraySpec]] = {
 
 def newest_version(kind: object) -> int:
     """The newest version of artifacts of a kind."""
-    return TYPED_VERSION if kind in {"graph", "transpose", "links", "shards"} else FORMAT_VERSION
+    return TYPED_VERSION if kind in {"graph", "transpose", "links", "shards", "samples"} else FORMAT_VERSION
 
 
 def check_version(where: Path, content: Mapping[str, object], newest: int = FORMAT_VERSION) -> None:

@@ -5,12 +5,14 @@ Yang et al., "GNNLab: A Factored System for Sample-based GNN Training over GPUs"
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.storage.artifacts.samples import ONLY_TYPE
 from gnnloom.storage.sampling.layers.seeds import VertexSeeds
 from gnnloom.storage.sampling.neighbor import NeighborSampler
 
@@ -22,31 +24,58 @@ _COUNTED_EPOCH: Final = -1
 Choice = Callable[[NDArray[np.int64]], NDArray[np.bool_]]
 
 
+class _Sampler(Protocol):
+    """Draws neighbors of the seeds of a batch: their vertices, or the vertices of each type."""
+
+    def sample_of(self, seeds: Any, epoch: int, batch: int) -> Any: ...
+
+
 def hot_vertices(
-    sampler: NeighborSampler, seeds: VertexSeeds, most: int, chosen: Choice | None = None
-) -> NDArray[np.int64]:
-    """The vertices that most of the counted batches contain; of equally frequent ones, the lowest.
+    sampler: _Sampler, seeds: VertexSeeds, row_bytes: Mapping[str, int], memory: int
+) -> dict[str, NDArray[np.int64]]:
+    """The vertices that most of the counted batches contain; of equally frequent ones, the lowest of the first type.
 
     Args:
-        most: number of vertices to return, at most.
-        chosen: which of some (num_vertices,) int64 vertices may be returned; by default, all.
+        row_bytes: bytes of the features of a vertex, of each type that has features; ``ONLY_TYPE`` in a graph without
+            types.
+        memory: bytes of the features of all vertices that are returned, at most.
 
     Returns:
-        (num_hot,) int64, ascending. No array with an entry for every vertex is made.
+        (num_hot,) int64 by type, ascending. No array with an entry for every vertex is made.
     """
-    return np.sort(by_frequency(sampler, seeds, chosen)[:most]) if most > 0 else np.empty(0, np.int64)
+    if not memory:
+        return {name: np.empty(0, np.int64) for name in row_bytes}
+    drawn = _counted(sampler, seeds)
+    found = {name: np.unique(np.concatenate(drawn[name]), return_counts=True) for name in row_bytes}
+    counts = np.concatenate([count for _, count in found.values()])
+    width = np.concatenate([np.full(len(count), max(1, row_bytes[name])) for name, (_, count) in found.items()])
+    # Stable, so that equally frequent vertices stay in their order.
+    order = np.argsort(-counts, kind="stable")
+    taken = np.zeros(len(counts), np.bool_)
+    taken[order[: np.searchsorted(np.cumsum(width[order]), memory, side="right")]] = True
+    ends = np.cumsum([len(count) for _, count in found.values()])
+    parts = np.split(taken, ends[:-1])
+    return {name: vertices[part] for (name, (vertices, _)), part in zip(found.items(), parts, strict=True)}
+
+
+def _counted(sampler: _Sampler, seeds: VertexSeeds) -> dict[str, list[NDArray[np.int64]]]:
+    """The vertices of each counted batch, by type; none for a type that the sampler does not know."""
+    found = defaultdict[str, list[NDArray[np.int64]]](lambda: [np.empty(0, np.int64)])
+    begun = seeds.begin(_COUNTED_EPOCH)
+    for number in range(min(COUNTED_BATCHES, seeds.num_batches)):
+        drawn = sampler.sample_of(begun(number).vertices, _COUNTED_EPOCH, number).vertices
+        for name, vertices in (drawn if isinstance(drawn, Mapping) else {ONLY_TYPE: drawn}).items():
+            found[name].append(vertices)
+    return found
 
 
 def by_frequency(sampler: NeighborSampler, seeds: VertexSeeds, chosen: Choice | None = None) -> NDArray[np.int64]:
     """(num_vertices,) int64 vertices of the counted batches, the most frequent first; of equal ones, the lowest first.
 
     Args:
-        chosen: as for :func:`hot_vertices`.
+        chosen: which of some (num_vertices,) int64 vertices may be returned; by default, all.
     """
-    numbers = range(min(COUNTED_BATCHES, seeds.num_batches))
-    batches = [(seeds.of(_COUNTED_EPOCH, number), number) for number in numbers]
-    drawn = [sampler.sample_of(some, _COUNTED_EPOCH, number).vertices for some, number in batches]
-    vertices, count = np.unique(np.concatenate([np.empty(0, np.int64), *drawn]), return_counts=True)
+    vertices, count = np.unique(np.concatenate(_counted(sampler, seeds)[ONLY_TYPE]), return_counts=True)
     if chosen is not None:
         mask = chosen(vertices)
         vertices, count = vertices[mask], count[mask]

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from gnnloom.storage.artifacts.typed.mapped_graph import MappedRelation
+from gnnloom.storage.artifacts.typed.typed_graph import EDGE_ARRAYS
+from gnnloom.storage.artifacts.typed.typed_samples import HeteroBatch, SampledEdges
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.matrix.layered import LayeredBatch
 from gnnloom.storage.neighbor_samplers.kind import ALL
+from gnnloom.storage.sampling.layers.typed import TypedSample
 from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.storage.sampling.sampler import Sample
 
@@ -25,6 +30,23 @@ def layered_batch(graph: WholeGraph, sample: Sample, excluded: NDArray[np.int64]
     row_nnz = _row_lengths(graph, vertices, excluded)
     degree = whole_degree(graph, vertices, excluded)
     return LayeredBatch(vertices, tuple(block.matrix for block in sample.blocks), row_nnz, degree)
+
+
+def hetero_batch(
+    sample: TypedSample, relations: Mapping[str, MappedRelation], columns: Collection[str] = EDGE_ARRAYS
+) -> HeteroBatch:
+    """The batch of a sample of a graph with types, with columns of its edges.
+
+    Args:
+        relations: the relations that it was drawn along.
+        columns: names of the columns to read, of those that a relation has.
+    """
+    edges = {}
+    for name, relation in relations.items():
+        block = sample.blocks[name]
+        values = {each: relation.values(each, block.entry) for each in relation.columns if each in columns}
+        edges[name] = SampledEdges(block.matrix, relation.edges(block.entry), values, sample.num_entries[name])
+    return HeteroBatch(sample.vertices, sample.num_vertices, edges)
 
 
 def whole_rows(graph: WholeGraph, vertices: NDArray[np.int64], hops: int = 1) -> LayeredBatch:

@@ -25,7 +25,7 @@ from gnnloom.trainer.modes.registry import MODES
 #: Options that only graphs with types have.
 _OF_TYPES = ("of_type", "relation", "relation_fanout", "reverse", "vertex_data")
 #: Options that have no effect on a graph with types, where ranks map the graph and the features.
-_OF_SHARDS = ("shards", "method", "permutation", "adjacency", "train_features", "samples", "cache_memory")
+_OF_SHARDS = ("shards", "method", "permutation", "adjacency", "train_features", "cache_memory")
 #: What else to do about a mode that lacks a capability.
 _OTHER_WAYS = {
     EDGES: ", or write the model with gnnloom's products; see docs/how-to/pyg-models.md and docs/how-to/own-model.md"

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.propagated import Propagated
-from gnnloom.storage.artifacts.samples import Samples
+from gnnloom.storage.artifacts.samples import Samples, StoredSamples
+from gnnloom.storage.artifacts.typed.typed_samples import TypedSamples
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.arrays import ReadCounter
@@ -385,7 +386,14 @@ TYPED_VERTICES = _TypedKind("typed", serves_any_ranks=True, load_kernels=lambda:
 
 #: Values that stand for the values of the samples.
 _DEFAULTS: Final[Mapping[str, object]] = MappingProxyType(
-    {"fanout": (), "batch_size": 1024, "replace": False, "draw_once": False}
+    {
+        "fanout": (),
+        "batch_size": 1024,
+        "replace": False,
+        "draw_once": False,
+        "neighbor_sampler": "uniform",
+        "relation_fanout": (),
+    }
 )
 
 
@@ -412,25 +420,66 @@ def open_samples(
     """
     samples = dataset.samples(options["samples"], counter)
     where = samples.artifact.path
-    if samples.num_ranks != num_ranks:
-        raise InputError(f"{where}: samples for {counted(samples.num_ranks, 'rank')}, but the run has {num_ranks}")
     # One rank owns all vertices, so its samples are made without a partition.
     for kind, key in samples.artifact.inputs.items():
         if shards.inputs.get(kind) != key:
             raise InputError(
                 f"{where}: made from {kind} {key}, but the shards {shards.key} from {shards.inputs.get(kind)}"
             )
-    if samples.num_layers != num_layers and not (on_edges and samples.num_layers > num_layers):
+    _check_samples(samples, options, samples.num_layers, num_layers, num_ranks, on_edges=on_edges)
+    return samples
+
+
+def open_typed_samples(
+    dataset: Dataset,
+    options: Mapping[str, Any],
+    num_layers: int,
+    read: Mapping[str, str],
+    num_ranks: int,
+    counter: ReadCounter,
+) -> TypedSamples:
+    """Open the samples of a graph with types that have the requested key; arguments and errors as of `open_samples`.
+
+    Args:
+        read: kind to key of what the run reads.
+    """
+    samples = dataset.typed_samples(options["samples"], counter)
+    where, inputs = samples.artifact.path, samples.artifact.inputs
+    for name, drawn in (("of_type", samples.of_type), ("reverse", samples.reverse)):
+        if options[name] != drawn:
+            raise InputError(f"{where}: drawn with {name} {drawn}, but the run has {name} {options[name]}")
+    for kind, key in read.items():
+        if inputs.get(kind) != key:
+            raise InputError(f"{where}: made from {kind} {inputs.get(kind)}, but the run reads {key}")
+    _check_samples(samples, options, samples.num_hops, num_layers, num_ranks, on_edges=True)
+    return samples
+
+
+def _check_samples(
+    samples: StoredSamples[Any],
+    options: Mapping[str, Any],
+    num_hops: int,
+    num_layers: int,
+    num_ranks: int,
+    *,
+    on_edges: bool,
+) -> None:
+    """Check that samples are for a run's ranks, its model and its options.
+
+    Raises:
+        InputError: they are not.
+    """
+    where = samples.artifact.path
+    if samples.num_ranks != num_ranks:
+        raise InputError(f"{where}: samples for {counted(samples.num_ranks, 'rank')}, but the run has {num_ranks}")
+    if num_hops != num_layers and not (on_edges and num_hops > num_layers):
         raise InputError(
-            f"{where}: fan-outs {samples.fanouts} of {counted(samples.num_layers, 'layer')}, but the model has"
+            f"{where}: fan-outs {samples.fanouts} of {counted(num_hops, 'layer')}, but the model has"
             f" {counted(num_layers, 'layer')}"
         )
-    for name in _DEFAULTS:
-        value = samples.drawn[name]
-        given = options[name]
-        if given not in (value, _DEFAULTS[name]):
-            raise InputError(f"{where}: drawn with {name} {value}, but {given} was asked for")
-    return samples
+    for name, value in samples.drawn.items():
+        if name in _DEFAULTS and options[name] not in (value, _DEFAULTS[name]):
+            raise InputError(f"{where}: drawn with {name} {value}, but {options[name]} was asked for")
 
 
 #: Number of the step that stands for the features themselves.

@@ -17,6 +17,7 @@ from gnnloom.storage.artifacts.links import LinkedRelation, Links
 from gnnloom.storage.artifacts.mapped_vertices import map_vertices
 from gnnloom.storage.artifacts.typed.reverses import Reverses
 from gnnloom.storage.artifacts.typed.typed_graph import Relation, ReverseRelation, TypedGraph, VertexType
+from gnnloom.storage.artifacts.typed.typed_names import vertex_choices
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Dataset, describe_candidates
 from gnnloom.storage.disk.mapped_rows import take_rows
@@ -106,7 +107,7 @@ class TypedVertices:
         """
         named = of_type or ""
         known = {name.partition("/")[2] or named: key for name, key in keys.items() if name.startswith("vertices")}
-        known |= _choices(chosen)
+        known |= vertex_choices(chosen)
         own = None if links is None else links.message_graph
         graph = dataset.typed_graph(keys.get("graph") or own or _graph_of(dataset, known))
         stored = {name: dataset.vertices(key, graph.artifact.key, name) for name, key in known.items()}
@@ -273,7 +274,7 @@ class TypedVertices:
 def chosen_graph(dataset: Dataset, chosen: Sequence[str], links: Links | None = None) -> TypedGraph:
     """The graph of a new run; arguments and errors as for :meth:`TypedVertices.open`."""
     own = None if links is None else links.message_graph
-    return dataset.typed_graph(own or _graph_of(dataset, _choices(chosen)))
+    return dataset.typed_graph(own or _graph_of(dataset, vertex_choices(chosen)))
 
 
 def links_of_relation(dataset: Dataset, relation: str, key: str | None = None, graph: str | None = None) -> Links:
@@ -323,21 +324,6 @@ def _graph_of(dataset: Dataset, known: Mapping[str, str]) -> str | None:
         )
     name, key = next(iter(known.items()))
     return dataset.find("vertices", key, type=name).inputs["graph"]
-
-
-def _choices(chosen: Sequence[str]) -> dict[str, str]:
-    """Keys by type.
-
-    Raises:
-        InputError: an item is not ``TYPE=KEY``.
-    """
-    found = dict[str, str]()
-    for item in chosen:
-        name, equals, key = item.partition("=")
-        if not (name and equals and key):
-            raise InputError(f"vertex_data {item!r}: expected TYPE=KEY, such as paper=4e7a3d07")
-        found[name] = key
-    return found
 
 
 def _only(dataset: Dataset, graph: TypedGraph, of_type: str) -> Vertices | None:

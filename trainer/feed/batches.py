@@ -11,13 +11,14 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final, Generic, Protocol, TypeVar
+from itertools import groupby
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.storage.artifacts.samples import Samples, StoredBatch, segment_path
+from gnnloom.storage.artifacts.samples import ONLY_TYPE, FeaturesByType, StoredBatch, StoredSamples
 from gnnloom.storage.disk.row_buffers import RowBuffers
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.matrix.layered import LayeredBatch
@@ -31,8 +32,8 @@ Made = TypeVar("Made")
 #: What is drawn: a sample of a graph, or of a graph with types.
 Drawing = TypeVar("Drawing")
 Drawing_co = TypeVar("Drawing_co", covariant=True)
-#: The type of all vertices in a graph without types.
-ONLY_TYPE: Final = ""
+#: The vertices and rows of a stored batch.
+Structure = TypeVar("Structure")
 
 
 class LayeredSampler(Protocol[Drawing_co]):
@@ -231,7 +232,7 @@ class SubgraphBatches(Batches[Made]):
         return self._make(Drawn(of_all, sample, weights=weights))
 
 
-class StoredBatches(Batches[Made]):
+class StoredBatches(Batches[Made], Generic[Structure, Made]):
     """The batches of one rank of stored samples. After the stored epochs, the first one is read again, and so on.
 
     Memory: the features of frequent vertices, and two segments, one of which a thread reads ahead.
@@ -239,9 +240,9 @@ class StoredBatches(Batches[Made]):
 
     def __init__(
         self,
-        samples: Samples,
+        samples: StoredSamples[Structure],
         rank: int,
-        make: Callable[[StoredBatch], Made],
+        make: Callable[[StoredBatch[Structure]], Made],
         *,
         kept: int | None = None,
         counter: ReadCounter | None = None,
@@ -251,22 +252,26 @@ class StoredBatches(Batches[Made]):
         Args:
             rank: of the ranks that the samples were drawn for.
             make: makes the result of a batch, when it is asked for.
-            kept: arrays of features to keep that are not in use; None for all.
+            kept: arrays of features of each type to keep that are not in use; None for all.
         """
         self._samples, self._rank, self._make, self._counter = samples, rank, make, counter
-        self._buffers = RowBuffers(kept)
-        self.num_batches, self.batch_size = samples.num_batches[rank], samples.batch_size
+        self._kept = kept
+        self.num_batches, self.batch_size = samples.num_batches_for(rank), samples.batch_size
 
     @cached_property
-    def hot_feature(self) -> NDArray[Any]:
-        """(num_hot, num_features) features of frequent vertices, which are read when they are first asked for."""
-        return self._samples.hot_feature(self._rank, self._counter)
+    def hot_features(self) -> FeaturesByType:
+        """(num_hot, num_features) features of frequent vertices by type, which are read when first asked for."""
+        return self._samples.hot_features(self._rank, self._counter)
+
+    @cached_property
+    def _buffers(self) -> dict[str, RowBuffers]:
+        """Memory for the features of each type."""
+        return {name: RowBuffers(self._kept) for name in self.hot_features}
 
     @cached_property
     def is_last_whole(self) -> bool:
         """See :attr:`Batches.is_last_whole`."""
-        last = segment_path(self._rank, 0, self._samples.num_segments(self._rank) - 1)
-        return bool(self._samples.artifact.array(f"{last}/layer_size").read()[-1, -1] == self.batch_size)
+        return self._samples.num_last_seeds(self._rank) == self.batch_size
 
     def prepare(self, epoch: int, number: int) -> Made:
         with closing(self.of_epoch(epoch, [number], 0, 1)) as found:
@@ -274,24 +279,32 @@ class StoredBatches(Batches[Made]):
 
     def of_epoch(self, epoch: int, numbers: Sequence[int], threads: int, pool: int) -> Generator[Made, None, None]:  # noqa: ARG002 - segments have a size of their own
         """See :meth:`Batches.of_epoch`; at most one thread reads ahead."""
-        per_segment, wanted = self._samples.segment_batches, set(numbers)
-        segments = sorted({number // per_segment for number in numbers})
+        per_segment = self._samples.segment_batches
+        # Consecutive batches of one segment are read together.
+        segments = [
+            (rank, segment, {number for _, number in places})
+            for (rank, segment), places in groupby(
+                (self._samples.place(self._rank, number) for number in numbers),
+                lambda place: (place[0], place[1] // per_segment),
+            )
+        ]
 
-        def read(segment: int) -> list[StoredBatch]:
-            return list(self._segment(epoch, segment, wanted))[::-1]
+        def read(at: int) -> list[StoredBatch[Structure]]:
+            return list(self._segment(epoch, *segments[at]))[::-1]
 
-        with closing(prepare_ahead(read, segments, min(threads, 1), 1)) as ready:
+        with closing(prepare_ahead(read, range(len(segments)), min(threads, 1), 1)) as ready:
             for batches in ready:
                 # The features of a batch are gone as soon as it is not in use any more.
                 while batches:
                     yield self._made(batches.pop())
 
-    def _made(self, stored: StoredBatch) -> Made:
-        give_back_unused(stored.feature, self._buffers)
+    def _made(self, stored: StoredBatch[Structure]) -> Made:
+        for name, rows in stored.features.items():
+            give_back_unused(rows, self._buffers[name])
         return self._make(stored)
 
-    def _segment(self, epoch: int, segment: int, wanted: set[int]) -> Iterator[StoredBatch]:
-        samples, rank, hot = self._samples, self._rank, self.hot_feature
+    def _segment(self, epoch: int, rank: int, segment: int, wanted: set[int]) -> Iterator[StoredBatch[Structure]]:
+        samples, hot = self._samples, self.hot_features
         stored = samples.read_segment(rank, epoch % samples.num_epochs, segment, hot, self._counter, self._buffers)
         for number, batch in enumerate(stored, segment * samples.segment_batches):
             if number in wanted:

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from gnnloom.storage.artifacts.samples import Samples, StoredBatch
+from gnnloom.storage.artifacts.typed.typed_samples import HeteroBatch, TypedSamples
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.vertex_arrays import as_trained
-from gnnloom.trainer.data.vertex_data import as_features
-from gnnloom.trainer.feed.batches import StoredBatches
+from gnnloom.storage.matrix.layered import LayeredBatch
+from gnnloom.trainer.data.vertex_data import as_features, check_finite, normalize_feature
+from gnnloom.trainer.feed.batches import Made, StoredBatches
 from gnnloom.trainer.loader.hops import batch_hops
-from gnnloom.trainer.loader.streams import Fields, GraphSource, Stream, as_tensors
-from gnnloom.trainer.loader.vertices import FEATURE_DTYPES
+from gnnloom.trainer.loader.streams import Fields, GraphSource, Source, Stream, as_tensors
+from gnnloom.trainer.loader.typed import hetero_fields, joined_fields
+from gnnloom.trainer.loader.vertices import FEATURE_DTYPES, VertexChoice
+from gnnloom.trainer.place.place import Place
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -39,7 +51,7 @@ class StoredSource(GraphSource):
             raise InputError(f"{samples.artifact.path}: rank {self.rank} has no batches")
         return StoredBatches(samples, self.rank, lambda stored: self._fields(samples, stored), kept=self.kept)
 
-    def _fields(self, samples: Samples, stored: StoredBatch) -> Fields:
+    def _fields(self, samples: Samples, stored: StoredBatch[LayeredBatch]) -> Fields:
         batch = stored.batch
         found = self.hop_fields(batch_hops(batch, self.place), batch.blocks[0], lambda: batch)
         if self.vertices.features in FEATURE_DTYPES:
@@ -48,3 +60,85 @@ class StoredSource(GraphSource):
         if self.vertices.labels:
             found["y"] = as_trained(samples.label_name(self.rank), stored.label)
         return as_tensors(found | {"batch_size": batch.num_seeds}, self.place)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StoredTypedSource(Source):
+    """The batches of one rank of stored samples of a graph with types; an epoch numbers the batches of all ranks.
+
+    Attributes:
+        vertices: the data to read of the vertices of each type that has some. Only seeds have labels.
+        features: one of :data:`gnnloom.trainer.loader.choices.FEATURES`, for features of edges.
+        samples: their key.
+        rank: of the ranks that they were drawn for.
+        counter: counts the bytes that are read; None for no count.
+    """
+
+    vertices: Mapping[str, VertexChoice]
+    features: str = "float32"
+    samples: str
+    rank: int
+    counter: ReadCounter | None = None
+
+    @property
+    def place(self) -> Place:
+        """Place of the tensors."""
+        return Place(FEATURE_DTYPES.get(self.features, torch.float32))
+
+    def open(self) -> Stream:
+        """See :meth:`Source.open`. An epoch after the stored ones has the batches of the first, and so on."""
+        samples = Dataset(self.dataset).typed_samples(self.samples)
+        seeds, of_type = samples.seeds(), samples.of_type
+        choice = self.vertices.get(of_type)
+        label = samples.label_name(0) if choice is not None and choice.labels else None
+
+        def made(stored: StoredBatch[HeteroBatch], found: dict[Any, Fields]) -> Fields:
+            count = stored.batch.num_vertices[of_type][0]
+            number = np.searchsorted(seeds, stored.batch.vertices[of_type][:count])
+            found[of_type] |= {"batch_size": count, "input_id": number}
+            if label is not None:
+                found[of_type]["y"] = as_trained(label, stored.label)
+            return joined_fields(found, self.place, has_types=self.has_types)
+
+        return self.stream(made)
+
+    def stream(
+        self, make: Callable[[StoredBatch[HeteroBatch], dict[Any, Fields]], Made]
+    ) -> StoredBatches[HeteroBatch, Made]:
+        """Open the samples that batches are made from; see :meth:`Source.open`.
+
+        Args:
+            make: makes a batch from the stored batch, and its fields by type and by relation.
+        """
+        samples = Dataset(self.dataset).typed_samples(self.samples)
+        edge_types = {each.name: each.edge_type for each in samples.relations}
+
+        def made(stored: StoredBatch[HeteroBatch]) -> Made:
+            batch = stored.batch
+            data = {
+                name: {"x": self._features(samples, name, choice, batch.vertices[name], stored.features[name])}
+                for name, choice in self.vertices.items()
+                if choice.features in FEATURE_DTYPES and name in stored.features
+            }
+            return make(stored, hetero_fields(batch, edge_types, data, self.place, self.features))
+
+        return StoredBatches(samples, self.rank, made, kept=self.kept, counter=self.counter)
+
+    def _features(
+        self,
+        samples: TypedSamples,
+        name: str,
+        choice: VertexChoice,
+        vertices: NDArray[np.int64],
+        rows: NDArray[Any],
+    ) -> Tensor:
+        """(num_vertices, num_features) features of the vertices of a type.
+
+        Raises:
+            InputError: one is not a finite number, and this was to be looked for.
+        """
+        place = choice.place
+        found = as_features(rows, "none", place)
+        if choice.finite:
+            check_finite(found, f"{samples.artifact.path}: features of type {name}", lambda: vertices, place)
+        return normalize_feature(found, choice.feature_norm, place).to(place.feature_dtype)

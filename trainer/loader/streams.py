@@ -21,6 +21,7 @@ from gnnloom.storage.matrix.layered import LayeredBatch
 from gnnloom.storage.sampling.layered import layered_batch
 from gnnloom.storage.sampling.layers.options import NEIGHBOR_OPTIONS, SAMPLER_OPTIONS
 from gnnloom.storage.sampling.layers.seeds import VertexSeeds
+from gnnloom.storage.sampling.layers.typed_size import TypedSize
 from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.storage.sampling.sampler import Sample
 from gnnloom.trainer.feed.batches import Batches, Drawn, NeighborBatches
@@ -53,11 +54,7 @@ class BatchSize:
 
     def __str__(self) -> str:
         """The size in words."""
-        vertices, edges = (
-            ", ".join(f"{round(count):,} of {name}" for name, count in counts.items() if round(count))
-            for counts in (self.vertices, self.edges)
-        )
-        return f"{vertices}; edges: {edges or 'none'}; {self.num_bytes / 1e6:,.1f} MB"
+        return f"{TypedSize(self.vertices, self.edges)}; {self.num_bytes / 1e6:,.1f} MB"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -16,11 +16,12 @@ from gnnloom.storage.artifacts.typed.mapped_graph import MappedRelation, map_rel
 from gnnloom.storage.artifacts.typed.reverses import Reverses
 from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
 from gnnloom.storage.artifacts.typed.typed_names import reverse_name
+from gnnloom.storage.artifacts.typed.typed_samples import HeteroBatch
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.sampling.layers.expansion import drawn_view
+from gnnloom.storage.sampling.layered import hetero_batch
 from gnnloom.storage.sampling.layers.seeds import Seeds, VertexSeeds
-from gnnloom.storage.sampling.layers.typed import RelationView, TypedNeighborSampler, TypedSample
+from gnnloom.storage.sampling.layers.typed import TypedNeighborSampler, TypedSample, relation_views
 from gnnloom.storage.sampling.layers.typed_size import SampledRelation, TypedSize
 from gnnloom.trainer.data.vertex_data import as_features
 from gnnloom.trainer.feed.batches import Batches, Drawn, Made, NeighborBatches
@@ -66,11 +67,7 @@ class TypedSource(SeededSource):
 
     def sampler(self, graph: TypedGraph, relations: Mapping[str, MappedRelation]) -> TypedNeighborSampler:
         """The sampler of a batch's neighbors."""
-        views = [
-            RelationView(name, each.source, each.target, drawn_view(each.matrix, self.neighbor_sampler))
-            for name, each in relations.items()
-        ]
-        types = [each.name for each in graph.types]
+        views, types = relation_views(relations, self.neighbor_sampler), [each.name for each in graph.types]
         return TypedNeighborSampler(types, views, self.seed, self.fanouts, replace=self.replace)
 
     def size_of(self, seeds: Mapping[str, int]) -> BatchSize:
@@ -117,20 +114,15 @@ class TypedSource(SeededSource):
         Args:
             features: views to take features of some types from, instead of the views that ``fields`` have.
         """
-        found, place = dict[Any, Fields](), self.place
-        for name, vertices in sample.vertices.items():
-            data = fields[name].of(vertices, features.get(name)) if name in fields else {}
-            own = {"n_id": vertices, "num_nodes": len(vertices)}
-            found[name] = {**data, **own, "num_sampled_nodes": sample.num_vertices[name]}
-        for name, relation in relations.items():
-            block = sample.blocks[name]
-            found[relation.edge_type] = {
-                "edge_index": edge_index(block.matrix, place),
-                **self._edge_values(relation, block.entry),
-                "e_id": relation.edges(block.entry),
-                "num_sampled_edges": sample.num_entries[name],
-            }
-        return as_tensors(found, place)
+        has_features = self.features in FEATURE_DTYPES
+        columns = [name for name in EDGE_NAMES if name != "feature" or has_features]
+        data = {
+            name: fields[name].of(vertices, features.get(name))
+            for name, vertices in sample.vertices.items()
+            if name in fields
+        }
+        edge_types = {name: each.edge_type for name, each in relations.items()}
+        return hetero_fields(hetero_batch(sample, relations, columns), edge_types, data, self.place, self.features)
 
     def batches(
         self,
@@ -145,23 +137,58 @@ class TypedSource(SeededSource):
 
     def joined(self, found: dict[Any, Fields]) -> Fields:
         """Fields by type and relation as the source gives them."""
-        found = as_tensors(found, self.place)
-        if self.has_types:
-            return found
-        of_type, of_relation = found.values()
-        return {**of_type, **of_relation}
+        return joined_fields(found, self.place, has_types=self.has_types)
 
-    def _edge_values(self, relation: MappedRelation, entry: NDArray[np.int64]) -> Fields:
-        """Values of the drawn edges, under the names of PyG; arrays are not tensors yet."""
-        place, found = self.place, Fields()
-        for name, pyg_name in EDGE_NAMES.items():
-            if name not in relation.columns or (name == "feature" and self.features not in FEATURE_DTYPES):
-                continue
-            values = relation.values(name, entry)
-            if name == "weight":
-                values = values.astype(array_dtype(place.sum_dtype), copy=False)
-            found[pyg_name] = as_features(values, "none", place) if name == "feature" else values
+
+def joined_fields(found: dict[Any, Fields], place: Place, *, has_types: bool) -> Fields:
+    """Fields by type and relation, or the fields of the only type and the only relation together."""
+    found = as_tensors(found, place)
+    if has_types:
         return found
+    of_type, of_relation = found.values()
+    return {**of_type, **of_relation}
+
+
+def hetero_fields(
+    batch: HeteroBatch,
+    edge_types: Mapping[str, tuple[str, str, str]],
+    data: Mapping[str, Fields],
+    place: Place,
+    features: str,
+) -> dict[Any, Fields]:
+    """The fields of a batch by type and by relation.
+
+    Args:
+        edge_types: source type, name and target type of each relation.
+        data: features, labels and more of the vertices of each type that has some.
+        features: one of :data:`gnnloom.trainer.loader.choices.FEATURES`, for features of edges.
+    """
+    found = dict[Any, Fields]()
+    for name, vertices in batch.vertices.items():
+        own = {"n_id": vertices, "num_nodes": len(vertices)}
+        found[name] = {**data.get(name, {}), **own, "num_sampled_nodes": batch.num_vertices[name]}
+    for name, edge_type in edge_types.items():
+        edges = batch.edges[name]
+        found[edge_type] = {
+            "edge_index": edge_index(edges.matrix, place),
+            **_edge_values(edges.columns, place, features),
+            "e_id": edges.edge,
+            "num_sampled_edges": edges.num_entries,
+        }
+    return as_tensors(found, place)
+
+
+def _edge_values(columns: Mapping[str, NDArray[Any]], place: Place, features: str) -> Fields:
+    """Values of edges, under the names of PyG; arrays are not tensors yet."""
+    found = Fields()
+    for name, pyg_name in EDGE_NAMES.items():
+        if name not in columns or (name == "feature" and features not in FEATURE_DTYPES):
+            continue
+        values: Any = columns[name]
+        if name == "weight":
+            values = values.astype(array_dtype(place.sum_dtype), copy=False)
+        found[pyg_name] = as_features(values, "none", place) if name == "feature" else values
+    return found
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -13,11 +13,11 @@ import torch
 from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.mapped_vertices import map_vertices, split_vertices
+from gnnloom.storage.artifacts.samples import ONLY_TYPE
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.disk.row_buffers import RowBuffers
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import SPLIT, as_trained, label_name
-from gnnloom.trainer.feed.batches import ONLY_TYPE
 from gnnloom.trainer.feed.feature_view import FeatureView, MappedFeatures
 from gnnloom.trainer.loader.choices import ALL_VERTICES, FEATURES
 from gnnloom.trainer.place.place import Place

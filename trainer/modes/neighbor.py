@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.neighbor_samplers.kind import ALL
 from gnnloom.storage.option import Option
-from gnnloom.storage.sampling.layers.options import FANOUT, NEIGHBOR_OPTIONS, check_neighbor_options
-from gnnloom.storage.wording import counted, did_you_mean
+from gnnloom.storage.sampling.layers.options import (
+    FANOUT,
+    NEIGHBOR_OPTIONS,
+    RELATION_FANOUT,
+    REVERSE,
+    check_neighbor_options,
+    relation_fanouts,
+)
+from gnnloom.storage.wording import counted
 from gnnloom.trainer.algorithms.algorithm import NEIGHBORS, ONE_LAYOUT
 from gnnloom.trainer.modes.kind import (
     EDGES,
@@ -25,7 +32,7 @@ from gnnloom.trainer.modes.kind import (
     RankRows,
     RowDraws,
 )
-from gnnloom.trainer.modes.options import AHEAD, INPUTS, ON_DISK, REVERSE
+from gnnloom.trainer.modes.options import AHEAD, INPUTS, ON_DISK
 
 #: Standard deviations by which the largest of many batches exceeds the mean.
 _DEVIATIONS = 3
@@ -46,39 +53,6 @@ def fanouts(given: tuple[int, ...], num_layers: int, *, on_edges: bool = False) 
         shown = ",".join(map(str, given))
         raise InputError(f"fanout {shown}: the model has {counted(num_layers, 'layer')}, so give as many numbers")
     return given or (FANOUT,) * num_layers
-
-
-def relation_fanouts(
-    given: Sequence[str], hops: tuple[int, ...], relations: Sequence[str] | None
-) -> dict[str, tuple[int, ...]]:
-    """Fan-outs of each relation of a graph with types, for each hop from the seeds on.
-
-    Args:
-        given: ``NAME=NUMBERS`` for some relations: a number for each hop, separated by colons, or one for all hops.
-        hops: fan-outs of all other relations.
-        relations: names of the relations; None if they are not known yet, which leaves them unchecked.
-
-    Raises:
-        InputError: an item has another form, names no relation, or has another number of hops.
-    """
-    found = dict.fromkeys(relations or (), hops)
-    for item in given:
-        name, _, numbers = item.partition("=")
-        try:
-            own = tuple(int(each) for each in numbers.split(":"))
-        except ValueError:
-            own = ()
-        if not name or not own or any(each < ALL for each in own):
-            raise InputError(f"relation_fanout {item!r}: expected NAME=NUMBERS, such as cites=10:5, or {ALL} for all")
-        if relations is not None and name not in relations:
-            raise InputError(f"relation_fanout {item!r}: {did_you_mean(name, relations, 'there are')}")
-        if relations is not None and len(own) not in {1, len(hops)}:
-            raise InputError(
-                f"relation_fanout {item!r}: {counted(len(own), 'hop')}, but other relations have {len(hops)}; give"
-                " one number for each hop, or one for all hops"
-            )
-        found[name] = own * len(hops) if len(own) == 1 else own
-    return found
 
 
 def batch(options: Mapping[str, Any], num_layers: int, rank: RankRows) -> BatchSizes:
@@ -177,13 +151,7 @@ MODE = ModeKind(
             help="In a graph with types, the relation whose pairs to learn (--task link), with a model of your own",
             metavar="NAME",
         ),
-        "relation_fanout": Option(
-            default=(),
-            kind=tuple[str, ...],
-            help="In a graph with types, fan-outs of some relations, as NAME=10:5,...; others have --fanout, and 0"
-            " leaves a relation out",
-            metavar="NAME=NUMBERS",
-        ),
+        "relation_fanout": RELATION_FANOUT,
         "reverse": REVERSE,
         "vertex_data": Option(
             default=(),

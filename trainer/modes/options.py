@@ -19,11 +19,6 @@ INPUTS: Final = Option(
     " product with the adjacency; losses have the same bits",
     choices=("memory", ON_DISK),
 )
-REVERSE: Final = Option(
-    default=False,
-    help="Sample each relation of a graph with types in the other direction, too, as rev_NAME; the reverses are stored"
-    " in the dataset the first time",
-)
 #: The number of counted batches that stands for as many as are sufficient.
 AUTO: Final = -1
 #: Options of a mode that prepares batches ahead of their use.

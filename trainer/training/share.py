@@ -8,7 +8,7 @@ from gnnloom.trainer.algorithms.algorithm import OperatorContext
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.config.continuation import OpenedRun
-from gnnloom.trainer.data.open_shards import OpenedShards, OwnRowShard, VertexRows, open_samples
+from gnnloom.trainer.data.open_shards import OpenedShards, OwnRowShard, VertexRows, open_samples, open_typed_samples
 from gnnloom.trainer.data.stored_rows import StoredRows
 from gnnloom.trainer.data.typed_vertices import OpenedTypes
 from gnnloom.trainer.data.vertex_data import check_stored, read_feature
@@ -157,12 +157,20 @@ def _on_batches(comm: Communicator, opened: OpenedRun, shards: OwnRowShard, num_
 
 
 def _on_types(comm: Communicator, opened: OpenedRun, types: OpenedTypes, num_outputs: int, place: Place) -> Share:
-    """A range of the vertices of each type that is predicted; of a type with labels, these and the split are read."""
+    """A range of the vertices of each type that is predicted; of a type with labels, these and the split are read.
+
+    Raises:
+        InputError: the samples do not fit the run.
+    """
     data, grid = types.shards, ProcessGrid(comm, {AXIS: comm.size}, place)
     rows = types.own_rows(comm.size, comm.rank)
     config, schema = opened.config, data.schema.learning(opened.config.model.embed)
     options = config.options_of_model(data.num_features, num_outputs, schema=schema)
-    inputs = TypedInputs(data, config.data.feature_norm, config.run.seed)
+    samples = None
+    if config.mode.samples is not None:
+        own, num_layers = config.mode.own_options(), len(config.model.hidden) + 1
+        samples = open_typed_samples(opened.dataset, own, num_layers, data.inputs, comm.size, opened.counter)
+    inputs = TypedInputs(data, config.data.feature_norm, config.run.seed, samples)
     return Share(options, RowsOnly(grid, rows.vertex()), rows, inputs)
 
 

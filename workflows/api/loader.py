@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from gnnloom.storage import TypedGraph, Vertices
 from gnnloom.storage.artifacts.links import PAIR, Links
+from gnnloom.storage.artifacts.samples import StoredSamples
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import LABELS
 from gnnloom.storage.samplers.registry import SAMPLERS
@@ -21,7 +22,7 @@ from gnnloom.trainer.loader.choices import ALL_VERTICES
 from gnnloom.trainer.loader.data import check_installed
 from gnnloom.trainer.loader.loader import Loader, Schedule
 from gnnloom.trainer.loader.pairs import PairSource
-from gnnloom.trainer.loader.stored import StoredSource
+from gnnloom.trainer.loader.stored import StoredSource, StoredTypedSource
 from gnnloom.trainer.loader.streams import NeighborSource, Source
 from gnnloom.trainer.loader.subgraphs import SubgraphSource
 from gnnloom.trainer.loader.typed import TypedPairSource, TypedVertexSource
@@ -37,6 +38,7 @@ from gnnloom.workflows.api.options.loader_options import (
     PACKED,
     SUBGRAPH,
     TYPED,
+    TYPED_PACKED,
     TYPED_PAIRS,
     checked_options,
     loader_options,
@@ -89,7 +91,8 @@ def loader(
         vertices: (num_seeds,) vertices, or a mask of all, instead of the vertices of a split.
         of_type: in a graph with types, the type of the examples; by default the only type with labels.
         links: key of links, or True for the only ones: batches of their pairs, on the graph without held-out edges.
-        samples: key of samples that `gnnloom sample --draw-once` stored: read them instead of drawing.
+        samples: key of samples that `gnnloom sample --draw-once` stored, or `gnnloom sample --of-type` for a graph
+            with types: read them instead of drawing. Only the seeds then have labels.
         graph: key, to choose between several graphs.
         vertex_data: key, to choose between several features and labels; in a graph with types, keys by type.
         catalog: as for :func:`gnnloom.ingest`.
@@ -114,6 +117,8 @@ def loader(
     if kind == PACKED:
         # Stored samples belong to one rank already.
         source, schedule = asked.stored(values), replace(schedule, rank=0, size=1)
+    elif kind == TYPED_PACKED:
+        source = asked.typed_stored(values)
     elif kind == TYPED:
         source = asked.typed(values)
     elif kind == TYPED_PAIRS:
@@ -157,8 +162,10 @@ class _Asked:
             raise InputError(f"loader: batches of {' and of '.join(wanted)} at the same time; choose one")
         if wanted == [OF_PAIRS]:
             has_types = self.stored_links.relation is not None
-        if has_types and wanted and wanted[0] in {PACKED, SUBGRAPH}:
-            raise InputError(f"loader: batches of {wanted[0]}: so far, a graph with types has sampled neighbors only")
+        if has_types and wanted == [SUBGRAPH]:
+            raise InputError(f"loader: batches of {SUBGRAPH}: so far, a graph with types has sampled neighbors only")
+        if has_types and wanted == [PACKED]:
+            return TYPED_PACKED
         if has_types and wanted == [OF_PAIRS] and self.of_type is not None:
             raise InputError(f"of_type {self.of_type!r}: pairs have the types of their relation; leave it out")
         if has_types:
@@ -289,14 +296,34 @@ class _Asked:
     def stored(self, values: dict[str, Any]) -> Source:
         """Batches of stored samples."""
         samples = self.dataset.samples(self.samples)
-        if samples.num_ranks != values["size"]:
-            raise InputError(
-                f"{samples.artifact.path}: samples for {counted(samples.num_ranks, 'rank')}, but size is"
-                f" {values['size']}; pass size={samples.num_ranks}, or draw others with `gnnloom sample --ranks"
-                f" {values['size']}`"
-            )
+        _check_size(samples, values["size"])
         common = self._common(samples.artifact.inputs["graph"], values, labels=values["labels"])
         return StoredSource(**common, samples=samples.artifact.key, rank=values["rank"])
+
+    def typed_stored(self, values: dict[str, Any]) -> Source:
+        """Batches of stored samples of a graph with types."""
+        samples = self.dataset.typed_samples(self.samples)
+        _check_size(samples, values["size"])
+        if self.of_type not in {None, samples.of_type}:
+            raise InputError(f"{samples.artifact.path}: batches of type {samples.of_type}, not {self.of_type}")
+        choices = {
+            name: VertexChoice(
+                None,
+                values["features"] if name in samples.widths else "none",
+                values["feature_norm"],
+                values["labels"] and name == samples.of_type,
+            )
+            for name in samples.types
+        }
+        return StoredTypedSource(
+            dataset=self.dataset.path,
+            graph=samples.artifact.inputs["graph"],
+            vertices=choices,
+            features=values["features"],
+            samples=samples.artifact.key,
+            rank=values["rank"],
+            has_types=len(samples.types) > 1 or len(samples.relations) > 1,
+        )
 
     def _common(self, graph: str, values: dict[str, Any], *, labels: bool) -> dict[str, Any]:
         """The fields that all sources have."""
@@ -316,6 +343,19 @@ class _Asked:
         if self.vertex_data is None and not any(info.state == "complete" for info in self.dataset.untyped_vertices()):
             return None
         return self.dataset.vertices(self.vertex_data, None if self.vertex_data else graph)
+
+
+def _check_size(samples: StoredSamples[Any], size: int) -> None:
+    """Check that samples are for the processes that share an epoch.
+
+    Raises:
+        InputError: they are for others.
+    """
+    if samples.num_ranks != size:
+        raise InputError(
+            f"{samples.artifact.path}: samples for {counted(samples.num_ranks, 'rank')}, but size is {size}; pass"
+            f" size={samples.num_ranks}, or draw others with `gnnloom sample --ranks {size}`"
+        )
 
 
 def _drawn(values: dict[str, Any]) -> dict[str, Any]:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Unpack
 
 from gnnloom.pipeline.samples.options import SampleOptions
 from gnnloom.pipeline.samples.stage import write_samples
 from gnnloom.storage import Dataset as StoredDataset
-from gnnloom.storage import Graph, Partition
+from gnnloom.storage import Graph, Partition, TypedGraph
 from gnnloom.storage.artifacts.samples import Samples
+from gnnloom.storage.artifacts.typed.typed_samples import TypedSamples
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.schema import TYPED_VERSION
 from gnnloom.storage.option import options_of
 from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, as_dataset
 from gnnloom.workflows.api.cluster import CLUSTER, on_cluster, once_per_job, stage_options
 from gnnloom.workflows.api.options.keywords import with_options
 from gnnloom.workflows.api.partition import find_partition
+from gnnloom.workflows.interop.graph_libraries import typed_graph
 
 if TYPE_CHECKING:
     from gnnloom.workflows.api.options.option_types import SampleKeywords
@@ -28,9 +33,10 @@ def sample(
     graph: str | None = None,
     partition: str | None = None,
     method: str | None = None,
+    vertex_data: Mapping[str, str] | None = None,
     catalog: CatalogLike = None,
     **options: Unpack[SampleKeywords],
-) -> Samples:
+) -> Samples | TypedSamples:
     """Draw the batches of some epochs, and pack the features that they read.
 
     ``gnnloom.train(dataset, mode="neighbor", samples=result.artifact.key)`` then reads them from disk.
@@ -40,9 +46,11 @@ def sample(
         graph: key, to choose between several graphs.
         partition: key of the partition for several ranks, if there are several.
         method: method of that partition, if there are several.
+        vertex_data: in a graph with types, keys of vertex data by type, to choose between several.
         catalog: as for :func:`gnnloom.ingest`, as are the options of the workers.
         options: as in ``gnnloom sample --help``: ``fanout``, ``batch_size``, ``epochs``, ``ranks``, ``seed``,
-            ``replace``, ``cache_memory`` (bytes).
+            ``replace``, ``cache_memory`` (bytes); in a graph with types ``of_type``, ``relation_fanout`` and
+            ``reverse``.
 
     Raises:
         InputError: an option is unknown, or the features, the labels or the split are missing.
@@ -52,21 +60,37 @@ def sample(
     found = as_dataset(dataset, catalog)
     settings, cluster = stage_options("sample", options, SampleOptions, _OPTIONS)
 
-    def make() -> Samples:
+    def make() -> Samples | TypedSamples:
         inputs = find_sampled(found, settings, graph, partition, method)
-        return on_cluster(cluster, lambda opened: write_samples(found, *inputs, settings, opened))
+        made = on_cluster(cluster, lambda opened: write_samples(found, *inputs, settings, opened, vertex_data or {}))
+        return open_samples(found, made.artifact.key)
 
     return once_per_job(make)
 
 
+def open_samples(dataset: StoredDataset, key: str) -> Samples | TypedSamples:
+    """Samples of a graph with or without types."""
+    is_typed = dataset.find("samples", key).version == TYPED_VERSION
+    return dataset.typed_samples(key) if is_typed else dataset.samples(key)
+
+
 def find_sampled(
     dataset: StoredDataset, options: SampleOptions, graph: str | None, partition: str | None, method: str | None
-) -> tuple[Graph, Partition | None]:
+) -> tuple[Graph | TypedGraph, Partition | None]:
     """Find the inputs to sample from: the graph, and the partition that assigns vertices to ranks.
+
+    The ranks of a graph with types take the batches of one list in turn, without a partition.
 
     Raises:
         NotFoundError: there is none; the message says how to make one.
+        InputError: a partition is given for a graph with types.
     """
+    typed = typed_graph(dataset, graph)
+    if typed is not None:
+        for name, given in (("partition", partition), ("method", method)):
+            if given is not None:
+                raise InputError(f"{name}: ranks take turns at the batches of a graph with types; leave the option out")
+        return typed, None
     chosen = dataset.graph(graph) if graph is not None else None
     if options.ranks == 1:
         return chosen or dataset.graph(), None

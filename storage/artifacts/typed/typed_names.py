@@ -123,3 +123,18 @@ def check_relation_names(names: Iterable[str]) -> None:
                 f"relation {name!r}: gnnloom derives the reverse of {name.removeprefix(REVERSE)!r} under this name;"
                 " leave the relation out, or rename it"
             )
+
+
+def vertex_choices(chosen: Sequence[str]) -> dict[str, str]:
+    """Keys of vertex data by type.
+
+    Raises:
+        InputError: an item is not ``TYPE=KEY``.
+    """
+    found = dict[str, str]()
+    for item in chosen:
+        name, equals, key = item.partition("=")
+        if not (name and equals and key):
+            raise InputError(f"vertex_data {item!r}: expected TYPE=KEY, such as paper=4e7a3d07")
+        found[name] = key
+    return found

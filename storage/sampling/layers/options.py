@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
@@ -11,6 +11,7 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.neighbor_samplers.kind import ALL
 from gnnloom.storage.neighbor_samplers.registry import NEIGHBOR_SAMPLERS
 from gnnloom.storage.option import Option
+from gnnloom.storage.wording import counted, did_you_mean
 
 #: Fan-out of every layer if none is given, and the layers if there is no model.
 FANOUT: Final = 10
@@ -50,6 +51,19 @@ NEIGHBOR_OPTIONS: Final[Mapping[str, Option]] = MappingProxyType(
         ),
     }
 )
+#: Fan-outs of single relations, and the reverses of relations, in a graph with types.
+RELATION_FANOUT: Final = Option(
+    default=(),
+    kind=tuple[str, ...],
+    help="In a graph with types, fan-outs of some relations, as NAME=10:5,...; others have --fanout, and 0"
+    " leaves a relation out",
+    metavar="NAME=NUMBERS",
+)
+REVERSE: Final = Option(
+    default=False,
+    help="Sample each relation of a graph with types in the other direction, too, as rev_NAME; the reverses are stored"
+    " in the dataset the first time",
+)
 #: The options that :class:`gnnloom.storage.sampling.neighbor.NeighborSampler` takes by their names.
 SAMPLER_OPTIONS: Final = ("replace", "draw_once", "neighbor_sampler")
 #: Fan-outs where there is no model that says how many layers there are.
@@ -68,3 +82,36 @@ def check_neighbor_options(options: Mapping[str, Any]) -> None:
         raise InputError(
             f"replace: neighbor sampler {kind.name} draws without replacement; choose {able}, or drop replace"
         )
+
+
+def relation_fanouts(
+    given: Sequence[str], hops: tuple[int, ...], relations: Sequence[str] | None
+) -> dict[str, tuple[int, ...]]:
+    """Fan-outs of each relation of a graph with types, for each hop from the seeds on.
+
+    Args:
+        given: ``NAME=NUMBERS`` for some relations: a number for each hop, separated by colons, or one for all hops.
+        hops: fan-outs of all other relations.
+        relations: names of the relations; None if they are not known yet, which leaves them unchecked.
+
+    Raises:
+        InputError: an item has another form, names no relation, or has another number of hops.
+    """
+    found = dict.fromkeys(relations or (), hops)
+    for item in given:
+        name, _, numbers = item.partition("=")
+        try:
+            own = tuple(int(each) for each in numbers.split(":"))
+        except ValueError:
+            own = ()
+        if not name or not own or any(each < ALL for each in own):
+            raise InputError(f"relation_fanout {item!r}: expected NAME=NUMBERS, such as cites=10:5, or {ALL} for all")
+        if relations is not None and name not in relations:
+            raise InputError(f"relation_fanout {item!r}: {did_you_mean(name, relations, 'there are')}")
+        if relations is not None and len(own) not in {1, len(hops)}:
+            raise InputError(
+                f"relation_fanout {item!r}: {counted(len(own), 'hop')}, but other relations have {len(hops)}; give"
+                " one number for each hop, or one for all hops"
+            )
+        found[name] = own * len(hops) if len(own) == 1 else own
+    return found

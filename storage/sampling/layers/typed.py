@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.storage.artifacts.typed.mapped_graph import MappedRelation
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.permutation import mix
 from gnnloom.storage.matrix.random_numbers import stream_key
 from gnnloom.storage.neighbor_samplers.kind import ALL
-from gnnloom.storage.sampling.layers.expansion import Layers, SampledRelation, draw_layers
+from gnnloom.storage.sampling.layers.expansion import Layers, SampledRelation, draw_layers, drawn_view
 from gnnloom.storage.sampling.layers.graph_view import Draw, GraphView
 from gnnloom.storage.sampling.sampler import Block
 
@@ -30,6 +31,14 @@ class RelationView:
     source: str
     target: str
     view: GraphView
+
+
+def relation_views(relations: Mapping[str, MappedRelation], neighbor_sampler: str) -> list[RelationView]:
+    """The rows of mapped relations, from which vertices draw as a neighbor sampler says; see :func:`drawn_view`."""
+    return [
+        RelationView(name, each.source, each.target, drawn_view(each.matrix, neighbor_sampler))
+        for name, each in relations.items()
+    ]
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,14 @@ class TypedSize:
     vertices: Mapping[str, float]
     edges: Mapping[str, float]
 
+    def __str__(self) -> str:
+        """The size in words."""
+        vertices, edges = (
+            ", ".join(f"{round(count):,} of {name}" for name, count in counts.items() if round(count))
+            for counts in (self.vertices, self.edges)
+        )
+        return f"{vertices}; edges: {edges or 'none'}"
+
     @classmethod
     def of(
         cls, seeds: Mapping[str, int], types: Mapping[str, int], relations: Mapping[str, SampledRelation]

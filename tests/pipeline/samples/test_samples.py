@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gnnloom.pipeline.samples.inputs import find_inputs
 from gnnloom.pipeline.samples.options import SampleOptions
 from gnnloom.pipeline.samples.projection import project_samples
-from gnnloom.pipeline.samples.stage import SampleSizes, sample_phases, samples_key, write_samples
+from gnnloom.pipeline.samples.stage import SampleSizes, find_inputs, sample_phases, samples_key, write_samples
 from gnnloom.pipeline.tasks.cluster import InProcessCluster, ThreadedCluster
 from gnnloom.pipeline.tasks.phase import count
 from gnnloom.storage import Catalog, Dataset
@@ -66,8 +65,8 @@ def test_batches_are_those_of_the_sampler_with_the_features_and_labels_of_their_
         seeds = np.flatnonzero(given.training & (part == rank))
         sampler = seeded(graph, 5, seeds, (4, 3), 7)
         assert samples.num_batches[rank] == sampler.num_batches > 1
-        hot = samples.hot_feature(rank)
-        assert len(hot) == 40
+        hot = samples.hot_features(rank)
+        assert len(hot[""]) == 40
         for epoch in range(2):
             stored = [
                 batch
@@ -109,7 +108,7 @@ def test_features_in_many_chunks_are_read_one_chunk_at_a_time(
         return found
 
     monkeypatch.setattr(ArrayReader, "read", read)
-    stored = list(samples.read_segment(0, 0, 0, samples.hot_feature(0)))
+    stored = list(samples.read_segment(0, 0, 0, samples.hot_features(0)))
     assert len(stored) > 4
     for found in stored:
         np.testing.assert_array_equal(found.feature, GIVEN.feature[found.batch.vertices])
@@ -146,9 +145,9 @@ def test_the_counted_tasks_are_those_that_run(tmp_path: Path, monkeypatch: pytes
     dataset, cluster, options = store(tmp_path), StoppingCluster(), SampleOptions(**OPTIONS, ranks=3)
     graph, partition = dataset.graph(), dataset.partition(parts=3)
     write_samples(dataset, graph, partition, options, cluster)
-    inputs, writer = find_inputs(dataset, graph, partition), ArtifactWriter(tmp_path, "samples", "")
+    inputs, writer = find_inputs(dataset, graph, partition, options), ArtifactWriter(tmp_path, "samples", "")
     seeds = np.bincount(GIVEN.part(3)[GIVEN.training], minlength=3).tolist()
-    counted = count(sample_phases(writer, inputs, options, SampleSizes.of(inputs, options), seeds))
+    counted = count(sample_phases(writer, inputs, SampleSizes.of(inputs), seeds))
     functions = [function for function, _ in cluster.ran]
     assert [phase.tasks for phase in counted] == [functions.count("prepare_rank"), functions.count("write_segment")]
     # Some vertices of the training split have no label, which a projection does not know.
@@ -178,7 +177,7 @@ def test_the_frequent_rows_are_stored_once(tmp_path: Path) -> None:
         len(batch.batch.vertices)
         for epoch in range(2)
         for number in range(without.num_segments(0))
-        for batch in without.read_segment(0, epoch, number, without.hot_feature(0))
+        for batch in without.read_segment(0, epoch, number, without.hot_features(0))
     )
     assert packed[1] == occurrences
     # The frequent vertices are in more batches than others.
@@ -234,7 +233,7 @@ def test_reading_refuses_ids_out_of_range(tmp_path: Path) -> None:
         sound = artifact.array(f"{prefix}/{name}").read()
         samples = Samples(replace_array(artifact, f"{prefix}/{name}", change))
         with pytest.raises(CorruptError, match=message):
-            list(samples.read_segment(0, 1, 0, samples.hot_feature(0)))
+            list(samples.read_segment(0, 1, 0, samples.hot_features(0)))
         artifact = replace_array(samples.artifact, f"{prefix}/{name}", _always(sound))
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from gnnloom.storage.artifacts.samples import Samples
+from gnnloom.storage.artifacts.typed.typed_samples import TypedSamples
 from gnnloom.storage.shards.row_shards import RowShard
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.data.open_shards import VertexRows
@@ -208,9 +209,10 @@ class TypedInputs(ModelInputs):
     Attributes:
         data: what ranks map.
         learned: views of the learned features by type, once the model has them.
+        packed: batches that were drawn before, and have their features; None if there are none.
     """
 
-    def __init__(self, data: TypedVertices, norm: str, seed: int) -> None:
+    def __init__(self, data: TypedVertices, norm: str, seed: int, packed: TypedSamples | None = None) -> None:
         """Communicates nothing.
 
         Args:
@@ -218,7 +220,7 @@ class TypedInputs(ModelInputs):
         """
         # Columns of tables, such as ages, are not counts.
         super().__init__("none" if norm == "auto" else norm)
-        self.data, self._seed = data, seed
+        self.data, self._seed, self.packed = data, seed, packed
         self.learned: dict[str, FeatureView] = {}
 
     def take(self, model: Model) -> Inputs:

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.storage.artifacts.samples import Samples, StoredBatch
+from gnnloom.storage.artifacts.samples import ONLY_TYPE, Samples, StoredBatch
 from gnnloom.storage.disk.row_windows import pages_of_rows
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import SPLIT
@@ -30,7 +30,7 @@ from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.storage.sampling.sampler import Sample
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.data.vertex_data import Labels, as_features
-from gnnloom.trainer.feed.batches import ONLY_TYPE, Batch, Batches, Drawn, NeighborBatches, StoredBatches
+from gnnloom.trainer.feed.batches import Batch, Batches, Drawn, NeighborBatches, StoredBatches
 from gnnloom.trainer.feed.feature_view import FeatureView, MappedFeatures, PackedFeatures
 from gnnloom.trainer.feed.windows import pages_in_windows
 from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext, form_gradients
@@ -74,13 +74,13 @@ class NeighborMode(Mode):
         """Batches that were drawn before."""
         context, place = self.context, self.context.place
 
-        def make(stored: StoredBatch) -> Batch:
+        def make(stored: StoredBatch[LayeredBatch]) -> Batch:
             label = place.from_numpy(stored.label).to(context.labels.label.dtype)
             return Batch(stored.batch, label, as_features(stored.feature, context.feature_norm, place))
 
         found = StoredBatches(samples, context.comm.rank, make, counter=context.counter)
         # Read before the first step, as every batch has frequent vertices.
-        _ = found.hot_feature
+        _ = found.hot_features
         return found
 
     def _drawn(self) -> Batches[Batch]:

@@ -11,6 +11,7 @@ from contextlib import closing
 
 from torch import Tensor
 
+from gnnloom.storage.sampling.layers.options import relation_fanouts
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.feed.batches import Batches
 from gnnloom.trainer.models.networks.typed_model import TypedModel
@@ -25,7 +26,7 @@ from gnnloom.trainer.modes.epochs.typed_batches import (
     learned_rows,
     measured_rows,
 )
-from gnnloom.trainer.modes.neighbor import fanouts, relation_fanouts
+from gnnloom.trainer.modes.neighbor import fanouts
 from gnnloom.trainer.tasks.objectives.pairs import PairObjective
 
 
@@ -54,6 +55,8 @@ class TypedNeighborMode(Mode):
 
     def _open(self) -> Batches[TypedExamples]:
         options = self.context.options
+        if self._given.packed is not None:
+            return self._examples.open({})
         hops = fanouts(options["fanout"], self._model.num_layers, on_edges=True)
         return self._examples.open(relation_fanouts(options["relation_fanout"], hops, self._given.data.relation_names))
 

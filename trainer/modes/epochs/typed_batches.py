@@ -14,6 +14,8 @@ from torch import Tensor
 
 from gnnloom.storage.artifacts.links import LinkedRelation
 from gnnloom.storage.artifacts.mapped_vertices import split_vertices
+from gnnloom.storage.artifacts.samples import StoredBatch
+from gnnloom.storage.artifacts.typed.typed_samples import HeteroBatch, TypedSamples
 from gnnloom.storage.sampling.layers.seeds import VertexSeeds
 from gnnloom.storage.sampling.layers.typed import TypedSample
 from gnnloom.trainer.data.typed_vertices import TypedRows
@@ -21,6 +23,7 @@ from gnnloom.trainer.feed.batches import Batches, Drawn
 from gnnloom.trainer.feed.pair_seeds import TRAIN, PairSet
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.loader.choices import FEATURES
+from gnnloom.trainer.loader.stored import StoredTypedSource
 from gnnloom.trainer.loader.streams import Fields
 from gnnloom.trainer.loader.typed import TypedPairSource, TypedVertexSource
 from gnnloom.trainer.loader.vertices import FEATURE_DTYPES, VertexChoice
@@ -153,6 +156,8 @@ class VertexExamples(ExamplesOfRun):
     """Labeled vertices of one type."""
 
     def open(self, fanouts: Fanouts) -> Batches[TypedExamples]:
+        if self._given.packed is not None:
+            return self._packed(self._given.packed)
         seeds, (of_type,) = split_vertices(self._data.arrays, TRAIN, labeled=True), self._data.of_types
         size = self._context.options["batch_size"]
         source = vertex_source(self._given, self._context.place, seeds, fanouts, size, **self._options())
@@ -161,6 +166,22 @@ class VertexExamples(ExamplesOfRun):
             return TypedExamples(TypedBatch(found, num_seeds(drawn.sample, [of_type.name])))
 
         return source.stream(make)
+
+    def _packed(self, samples: TypedSamples) -> Batches[TypedExamples]:
+        """Batches that were drawn before."""
+        common, context = _source_fields(self._given, self._context.place, {}), self._context
+        shared = {name: common[name] for name in ("dataset", "graph", "vertices", "features", "has_types")}
+        source = StoredTypedSource(
+            **shared, samples=samples.artifact.key, rank=context.comm.rank, counter=context.counter, kept=2
+        )
+
+        def make(stored: StoredBatch[HeteroBatch], found: dict[Any, Fields]) -> TypedExamples:
+            return TypedExamples(TypedBatch(found, {samples.of_type: stored.batch.num_vertices[samples.of_type][0]}))
+
+        batches = source.stream(make)
+        # Read before the first step, as every batch has frequent vertices.
+        _ = batches.hot_features
+        return batches
 
     def loss(self, examples: TypedExamples | None) -> StepLoss:
         context, seeds = self._context, self._seeds(examples)

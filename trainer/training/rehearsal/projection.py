@@ -190,7 +190,7 @@ def with_drawn_options(config: TrainConfig, dataset: Dataset, shards: Artifact) 
         NotFoundError: the dataset lacks the samples or the partition.
         InputError: the samples do not fit the run, or there are several partitions.
     """
-    if config.mode.samples is not None:
+    if config.mode.samples is not None and not config.mode.on_types:
         given, num_layers = config.mode.own_options(), len(config.model.hidden) + 1
         on_edges = config.model.kind.on_edges
         samples = open_samples(

@@ -10,11 +10,11 @@ from typing import Any, Final
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import SPLIT
 from gnnloom.storage.option import Option
-from gnnloom.storage.sampling.layers.options import FANOUTS, NEIGHBOR_OPTIONS
+from gnnloom.storage.sampling.layers.options import FANOUTS, NEIGHBOR_OPTIONS, REVERSE
 from gnnloom.storage.wording import did_you_mean
 from gnnloom.trainer.data.adjacency_scaling import NORMALIZATIONS
 from gnnloom.trainer.loader.choices import ALL_VERTICES, FEATURES, STORED
-from gnnloom.trainer.modes.options import BATCH_SIZE, REVERSE, SUBGRAPHS
+from gnnloom.trainer.modes.options import BATCH_SIZE, SUBGRAPHS
 from gnnloom.trainer.modes.subgraph import MODE
 from gnnloom.trainer.tasks.options import NEGATIVES, PAIRS
 from gnnloom.workflows.api.options.keywords import check_known, plain_values
@@ -25,6 +25,7 @@ NEIGHBOR: Final = "neighbor"
 DRAWN, SUBGRAPH, OF_PAIRS, PACKED = "sampled neighbors", "subgraphs", "pairs", "stored samples"
 TYPED: Final = "a graph with types"
 TYPED_PAIRS: Final = "pairs of a relation"
+TYPED_PACKED: Final = "stored samples of a graph with types"
 #: Options of batches of every kind.
 _COMMON: Final[Mapping[str, Option]] = MappingProxyType(
     {
@@ -135,6 +136,7 @@ _OWN: Final[Mapping[str, Mapping[str, Option]]] = MappingProxyType(
         PACKED: _EDGES,
         TYPED: {"sampler": _SUBGRAPHS["sampler"], **_NEIGHBORS, **_RELATIONS},
         TYPED_PAIRS: {**_PAIRS, **_RELATIONS},
+        TYPED_PACKED: {},
     }
 )
 
