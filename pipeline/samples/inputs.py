@@ -1,4 +1,4 @@
-"""What samples are made from: the vertex data, the graph with or without types, and for some graphs a partition.
+"""Opens the inputs of samples: the vertex data, the graph with or without types, and for some graphs a partition.
 
 A *group* of ranks has its seeds and its frequent vertices in common: each rank of a graph without types is a group of
 its own, and all ranks of a graph with types are one group.
@@ -157,7 +157,7 @@ class SampleInputs(ABC):
 
     @abstractmethod
     def at(self, rank: int) -> tuple[int, int, int]:
-        """A rank's group; the first of the rank's batches among those of the group, and the distance to the next."""
+        """A rank's group; the rank's first batch among the batches of the group, and the distance to the next one."""
 
     @property
     def expected(self) -> TypedSize | None:
@@ -174,11 +174,11 @@ class SampleInputs(ABC):
 
     @abstractmethod
     def facts_of(self, group: int) -> dict[str, Any]:
-        """What is found of a group."""
+        """Facts about a group, for its record."""
 
     @abstractmethod
     def found(self, facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """What the manifest says about the inputs, from :meth:`facts_of` of all groups."""
+        """Facts of the manifest about the inputs, from :meth:`facts_of` of all groups."""
 
     @abstractmethod
     def open_samples(self, artifact: Artifact) -> StoredSamples[Any]:

@@ -34,7 +34,7 @@ class SampleProjection:
         peak_memory: bytes of the largest worker process, at the most.
         train_memory: bytes that each rank of a training holds for its batches, at the most: frequent rows, and the
             segment in use and the next one.
-        output_bytes: the samples on disk, at the most: as if every batch had as many different vertices as the
+        output_bytes: the samples on disk, at the most: as if every batch had all the different vertices that the
             fan-outs allow. Skewed graphs need far less.
         copy_bytes: uncompressed copies of the graph and the vertex data, which tasks map; 0 if they exist.
         disk_free_bytes: bytes free on the disk.

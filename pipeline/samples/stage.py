@@ -138,7 +138,7 @@ def sample_phases(
 
     Args:
         sizes: bounds on a batch.
-        seeds: number of seeds of each group: those that the first phase found or, before it runs, an upper bound.
+        seeds: number of seeds of each group, as the first phase found it; before that, an upper bound.
     """
     options, step = inputs.options, sizes.segment_batches
     groups = [

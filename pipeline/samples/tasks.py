@@ -23,7 +23,7 @@ from gnnloom.storage.sampling.layers.seeds import VertexSeeds
 
 @dataclass(frozen=True)
 class RankTask(Task):
-    """Finds the seeds of a group of ranks, and its frequent vertices; writes both, and the features of these."""
+    """Finds and writes the seeds of a group of ranks, and its frequent vertices with their features."""
 
     inputs: SampleInputs
     group: int

@@ -1,4 +1,4 @@
-"""What samples of a graph with types are made from: the graph, the vertex data of its types, perhaps its reverses."""
+"""Opens the inputs of samples of a graph with types: the graph, the vertex data of its types, perhaps its reverses."""
 
 from __future__ import annotations
 

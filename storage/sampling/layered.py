@@ -39,7 +39,7 @@ def hetero_batch(
 
     Args:
         relations: the relations that it was drawn along.
-        columns: names of the columns to read, of those that a relation has.
+        columns: names of the columns to read; a relation may lack some.
     """
     edges = {}
     for name, relation in relations.items():

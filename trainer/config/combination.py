@@ -200,7 +200,7 @@ class Combination(Config):
         """Places and ways of the input features that exclude each other."""
         model, mode = self.model, self.mode
         learned, samples = f"learned input features (embed {model.embed})", f"samples {mode.samples!r}"
-        if model.embed and mode.samples is not None:
+        if model.embed and mode.samples is not None and not mode.on_types:
             reason = (
                 f"batches on disk hold stored features, which embed {model.embed} does not use; let the run draw its"
                 " batches (without --samples)"
@@ -216,7 +216,7 @@ class Combination(Config):
                 yield "inputs", f"{learned} are not stored; leave one of the two out"
         if not mode.maps_inputs:
             return
-        if mode.samples is not None:
+        if mode.samples is not None and not mode.on_types:
             yield "inputs", f"{samples} hold the features already; leave one of the two out"
         if not mode.kind.is_sampled and model.input_has_gradient:
             what = "train_features" if model.train_features else "skip_input_gradient False"

@@ -1,4 +1,4 @@
-"""Samples of a graph with types: the same segments as those of other graphs, with arrays by type and by relation.
+"""Samples of a graph with types: the segments of other samples, with arrays by type and by relation.
 
 Rank r of P has the batches r, P + r, and so on, of an epoch. All ranks have the same frequent vertices, which are
 stored once, as are the seeds: every rank takes its batches from one random order.

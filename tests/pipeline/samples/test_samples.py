@@ -43,7 +43,9 @@ def store(root: Path, given: Problem = GIVEN) -> Dataset:
 def sample(dataset: Dataset, cluster: Any = None, **options: Any) -> Samples:
     chosen = SampleOptions(**{**OPTIONS, "cache_memory": 40 * 20, **options})
     partition = dataset.partition(parts=chosen.ranks) if chosen.ranks > 1 else None
-    return write_samples(dataset, dataset.graph(), partition, chosen, cluster or InProcessCluster())
+    found = write_samples(dataset, dataset.graph(), partition, chosen, cluster or InProcessCluster())
+    assert isinstance(found, Samples)
+    return found
 
 
 def content(folder: Path) -> dict[str, str]:

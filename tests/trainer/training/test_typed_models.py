@@ -151,6 +151,16 @@ def test_hops_of_an_evaluation_are_what_the_module_reads(
         assert not np.allclose(found, expected)
 
 
+#: Batches that are drawn during training, and before.
+DRAWN: dict[str, Any] = {"fanout": (3, 2), "relation_fanout": ("rev_writes=1:4",), "batch_size": 5}
+
+
+def _packed(dataset: Dataset, ranks: int) -> str:
+    """The key of samples of papers."""
+    given: dict[str, Any] = {**DRAWN, "of_type": "paper", "seed": 3, "epochs": 2, "reverse": True, "cache_memory": 400}
+    return gnnloom.sample(dataset, ranks=ranks, workers=0, **given).artifact.key
+
+
 class Results:
     """Runs of one MPI job, by name."""
 
@@ -162,6 +172,15 @@ class Results:
             # Steps of one size.
             *(typed_config(dataset, f"every-{n}", ranks=n, batch_size=12 // n, **every) for n in RANKS),
             *(typed_config(dataset, f"some-{n}", "Attention", ranks=n, **some) for n in RANKS),
+            *(
+                typed_config(dataset, f"{name}-{n}", "Attention", ranks=n, reverse=True, epochs=2, **options)
+                for n in RANKS
+                for name, options in (("drawn", DRAWN), ("packed", {"samples": _packed(dataset, n)}))
+            ),
+            *(
+                typed_config(bare, f"{name}-learned", ranks=2, embed=4, reverse=True, epochs=2, **options)
+                for name, options in (("drawn", DRAWN), ("packed", {"samples": _packed(bare, 2)}))
+            ),
             typed_config(dataset, "straight", ranks=2, **drops),
             typed_config(dataset, "resumed", ranks=2, **{**drops, "epochs": 2}),
             typed_config(dataset, "resumed", ranks=2, **drops),
@@ -205,6 +224,15 @@ def test_losses_and_scores_do_not_depend_on_the_number_of_ranks(dataset: Dataset
     assert learned[1]["val_accuracy"] == learned[0]["val_accuracy"]
     # A rank without a batch takes part in a normalization over all rows.
     assert_close(results.loss(f"few-{ranks}"), results.loss("few-1"), steps=20, bits=ADAM_BITS)
+
+
+@pytest.mark.parametrize("which", ["1", "2", "4", "learned"])
+def test_batches_that_were_packed_before_train_as_those_that_are_drawn_do(results: Results, which: str) -> None:
+    drawn, packed = (results.by_run[f"{name}-{which}"] for name in ("drawn", "packed"))
+    assert packed["loss"] == drawn["loss"]
+    assert packed["val_accuracy"] == drawn["val_accuracy"]
+    # Everything that steps read was packed, and a rank counts what it reads of it.
+    assert min(packed["bytes_read"]) > 0
 
 
 def test_predictions_on_other_ranks_are_those_of_the_module(dataset: Dataset, results: Results) -> None:
@@ -314,6 +342,26 @@ def test_what_does_not_fit_types_is_refused(dataset: Dataset, options: dict[str,
     given = {"fanout": (3, 2), **options} if "mode" not in options else options
     with pytest.raises((InputError, NotFoundError, CollectiveError), match=named):
         train(LoneCommunicator(), typed_config(dataset, "refused", **given))
+    assert "refused" not in dataset.runs()
+
+
+def test_samples_that_do_not_fit_a_run_are_refused(dataset: Dataset) -> None:
+    given: dict[str, Any] = {"of_type": "paper", "fanout": (3, 2), "batch_size": 5, "epochs": 1, "workers": 0}
+    key = gnnloom.sample(dataset, **given).artifact.key
+    two = gnnloom.sample(dataset, **given, ranks=2).artifact.key
+    refused: list[tuple[str, dict[str, Any]]] = [
+        ("2 ranks", {"samples": two}),
+        ("reverse", {"samples": key, "reverse": True}),
+        ("batch_size 5, but 7", {"samples": key, "batch_size": 7}),
+        ("fanout", {"samples": key, "fanout": (4, 2)}),
+        ("relation_fanout", {"samples": key, "relation_fanout": ("cites=1",)}),
+        ("2 layers", {"samples": key, "hidden": (6, 6)}),
+        ("samples", {"samples": "0123"}),
+        ("vertices", {"samples": key, "relation": "cites", "of_type": None}),
+    ]
+    for named, options in refused:
+        with pytest.raises((InputError, NotFoundError, CollectiveError), match=named):
+            train(LoneCommunicator(), typed_config(dataset, "refused", **options))
     assert "refused" not in dataset.runs()
 
 

@@ -88,6 +88,9 @@ class SampleKeywords(ClusterKeywords, total=False):
     neighbor_sampler: str
     replace: bool
     draw_once: bool
+    of_type: str | None
+    relation_fanout: Sequence[str]
+    reverse: bool
     cache_memory: int
 
 class DrawKeywords(ClusterKeywords, total=False):
