@@ -35,12 +35,12 @@ def test_the_bit_length_is_pythons(value: int) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 31, 32, 1000, 300_000])
-@pytest.mark.parametrize("bits", [0, 1, 7, 11, 12, 40, 63, 64])
-def test_keys_are_sorted_as_numpy_sorts_them(count: int, bits: int) -> None:
-    keys = random_keys(count, bits)
-    expected = np.sort(keys)
-    sort_keys(keys, NONE, np.empty_like(keys), NONE, bits)
-    np.testing.assert_array_equal(keys, expected)
+def test_keys_are_sorted_as_numpy_sorts_them(count: int) -> None:
+    for bits in (0, 1, 7, 11, 12, 40, 63, 64):
+        keys = random_keys(count, bits)
+        expected = np.sort(keys)
+        sort_keys(keys, NONE, np.empty_like(keys), NONE, bits)
+        np.testing.assert_array_equal(keys, expected, f"{bits} bits")
 
 
 @pytest.mark.parametrize("count", [5, 40, 200_000])

@@ -29,6 +29,7 @@ from gnnloom.storage.checks.invariants import check_artifact
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.ticks import MOST_TICKS, floats_of_ticks, ticks_of_floats
 from gnnloom.workflows.cli.main import cli
+from support.covering import few_of
 
 EDGES = [(0, 1), (1, 2), (2, 0), (3, 1), (1, 0)]
 ISO = [
@@ -177,8 +178,7 @@ def test_files_have_dates_or_numbers_and_the_finest_unit(tmp_path: Path) -> None
 DATES = ["2024-03-05 10:11:12", "1969-12-31 23:59:59", "2261-01-01", "1679-01-01", "2024-03-05 10:11:13"]
 
 
-@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
-@pytest.mark.parametrize("zone", [None, "UTC", "Europe/Berlin"])
+@pytest.mark.parametrize(("unit", "zone"), few_of(["s", "ms", "us", "ns"], [None, "UTC", "Europe/Berlin"], together=1))
 def test_timestamps_of_parquet_keep_their_unit(tmp_path: Path, unit: str, zone: str | None) -> None:
     ends = np.array(EDGES).T
     values = [pd.Timestamp(each, tz=zone) for each in DATES]

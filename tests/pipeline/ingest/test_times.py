@@ -28,7 +28,7 @@ from gnnloom.storage import Catalog, Dataset, Graph
 from gnnloom.storage.checks.invariants import check_artifact
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.artifact import Artifact
-from support.covering import examples
+from support.covering import examples, few_of
 from support.small_stages import SMALL_FILES, make_small
 from support.stopping import run_in_steps, workers_and_tasks
 
@@ -82,8 +82,7 @@ def text_edges(folder: Path, pairs: NDArray[np.int64], times: list[str]) -> Text
     return replace(TextEdges.open([str(folder / "edges.csv")], times=True), range_bytes=5000)
 
 
-@pytest.mark.parametrize("ids", ["keep", "compact", "names"])
-@pytest.mark.parametrize("times", TIMES)
+@pytest.mark.parametrize(("times", "ids"), few_of(TIMES, ["keep", "compact", "names"], together=1))
 def test_text_gives_the_times_of_numpy(catalog: Catalog, tmp_path: Path, times: str, ids: str) -> None:
     pairs, rng = edges_of(1), np.random.default_rng(2)
     written = TIMES[times](rng, len(pairs))

@@ -34,7 +34,7 @@ from gnnloom.storage.disk.work_folder import Scratch
 from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.format.memory_map import create_part_vector
 from support.array_memory import tracing_arrays
-from support.covering import examples
+from support.covering import examples, few_of
 from support.graphs import random_adjacency, store_graph
 from support.partitions import connectivity_minus_one, random_parts, rows_sent, transpose_of
 from support.twice import TwiceCluster
@@ -368,24 +368,21 @@ def test_streaming_coarsens_even_what_fits_and_starts_no_native_partitioner(
     assert streaming["imbalance"] <= 0.03
 
 
-@pytest.mark.parametrize(
-    "adjacency",
-    [
-        scipy.sparse.eye_array(12).tocsr(),
-        scipy.sparse.csr_array((12, 12)),
-        scipy.sparse.csr_array(np.ones((12, 12))),
-        random_adjacency(12, 6, 0, symmetric=True, loops=False),
-    ],
-    ids=["loops", "empty", "complete", "sparse"],
-)
-@pytest.mark.parametrize("parts", [1, 5, 12])
-@pytest.mark.parametrize("fits", [0, 10**9])
+DEGENERATE = {
+    "loops": scipy.sparse.eye_array(12).tocsr(),
+    "empty": scipy.sparse.csr_array((12, 12)),
+    "complete": scipy.sparse.csr_array(np.ones((12, 12))),
+    "sparse": random_adjacency(12, 6, 0, symmetric=True, loops=False),
+}
+
+
+@pytest.mark.parametrize(("name", "parts", "fits"), few_of(DEGENERATE, [1, 5, 12], [0, 10**9], together=2))
 def test_degenerate_graphs_get_no_empty_parts(
-    catalog: Catalog, adjacency: Any, parts: int, fits: int, monkeypatch: pytest.MonkeyPatch
+    catalog: Catalog, name: str, parts: int, fits: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     coarsen_to(monkeypatch, fits)
     dataset = catalog.create("g")
-    graph = store_graph(dataset, adjacency, symmetric=True)
+    graph = store_graph(dataset, DEGENERATE[name], symmetric=True)
     part = partition_graph(dataset, graph, PartitionOptions(parts, "multilevel"), HERE).part()
     assert set(part.tolist()) == set(range(parts))
 

@@ -64,8 +64,9 @@ def test_merges_of_halos_open_few_files() -> None:
     assert max(phase.most_opens for phase in phases) <= 3
 
 
-@pytest.mark.parametrize("most", [1 << 20, 8])
-@pytest.mark.parametrize("kind", ["empty", "one", "all", "even", "dense", "far"])
+@pytest.mark.parametrize(
+    ("kind", "most"), few_of(["empty", "one", "all", "even", "dense", "far"], [1 << 20, 8], together=1)
+)
 def test_places_of_numbers_are_those_of_a_binary_search(kind: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Places, "MOST_RANGES", most)
     rng = np.random.default_rng(7)

@@ -11,6 +11,7 @@ import pytest
 import gnnloom
 from gnnloom.storage import Dataset
 from gnnloom.storage.errors import InputError
+from support.covering import few_of
 
 #: Separators that are recognized, and those that an option gives.
 RECOGNIZED = [",", ";", "\t", " ", "|", " | ", "\t|\t", "::", ":"]
@@ -30,8 +31,7 @@ def edges_of(dataset: Dataset) -> list[tuple[int, int]]:
     return sorted(zip(source.tolist(), target.tolist(), strict=True))
 
 
-@pytest.mark.parametrize("separator", [*RECOGNIZED, *GIVEN])
-@pytest.mark.parametrize("columns", [None, "2,1", "5,3"])
+@pytest.mark.parametrize(("separator", "columns"), few_of([*RECOGNIZED, *GIVEN], [None, "2,1", "5,3"], together=1))
 def test_edges_are_the_same_between_any_separators(tmp_path: Path, separator: str, columns: str | None) -> None:
     options: dict[str, Any] = {"delimiter": separator.strip(" ")} if separator in GIVEN else {}
     if columns is not None:
@@ -77,8 +77,7 @@ def test_vertex_tables_are_the_same_between_any_separators(tmp_path: Path, separ
     np.testing.assert_array_equal(found.vertices().feature(), [[k / 2, k] for k in (1, 2, 3, 5)])
 
 
-@pytest.mark.parametrize("separator", RECOGNIZED)
-@pytest.mark.parametrize("header", [False, True])
+@pytest.mark.parametrize(("separator", "header"), few_of(RECOGNIZED, [False, True], together=1))
 def test_vertex_tables_of_names_are_the_same_between_any_separators(
     tmp_path: Path, separator: str, header: bool
 ) -> None:

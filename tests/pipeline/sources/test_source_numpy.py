@@ -15,6 +15,7 @@ from gnnloom.pipeline.sources.binary.edge_columns import rebatch
 from gnnloom.pipeline.sources.numpy_edges import NumpyEdges
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import NumpyVertices
 from gnnloom.storage.errors import InputError, NotFoundError
+from support.covering import few_of
 
 EDGES = np.random.default_rng(7).integers(0, 50, (2, 997))
 
@@ -36,8 +37,14 @@ def chunk_edges(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     return int(request.param)
 
 
-@pytest.mark.parametrize("dtype", ["int64", "int32", "uint8", "uint64", ">i4", ">u8", "int16"])
-@pytest.mark.parametrize("layout", ["rows", "columns", "fortran_rows", "fortran_columns"])
+@pytest.mark.parametrize(
+    ("dtype", "layout"),
+    few_of(
+        ["int64", "int32", "uint8", "uint64", ">i4", ">u8", "int16"],
+        ["rows", "columns", "fortran_rows", "fortran_columns"],
+        together=1,
+    ),
+)
 def test_npy_pairs_of_any_layout_and_integer(tmp_path: Path, dtype: str, layout: str, chunk_edges: int) -> None:
     array = EDGES.astype(dtype)
     array = array if layout.endswith("rows") else array.T
@@ -74,9 +81,9 @@ def test_npz_pairs_stream_from_stored_and_deflated_members(
     assert np.array_equal(weights, weight.astype(np.float32))
 
 
-@pytest.mark.parametrize("kind", ["csr", "csc", "coo"])
-@pytest.mark.parametrize("compressed", [False, True])
-@pytest.mark.parametrize("as_matrix", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "compressed", "as_matrix"), few_of(["csr", "csc", "coo"], [False, True], [False, True], together=2)
+)
 def test_scipy_matrices_give_row_to_column(
     tmp_path: Path, kind: str, compressed: bool, as_matrix: bool, chunk_edges: int
 ) -> None:

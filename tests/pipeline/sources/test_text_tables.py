@@ -15,6 +15,7 @@ from gnnloom.pipeline.sources.format import open_edges
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Graph
 from gnnloom.storage.errors import InputError
+from support.covering import few_of
 
 RING = [(number, (number + 1) % 12) for number in range(12)]
 
@@ -56,9 +57,16 @@ def test_a_few_words_among_numbers_are_an_error_and_not_names(tmp_path: Path, to
     assert ingest(tmp_path, f"src\tdst\n{lines}{token}\t5\n", "e.tsv", ids="names").num_vertices == 13
 
 
-@pytest.mark.parametrize("token", ["NULL", "nan", "NaN", "NA", "N/A", "None", "<NA>", "\\N", ""])
-@pytest.mark.parametrize(("ids", "names"), [("keep", False), ("compact", False), ("compact", True)])
-def test_a_missing_id_is_an_error_with_its_line(tmp_path: Path, token: str, ids: str, names: bool) -> None:
+@pytest.mark.parametrize(
+    ("token", "kind"),
+    few_of(
+        ["NULL", "nan", "NaN", "NA", "N/A", "None", "<NA>", "\\N", ""],
+        [("keep", False), ("compact", False), ("compact", True)],
+        together=1,
+    ),
+)
+def test_a_missing_id_is_an_error_with_its_line(tmp_path: Path, token: str, kind: tuple[str, bool]) -> None:
+    ids, names = kind
     lines = "".join(f"{'v' * names}{source},{'v' * names}{target}\n" for source, target in RING)
     for line in (f"3,{token}", f"{token},3"):
         with pytest.raises(InputError, match=r"e\.csv, line 14: a vertex id is missing"):

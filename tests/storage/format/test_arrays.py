@@ -35,7 +35,7 @@ from gnnloom.storage.format.arrays import (
 from gnnloom.storage.format.chunks import FileBuffer
 from gnnloom.storage.format.growing_array import GrowingArray
 from gnnloom.storage.format.manifest import digest_arrays
-from support.covering import examples
+from support.covering import examples, few_of
 
 ROWS = np.arange(1000, dtype=np.int64) * 3
 
@@ -214,9 +214,15 @@ def test_appending_another_number_of_rows_is_an_error(tmp_path: Path, count: int
         appender.close()
 
 
-@pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8, np.bool_, np.float32, np.float64])
-@pytest.mark.parametrize("shape", [(1000,), (128,), (70, 3)])
+@pytest.mark.parametrize(
+    ("codec", "dtype", "shape"),
+    few_of(
+        CODECS,
+        [np.int64, np.int32, np.uint8, np.bool_, np.float32, np.float64],
+        [(1000,), (128,), (70, 3)],
+        together=2,
+    ),
+)
 def test_chunks_are_the_bytes_that_zarr_writes(tmp_path: Path, codec: str, dtype: type, shape: tuple[int, ...]) -> None:
     data: np.ndarray = np.random.default_rng(0).integers(0, 100, shape).astype(dtype)
     dims = ("row", "feature")[: len(shape)]

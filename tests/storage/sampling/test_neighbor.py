@@ -18,6 +18,7 @@ from gnnloom.storage.neighbor_samplers.kind import ALL
 from gnnloom.storage.neighbor_samplers.registry import NEIGHBOR_SAMPLERS
 from gnnloom.storage.sampling.layered import layered_batch
 from support.chi_squared import chance_of_counts
+from support.covering import few_of
 from support.graphs import random_adjacency
 from support.samples import in_memory, seeded
 
@@ -68,9 +69,7 @@ def test_draws_with_replacement_are_independent() -> None:
     assert chance_of_counts(*(np.append(each[:5], each[5:].sum()) for each in (counts, expected))) > 1e-3
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize(("symmetric", "weighted", "way"), few_of([False, True], [False, True], WAYS, together=2))
 def test_blocks_are_rows_of_the_matrix(symmetric: bool, weighted: bool, way: str) -> None:
     """Directed graphs, vertices without neighbors, self loops, weights, and rows that are sorted with several gaps."""
     adjacency = random_adjacency(300, 2500, 1, symmetric=symmetric, loops=False)

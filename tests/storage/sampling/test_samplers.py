@@ -29,6 +29,7 @@ from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.storage.sampling.sampler import SubgraphSampler
 from gnnloom.storage.sampling.vertex import VertexSampler, batch_of, members
 from gnnloom.storage.sampling.walk import WalkSampler
+from support.covering import few_of
 from support.graphs import random_adjacency
 from support.samples import content_of, in_memory, sampler_of, seeded
 
@@ -87,10 +88,7 @@ def test_no_two_of_1000_batches_are_alike_and_seeds_differ(kind: str) -> None:
     assert all((sampler.draw(*place).tobytes() != other.draw(*place).tobytes()) for place in places[:20])
 
 
-@pytest.mark.parametrize("kind", SAMPLERS)
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("symmetric", [False, True])
-@pytest.mark.parametrize("loops", [False, True])
+@pytest.mark.parametrize(("kind", "symmetric", "weighted", "loops"), few_of(SAMPLERS, *[[False, True]] * 3, together=2))
 def test_the_subgraph_equals_that_of_scipy(kind: str, symmetric: bool, weighted: bool, loops: bool) -> None:
     adjacency = random_adjacency(500, 4000, 3, symmetric=symmetric, loops=loops)
     adjacency.data[:] = np.random.default_rng(0).random(adjacency.nnz)

@@ -14,6 +14,7 @@ from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, RowShards
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.shards.row_cover import CoveredMatrix
+from support.covering import few_of
 from support.graphs import random_adjacency, store_graph
 from support.partitions import random_parts, store_partition
 
@@ -49,9 +50,7 @@ def _matrix(block: CSR) -> Any:
     return scipy.sparse.csr_matrix((data, block.indices, block.indptr), (block.num_rows, block.num_columns))
 
 
-@pytest.mark.parametrize("parts", [1, 2, 5])
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize(("parts", "kind", "backward"), few_of([1, 2, 5], KINDS, [False, True], together=2))
 def test_a_product_of_covered_blocks_is_that_of_the_matrix(
     catalog: Catalog, kind: str, parts: int, backward: bool
 ) -> None:
