@@ -5,6 +5,7 @@ A name is 1 to ``LONGEST_NAME`` bytes of UTF-8. Names are compared byte by byte.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, Self, runtime_checkable
@@ -17,6 +18,12 @@ from gnnloom.pipeline.sources.source import EdgeSource, SourceRange
 #: Maximum length of a name in bytes.
 LONGEST_NAME: Final = 1 << 16
 
+#: The last character of ASCII, and a blank.
+_LAST_ASCII, _BLANK = 0x7F, 0x20
+#: Characters of a name that nobody sees: control characters, and at an end blanks, joiners and byte order marks.
+_HIDDEN: Final = re.compile("[\x00-\x1f\x7f\ufeff]|^[\\s\u200b-\u200f\u2060]|[\\s\u200b-\u200f\u2060]$")
+#: Characters of a name that a message shows.
+_SHOWN: Final = 60
 #: End of a message about an id that is not a number.
 HINT: Final = "; if ids are names, add `--ids names`"
 
@@ -78,24 +85,51 @@ class Names:
             column = column.cast(pa.string())
         return cls.from_arrow(column.cast(pa.large_binary()))
 
-    def first_wrong(self) -> tuple[int, str]:
-        """Number of the first invalid name and what is wrong with it; -1 and an empty text if all are valid."""
+    def first_wrong(self, *, is_id: bool = True) -> tuple[int, str]:
+        """Number of the first invalid name and what is wrong with it; -1 and an empty text if all are valid.
+
+        Args:
+            is_id: a name is an id, with characters that a person sees at both ends. Otherwise it may be any text.
+        """
         length = np.diff(self.offset)
         wrong = (length == 0) | (length > LONGEST_NAME)
         limit = int(np.argmax(wrong)) if wrong.any() else len(self)
+        text = self.text[: self.offset[limit]]
         # ASCII is valid UTF-8, so names are decoded one by one only if a byte is beyond it.
-        if int(self.text[: self.offset[limit]].max(initial=0)) > 0x7F:
+        if int(text.max(initial=0)) > _LAST_ASCII or (is_id and self._has_blanks(limit)):
             for number in range(limit):
-                try:
-                    self.name(number).decode()
-                except UnicodeDecodeError:
-                    return number, (
-                        "expected a name in UTF-8, found other bytes; convert the file, for example with iconv -f"
-                        " WINDOWS-1252 -t UTF-8"
-                    )
+                if fault := _text_fault(self.name(number), is_id=is_id):
+                    return number, fault
         if limit == len(self):
             return -1, ""
         return limit, name_fault(int(length[limit]))
+
+    def _has_blanks(self, limit: int) -> bool:
+        """Whether one of the first ``limit`` names begins or ends with a blank, or has a control character."""
+        text = self.text[: self.offset[limit]]
+        if not len(text):
+            return False
+        ends = text[self.offset[:limit]], text[self.offset[1 : limit + 1] - 1]
+        return int(text.min()) < _BLANK or any(bool((each == _BLANK).any()) for each in ends)
+
+
+def _text_fault(name: bytes, *, is_id: bool) -> str:
+    """Description of the fault of a name's bytes; empty if there is none."""
+    try:
+        text = name.decode()
+    except UnicodeDecodeError:
+        return (
+            "expected a name in UTF-8, found other bytes; convert the file, for example with iconv -f"
+            " WINDOWS-1252 -t UTF-8"
+        )
+    hidden = _HIDDEN.search(text) if is_id else None
+    if hidden is None:
+        return ""
+    code = f"U+{ord(hidden[0]):04X}"
+    return (
+        f"{text[:_SHOWN]!r} has a blank at an end or a character that nobody sees ({code}), and would be another vertex"
+        " than the name without it; remove it from the names"
+    )
 
 
 def name_fault(length: int) -> str:

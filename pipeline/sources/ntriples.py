@@ -174,7 +174,7 @@ class Statements:
             )
             parts = tuple(Names(end[: count + 1], name) for name, end in zip(names, ends, strict=True))
             for part, kept in zip(parts, (True, True, not wanted[LITERAL]), strict=True):
-                row, reason = part.first_wrong() if kept else (-1, "")
+                row, reason = part.first_wrong(is_id=False) if kept else (-1, "")
                 if row >= 0:
                     raise bad_line(file, offset + int(line_at[row]), reason)
             if wrong:

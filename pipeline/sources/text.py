@@ -46,13 +46,14 @@ from gnnloom.pipeline.sources.parsers.numerals import (
 )
 from gnnloom.pipeline.sources.reading.fields import PLAIN, TextBlock, chosen_fields
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
-from gnnloom.pipeline.sources.reading.first_lines import FirstLines, Suggestion
+from gnnloom.pipeline.sources.reading.first_lines import FirstLines, Suggestion, in_one_unit
 from gnnloom.pipeline.sources.reading.line_estimate import Estimate, estimate_lines
 from gnnloom.pipeline.sources.reading.lines import (
     BLOCK_BYTES,
     RANGE_BYTES,
     bad_line,
     byte_ranges,
+    checked_lines,
     count_data_lines,
     line_at,
 )
@@ -176,7 +177,7 @@ class TextEdges:
         found = [_look(file, stated, times=times) for file in files]
         tables, opened = tuple(table for table, _ in found), tuple(lines for _, lines in found)
         if times:
-            tables = _alike(files, tables)
+            tables = in_one_unit(files, tables)
         if not wanted:
             named = [
                 (file.location, [lines.headings[end] for end in table.ends if end < len(lines.headings)])
@@ -261,7 +262,7 @@ class TextEdges:
             InputError: a line is not an edge, a whole file has no edges, or compressed data is damaged.
         """
         num_edges = 0
-        for block in self._blocks(span):
+        for block in self._blocks(span, is_read=True):
             chunk, at, wrong = self._parse(block)
             if wrong:
                 is_first = not (span.start or num_edges or len(chunk.source) or self.tables[span.file].header)
@@ -324,7 +325,7 @@ class TextEdges:
             InputError: a line is not an edge between names, a whole file has no edges, or compressed data is damaged.
         """
         num_edges = 0
-        for block in self._blocks(span, comments=self._comments, refused=b"\t"):
+        for block in self._blocks(span, comments=self._comments, refused=b"\t", is_read=True):
             chunk = self._parse_names(span.file, block)
             yield chunk
             num_edges += len(chunk.source)
@@ -363,17 +364,23 @@ class TextEdges:
         """Bytes that begin comments among lines whose ids are names."""
         return b"" if self.stated.comment in {"", "none"} else self.stated.comment.encode()
 
-    def _blocks(self, span: SourceRange, comments: bytes = b"#%", refused: bytes = b", \t") -> Iterator[TextBlock]:
+    def _blocks(
+        self, span: SourceRange, comments: bytes = b"#%", refused: bytes = b", \t", *, is_read: bool = False
+    ) -> Iterator[TextBlock]:
         """Lines of a range, in the form that parsers read.
 
         Args:
             refused: bytes that ids must not have: the separators of parsers.
+            is_read: edges are read, so that lines that are not rows of their own are refused.
         """
         number, stop = span.file, None if span.stop < 0 else span.stop
         file, table = self.files[number], self.tables[number]
         if table.question:
             raise InputError(table.question)
         blocks = row_blocks(file, table.first_row, span.start, stop, self.block_bytes)
+        # Parsers of numbers find such lines themselves, unless they ignore fields.
+        if is_read and (self.extra_columns or (table.header_line and comments == self._comments)):
+            blocks = checked_lines(file, blocks, table.separator, table.header_line, comments + self._comments)
         if self._is_plain(number):
             return (TextBlock(text, offset) for offset, text in blocks)
         return chosen_fields(
@@ -559,23 +566,6 @@ def _look(file: SourceFile, stated: Stated, *, times: bool = False) -> tuple[Tex
         check_first_rows(file, sample, stated, table)
     table = with_times(file, sample, table) if times else table
     return table, FirstLines.of(file, sample, stated, table)
-
-
-def _alike(files: Sequence[SourceFile], tables: Sequence[TextTable]) -> tuple[TextTable, ...]:
-    """Readings of files with times, all in one unit.
-
-    Raises:
-        InputError: some have dates and others have numbers.
-    """
-    whole = next((table.times for table in tables if table.times is not None and table.times.unit == WHOLE), None)
-    if whole is not None and all(table.times in {None, whole} for table in tables):
-        return tuple(replace(table, fields=table.fields or (0, 1, 2), times=whole) for table in tables)
-    forms = [table.times for table in tables if table.times is not None and table.times != whole]
-    if forms and len(forms) < len(tables):
-        other = next(file for file, table in zip(files, tables, strict=True) if table.times not in forms)
-        raise InputError(f"{other.location}: expected dates as times, as other files have; write all in one way")
-    digits = max((form.digits for form in forms), default=0)
-    return tuple(replace(table, times=table.times and replace(table.times, digits=digits)) for table in tables)
 
 
 def _widest(rows: Sequence[Sequence[str]]) -> int:

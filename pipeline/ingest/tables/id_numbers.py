@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.parsers.name_parser import is_missing
+from gnnloom.pipeline.sources.parsers.name_parser import lacks_id
 from gnnloom.pipeline.sources.parsers.numerals import MISSING, PADDED, POINT, ZERO
 
 _HIGHEST: Final = np.iinfo(np.int64).max
@@ -40,7 +40,7 @@ def first_fault(offset: NDArray[np.int64], text: NDArray[np.uint8]) -> tuple[int
     """The first id that is missing or has leading zeros, and its fault; -1 if there is none."""
     for k in range(offset.size - 1):
         first, stop = offset[k], offset[k + 1]
-        if stop > first and is_missing(text, first, stop):
+        if stop > first and lacks_id(text, first, stop):
             return k, MISSING
         if stop > first + 1 and text[first] == ZERO and ZERO <= text[first + 1] <= ZERO + 9:
             return k, PADDED

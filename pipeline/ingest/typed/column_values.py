@@ -312,7 +312,7 @@ class ColumnsTable:
         words = []
         for number, word in enumerate(found):
             if word.lower() not in _NO_LABEL:
-                row, reason = Names(np.array([0, len(word)]), np.frombuffer(word, np.uint8)).first_wrong()
+                row, reason = Names(np.array([0, len(word)]), np.frombuffer(word, np.uint8)).first_wrong(is_id=False)
                 if row >= 0:
                     raise self._error(file, block, int(np.argmax(indices == number)), of, reason)
                 words.append(word.decode())

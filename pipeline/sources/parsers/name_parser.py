@@ -45,8 +45,13 @@ from gnnloom.pipeline.sources.parsers.numerals import (
 #: Lines that begin with ``#`` or ``%`` after the first edge are edges, unless a blank follows: then they are faults.
 DOUBTFUL: Final = -1
 
-#: Length of the longest word that says that there is no id.
-LONGEST_MISSING: Final = 4
+#: How programs write that there is no value: SQL, Python, R, pandas and spreadsheets, in lower case.
+MISSING_WORDS: Final = (
+    b"null", b"none", b"nan", b"na", b"n/a", b"<na>", b"\\n", b"nat", b"#n/a", b"#na", b"(null)", b"<null>", b"[null]",
+    b"(blank)",
+)  # fmt: skip
+#: Length of the longest word in :data:`MISSING_WORDS`.
+LONGEST_MISSING: Final = 7
 
 #: Faults of names, in addition to those that :mod:`gnnloom.pipeline.sources.parsers.numerals` lists.
 EMPTY_NAME, LONG_NAME, OPEN_QUOTE, AFTER_FIELD, ESCAPED = range(101, 106)
@@ -133,24 +138,43 @@ def _is_blank_field(text: Any, first: int, stop: int) -> bool:
 
 @njit(cache=True, nogil=True)
 def is_missing(text: Any, first: int, stop: int) -> bool:
-    r"""Whether a field has only blanks, or says NULL, None, nan, NA, N/A, <NA> or \\N, in upper or lower case."""
+    """Whether a field has only blanks, or is one of :data:`MISSING_WORDS`, in upper or lower case."""
     size = stop - first
     if is_blank(text[first]) or text[first] == RETURN:
         return _is_blank_field(text, first, stop)
-    if size == 2 and text[first] == ord("\\"):
-        return bool(text[first + 1] == ord("N"))
-    if size == 4 and text[first] == ord("<") and text[stop - 1] == ord(">"):
-        first, size = first + 1, 2
-    if not 2 <= size <= LONGEST_MISSING or (np.int64(text[first]) | LOWER) != ord("n"):
+    if size > LONGEST_MISSING or not _begins_word(_lower(text[first])):
         return False
-    second, last = np.int64(text[first + 1]) | LOWER, np.int64(text[first + size - 1]) | LOWER
-    if size == 2:
-        return bool(second == ord("a"))
-    if size == 3:
-        return bool((second == ord("a") and last == ord("n")) or (text[first + 1] == ord("/") and last == ord("a")))
-    third = np.int64(text[first + 2]) | LOWER
-    is_null = second == ord("u") and third == ord("l") and last == ord("l")
-    return bool(is_null or (second == ord("o") and third == ord("n") and last == ord("e")))
+    for word in MISSING_WORDS:
+        if len(word) == size:
+            same = 0
+            while same < size and _lower(text[first + same]) == word[same]:
+                same += 1
+            if same == size:
+                return True
+    return False
+
+
+@njit(cache=True, nogil=True)
+def _begins_word(byte: int) -> bool:
+    """Whether one of the words begins with a byte; most names do not, and are not compared."""
+    found = False
+    for word in MISSING_WORDS:
+        found |= word[0] == byte
+    return found
+
+
+@njit(cache=True, nogil=True)
+def lacks_id(text: Any, first: int, stop: int) -> bool:
+    """Whether a field has no id: it is missing, or a single sign that stands for a missing value."""
+    byte = text[first]
+    is_sign = byte == ord("-") or byte == ord("?") or byte == ord(".")
+    return (stop - first == 1 and is_sign) or is_missing(text, first, stop)
+
+
+@njit(cache=True, nogil=True)
+def _lower(byte: int) -> int:
+    """A byte of ASCII in lower case."""
+    return byte | LOWER if ord("A") <= byte <= ord("Z") else byte
 
 
 @njit(cache=True, nogil=True)
@@ -261,7 +285,7 @@ def parse_names(
         at, source_stop, target_stop, wrong = _parse_pair(text, line, separator, source, first, target, second)
         if wrong:
             return count, line, wrong
-        if wants_ids and (is_missing(source, first, source_stop) or is_missing(target, second, target_stop)):
+        if wants_ids and (lacks_id(source, first, source_stop) or lacks_id(target, second, target_stop)):
             return count, line, MISSING
         value, wrong = _parse_rest(text, line, at, separator, weighted, extra, weight.itemsize == 8)
         if wrong:

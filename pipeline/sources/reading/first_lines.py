@@ -6,7 +6,7 @@ The lines are read once, when a source is opened. What they show is small, so a 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from gnnloom.pipeline.sources.reading.files import SourceFile
@@ -16,6 +16,7 @@ from gnnloom.pipeline.sources.reading.text_table import TextTable, find_ids, hea
 from gnnloom.pipeline.sources.reading.times import find_times
 from gnnloom.pipeline.sources.understood import SHOWN_ROWS
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.matrix.ticks import WHOLE
 from gnnloom.storage.wording import shell_command
 
 #: What columns of weights and of times are often called.
@@ -156,3 +157,20 @@ def _flags(kind: str, columns: Sequence[int], names: Sequence[str], *, is_named:
     if not is_named or any("," in name or names.count(name) > 1 for name in chosen):
         chosen = [str(number + 1) for number in columns]
     return (f"--columns {','.join(chosen)}", *times)
+
+
+def in_one_unit(files: Sequence[SourceFile], tables: Sequence[TextTable]) -> tuple[TextTable, ...]:
+    """Readings of files with times, all in one unit.
+
+    Raises:
+        InputError: some have dates and others have numbers.
+    """
+    whole = next((table.times for table in tables if table.times is not None and table.times.unit == WHOLE), None)
+    if whole is not None and all(table.times in {None, whole} for table in tables):
+        return tuple(replace(table, fields=table.fields or (0, 1, 2), times=whole) for table in tables)
+    forms = [table.times for table in tables if table.times is not None and table.times != whole]
+    if forms and len(forms) < len(tables):
+        other = next(file for file, table in zip(files, tables, strict=True) if table.times not in forms)
+        raise InputError(f"{other.location}: expected dates as times, as other files have; write all in one way")
+    digits = max((form.digits for form in forms), default=0)
+    return tuple(replace(table, times=table.times and replace(table.times, digits=digits)) for table in tables)

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Final, Protocol
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.parsers.numerals import FEED, HASH, PERCENT, is_blank, is_end, next_line, skip_blanks
+from gnnloom.pipeline.sources.parsers.numerals import (
+    FEED,
+    HASH,
+    PERCENT,
+    QUOTE,
+    RETURN,
+    SPACE,
+    is_blank,
+    is_end,
+    next_line,
+    skip_blanks,
+)
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.source import SourceRange, even_ranges
 from gnnloom.storage.errors import InputError
@@ -21,6 +32,23 @@ BLOCK_BYTES = 8 << 20
 RANGE_BYTES = 64 << 20
 #: Maximum length of a line in bytes; a longer one means that the file is not text.
 LONGEST_LINE = 4 << 20
+#: Faults of lines that are not rows of their own.
+_IN_QUOTES, _HAS_RETURN, _IS_HEADER = 1, 2, 3
+#: Message about a line with a carriage return, which may end a row.
+HAS_RETURN: Final = (
+    "a carriage return within the line, which may end a row; write line feeds, for example with tr '\\r' '\\n'"
+)
+_TORN: Final = {
+    _IN_QUOTES: (
+        "a double quote opens a field and nothing closes it on this line: either the field goes on in the next line, or"
+        " the quote is text; write the table without this column, or with quotes that close on their line"
+    ),
+    _HAS_RETURN: HAS_RETURN,
+    _IS_HEADER: (
+        "the line that names the columns again, as in files that were joined; remove it, for example with"
+        " awk 'NR == 1 {first = $0} NR == 1 || $0 != first'"
+    ),
+}
 #: Number of characters of a line that an error shows.
 SHOWN = 60
 
@@ -69,6 +97,85 @@ def lines_below(header: HeadedFile, span: SourceRange, block_bytes: int) -> Iter
     for offset, block in whole_lines(header.file, start, stop, block_bytes):
         skipped = min(max(0, header.data_at - offset), len(block))
         yield offset + skipped, block[skipped:]
+
+
+def checked_lines(
+    file: SourceFile,
+    blocks: Iterable[tuple[int, NDArray[np.uint8]]],
+    separator: bytes,
+    header: bytes,
+    comments: bytes,
+) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    """Blocks of lines some of whose fields nothing reads, after a check that each line is a row of its own.
+
+    Args:
+        separator: characters between fields; a space stands for runs of blanks.
+        header: the line that names the columns, without blanks around it; empty if there is none.
+        comments: characters that begin comments.
+
+    Raises:
+        InputError: a line ends within double quotes, has a carriage return within, or is the header again.
+    """
+    rules = [np.frombuffer(each, np.uint8) for each in (separator, header, comments)]
+    for offset, block in blocks:
+        at, wrong = _find_torn(block, *rules)
+        if wrong:
+            raise bad_line(file, offset + at, _TORN[wrong])
+        yield offset, block
+
+
+@njit(cache=True, nogil=True)
+def _find_torn(text: Any, separator: Any, header: Any, comments: Any) -> tuple[int, int]:
+    """The position of the first line that is not a row of its own, and its fault (0: all are rows)."""
+    at = 0
+    while at < len(text):
+        line, begin = at, skip_blanks(text, at)
+        is_comment = False
+        for sign in comments:
+            is_comment |= text[begin] == sign
+        if is_comment:
+            at = next_line(text, begin)
+            continue
+        same, is_first, is_quoted, closed = 0, True, False, -2
+        while text[at] != FEED:
+            byte = text[at]
+            if byte == RETURN and text[at + 1] != FEED:
+                return line, _HAS_RETURN
+            if byte == QUOTE and is_quoted:
+                is_quoted, closed = False, at
+            elif byte == QUOTE:
+                # The second of two quotes within a field opens it again.
+                is_quoted = is_first or closed == at - 1
+            is_first = not is_quoted and ((is_first and is_blank(byte)) or _ends_field(text, at, separator))
+            same += same < header.size and byte == header[same] and at - begin == same
+            at += 1
+        if header.size and same == header.size and _is_blank_until(text, begin + same, at):
+            return line, _IS_HEADER
+        if is_quoted:
+            return line, _IN_QUOTES
+        at += 1
+    return 0, 0
+
+
+@njit(cache=True, nogil=True)
+def _ends_field(text: Any, at: int, separator: Any) -> bool:
+    """Whether the separator of fields ends with a byte of a line."""
+    if separator.size == 1 and separator[0] == SPACE:
+        return bool(is_blank(text[at]))
+    last = separator.size - 1
+    if at < last:
+        return False
+    same = 0
+    while same < separator.size and text[at - last + same] == separator[same]:
+        same += 1
+    return bool(same == separator.size)
+
+
+@njit(cache=True, nogil=True)
+def _is_blank_until(text: Any, at: int, stop: int) -> bool:
+    while at < stop and (is_blank(text[at]) or text[at] == RETURN):
+        at += 1
+    return bool(at == stop)
 
 
 def counts_by_file(spans: Sequence[SourceRange], found: Sequence[Sequence[int]]) -> dict[int, int]:

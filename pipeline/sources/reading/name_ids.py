@@ -12,7 +12,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.names import LONGEST_NAME, Names, name_fault
-from gnnloom.pipeline.sources.parsers.name_parser import LONGEST_MISSING, is_missing
+from gnnloom.pipeline.sources.parsers.name_parser import LONGEST_MISSING, lacks_id
 from gnnloom.pipeline.sources.parsers.numerals import FEED, MISSING, NO_ID, REASONS, parse_vertex
 from gnnloom.storage.errors import InputError
 
@@ -115,7 +115,7 @@ def is_missing_id(cell: str) -> bool:
     if not cell or len(cell) > LONGEST_MISSING:
         return not cell
     text = np.frombuffer(f"{cell}\n".encode(), np.uint8)
-    return bool(is_missing(text, 0, len(text) - 1))
+    return bool(lacks_id(text, 0, len(text) - 1))
 
 
 def judge_column(names: Names, error: RowError) -> IdKind:
@@ -163,13 +163,13 @@ def _check_lengths(names: Names, error: RowError) -> None:
 
 
 def _is_missing(name: bytes) -> bool:
-    return not name or bool(is_missing(np.frombuffer(name, np.uint8), 0, len(name)))
+    return not name or bool(lacks_id(np.frombuffer(name, np.uint8), 0, len(name)))
 
 
 @njit(cache=True, nogil=True)
 def _first_missing(text: Any, offset: Any) -> int:
     for row in range(len(offset) - 1):
-        if is_missing(text, offset[row], offset[row + 1]):
+        if lacks_id(text, offset[row], offset[row + 1]):
             return row
     return -1
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.foreign import refuse_drawn, refuse_marked, refuse_others
-from gnnloom.pipeline.sources.reading.lines import bad_line
+from gnnloom.pipeline.sources.reading.lines import HAS_RETURN, bad_line
 from gnnloom.pipeline.sources.reading.name_ids import IdKind, is_id, is_missing_id, judge_ids
 from gnnloom.pipeline.sources.reading.text_layout import (
     DECIMAL_COMMA,
@@ -42,6 +42,8 @@ _CALLED_ID: Final = re.compile(r"(?:[a-z]|[\W_])I[dD]$|[\W_]id$")
 _SHOWN: Final = 40
 #: Fields of a triple.
 _TRIPLE: Final = 3
+#: Signs of comments in formats other than SNAP and MatrixMarket.
+_COMMENTS: Final = ("//", "--", "!", ";", "/*")
 #: Separators in words.
 _WORDS: Final = {
     b" ": "blanks", b"\t": "tabs", b",": "commas", b";": "semicolons", b"|": "bars", b":": "colons",
@@ -74,6 +76,7 @@ class TextTable:
         is_counted: the first line is the number of the others.
         is_bipartite: the file says that sources and targets are vertices of two types, as KONECT's do with ``% bip``.
         question: what the first lines leave open about the columns, and the options that answer it.
+        header_line: the line that names the columns, without blanks around it; empty if none does.
     """
 
     separator: bytes
@@ -88,6 +91,7 @@ class TextTable:
     is_counted: bool = False
     is_bipartite: bool = False
     question: str = ""
+    header_line: bytes = b""
 
     @property
     def ends(self) -> tuple[int, int]:
@@ -135,6 +139,8 @@ def find_table(file: SourceFile, sample: Sample, stated: Stated) -> TextTable:
             # The parser refuses it as a further column.
             fields += (fields[-1] + 1,)
     question = question if names else ""
+    if names and "\r" in first.text:
+        raise bad_line(file, first.start, HAS_RETURN)
     titles = names or _commented_titles(sample)
     named_ends = () if columns else find_ends(titles)
     if not columns and (
@@ -159,6 +165,7 @@ def find_table(file: SourceFile, sample: Sample, stated: Stated) -> TextTable:
         is_counted=has_count,
         is_bipartite=sample.comments[:1] != () and sample.comments[0].lstrip("% ").split()[:1] == ["bip"],
         question=question,
+        header_line=first.text.encode() if names and not has_count else b"",
     )
 
 
@@ -529,6 +536,13 @@ def _find_kind(file: SourceFile, rows: Sequence[Row], table: TextTable) -> IdKin
 
 def _check_first_lines(file: SourceFile, stated: Stated, sample: Sample, rows: Sequence[Row], table: TextTable) -> None:
     """Refuse a first row that may be a header, and a comment that may be an edge between names."""
+    sign = next((sign for sign in _COMMENTS if rows and rows[0].text.startswith(sign)), "")
+    if sign and stated.header is None and not any(row.text.startswith(sign) for row in rows[1:]):
+        raise bad_line(
+            file,
+            rows[0].start,
+            f"{sign!r} may begin a comment; remove the line if it is one, or add `--no-header` if it is an edge",
+        )
     columns = [[row.fields[end] for row in rows[1:] if len(row.fields) > end] for end in table.ends]
     words = {*columns[0], *columns[1]}
     if stated.header is None and not table.header and len(rows) > 1:
