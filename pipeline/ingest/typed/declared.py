@@ -20,6 +20,7 @@ from gnnloom.pipeline.ingest.typed.table import (
     BY_ROW,
     EDGE_ROLES,
     FEATURE_TYPES,
+    ROLES,
     VERTEX_ROLES,
     Ends,
     Table,
@@ -128,7 +129,8 @@ class Header:
     def values(self, wanted: Sequence[ValueColumn]) -> list[ValueColumn]:
         """The columns with values of edges, or of vertices, that the file has."""
         found = [each for each in wanted if self.takes(each)]
-        if self.are_edges and len(found) > 1:
+        is_sorted = len(found) == 1 and found[0].role in ROLES and found[0].fill is None
+        if self.are_edges and not is_sorted:
             return found
         # A reader of edges and a single number expects numbers of all columns, from 1. A header of its own is not read
         # with the rows of vertices.

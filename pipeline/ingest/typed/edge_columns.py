@@ -6,9 +6,11 @@ to the rows of the table, and the values of the rows to the places of the entrie
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from functools import cached_property
+from itertools import accumulate, pairwise
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -39,6 +41,12 @@ _TASK_CHUNKS: Final = 4
 _TASK_ARRAYS: Final = 256
 #: Bytes that a task of values holds: a block of cells with the text, and the places of its rows.
 _VALUE_MEMORY: Final = 96 << 20
+#: Bytes of a place; and bytes that a task holds per entry whose place is routed.
+_PLACE_BYTES, _PLACE_MEMORY = 8, 64
+#: Bytes that a task that writes arrays holds besides values: metadata and records.
+_SMALL: Final = 1 << 20
+#: Writer of plans that are counted.
+_NOWHERE: Final = ArtifactWriter(Path(), "", "")
 
 
 @dataclass(frozen=True)
@@ -133,9 +141,13 @@ class PlaceTask(Task):
 
 @dataclass(frozen=True)
 class ValueTask(Task):
-    """Routes the values of range ``number`` of the table to the places of their entries."""
+    """Routes the values of range ``number`` of the table to the places of their entries.
 
-    rows: TableRows
+    Attributes:
+        rows: the table; None if the task is only counted.
+    """
+
+    rows: TableRows | None
     number: int
     places: Shuffle
     values: Shuffle
@@ -161,6 +173,135 @@ class ArrayTask(Task):
     pieces: tuple[Piece, ...]
 
 
+@dataclass(frozen=True, eq=False)
+class ColumnsPlan:
+    """The phases that store the columns of a table: to be run, or counted for stated numbers of edges.
+
+    Attributes:
+        name: what the names of the tasks begin with.
+        columns: the columns of an edge.
+        spans: names and numbers of rows of the ranges of the table.
+        blocks: paths and numbers of entries of the blocks of all relations of the table.
+        relations: what the paths of each relation's arrays begin with, and its number of entries.
+        rows: the table; None for plans that are counted.
+    """
+
+    name: str
+    columns: tuple[Column, ...]
+    spans: Sequence[tuple[str, int]]
+    blocks: Sequence[tuple[str, int]]
+    relations: Sequence[tuple[str, int]]
+    writer: ArtifactWriter = _NOWHERE
+    rows: TableRows | None = None
+
+    @classmethod
+    def stated(
+        cls, rows: int, entries: int, ranges: int, blocks: int, columns: Iterable[Column], relations: int = 1
+    ) -> ColumnsPlan:
+        """The plan for a number of rows in even ranges, and of entries in even blocks and relations."""
+        spans = [(str(number), count) for number, count in enumerate(_even(rows, ranges))]
+        in_blocks = [(str(number), count) for number, count in enumerate(_even(entries, blocks))]
+        of_relations = [(f"{number}/", count) for number, count in enumerate(_even(entries, relations))]
+        return cls("stated", tuple(columns), spans, in_blocks, of_relations)
+
+    @cached_property
+    def num_rows(self) -> int:
+        return sum(count for _, count in self.spans)
+
+    @cached_property
+    def nnz(self) -> int:
+        """Entries of all relations."""
+        return sum(count for _, count in self.blocks)
+
+    @cached_property
+    def _digest(self) -> str:
+        return "-".join(map(str, (self.num_rows, self.nnz, len(self.spans), len(self.blocks))))
+
+    @cached_property
+    def _places(self) -> Shuffle:
+        column = Column("place", "int64")
+        return Shuffle(f"{self.name}/places/{self._digest}", max(1, self.num_rows), (column,), len(self.spans))
+
+    @cached_property
+    def _values(self) -> Shuffle:
+        tasks = max(1, -(-self.nnz * row_bytes(self.columns) // (_TASK_CHUNKS * CHUNK_BYTES)))
+        return Shuffle(f"{self.name}/values/{self._digest}", max(1, self.nnz), self.columns, tasks)
+
+    @cached_property
+    def _to_rows(self) -> ShufflePlan:
+        return ShufflePlan(self.writer, self._places, len(self.blocks), _PLACE_BYTES * self.nnz, self.nnz)
+
+    @cached_property
+    def _to_places(self) -> ShufflePlan:
+        return ShufflePlan(self.writer, self._values, len(self.spans), self.nnz * row_bytes(self.columns), self.nnz)
+
+    @property
+    def phases(self) -> list[Phase]:
+        """All phases."""
+        to_rows, to_places = self._to_rows, self._to_places
+        read, made = (to_rows.read_files,), (to_places.files,)
+        return [
+            Phase("place edges", route_places, self._place_tasks(), files=(to_rows.files,)),
+            *to_rows.merges("merge places"),
+            Phase("route columns", route_values, self._value_tasks(), reads=read, files=made),
+            *to_places.merges("merge columns"),
+            Phase("write columns", write_arrays, self._array_tasks(), reads=(to_places.read_files,), makes_arrays=True),
+        ]
+
+    def _place_tasks(self) -> list[PlaceTask]:
+        tasks, first = [], 0
+        for number, (block, count) in enumerate(self.blocks):
+            # An entry has a position and a place.
+            needs = Needs(8 * count, (8 + _PLACE_BYTES) * count, memory=_PLACE_MEMORY * min(count, _STEP))
+            at = f"{self.name}/place/{number:05d}-{self._digest}"
+            how = f"{block}/row", first, count, self._places, self._to_rows.lane(number)
+            tasks.append(PlaceTask(self.writer, at, needs, *how))
+            first += count
+        return tasks
+
+    def _value_tasks(self) -> list[ValueTask]:
+        tasks, first, size = [], 0, row_bytes(self.columns)
+        for number, (span, count) in enumerate(self.spans):
+            # Rows without an edge are read, and not written.
+            written = self.nnz * count // max(1, self.num_rows) * (8 + size)
+            opens = self._to_rows.opens((first, max(first + count, 1)))
+            needs = Needs(count * size + self._place_bytes(count), written, opens, _VALUE_MEMORY)
+            at = f"{self.name}/value/{span}-{self._digest}"
+            how = self.rows, number, self._places, self._values, self._to_places.lane(number)
+            tasks.append(ValueTask(self.writer, at, needs, *how))
+            first += count
+        return tasks
+
+    def _place_bytes(self, rows: int) -> int:
+        """Bytes of the places of the entries of some rows."""
+        return self.nnz * rows // max(1, self.num_rows) * (8 + _PLACE_BYTES)
+
+    def _array_tasks(self) -> list[ArrayTask]:
+        folders, counts = [folder for folder, _ in self.relations], [count for _, count in self.relations]
+        tasks = []
+        for column in self.columns:
+            step = entries_of_task(column)
+            for pieces in _shared(_pieces(column.name, folders, counts, step), step):
+                first, count = pieces[0].place, sum(each.stop - each.start for each in pieces)
+                size, opens = count * column.num_bytes, self._to_places.opens((first, max(first + count, 1)))
+                at = f"{self.name}/{column.name}/{first:015d}-{len(pieces)}-{self._digest}"
+                # The values twice, their positions with what compares them, and a chunk while it is encoded.
+                needs = Needs(size + 8 * count, size, opens, 2 * size + 10 * count + 2 * CHUNK_BYTES + _SMALL)
+                tasks.append(ArrayTask(self.writer, at, needs, self._values, column.name, pieces))
+        return tasks
+
+
+def _even(total: int, shares: int) -> list[int]:
+    """Almost equal shares of a number, at least one."""
+    bounds = [total * number // max(1, shares) for number in range(max(1, shares) + 1)]
+    return [stop - start for start, stop in pairwise(bounds)]
+
+
+def entries_of_task(column: Column) -> int:
+    """Entries of a column that one task writes, at most."""
+    return _TASK_CHUNKS * max(1, CHUNK_BYTES // column.num_bytes)
+
+
 def store_columns(
     writer: ArtifactWriter,
     rows: TableRows,
@@ -177,60 +318,23 @@ def store_columns(
     Returns:
         Names of the tasks that write arrays.
     """
-    blocks = [name for _, matrix in matrices for name in matrix.blocks]
-    recorded = writer.recorded_of(blocks)
-    counts = [int(recorded[name].facts["nnz"]) for name in blocks]
-    of_relations = [sum(int(recorded[name].facts["nnz"]) for name in matrix.blocks) for _, matrix in matrices]
-    starts, nnz, num_rows = list(accumulate(counts, initial=0)), sum(counts), rows.num_rows
-    arrays, spans = rows.table.arrays, rows.table.spans
-    digest = "-".join(map(str, (num_rows, nnz, len(spans), len(blocks))))
-    name = rows.name
-    places = Shuffle(f"{name}/places/{digest}", max(1, num_rows), (Column("place", "int64"),), len(spans))
-    columns = tuple(arrays.values())
-    tasks_of_arrays = max(1, -(-nnz * row_bytes(columns) // (_TASK_CHUNKS * CHUNK_BYTES)))
-    values = Shuffle(f"{name}/values/{digest}", max(1, nnz), columns, tasks_of_arrays)
-    to_rows = ShufflePlan(writer, places, len(counts), 8 * nnz, nnz)
-    to_places = ShufflePlan(writer, values, len(spans), nnz * row_bytes(columns), nnz)
-    place = [
-        PlaceTask(
-            writer,
-            f"{name}/place/{number:05d}-{digest}",
-            Needs(8 * count, 8 * count, memory=32 * min(count, _STEP)),
-            f"{block}/row",
-            first,
-            count,
-            places,
-            to_rows.lane(number),
-        )
-        for number, (block, first, count) in enumerate(zip(blocks, starts, counts, strict=False))
+    recorded = writer.recorded_of([name for _, matrix in matrices for name in matrix.blocks])
+    counts = {name: int(record.facts["nnz"]) for name, record in recorded.items()}
+    blocks = [(name, counts[name]) for _, matrix in matrices for name in matrix.blocks]
+    relations = [(folder, sum(counts[name] for name in matrix.blocks)) for folder, matrix in matrices]
+    held = [stop - start for start, stop in pairwise(rows.firsts)]
+    spans = [
+        (range_name(number, span), count)
+        for number, (span, count) in enumerate(zip(rows.table.spans, held, strict=True))
     ]
-    value = []
-    for number, span in enumerate(spans):
-        held = rows.firsts[number + 1] - rows.firsts[number]
-        needs = Needs(held * row_bytes(columns), held * row_bytes(columns), memory=_VALUE_MEMORY)
-        task = f"{name}/value/{range_name(number, span)}-{digest}"
-        value.append(ValueTask(writer, task, needs, rows, number, places, values, to_places.lane(number)))
-    folders = [folder for folder, _ in matrices]
-    write = []
+    columns = tuple(rows.table.arrays.values())
     for column in columns:
-        step = _TASK_CHUNKS * max(1, CHUNK_BYTES // column.num_bytes)
         dims = ("edge", *(["value"] if column.trailing else []))
-        for folder, count in zip(folders, of_relations, strict=True):
+        chunk = entries_of_task(column) // _TASK_CHUNKS
+        for folder, count in relations:
             path = f"{folder}{column.name}"
-            create_array(writer.path, path, (count, *column.trailing), column.dtype, dims, step // _TASK_CHUNKS, codec)
-        for pieces in _shared(_pieces(column.name, folders, of_relations, step), step):
-            first, count = pieces[0].place, sum(each.stop - each.start for each in pieces)
-            size, opens = count * column.num_bytes, to_places.opens((first, max(first + count, 1)))
-            task = f"{name}/{column.name}/{first:015d}-{len(pieces)}-{digest}"
-            write.append(ArrayTask(writer, task, Needs(size, size, opens, 3 * size), values, column.name, pieces))
-    phases = [
-        Phase("place edges", route_places, place, files=(to_rows.files,)),
-        *to_rows.merges("merge places"),
-        Phase("route columns", route_values, value, reads=(to_rows.read_files,), files=(to_places.files,)),
-        *to_places.merges("merge columns"),
-        Phase("write columns", write_arrays, write, "edges", (to_places.read_files,), makes_arrays=True),
-    ]
-    return run(phases, cluster, writer)
+            create_array(writer.path, path, (count, *column.trailing), column.dtype, dims, chunk, codec)
+    return run(ColumnsPlan(rows.name, columns, spans, blocks, relations, writer, rows).phases, cluster, writer)
 
 
 def _pieces(name: str, folders: Sequence[str], counts: Sequence[int], step: int) -> Iterator[Piece]:
@@ -273,6 +377,8 @@ def route_values(task: ValueTask) -> int:
     Raises:
         InputError: a column cannot be read, or there are more or fewer rows than edges.
     """
+    if task.rows is None:
+        raise ValueError("a plan that is only counted")
     table, span = task.rows.table, task.rows.table.spans[task.number]
     first, stop = task.rows.firsts[task.number], task.rows.firsts[task.number + 1]
     at = first
@@ -320,11 +426,19 @@ def write_arrays(task: ArrayTask) -> int:
         for each in task.pieces:
             stop = each.place + each.stop - each.start
             found = rows.read(each.place, stop)
-            if not np.array_equal(found.position, np.arange(each.place, stop)):
+            if not _are_all(found.position, each.place, stop):
                 raise DamagedWorkError(work / task.values.folder, "not every edge has one row")
             output.add(write_rows(task.writer.path, each.path, each.start, found.column(task.column)))
             count += each.stop - each.start
     return count
+
+
+def _are_all(positions: NDArray[np.int64], first: int, stop: int) -> bool:
+    """Whether positions that ascend are all from ``first`` to ``stop``."""
+    if len(positions) != stop - first:
+        return False
+    in_range = not len(positions) or (int(positions[0]) == first and int(positions[-1]) == stop - 1)
+    return in_range and bool((positions[1:] > positions[:-1]).all())
 
 
 def value_facts(facts: Mapping[str, Any], rows: TableRows) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from gnnloom.pipeline.ingest.preparation import as_unpacked, prepared_source
 from gnnloom.pipeline.ingest.projection import IngestProjection, Resources, extrapolate
 from gnnloom.pipeline.ingest.stage import IngestOptions, check_others, discarding
 from gnnloom.pipeline.ingest.typed.divide import DividePlan, Division
-from gnnloom.pipeline.ingest.typed.edge_columns import TableRows, store_columns, value_facts
+from gnnloom.pipeline.ingest.typed.edge_columns import ColumnsPlan, TableRows, store_columns, value_facts
 from gnnloom.pipeline.ingest.typed.numbering import KeyInput, NumberedType, collect_keys, inputs_of, number_spaces
 from gnnloom.pipeline.ingest.typed.options import TypedOptions
 from gnnloom.pipeline.ingest.typed.relations import NumberedRelation, NumberedRelations, number_relations
@@ -89,6 +89,9 @@ def _project(
     for table in inputs_of(tables):
         kind = "names" if "names" in (ids[each] for each in table.spaces) else "compact"
         calibrated = calibrate(as_unpacked(table.source), False, kind, options.codec, folder)
+        if not table.is_list and relations[table.name].columns is not None:
+            # The number of its row moves with an edge, as a time would.
+            calibrated = replace(calibrated, value_bytes=TIME_BYTES)
         projection = extrapolate(calibrated, False, resources, options.merge)
         if table.is_list:
             # Only its keys are sorted, and nothing but them is stored.
@@ -115,8 +118,7 @@ def _project(
 
 def _divided(projection: IngestProjection, tables: TypedTables, table: RelationTable) -> IngestProjection:
     """A projection with the division of the table's edges among its relations, if it has several."""
-    # Words are counted before the work begins; until then, at least one is known.
-    words = 1 if table.kinds is None else len(table.kinds.names or ()) or 1
+    words = _known_words(table)
     division = Division(words, len(tables.types_of(table.source)), len(tables.types_of(table.target)))
     if table.kinds is None and division.num_positions == 1:
         return projection
@@ -134,14 +136,26 @@ def _divided(projection: IngestProjection, tables: TypedTables, table: RelationT
     )
 
 
+def _known_words(table: RelationTable) -> int:
+    """Words for relations in a table; one before they are counted, when the work begins."""
+    return 1 if table.kinds is None else len(table.kinds.names or ()) or 1
+
+
 def _with_values(projection: IngestProjection, table: RelationTable) -> IngestProjection:
     """A projection with the values that are stored next to the edges of the table."""
     if table.columns is None:
         return projection
-    # Each edge has its row and its values, which go through two shuffles.
-    row = 8 + row_bytes(tuple(table.columns.arrays.values()))
-    output, spilled = projection.output_bytes + projection.edges * row, projection.edges * 2 * (row + 8)
-    return replace(projection, output_bytes=output, spill_bytes=projection.spill_bytes + spilled)
+    columns = tuple(table.columns.arrays.values())
+    counts = projection.edges, projection.entries, projection.ranges, projection.blocks
+    phases = ColumnsPlan.stated(*counts, columns, _known_words(table)).phases
+    return replace(
+        projection,
+        # Each entry also has the number of its row.
+        output_bytes=projection.output_bytes + projection.entries * (8 + row_bytes(columns)),
+        spill_bytes=projection.spill_bytes + temporary_bytes(phases),
+        peak_memory=max(projection.peak_memory, BASE_MEMORY + max(each.most_memory for each in count(phases))),
+        has_times=False,
+    )
 
 
 def typed_graph_key(tables: TypedTables, options: IngestOptions, typed: TypedOptions) -> str:
