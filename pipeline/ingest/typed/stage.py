@@ -19,6 +19,7 @@ from gnnloom.pipeline.ingest.typed.numbering import KeyInput, NumberedType, coll
 from gnnloom.pipeline.ingest.typed.options import TypedOptions
 from gnnloom.pipeline.ingest.typed.relations import NumberedRelation, NumberedRelations, number_relations
 from gnnloom.pipeline.ingest.typed.tables import RelationTable, TypedTables
+from gnnloom.pipeline.ingest.vertex_rows import stated_vertex_phases
 from gnnloom.pipeline.matrix_sort.bucket_sort import SortedMatrix, sort_edges
 from gnnloom.pipeline.matrix_sort.sort_plan import SortOptions
 from gnnloom.pipeline.shuffle.columns import row_bytes
@@ -32,6 +33,7 @@ from gnnloom.storage.disk.files import tree_bytes
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
 from gnnloom.storage.format.schema import TYPED_VERSION
+from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS
 from gnnloom.storage.matrix.csr import TIME_BYTES, WEIGHT_BYTES
 
 #: Figures of a projection that are those of the largest table; the others are added up.
@@ -55,7 +57,8 @@ def project_typed_ingest(
         BudgetError: the memory per worker is too small, or the ingest needs more memory or disk than there is.
     """
     _check_options(tables, options)
-    return _project(tables, tables.ids, options, Resources.at(folder, workers, memory), folder)
+    projection, vertices = _project(tables, tables.ids, options, Resources.at(folder, workers, memory), folder)
+    return _with_vertex_data(projection, tables, vertices, memory)
 
 
 def _check_options(tables: TypedTables, options: IngestOptions) -> None:
@@ -81,8 +84,8 @@ def _check_options(tables: TypedTables, options: IngestOptions) -> None:
 
 def _project(
     tables: TypedTables, ids: Mapping[str, str], options: IngestOptions, resources: Resources, folder: Path
-) -> IngestProjection:
-    """Add up what the tables need, each on its own."""
+) -> tuple[IngestProjection, dict[str, int]]:
+    """Add up what the tables need, each on its own; returns that, and the number of vertices by id space."""
     vertices = dict.fromkeys(ids, 0)
     found: list[IngestProjection] = []
     relations = {KeyInput.of_relation(each).name: each for each in tables.relations}
@@ -113,7 +116,7 @@ def _project(
     name_bytes = max(each.name_bytes for each in found)
     whole = replace(whole, vertices=sum(vertices.values()), name_bytes=name_bytes, seconds=round(whole.seconds, 2))
     whole.check()
-    return whole
+    return whole, vertices
 
 
 def _divided(projection: IngestProjection, tables: TypedTables, table: RelationTable) -> IngestProjection:
@@ -156,6 +159,40 @@ def _with_values(projection: IngestProjection, table: RelationTable) -> IngestPr
         peak_memory=max(projection.peak_memory, BASE_MEMORY + max(each.most_memory for each in count(phases))),
         has_times=False,
     )
+
+
+def _with_vertex_data(
+    projection: IngestProjection, tables: TypedTables, vertices: Mapping[str, int], memory: int
+) -> IngestProjection:
+    """A projection with the data of vertices, which are stored after the graph, one type after another.
+
+    Args:
+        vertices: number of vertices by id space.
+        memory: bytes that a worker may use.
+
+    Raises:
+        BudgetError: they do not fit.
+    """
+    stored, temporary, held = 0, 0, 0
+    for each in tables.data:
+        source = each.open(None)
+        # Words are counted before they are read; until then, a column of words is one feature.
+        widths = {array: (source.num_columns(array),) if VERTEX_ARRAYS[array].dims else () for array in source.arrays}
+        types = {array: (VERTEX_ARRAYS[array].dtype.name, width) for array, width in widths.items()}
+        spaces = {tables.vertices[number].space for number in each.tables} or {each.type}
+        phases = stated_vertex_phases(sum(vertices[space] for space in spaces), types, memory, by_id=each.has_ids)
+        counted = count(phases)
+        stored += sum(task.needs.writes for phase in phases if phase.makes_arrays for task in phase.tasks)
+        temporary = max(temporary, temporary_bytes(phases))
+        held = max(held, BASE_MEMORY + max(found.most_memory for found in counted))
+    whole = replace(
+        projection,
+        spill_bytes=max(projection.spill_bytes, temporary),
+        vertex_bytes=projection.vertex_bytes + stored,
+        peak_memory=max(projection.peak_memory, held),
+    )
+    whole.check()
+    return whole
 
 
 def typed_graph_key(tables: TypedTables, options: IngestOptions, typed: TypedOptions) -> str:
@@ -205,7 +242,7 @@ def ingest_typed_graph(
             ids = tables.ids
             tables = _prepared(writer, tables, cluster)
             resources = Resources.at(writer.work, cluster.workers, cluster.memory)
-            projection = _project(tables, ids, options, resources, writer.work)
+            projection, _ = _project(tables, ids, options, resources, writer.work)
             # Threads, if that is faster than starting workers.
             cluster = for_work(cluster, projection.work)
             if isinstance(cluster, ThreadedCluster):

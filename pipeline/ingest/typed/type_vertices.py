@@ -90,6 +90,11 @@ class TypeVertices:
         return (*_by_type(each for each in found if not each.tables), *(each for each in found if each.tables))
 
     @property
+    def has_ids(self) -> bool:
+        """Whether rows have the ids of their vertices, and are not in the order of the vertices."""
+        return self.kind == _KEYED
+
+    @property
     def roles(self) -> dict[str, str]:
         """The file and the columns of each array."""
         return {role: each[role] for each in self.options for role in VERTEX_ROLES if role in each}

@@ -17,8 +17,10 @@ from gnnloom.pipeline.ingest.typed import edge_columns
 from gnnloom.pipeline.ingest.typed.edge_columns import ColumnsPlan
 from gnnloom.pipeline.ingest.typed.options import TypedOptions
 from gnnloom.pipeline.ingest.typed.stage import ingest_typed_graph, project_typed_ingest
-from gnnloom.pipeline.ingest.typed.table import parse_relations
+from gnnloom.pipeline.ingest.typed.table import parse_relations, parse_vertices
 from gnnloom.pipeline.ingest.typed.tables import TypedTables
+from gnnloom.pipeline.ingest.typed.type_vertices import ingest_type_vertices
+from gnnloom.pipeline.ingest.vertex_options import VertexOptions
 from gnnloom.pipeline.shuffle.columns import Column, row_bytes
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY
 from gnnloom.pipeline.tasks.phase import count, temporary_bytes, total_tasks
@@ -94,6 +96,29 @@ def test_the_projection_of_a_typed_ingest_has_the_counts_of_its_columns(tmp_path
 
 def _without_columns(tables: TypedTables) -> TypedTables:
     return replace(tables, relations=tuple(replace(each, columns=None) for each in tables.relations))
+
+
+def test_the_projection_of_a_typed_ingest_has_the_data_of_vertices(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng, count_of = np.random.default_rng(5), 3000
+    people = pd.DataFrame(
+        {"id": np.arange(count_of) * 3, "age": rng.random(count_of), "job": rng.integers(0, 3, count_of)}
+    )
+    people.to_csv(tmp_path / "people.csv", index=False)
+    pd.DataFrame({"a": people.id, "b": people.id[::-1]}).to_csv(tmp_path / "knows.csv", index=False)
+    relations = parse_relations([f"person,knows,person={tmp_path}/knows.csv:a,b"])
+    lists = parse_vertices([f"person={tmp_path}/people.csv:id,age as feature,job as label"])
+    tables = TypedTables.open(relations, lists, {})
+    projected = project_typed_ingest(tables, IngestOptions(), tmp_path, 1, 1 << 30)
+    cluster, dataset = MeteredCluster(monkeypatch), catalog.create("g")
+    graph = ingest_typed_graph(dataset, tables, IngestOptions(), TypedOptions(), cluster)
+    (stored,) = ingest_type_vertices(dataset, graph, tables.data, cluster, VertexOptions())
+    # Estimated edges differ a little.
+    assert projected.vertex_bytes == pytest.approx(stored.feature().nbytes + stored.label().nbytes, rel=0.05)
+    # The rows of the largest array with their ids; tasks also write records.
+    routed = [each.written for each in cluster.phases if each.where[1] == "route_rows"]
+    assert 0 < max(routed) <= projected.spill_bytes + 8192
 
 
 @pytest.mark.parametrize("edges", [10**9, pytest.param(30 * 10**9, marks=pytest.mark.slow)])
