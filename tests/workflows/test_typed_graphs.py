@@ -318,7 +318,7 @@ def test_edges_of_a_relation_are_exported_with_the_ids_and_columns_of_the_table(
     )
     table.to_csv("pay.csv", index=False)
     columns = ["who", "what", "amount as weight", "fee as feature", "kind as label"]
-    shown = "<td>pays</td><td>user</td><td>shop</td><td>50</td><td>feature, label, weight</td>"
+    shown = "<td>pays</td><td>user</td><td>shop</td><td>50</td><td>feature (fee), label (kind), weight (amount)</td>"
     tables = {("user", "pays", "shop"): ("pay.csv", columns), ("user", "likes", "shop"): "pay.csv:who,what"}
     assert shown in gnnloom.ingest("g", relations=tables, merge="keep", workers=0, catalog="c")._repr_html_()
     wanted = table.assign(row=table.index).sort_values(["what", "who", "row"], ignore_index=True)

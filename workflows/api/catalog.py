@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -15,17 +16,26 @@ from numpy.typing import ArrayLike, NDArray
 
 from gnnloom.storage import Catalog as StoredCatalog
 from gnnloom.storage import Dataset as StoredDataset
-from gnnloom.storage import TypedGraph
 from gnnloom.storage.artifacts.typed.typed_names import REVERSE
-from gnnloom.storage.errors import InputError, needing
+from gnnloom.storage.errors import GnnloomError, InputError, NotFoundError, needing
 from gnnloom.storage.runs.checkpoint import read_checkpoint
 from gnnloom.storage.runs.predictions import SMOOTHED
 from gnnloom.storage.runs.run import Run as StoredRun
 from gnnloom.storage.runs.transfer import links_of_run
 from gnnloom.storage.wording import counted
+from gnnloom.workflows.api.options.python_messages import speaking_python
 from gnnloom.workflows.formatting import readable, readable_bytes
 from gnnloom.workflows.interop.graph_libraries import MAX_NONZEROS
 from gnnloom.workflows.report.fragments import curve, fact_table, row_table
+from gnnloom.workflows.report.type_tables import (
+    LINK_TITLES,
+    RELATION_TITLES,
+    TYPE_TITLES,
+    data_of_types,
+    relation_links,
+    relation_rows,
+    type_rows,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,7 +46,11 @@ if TYPE_CHECKING:
     from torch_geometric.data.hetero_data import HeteroData
 
 
-#: What the names of whole numbers begin with.
+_in_python = partial(speaking_python, options={})
+
+#: Figures of an epoch that notebooks leave out.
+_NOT_SHOWN = {"epoch", "exposed_seconds", "mean_exposed_seconds", "bytes_from_device"}
+#: Beginnings of the names of whole numbers.
 _COUNTS = ("epoch", "bytes_sent", "messages_sent")
 
 
@@ -46,6 +60,7 @@ class Dataset(StoredDataset):
     Get one from a :class:`Catalog`, or from the function that makes it, such as ``gnnloom.ingest``.
     """
 
+    @_in_python
     def to_scipy(
         self, graph: str | None = None, max_nnz: int = MAX_NONZEROS, relation: str | None = None
     ) -> scipy.sparse.csr_array[Any]:
@@ -67,6 +82,7 @@ class Dataset(StoredDataset):
         matrix = typed.reverse(relation) if relation.startswith(REVERSE) and not is_stored else typed.relation(relation)
         return matrix.to_scipy(max_nnz)
 
+    @_in_python
     def to_pyg(self, graph: str | None = None, max_nnz: int = MAX_NONZEROS) -> Data | HeteroData:
         """Load the dataset as PyTorch Geometric's ``Data``, or ``HeteroData`` if its graph has types.
 
@@ -81,6 +97,7 @@ class Dataset(StoredDataset):
 
             return to_pyg(self, graph, max_nnz)
 
+    @_in_python
     def to_dgl(self, graph: str | None = None, max_nnz: int = MAX_NONZEROS) -> Any:
         """Load the dataset as a ``DGLGraph``; see :func:`gnnloom.workflows.interop.graph_libraries.to_dgl`.
 
@@ -93,19 +110,28 @@ class Dataset(StoredDataset):
 
             return to_dgl(self, graph, max_nnz)
 
-    def to_xarray(self, graph: str | None = None, vertices: str | None = None) -> xarray.Dataset:
+    @_in_python
+    def to_xarray(
+        self, graph: str | None = None, vertices: str | None = None, of_type: str | None = None
+    ) -> xarray.Dataset:
         """Open the arrays over the vertices, loaded on access, as an xarray Dataset.
 
         See :func:`gnnloom.workflows.interop.xarray_view.to_xarray`.
 
+        Args:
+            graph: key, to choose between several graphs.
+            vertices: key, to choose between several vertex data.
+            of_type: of a graph with types, the type whose vertices to open.
+
         Raises:
             MissingPackageError: xarray is not installed.
-            NotFoundError: the dataset has neither a graph nor vertices.
+            NotFoundError: the dataset has neither a graph nor vertices, or the graph has no such type.
+            InputError: the graph has types, and none is chosen; or several graphs or vertex data fit.
         """
         with needing("to_xarray", "gnnloom[xarray]"):
             from gnnloom.workflows.interop.xarray_view import to_xarray
 
-            return to_xarray(self, graph, vertices)
+            return to_xarray(self, graph, vertices, of_type)
 
     def run(self, name: str | None = None) -> Run:
         """A training run of this dataset.
@@ -170,22 +196,32 @@ class Dataset(StoredDataset):
             (info.kind, info.key, _plain(info.parameters), info.state, readable_bytes(info.stored_bytes()))
             for info in self.artifacts()
         ]
-        rows += [("run", name, "", "", "") for name in self.runs()]
         facts = fact_table(f"dataset {self.name}", {"folder": str(self.path)})
-        keys = [info.key for info in self.ingested_graphs() if info.state == "complete" and info.is_typed]
-        tables = "".join(_type_tables(self.typed_graph(key)) for key in keys)
-        return facts + row_table(("kind", "key", "parameters", "state", "size"), rows) + tables
+        tables = [row_table(("kind", "key", "parameters", "state", "size"), rows)]
+        for key in [info.key for info in self.ingested_graphs() if info.state == "complete" and info.is_typed]:
+            graph, data = self.typed_graph(key), data_of_types(self, key)
+            tables += [row_table(TYPE_TITLES, type_rows(graph, data)), row_table(RELATION_TITLES, relation_rows(graph))]
+        tables += [row_table(LINK_TITLES, relation_links(self))]
+        runs = [_run_row(StoredRun(self.run_path(name))) for name in self.runs()]
+        tables += [row_table(("run", "state", "epochs", "predictions"), runs)]
+        return facts + "".join(tables)
 
 
-def _type_tables(graph: TypedGraph) -> str:
-    """Tables of the types and relations of a graph, for notebooks."""
-    types = [(each.name, f"{each.count:,}") for each in graph.types]
-    relations = [
-        (each.name, each.source.name, each.target.name, f"{each.nnz:,}", ", ".join(each.edge_columns))
-        for each in graph.relations
-    ]
-    head = ("relation", "from", "to", "edges", "columns")
-    return row_table(("type", "vertices"), types) + row_table(head, relations)
+def _run_row(run: StoredRun) -> tuple[str, ...]:
+    """Name, state and epochs of a run, and its predictions, for notebooks."""
+    try:
+        return run.name, run.state, str(len(run.metrics())), _predicted(run)
+    except GnnloomError as error:
+        return run.name, "damaged", "", str(error)
+
+
+def _predicted(run: StoredRun) -> str:
+    """Epoch and folder of the predictions of a run, for notebooks; empty if there are none."""
+    try:
+        found = run.predictions()
+    except NotFoundError:
+        return ""
+    return f"of epoch {found.facts.get('epoch')}, in {found.path}"
 
 
 class Catalog(StoredCatalog):
@@ -567,8 +603,9 @@ class Run:
             measured = values[~np.isnan(values)] if values.dtype.kind == "f" else values
             # The sums are enough; a run has a dozen kinds of messages.
             is_kind = name.startswith(("bytes_sent_", "messages_sent_"))
-            if name != "epoch" and not is_kind and len(measured):
+            if name not in _NOT_SHOWN and not is_kind and len(measured):
                 facts[name.replace("_", " ")] = readable(name, measured[-1].item())
+        facts["predictions"] = _predicted(self._stored) or "none yet; gnnloom.predict(run) makes them"
         loss = metrics.get("loss", np.empty(0))
         title = f"run {self.dataset.name}/{self.name}"
         return fact_table(title, facts) + curve("loss by epoch", loss[np.isfinite(loss)].tolist())

@@ -42,7 +42,7 @@ MOST_RANKS: Final = 1 << 17
 #: Ranks that may share a core while they measure.
 _RANKS_PER_CORE: Final = 4
 
-_speaking_python = partial(speaking_python, options={})
+_in_python = partial(speaking_python, options={})
 
 
 @with_options(plan_options())
@@ -274,7 +274,7 @@ def _write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
         writer.writerows(rows)
 
 
-@_speaking_python
+@_in_python
 def calibrate(
     *,
     ranks: int = 2,
@@ -348,7 +348,7 @@ def _check_cores(ranks: int) -> None:
         )
 
 
-@_speaking_python
+@_in_python
 def doctor(
     *, warm: bool = False, wide: bool = False, clean: bool = False, catalog: CatalogLike = None
 ) -> list[Verdict]:
@@ -381,7 +381,7 @@ def doctor(
     return [*examine(as_catalog(catalog).root)]
 
 
-@_speaking_python
+@_in_python
 def check(*, ranks: int = 2) -> list[ExampleStep]:
     """Generate a graph, partition, shard, train on one rank and on several, compare the losses, verify, clean up.
 

@@ -83,6 +83,10 @@ def test_a_run_is_found_by_name_and_described(run: gnnloom.Run) -> None:
     shown = run._repr_html_()
     for text in ("run tiny/first", "<td>4 of 4</td>", "<th>val accuracy</th>", "<polyline"):
         assert text in shown
+    listed = run.dataset._repr_html_()
+    for text in (shown, listed):
+        assert (str(run.path / "predictions") in text) == (run.path / "predictions").exists()
+    assert "<td>first</td><td>finished</td><td>4</td>" in listed
     with pytest.raises(NotFoundError, match="no run second; there are: first"):
         run.dataset.run("second")
     empty = gnnloom.Run(run.dataset, "second")

@@ -28,13 +28,22 @@ from gnnloom.workflows.cli.data.catalog_files import (
     push_command,
 )
 from gnnloom.workflows.cli.data.catalog_tree import du_command, lineage_command, tree_command
-from gnnloom.workflows.cli.data.shown_types import LINK_TITLES, data_of_types, relation_links, show_types, types_json
 from gnnloom.workflows.cli.terminal.options import current_catalog, existing_catalog, json_option, split_run
 from gnnloom.workflows.cli.terminal.output import show, show_json, show_rows
 from gnnloom.workflows.cli.terminal.progress import shown_progress
 from gnnloom.workflows.cli.terminal.scores import scores_by_figure
 from gnnloom.workflows.cli.terminal.screen import say
 from gnnloom.workflows.formatting import readable, readable_bytes
+from gnnloom.workflows.report.type_tables import (
+    LINK_TITLES,
+    RELATION_TITLES,
+    TYPE_TITLES,
+    data_of_types,
+    relation_links,
+    relation_rows,
+    type_rows,
+    types_json,
+)
 
 if TYPE_CHECKING:
     from gnnloom.storage.checks.verify import Finding
@@ -145,7 +154,8 @@ def show_command(name: str) -> None:
     for info in dataset.ingested_graphs():
         if info.state == "complete" and info.is_typed and not problems.get(info.key):
             graph = TypedGraph(Artifact(info.path))
-            show_types(graph, data_of_types(dataset, info.key))
+            show_rows(TYPE_TITLES, type_rows(graph, data_of_types(dataset, info.key)))
+            show_rows(RELATION_TITLES, relation_rows(graph))
     if rows := relation_links(dataset):
         show_rows(LINK_TITLES, rows)
     for problem in (row["problem"] for row in [*artifacts, *runs] if row["problem"]):

@@ -25,7 +25,6 @@ from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
 from gnnloom.storage.disk.files import existing_folder
 from gnnloom.storage.option import Group, Option
 from gnnloom.workflows.api.ingest import OpenedSource, Storing, check_typed, typed_source
-from gnnloom.workflows.cli.data.shown_types import show_types, types_json
 from gnnloom.workflows.cli.data.source_options import given_flags, option_value, options_by_flag
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import (
@@ -40,6 +39,7 @@ from gnnloom.workflows.cli.terminal.progress import shown_progress
 from gnnloom.workflows.cli.terminal.screen import say
 from gnnloom.workflows.cli.terminal.stage import stage_options
 from gnnloom.workflows.formatting import readable, readable_estimate, readable_range
+from gnnloom.workflows.report.type_tables import RELATION_TITLES, TYPE_TITLES, relation_rows, type_rows, types_json
 
 #: What `--add` and `--plan` do, in all commands that store a graph.
 ADD = "Store another graph in a dataset that has one; other commands then choose with --graph KEY."
@@ -211,7 +211,8 @@ def _store_typed(to: Storing, tables: TypedTables) -> None:
     of_types = {each.artifact.parameters["type"]: [each] for each in data}
     result = _ingest_result(to.name, graph, types_json(graph, of_types))
     if not show_json(result | ({"notes": notes} if notes else {})):
-        show_types(graph, of_types)
+        show_rows(TYPE_TITLES, type_rows(graph, of_types))
+        show_rows(RELATION_TITLES, relation_rows(graph))
         show({name: result[name] for name in ("vertices", *_COUNTED, *_MEASURED)}, title=f"graph of {to.name}")
 
 

@@ -1,4 +1,4 @@
-"""The types and relations of a stored graph, for people and as JSON."""
+"""Tables of the types and relations of a stored graph, for terminals and notebooks, and the same facts as JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.format.schema import LINK_SPLITS
 from gnnloom.storage.matrix.ticks import WHOLE
 from gnnloom.storage.wording import counted
-from gnnloom.workflows.cli.terminal.output import show_rows
 
 
 def data_of_types(dataset: Dataset, graph: str) -> dict[str, list[Vertices]]:
@@ -45,17 +44,24 @@ def types_json(graph: TypedGraph, data: Mapping[str, Sequence[Vertices]]) -> dic
     return {"types": types, "relations": relations}
 
 
-def show_types(graph: TypedGraph, data: Mapping[str, Sequence[Vertices]]) -> None:
-    """Print the types and relations of a graph, with its vertex data by type."""
+#: Titles of the columns of :func:`type_rows`, and of :func:`relation_rows`.
+TYPE_TITLES: Final = ("type", "vertices", "ids", "data")
+RELATION_TITLES: Final = ("relation", "from", "to", "edges", "values")
+
+
+def type_rows(graph: TypedGraph, data: Mapping[str, Sequence[Vertices]]) -> list[tuple[str, ...]]:
+    """A row for each type: name, number of vertices, kind of ids, and vertex data.
+
+    Args:
+        data: vertex data by type.
+    """
     kinds = {each.name: "names" if graph.ids(each.name).has_names else "numbers" for each in graph.types}
-    show_rows(
-        ("type", "vertices", "ids", "data"),
-        [(each.name, f"{each.count:,}", kinds[each.name], _data(data.get(each.name, ()))) for each in graph.types],
-    )
-    show_rows(
-        ("relation", "from", "to", "edges", "values"),
-        [(each.name, each.source.name, each.target.name, f"{each.nnz:,}", _values(each)) for each in graph.relations],
-    )
+    return [(each.name, f"{each.count:,}", kinds[each.name], _data(data.get(each.name, ()))) for each in graph.types]
+
+
+def relation_rows(graph: TypedGraph) -> list[tuple[str, ...]]:
+    """A row for each relation: name, both types, number of edges, and columns of the edges."""
+    return [(each.name, each.source.name, each.target.name, f"{each.nnz:,}", _values(each)) for each in graph.relations]
 
 
 #: Titles of the columns of :func:`relation_links`.
@@ -79,7 +85,7 @@ def relation_links(dataset: Dataset) -> list[tuple[str, ...]]:
 
 
 def _values(relation: Relation) -> str:
-    """What the edges of a relation have, for people."""
+    """Columns of the edges of a relation, for people."""
     if relation.edge_columns:
         return ", ".join(f"{name} ({', '.join(columns)})" for name, columns in relation.edge_columns.items())
     return "weights" if relation.weighted else _times(relation.time_unit) if relation.has_times else ""
