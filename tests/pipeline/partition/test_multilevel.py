@@ -409,9 +409,7 @@ def test_coarsening_until_no_net_is_left_gives_balanced_parts(
 
 def test_a_graph_with_too_many_vertices_for_the_memory_is_refused(catalog: Catalog) -> None:
     graph = store_graph(catalog.create("g"), lattice(8), symmetric=True)
-    with pytest.raises(
-        BudgetError, match="method multilevel: 64 vertices: needs about 320 MiB of memory, but only 1 MiB"
-    ):
+    with pytest.raises(BudgetError, match="method multilevel: 64 vertices: "):
         partition_graph(catalog["g"], graph, PartitionOptions(4, "multilevel", memory_limit=1 << 20), HERE)
 
 

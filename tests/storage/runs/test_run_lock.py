@@ -28,7 +28,7 @@ def test_a_killed_writer_releases_its_run(tmp_path: Path) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        with pytest.raises(ExistsError, match="run mine: another process is training it"), sole_writer(run):
+        with pytest.raises(ExistsError, match="run mine: "), sole_writer(run):
             pass
         with sole_writer(Run(run.path.parent / "other")):
             pass

