@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.links import LinkedRelation, Links
-from gnnloom.storage.artifacts.mapped_vertices import map_vertices
+from gnnloom.storage.artifacts.mapped_vertices import map_vertices, split_vertices
 from gnnloom.storage.artifacts.typed.reverses import Reverses
 from gnnloom.storage.artifacts.typed.typed_graph import Relation, ReverseRelation, TypedGraph, VertexType
 from gnnloom.storage.artifacts.typed.typed_names import vertex_choices
@@ -252,6 +252,18 @@ class TypedVertices:
         """(num_vertices, ...) the vertex data of the type, mapped."""
         return map_vertices(self.stored[self._of_type.name])
 
+    def labeled(self, split: str) -> NDArray[np.int64]:
+        """(num_found,) int64 the labeled vertices of a split, ascending."""
+        return split_vertices(self.arrays, split, labeled=True)
+
+    def own_rows(self, num_ranks: int, rank: int) -> TypedRows:
+        """The rows of a rank."""
+        return self.rows(self.owners(num_ranks).of(rank))
+
+    def rows(self, vertices: NDArray[np.int64] | Span) -> TypedRows:
+        """The vertex data of some vertices that are predicted; see :class:`TypedRows`."""
+        return TypedRows(self, vertices)
+
     @cached_property
     def schema(self) -> TypedSchema:
         """The types and relations that predictions depend on."""
@@ -401,8 +413,4 @@ class OpenedTypes:
         return self.shards.inputs
 
     def vertex_rows(self, order: str, span: Span) -> TypedRows:  # noqa: ARG002 - there is one order
-        return TypedRows(self.shards, span)
-
-    def own_rows(self, num_ranks: int, rank: int) -> TypedRows:
-        """The rows of a rank."""
-        return TypedRows(self.shards, self.shards.owners(num_ranks).of(rank))
+        return self.shards.rows(span)

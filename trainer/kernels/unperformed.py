@@ -15,7 +15,7 @@ import tracemalloc
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 from weakref import finalize
 
 import numpy as np
@@ -27,6 +27,8 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.place.workspace import SMALL, UNLIMITED
+
+Made = TypeVar("Made")
 
 
 class Unwritten:
@@ -71,6 +73,14 @@ class Unwritten:
         if total > self.peak:
             self.peak, self.workspace_at_peak = total, self.place.workspace.nbytes
         tracemalloc.reset_peak()
+
+    def momentary(self, make: Callable[[], Made]) -> tuple[Made, int]:
+        """The result of a function, and the most bytes of arrays that the function had in addition to it."""
+        self.observe()
+        made = make()
+        now, most = tracemalloc.get_traced_memory()
+        self.observe()
+        return made, max(0, most - now)
 
     def array(self, shape: Sequence[int], dtype: np.dtype[Any]) -> NDArray[Any]:
         """An array of zeros; a large one must not be written to."""
@@ -146,9 +156,13 @@ _ALIKE = frozenset(
         _ATEN.ones_like,
         _ATEN.empty_like,
         _ATEN.index_put,
+        _ATEN.index_add,
         _ATEN.softplus_backward,
+        _ATEN.leaky_relu_backward,
     }
 )
+#: Operations from sorted numbers to where each number begins; ``size`` is one number.
+_OFFSETS = frozenset({_ATEN._convert_indices_from_coo_to_csr})  # noqa: SLF001
 _PRODUCTS = frozenset({_ATEN.mm, _ATEN.addmm})
 _REDUCTIONS = frozenset(
     {
@@ -196,28 +210,36 @@ def result_shape(function: Any, given: Mapping[str, Any]) -> tuple[int, ...] | N
         given: the arguments by name.
     """
     kind, operand = function.overloadpacket, given.get("self")
-    if "size" in given:
-        return tuple(given["size"])
-    if "input_sizes" in given:
-        # The gradient of what a view was taken from.
-        return tuple(given["input_sizes"])
-    if kind is _ATEN.cat:
-        return _joined([tuple(each.shape) for each in given["tensors"]], given.get("dim", 0))
-    if operand is None:
-        return None
+    if kind in _OFFSETS:
+        return (given["size"] + 1,)
+    # A view's gradient has the sizes of the whole tensor.
+    for name in ("size", "input_sizes"):
+        if name in given:
+            return tuple(given[name])
+    if kind is _ATEN.cat or kind is _ATEN.stack:
+        return _joined(
+            [tuple(each.shape) for each in given["tensors"]], given.get("dim", 0), stacks=kind is _ATEN.stack
+        )
+    if torch.Tag.pointwise in function.tags:
+        return tuple(np.broadcast_shapes(*(each.shape for each in tensors_in(given.values()))))
+    return None if operand is None else _shape_from(operand, kind, given)
+
+
+def _shape_from(operand: Tensor, kind: Any, given: Mapping[str, Any]) -> tuple[int, ...] | None:
+    """The shape of the only result of an operation on an operand; None if the operation is not among the known ones."""
     shape: tuple[int, ...] = tuple(operand.shape)
     if kind in _ALIKE:
         return shape
     if kind in _PRODUCTS:
         left = given.get("mat1", operand)
         return left.shape[0], given["mat2"].shape[1]
-    if torch.Tag.pointwise in function.tags:
-        return tuple(np.broadcast_shapes(*(each.shape for each in tensors_in(given.values()))))
     if kind is _ATEN.nonzero:
         return operand.numel(), operand.dim()
     if kind is _ATEN.bincount:
         # Bins beyond the least number are not many.
         return (given.get("minlength", 0),)
+    if kind is _ATEN.gather:
+        return tuple(given["index"].shape)
     if kind is _ATEN.index_select:
         dim = given["dim"] % operand.dim()
         return (*shape[:dim], len(given["index"]), *shape[dim + 1 :])
@@ -237,13 +259,15 @@ def result_dtype(function: Any, given: Mapping[str, Any]) -> torch.dtype:
         return found
     if function.overloadpacket is _ATEN.nonzero or function.overloadpacket is _ATEN.bincount:
         return torch.int64
+    if function.overloadpacket in _OFFSETS:
+        return torch.int32 if given.get("out_int32") else torch.int64
     if "size" in given:
         found = given["self"].dtype if "self" in given else torch.get_default_dtype()
         return found
     if "input_sizes" in given:
         found = given["grad_output"].dtype
         return found
-    if function.overloadpacket in {_ATEN.index, _ATEN.index_select, _ATEN.index_put}:
+    if function.overloadpacket in {_ATEN.index, _ATEN.index_select, _ATEN.index_put, _ATEN.gather}:
         found = given["self"].dtype
         return found
     tiny = {name: mapped(lambda each: each.new_zeros((1,) * each.dim()), value) for name, value in given.items()}
@@ -251,8 +275,10 @@ def result_dtype(function: Any, given: Mapping[str, Any]) -> torch.dtype:
     return found
 
 
-def _joined(shapes: Sequence[tuple[int, ...]], dim: int) -> tuple[int, ...]:
-    dim %= len(shapes[0])
+def _joined(shapes: Sequence[tuple[int, ...]], dim: int, *, stacks: bool) -> tuple[int, ...]:
+    """The shape of tensors one after the other along a dimension, which is a new one if they are stacked."""
+    dim %= len(shapes[0]) + stacks
+    shapes = [(*shape[:dim], 1, *shape[dim:]) for shape in shapes] if stacks else shapes
     return (*shapes[0][:dim], sum(shape[dim] for shape in shapes), *shapes[0][dim + 1 :])
 
 
@@ -313,7 +339,9 @@ class Unperformed(TorchDispatchMode):  # type: ignore[no-untyped-call]
         names, changed = _arguments(function)
         operands = tensors_in((*args, *(kwargs or {}).values()))
         large = [each for each in operands if each.nbytes >= SMALL]
-        if (not large or self._counts(operands, large)) and (changed or "size" not in names):
+        if (not large or self._counts(operands, large)) and (
+            changed or "size" not in names or function.overloadpacket in _OFFSETS
+        ):
             try:
                 found = function(*args, **(kwargs or {}))
             except (RuntimeError, IndexError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.links import Links
-from gnnloom.storage.artifacts.mapped_links import map_links
+from gnnloom.storage.artifacts.mapped_links import MappedPairs, map_links
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
@@ -79,7 +79,7 @@ class PairSource(PairsSource, NeighborSource):
 
     def open(self) -> Stream:
         links, graph, vertices = self.open_links(), self.map_graph(), self.vertex_fields()
-        seeds = SplitPairs(self, links, graph.matrix)
+        seeds = SplitPairs(self, links, graph.matrix, map_links(links))
         make = partial(self._fields, graph, vertices)
         return NeighborBatches(self.sampler(graph), seeds, make, vertices.views, self.cache_memory)
 
@@ -92,14 +92,15 @@ class PairSource(PairsSource, NeighborSource):
 class SplitPairs(PairSeeds):
     """All pairs of a split, which are read as batches need them."""
 
-    def __init__(self, source: PairsSource, links: Links, matrix: CSR) -> None:
-        """Map the pairs.
+    def __init__(self, source: PairsSource, links: Links, matrix: CSR, mapped: Mapping[str, MappedPairs]) -> None:
+        """Communicates nothing.
 
         Args:
             matrix: the message graph, or the relation of the pairs in it.
+            mapped: the pairs of every split.
         """
         super().__init__(links, links.num_pairs[source.split], source.batch_size, excludes=source.exclude_targets)
-        mapped, how = map_links(links), source.negative_sampler
+        how = source.negative_sampler
         self._source, self._stored, self._train = source, mapped[source.split], mapped[TRAIN].pair
         is_given = self._stored.negative is not None or self._stored.pool is not None
         count = 0 if is_given else source.negatives

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -11,17 +12,21 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gnnloom.storage.artifacts.links import LinkedRelation
+from gnnloom.storage.artifacts.links import LinkedRelation, Links
+from gnnloom.storage.artifacts.mapped_links import MappedPairs, map_links
 from gnnloom.storage.artifacts.typed.mapped_graph import MappedRelation, map_relations, map_reverses
 from gnnloom.storage.artifacts.typed.reverses import Reverses
 from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
 from gnnloom.storage.artifacts.typed.typed_names import reverse_name
 from gnnloom.storage.artifacts.typed.typed_samples import HeteroBatch
+from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.sampling.layered import hetero_batch
+from gnnloom.storage.sampling.layers.expansion import drawn_view
+from gnnloom.storage.sampling.layers.graph_view import GraphView
 from gnnloom.storage.sampling.layers.seeds import Seeds, VertexSeeds
-from gnnloom.storage.sampling.layers.typed import TypedNeighborSampler, TypedSample, relation_views
+from gnnloom.storage.sampling.layers.typed import RelationView, TypedNeighborSampler, TypedSample
 from gnnloom.storage.sampling.layers.typed_size import SampledRelation, TypedSize
 from gnnloom.trainer.data.vertex_data import as_features
 from gnnloom.trainer.feed.batches import Batches, Drawn, Made, NeighborBatches
@@ -35,6 +40,35 @@ from gnnloom.trainer.place.arrays import array_dtype
 from gnnloom.trainer.place.place import Place
 
 
+class TypedViews:
+    """Opens what batches of a graph with types are made from: mapped files. The forecast opens stated sizes instead."""
+
+    def relations(self, graph: TypedGraph, reverses: Reverses | None) -> dict[str, MappedRelation]:
+        """The relations to gather along, by name, with their reverses if these are given."""
+        relations = map_relations(graph)
+        return relations if reverses is None else relations | map_reverses(reverses, relations)
+
+    def rows(self, relation: MappedRelation, neighbor_sampler: str) -> GraphView:
+        """The rows of a relation, from which vertices draw as a neighbor sampler says."""
+        return drawn_view(relation.matrix, neighbor_sampler)
+
+    def fields(self, vertices: Vertices | None, choice: VertexChoice, kept: int, dataset: Path) -> VertexFields:
+        """The tensors of the vertices of a type; for arguments see :class:`VertexFields`."""
+        return VertexFields(vertices, choice, kept, dataset)
+
+    def pairs(self, links: Links) -> Mapping[str, MappedPairs]:
+        """The pairs of every split of some links."""
+        return map_links(links)
+
+    def fields_of(self, found: dict[Any, Fields]) -> dict[Any, Fields]:
+        """The fields of a batch by type and by relation, as they are read."""
+        return found
+
+    def batches(self, drawn: Batches[Made]) -> Batches[Made]:
+        """The batches that a run trains on."""
+        return drawn
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TypedSource(SeededSource):
     """Source of batches of a graph with types, with sampled neighbors along each relation.
@@ -45,12 +79,14 @@ class TypedSource(SeededSource):
         reverses: key of the reverses of the relations, to gather along as well; None without.
         fanouts: of each relation; see :class:`~gnnloom.storage.sampling.layers.typed.TypedNeighborSampler`.
         has_types: without, the only type and the only relation have their fields in one ``Data``.
+        views: open what batches are made from.
     """
 
     vertices: Mapping[str, VertexChoice]
     features: str = "float32"
     reverses: str | None = None
     fanouts: Mapping[str, tuple[int, ...]]
+    views: TypedViews = field(default_factory=TypedViews)
 
     @property
     def place(self) -> Place:
@@ -59,15 +95,16 @@ class TypedSource(SeededSource):
 
     def map_relations(self, graph: TypedGraph) -> dict[str, MappedRelation]:
         """The relations to gather along, with their reverses if these are asked for."""
-        relations = map_relations(graph)
-        if self.reverses is not None:
-            reverses = Reverses(Dataset(self.dataset).find("transpose", self.reverses), graph)
-            relations |= map_reverses(reverses, relations)
-        return relations
+        reverses = None if self.reverses is None else Dataset(self.dataset).find("transpose", self.reverses)
+        return self.views.relations(graph, None if reverses is None else Reverses(reverses, graph))
 
     def sampler(self, graph: TypedGraph, relations: Mapping[str, MappedRelation]) -> TypedNeighborSampler:
         """The sampler of a batch's neighbors."""
-        views, types = relation_views(relations, self.neighbor_sampler), [each.name for each in graph.types]
+        views = [
+            RelationView(name, each.source, each.target, self.views.rows(each, self.neighbor_sampler))
+            for name, each in relations.items()
+        ]
+        types = [each.name for each in graph.types]
         return TypedNeighborSampler(types, views, self.seed, self.fanouts, replace=self.replace)
 
     def size_of(self, seeds: Mapping[str, int]) -> BatchSize:
@@ -96,7 +133,7 @@ class TypedSource(SeededSource):
         """Functions that give the tensors of the vertices of each type that has data, and of the seeds' type."""
         dataset = Dataset(self.dataset)
         return {
-            name: VertexFields(
+            name: self.views.fields(
                 None if choice.key is None else dataset.vertices(choice.key), choice, self.kept, self.dataset
             )
             for name, choice in self.vertices.items()
@@ -122,7 +159,8 @@ class TypedSource(SeededSource):
             if name in fields
         }
         edge_types = {name: each.edge_type for name, each in relations.items()}
-        return hetero_fields(hetero_batch(sample, relations, columns), edge_types, data, self.place, self.features)
+        drawn = hetero_batch(sample, relations, columns)
+        return self.views.fields_of(hetero_fields(drawn, edge_types, data, self.place, self.features))
 
     def batches(
         self,
@@ -133,7 +171,7 @@ class TypedSource(SeededSource):
     ) -> Batches[Made]:
         """The batches of some seeds."""
         views = {name: view for name, each in fields.items() for view in each.views.values()}
-        return NeighborBatches(sampler, seeds, make, views, self.cache_memory)
+        return self.views.batches(NeighborBatches(sampler, seeds, make, views, self.cache_memory))
 
     def joined(self, found: dict[Any, Fields]) -> Fields:
         """Fields by type and relation as the source gives them."""
@@ -247,7 +285,7 @@ class TypedPairSource(PairsSource, TypedSource):
         fields, relations, relation = self.vertex_fields(), self.map_relations(graph), links.relation
         if relation is None:
             raise InputError(f"{links.artifact.path}: not pairs of a relation, but graph {self.graph} has types")
-        seeds = SplitPairs(self, links, relations[relation.name].matrix)
+        seeds = SplitPairs(self, links, relations[relation.name].matrix, self.views.pairs(links))
 
         def made(drawn: Drawn[TypedSample]) -> Made:
             return make(relation, drawn, self.typed_fields(relations, fields, drawn.sample, drawn.features))

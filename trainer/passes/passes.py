@@ -70,7 +70,8 @@ def run_pass(
             yield start, given
             start = stop
 
-    for start, given in place.steps(ranges()):
+    # The rows of a range are there until those of the next one are.
+    for start, given in place.steps(ranges(), 2):
         rows = each.read(given)
         for out, computed in zip(outs, each.outputs(given, rows), strict=False):
             if out is not None:

@@ -82,7 +82,8 @@ def _within(fields: Mapping[str, Any], memory: int, *, restart: bool) -> tuple[d
         NotFoundError, ExistsError, InputError: the training would be refused, or its memory is not known.
     """
     config = configure(fields, restart=restart)
-    if "evaluation_memory" in fields or not (config.run.evaluates and config.mode.reads_batches):
+    of_edges = config.model.kind.on_edges
+    if "evaluation_memory" in fields or of_edges or not (config.run.evaluates and config.mode.reads_batches):
         return dict(fields), _needed(config, restart=restart)
     least, most = 0, memory - process_memory(config)
     for attempt in range(_ATTEMPTS if most > 0 else 0):

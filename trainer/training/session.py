@@ -24,6 +24,7 @@ from gnnloom.trainer.modes.epochs.model_inputs import ModelInputs, TypedInputs
 from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.operators.p2p import PointToPoint
 from gnnloom.trainer.passes.evaluation import Source
+from gnnloom.trainer.passes.ranges import SeedsThatFit
 from gnnloom.trainer.place.global_generator import Draws, derived_seed, seeded
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.tasks.objectives.objective import Objective, StepLoss, TaskContext
@@ -184,7 +185,7 @@ def open_session(
     # After the measurement of what was loaded: the model's own parameters are not part of the shards.
     session.build()
     if config.model.kind.on_edges:
-        _attach_inference(session)
+        attach_inference(session)
     return session
 
 
@@ -238,8 +239,12 @@ def _objective(comm: Communicator, opened: OpenedRun) -> Objective[Any]:
     return objective
 
 
-def _attach_inference(session: Session) -> None:
-    """Give a model that takes edges what forms its scores on the whole graph. Communicates nothing."""
+def attach_inference(session: Session, fit: SeedsThatFit | None = None) -> None:
+    """Give a model that takes edges what forms its scores on the whole graph. Communicates nothing.
+
+    Args:
+        fit: see :class:`gnnloom.trainer.modes.epochs.typed_inference.TypedInference`.
+    """
     # They import numba, which only such models, and modes that sample, load.
     from gnnloom.trainer.models.networks.edge_model import EdgeModel  # noqa: PLC0415
     from gnnloom.trainer.models.networks.typed_model import TypedModel  # noqa: PLC0415
@@ -250,7 +255,7 @@ def _attach_inference(session: Session) -> None:
     config, model = session.config, session.model
     if isinstance(model, TypedModel) and isinstance(session.inputs, TypedInputs):
         num_hops = len(fanouts(config.mode.fanout, model.num_layers, on_edges=True))
-        model.inference = TypedInference(session.inputs, session.operator, model, num_hops)
+        model.inference = TypedInference(session.inputs, session.operator, model, num_hops, fit)
         return
     if not isinstance(model, EdgeModel):
         return

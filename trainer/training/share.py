@@ -162,15 +162,18 @@ def _on_types(comm: Communicator, opened: OpenedRun, types: OpenedTypes, num_out
     Raises:
         InputError: the samples do not fit the run.
     """
+    # It imports numba, which a job on row shards need not load.
+    from gnnloom.trainer.loader.typed import TypedViews  # noqa: PLC0415
+
     data, grid = types.shards, ProcessGrid(comm, {AXIS: comm.size}, place)
-    rows = types.own_rows(comm.size, comm.rank)
+    rows = data.own_rows(comm.size, comm.rank)
     config, schema = opened.config, data.schema.learning(opened.config.model.embed)
     options = config.options_of_model(data.num_features, num_outputs, schema=schema)
     samples = None
     if config.mode.samples is not None:
         own, num_layers = config.mode.own_options(), len(config.model.hidden) + 1
         samples = open_typed_samples(opened.dataset, own, num_layers, data.inputs, comm.size, opened.counter)
-    inputs = TypedInputs(data, config.data.feature_norm, config.run.seed, samples)
+    inputs = TypedInputs(data, config.data.feature_norm, config.run.seed, TypedViews(), samples)
     return Share(options, RowsOnly(grid, rows.vertex()), rows, inputs)
 
 

@@ -54,13 +54,11 @@ def check_fits(comm: Communicator, opened: OpenedRun) -> int | None:
     """Check that the training can fit the memory of the first rank's machine. Collective.
 
     Returns:
-        What the busiest rank will take beyond the process itself; None if that is not known, as on a graph with types.
+        What the busiest rank will take beyond the process itself; None if that is not known.
 
     Raises:
         CollectiveError: the training cannot fit; says what it needs and what there is.
     """
-    if opened.config.mode.on_types:
-        return None
     ranks_here = comm.this_machine().ranks
 
     def find() -> int:

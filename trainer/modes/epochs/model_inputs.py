@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -26,6 +27,10 @@ from gnnloom.trainer.layout.redistribute import split_rows
 from gnnloom.trainer.models.networks.model import Inputs, Model
 from gnnloom.trainer.passes.shard_features import ShardFeatures
 from gnnloom.trainer.place.mapped_rows import MappedRows, UnbackedRows
+
+if TYPE_CHECKING:
+    # It imports numba, which a job on row shards need not load.
+    from gnnloom.trainer.loader.typed import TypedViews
 
 
 class ModelInputs(ABC):
@@ -208,11 +213,14 @@ class TypedInputs(ModelInputs):
 
     Attributes:
         data: what ranks map.
+        views: open what batches are made from.
         learned: views of the learned features by type, once the model has them.
         packed: batches that were drawn before, and have their features; None if there are none.
     """
 
-    def __init__(self, data: TypedVertices, norm: str, seed: int, packed: TypedSamples | None = None) -> None:
+    def __init__(
+        self, data: TypedVertices, norm: str, seed: int, views: TypedViews, packed: TypedSamples | None = None
+    ) -> None:
         """Communicates nothing.
 
         Args:
@@ -220,7 +228,7 @@ class TypedInputs(ModelInputs):
         """
         # Columns of tables, such as ages, are not counts.
         super().__init__("none" if norm == "auto" else norm)
-        self.data, self._seed, self.packed = data, seed, packed
+        self.data, self._seed, self.views, self.packed = data, seed, views, packed
         self.learned: dict[str, FeatureView] = {}
 
     def take(self, model: Model) -> Inputs:

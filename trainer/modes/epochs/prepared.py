@@ -54,7 +54,7 @@ def take_steps(
         update: see :meth:`Mode.train_epoch`; not called if a step has no terms.
     """
     total = terms = 0.0
-    for number in range(num_steps):
+    for number in model.place.steps(range(num_steps)):
         # Every step has dropout masks of its own.
         model.epoch = epoch * num_steps + number
         contribution, weight = step()

@@ -13,12 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.artifacts.links import LinkedRelation
-from gnnloom.storage.artifacts.mapped_vertices import split_vertices
 from gnnloom.storage.artifacts.samples import StoredBatch
 from gnnloom.storage.artifacts.typed.typed_samples import HeteroBatch, TypedSamples
 from gnnloom.storage.sampling.layers.seeds import VertexSeeds
 from gnnloom.storage.sampling.layers.typed import TypedSample
-from gnnloom.trainer.data.typed_vertices import TypedRows
 from gnnloom.trainer.feed.batches import Batches, Drawn
 from gnnloom.trainer.feed.pair_seeds import TRAIN, PairSet
 from gnnloom.trainer.layout.layout import Layout
@@ -77,6 +75,7 @@ def _source_fields(given: TypedInputs, place: Place, fanouts: Fanouts) -> dict[s
         # The mode states no memory for windows of batches.
         "cache_memory": 0,
         "has_types": True,
+        "views": given.views,
     }
 
 
@@ -158,7 +157,7 @@ class VertexExamples(ExamplesOfRun):
     def open(self, fanouts: Fanouts) -> Batches[TypedExamples]:
         if self._given.packed is not None:
             return self._packed(self._given.packed)
-        seeds, (of_type,) = split_vertices(self._data.arrays, TRAIN, labeled=True), self._data.of_types
+        seeds, (of_type,) = self._data.labeled(TRAIN), self._data.of_types
         size = self._context.options["batch_size"]
         source = vertex_source(self._given, self._context.place, seeds, fanouts, size, **self._options())
 
@@ -185,7 +184,7 @@ class VertexExamples(ExamplesOfRun):
 
     def loss(self, examples: TypedExamples | None) -> StepLoss:
         context, seeds = self._context, self._seeds(examples)
-        labels = context.vertex_objective.read(TypedRows(self._data, seeds), context.place)
+        labels = context.vertex_objective.read(self._data.rows(seeds), context.place)
         return context.vertex_objective.loss(Layout(context.operator.grid, seeds, (AXIS,)), labels)
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from gnnloom.storage.neighbor_samplers.kind import ALL
 from gnnloom.storage.sampling.layers.typed import TypedNeighborSampler, TypedSample
 from gnnloom.trainer.comm.agreement import together
+from gnnloom.trainer.kernels.dispatch import performed
 from gnnloom.trainer.loader.streams import Fields
 from gnnloom.trainer.models.networks.model import Inputs
 from gnnloom.trainer.models.networks.typed_model import TypedBatch, TypedModel
@@ -34,14 +35,22 @@ class TypedInference:
     Batches grow while they fit in memory; each has one vertex at least.
     """
 
-    def __init__(self, given: TypedInputs, operator: Operator, model: TypedModel, num_hops: int) -> None:
+    def __init__(
+        self,
+        given: TypedInputs,
+        operator: Operator,
+        model: TypedModel,
+        num_hops: int,
+        fit: SeedsThatFit | None = None,
+    ) -> None:
         """Communicates nothing.
 
         Args:
             num_hops: hops of the training, for a module whose reach is not found.
+            fit: chooses the vertices of a batch; None to begin with a few.
         """
         self._given, self._operator, self._model, self._num_hops = given, operator, model, num_hops
-        self._fit = SeedsThatFit()
+        self._fit = fit or SeedsThatFit()
         self._reach: TypedReach | None = None
         #: The sampler of batches, and what makes their fields, once the graph and the features are mapped.
         self._parts: tuple[TypedNeighborSampler, Callable[[TypedSample], Fields]] | None = None
@@ -77,7 +86,9 @@ class TypedInference:
         """The module's reach, as the first rank finds it: other processors might round otherwise. Collective."""
         comm, model = self._operator.grid.comm, self._model
         if self._reach is None:
-            mine = together(comm, lambda: find_typed_reach(model, self._num_hops))
+            # With values, also in a forecast of memory.
+            with performed():
+                mine = together(comm, lambda: find_typed_reach(model, self._num_hops))
             hops, is_exact = comm.gather_numbers([mine.hops, mine.is_exact])[0].astype(int).tolist()
             self._reach = reach = TypedReach(hops, bool(is_exact))
             how = "all neighbors, hop by hop"

@@ -24,7 +24,7 @@ from gnnloom.trainer.config.fields import deciding_options
 from gnnloom.trainer.config.mode_config import ModeConfig
 from gnnloom.trainer.config.model_config import ModelConfig
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.data.open_shards import ROW_SHARDS, missing_features, open_samples, shards_of
+from gnnloom.trainer.data.open_shards import ROW_SHARDS, missing_features, open_samples
 from gnnloom.trainer.training.rehearsal.shard_sizes import RowSizes, ShardSizes, sizes_of
 
 #: A rank without any data, as measured at the end of a run: interpreter, torch, MPI, kernels in C, state of autograd,
@@ -117,9 +117,9 @@ def project_training(config: TrainConfig, *, restart: bool = False) -> TrainProj
 
     config.check_code()
     opened = opened_run(config, restart=restart)
-    config, dataset, shards = opened.config, opened.dataset, shards_of(opened.shards.shards)
-    sizes = sizes_of(shards, config.task, reads_features=not config.model.embed)
-    if not (config.model.embed or sizes.num_features) or not sizes.num_outputs:
+    config, dataset, shards = opened.config, opened.dataset, opened.shards.shards
+    sizes = sizes_of(shards, config.task, config.algorithm.ranks, reads_features=not config.model.embed)
+    if not (config.model.embed or sizes.num_features or config.mode.on_types) or not sizes.num_outputs:
         raise InputError(
             f"{shards.artifact.path}: the shards lack features or labels; there is nothing to train"
             f"{missing_features(dataset.name) if sizes.num_outputs else ''}"
@@ -248,7 +248,8 @@ def _known_seconds(opened: OpenedRun) -> tuple[float | None, str | None]:
             before, lines = TrainConfig.of_run(run), run.metrics()
         except GnnloomError:
             continue  # a damaged run, or one of a model that is not installed, has no time
-        if not lines or run.inputs().get("shards") != opened.inputs["shards"]:
+        # There are no shards of a graph with types.
+        if not lines or any(run.inputs().get(kind) != opened.inputs.get(kind) for kind in ("shards", "graph")):
             continue
         if all(before.value(name) == config.value(name) for name in _SIZE_OPTIONS):
             return statistics.median(line["seconds"] for line in lines), name

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -39,7 +39,7 @@ from gnnloom.trainer.kernels.dispatch import Unperformed, Unwritten, place_witho
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.redistribute import whole_rows
 from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext
-from gnnloom.trainer.modes.epochs.model_inputs import StepInputs
+from gnnloom.trainer.modes.epochs.model_inputs import StepInputs, TypedInputs
 from gnnloom.trainer.passes.evaluation import StatedBytes
 from gnnloom.trainer.place.global_generator import seeded
 from gnnloom.trainer.tasks.objectives.objective import Objective
@@ -47,13 +47,14 @@ from gnnloom.trainer.training.outputs import predicted_rows
 from gnnloom.trainer.training.rehearsal.rank_rows import most_measured, rank_rows, row_lengths
 from gnnloom.trainer.training.rehearsal.unread import unread
 from gnnloom.trainer.training.rehearsal.unread_rows import UnreadStoredRows
-from gnnloom.trainer.training.session import Session
+from gnnloom.trainer.training.session import Session, attach_inference
 from gnnloom.trainer.training.state.checkpoint import stored_state
 from gnnloom.trainer.training.state.optimizer import build_optimizer, clip_gradients, sum_gradients, trained_parameters
 
 if TYPE_CHECKING:
     # It imports numba, which a job on the whole graph need not load.
     from gnnloom.trainer.training.rehearsal.batches import RehearsedBatches
+    from gnnloom.trainer.training.rehearsal.unread_types import StatedViews
 
 logger = logging.getLogger(__name__)
 
@@ -121,7 +122,7 @@ def rehearse_prediction(opened: OpenedRun, rank: int) -> int | None:
     def run(memory: Unwritten) -> int:
         comm = UnconnectedRank(rank, opened.config.algorithm.ranks)
         unread_run = replace(opened, shards=unread(opened.shards, rank, memory), counter=ReadCounter())
-        session = _unread_session(Session.read(comm, unread_run, memory.place))
+        session = _unread_session(Session.read(comm, unread_run, memory.place), memory)
         session.build()
         written = _written(session, memory, embeddings=False)
         found = predicted_rows(session, session.take_inputs(), embeddings=False)
@@ -158,6 +159,8 @@ def why_unknown(config: TrainConfig) -> str | None:
     kind = config.mode.kind
     if kind.is_sampled and kind.batch is None:
         return f"mode {config.mode.name} states no sizes of its batches"
+    if config.mode.on_types and config.mode.samples is not None:
+        return "nothing states the sizes of stored batches of a graph with types"
     return None
 
 
@@ -188,11 +191,21 @@ def _unwritten(config: ModelConfig) -> Unwritten:
     return Unwritten(place_without_values(getattr(torch, config.feature_dtype)))
 
 
-def _unread_session(session: Session) -> Session:
-    """A session whose rows on disk are not read."""
+def _unread_session(session: Session, memory: Unwritten) -> Session:
+    """A session whose rows on disk, and whose graph with types, are not read."""
     if isinstance(session.inputs, StepInputs):
         session.inputs.rows = UnreadStoredRows(session.inputs.rows)
+    if isinstance(session.inputs, TypedInputs):
+        # It imports numba, which a job on row shards need not load.
+        from gnnloom.trainer.training.rehearsal.unread_types import StatedViews  # noqa: PLC0415
+
+        session.inputs.views = StatedViews(memory)
     return session
+
+
+def _stated_views(session: Session) -> StatedViews | None:
+    """The stated views of a session on a graph with types; None for other graphs."""
+    return cast("StatedViews", session.inputs.views) if isinstance(session.inputs, TypedInputs) else None
 
 
 def _written(session: Session, memory: Unwritten, *, embeddings: bool) -> Tensor | None:
@@ -232,7 +245,8 @@ class _Rehearsal:
         )
         self.shards = unread(opened.shards, rank, memory)
         unread_run = replace(opened, shards=self.shards, counter=ReadCounter())
-        self.session = session = _unread_session(Session.read(self.comm, unread_run, memory.place))
+        self.session = session = _unread_session(Session.read(self.comm, unread_run, memory.place), memory)
+        self.types = _stated_views(session)
         self.adjacency = memory.held - session.inputs.nbytes
         session.objective = self._weighted(session.objective)
         session.build()
@@ -257,8 +271,11 @@ class _Rehearsal:
         # They import numba, which other models need not load.
         from gnnloom.trainer.models.networks.edge_model import EdgeModel  # noqa: PLC0415
         from gnnloom.trainer.training.rehearsal.edge_inference import RehearsedInference  # noqa: PLC0415
+        from gnnloom.trainer.training.rehearsal.unread_types import SteadySeeds  # noqa: PLC0415
 
         model, shards = self.session.model, self.shards.shards
+        if isinstance(self.session.inputs, TypedInputs):
+            attach_inference(self.session, SteadySeeds())
         if isinstance(model, EdgeModel):
             own = rank_rows(self.config, self.session.opened.dataset, shards_of(shards), self.comm.rank, 0)
             model.inference = RehearsedInference(model, own, is_weighted=shards.weighted, is_symmetric=shards.symmetric)
@@ -268,14 +285,14 @@ class _Rehearsal:
         if not self.config.mode.reads_batches or self.config.task.on_pairs:
             return None
         own = len(self.labels.split)
-        count = most_measured(self.session.opened.dataset, shards_of(self.shards.shards), own)
+        count = most_measured(self.session.opened.dataset, self.shards.shards, own)
         return self.memory.place.lasting((count,), torch.int64) if 2 * count < own else None
 
     def _mode(self, context: ModeContext) -> Mode:
         config, before = self.config, self.memory.held
         batch = config.mode.kind.batch
         self.sizes = None
-        if batch is None:
+        if batch is None or self.types is not None:
             mode: Mode = config.mode.kind.load()(context)
             return mode
         shards = shards_of(self.shards.shards)
@@ -331,6 +348,8 @@ class _Rehearsal:
             ):
                 self.evaluate()
             checkpoint = self._checkpoint()
+        if self.types is not None:
+            self.batches = self.types.ahead.nbytes
         model.eval()
         if self.config.run.save_embeddings:
             written = _written(self.session, self.memory, embeddings=True)
@@ -366,6 +385,8 @@ class _Rehearsal:
         """Bytes of the uncompressed copies of the graph and of the vertex data, or of the rank's packed rows."""
         shards, sizes, given = self.shards.shards, self.sizes, self.session.inputs
         n = shards.num_vertices
+        if self.types is not None:
+            return self.types.mapped
         if isinstance(given, StepInputs):
             return len(given.rows.vertex) * given.rows.width * PACKED.itemsize
         if self.config.mode.maps_inputs and not self.config.mode.kind.is_sampled:

@@ -12,6 +12,7 @@ from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import NotFoundError
 from gnnloom.storage.shards.row_shards import RowShards
 from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.data.typed_vertices import TypedVertices
 from gnnloom.trainer.modes.kind import RankRows
 from gnnloom.trainer.tasks.task import PREFIXES
 
@@ -21,6 +22,7 @@ _RANGES, _RANGE_ROWS = 32, 1 << 11
 if TYPE_CHECKING:
     # It imports numba, which a job on row shards need not load.
     from gnnloom.storage.shards.grid_shards import GridShards
+    from gnnloom.trainer.data.open_shards import RunData
 
 
 def rank_rows(
@@ -69,7 +71,7 @@ def row_lengths(dataset: Dataset, shards: RowShards | GridShards) -> Mapping[int
     return found
 
 
-def most_measured(dataset: Dataset, shards: RowShards | GridShards, own: int) -> int:
+def most_measured(dataset: Dataset, shards: RunData, own: int) -> int:
     """Most vertices in any split that a rank may have: all of the graph's, or all of its own."""
     return min(own, sum(_in_split(dataset, shards, split, own) for split in PREFIXES.values()))
 
@@ -86,9 +88,9 @@ def _most_training(dataset: Dataset, shards: RowShards | GridShards, own: int) -
     return min(own, _in_split(dataset, shards, PREFIXES["train"], own))
 
 
-def _in_split(dataset: Dataset, shards: RowShards | GridShards, split: str, own: int) -> int:
+def _in_split(dataset: Dataset, shards: RunData, split: str, own: int) -> int:
     """Vertices of the whole graph that are in a split; a rank's own if that is not known."""
-    key = shards.artifact.inputs.get("vertices")
+    key = shards.inputs["vertices"] if isinstance(shards, TypedVertices) else shards.artifact.inputs.get("vertices")
     if key is None:
         return own
     try:

@@ -16,6 +16,8 @@ from gnnloom.trainer.config.task_config import TaskConfig
 if TYPE_CHECKING:
     # It imports numba, which a job on row shards need not load.
     from gnnloom.storage.shards.grid_shards import GridShards
+    from gnnloom.trainer.data.open_shards import RunData
+    from gnnloom.trainer.data.typed_vertices import TypedVertices
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class _Sizes:
     weighted: bool
 
 
-def _common(shards: RowShards | GridShards, config: TaskConfig) -> dict[str, Any]:
+def _common(shards: RunData, config: TaskConfig) -> dict[str, Any]:
     return {
         "num_vertices": shards.num_vertices,
         "num_features": shards.num_features,
@@ -91,6 +93,16 @@ class RowSizes(_Sizes):
             ranks=tuple(_rank_sizes(shards, prefix, reads_features) for prefix in prefixes),
             index_bytes=max(np.dtype(kind).itemsize for kind in kinds),
         )
+
+    @classmethod
+    def of_types(cls, data: TypedVertices, config: TaskConfig, num_ranks: int) -> RowSizes:
+        """The sizes of the ranges of predicted vertices: ranks map the graph, and read the pairs that they have."""
+        nnz = sum(each.nnz for each in data.relations)
+        read = 0 if data.links is None else tree_bytes(data.links.artifact.path) // num_ranks
+        spans = (data.owners(num_ranks).spans(rank) for rank in range(num_ranks))
+        own = (sum(stop - start for start, stop in each) for each in spans)
+        ranks = tuple(RowShardSizes(count, 0, 0, nnz // num_ranks, read) for count in own)
+        return cls(**_common(data, config), ranks=ranks, index_bytes=np.dtype(np.int64).itemsize)
 
 
 def _rank_sizes(shards: RowShards, prefix: str, reads_features: bool) -> RowShardSizes:
@@ -147,8 +159,8 @@ class GridSizes(_Sizes):
 ShardSizes = RowSizes | GridSizes
 
 
-def sizes_of(shards: RowShards | GridShards, config: TaskConfig, *, reads_features: bool = True) -> ShardSizes:
-    """The sizes of stored shards.
+def sizes_of(shards: RunData, config: TaskConfig, num_ranks: int, *, reads_features: bool = True) -> ShardSizes:
+    """The sizes of stored shards, or of the vertices of a graph with types that are predicted.
 
     Args:
         config: the task, which decides how wide the model's output is.
@@ -157,6 +169,11 @@ def sizes_of(shards: RowShards | GridShards, config: TaskConfig, *, reads_featur
     Raises:
         InputError: the shards lack what the task predicts.
     """
+    # No other runs need them.
+    from gnnloom.trainer.data.typed_vertices import TypedVertices  # noqa: PLC0415
+
+    if isinstance(shards, TypedVertices):
+        return RowSizes.of_types(shards, config, num_ranks)
     if isinstance(shards, RowShards):
         return RowSizes.of(shards, config, reads_features=reads_features)
     return GridSizes.of(shards, config, reads_features=reads_features)

@@ -28,9 +28,14 @@ def unread(opened: OpenedShards, rank: int, memory: Unwritten) -> OpenedShards:
     """The same shards without their contents, except for the numbers of rows that ranks exchange."""
     if isinstance(opened, OwnRowShard):
         return replace(opened, shard=UnreadRowShard(opened.shards, rank, memory, on_disk=opened.shard.on_disk))
-    # It imports numba, which a job on row shards need not load.
+    # They import numba, which a job on row shards need not load.
+    from gnnloom.trainer.data.typed_vertices import OpenedTypes  # noqa: PLC0415
     from gnnloom.trainer.training.rehearsal.unread_grid import unread_grid  # noqa: PLC0415
 
+    if isinstance(opened, OpenedTypes):
+        from gnnloom.trainer.training.rehearsal.unread_types import UnreadTypes  # noqa: PLC0415
+
+        return replace(opened, shards=UnreadTypes.of_types_in(opened.shards, memory))
     return unread_grid(opened, memory)
 
 

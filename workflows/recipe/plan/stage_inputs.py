@@ -370,7 +370,7 @@ class StageInputs:
         if stored is not None:
             shards = RowShards(stored) if self.recipe.grid is None else GridShards(stored)
             config = self.config
-            return sizes_of(shards, config.task, reads_features=not config.model.embed)
+            return sizes_of(shards, config.task, config.algorithm.ranks, reads_features=not config.model.embed)
         return self._row_shards() if self.recipe.grid is None else self._grid_shards()
 
     @property
