@@ -70,7 +70,7 @@ def run_pass(
             yield start, given
             start = stop
 
-    # The rows of a range are there until those of the next one are.
+    # The rows of a range stay until the next range has its rows.
     for start, given in place.steps(ranges(), 2):
         rows = each.read(given)
         for out, computed in zip(outs, each.outputs(given, rows), strict=False):
