@@ -38,6 +38,7 @@ from gnnloom.storage.wording import did_you_mean, printable, shell_command, shor
 
 if TYPE_CHECKING:
     from gnnloom.storage.shards.grid_shards import GridShards
+    from gnnloom.storage.shards.typed_grid_shards import TypedGridShards
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 #: Parameters by which users recognize an artifact, in the order in which errors list them.
@@ -340,6 +341,21 @@ class Dataset:
 
         artifact = self.find("shards", key, layout="grid", **parameters)
         return GridShards(Artifact(artifact.path, counter))
+
+    def typed_grid_shards(
+        self, key: str | None = None, counter: ReadCounter | None = None, **parameters: Any
+    ) -> TypedGridShards:
+        """Grid shards of a graph with types, found by their parameters (``permutation``, ``grid``, ``seed``).
+
+        Raises:
+            NotFoundError, InputError: as :meth:`find`.
+        """
+        from gnnloom.storage.shards.typed_grid_shards import TypedGridShards  # noqa: PLC0415 - imports numba
+
+        if not self.fitting("shards"):
+            raise NotFoundError(f"dataset {self.name} has no shards{_remedy(self.name, 'shards', {})}")
+        artifact = self.find("shards", key, layout="grid", **parameters)
+        return TypedGridShards(Artifact(artifact.path, counter))
 
     def samples(self, key: str | None = None, counter: ReadCounter | None = None, **parameters: Any) -> Samples:
         """Samples on disk, found by their parameters (``ranks``, ``batch_size``, ``seed``, ...)."""

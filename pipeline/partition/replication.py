@@ -84,7 +84,7 @@ def choose_replicated(
     """
     if asked != (AUTO,):
         named = {graph.type(name).name for name in asked}
-        return Replication(tuple(each.name for each in graph.types if each.name in named))
+        return Replication(tuple(each.name for each in graph.types if each.count and each.name in named))
     leaving = TypedMatrices.of(graph, reverses, UnionSpec(direction).transposed)
     considered, most = list[ConsideredType](), _LARGEST_SHARE * graph.num_vertices / parts
     total = 0

@@ -15,6 +15,8 @@ from typing import Any
 
 from gnnloom.pipeline.shards.grid.grid_plan import GridPlaces, GridPlan
 from gnnloom.pipeline.shards.grid.grid_stage import grid_shards_key
+from gnnloom.pipeline.shards.grid.typed_grid_plan import TypedGridPlaces
+from gnnloom.pipeline.shards.grid.typed_grid_stage import typed_grid_plan, typed_grid_shards_key
 from gnnloom.pipeline.shards.rows.row_plan import row_phases
 from gnnloom.pipeline.shards.rows.row_shuffles import RowPlaces
 from gnnloom.pipeline.shards.rows.row_stage import row_shards_key
@@ -27,6 +29,7 @@ from gnnloom.pipeline.tasks.sizes import PartSizes
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.typed.reverses import reverses_of
+from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
 from gnnloom.storage.artifacts.typed.union import union_of
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Dataset
@@ -194,6 +197,31 @@ def grid_needs(source: ShardSource, options: GridOptions, memory: int) -> ShardN
     """
     plan = GridPlan(source, options, memory, GridPlaces())
     return _needs(source, plan.phases(), len(plan.stored_orders) * source.vertex_bytes)
+
+
+def project_typed_grid_shards(
+    dataset: Dataset, graph: TypedGraph, options: GridOptions, workers: int, memory: int
+) -> ShardProjection:
+    """Project the grid shards of a graph with types, once the reverses of its relations exist.
+
+    Args:
+        memory: bytes per worker, which limit the buffers.
+
+    Raises:
+        BudgetError: a worker's memory is too small for any buffer.
+    """
+    plan = typed_grid_plan(graph, None, options, memory, TypedGridPlaces())
+    phases = plan.phases()
+    counted = count(phases)
+    needs = ShardNeeds(
+        tasks=total_tasks(counted),
+        peak_memory=BASE_MEMORY + max(phase.most_memory for phase in counted),
+        spill_bytes=temporary_bytes(phases),
+        # Before compression.
+        output_bytes=sum(task.needs.writes for phase in phases if phase.makes_arrays for task in phase.tasks),
+    )
+    key, stored = typed_grid_shards_key(options, graph.artifact.key), graph.artifact.stored_bytes()
+    return _stated(dataset, "grid", key, needs, workers, stored, graph.artifact.key)
 
 
 def _needs(source: ShardSource, phases: Sequence[Phase], vertex_bytes: int, mapped: int = 0) -> ShardNeeds:

@@ -31,6 +31,7 @@ from gnnloom.storage.checks.link_invariants import check_links
 from gnnloom.storage.checks.propagated_invariants import check_propagated
 from gnnloom.storage.checks.sample_invariants import check_samples
 from gnnloom.storage.checks.shard_invariants import check_grid_shards, check_row_shards
+from gnnloom.storage.checks.typed_grid_invariants import check_typed_grid_shards
 from gnnloom.storage.checks.typed_shard_invariants import check_typed_row_shards
 from gnnloom.storage.disk.files import parsing
 from gnnloom.storage.errors import CorruptError, GnnloomError
@@ -156,7 +157,8 @@ def _check_range(artifact: Artifact, name: str, lowest: float, highest: float) -
 def _check_shards(dataset: Dataset, artifact: Artifact) -> None:
     graph = _input_graph(dataset, artifact)
     if artifact.version == TYPED_VERSION:
-        check_typed_row_shards(artifact, graph if isinstance(graph, TypedGraph) else None)
+        check_typed = check_typed_row_shards if artifact.parameters["layout"] == "row" else check_typed_grid_shards
+        check_typed(artifact, graph if isinstance(graph, TypedGraph) else None)
         return
     check = check_row_shards if artifact.parameters["layout"] == "row" else check_grid_shards
     check(artifact, None if graph is None else graph.nnz)

@@ -69,7 +69,7 @@ def check_typed_row_shards(artifact: Artifact, graph: TypedGraph | None) -> None
         if graph is None:
             continue
         stored = graph.relation(relation.of)
-        if nnz != stored.nnz or (found - _of_graph(stored, relation, shards.num_vertices)) & _MASK:
+        if nnz != stored.nnz or (found - fingerprint_relation(stored, relation, shards.num_vertices)) & _MASK:
             raise CorruptError(f"{where}: the entries on all ranks are not the edges of the graph")
 
 
@@ -143,7 +143,7 @@ def _check_replicated(shard: TypedRowShard, type_name: str, vertex: NDArray[np.i
                     raise CorruptError(f"{where}{name}: differs from the rows of rank {shard.rank}")
 
 
-def _of_graph(relation: Relation, sharded: ShardedRelation, num_vertices: int) -> int:
+def fingerprint_relation(relation: Relation, sharded: ShardedRelation, num_vertices: int) -> int:
     """The same fingerprint of all entries of a relation, or of its reverse, as the graph has them."""
     total = 0
     for number, (first, block_nnz) in enumerate(zip(relation.block_rows, relation.block_nnz, strict=False)):

@@ -169,6 +169,8 @@ _GRID_SHARDS = {
     "grid/*/*/*/indptr": ArraySpec(("row+1",), ("int64",)),
     "grid/*/*/*/indices": ArraySpec(("nonzero",), INDEX),
     "grid/*/*/*/data": ArraySpec(("nonzero",), FLOAT, required=False),
+    # Of a graph with types.
+    **_relation_entries("grid/*/*/*/relation/*/"),
     "order/*/*/vertex": ArraySpec(("row",), ("int64",), required=False),
     "order/*/*/degree": ArraySpec(("row",), ("int64", "float64")),
     **_vertex_arrays("order/*/*/", "row"),

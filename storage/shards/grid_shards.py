@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from gnnloom.storage.errors import CorruptError, InputError
 from gnnloom.storage.format.arrays import CHUNK_BYTES, ArrayReader, ReadCounter
 from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.format.schema import TYPED_VERSION
 from gnnloom.storage.format.vertex_arrays import vertex_bounds
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.permutation import PARTITION_ORDER, KeyedPermutation
@@ -80,13 +81,20 @@ class _Cells:
     def weighted(self) -> bool:
         return self.shards.weighted
 
+    @property
+    def stored_dtype(self) -> np.dtype[Any]:
+        return np.dtype(np.float32)
+
+    def is_empty(self, row: int, column: int) -> bool:  # noqa: ARG002 - all cells have arrays
+        return False
+
     def array(self, row: int, column: int, name: str) -> ArrayReader:
         stored = self.shards.stored_variant(self.variant)
         left, right = split_range(self.num_vertices, self.grid[1], column)
         bounds = (0, right - left) if name == "indices" else None
         reader = self.shards.artifact.array(f"{cell_path(stored, row, column)}/{name}", self.counter, bounds)
         if name == "indptr":
-            _check_rows(reader, self.num_vertices, self.grid[0], row, 1)
+            check_rows(reader, self.num_vertices, self.grid[0], row, 1)
         return reader
 
     def transposed(self) -> _Cells:
@@ -97,6 +105,16 @@ class GridShards:
     """The grid shards of one permutation."""
 
     def __init__(self, artifact: Artifact) -> None:
+        """Read the facts from the manifest.
+
+        Raises:
+            InputError: the shards are of a graph with types.
+        """
+        if artifact.version == TYPED_VERSION:
+            raise InputError(
+                f"{artifact.path}: shards of a graph with types, which Dataset.typed_grid_shards reads; no training"
+                " reads them so far"
+            )
         self.artifact = artifact
         self.num_vertices: int = artifact.sizes["vertex"]
         self.nnz: int = artifact.facts["nnz"]
@@ -204,7 +222,7 @@ class GridShards:
         bounds = (0, self.num_vertices) if name == "vertex" else vertex_bounds(name, self.artifact.facts)
         for row, shared in overlapped(span, self.num_vertices, self.grid[0]):
             reader = self.artifact.array(f"{order_path(order, row)}/{name}", counter, bounds)
-            _check_rows(reader, self.num_vertices, self.grid[0], row)
+            check_rows(reader, self.num_vertices, self.grid[0], row)
             first = split_range(self.num_vertices, self.grid[0], row)[0]
             # Step by step into the result: the stored dtype of the whole range is never in memory together with the
             # result.
@@ -213,7 +231,7 @@ class GridShards:
         return rows
 
 
-def _check_rows(reader: ArrayReader, num_vertices: int, parts: int, number: int, more: int = 0) -> None:
+def check_rows(reader: ArrayReader, num_vertices: int, parts: int, number: int, more: int = 0) -> None:
     """Check that an array has as many rows as its range of the vertices, or so many more."""
     start, stop = split_range(num_vertices, parts, number)
     if len(reader) != stop - start + more:

@@ -35,6 +35,15 @@ class Cells(Protocol):
     @property
     def weighted(self) -> bool: ...
 
+    @property
+    def stored_dtype(self) -> np.dtype[Any]:
+        """Dtype of the stored weights."""
+        ...
+
+    def is_empty(self, row: int, column: int) -> bool:
+        """Whether a cell has no entries, and need not be read."""
+        ...
+
     def array(self, row: int, column: int, name: str) -> ArrayReader:
         """Open ``indptr``, ``indices`` or ``data`` of a cell."""
         ...
@@ -106,7 +115,7 @@ def _sources(cells: Cells, row: int, rows: Span, columns: Sequence[Span], *, may
     for column, _ in overlapped(whole, cells.num_vertices, cells.grid[1]):
         span = split_range(cells.num_vertices, cells.grid[1], column)
         overlaps = [shared for shared in (common(span, wanted) for wanted in columns) if shared[0] < shared[1]]
-        if not overlaps:
+        if not overlaps or cells.is_empty(row, column):
             continue
         needed = (overlaps[0][0], overlaps[-1][1])
         # Some rows of a CSR matrix can be read without the others, but some columns cannot: they cost the whole width
@@ -180,7 +189,7 @@ class _TransposedCells:
     def __init__(self, cells: Cells, rows: Span, columns: Span) -> None:
         # Not strip by strip: the rows of a strip are columns here and are spread over all that is read. Without
         # ``may_transpose``, the two variants could send the request back and forth.
-        (read,) = read_windows(cells.transposed(), columns, [rows], np.dtype(np.float32), may_transpose=False)
+        (read,) = read_windows(cells.transposed(), columns, [rows], cells.stored_dtype, may_transpose=False)
         self._first_row, self._first_column = rows[0], columns[0]
         self._entries = transposed(read)
 

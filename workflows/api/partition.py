@@ -9,6 +9,7 @@ from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.partition.stage import partition_graph
 from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
+from gnnloom.pipeline.shards.grid.typed_grid_stage import check_typed_grid, shard_typed_grid
 from gnnloom.pipeline.shards.rows.row_stage import shard_rows
 from gnnloom.pipeline.shards.rows.typed_stage import shard_typed_rows
 from gnnloom.pipeline.tasks.cluster import Cluster
@@ -18,6 +19,7 @@ from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import options_of
 from gnnloom.storage.shards.grid_shards import GridShards
+from gnnloom.storage.shards.typed_grid_shards import TypedGridShards
 from gnnloom.storage.shards.typed_row_shards import TypedRowShards
 from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, as_dataset
 from gnnloom.workflows.api.cluster import CLUSTER, choose_cluster, on_cluster, once_per_job, stage_options
@@ -88,10 +90,11 @@ def shard(
     reorder: str = "none",
     catalog: CatalogLike = None,
     **options: Unpack[ClusterKeywords],
-) -> RowShards | TypedRowShards | GridShards:
+) -> RowShards | TypedRowShards | GridShards | TypedGridShards:
     """Write the shards of a dataset, which hold everything that each rank reads.
 
-    Row shards of a graph with types have a matrix for each relation, and one halo for all relations.
+    Row shards of a graph with types have a matrix for each relation, and one halo for all relations. Grid shards of
+    such a graph have the blocks of each relation, and no vertex data.
 
     Args:
         dataset: the dataset or its name.
@@ -199,25 +202,18 @@ class WantedShards:
         return cls(dataset, ordering, grid, chosen, data, reorder)
 
     @property
-    def matrix(self) -> Graph:
-        """The graph of grid shards.
+    def sharded(self) -> Graph | TypedGraph:
+        """The graph that is cut into shards.
 
         Raises:
-            InputError: the graph has types.
+            InputError: the dataset has several.
         """
         if self.partition is not None:
-            return self.dataset.graph(self.partition.artifact.inputs["graph"])
-        if isinstance(self.graph, Graph):
-            return self.graph
-        return self.dataset.graph(self.graph.artifact.key if self.graph is not None else None)
-
-    @property
-    def is_typed(self) -> bool:
-        """Whether the partition is of a graph with types."""
-        return isinstance(self.dataset.any_graph(self.parts.artifact.inputs["graph"]), TypedGraph)
+            return self.dataset.any_graph(self.partition.artifact.inputs["graph"])
+        return self.dataset.any_graph(None) if self.graph is None else self.graph
 
     def check_types(self) -> None:
-        """Refuse options that row shards of a graph with types do not have.
+        """Refuse options that shards of a graph with types do not have.
 
         Raises:
             InputError: the rows are reordered, or one artifact of vertex data is chosen.
@@ -225,7 +221,9 @@ class WantedShards:
         if self.reorder != "none":
             raise InputError(f"reorder {self.reorder}: rows of a graph with types stay in the order of their types")
         if self.vertices is not None:
-            raise InputError("vertices: shards of a graph with types include the data of all types; leave it out")
+            raise InputError("vertices: shards of a graph with types do not choose vertex data; leave it out")
+        if self.grid is not None:
+            check_typed_grid(self.grid)
 
     @property
     def parts(self) -> Partition:
@@ -238,15 +236,17 @@ class WantedShards:
             raise InputError("row shards need a partition")
         return self.partition
 
-    def write(self, cluster: ClusterOptions) -> RowShards | TypedRowShards | GridShards:
+    def write(self, cluster: ClusterOptions) -> RowShards | TypedRowShards | GridShards | TypedGridShards:
         """Write the shards on a cluster that is open as long as this takes."""
-        data = self.vertices
-        if is_typed := self.grid is None and self.is_typed:
+        data, graph = self.vertices, self.sharded
+        if isinstance(graph, TypedGraph):
             self.check_types()
         with open_cluster(cluster) as opened:
-            if is_typed:
+            if isinstance(graph, TypedGraph):
+                if self.grid is not None:
+                    return shard_typed_grid(self.dataset, graph, self.grid, opened)
                 return shard_typed_rows(self.dataset, self.parts, opened)
             if self.grid is None:
                 return shard_rows(self.dataset, self.parts, opened, data, self.reorder)
             artifact = data.artifact if data else None
-            return shard_grid(self.dataset, self.matrix, self.grid, opened, artifact, self.partition)
+            return shard_grid(self.dataset, graph, self.grid, opened, artifact, self.partition)

@@ -116,7 +116,7 @@ def _append_sorted(
     # The graph has no duplicate entries, so merging never happens and any mode gives the same weights.
     sorter = KeySorter(task.writer.work / "split", capacity, "first" if task.weighted else None)
     for piece in sorter.sort(whole) if whole.entries else ():
-        _count_rows(piece.keys, bits, counts)
+        count_rows(piece.keys, bits, counts)
         # The low bits of a key are the local column.
         indices.append((piece.keys & np.uint64((1 << bits) - 1)).astype(index_dtype(width)))
         if data is not None:
@@ -137,7 +137,7 @@ def _describe_cell(task: WriteCellTask, nnz: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _count_rows(keys: NDArray[np.uint64], bits: int, counts: NDArray[np.int64]) -> None:
+def count_rows(keys: NDArray[np.uint64], bits: int, counts: NDArray[np.int64]) -> None:
     """Add the entries of each row to ``counts``."""
     # The high bits of a key are the local row.
     for k in range(len(keys)):

@@ -67,7 +67,11 @@ def scatter_to_cells(task: ScatterToCellsTask) -> int:
     graph = Graph(Artifact(task.matrix_path))
     with task.writer.task(task.name) as output, task.shuffle.routed(output, task.lane) as out:
         for entries in _entries(graph, task.block, run_entries(task.memory)):
-            out.add(*_scattered(task, graph.num_vertices, *entries))
+            row, column, weight = entries
+            values = weight if weight is not None else np.empty(0, np.float32)
+            orders = task.row_order, task.column_order
+            cells, key, values = scattered(row, column, values, graph.num_vertices, task.grid, *orders)
+            out.add(Index.of_offsets(cells), {"key": key, "weight": values})
     return graph.block_nnz[task.block]
 
 
@@ -87,35 +91,45 @@ def _entries(graph: Graph, block: int, limit: int) -> Iterator[tuple[Positions, 
     indices, data = graph.columns(block), graph.weights(block)
     for start, stop in indices.ranges(limit):
         # Rows of the matrix from rows of the block: positions and cells refer to the whole matrix.
-        row = first_row + _rows_of(indptr, start, stop)
+        row = first_row + rows_of(indptr, start, stop)
         yield row, indices.read(start, stop), data.read(start, stop) if data else None
 
 
-def _scattered(
-    task: ScatterToCellsTask,
-    num_vertices: int,
+def scattered(
     row: Positions,
     column: NDArray[Any],
-    weight: NDArray[Any] | None,
-) -> tuple[Index, dict[str, NDArray[Any]]]:
-    """Keys and weights sorted by cell."""
-    rows, columns = task.grid
-    row_position = task.row_order.forward(row) if task.row_order else row
-    column_position = task.column_order.forward(column) if task.column_order else column.astype(np.int64)
+    values: NDArray[Any],
+    num_vertices: int,
+    grid: tuple[int, int],
+    row_order: Order | None,
+    column_order: Order | None,
+) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[Any]]:
+    """Sort entries by cell.
+
+    Args:
+        row, column: (num_entries,) vertices of the entries.
+        values: (num_entries,) values of the entries, or empty.
+        row_order, column_order: None for the order of the ids.
+
+    Returns:
+        (num_cells + 1,) int64 entry at which each cell begins, (num_entries,) keys, and the values, by cell.
+    """
+    rows, columns = grid
+    row_position = row_order.forward(row) if row_order else row
+    column_position = column_order.forward(column) if column_order else column.astype(np.int64)
     # A grid has at most 999^2 cells, so int32 holds their numbers.
     cell = np.empty(len(row), dtype=np.int32)
     key = np.empty(len(row), dtype=np.uint64)
     bits = column_bits(num_vertices, columns)
     _locate(row_position, column_position, num_vertices, rows, columns, bits, cell, key)
     offsets = np.concatenate([[0], np.cumsum(np.bincount(cell, minlength=rows * columns))]).astype(np.int64)
-    values = weight if weight is not None else np.empty(0, np.float32)
     scattered_key, scattered_value = np.empty_like(key), np.empty_like(values)
     _scatter(cell, key, values, offsets[:-1].copy(), scattered_key, scattered_value)
-    return Index.of_offsets(offsets), {"key": scattered_key, "weight": scattered_value}
+    return offsets, scattered_key, scattered_value
 
 
 @njit(cache=True, nogil=True)
-def _rows_of(indptr: NDArray[np.int64], start: int, stop: int) -> Positions:
+def rows_of(indptr: NDArray[np.int64], start: int, stop: int) -> Positions:
     """Return the (stop - start,) local rows of the entries ``start`` to ``stop``."""
     out = np.empty(stop - start, dtype=np.int64)
     # The last row that begins at or before the first entry, after any empty rows.

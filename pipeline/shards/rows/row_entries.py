@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.external_sort.radix import sort_keys
-from gnnloom.pipeline.shards.rows.row_routed import DATA, INDICES, RoutedMatrix, RoutedRank, gather_ranges
+from gnnloom.pipeline.shards.relation_entries import INDICES
+from gnnloom.pipeline.shards.rows.row_routed import DATA, RoutedMatrix, RoutedRank, gather_ranges
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.matrix.distinct import distinct
 from gnnloom.storage.matrix.ranges import Span

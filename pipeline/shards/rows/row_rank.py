@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
+from gnnloom.pipeline.shards.relation_entries import INDICES
 from gnnloom.pipeline.shards.rows.row_entries import (
     SEGMENT_NONZEROS,
     Places,
@@ -36,7 +37,6 @@ from gnnloom.pipeline.shards.rows.row_halo import (
 )
 from gnnloom.pipeline.shards.rows.row_routed import (
     DATA,
-    INDICES,
     VERTEX,
     RoutedMatrix,
     RoutedRank,

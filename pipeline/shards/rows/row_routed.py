@@ -16,6 +16,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane
+from gnnloom.pipeline.shards.relation_entries import INDICES
 from gnnloom.pipeline.shards.rows.row_numbers import VertexNumbers
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.runs import Index
@@ -28,8 +29,7 @@ from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.matrix.ranges import Span
 from gnnloom.storage.shards.typed_row_shards import BLOCKS, REPLICATED
 
-#: Names of the columns of the entries of a matrix: column ids, and values.
-INDICES: Final = "indices"
+#: Name of the column with the values of the entries of a matrix, next to their column ids.
 DATA: Final = "data"
 #: Name of the column with the ids of vertices, next to the vertex data of a type.
 VERTEX: Final = "vertex"

@@ -8,7 +8,7 @@ from typing import Any
 
 from gnnloom.pipeline.matrix_sort.reverses import reverse_relations
 from gnnloom.pipeline.matrix_sort.union import ENTRIES, union_graph
-from gnnloom.pipeline.shards.rows.relation_routes import edge_columns
+from gnnloom.pipeline.shards.relation_entries import edge_columns
 from gnnloom.pipeline.shards.rows.replicated_rows import create_replicated
 from gnnloom.pipeline.shards.rows.row_numbers import VertexNumbers
 from gnnloom.pipeline.shards.rows.row_plan import row_phases

@@ -13,12 +13,14 @@ from gnnloom.pipeline.shards.projection import (
     ShardProjection,
     project_grid_shards,
     project_row_shards,
+    project_typed_grid_shards,
     project_typed_row_shards,
 )
 from gnnloom.pipeline.shards.shard_options import REORDER, GridOptions
-from gnnloom.storage import RowShards
+from gnnloom.storage import RowShards, TypedGraph
 from gnnloom.storage.option import Group, Option, options_of
 from gnnloom.storage.shards.grid_shards import GridShards
+from gnnloom.storage.shards.typed_grid_shards import TypedGridShards
 from gnnloom.storage.shards.typed_row_shards import TypedRowShards
 from gnnloom.workflows.api.partition import WantedShards
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
@@ -73,7 +75,8 @@ def shard_command(
 
     Row shards of a graph with types have a matrix for each relation with the columns of its edges, one halo for all
     relations, and the data of the vertices of each type. Types that the partition replicates are in no halo: every rank
-    holds their rows. Training reads shards of graphs without types so far.
+    holds their rows. Grid shards of such a graph have the blocks of each relation with the columns of its edges, on one
+    permutation of all vertices. Training reads shards of graphs without types so far.
 
     \b
     Example:
@@ -82,6 +85,7 @@ def shard_command(
       gnnloom shard web --grid 16x16 --permutation double
       gnnloom shard web --grid 16x16 --permutation partition --parts 16
       gnnloom shard web --parts 4 --links
+      gnnloom shard typed --grid 8x8 --permutation double
       gnnloom shard web --parts 64 --plan
     """
     dataset = current_catalog()[name]
@@ -102,7 +106,7 @@ def shard_command(
     )
 
 
-def shards_result(name: str, shards: RowShards | TypedRowShards | GridShards) -> dict[str, Any]:
+def shards_result(name: str, shards: RowShards | TypedRowShards | GridShards | TypedGridShards) -> dict[str, Any]:
     """Return the object that `shard --json` prints.
 
     ``balance`` of grid shards is the number of nonzeros of the heaviest block over the average.
@@ -123,6 +127,8 @@ def shards_result(name: str, shards: RowShards | TypedRowShards | GridShards) ->
         balance = max(shards.artifact.facts["balance"].values())
         grid = {"grid": "x".join(map(str, shards.grid)), "permutation": shards.permutation, "balance": balance}
         figures = {"layout": "grid", **grid}
+        if isinstance(shards, TypedGridShards):
+            figures["relations"] = [each.name for each in shards.relations]
     return stored_result(name, shards.artifact, figures)
 
 
@@ -134,10 +140,13 @@ def _projection(wanted: WantedShards, cluster: ClusterOptions) -> ShardProjectio
         BudgetError: the memory per worker is too small.
     """
     dataset, workers, data = wanted.dataset, cluster.tasks_at_once, wanted.vertices
-    if wanted.grid is None and wanted.is_typed:
+    graph = wanted.sharded
+    if isinstance(graph, TypedGraph):
         wanted.check_types()
+        if wanted.grid is not None:
+            return project_typed_grid_shards(dataset, graph, wanted.grid, workers, cluster.memory)
         return project_typed_row_shards(dataset, wanted.parts, workers)
     if wanted.grid is None:
         return project_row_shards(dataset, wanted.parts, workers, data, wanted.reorder)
     ordering, memory = wanted.partition, cluster.memory
-    return project_grid_shards(dataset, wanted.matrix, wanted.grid, ordering, workers, memory, data)
+    return project_grid_shards(dataset, graph, wanted.grid, ordering, workers, memory, data)

@@ -9,7 +9,7 @@ from functools import cached_property
 from gnnloom.pipeline.matrix_sort.sort_plan import BLOCK_ENTRIES
 from gnnloom.pipeline.matrix_sort.union import UnionPlan
 from gnnloom.pipeline.partition.settings import AUTO
-from gnnloom.pipeline.shards.rows.relation_routes import EDGE_NUMBER, edge_columns
+from gnnloom.pipeline.shards.relation_entries import EDGE_NUMBER, edge_columns
 from gnnloom.pipeline.shards.rows.typed_stage import replicating_spec
 from gnnloom.pipeline.shards.shard_source import ShardSource
 from gnnloom.pipeline.shuffle.columns import Column
