@@ -15,7 +15,7 @@ from typing import Any
 
 from gnnloom.pipeline.shards.grid.grid_plan import GridPlaces, GridPlan
 from gnnloom.pipeline.shards.grid.grid_stage import grid_shards_key
-from gnnloom.pipeline.shards.grid.typed_grid_plan import TypedGridPlaces
+from gnnloom.pipeline.shards.grid.typed_grid_plan import TypedGridPlaces, TypedGridPlan
 from gnnloom.pipeline.shards.grid.typed_grid_stage import typed_grid_plan, typed_grid_shards_key
 from gnnloom.pipeline.shards.rows.row_plan import row_phases
 from gnnloom.pipeline.shards.rows.row_shuffles import RowPlaces
@@ -210,18 +210,25 @@ def project_typed_grid_shards(
     Raises:
         BudgetError: a worker's memory is too small for any buffer.
     """
-    plan = typed_grid_plan(graph, None, options, memory, TypedGridPlaces())
+    needs = typed_grid_needs(typed_grid_plan(graph, None, options, memory, TypedGridPlaces()))
+    key, stored = typed_grid_shards_key(options, graph.artifact.key), graph.artifact.stored_bytes()
+    return _stated(dataset, "grid", key, needs, workers, stored, graph.artifact.key)
+
+
+def typed_grid_needs(plan: TypedGridPlan) -> ShardNeeds:
+    """Needs of making the grid shards of a graph with types; bytes on disk are before compression.
+
+    Raises:
+        BudgetError: a worker's memory is too small for any buffer.
+    """
     phases = plan.phases()
     counted = count(phases)
-    needs = ShardNeeds(
+    return ShardNeeds(
         tasks=total_tasks(counted),
         peak_memory=BASE_MEMORY + max(phase.most_memory for phase in counted),
         spill_bytes=temporary_bytes(phases),
-        # Before compression.
         output_bytes=sum(task.needs.writes for phase in phases if phase.makes_arrays for task in phase.tasks),
     )
-    key, stored = typed_grid_shards_key(options, graph.artifact.key), graph.artifact.stored_bytes()
-    return _stated(dataset, "grid", key, needs, workers, stored, graph.artifact.key)
 
 
 def _needs(source: ShardSource, phases: Sequence[Phase], vertex_bytes: int, mapped: int = 0) -> ShardNeeds:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -13,8 +14,10 @@ from gnnloom.pipeline.matrix_sort.sort_plan import BLOCK_ENTRIES
 from gnnloom.pipeline.matrix_sort.union import UnionPlan
 from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.partition.partition_plan import partition_counts
+from gnnloom.pipeline.shards.grid.typed_grid_plan import TypedGridPlaces, TypedGridPlan
 from gnnloom.pipeline.shards.rows.row_plan import row_phases
 from gnnloom.pipeline.shards.rows.row_shuffles import RowPlaces
+from gnnloom.pipeline.shards.shard_options import GridOptions
 from gnnloom.pipeline.shards.shard_source import ShardSource
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY, MINIMUM_MEMORY
 from gnnloom.pipeline.tasks.phase import PhaseCount, client_bytes, count, total_tasks
@@ -131,6 +134,21 @@ def test_a_partition_counts_what_parts_exchange_for_all_relations(
     data = 8 * (forward.nnz + backward.nnz) + 64 * forward.num_vertices
     assert sum(phase.bytes_read for phase in counted) < 4 * data
     assert total_tasks(counted) < data / (1 << 20) + 4 * ranks + 64
+
+
+@cases
+def test_grid_shards_move_the_edges_a_few_times_in_little_memory(graph: DescribedTypes, ranks: int) -> None:
+    side = math.isqrt(ranks)
+    options = GridOptions((side, side), "double")
+    phases = count(TypedGridPlan(graph.sizes, {}, options, MEMORY, TypedGridPlaces()).phases())
+    check_opens(phases)
+    # Four variants of all edges as keys, and the row pointers of each relation in each column of the grid.
+    pointers = 8 * graph.sizes.num_vertices * side * len(graph.relations)
+    data = 4 * (8 * graph.nnz + pointers)
+    for phase in phases:
+        assert phase.bytes_read <= 3 * data, phase
+        assert phase.bytes_written <= 3 * data, phase
+    assert max(phase.most_memory for phase in phases) + BASE_MEMORY < 2 * MEMORY + 16 * graph.sizes.num_vertices // side
 
 
 @pytest.mark.slow

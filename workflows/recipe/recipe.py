@@ -18,6 +18,7 @@ from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.partition.settings import AUTO
 from gnnloom.pipeline.samples.options import SampleOptions
 from gnnloom.pipeline.shards.grid.grid_stage import GridOptions
+from gnnloom.pipeline.shards.grid.typed_grid_stage import check_typed_grid
 from gnnloom.storage.disk.files import user_path
 from gnnloom.storage.disk.remote_folder import masked_settings
 from gnnloom.storage.errors import InputError, NotFoundError
@@ -470,7 +471,8 @@ def _check_types_of_parts(
             "shards", "reorder: rows of a graph with types stay in the order of their types; remove the key", "reorder"
         )
     if types and shards.layout == "grid":
-        raise document.error("shards", ": graphs with types have row shards only, so far; set layout", "layout")
+        with document.located("shards"):
+            check_typed_grid(shards.options())
 
 
 def _train(document: Document, root: Path, dataset: DatasetSection, mistakes: Mistakes) -> TrainConfig | None:

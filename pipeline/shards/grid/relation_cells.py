@@ -191,7 +191,7 @@ def _sorted(
 ) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.int64]]]:
     """Keys in order, and the numbers of their edges; parallel edges stay in the order of their numbers."""
     capacity = min(whole.entries, rows_that_fit(task.memory, SORT_BYTES))
-    # Numbers of edges travel as weights of 8 bytes, of which the sorter moves the bits only.
+    # Numbers of edges travel as weights of 8 bytes, and the sorter only moves their bits.
     merge = "first" if numbered else None
     sorter = KeySorter(task.writer.work / "split", capacity, merge, value_bytes=8 if numbered else 0, keeps=True)
     for piece in sorter.sort(whole):

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from gnnloom.pipeline.external_sort import key_sorter
 from gnnloom.pipeline.matrix_sort.reverses import reverse_relations
 from gnnloom.pipeline.shards.grid import relation_cells, typed_grid_plan
 from gnnloom.pipeline.shards.grid.typed_grid_plan import TypedGridPlaces
@@ -143,7 +142,6 @@ def test_bytes_do_not_depend_on_memory_or_interruptions(
     for module in (relation_cells, typed_grid_plan):
         monkeypatch.setattr(module, "run_entries", lambda _: 23)
         monkeypatch.setattr(module, "LOOKED_UP", 7)
-    assert key_sorter.BUCKET_BITS > 0
     pieces, ran = run_in_steps(lambda cluster: shard_typed_grid(dataset, graph, options, cluster), 31)
     assert pieces.artifact.digest == whole.artifact.digest
     assert sum(name == "scatter_relation" for name, _ in ran) > 40

@@ -249,6 +249,19 @@ def test_a_job_of_ranks_partitions_and_shards_a_graph_with_types_also_after_a_ki
     assert list(here["keys"]) == ["graph", "partition", "shards"]
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("folder")
+def test_a_recipe_cuts_a_graph_with_types_into_a_grid() -> None:
+    text = RECIPE.replace("[cluster]", "[shards]\ngrid = [2, 2]\n[cluster]")
+    planned = json.loads(run(text, "--plan", "--json").stdout)["stages"]
+    assert [each["stage"] for each in planned] == ["graph", "shards"]
+    assert all(each["memory"] > 0 and each["phases"] for each in planned[1:])
+    found = json.loads(run(text, "--json").stdout)["keys"]
+    made = gnnloom.shard("shop", grid=(2, 2), catalog="catalog", workers=0)
+    assert found["shards"] == made.artifact.key == planned[1]["key"]
+    assert all(each["done"] for each in json.loads(run(text, "--plan", "--json").stdout)["stages"])
+
+
 @pytest.mark.usefixtures("folder")
 def test_a_partition_of_types_needs_no_shards() -> None:
     text = RECIPE.replace("[cluster]", "[partition]\nparts = 2\n[cluster]")
@@ -286,6 +299,7 @@ def test_a_saved_recipe_with_tables_is_the_same_recipe(more: str) -> None:
         ("[[vertices]]", "[vertices]", r"line 21: \[vertices\]: .*\[\[vertices\]\]"),
         ("[cluster]", "[train]\n[cluster]", r"line 26: \[train\]: .*name of_type"),
         ("[cluster]", '[train]\nof_type = "user"\n[shards]\n[cluster]', r"line 28: \[shards\]: .*remove"),
+        ("[cluster]", '[shards]\npermutation = "partition"\n[cluster]', r"line 27: \[shards\] permutation"),
         ("[cluster]", '[shards]\nreorder = "degree"\n[cluster]', r"line 27: \[shards\] reorder"),
         (
             "[cluster]",

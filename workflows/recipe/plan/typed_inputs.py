@@ -9,6 +9,8 @@ from functools import cached_property
 from gnnloom.pipeline.matrix_sort.sort_plan import BLOCK_ENTRIES
 from gnnloom.pipeline.matrix_sort.union import UnionPlan
 from gnnloom.pipeline.partition.settings import AUTO
+from gnnloom.pipeline.shards.grid.typed_grid_plan import TypedGridPlaces, TypedGridPlan
+from gnnloom.pipeline.shards.projection import ShardNeeds, typed_grid_needs
 from gnnloom.pipeline.shards.relation_entries import EDGE_NUMBER, edge_columns
 from gnnloom.pipeline.shards.rows.typed_stage import replicating_spec
 from gnnloom.pipeline.shards.shard_source import ShardSource
@@ -99,6 +101,24 @@ class TypedStageInputs(StageInputs):
         specs = (self.spec,) if self.spec.is_symmetric else (self.spec, self.spec.transposed)
         missing = [each for each in specs if self._stored_union(each) is None]
         return [phase for each in missing for phase in UnionPlan(self.sizes, each).phases()]
+
+    @property
+    def shard_phases(self) -> list[PhaseCount]:
+        """Phases of the tasks that make the shards."""
+        return super().shard_phases if self._grid is None else count(self._grid.phases())
+
+    @cached_property
+    def shard_needs(self) -> ShardNeeds:
+        """Needs of making the shards, without the reverses of the relations."""
+        return super().shard_needs if self._grid is None else typed_grid_needs(self._grid)
+
+    @cached_property
+    def _grid(self) -> TypedGridPlan | None:
+        """The plan of grid shards; None for row shards."""
+        grid = self.recipe.grid
+        if grid is None:
+            return None
+        return TypedGridPlan(self.sizes, self._columns(), grid, self.cluster.memory, TypedGridPlaces())
 
     @cached_property
     def _shard_source(self) -> ShardSource:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gnnloom.pipeline.shards.grid.grid_stage import grid_shards_key, shard_grid
+from gnnloom.pipeline.shards.grid.typed_grid_stage import shard_typed_grid, typed_grid_shards_key
 from gnnloom.pipeline.shards.rows.row_stage import row_shards_key, shard_rows
 from gnnloom.pipeline.shards.rows.typed_stage import shard_typed_rows, typed_inputs, typed_row_shards_key
 from gnnloom.pipeline.tasks.cluster import Cluster
@@ -55,18 +56,25 @@ class ShardsStage(Prepares):
 
 
 class TypedShardsStage(ShardsStage):
-    """Writes the row shards of a graph with types, if the recipe has the section."""
+    """Writes the shards of a graph with types, if the recipe has the section."""
 
     def key(self, found: Found) -> str | None:
-        partition = found.recipe.partition
-        if partition is None or not found.recipe.makes_shards:
+        recipe, partition = found.recipe, found.recipe.partition
+        if not recipe.makes_shards:
             return None
+        if recipe.grid is not None:
+            return typed_grid_shards_key(recipe.grid, found.read_graph)
+        if partition is None:
+            raise InputError(f"{recipe.source_name}: row shards need a partition")
         inputs = typed_inputs(found.read_graph, found.keys["partition"], found.type_vertices)
         return typed_row_shards_key(
             partition.parts, partition.method, inputs, reverse=partition.reverse, replicate=partition.replicate
         )
 
     def prepare(self, found: Found, dataset: Dataset, cluster: Cluster) -> None:
+        if found.recipe.grid is not None:
+            shard_typed_grid(dataset, dataset.typed_graph(found.read_graph), found.recipe.grid, cluster)
+            return
         # The dataset may have other vertex data for the same types.
         data = {name: dataset.vertices(key) for name, key in found.type_vertices.items()}
         shard_typed_rows(dataset, dataset.partition(key=found.keys["partition"]), cluster, data)
