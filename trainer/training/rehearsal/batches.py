@@ -262,7 +262,7 @@ class RehearsedBatches(Mode):
         context, sizes = self.context, self._sizes
         rows = [int(each) for each in sizes.rows]
         if context.model.takes_edges:
-            graph = edges_alike(rows, [round(each) for each in sizes.nonzeros], round(sizes.loops))
+            graph = self._weighted(edges_alike(rows, [round(each) for each in sizes.nonzeros], round(sizes.loops)))
             # Neighbors are drawn once, so that the layers have the leading rows of the same graph.
             blocks = tuple(_leading(graph, count, width) for width, count in pairwise(rows))
         else:
@@ -277,9 +277,15 @@ class RehearsedBatches(Mode):
 
     def _csr(self, num_rows: int, num_columns: int, nonzeros: float, loops: float = 0.0) -> CSR:
         if self.context.model.takes_edges:
-            return edges_alike([num_columns, num_rows], [round(nonzeros)], round(loops))
+            return self._weighted(edges_alike([num_columns, num_rows], [round(nonzeros)], round(loops)))
         indices = self._memory.array((round(nonzeros),), index_dtype(num_columns))
         return CSR(0, even_offsets(num_rows + 1, round(nonzeros)), indices, None, num_columns)
+
+    def _weighted(self, graph: CSR) -> CSR:
+        """The same edges, with weights without values if the run's graph has weights."""
+        if not self.context.shards.weighted:
+            return graph
+        return replace(graph, data=self._memory.array((graph.nnz,), np.dtype(np.float32)))
 
 
 def edges_alike(rows: Sequence[int], nonzeros: Sequence[int], loops: int) -> CSR:
@@ -308,4 +314,5 @@ def edges_alike(rows: Sequence[int], nonzeros: Sequence[int], loops: int) -> CSR
 
 def _leading(graph: CSR, num_rows: int, num_columns: int) -> CSR:
     indptr = graph.indptr[: num_rows + 1].copy()
-    return CSR(0, indptr, graph.indices[: indptr[-1]].copy(), None, num_columns)
+    data = None if graph.data is None else graph.data[: indptr[-1]]
+    return CSR(0, indptr, graph.indices[: indptr[-1]].copy(), data, num_columns)
