@@ -123,7 +123,7 @@ def test_the_weights_of_a_graph_without_types(tmp_path: Path) -> None:
     rows = np.hstack([given.feature, np.ones((len(given.feature), 1))])
     split = np.array(["none", "train", "valid", "test"])[given.split]
     scored(dataset, config, given.adjacency @ rows, given.label, split)
-    batch: Any = next(iter(gnnloom.loader(dataset, fanout=ALL, batch_size=50)))  # type: ignore[call-overload]
+    batch: Any = next(iter(gnnloom.loader(dataset, fanout=ALL, batch_size=50)))
     weight: Tensor = batch.edge_weight
     source, target = batch.n_id[batch.edge_index].numpy()
     np.testing.assert_allclose(weight, np.asarray(given.adjacency[target, source]).ravel(), rtol=1e-6)
