@@ -62,11 +62,11 @@ def test_a_class_states_what_it_needs_and_its_options() -> None:
     assert found.run_name != config(GCNII).run_name
     with pytest.raises(InputError, match=r"model .*GCNII runs on p2p only"):
         config(GCNII, algorithm="broadcast")
-    with pytest.raises(InputError, match=r"model_options 'beta=1': expected name=value with the names alpha, theta"):
+    with pytest.raises(InputError, match=r"model_options 'beta=1': .* alpha, theta"):
         config(GCNII, model_options=("beta=1",))
-    with pytest.raises(InputError, match=r"alpha 2\.0: expected a number from 0 to below 1\.0"):
+    with pytest.raises(InputError, match=r"alpha 2\.0: "):
         config(GCNII, model_options=("alpha=2",))
-    with pytest.raises(InputError, match="model_options 'alpha=1': expected none: model gcn has no such options"):
+    with pytest.raises(InputError, match=r"model_options 'alpha=1': .*model gcn "):
         config("gcn", model_options=("alpha=1",))
 
 

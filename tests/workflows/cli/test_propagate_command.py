@@ -73,9 +73,9 @@ def test_the_function_has_the_options_of_the_command(root: Path, launcher: LoneL
     labels = gnnloom.propagate(gnnloom.Catalog(root)["web"], of="label", steps=1, normalization="none")
     assert (labels.of, labels.num_features) == ("label", 3)
     assert launcher.jobs == 2
-    with pytest.raises(InputError, match="propagate: no option step; did you mean steps"):
+    with pytest.raises(InputError, match=r"step.* steps"):
         gnnloom.propagate("web", catalog=root, step=3)  # type: ignore[call-arg]
-    with pytest.raises(InputError, match="memory: 'much' is not a size"):
+    with pytest.raises(InputError, match="memory: 'much' "):
         gnnloom.propagate("web", catalog=root, memory="much")
 
 
@@ -102,7 +102,7 @@ def test_what_cannot_be_is_refused_before_ranks_are_started(root: Path, monkeypa
         assert message in done.output
     bare = problem("bare", 20, 40, symmetric=True, bare=True)
     bare.store(Catalog(root), 1)
-    with pytest.raises(InputError, match="the shards have no feature; add one with `gnnloom features bare"):
+    with pytest.raises(InputError, match="`gnnloom features bare"):
         run(root, "bare")
 
 

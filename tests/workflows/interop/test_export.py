@@ -173,13 +173,13 @@ def test_the_frame_of_a_run_joins_predictions_and_labels(dataset: Dataset) -> No
 
 
 def test_what_does_not_exist_is_not_exported(dataset: Dataset) -> None:
-    with pytest.raises(InputError, match="nodes: no such table; choose one of predictions, scores"):
+    with pytest.raises(InputError, match=r"nodes: .*predictions, scores"):
         gnnloom.export(dataset, "nodes")
-    with pytest.raises(InputError, match="parts and method: only apply to a partition"):
+    with pytest.raises(InputError, match="parts and method: "):
         gnnloom.export(dataset, "edges", parts=2)
-    with pytest.raises(InputError, match="key: does not go with predictions"):
+    with pytest.raises(InputError, match=r"key: .*predictions"):
         gnnloom.export(dataset, "predictions", run="first", key="zz")
-    with pytest.raises(NotFoundError, match="has no run second; there are: first"):
+    with pytest.raises(NotFoundError, match=r"second.* first"):
         gnnloom.export("web/second", "predictions", catalog=dataset.path.parent)
 
 
@@ -201,7 +201,7 @@ def test_names_that_spreadsheets_take_for_formulas_are_marked_on_request_only(tm
         assert [float(row[1]) for row in found] == [-float(number) for number in range(1, 11)]
     write_table(table, tmp_path / "x.parquet")
     for wrong in (tmp_path / "x.parquet", None):
-        with pytest.raises(InputError, match=r"^--safe-csv: expected a \.csv file as --out"):
+        with pytest.raises(InputError, match=r"^--safe-csv: .*--out"):
             check_file(wrong, safe_csv=True)
 
 

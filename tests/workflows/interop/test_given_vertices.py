@@ -55,7 +55,7 @@ def test_names_that_begin_like_comments_are_vertices(
 
 def test_a_line_after_the_first_name_is_never_dropped(graphs: dict[str, Graph], tmp_path: Path) -> None:
     (tmp_path / "of.txt").write_text("# users\nann\n# bob\n", encoding="utf-8")
-    with pytest.raises(InputError, match=r"of.txt, line 3: '# bob' is not a vertex of the graph"):
+    with pytest.raises(InputError, match=r"of.txt, line 3: '# bob' "):
         read_vertices(graphs["names"], tmp_path / "of.txt")
 
 

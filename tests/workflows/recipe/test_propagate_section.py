@@ -117,7 +117,7 @@ def test_a_recipe_may_end_with_propagated_values(tmp_path: Path, monkeypatch: py
 
 def test_too_little_memory_is_refused_by_the_plan(tmp_path: Path) -> None:
     path = write(tmp_path, RECIPE.replace('"2G"', '"1M"'))
-    with pytest.raises(BudgetError, match="--memory 1 MiB: 8 columns at a time need"):
+    with pytest.raises(BudgetError, match="--memory 1 MiB: "):
         planned(path, tmp_path / "catalog")
 
 

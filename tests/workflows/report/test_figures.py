@@ -191,7 +191,7 @@ def test_a_single_score_over_time_is_drawn_from_0_seconds_on(dataset: Dataset) -
 def test_a_damaged_record_of_sessions_is_found(dataset: Dataset, tmp_path: Path) -> None:
     store(dataset, "damaged", [0.1] * 2, [0.5, 0.6])
     write_json(dataset.run_path("damaged") / "provenance.json", {"sessions": [5]})
-    with pytest.raises(CorruptError, match=r"provenance\.json: expected a list of sessions"):
+    with pytest.raises(CorruptError, match=r"provenance\.json: "):
         check_run(Run.open(dataset, "damaged"))
 
 

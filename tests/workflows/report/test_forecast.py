@@ -139,5 +139,5 @@ def test_a_run_that_begins_again_drops_its_forecast_and_a_damaged_one_is_found(p
         record_forecast(planned)
         assert run.forecast() == first
     write_json(run.path / "forecast.json", {"epoch_seconds": "soon"})
-    with pytest.raises(CorruptError, match=r"forecast\.json: expected epoch_seconds"):
+    with pytest.raises(CorruptError, match=r"forecast\.json: .*epoch_seconds"):
         check_run(run)

@@ -234,7 +234,7 @@ def test_a_report_leaves_out_a_damaged_artifact(
 def test_an_error_about_the_report_folder_names_it(dataset: Dataset, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     facts = RunFacts.gather(dataset, "rows")
-    with pytest.raises(InputError, match=r"file/report: cannot create it .*--out"):
+    with pytest.raises(InputError, match=r"file/report: .*--out"):
         write_report(facts, tmp_path / "file" / "report")
 
 

@@ -54,7 +54,7 @@ def test_a_run_with_scratch_space_makes_the_same_bytes_and_leaves_nothing_there(
 
 def test_scratch_space_in_an_unknown_place_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OF_THE_JOB", raising=False)
-    with pytest.raises(InputError, match=r"\[cluster\] scratch = \$OF_THE_JOB: this environment variable is not set"):
+    with pytest.raises(InputError, match=r"\[cluster\] scratch = \$OF_THE_JOB: "):
         check(tmp_path, "cluster.scratch=$OF_THE_JOB")
 
 

@@ -124,9 +124,9 @@ def test_the_name_of_a_run_on_other_shards_is_refused(tmp_path: Path) -> None:
     run(assignment)
     run_of(assignment).start(assignment.workload.found.config.to_json(), 0)
     assert check_recipe(tmp_path, "train.run=mine").workload
-    with pytest.raises(ExistsError, match=r"made from other shards; choose another name with --set train.run="):
+    with pytest.raises(ExistsError, match=r"--set train.run="):
         check_recipe(tmp_path, "train.run=mine", "source.seed=9")
-    with pytest.raises(ExistsError, match=r"made with lr 0.01 \(now 0.5\); choose another name .* --restart"):
+    with pytest.raises(ExistsError, match=r"lr 0.01 \(now 0.5\); .* --restart"):
         check_recipe(tmp_path, "train.run=mine", "train.lr=0.5")
 
 
@@ -182,7 +182,7 @@ def test_a_run_with_a_name_is_not_cut_to_fewer_epochs(tmp_path: Path) -> None:
     run(assignment)
     pretend_trained(assignment, 4)
     assert check_recipe(tmp_path, "train.run=mine", "train.epochs=6").workload
-    with pytest.raises(ExistsError, match=r"trained for 4 epochs already, more than 2; choose another name with --set"):
+    with pytest.raises(ExistsError, match=r"4 epochs .* 2; .* --set"):
         check_recipe(tmp_path, "train.run=mine", "train.epochs=2")
 
 
