@@ -23,7 +23,7 @@ import os
 import shutil
 import uuid
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
@@ -128,14 +128,15 @@ class _FileCheck:
 Contents = Mapping[str, ArrayContent]
 
 
-def open_copy(artifact: Artifact, contents: Contents) -> dict[str, NDArray[Any]]:
+def open_copy(artifact: Artifact, contents: Contents, wanted: Collection[str] | None = None) -> dict[str, NDArray[Any]]:
     """Map the copy of an artifact's arrays; make it first if there is none.
 
     Args:
         contents: name to content of each array.
+        wanted: names of the arrays to map, at least one; by default all.
 
     Returns:
-        The arrays by name, read-only.
+        The wanted arrays by name, read-only.
 
     Raises:
         BudgetError: the disk has no room for the copy.
@@ -152,7 +153,8 @@ def open_copy(artifact: Artifact, contents: Contents) -> dict[str, NDArray[Any]]
             " or let somebody who may write it run the same command once"
         ) from error
     try:
-        arrays = {name: _map(path / f"{name}.npy", content) for name, content in contents.items()}
+        names = contents if wanted is None else wanted
+        arrays = {name: _map(path / f"{name}.npy", contents[name]) for name in names}
         _advise(list(arrays.values()))
     except BaseException:
         os.close(descriptor)

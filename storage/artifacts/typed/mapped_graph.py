@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -61,15 +61,24 @@ class MappedRelation:
         return take_rows(self.columns[name], self.edges(entry))
 
 
-def map_relations(graph: TypedGraph) -> dict[str, MappedRelation]:
-    """Map all relations of a graph, by name; raises as :func:`~gnnloom.storage.format.mapped_copy.open_copy`."""
-    found = {} if graph.origin is None else map_relations(graph.origin)
-    arrays = open_copy(graph.artifact, relation_contents(graph))
+def map_relations(graph: TypedGraph, names: Collection[str] | None = None) -> dict[str, MappedRelation]:
+    """Map relations of a graph, by name; raises as :func:`~gnnloom.storage.format.mapped_copy.open_copy`.
+
+    Args:
+        names: the relations to map; by default all.
+    """
+    found = {} if graph.origin is None else map_relations(graph.origin, names)
+    stored = [each for each in graph.stored_relations if names is None or each.name in names]
+    if not stored:
+        return found
+    contents, own_names = relation_contents(graph), {each.name for each in stored}
+    wanted = [path for path in contents if path.rpartition(".")[0] in own_names]
+    arrays = open_copy(graph.artifact, contents, wanted)
     of_relations = dict[str, dict[str, NDArray[Any]]]()
     for path, array in arrays.items():
         relation, _, name = path.rpartition(".")
         of_relations.setdefault(relation, {})[name] = array
-    for each in graph.stored_relations:
+    for each in stored:
         own = of_relations[each.name]
         matrix = CSR(0, own.pop(_INDPTR), own.pop(_INDICES), None, each.num_columns)
         position = own.pop(_POSITION, None)

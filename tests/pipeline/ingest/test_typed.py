@@ -182,7 +182,6 @@ def test_what_reads_graphs_without_types_refuses_those_with_types(catalog: Catal
     for reads in (
         dataset.graph,
         dataset.vertices,
-        dataset.samples,
     ):
         with pytest.raises(InputError, match="typed_graph"):
             reads()

@@ -87,8 +87,10 @@ class Links(PairObjective):
         if not context.options["strict_negatives"]:
             return objective
         known = objective.message_graph
-        matrix = known if isinstance(known, Graph) else map_relations(TypedGraph(known.artifact))[known.name].matrix
-        return replace(objective, is_known=KnownInTraining.of(matrix, objective.pairs))
+        if isinstance(known, Graph):
+            return replace(objective, is_known=KnownInTraining.of(known, objective.pairs))
+        mapped = map_relations(TypedGraph(known.artifact), [known.name])[known.name]
+        return replace(objective, is_known=KnownInTraining.of(mapped.matrix, objective.pairs))
 
     @property
     def message_graph(self) -> Graph | Relation:
