@@ -20,8 +20,8 @@ LONGEST_NAME: Final = 1 << 16
 
 #: The last character of ASCII, and a blank.
 _LAST_ASCII, _BLANK = 0x7F, 0x20
-#: Characters of a name that nobody sees: control characters, and at an end blanks, joiners and byte order marks.
-_HIDDEN: Final = re.compile("[\x00-\x1f\x7f\ufeff]|^[\\s\u200b-\u200f\u2060]|[\\s\u200b-\u200f\u2060]$")
+#: Characters of a name that nobody sees: zero bytes and byte order marks, and at an end also blanks and joiners.
+_HIDDEN: Final = re.compile("[\x00\ufeff]|^[\\s\u200b-\u200f\u2060]|[\\s\u200b-\u200f\u2060]$")
 #: Characters of a name that a message shows.
 _SHOWN: Final = 60
 #: End of a message about an id that is not a number.

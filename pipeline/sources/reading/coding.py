@@ -73,8 +73,43 @@ def _bzip2(stored: BinaryIO, location: str, _: int | None) -> Iterator[BinaryIO]
 
 @contextmanager
 def _xz(stored: BinaryIO, location: str, _: int | None) -> Iterator[BinaryIO]:
-    with _reported(location, "xz"), lzma.LZMAFile(stored) as stream:
+    with _reported(location, "xz"), io.BufferedReader(_XzStream(stored), _BUFFER) as stream:
         yield cast("BinaryIO", stream)
+
+
+class _XzStream(io.RawIOBase):
+    """Reader of the streams in an xz file, whose decompression takes a bounded amount of memory."""
+
+    def __init__(self, stored: BinaryIO) -> None:
+        super().__init__()
+        self._stored, self._stream = stored, self._next_stream()
+
+    def _next_stream(self) -> lzma.LZMADecompressor:
+        return lzma.LZMADecompressor(memlimit=_XZ_MEMORY)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while True:
+            piece = b""
+            if self._stream.eof:
+                # Zeros may be between streams, and after the last one.
+                piece = self._stream.unused_data.lstrip(b"\0")
+                while not piece:
+                    stored = self._stored.read(_PIECE)
+                    if not stored:
+                        return 0
+                    piece = stored.lstrip(b"\0")
+                self._stream = self._next_stream()
+            elif self._stream.needs_input:
+                piece = self._stored.read(_PIECE)
+                if not piece:
+                    raise EOFError("it ends before the end of its data")
+            found = self._stream.decompress(piece, len(buffer))
+            if found:
+                buffer[: len(found)] = found
+                return len(found)
 
 
 @contextmanager

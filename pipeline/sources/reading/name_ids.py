@@ -19,6 +19,8 @@ from gnnloom.storage.errors import InputError
 #: An id that is a number as it is written, perhaps as a decimal number with zeros after the point; and padded ones.
 _NUMBER: Final = re.compile(r"(0|[1-9]\d{0,18})(\.0*)?", re.ASCII)
 _PADDED: Final = re.compile(r"0\d+(\.0*)?", re.ASCII)
+#: An id in single quotes, which a single name may have.
+_SINGLE_QUOTES: Final = re.compile(r"'[^']*'")
 #: How programs show numbers and ids, and what to do about such ids.
 _SHOWN: Final = {
     re.compile(r"\d(\.\d+)?[eE]\+?\d+", re.ASCII): (
@@ -29,7 +31,7 @@ _SHOWN: Final = {
     ),
     re.compile(r"\d+(\s*[,;|]\s*\d+)+", re.ASCII): "a list of ids; write a line for each edge",
     re.compile(r"[-+]?\d+\.\d+", re.ASCII): "a number with decimals; choose the columns of ids with `--columns`",
-    re.compile(r"'[^']*'"): "an id in single quotes; write double quotes or none",
+    _SINGLE_QUOTES: "an id in single quotes; write double quotes or none",
 }
 _MOST_ID: Final = (1 << 63) - 1
 #: Rows at the beginning of a column that decide whether its ids are numbers.
@@ -73,7 +75,8 @@ def judge_ids(cells: Sequence[str]) -> IdKind:
             return IdKind(True, at, cells[at], REASONS[MISSING])
     # Numbers as spreadsheets show them would be other vertices than the numbers that they stand for.
     for pattern, fault in _SHOWN.items():
-        if others and all(pattern.fullmatch(cells[at]) for at in others):
+        enough = len(others) > (pattern is _SINGLE_QUOTES)
+        if enough and all(pattern.fullmatch(cells[at]) for at in others):
             at = others[0]
             return IdKind(True, at, cells[at], f"{fault}, found {cells[at]!r}; or add `--ids names` if all are names")
     words = [at for at in others if not _PADDED.fullmatch(cells[at])]

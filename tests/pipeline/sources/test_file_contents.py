@@ -81,6 +81,16 @@ def test_damaged_files_of_each_coding_are_one_error(tmp_path: Path, name: str) -
             ingest(tmp_path, tmp_path / name)
 
 
+def test_all_streams_of_an_xz_file_are_read_in_bounded_memory(tmp_path: Path) -> None:
+    texts = ["".join(f"{number},{number + 1}\n" for number in range(first, 5 + first)) for first in (0, 5)]
+    (tmp_path / "e.csv.xz").write_bytes(bytes(8).join(lzma.compress(text.encode()) for text in texts) + bytes(4))
+    assert ingest(tmp_path, tmp_path / "e.csv.xz").nnz == 10
+    wide = {"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 1 << 29}
+    (tmp_path / "e.csv.xz").write_bytes(lzma.compress(texts[0].encode(), filters=[wide]))
+    with pytest.raises(InputError, match=r"e\.csv\.xz.*[Mm]emory"):
+        ingest(tmp_path, tmp_path / "e.csv.xz")
+
+
 def test_a_zip_archive_of_one_file_is_read_and_one_of_several_is_refused(tmp_path: Path) -> None:
     (tmp_path / "e.zip").write_bytes(zipped("folder/e.csv"))
     assert edges_of(ingest(tmp_path, tmp_path / "e.zip")) == set(RING)
