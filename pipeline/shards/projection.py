@@ -16,7 +16,7 @@ from typing import Any
 from gnnloom.pipeline.shards.grid.grid_plan import GridPlaces, GridPlan
 from gnnloom.pipeline.shards.grid.grid_stage import grid_shards_key
 from gnnloom.pipeline.shards.grid.typed_grid_plan import TypedGridPlaces, TypedGridPlan
-from gnnloom.pipeline.shards.grid.typed_grid_stage import typed_grid_plan, typed_grid_shards_key
+from gnnloom.pipeline.shards.grid.typed_grid_stage import typed_grid_inputs, typed_grid_plan, typed_grid_shards_key
 from gnnloom.pipeline.shards.rows.row_plan import row_phases
 from gnnloom.pipeline.shards.rows.row_shuffles import RowPlaces
 from gnnloom.pipeline.shards.rows.row_stage import row_shards_key
@@ -210,8 +210,11 @@ def project_typed_grid_shards(
     Raises:
         BudgetError: a worker's memory is too small for any buffer.
     """
-    needs = typed_grid_needs(typed_grid_plan(graph, None, options, memory, TypedGridPlaces()))
-    key, stored = typed_grid_shards_key(options, graph.artifact.key), graph.artifact.stored_bytes()
+    data = dataset.vertices_of_types(graph.artifact.key)
+    needs = typed_grid_needs(typed_grid_plan(graph, None, data, options, memory, TypedGridPlaces()))
+    inputs = typed_grid_inputs(graph.artifact.key, {name: each.artifact.key for name, each in data.items()})
+    key = typed_grid_shards_key(options, inputs)
+    stored = graph.artifact.stored_bytes() + sum(each.artifact.stored_bytes() for each in data.values())
     return _stated(dataset, "grid", key, needs, workers, stored, graph.artifact.key)
 
 

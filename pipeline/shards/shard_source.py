@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from gnnloom.pipeline.matrix_sort.blocks import TASK_VERTICES
 from gnnloom.pipeline.matrix_sort.sort_plan import BLOCK_ENTRIES, BLOCK_ROWS
@@ -11,6 +12,7 @@ from gnnloom.pipeline.matrix_sort.transpose import RANGE_EDGES
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.tasks.sizes import GraphSizes, TypedSizes, VertexSizes
 from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.artifacts.typed.typed_graph import VertexType
 from gnnloom.storage.artifacts.typed.typed_names import reverse_name
 from gnnloom.storage.artifacts.typed.union import BACKWARD, FORWARD, UnionSpec
 from gnnloom.storage.artifacts.vertices import Vertices
@@ -199,6 +201,21 @@ class ShardSource:
         size = matrix_bytes * min(1.0, self.graph.stored_bytes / max(1, self.graph.raw_bytes))
         stored = sum(each.stored_bytes for each in self._all_vertices)
         return int(size + vertex_bytes * min(1.0, stored / max(1, self.vertex_bytes)))
+
+
+def type_dims(vertices: Vertices) -> dict[str, tuple[str, ...]]:
+    """Names of all dimensions of each array with the data of a type: types have widths of their own."""
+    dims = {name: vertices.artifact.record(name).dims[1:] for name in vertices.names}
+    return {name: ("member", *(f"type_{dim}" for dim in each)) for name, each in dims.items()}
+
+
+def type_facts(each: VertexType, vertices: Vertices | None) -> dict[str, Any]:
+    """Facts about a type and its data, which readers of its arrays need."""
+    found: dict[str, Any] = {"name": each.name, "first": each.first, "count": each.count}
+    if vertices is None:
+        return found
+    counts = {"num_classes": vertices.num_classes, "num_targets": vertices.num_targets}
+    return found | {name: count for name, count in counts.items() if count}
 
 
 def find_vertices(dataset: Dataset, graph: str) -> Vertices | None:

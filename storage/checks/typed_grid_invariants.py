@@ -8,13 +8,14 @@ import numpy as np
 
 from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
 from gnnloom.storage.checks.csr_invariants import check_csr
+from gnnloom.storage.checks.shard_invariants import check_ascending, fingerprint_range
 from gnnloom.storage.checks.typed_shard_invariants import fingerprint_relation
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.fingerprint import fingerprint_ids
 from gnnloom.storage.matrix.ranges import split_range
 from gnnloom.storage.shards.grid_variants import stored_variants
-from gnnloom.storage.shards.typed_grid_shards import TypedGridShards, relation_cell_path
+from gnnloom.storage.shards.typed_grid_shards import POSITION, TypedGridShards, relation_cell_path, type_order_path
 from gnnloom.storage.shards.typed_row_shards import EDGE, ShardedRelation
 from gnnloom.storage.wording import counted
 
@@ -33,6 +34,8 @@ def check_typed_grid_shards(artifact: Artifact, graph: TypedGraph | None) -> Non
         CorruptError: an invariant is broken.
     """
     shards = TypedGridShards(artifact)
+    for order in ("rows", "columns") if shards.permutation == "double" else ("rows",):
+        _check_order(shards, order)
     for variant in sorted(set(stored_variants(symmetric=False, double=shards.permutation == "double").values())):
         for relation in shards.relations:
             nnz = found = 0
@@ -49,6 +52,29 @@ def check_typed_grid_shards(artifact: Artifact, graph: TypedGraph | None) -> Non
             stored = graph.relation(relation.name)
             if nnz != stored.nnz or (found - fingerprint_relation(stored, relation, shards.num_vertices)) & _MASK:
                 raise CorruptError(f"{where}: the entries are not the edges of the graph")
+
+
+def _check_order(shards: TypedGridShards, order: str) -> None:
+    """Check that the vertices of each type with data are at their positions, each once, and have all arrays."""
+    for each in shards.types:
+        total = count = 0
+        for row in range(shards.grid[0]):
+            path = type_order_path(order, row, each.name)
+            if f"{path}/{POSITION}" not in shards.artifact:
+                continue
+            first, last = split_range(shards.num_vertices, shards.grid[0], row)
+            position = shards.artifact.array(f"{path}/{POSITION}", bounds=(first, last)).read()
+            check_ascending(f"{shards.artifact.path}/{path}/{POSITION}", position, shards.num_vertices)
+            vertex = shards.vertex_ids(order, (first, last))[position - first]
+            total, count = total + int(fingerprint_ids(vertex, 0)), count + len(vertex)
+            for name in (name for name in shards.artifact.records if name.startswith(f"{path}/")):
+                if len(shards.artifact.array(name)) != len(position):
+                    raise CorruptError(
+                        f"{shards.artifact.path}/{name}: not a row for each of {len(position):,} vertices"
+                    )
+        wanted = fingerprint_range(each.first + each.count) - fingerprint_range(each.first)
+        if count and (count != each.count or (total - wanted) & _MASK):
+            raise CorruptError(f"{shards.artifact.path}/order/{order}: not all vertices of type {each.name}, each once")
 
 
 def _check_block(

@@ -160,7 +160,7 @@ _TYPED_ROW_SHARDS = {
     "replicated/*/owner": ArraySpec(("member",), ("int32",)),
     **{
         path: ArraySpec(("member", *(f"type_{dim}" for dim in spec.dims[1:])), spec.dtypes, required=False)
-        for prefix in ("row/*/type/*/", "replicated/*/")
+        for prefix in ("row/*/type/*/", "replicated/*/", "order/*/*/type/*/")
         for path, spec in _vertex_arrays(prefix, "member").items()
     },
 }
@@ -171,6 +171,7 @@ _GRID_SHARDS = {
     "grid/*/*/*/data": ArraySpec(("nonzero",), FLOAT, required=False),
     # Of a graph with types.
     **_relation_entries("grid/*/*/*/relation/*/"),
+    "order/*/*/type/*/position": ArraySpec(("member",), ("int64",)),
     "order/*/*/vertex": ArraySpec(("row",), ("int64",), required=False),
     "order/*/*/degree": ArraySpec(("row",), ("int64", "float64")),
     **_vertex_arrays("order/*/*/", "row"),

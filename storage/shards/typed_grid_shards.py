@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +20,11 @@ from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.arrays import ArrayReader, ReadCounter
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.format.schema import TYPED_VERSION
+from gnnloom.storage.format.vertex_arrays import vertex_bounds
 from gnnloom.storage.matrix.csr import CSR, index_dtype
 from gnnloom.storage.matrix.permutation import KeyedPermutation
-from gnnloom.storage.matrix.ranges import Span, split_range
-from gnnloom.storage.shards.grid_shards import cell_path, check_rows
+from gnnloom.storage.matrix.ranges import Span, overlapped, split_range
+from gnnloom.storage.shards.grid_shards import cell_path, check_rows, order_path
 from gnnloom.storage.shards.grid_variants import TRANSPOSED, stored_variants
 from gnnloom.storage.shards.grid_window import read_windows
 from gnnloom.storage.shards.typed_row_shards import ShardedRelation
@@ -33,6 +34,15 @@ from gnnloom.storage.wording import counted, did_you_mean
 def relation_cell_path(variant: str, row: int, column: int, relation: str) -> str:
     """Path of the block of a relation in a cell."""
     return f"{cell_path(variant, row, column)}/relation/{relation}"
+
+
+#: Array with the positions of the vertices of a type.
+POSITION: Final = "position"
+
+
+def type_order_path(order: str, row: int, type_name: str) -> str:
+    """Path of the vertex data of a type at a range of positions of an order."""
+    return f"{order_path(order, row)}/type/{type_name}"
 
 
 @dataclass(frozen=True)
@@ -213,6 +223,40 @@ class TypedGridShards:
         permutation = self.row_order if order == "rows" else self.column_order
         positions = np.arange(*span, dtype=np.int64)
         return permutation.inverse(positions) if permutation else positions
+
+    def vertex_data(
+        self, type_name: str, name: str, order: str, span: Span, counter: ReadCounter | None = None
+    ) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """Read an array such as ``feature`` of the vertices of a type at the positions ``span`` of an order.
+
+        Args:
+            order: ``rows`` or ``columns``.
+            span: first position, and one past the last.
+            counter: counts the bytes read.
+
+        Returns:
+            (num_found,) int64 positions, ascending, of the vertices of the type, and their (num_found, ...) values.
+
+        Raises:
+            NotFoundError: the type has no such array.
+        """
+        # Only a double permutation has two orders; for the others, one copy of the vertex data is stored.
+        order = order if self.permutation == "double" else "rows"
+        paths = [f"{type_order_path(order, row, type_name)}/" for row in range(self.grid[0])]
+        having = [path for path in paths if f"{path}{name}" in self.artifact]
+        if not having:
+            raise NotFoundError(f"{self.artifact.path}: type {type_name!r} has no {name!r}")
+        record = self.artifact.record(f"{having[0]}{name}")
+        facts = next(each for each in self.artifact.facts["types"] if each["name"] == type_name)
+        positions, values = [np.empty(0, np.int64)], [np.empty((0, *record.shape[1:]), record.dtype)]
+        for row, shared in overlapped(span, self.num_vertices, self.grid[0]):
+            if paths[row] in having:
+                found = self.artifact.array(f"{paths[row]}{POSITION}", counter, (0, self.num_vertices)).read()
+                start, stop = np.searchsorted(found, shared).tolist()
+                stored = self.artifact.array(f"{paths[row]}{name}", counter, vertex_bounds(name, facts))
+                positions.append(found[start:stop])
+                values.append(stored.read(start, stop))
+        return np.concatenate(positions), np.concatenate(values)
 
     def positions(self, order: str, vertex: NDArray[np.int64]) -> NDArray[np.int64]:
         """(num_ids,) int64 positions of vertices in an order; the inverse of :meth:`vertex_ids`."""

@@ -54,8 +54,12 @@ class DescribedTypes:
     def source(self, spec: UnionSpec) -> ShardSource:
         """What row shards are made from."""
         sizes = self.sizes
-        data = {name: VertexSizes.plain(self.types[name], width, 153, "float16") for name, width in self.widths.items()}
-        return ShardSource.of_types(sizes, spec, sizes.union(spec), {}, data)
+        return ShardSource.of_types(sizes, spec, sizes.union(spec), {}, self.data)
+
+    @property
+    def data(self) -> dict[str, VertexSizes]:
+        """Vertex data by type."""
+        return {name: VertexSizes.plain(self.types[name], width, 153, "float16") for name, width in self.widths.items()}
 
     @property
     def hubs(self) -> tuple[str, ...]:
@@ -140,11 +144,12 @@ def test_a_partition_counts_what_parts_exchange_for_all_relations(
 def test_grid_shards_move_the_edges_a_few_times_in_little_memory(graph: DescribedTypes, ranks: int) -> None:
     side = math.isqrt(ranks)
     options = GridOptions((side, side), "double")
-    phases = count(TypedGridPlan(graph.sizes, {}, options, MEMORY, TypedGridPlaces()).phases())
+    plan = TypedGridPlan(graph.sizes, {}, graph.data, options, MEMORY, TypedGridPlaces())
+    phases = count(plan.phases())
     check_opens(phases)
     # Four variants of all edges as keys, and the row pointers of each relation in each column of the grid.
     pointers = 8 * graph.sizes.num_vertices * side * len(graph.relations)
-    data = 4 * (8 * graph.nnz + pointers)
+    data = 4 * (8 * graph.nnz + pointers) + 2 * (graph.feature_bytes + 8 * graph.sizes.num_vertices)
     for phase in phases:
         assert phase.bytes_read <= 3 * data, phase
         assert phase.bytes_written <= 3 * data, phase

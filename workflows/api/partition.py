@@ -94,7 +94,7 @@ def shard(
     """Write the shards of a dataset, which hold everything that each rank reads.
 
     Row shards of a graph with types have a matrix for each relation, and one halo for all relations. Grid shards of
-    such a graph have the blocks of each relation, and no vertex data.
+    such a graph have the blocks of each relation, and the data of each type.
 
     Args:
         dataset: the dataset or its name.

@@ -22,12 +22,13 @@ from gnnloom.pipeline.shards.grid.relation_cells import (
     scatter_relation,
     write_relation_cells,
 )
+from gnnloom.pipeline.shards.grid.type_orders import TypeOrdersPlan
 from gnnloom.pipeline.shards.shard_options import GridOptions
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.tasks.memory import WRITING_BYTES, rows_that_fit
 from gnnloom.pipeline.tasks.phase import Needs, Phase
-from gnnloom.pipeline.tasks.sizes import GraphSizes, TypedSizes
+from gnnloom.pipeline.tasks.sizes import GraphSizes, TypedSizes, VertexSizes
 from gnnloom.storage.artifacts.typed.union import TypedMatrices
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.shards.grid_shards import cell_path
@@ -41,11 +42,13 @@ class TypedGridPlaces:
     Attributes:
         grid: the writer, and the orders of rows and columns.
         relations, reverses: the matrices of the variants, and of the transposed variants.
+        of_types: artifact of the data of each type, and names of all dimensions of each array.
     """
 
     grid: GridPlaces = field(default_factory=GridPlaces)
     relations: TypedMatrices = field(default_factory=lambda: TypedMatrices(Path(), None))
     reverses: TypedMatrices = field(default_factory=lambda: TypedMatrices(Path(), None))
+    of_types: Mapping[str, tuple[Path, Mapping[str, tuple[str, ...]]]] = field(default_factory=dict)
 
 
 def relation_cell_name(variant: str, row: int, column: int) -> str:
@@ -60,11 +63,13 @@ class TypedGridPlan:
     Attributes:
         sizes: of the relations and their reverses.
         columns: columns of the edges of each relation.
+        vertices: data of the types that have some.
         memory: bytes that a worker may use.
     """
 
     sizes: TypedSizes
     columns: Mapping[str, tuple[Column, ...]]
+    vertices: Mapping[str, VertexSizes]
     options: GridOptions
     memory: int
     places: TypedGridPlaces
@@ -91,7 +96,13 @@ class TypedGridPlan:
             arrays=2 + most,
         )
         merges = [plan.merges("merge cells") for plan in plans.values()]
-        return [scatter, *(phase for phases in merges for phase in phases), write]
+        return [scatter, *(phase for phases in merges for phase in phases), write, *self._orders.phases()]
+
+    @property
+    def _orders(self) -> TypeOrdersPlan:
+        orders = ("rows", "columns") if self.options.permutation == "double" else ("rows",)
+        what = self.sizes, self.vertices, orders, self.options.grid[0]
+        return TypeOrdersPlan(*what, self.places.grid, self.places.of_types)
 
     @property
     def stored_variants(self) -> list[str]:

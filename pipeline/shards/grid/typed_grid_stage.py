@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,14 @@ from gnnloom.pipeline.shards.grid.grid_plan import GridPlaces
 from gnnloom.pipeline.shards.grid.typed_grid_plan import TypedGridPlaces, TypedGridPlan, relation_cell_name
 from gnnloom.pipeline.shards.relation_entries import edge_columns
 from gnnloom.pipeline.shards.shard_options import GridOptions
+from gnnloom.pipeline.shards.shard_source import type_dims, type_facts
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.phase import repairing, run
-from gnnloom.pipeline.tasks.sizes import TypedSizes
+from gnnloom.pipeline.tasks.sizes import TypedSizes, VertexSizes
 from gnnloom.storage.artifacts.typed.reverses import Reverses
 from gnnloom.storage.artifacts.typed.typed_graph import Relation, TypedGraph
 from gnnloom.storage.artifacts.typed.union import BACKWARD, TypedMatrices, UnionSpec
+from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
@@ -25,15 +28,25 @@ from gnnloom.storage.shards.typed_grid_shards import TypedGridShards
 
 
 @repairing
-def shard_typed_grid(dataset: Dataset, graph: TypedGraph, options: GridOptions, cluster: Cluster) -> TypedGridShards:
+def shard_typed_grid(
+    dataset: Dataset,
+    graph: TypedGraph,
+    options: GridOptions,
+    cluster: Cluster,
+    vertices: Mapping[str, Vertices] | None = None,
+) -> TypedGridShards:
     """Cut the permuted matrices of all relations into grid shards, or find them; resumes what an earlier run left.
 
+    Args:
+        vertices: features, labels and split to include, by type; by default all that the dataset has.
+
     Raises:
-        InputError: the permutation follows a partition.
+        InputError: the permutation follows a partition, or a type has several data to choose from.
         BudgetError: a worker's memory is too small for any buffer.
     """
     check_typed_grid(options)
-    inputs = {"graph": graph.artifact.key}
+    data = dataset.vertices_of_types(graph.artifact.key) if vertices is None else dict(vertices)
+    inputs = typed_grid_inputs(graph.artifact.key, {name: each.artifact.key for name, each in data.items()})
     parameters = options.parameters()
     with ArtifactWriter.begin(dataset.path, "shards", parameters, inputs, cluster.scratch, TYPED_VERSION) as writer:
         if writer.is_complete:
@@ -45,10 +58,11 @@ def shard_typed_grid(dataset: Dataset, graph: TypedGraph, options: GridOptions, 
             GridPlaces(writer, orders=orders),
             TypedMatrices.of(graph, None, UnionSpec()),
             TypedMatrices.of(graph, reverses, UnionSpec(BACKWARD)),
+            {name: (each.artifact.path, type_dims(each)) for name, each in data.items()},
         )
-        plan = typed_grid_plan(graph, reverses, options, cluster.memory, places)
+        plan = typed_grid_plan(graph, reverses, data, options, cluster.memory, places)
         names = run(plan.phases(), cluster, writer)
-        return TypedGridShards(writer.commit(names, {"vertex": graph.num_vertices}, _facts(plan, graph)))
+        return TypedGridShards(writer.commit(names, {"vertex": graph.num_vertices}, _facts(plan, graph, data)))
 
 
 def check_typed_grid(options: GridOptions) -> None:
@@ -65,23 +79,39 @@ def check_typed_grid(options: GridOptions) -> None:
 
 
 def typed_grid_plan(
-    graph: TypedGraph, reverses: Reverses | None, options: GridOptions, memory: int, places: TypedGridPlaces
+    graph: TypedGraph,
+    reverses: Reverses | None,
+    vertices: Mapping[str, Vertices],
+    options: GridOptions,
+    memory: int,
+    places: TypedGridPlaces,
 ) -> TypedGridPlan:
     """The plan for a stored graph; the sizes of reverses that are not stored are estimated."""
     columns = {each.name: edge_columns(each) for each in graph.relations}
-    return TypedGridPlan(TypedSizes.of(graph, reverses), columns, options, memory, places)
+    data = {name: VertexSizes.of(each) for name, each in sorted(vertices.items())}
+    return TypedGridPlan(TypedSizes.of(graph, reverses), columns, data, options, memory, places)
 
 
-def typed_grid_shards_key(options: GridOptions, graph: str) -> str:
+def typed_grid_inputs(graph: str, vertices: Mapping[str, str]) -> dict[str, str]:
+    """Kind to key of everything that the grid shards of a graph with types are made from.
+
+    Args:
+        graph: its key.
+        vertices: keys of the vertex data by type.
+    """
+    return {"graph": graph} | {f"vertices/{name}": vertices[name] for name in sorted(vertices)}
+
+
+def typed_grid_shards_key(options: GridOptions, inputs: Mapping[str, str]) -> str:
     """Key of the artifact that :func:`shard_typed_grid` makes or finds.
 
     Args:
-        graph: key of the graph.
+        inputs: what :func:`typed_grid_inputs` gives.
     """
-    return artifact_key("shards", options.parameters(), {"graph": graph}, TYPED_VERSION)
+    return artifact_key("shards", options.parameters(), inputs, TYPED_VERSION)
 
 
-def _facts(plan: TypedGridPlan, graph: TypedGraph) -> dict[str, Any]:
+def _facts(plan: TypedGridPlan, graph: TypedGraph, data: Mapping[str, Vertices]) -> dict[str, Any]:
     recorded = plan.places.grid.writer.recorded("cell/")
     rows, columns = plan.options.grid
     cells = [(row, column) for row in range(rows) for column in range(columns)]
@@ -92,7 +122,7 @@ def _facts(plan: TypedGridPlan, graph: TypedGraph) -> dict[str, Any]:
         balance[variant] = float(np.max(counts) / np.mean(counts)) if np.any(counts) else 1.0
     orders = {name: order.to_json() if order else None for name, order in plan.places.grid.orders.items()}
     return {
-        "types": [{"name": each.name, "first": each.first, "count": each.count} for each in graph.types],
+        "types": [type_facts(each, data.get(each.name)) for each in graph.types],
         "relations": [_relation_facts(each) for each in graph.relations],
         "nnz": graph.nnz,
         "row_order": orders["rows"],

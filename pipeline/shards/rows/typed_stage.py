@@ -13,14 +13,14 @@ from gnnloom.pipeline.shards.rows.replicated_rows import create_replicated
 from gnnloom.pipeline.shards.rows.row_numbers import VertexNumbers
 from gnnloom.pipeline.shards.rows.row_plan import row_phases
 from gnnloom.pipeline.shards.rows.row_shuffles import RowPlaces, range_sizes
-from gnnloom.pipeline.shards.shard_source import ShardSource
+from gnnloom.pipeline.shards.shard_source import ShardSource, type_dims, type_facts
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.phase import repairing, run
 from gnnloom.pipeline.tasks.sizes import GraphSizes, PartSizes, TypedSizes, VertexSizes
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.typed.reverses import Reverses
-from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph, VertexType
+from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
 from gnnloom.storage.artifacts.typed.union import BOTH, FORWARD, PlacedMatrix, TypedMatrices, UnionSpec
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Dataset
@@ -75,7 +75,7 @@ def shard_typed_rows(
         source = typed_source(graph, reverses, spec, union, data)
         # One exchange serves all relations.
         sizes = replace(PartSizes.of(partition), sent_back=())
-        of_types = {name: (each.artifact.path, _dims(each)) for name, each in data.items()}
+        of_types = {name: (each.artifact.path, type_dims(each)) for name, each in data.items()}
         where = writer, writer.work / "numbers", ()
         places = RowPlaces(*where, relations=matrices, of_types=of_types, partition=partition.artifact.path)
         with one_step("number the vertices"):
@@ -86,7 +86,7 @@ def shard_typed_rows(
         names = run(row_phases(source, sizes, places), cluster, writer)
         facts = {
             "symmetric": is_symmetric,
-            "types": [_type_facts(each, data.get(each.name)) for each in graph.types],
+            "types": [type_facts(each, data.get(each.name)) for each in graph.types],
             "relations": [_relation_facts(each) for each in placed],
             "quality": partition.quality,
             **({REPLICATED: list(spec.without_sources)} if spec.without_sources else {}),
@@ -146,20 +146,6 @@ def typed_source(
 def _parameters(parts: int, method: str, *, reverse: bool, replicate: tuple[str, ...]) -> dict[str, Any]:
     chosen = {"layout": "row", "parts": parts, "method": method} | ({"reverse": True} if reverse else {})
     return chosen | ({"replicate": list(replicate)} if replicate else {})
-
-
-def _dims(vertices: Vertices) -> dict[str, tuple[str, ...]]:
-    """Names of all dimensions of each array."""
-    dims = {name: vertices.artifact.record(name).dims[1:] for name in vertices.names}
-    return {name: ("member", *(f"type_{dim}" for dim in each)) for name, each in dims.items()}
-
-
-def _type_facts(each: VertexType, vertices: Vertices | None) -> dict[str, Any]:
-    found: dict[str, Any] = {"name": each.name, "first": each.first, "count": each.count}
-    if vertices is None:
-        return found
-    counts = {"num_classes": vertices.num_classes, "num_targets": vertices.num_targets}
-    return found | {name: count for name, count in counts.items() if count}
 
 
 def _relation_facts(placed: PlacedMatrix) -> dict[str, Any]:

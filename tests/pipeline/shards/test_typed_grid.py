@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from gnnloom.pipeline.shards.shard_options import PERMUTATIONS, GridOptions
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.pipeline.tasks.phase import count
 from gnnloom.storage import Catalog, TypedGraph
+from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.checks.invariants import check_artifact
 from gnnloom.storage.errors import CorruptError, InputError, NotFoundError
 from gnnloom.storage.matrix.ranges import split_range
@@ -60,6 +62,24 @@ def _check(shards: TypedGridShards, graph: TypedGraph) -> None:
             _check_blocks(
                 shards, relation.name, variant, (row[order], column[order]), {k: v[order] for k, v in values.items()}
             )
+
+
+def _check_data(shards: TypedGridShards, data: Mapping[str, Vertices]) -> None:
+    """Compare the data of each type at all positions, and at some, with the stored data in the order of positions."""
+    n = shards.num_vertices
+    for order in ("rows", "columns"):
+        for each in shards.types:
+            position = shards.positions(order, np.arange(each.first, each.first + each.count))
+            for name in data[each.name].names if each.name in data else ():
+                stored = data[each.name].array(name).read()
+                for first, last in ((0, n), (n // 3, n // 2), (5, 5)):
+                    found, values = shards.vertex_data(each.name, name, order, (first, last))
+                    ordered = np.argsort(position)
+                    inside = ordered[(position[ordered] >= first) & (position[ordered] < last)]
+                    np.testing.assert_array_equal(found, position[inside])
+                    np.testing.assert_array_equal(values, stored[inside])
+    with pytest.raises(NotFoundError, match="'country'"):
+        shards.vertex_data("country", "feature", "rows", (0, n))
 
 
 def _check_window(shards: TypedGridShards, relation: str, variant: str, entries: tuple[np.ndarray, np.ndarray]) -> None:
@@ -104,6 +124,7 @@ def test_blocks_of_every_relation_are_its_edges_with_their_columns(
     graph = dataset.typed_graph()
     shards = shard_typed_grid(dataset, graph, GridOptions(grid, permutation, seed=3), HERE)
     _check(shards, graph)
+    _check_data(shards, dataset.vertices_of_types(graph.artifact.key))
     assert [each.problem for each in dataset.verify() if each.problem] == []
     assert dataset.typed_grid_shards(grid=list(grid)).artifact.key == shards.artifact.key
     with pytest.raises(InputError, match="typed_grid_shards"):
@@ -145,9 +166,8 @@ def test_bytes_do_not_depend_on_memory_or_interruptions(
     pieces, ran = run_in_steps(lambda cluster: shard_typed_grid(dataset, graph, options, cluster), 31)
     assert pieces.artifact.digest == whole.artifact.digest
     assert sum(name == "scatter_relation" for name, _ in ran) > 40
-    planned = count(
-        plan_of(graph, reverse_relations(dataset, graph, HERE), options, 1 << 30, TypedGridPlaces()).phases()
-    )
+    what = graph, reverse_relations(dataset, graph, HERE), dataset.vertices_of_types(graph.artifact.key)
+    planned = count(plan_of(*what, options, 1 << 30, TypedGridPlaces()).phases())
     assert sum(each.tasks for each in planned) == len({name for _, name in ran})
 
 

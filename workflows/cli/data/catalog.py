@@ -249,13 +249,15 @@ def _descriptions(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 
 def _describe(row: dict[str, Any]) -> str:
-    """Return the scalar parameters and the sizes of an artifact, such as a grid's, or that it is damaged."""
+    """Return the parameters of an artifact that are single values, names or sizes, or that it is damaged."""
     if row["problem"]:
         return "damaged"
     texts = []
     for name, value in row["parameters"].items():
         if isinstance(value, list) and all(isinstance(item, int) for item in value):
             texts.append(f"{name}={'x'.join(map(str, value))}")
+        elif isinstance(value, list) and all(isinstance(item, str) for item in value):
+            texts.append(f"{name}={' '.join(value)}")
         elif not isinstance(value, dict | list):
             texts.append(f"{name}={value}")
     return ", ".join(texts)

@@ -118,7 +118,7 @@ class TypedStageInputs(StageInputs):
         grid = self.recipe.grid
         if grid is None:
             return None
-        return TypedGridPlan(self.sizes, self._columns(), grid, self.cluster.memory, TypedGridPlaces())
+        return TypedGridPlan(self.sizes, self._columns(), self._data, grid, self.cluster.memory, TypedGridPlaces())
 
     @cached_property
     def _shard_source(self) -> ShardSource:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gnnloom.pipeline.shards.grid.grid_stage import grid_shards_key, shard_grid
-from gnnloom.pipeline.shards.grid.typed_grid_stage import shard_typed_grid, typed_grid_shards_key
+from gnnloom.pipeline.shards.grid.typed_grid_stage import shard_typed_grid, typed_grid_inputs, typed_grid_shards_key
 from gnnloom.pipeline.shards.rows.row_stage import row_shards_key, shard_rows
 from gnnloom.pipeline.shards.rows.typed_stage import shard_typed_rows, typed_inputs, typed_row_shards_key
 from gnnloom.pipeline.tasks.cluster import Cluster
@@ -63,7 +63,7 @@ class TypedShardsStage(ShardsStage):
         if not recipe.makes_shards:
             return None
         if recipe.grid is not None:
-            return typed_grid_shards_key(recipe.grid, found.read_graph)
+            return typed_grid_shards_key(recipe.grid, typed_grid_inputs(found.read_graph, found.type_vertices))
         if partition is None:
             raise InputError(f"{recipe.source_name}: row shards need a partition")
         inputs = typed_inputs(found.read_graph, found.keys["partition"], found.type_vertices)
@@ -72,9 +72,9 @@ class TypedShardsStage(ShardsStage):
         )
 
     def prepare(self, found: Found, dataset: Dataset, cluster: Cluster) -> None:
-        if found.recipe.grid is not None:
-            shard_typed_grid(dataset, dataset.typed_graph(found.read_graph), found.recipe.grid, cluster)
-            return
         # The dataset may have other vertex data for the same types.
         data = {name: dataset.vertices(key) for name, key in found.type_vertices.items()}
+        if found.recipe.grid is not None:
+            shard_typed_grid(dataset, dataset.typed_graph(found.read_graph), found.recipe.grid, cluster, data)
+            return
         shard_typed_rows(dataset, dataset.partition(key=found.keys["partition"]), cluster, data)
