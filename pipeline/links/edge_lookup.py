@@ -5,9 +5,10 @@ The same pass finds pairs that are in two splits: equal pairs meet in one row.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
+from gnnloom.pipeline.links.edge_keys import open_matrix
 from gnnloom.pipeline.links.message_graph import find_columns, more_rows
 from gnnloom.pipeline.links.pair_arrays import PairArray
 from gnnloom.pipeline.shuffle.columns import Column
@@ -26,10 +28,10 @@ from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.memory import MIB, WRITING_BYTES, working_memory
 from gnnloom.pipeline.tasks.phase import Needs, Phase, Task, WorkFiles, records_of
 from gnnloom.pipeline.tasks.sizes import GraphSizes
-from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.artifacts.block_matrix import BlockMatrix
 from gnnloom.storage.errors import BudgetError, InputError
 from gnnloom.storage.format.arrays import CHUNK_BYTES, ArrayReader, ArrayRecord
-from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
+from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.format.schema import LINK_SPLITS
 from gnnloom.storage.shards.block_ranges import RANGE_BYTES, row_ranges
 
@@ -43,6 +45,8 @@ _FILED_BYTES: Final = 25
 _ROUTED_CHUNKS: Final = 2
 _ROUTED_BYTES: Final = 80
 _PAIR_BYTES: Final = 128
+#: Bytes of an entry while the entries that pairs hold out are found: whether it is new, its group, its list, positions.
+_HELD_BYTES: Final = 40
 #: Lists whose pairs are links; pairs of all other lists are negatives. Their codes are their places here.
 _LINKS: Final = tuple(f"{split}/pair" for split in LINK_SPLITS)
 _TRAIN: Final = _LINKS.index("train/pair")
@@ -59,6 +63,7 @@ class AskTask(Task):
         code: of the list.
         symmetric: (u, v) and (v, u) are the same pair.
         reverse: look for (v, u) instead of (u, v).
+        has_loops: a pair of equal numbers is a loop.
     """
 
     links: Path
@@ -69,6 +74,7 @@ class AskTask(Task):
     reverse: bool
     asked: Shuffle
     lane: Lane
+    has_loops: bool = True
 
 
 def ask(task: AskTask) -> int:
@@ -109,7 +115,7 @@ def ask(task: AskTask) -> int:
 
 
 def _check_loops(task: AskTask, row: NDArray[np.int64], column: NDArray[np.int64], first: int) -> None:
-    loops = np.flatnonzero(row == column) if task.code < len(_LINKS) else row[:0]
+    loops = np.flatnonzero(row == column) if task.has_loops and task.code < len(_LINKS) else row[:0]
     if len(loops):
         split, number = task.array.path.partition("/")[0], first + int(loops[0])
         raise InputError(
@@ -127,6 +133,8 @@ class AnswerTask(Task):
         holds_out: as for :class:`LookupPlan`.
         answered: where the entries of the pairs for training go, by their number, and the lane; None without such.
         memory: bytes that the worker may use.
+        relation: name of the relation, in a graph with types.
+        held: where the positions of the edges go that the pairs of a list hold out, and the lane, by code of the list.
     """
 
     graph: Path
@@ -136,6 +144,8 @@ class AnswerTask(Task):
     asked: Shuffle
     answered: tuple[Shuffle, Lane] | None
     memory: int
+    relation: str = ""
+    held: Mapping[int, tuple[Shuffle, Lane]] = field(default_factory=dict)
 
 
 def answer(task: AnswerTask) -> int:
@@ -146,7 +156,7 @@ def answer(task: AnswerTask) -> int:
     Raises:
         BudgetError: a row has more pairs than fit in memory.
     """
-    graph, total = Graph(Artifact(task.graph)), 0
+    graph, total, held_out = open_matrix(task.graph, task.relation), 0, dict.fromkeys(task.held, 0)
     edges, shared, example = np.zeros(task.num_lists, np.int64), 0, None
     with ExitStack() as opened:
         output = opened.enter_context(task.writer.task(task.name))
@@ -155,13 +165,19 @@ def answer(task: AnswerTask) -> int:
         if task.answered is not None:
             shuffle, lane = task.answered
             out = opened.enter_context(shuffle.routed(output, lane))
+        held = {code: opened.enter_context(way.routed(output, lane)) for code, (way, lane) in task.held.items()}
         for found in _looked_up(task, graph, files):
             total += len(found.row)
             edges += found.count(task.num_lists)
             shared, example = shared + found.num_shared, example or found.example
             if out is not None:
                 out.add(*found.train_entries(holds_out=task.holds_out))
+            for code, position in found.held.items():
+                held_out[code] += len(position)
+                held[code].add(Index.of_offsets(np.array([0, len(position)], np.int64)), {"edge": position})
         output.facts |= {"edges": edges.tolist(), "shared": shared, "example": example}
+        if task.held:
+            output.facts["held_out"] = list(held_out.values())
     return total
 
 
@@ -174,6 +190,8 @@ class _Found:
         code: (num_pairs,) uint8, of the list.
         entry: (num_pairs,) entry of the graph; 0 for a pair that is not an edge.
         is_edge: (num_pairs,) bool.
+        held: (num_held,) int64 positions of edges of a relation that the pairs of a list hold out, ascending, by code
+            of the list; without lists that hold none out.
     """
 
     row: NDArray[np.int64]
@@ -182,6 +200,7 @@ class _Found:
     number: NDArray[np.int64]
     entry: NDArray[Any]
     is_edge: NDArray[np.bool_]
+    held: Mapping[int, NDArray[np.int64]] = field(default_factory=dict)
 
     @cached_property
     def _group(self) -> NDArray[np.int64]:
@@ -232,8 +251,8 @@ class _Found:
         return Index.of_positions(self.number[own]), {"weight": entry[own]}
 
 
-def _looked_up(task: AnswerTask, graph: Graph, files: OpenFiles) -> Iterator[_Found]:
-    asked = task.asked.rows(task.writer.work, files)
+def _looked_up(task: AnswerTask, graph: BlockMatrix, files: OpenFiles) -> Iterator[_Found]:
+    asked, before = task.asked.rows(task.writer.work, files), sum(graph.block_nnz[: task.number])
     columns, weights = graph.columns(task.number), graph.weights(task.number)
     step = more_rows(LOOKED_UP, task.memory, task.needs.memory, _PAIR_BYTES)
     for span in row_ranges(graph, task.number):
@@ -244,17 +263,52 @@ def _looked_up(task: AnswerTask, graph: Graph, files: OpenFiles) -> Iterator[_Fo
             _check_memory(task, some)
             first, stop = some.positions
             pointers = span.pointers[first - span.first : stop - span.first + 1]
-            row, column, code, number = _sorted(some, graph.num_vertices)
+            row, column, code, number = _sorted(some, graph.num_columns)
             offsets = np.searchsorted(row, np.arange(first, stop + 1))
             entry = np.zeros(len(row), np.uint8 if weights is None else weights.dtype)
             is_edge = np.zeros(len(row), np.bool_)
+            held = defaultdict[int, list[NDArray[np.int64]]](list)
             for begin, end in columns.ranges(STEP_ENTRIES, int(pointers[0]), int(pointers[-1])):
                 place = np.full(len(row), -1, np.int64)
-                find_columns(pointers, begin, columns.read(begin, end), offsets, column, place)
+                here = columns.read(begin, end)
+                find_columns(pointers, begin, here, offsets, column, place)
                 own = np.flatnonzero(place >= 0)
                 is_edge[own] = True
                 entry[own] = 1 if weights is None else weights.read(begin, end)[place[own]]
-            yield _Found(row, column, code, number, entry, is_edge)
+                if task.held and len(own):
+                    first_of_row = pointers[(pointers >= begin) & (pointers < end)] - begin
+                    for number_of_list, position in _held_out(task, here, first_of_row, place[own], code[own]):
+                        held[number_of_list].append(before + begin + position)
+            joined = {number_of_list: np.concatenate(parts) for number_of_list, parts in held.items()}
+            yield _Found(row, column, code, number, entry, is_edge, joined)
+
+
+def _held_out(
+    task: AnswerTask,
+    columns: NDArray[Any],
+    first_of_row: NDArray[np.int64],
+    place: NDArray[np.int64],
+    code: NDArray[np.uint8],
+) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """The entries that pairs hold out, with all that are parallel to them; an entry counts for one list only.
+
+    Args:
+        columns: (num_entries,) columns of consecutive entries.
+        first_of_row: places of the first entries of rows among them.
+        place, code: (num_found,) places of the first entry of each pair, and the code of its list.
+    """
+    holds = np.isin(code, list(task.held))
+    is_new = np.ones(len(columns), np.bool_)
+    is_new[1:] = columns[1:] != columns[:-1]
+    is_new[first_of_row] = True
+    group = np.cumsum(is_new) - 1
+    of_group = np.full(int(group[-1]) + 1, np.iinfo(np.uint8).max, np.uint8)
+    np.minimum.at(of_group, group[place[holds]], code[holds])
+    of_entry = of_group[group]
+    for each in task.held:
+        found = np.flatnonzero(of_entry == each)
+        if len(found):
+            yield each, found
 
 
 def _sorted(
@@ -283,6 +337,7 @@ class LookedUp:
 
     Attributes:
         edges: pairs of each list, by the path of its array, that are edges of the graph or, of negatives, links.
+        held_out: number of edges of a relation that the pairs of each split hold out.
         shared: links that are in several splits.
         example: source and target of such a link, and the paths of two of the arrays; None if there is none.
     """
@@ -290,6 +345,7 @@ class LookedUp:
     edges: Mapping[str, int]
     shared: int
     example: tuple[int, int, str, str] | None
+    held_out: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -307,6 +363,9 @@ class LookupPlan:
         weight: array that gets the entries of the pairs for training.
         name: what follows the names of tasks and shuffles.
         reverse: look for the reverses of the pairs.
+        relation: name of the relation, in a graph with types, whose pairs hold out all parallel edges and need no
+            entries.
+        has_loops: a pair of equal numbers is a loop.
     """
 
     writer: ArtifactWriter
@@ -319,6 +378,8 @@ class LookupPlan:
     weight: str = "train/weight"
     name: str = ""
     reverse: bool = False
+    relation: str = ""
+    has_loops: bool = True
 
     @property
     def names(self) -> list[str]:
@@ -346,12 +407,35 @@ class LookupPlan:
     def entries(self) -> ShufflePlan | None:
         """Plan that brings the entries of the training pairs to their places; None if no training pairs are given."""
         train = self.records.get("train/pair")
-        if train is None:
+        if train is None or self.relation:
             return None
         dtype, total = self.weight_dtype or "uint8", train.shape[0]
         shuffle = Shuffle(f"entries{self.name}", total, (Column("weight", dtype),), max(1, total // (1 << 20)))
         size = np.dtype(dtype).itemsize
         return ShufflePlan(self.writer, shuffle, self.sizes.num_blocks, size * total, total)
+
+    @cached_property
+    def held(self) -> dict[str, ShufflePlan]:
+        """Plans that bring the positions of the edges of a relation that pairs hold out to an array for each split."""
+        if not (self.relation and self.holds_out):
+            return {}
+        column, blocks = (Column("edge", "int64"),), self.sizes.num_blocks
+        return {
+            split: ShufflePlan.unmerged(self.writer, Shuffle(f"held/{split}", 1, column, 1), blocks)
+            for split in LINK_SPLITS
+            if split != "train"
+        }
+
+    def held_arrays(self, totals: Mapping[str, int]) -> list[PairArray]:
+        """The arrays of :attr:`held`.
+
+        Args:
+            totals: number of edges that the pairs of each split hold out.
+        """
+        return [
+            PairArray(f"{split}/held_out", (totals[split],), "int64", ("held_out",), plan, ("edge",))
+            for split, plan in self.held.items()
+        ]
 
     def phases(self) -> list[Phase]:
         """All phases."""
@@ -373,7 +457,7 @@ class LookupPlan:
             how = record, pairs, code, self.sizes.symmetric, self.reverse
             where = self._asked.shuffle, self._asked.lane(number)
             name = f"ask{self.name}/{number:05d}"
-            tasks.append(AskTask(self.writer, name, needs, self.writer.path, *how, *where))
+            tasks.append(AskTask(self.writer, name, needs, self.writer.path, *how, *where, self.has_loops))
         return Phase("pairs by row", ask, tasks, "pairs", files=(self._asked.files,))
 
     @cached_property
@@ -381,14 +465,17 @@ class LookupPlan:
         """The phase that looks pairs up."""
         tasks, sizes, entries = [], self.sizes, self.entries
         rows = [0, *np.cumsum(sizes.block_rows).tolist()]
-        memory = RANGE_BYTES + (2 * sizes.entry_bytes + 1) * STEP_ENTRIES + _PAIR_BYTES * LOOKED_UP
+        entry_bytes = 2 * sizes.entry_bytes + 1 + (_HELD_BYTES if self.held else 0)
+        memory = RANGE_BYTES + entry_bytes * STEP_ENTRIES + _PAIR_BYTES * LOOKED_UP
         for number, nnz in enumerate(sizes.block_nnz):
             num_bytes = sizes.entry_bytes * nnz + 8 * (sizes.block_rows[number] + 1)
             needs = Needs(num_bytes, 0, self._asked.opens((rows[number], rows[number + 1])), memory)
             answered = None if entries is None else (entries.shuffle, entries.lane(number))
             how = self.graph, number, len(self.names), self.holds_out, self._asked.shuffle, answered, self.memory
-            tasks.append(AnswerTask(self.writer, f"answer{self.name}/{number:05d}", needs, *how))
-        files = () if entries is None else (entries.files,)
+            plans = {_LINKS.index(f"{split}/pair"): plan for split, plan in self.held.items()}
+            held = {code: (plan.shuffle, plan.lane(number)) for code, plan in plans.items()}
+            tasks.append(AnswerTask(self.writer, f"answer{self.name}/{number:05d}", needs, *how, self.relation, held))
+        files = (*(() if entries is None else (entries.files,)), *(plan.files for plan in self.held.values()))
         return Phase("look up pairs", answer, tasks, "pairs", (self._asked.read_files,), (*files, WorkFiles()))
 
     def arrays(self) -> list[PairArray]:
@@ -406,7 +493,10 @@ class LookupPlan:
         names = self.names
         example = None if shown is None else (shown[0], shown[1], names[shown[2]], names[shown[3]])
         counted = {name: count for name, count in zip(names, edges, strict=True) if name in self.records}
-        return LookedUp(counted, sum(each["shared"] for each in facts), example)
+        held_out = np.sum([each["held_out"] for each in facts], axis=0).tolist() if self.held else []
+        return LookedUp(
+            counted, sum(each["shared"] for each in facts), example, dict(zip(self.held, held_out, strict=True))
+        )
 
 
 def _num_pairs(path: str, record: ArrayRecord) -> int:

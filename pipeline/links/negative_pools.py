@@ -118,9 +118,13 @@ def count_loops(task: LoopTask) -> int:
     return total
 
 
-def loop_phase(writer: ArtifactWriter, graph: Path, sizes: GraphSizes) -> Phase:
-    """The phase that counts the loops of each block, where no other task reads all of its edges."""
-    edges, tasks = EdgeKeys(graph, 0), []
+def loop_phase(writer: ArtifactWriter, graph: Path, sizes: GraphSizes, relation: str = "") -> Phase:
+    """The phase that counts the loops of each block, where no other task reads all of its edges.
+
+    Args:
+        relation: name of the relation, in a graph with types.
+    """
+    edges, tasks = EdgeKeys(graph, 0, relation=relation), []
     for block, (rows, nnz) in enumerate(zip(sizes.block_rows, sizes.block_nnz, strict=True)):
         needs = Needs(sizes.entry_bytes * nnz + 8 * (rows + 1), memory=edges.reading_bytes)
         tasks.append(LoopTask(writer, f"loops/{block:05d}", needs, edges, block))

@@ -198,6 +198,12 @@ class FileOptions:
     )
     allow_overlap: bool = option(False, "Accept pairs that are in several splits.", group=Group.INPUT)
     reciprocal: str | None = _reciprocal()
+    relation: str | None = _option(
+        None,
+        "In a graph with types: the relation of the pairs, whose two columns are ids of its source and target type.",
+        metavar="NAME",
+        is_common=True,
+    )
 
     def __post_init__(self) -> None:
         check_options(self)

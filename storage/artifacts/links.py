@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.disk.files import parsing
 from gnnloom.storage.errors import CorruptError, NotFoundError
-from gnnloom.storage.format.arrays import ReadCounter
+from gnnloom.storage.format.arrays import ArrayReader, ReadCounter
 from gnnloom.storage.format.artifact import MANIFEST, Artifact
 from gnnloom.storage.format.schema import LINK_SPLITS
 from gnnloom.storage.wording import counted
@@ -194,6 +194,15 @@ class Links:
         """
         bounds = None if self.relation is None else (0, self.relation.num_edges)
         return self.artifact.array(f"{split}/edge", bounds=bounds).read(start, stop)
+
+    def held_out(self, split: str) -> ArrayReader:
+        """Open the positions of the edges of a relation that given pairs of a split hold out, ascending.
+
+        Raises:
+            NotFoundError: the pairs were not given, or hold nothing out.
+        """
+        bounds = None if self.relation is None else (0, self.relation.num_edges)
+        return self.artifact.array(f"{split}/held_out", bounds=bounds)
 
     def pair(
         self, split: str, start: int = 0, stop: int | None = None, counter: ReadCounter | None = None

@@ -60,7 +60,7 @@ def check_links(dataset: Dataset, artifact: Artifact) -> None:
 def _check_pairs(links: Links, split: str, relation: Relation | None) -> None:
     for start, stop in _steps(links.num_pairs[split]):
         source, target = links.pair(split, start, stop).T
-        if relation is not None:
+        if relation is not None and f"{split}/edge" in links.artifact:
             _check_edges(links, split, relation, start, stop)
         if not links.can_be_loops:
             # Equal numbers are different vertices.
@@ -145,6 +145,8 @@ def _check_held_out(dataset: Dataset, links: Links) -> None:
     held_out = [split for split in LINK_SPLITS if split != "train" or links.artifact.facts["train_held_out"]]
     total = sum(links.num_pairs[split] for split in held_out) * entries
     given = "edges" in links.artifact.facts
+    if links.relation is not None and given:
+        _check_positions(links)
     if (
         links.message_graph == links.graph
         or (links.together and given)
@@ -162,6 +164,24 @@ def _check_held_out(dataset: Dataset, links: Links) -> None:
         raise CorruptError(
             f"{links.artifact.path}: the held-out pairs are not the entries that graph/{links.message_graph} lacks"
         )
+
+
+def _check_positions(links: Links) -> None:
+    """Check the positions of the edges of a relation that given pairs hold out: they ascend, and none is missing."""
+    count, facts = 0, links.artifact.facts
+    for split in LINK_SPLITS:
+        path = f"{split}/held_out"
+        if path not in links.artifact:
+            continue
+        stored, last = links.held_out(split), -1
+        count += len(stored)
+        for start, stop in _steps(len(stored)):
+            found = stored.read(start, stop)
+            if (np.diff(found, prepend=last) <= 0).any():
+                raise CorruptError(f"{links.artifact.path}/{path}: positions that do not ascend in rows {start}:{stop}")
+            last = int(found[-1])
+    if count != facts["held_out_entries"]:
+        raise CorruptError(f"{links.artifact.path}: {count:,} held-out edges, expected {facts['held_out_entries']:,}")
 
 
 def _matrix(dataset: Dataset, links: Links, key: str) -> BlockMatrix:

@@ -228,7 +228,8 @@ def _links() -> dict[str, ArraySpec]:
         replaced = ("pair", "replaced", "baseline")
         arrays[f"{split}/negative_source_baseline"] = ArraySpec(replaced, ("float64",), required=False)
         arrays[f"{split}/pool_baseline"] = ArraySpec(("pooled", "baseline"), ("float64",), required=False)
-        # Of links of one relation: positions among its edges.
+        # Of links of one relation: positions among its edges, of drawn pairs, and of edges that given pairs hold out.
+        arrays[f"{split}/held_out"] = ArraySpec(("held_out",), ("int64",), required=False)
         arrays[f"{split}/edge"] = ArraySpec(("pair",), ("int64",), required=False)
     arrays["train/weight"] = ArraySpec(("pair",), ("uint8", *FLOAT))
     return arrays | {"train/reverse_weight": ArraySpec(("pair",), ("uint8", *FLOAT), required=False)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -11,6 +10,7 @@ from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.pipeline.links.given.given_stage import GivenLinks, store_links
 from gnnloom.pipeline.links.hard_stage import draw_hard_negatives as draw_hard
 from gnnloom.pipeline.links.options import DrawOptions, FileOptions, HardOptions
+from gnnloom.pipeline.links.relation.given import store_relation_links
 from gnnloom.pipeline.links.relation.stage import draw_relation_links
 from gnnloom.pipeline.links.stage import draw_links as draw
 from gnnloom.storage import Dataset as StoredDataset
@@ -85,6 +85,9 @@ def read_links(
     Ids are those of the files that the graph was made from: numbers or names. A split without negatives gets pairs that
     are no edges of the graph, ``negatives`` for each of its pairs, each equally likely.
 
+    In a graph with types, ``relation`` names the relation of the pairs: the two columns are ids of its source type and
+    of its target type, and negatives have the same types.
+
     Args:
         dataset: the dataset or its name.
         graph: key, to choose between several graphs; by default the only one that was made from files.
@@ -102,7 +105,12 @@ def read_links(
     """
     found = as_dataset(dataset, catalog)
     settings, cluster = stage_options("read_links", options, FileOptions, _FILE_OPTIONS)
-    return once_per_job(lambda: _store_given(found, graph, lambda: GivenLinks.of(settings), cluster))
+
+    def make() -> Links:
+        linked = find_drawn(found, graph, settings)
+        return store_given(found, linked, GivenLinks.of(settings), cluster)
+
+    return once_per_job(make)
 
 
 @with_options(CLUSTER)
@@ -133,7 +141,12 @@ def read_ogb_links(
     """
     found = as_dataset(dataset, catalog)
     _, cluster = stage_options("read_ogb_links", options, dict, ())
-    return once_per_job(lambda: _store_given(found, graph, lambda: GivenLinks.of_ogb(str(folder), split), cluster))
+
+    def make() -> Links:
+        linked = find_linked(found, graph)
+        return store_given(found, linked, GivenLinks.of_ogb(str(folder), split), cluster)
+
+    return once_per_job(make)
 
 
 @with_options({**_HARD_OPTIONS, **CLUSTER})
@@ -196,11 +209,6 @@ def find_linked(dataset: StoredDataset, graph: str | None) -> Graph:
         NotFoundError: there is no such graph, or links were held out of it.
         InputError: there are several, and none is chosen, or the graph has types.
     """
-    if typed := typed_graph(dataset, graph):
-        raise InputError(
-            f"{typed.artifact.path}: a graph with types, whose pairs are drawn so far and not read from files: `gnnloom"
-            f" links {dataset.name} random --relation NAME`"
-        )
     found = dataset.graph(graph)
     if dataset.origin(found.artifact.key) != found.artifact.key:
         raise NotFoundError(
@@ -210,8 +218,8 @@ def find_linked(dataset: StoredDataset, graph: str | None) -> Graph:
     return found
 
 
-def find_drawn(dataset: StoredDataset, graph: str | None, options: DrawOptions) -> Graph | Relation:
-    """The graph to draw links from, or the relation of a graph with types.
+def find_drawn(dataset: StoredDataset, graph: str | None, options: DrawOptions | FileOptions) -> Graph | Relation:
+    """The graph that links are pairs of, or the relation of a graph with types.
 
     Raises:
         NotFoundError: there is no such graph or relation, or links were held out of the graph.
@@ -261,9 +269,8 @@ def store_drawn(
     return on_cluster(cluster, lambda opened: draw(dataset, linked, find_times(dataset, options), opened))
 
 
-def _store_given(
-    dataset: StoredDataset, graph: str | None, open_links: Callable[[], GivenLinks], cluster: ClusterOptions
-) -> Links:
-    """Store links from files, which are opened once the graph with a key is found."""
-    linked, given = find_linked(dataset, graph), open_links()
+def store_given(dataset: StoredDataset, linked: Graph | Relation, given: GivenLinks, cluster: ClusterOptions) -> Links:
+    """Store links of a graph or a relation from files, on a cluster that is open as long as this takes."""
+    if isinstance(linked, Relation):
+        return on_cluster(cluster, lambda opened: store_relation_links(dataset, linked, given, opened))
     return on_cluster(cluster, lambda opened: store_links(dataset, linked, given, opened))

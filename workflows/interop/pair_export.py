@@ -19,7 +19,7 @@ from gnnloom.workflows.interop.tables import ExportedColumn, Table
 
 
 def pair_table(dataset: Dataset, key: str | None = None) -> Table:
-    """Return the pairs of all splits: ends, split, values, and for pairs of a relation the columns of their edges.
+    """Return the pairs of all splits: ends, split, values, and for pairs drawn from a relation the columns of edges.
 
     Ends are the ids or names of the source, in a graph with types within their types. NumPy's files hold vertex numbers
     instead of names.
@@ -32,7 +32,10 @@ def pair_table(dataset: Dataset, key: str | None = None) -> Table:
     """
     links = dataset.links(key)
     ends = dataset.end_ids(links)
-    relation = None if links.relation is None else dataset.typed_graph(links.graph).relation(links.relation.name)
+    relation = None
+    # Pairs from files need not be edges.
+    if links.relation is not None and "train/edge" in links.artifact:
+        relation = dataset.typed_graph(links.graph).relation(links.relation.name)
     columns = [*end_columns(*ends), ExportedColumn("split", None)]
     if links.kind != PAIR:
         columns.append(ExportedColumn("value", np.dtype(VALUE_DTYPES[links.kind])))

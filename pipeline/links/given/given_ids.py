@@ -32,10 +32,10 @@ from gnnloom.pipeline.sources.source import SourceRange, TableBlock
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY, MIB, working_memory
 from gnnloom.pipeline.tasks.phase import Needs, Phase, Task, WorkFiles, records_of, run
-from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.links import CLASS
+from gnnloom.storage.artifacts.typed.source_ids import SourceIds
 from gnnloom.storage.errors import BudgetError, InputError
-from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
+from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.wording import counted
 
 #: Bytes that a task holds of a chunk of ids: as read, as text, and routed.
@@ -45,6 +45,9 @@ _TASK_VERTICES: Final = 1 << 22
 #: The largest class: values are read as float32, which has all integers up to 2^24.
 MOST_CLASS: Final = 1 << 24
 _VERTEX: Final = "vertex"
+#: Ends of pairs, and the end of the path of a list of targets.
+_ENDS: Final = ("source", "target")
+_OF_TARGETS: Final = "/negative"
 
 
 @dataclass(frozen=True)
@@ -64,17 +67,23 @@ class ListRange:
 
 @dataclass(frozen=True)
 class GivenLists:
-    """Several lists, and the graph whose vertices they name; small and picklable.
+    """Several lists, and the ids of the vertices that they name; small and picklable.
 
     Attributes:
-        graph: folder of the graph artifact.
+        ends: folders of the ids of all vertices, or of the possible sources and the possible targets; see
+            :meth:`SourceIds.at`.
         lists: the lists.
-        names: whether the ids of the graph are names.
+        names: whether ids are read as names.
     """
 
-    graph: Path
+    ends: tuple[Path, ...]
     lists: tuple[IdList, ...]
     names: bool
+
+    @classmethod
+    def of(cls, ends: Sequence[SourceIds], lists: Sequence[IdList]) -> GivenLists:
+        """Lists of the ids of some vertices."""
+        return cls(tuple(each.folder for each in ends), tuple(lists), any(each.has_names for each in ends))
 
     @cached_property
     def ranges(self) -> list[ListRange]:
@@ -148,7 +157,7 @@ def place_ids(task: PlaceIdsTask) -> int:
         InputError: an id is not a vertex, or a value is not of its kind.
     """
     given, count, highest = task.given.lists[task.range.number], 0, -1
-    num_vertices = Graph(Artifact(task.given.graph)).num_vertices
+    num_vertices = SourceIds.at(task.given.ends[0]).num_vertices
     with task.writer.task(task.name) as output:
         for ways, check in ((task.vertices, num_vertices), (task.values, 0)):
             if ways is None:
@@ -199,10 +208,14 @@ class IdTable:
     """The ids of several lists as one table; what a :class:`~gnnloom.pipeline.ingest.tables.routing.TablePlan` reads.
 
     The value of a row is the number of its list, and its place the number of the id in that.
+
+    Attributes:
+        end: the end of pairs whose ids are in the table, 0 for sources; None for all ids.
     """
 
     given: GivenLists
     parts: tuple[ListRange, ...]
+    end: int | None = None
 
     def ranges(self) -> list[SourceRange]:
         return [SourceRange(part.number, number, number + 1) for number, part in enumerate(self.parts)]
@@ -210,11 +223,18 @@ class IdTable:
     def read_table(self, span: SourceRange) -> Iterator[TableBlock]:
         """Read one range."""
         part = self.parts[span.start]
-        width = self.given.lists[part.number].width
+        given = self.given.lists[part.number]
         for first, rows in self.given.rows(part):
             ids = rows.as_names()
-            at = np.arange(first * width, first * width + len(ids))
+            at = np.arange(first * given.width, first * given.width + len(ids))
+            if self.end is not None and not given.path.endswith(_OF_TARGETS):
+                ids, at = Names.from_arrow(ids.to_arrow().take(np.arange(self.end, len(ids), 2))), at[self.end :: 2]
             yield TableBlock(ids.offset, ids.text, np.full(len(ids), part.number, np.uint8), at)
+
+    def row_error(self, at: int, reason: str) -> InputError:
+        """The error about an id; the table does not say which list has it."""
+        places = ", ".join(dict.fromkeys(given.location for given in self.given.lists))
+        return InputError(f"{places}, id {at:,}: {reason}")
 
 
 @dataclass(frozen=True)
@@ -222,12 +242,13 @@ class ResolveTask(Task):
     """Looks up the ids of a bucket of vertices, and routes the vertices back to the places of the ids.
 
     Attributes:
+        vertex_ids: folder of the ids of the vertices.
         buckets: of the vertices.
         ids: the ids, by bucket.
         vertices: where the vertices go, for each list, and the lanes.
     """
 
-    graph: Path
+    vertex_ids: Path
     buckets: VertexBuckets
     bucket: int
     ids: Shuffle
@@ -237,7 +258,7 @@ class ResolveTask(Task):
 def resolve_ids(task: ResolveTask) -> int:
     """Look up the ids of a bucket; returns their number. Records how many are not vertices, and the first of them."""
     first_vertex, stop_vertex = task.buckets.vertices_of(task.bucket)
-    lookup = VertexLookup(Graph(Artifact(task.graph)), first_vertex, stop_vertex)
+    lookup = VertexLookup(SourceIds.at(task.vertex_ids), first_vertex, stop_vertex)
     unknown, first, count = 0, None, 0
     with task.writer.task(task.name) as output:
         # One list after the other: each has a lane of its own.
@@ -280,7 +301,7 @@ class GivenPlan:
         parts: the ranges of all lists, with the numbers of their rows.
         num_rows: rows of each list.
         kind: of the values.
-        kept_ids: an id is the number of its vertex.
+        ends: the ids of all vertices, or of the possible sources and the possible targets.
     """
 
     writer: ArtifactWriter
@@ -289,7 +310,7 @@ class GivenPlan:
     num_rows: tuple[int, ...]
     kind: str
     memory: int
-    graph: Graph = field(repr=False)
+    ends: tuple[SourceIds, ...] = field(repr=False)
 
     @property
     def num_pairs(self) -> dict[str, int]:
@@ -299,7 +320,8 @@ class GivenPlan:
 
     @property
     def kept_ids(self) -> bool:
-        return not self.graph.has_numbers and not self.graph.has_names
+        """Whether an id is the number of its vertex."""
+        return len(self.ends) == 1 and not self.ends[0].has_numbers and not self.ends[0].has_names
 
     @cached_property
     def vertices(self) -> tuple[ShufflePlan, ...]:
@@ -307,7 +329,7 @@ class GivenPlan:
         plans = []
         for number, (given, rows) in enumerate(zip(self.given.lists, self.num_rows, strict=True)):
             total = rows * given.width
-            tasks = sum(part.number == number for part in self.parts) if self.kept_ids else self._buckets.num_buckets
+            tasks = sum(part.number == number for part in self.parts) if self.kept_ids else self._num_buckets
             readers = max(1, total // (1 << 19))
             shuffle = Shuffle(f"vertices/{given.path}", max(1, total), (Column(_VERTEX, "int64"),), readers)
             plans.append(ShufflePlan(self.writer, shuffle, tasks, 8 * total, 0 if self.kept_ids else total))
@@ -325,24 +347,42 @@ class GivenPlan:
         return plans
 
     @cached_property
-    def _buckets(self) -> VertexBuckets:
-        n = self.graph.num_vertices
-        return VertexBuckets(n, _TASK_VERTICES, Column("value", "uint8"), id_bytes(self.graph))
+    def _buckets(self) -> list[VertexBuckets]:
+        """Buckets of the vertices of each end."""
+        value = Column("value", "uint8")
+        return [VertexBuckets(ids.num_vertices, _TASK_VERTICES, value, id_bytes(ids)) for ids in self.ends]
+
+    @property
+    def _num_buckets(self) -> int:
+        return sum(each.num_buckets for each in self._buckets)
 
     @cached_property
-    def _table(self) -> TablePlan:
-        rows = sum(rows * given.width for given, rows in zip(self.given.lists, self.num_rows, strict=True))
-        ranges = IdTable(self.given, self.parts).ranges()
-        num_bytes = rows * (self._buckets.id_bytes + 8)
-        where = self.writer, self.graph.artifact.path, IdTable(self.given, self.parts)
-        return TablePlan("ids", self._buckets, ranges, rows, num_bytes, self.memory, *where)
+    def _tables(self) -> list[TablePlan]:
+        """The ids of each end as a table."""
+        tables = []
+        for end, (ids, buckets) in enumerate(zip(self.ends, self._buckets, strict=True)):
+            own = [self._num_ids(number, end) for number in range(len(self.given.lists))]
+            parts = tuple(part for part in self.parts if own[part.number] or len(self.ends) == 1)
+            table = IdTable(self.given, parts, end if len(self.ends) > 1 else None)
+            name, num_bytes = "ids" if len(self.ends) == 1 else f"{_ENDS[end]}-ids", sum(own) * (buckets.id_bytes + 8)
+            how = table.ranges(), sum(own), num_bytes, self.memory, self.writer, ids.folder, table
+            tables.append(TablePlan(name, buckets, *how))
+        return tables
+
+    def _num_ids(self, number: int, end: int) -> int:
+        """Number of ids of a list that are ids of an end."""
+        given, rows = self.given.lists[number], self.num_rows[number]
+        if len(self.ends) == 1:
+            return rows * given.width
+        return rows * given.width * (end == 1) if given.path.endswith(_OF_TARGETS) else rows
 
     def phases(self) -> list[Phase]:
         """All phases."""
         if self.kept_ids:
             return [self._placing(vertices=True), *self._merges()]
         placing = [self._placing(vertices=False)] if self.values else []
-        return [*placing, *self._table.phases(), self.resolving, *self._merges()]
+        routed = [phase for table in self._tables for phase in table.phases()]
+        return [*placing, *routed, self.resolving, *self._merges()]
 
     def _merges(self) -> Iterator[Phase]:
         for plan in self.vertices:
@@ -374,16 +414,16 @@ class GivenPlan:
     @cached_property
     def resolving(self) -> Phase:
         """The phase that looks ids up."""
-        tasks = []
-        for bucket in range(self._buckets.num_buckets):
-            ways = tuple((plan.shuffle, plan.lane(bucket)) for plan in self.vertices)
-            needs = Needs(
-                memory=self._buckets.memory + 16 * BLOCK_BYTES, opens=self._table.shuffled.opens((bucket, bucket + 1))
-            )
-            how = self.graph.artifact.path, self._buckets, bucket, self._table.shuffled.shuffle, ways
-            tasks.append(ResolveTask(self.writer, f"resolve/{bucket:06d}", needs, *how))
-        reads, files = (self._table.shuffled.read_files,), tuple(plan.files for plan in self.vertices)
-        return Phase("look up ids", resolve_ids, tasks, "ids", reads, files)
+        tasks = list[ResolveTask]()
+        for ids, buckets, table in zip(self.ends, self._buckets, self._tables, strict=True):
+            for bucket in range(buckets.num_buckets):
+                ways = tuple((plan.shuffle, plan.lane(len(tasks))) for plan in self.vertices)
+                opens = table.shuffled.opens((bucket, bucket + 1))
+                needs = Needs(memory=buckets.memory + 16 * BLOCK_BYTES, opens=opens)
+                how = ids.folder, buckets, bucket, table.shuffled.shuffle, ways
+                tasks.append(ResolveTask(self.writer, f"resolve/{len(tasks):06d}", needs, *how))
+        reads = tuple(table.shuffled.read_files for table in self._tables)
+        return Phase("look up ids", resolve_ids, tasks, "ids", reads, tuple(plan.files for plan in self.vertices))
 
     def check_known(self) -> None:
         """Check that all ids are vertices, after the phases.
@@ -393,13 +433,16 @@ class GivenPlan:
         """
         if self.kept_ids:
             return
-        found = [record.facts for record in records_of(self.resolving, self.writer)]
-        unknown = sum(each["unknown"] for each in found) + self._table.num_unknown()
-        if unknown:
-            firsts = sorted(each["first"] for each in found if each["first"] is not None)
-            shown = f"; the first is {firsts[0][2]!r} ({self.given.where(*firsts[0][:2])})" if firsts else ""
-            places = ", ".join(dict.fromkeys(given.location for given in self.given.lists))
-            raise InputError(f"{places}: {counted(unknown, 'id')} not in the graph{shown}")
+        found, begin = [record.facts for record in records_of(self.resolving, self.writer)], 0
+        for ids, buckets, table in zip(self.ends, self._buckets, self._tables, strict=True):
+            own, begin = found[begin : begin + buckets.num_buckets], begin + buckets.num_buckets
+            unknown = sum(each["unknown"] for each in own) + table.num_unknown()
+            if unknown:
+                firsts = sorted(each["first"] for each in own if each["first"] is not None)
+                shown = f"; the first is {firsts[0][2]!r} ({self.given.where(*firsts[0][:2])})" if firsts else ""
+                places = ", ".join(dict.fromkeys(given.location for given in self.given.lists))
+                what = "not in the graph" if not ids.type else f"not among the vertices of type {ids.type}"
+                raise InputError(f"{places}: {counted(unknown, 'id')} {what}{shown}")
 
     def num_classes(self) -> int:
         """One more than the largest class; 0 if the values are no classes."""
@@ -432,14 +475,19 @@ class GivenPlan:
         return arrays
 
 
-def plan_lists(writer: ArtifactWriter, graph: Graph, lists: Sequence[IdList], kind: str, cluster: Cluster) -> GivenPlan:
+def plan_lists(
+    writer: ArtifactWriter, ends: Sequence[SourceIds], lists: Sequence[IdList], kind: str, cluster: Cluster
+) -> GivenPlan:
     """Prepare lists and count their rows, unless an earlier command did.
+
+    Args:
+        ends: the ids of all vertices, or of the possible sources and the possible targets.
 
     Raises:
         InputError: a file cannot be read, or a list has no rows, or not one of negatives for each pair.
         BudgetError: the memory per worker is too small.
     """
-    given = GivenLists(graph.artifact.path, tuple(lists), graph.has_names)
+    given = GivenLists.of(ends, lists)
     needed = max((array.unpack_memory for array in packed_arrays(given)), default=0)
     if needed > working_memory(cluster.memory):
         raise BudgetError(
@@ -455,7 +503,7 @@ def plan_lists(writer: ArtifactWriter, graph: Graph, lists: Sequence[IdList], ki
         parts.append(ListRange(part.number, part.span, totals[part.number]))
         totals[part.number] += rows
     _check_rows(given.lists, totals)
-    return GivenPlan(writer, given, tuple(parts), tuple(totals), kind, cluster.memory, graph)
+    return GivenPlan(writer, given, tuple(parts), tuple(totals), kind, cluster.memory, tuple(ends))
 
 
 def counting_phase(writer: ArtifactWriter, given: GivenLists) -> Phase:

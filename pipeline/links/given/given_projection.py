@@ -50,10 +50,10 @@ def project_given(dataset: Dataset, graph: Graph, given: GivenLinks, workers: in
     expected = message_key(graph.artifact.key, key) if given.holds_out else graph.artifact.key
     message = Links(Artifact(path)).message_graph if is_stored else expected
     has_graph = ArtifactWriter(dataset.path / "graph" / message, "graph", message).is_complete
-    lists = GivenLists(graph.artifact.path, tuple(given.lists), graph.has_names)
+    lists = GivenLists.of([graph], given.lists)
     rows = tuple(each.expected_rows(names=lists.names) for each in lists.lists)
-    plan = GivenPlan(STATED, lists, tuple(lists.ranges), rows, given.kind, memory, graph)
-    phases, sizes = given_phases(given, plan, memory), GraphSizes.of(graph)
+    plan = GivenPlan(STATED, lists, tuple(lists.ranges), rows, given.kind, memory, (graph,))
+    phases, sizes = given_phases(given, graph, plan, memory), GraphSizes.of(graph)
     scores = any(phase.name == "baselines" and phase.tasks for phase in phases)
     return LinkProjection.of(
         dataset,
@@ -68,9 +68,9 @@ def project_given(dataset: Dataset, graph: Graph, given: GivenLinks, workers: in
     )
 
 
-def given_phases(given: GivenLinks, plan: GivenPlan, memory: int) -> list[Phase]:
+def given_phases(given: GivenLinks, graph: Graph, plan: GivenPlan, memory: int) -> list[Phase]:
     """All phases of :func:`~gnnloom.pipeline.links.given.given_stage.store_links`, with stated numbers of rows."""
-    graph, sizes, num_pairs = plan.graph, GraphSizes.of(plan.graph), plan.num_pairs
+    sizes, num_pairs = GraphSizes.of(graph), plan.num_pairs
     arrays = plan.arrays(symmetric=graph.symmetric)
     phases = [*preparation_phases(plan.given), counting_phase(STATED, plan.given), *plan.phases()]
     if not sizes.symmetric and given.holds_out and given.reciprocal != RECIPROCAL_APART:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from gnnloom.pipeline.ingest.stage import discarding
 from gnnloom.pipeline.links.drawn_pairs import split_phase, split_plans
 from gnnloom.pipeline.links.edge_keys import Directions, EdgeKeys
 from gnnloom.pipeline.links.edge_lookup import LookedUp, LookupPlan, held_out_edges
-from gnnloom.pipeline.links.given.given_ids import plan_lists
+from gnnloom.pipeline.links.given.given_ids import GivenPlan, plan_lists
 from gnnloom.pipeline.links.given.id_lists import IdList, PairList, TargetMatrix
 from gnnloom.pipeline.links.negative_pools import POOLED_SPLITS, PoolPlan
 from gnnloom.pipeline.links.options import RECIPROCAL_APART, FileOptions
@@ -39,9 +40,11 @@ from gnnloom.pipeline.tasks.phase import repairing, run
 from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.links import PAIR, Links
+from gnnloom.storage.artifacts.typed.source_ids import SourceIds
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
+from gnnloom.storage.format.schema import FORMAT_VERSION, TYPED_VERSION
 from gnnloom.storage.wording import counted
 
 LOGGER = logging.getLogger("gnnloom.pipeline")
@@ -102,6 +105,7 @@ class GivenLinks:
         negatives: pairs to draw for a split without negatives, for each of its pairs.
         seed: of the choice of these.
         reciprocal: whether an edge that is held out holds its reverse out; None to decide by the graph.
+        relation: name of the relation, in a graph with types.
     """
 
     lists: Sequence[IdList]
@@ -111,13 +115,14 @@ class GivenLinks:
     negatives: int = 0
     seed: int = 0
     reciprocal: str | None = None
+    relation: str | None = None
 
     @classmethod
     def of(cls, options: FileOptions) -> GivenLinks:
         """The links that some files give."""
         how: dict[str, Any] = {"allow_overlap": options.allow_overlap, "holds_out": not options.keep_edges}
         how |= {"negatives": options.negatives, "seed": options.seed, "reciprocal": options.reciprocal}
-        return cls(lists=open_lists(options), values=options.values, **how)
+        return cls(lists=open_lists(options), values=options.values, relation=options.relation, **how)
 
     @classmethod
     def of_ogb(cls, folder: str, split: str | None) -> GivenLinks:
@@ -131,6 +136,7 @@ class GivenLinks:
         # They change nothing where no negatives are drawn.
         drawn: dict[str, Any] = {"negatives": self.negatives, "seed": self.seed} if self.pooled_splits else {}
         drawn |= {} if self.reciprocal is None else {"reciprocal": self.reciprocal}
+        drawn |= {} if self.relation is None else {"relation": self.relation}
         return {"method": "file", **how, **drawn, "sources": {given.path: given.identity() for given in self.lists}}
 
     @property
@@ -151,8 +157,9 @@ class GivenLinks:
         return self.missing_splits if self.negatives else []
 
     def key(self, graph: str) -> str:
-        """The key of the artifact that :func:`store_links` makes or finds for the graph with this key."""
-        return artifact_key("links", self.parameters, {"graph": graph})
+        """The key of the artifact that the stage makes or finds for the graph with this key."""
+        version = FORMAT_VERSION if self.relation is None else TYPED_VERSION
+        return artifact_key("links", self.parameters, {"graph": graph}, version)
 
 
 @repairing
@@ -184,24 +191,18 @@ def store_links(dataset: Dataset, graph: Graph, given: GivenLinks, cluster: Clus
 
 
 def _store(dataset: Dataset, graph: Graph, writer: ArtifactWriter, given: GivenLinks, cluster: Cluster) -> Links:
-    plan = plan_lists(writer, graph, given.lists, given.kind, cluster)
+    plan = plan_lists(writer, [graph], given.lists, given.kind, cluster)
     # Where nothing is held out, there is nothing to hold out together.
     looks = not graph.symmetric and given.holds_out and given.reciprocal != RECIPROCAL_APART
     reverses = find_reciprocity(writer, graph, None, cluster) if looks else None
     directions = choose_directions(reverses, given.reciprocal)
     sizes = sizes_of_pairs(graph, directions)
-    arrays, phases = plan.arrays(symmetric=sizes.symmetric), plan.phases()
-    for array in arrays:
-        array.create(writer)
-    writing = array_phase(writer, arrays)
-    check_memory([*phases, writing], cluster)
-    # Ids that are not vertices have no places: they are reported before anything is written.
-    if not writer.recorded_of(task.name for task in writing.tasks):
-        run(phases, cluster, writer, [each.read_files for each in plan.vertices])
-        plan.check_known()
-    names = run([*phases, writing], cluster, writer)
+    names = write_lists(plan, cluster, symmetric=sizes.symmetric)
     known = known_edges(dataset, graph, reverses, directions, cluster)
-    drawn, facts = _draw_negatives(writer, known, given, plan.num_pairs, cluster)
+    drawn, facts = list[str](), dict[str, Any]()
+    if given.pooled_splits:
+        loops = count_all_loops(writer, known, cluster)
+        drawn, facts = draw_negatives(writer, known.artifact.path, GraphSizes.of(known), loops, given, plan, cluster)
     names += drawn
     records = written_arrays(writer, names)
     looking = _looking(writer, known, directions, records, given, cluster)
@@ -217,9 +218,9 @@ def _store(dataset: Dataset, graph: Graph, writer: ArtifactWriter, given: GivenL
         run(looked_up, cluster, writer)
     found = looking.found()
     if found.shared and not given.allow_overlap:
-        raise _overlapping(found, graph, directions)
+        raise overlapping(found, (graph, graph), together=directions is not Directions.APART and not graph.symmetric)
     if not given.negatives:
-        _warn_of_missing_negatives(given)
+        warn_of_missing_negatives(given)
     held_out = held_out_splits(train=False)
     message = graph
     # The graph that models read is symmetric if pairs stand for both directions, also if none of them is an edge.
@@ -244,7 +245,7 @@ def _store(dataset: Dataset, graph: Graph, writer: ArtifactWriter, given: GivenL
     return commit_links(dataset, graph, message, writer, written, cluster)
 
 
-def _warn_of_missing_negatives(given: GivenLinks) -> None:
+def warn_of_missing_negatives(given: GivenLinks) -> None:
     """Say that figures depend on negatives that are not stored, and how to store some."""
     without = given.missing_splits
     if without:
@@ -257,19 +258,49 @@ def _warn_of_missing_negatives(given: GivenLinks) -> None:
         )
 
 
-def _draw_negatives(
-    writer: ArtifactWriter, graph: Graph, given: GivenLinks, num_pairs: Mapping[str, int], cluster: Cluster
+def write_lists(plan: GivenPlan, cluster: Cluster, *, symmetric: bool) -> list[str]:
+    """Write the arrays of all lists; returns the names of the tasks that wrote them.
+
+    Args:
+        symmetric: see :meth:`GivenPlan.arrays`.
+
+    Raises:
+        InputError: an id is not a vertex, or a value is not of its kind.
+        BudgetError: the memory per worker is too small.
+    """
+    writer, arrays, phases = plan.writer, plan.arrays(symmetric=symmetric), plan.phases()
+    for array in arrays:
+        array.create(writer)
+    writing = array_phase(writer, arrays)
+    check_memory([*phases, writing], cluster)
+    # Ids that are not vertices have no places: they are reported before anything is written.
+    if not writer.recorded_of(task.name for task in writing.tasks):
+        run(phases, cluster, writer, [each.read_files for each in plan.vertices])
+        plan.check_known()
+    return run([*phases, writing], cluster, writer)
+
+
+def draw_negatives(
+    writer: ArtifactWriter,
+    graph: Path,
+    sizes: GraphSizes,
+    loops: Sequence[int],
+    given: GivenLinks,
+    plan: GivenPlan,
+    cluster: Cluster,
+    *,
+    has_loops: bool = True,
 ) -> tuple[list[str], dict[str, Any]]:
     """Draw negatives for splits that have none; returns the tasks that wrote them, and facts of the manifest.
 
     Args:
-        graph: its edges are never drawn.
+        graph: folder of the graph artifact whose edges are never drawn.
+        sizes: of the graph, or of the relation of the pairs.
+        loops, has_loops: see :meth:`PoolPlan.of`.
     """
-    if not given.pooled_splits:
-        return [], {}
-    sizes, loops = GraphSizes.of(graph), count_all_loops(writer, graph, cluster)
-    wanted = {split: num_pairs[split] for split in given.pooled_splits}
-    pools = PoolPlan.of(writer, graph.artifact.path, sizes, loops, wanted, given.negatives, given.seed)
+    wanted = {split: plan.num_pairs[split] for split in given.pooled_splits}
+    how = loops, wanted, given.negatives, given.seed, given.relation or ""
+    pools = PoolPlan.of(writer, graph, sizes, *how, has_loops=has_loops)
     for array in pools.arrays():
         array.create(writer)
     phases = [*pools.phases(), array_phase(writer, pools.arrays())]
@@ -293,16 +324,21 @@ def _looking(
     return LookupPlan(writer, asked, graph.artifact.path, sizes, dtype, given.holds_out, cluster.memory)
 
 
-def _overlapping(found: LookedUp, graph: Graph, directions: Directions) -> InputError:
+def overlapping(found: LookedUp, ends: tuple[SourceIds, SourceIds], *, together: bool) -> InputError:
+    """The error about pairs in several splits.
+
+    Args:
+        ends: ids of the possible sources and the possible targets.
+        together: a pair and its reverse are one.
+    """
     text = ""
     if found.example is not None:
         source, target, first, second = found.example
-        ends = [
-            (graph.original_name(end, end + 1) if graph.has_names else graph.original_id(end, end + 1))[0]
-            for end in (source, target)
+        shown = [
+            (ids.original_name(end, end + 1) if ids.has_names else ids.original_id(end, end + 1))[0]
+            for ids, end in zip(ends, (source, target), strict=True)
         ]
-        text = f"; one is ({ends[0]}, {ends[1]}) in {first.partition('/')[0]} and {second.partition('/')[0]}"
-    together = directions is not Directions.APART and not graph.symmetric
+        text = f"; one is ({shown[0]}, {shown[1]}) in {first.partition('/')[0]} and {second.partition('/')[0]}"
     apart = "; here, a pair and its reverse are one, unless --reciprocal apart is given" if together else ""
     return InputError(
         f"{counted(found.shared, 'pair')} in several splits{text}; remove them from all but one, or accept them with"

@@ -144,16 +144,21 @@ def _draw(writer: ArtifactWriter, relation: Relation, options: DrawOptions, clus
         array.create(writer)
     names = run([first, *pools.phases(), array_phase(writer, arrays)], cluster, writer)
     facts: dict[str, Any] = {"kind": PAIR, "num_classes": 0, "train_held_out": disjoint, **pools.facts}
-    facts["relation"] = {
-        "name": name,
+    facts["relation"] = relation_facts(relation)
+    facts |= {"together": True} if directions is Directions.TOGETHER else {}
+    return WrittenPairs(names, num_pairs, facts, directions)
+
+
+def relation_facts(relation: Relation) -> dict[str, Any]:
+    """The facts of the manifest of links about their relation."""
+    return {
+        "name": relation.name,
         "source": relation.source.name,
         "target": relation.target.name,
         "num_sources": relation.source.count,
         "num_targets": relation.target.count,
         "num_edges": relation.nnz,
     }
-    facts |= {"together": True} if directions is Directions.TOGETHER else {}
-    return WrittenPairs(names, num_pairs, facts, directions)
 
 
 def make_kept_graph(

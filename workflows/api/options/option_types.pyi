@@ -123,6 +123,7 @@ class LinksKeywords(ClusterKeywords, total=False):
     keep_edges: bool
     allow_overlap: bool
     reciprocal: str | None
+    relation: str | None
 
 class HardKeywords(ClusterKeywords, total=False):
     negatives: int

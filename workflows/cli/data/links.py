@@ -8,12 +8,14 @@ from typing import Any
 import click
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
+from gnnloom.pipeline.links.given.given_ids import GivenLists
 from gnnloom.pipeline.links.given.given_projection import project_given
-from gnnloom.pipeline.links.given.given_stage import GivenLinks, store_links
+from gnnloom.pipeline.links.given.given_stage import GivenLinks
 from gnnloom.pipeline.links.hard_stage import draw_hard_negatives
 from gnnloom.pipeline.links.options import DrawOptions, FileOptions, HardOptions
 from gnnloom.pipeline.links.projection import LinkProjection, project_hard, project_links
-from gnnloom.pipeline.links.relation.projection import project_relation_links
+from gnnloom.pipeline.links.relation.given import ends_of
+from gnnloom.pipeline.links.relation.projection import project_given_relation, project_relation_links
 from gnnloom.pipeline.sources.format import SPLIT_NAME
 from gnnloom.pipeline.sources.understood import Understood
 from gnnloom.storage import Dataset, Graph
@@ -27,6 +29,7 @@ from gnnloom.workflows.api.links import (
     find_pairs,
     find_times,
     store_drawn,
+    store_given,
 )
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import click_option, current_catalog, key_option, object_option
@@ -101,16 +104,22 @@ def file_command(options: FileOptions, graph: str | None, plan: bool, quiet: boo
     and testing that are edges are held out of the graph. Negatives that are edges or pairs are counted; a split without
     negatives gets random pairs that are no edges.
 
+    In a graph with types, --relation names the relation of the pairs. The first column has ids of its source type, the
+    second one ids of its target type.
+
     \b
     Example:
       gnnloom links web file --valid valid.txt --test test.txt
       gnnloom links web file --train train.csv --valid valid.csv --test test.csv --values class
       gnnloom links web file --valid v.npy --test t.npy --test-targets negatives.npy
       gnnloom links web file --valid valid.txt --test test.txt --plan
+      gnnloom links shop file --relation buys --valid valid.csv --test test.csv --columns user_id,item_id
     """
     dataset = _dataset()
-    stored, given = find_linked(dataset, graph), GivenLinks.of(options)
-    understood = [found for each in given.lists for found in each.understood(names=stored.has_names)]
+    stored, given = find_drawn(dataset, graph, options), GivenLinks.of(options)
+    ends = ends_of(stored) if isinstance(stored, Relation) else (stored,)
+    names = GivenLists.of(ends, given.lists).names
+    understood = [found for each in given.lists for found in each.understood(names=names)]
     if not quiet:
         say_understood(understood)
     _plan_or_store(dataset, stored, given, cluster, plan, understood)
@@ -165,19 +174,20 @@ def hard_command(options: HardOptions, links: str | None, plan: bool, cluster: C
 
 def _plan_or_store(
     dataset: Dataset,
-    graph: Graph,
+    graph: Graph | Relation,
     given: GivenLinks,
     cluster: ClusterOptions,
     plan: bool,
     understood: Sequence[Understood] = (),
 ) -> None:
     """Show what links from files would need, or store and show them."""
-    tasks = cluster.tasks_at_once
 
-    def make() -> Links:
-        return on_cluster(cluster, lambda opened: store_links(dataset, graph, given, opened))
+    def project() -> LinkProjection:
+        if isinstance(graph, Relation):
+            return project_given_relation(dataset, graph, given, cluster.tasks_at_once, cluster.memory)
+        return project_given(dataset, graph, given, cluster.tasks_at_once, cluster.memory)
 
-    _show_links(dataset, plan, lambda: project_given(dataset, graph, given, tasks, cluster.memory), make, understood)
+    _show_links(dataset, plan, project, lambda: store_given(dataset, graph, given, cluster), understood)
 
 
 def _show_links(
