@@ -20,10 +20,10 @@ from gnnloom.storage.sampling.layers.options import (
 #: Modes whose batches can be drawn ahead of training.
 MODES: Final = ("neighbor",)
 #: Options that only graphs with types have.
-_OF_TYPES: Final = ("of_type", "relation_fanout", "reverse")
+OF_TYPES: Final = ("of_type", "relation_fanout", "reverse")
 #: Options that the first samples did not have: they are parameters where they differ from their defaults only, so that
 #: keys of samples stay.
-_LATER: Final = ("draw_once", "neighbor_sampler", *_OF_TYPES)
+_LATER: Final = ("draw_once", "neighbor_sampler", *OF_TYPES)
 
 _option = partial(option, group=Group.SAMPLING)
 
@@ -68,7 +68,7 @@ class SampleOptions:
     @property
     def of_types(self) -> list[str]:
         """Names of the given options that only graphs with types have."""
-        return [name for name in _OF_TYPES if getattr(self, name)]
+        return [name for name in OF_TYPES if getattr(self, name)]
 
     @property
     def parameters(self) -> dict[str, Any]:

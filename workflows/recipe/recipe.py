@@ -71,7 +71,7 @@ _SELECTS_SHARDS = ("shards", "method", "permutation")
 #: Fields of the training that a recipe cannot set.
 SETTLED = frozenset({"catalog", "dataset", *_SELECTS_SHARDS})
 #: Sections of recipes without types.
-_WITHOUT_TYPES = ("source", "vertices", "samples", "propagate")
+_WITHOUT_TYPES = ("source", "vertices", "propagate")
 #: Sections of recipes with types whose artifacts no training reads so far.
 _NOT_TRAINED = ("partition", "shards")
 
@@ -385,7 +385,7 @@ def _check_tables(document: Document) -> None:
                 raise document.error(
                     section,
                     ": the recipe has [[relations]], and the other stages of a graph with types are its links, the"
-                    f" partition, the shards, the training and the prediction; {remedy}",
+                    f" partition, the shards, the samples, the training and the prediction; {remedy}",
                 )
         for section in filter(document.sections.__contains__, _NOT_TRAINED):
             with mistakes.noted():

@@ -9,7 +9,7 @@ from pathlib import Path
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.ingest.typed.options import TypedOptions
-from gnnloom.pipeline.samples.options import SampleOptions
+from gnnloom.pipeline.samples.options import OF_TYPES, SampleOptions
 from gnnloom.pipeline.shards.shard_options import REORDER, GridOptions
 from gnnloom.storage.catalog import check_name
 from gnnloom.storage.disk.files import user_path
@@ -107,7 +107,8 @@ class SamplesSection:
         """Return the options of the stage for a training.
 
         Raises:
-            InputError: the training draws no neighbors, names other samples, or leaves its fan-outs open.
+            InputError: the training draws no neighbors, trains on pairs, names other samples, or leaves its fan-outs
+                open.
         """
         if train.mode.name != SampleOptions.mode:
             raise InputError(
@@ -115,11 +116,17 @@ class SamplesSection:
             )
         if train.mode.samples is not None:
             raise InputError("epochs: [train] samples names samples already; remove one of the two keys")
-        if len(train.mode.fanout) != len(train.model.hidden) + 1:
+        if train.task.on_pairs:
             raise InputError(
-                f"epochs: samples need one [train] fanout for each of the {len(train.model.hidden) + 1} layers"
+                f"epochs: samples have vertices, and task {train.task.name} trains on pairs; remove the key"
             )
+        num_layers, num_hops = len(train.model.hidden) + 1, len(train.mode.fanout)
+        # The layers of a model that takes edges read one graph, which may have more hops.
+        if num_hops != num_layers and not (train.mode.on_types and num_hops > num_layers):
+            raise InputError(f"epochs: samples need one [train] fanout for each of the {num_layers} layers")
         given = {name: train.value(name) for name in NEIGHBOR_OPTIONS if name != "cache_memory"}
+        if train.mode.on_types:
+            given |= {name: train.value(name) for name in OF_TYPES} | {"draw_once": False}
         return SampleOptions(
             **given,
             epochs=self.epochs,

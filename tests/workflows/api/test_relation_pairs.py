@@ -238,7 +238,7 @@ def test_links_are_drawn_from_one_relation(stored: tuple[Any, dict[str, Links]],
     dataset, links = stored
     with pytest.raises(InputError, match="about, cites, knows, near, writes"):
         gnnloom.draw_links(dataset, workers=0)
-    with pytest.raises(InputError, match="random --relation"):
+    with pytest.raises(InputError, match="relation: about, cites"):
         gnnloom.read_links(dataset, valid="pairs.csv", test="pairs.csv", workers=0)
     with pytest.raises(InputError, match="hard negatives"):
         gnnloom.draw_hard_negatives(dataset, links=links["writes"].artifact.key, workers=0)

@@ -307,7 +307,8 @@ def test_a_saved_recipe_with_tables_is_the_same_recipe(more: str) -> None:
             r"line 27: \[partition\] balance: .*did you mean item",
         ),
         ("[cluster]", '[partition]\nreplicate = ["itme"]\n[cluster]', r"line 27: \[partition\] replicate: .*item"),
-        ("[cluster]", "[samples]\n[cluster]", r"line 26: \[samples\]: .*remove"),
+        ("[cluster]", "[samples]\nepochs = 2\n[cluster]", r"line 27: \[samples\] epochs: .*\[train\]"),
+        ("[cluster]", "[propagate]\n[cluster]", r"line 26: \[propagate\]: .*remove"),
         ("[cluster]", "[links]\n[cluster]", r"line 26: \[links\]: .*relation: buys, knows"),
         ("[cluster]", '[links]\nrelation = "buy"\n[cluster]', r"line 27: \[links\] relation: .*did you mean buys"),
         ("[cluster]", '[source]\npath = "x.csv"\n[cluster]', r"line 26: \[source\]"),
@@ -385,6 +386,73 @@ epochs = 2
 [cluster]
 workers = 0
 """
+
+
+SAMPLED = """
+[dataset]
+name = "shop"
+
+[[relations]]
+source = "user"
+name = "rates"
+target = "item"
+path = "ratings.csv"
+columns = ["user", "item"]
+
+[[vertices]]
+type = "user"
+path = "users.csv"
+id = "id"
+features = ["age"]
+
+[[vertices]]
+type = "item"
+path = "items.csv"
+id = "id"
+features = ["price"]
+label = "kind"
+split = "split"
+
+[train]
+mode = "neighbor"
+of_type = "item"
+reverse = true
+model = "support.typed_modules:Sage"
+ranks = 1
+hidden = [4]
+fanout = [3, 2]
+relation_fanout = ["rev_rates=2"]
+batch_size = 4
+epochs = 2
+{run}
+{samples}
+[cluster]
+workers = 0
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("folder")
+def test_a_recipe_draws_the_batches_of_a_training_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch_geometric.nn")
+    install(monkeypatch)
+    rng = np.random.default_rng(3)
+    pairs = np.stack([rng.integers(0, 20, 150), rng.integers(0, 12, 150)], 1)
+    np.savetxt("ratings.csv", pairs, "u%d,i%d", header="user,item", comments="")
+    users = [f"u{number},{rng.normal():.3f}" for number in range(20)]
+    items = [f"i{number},{rng.normal():.3f},{number % 3},{'train' if number < 9 else 'test'}" for number in range(12)]
+    Path("users.csv").write_text("\n".join(["id,age", *users]) + "\n")
+    Path("items.csv").write_text("\n".join(["id,price,kind,split", *items]) + "\n")
+    text = SAMPLED.format(run='run = "packed"', samples="[samples]\nepochs = 2\n")
+    planned = json.loads(run(text, "--plan", "--json").stdout)["stages"]
+    assert [each["stage"] for each in planned] == ["graph", "transpose", "samples", "train"]
+    found = json.loads(run(text, "--json").stdout)
+    samples = Catalog(Path("catalog"))["shop"].typed_samples()
+    assert samples.artifact.key == found["keys"]["samples"] == planned[2]["key"]
+    run(SAMPLED.format(run='run = "drawn"', samples=""), "--json")
+    packed, drawn = (gnnloom.Run.open(f"shop/{name}", "catalog") for name in ("packed", "drawn"))
+    assert packed.config()["samples"] == samples.artifact.key
+    assert packed.result()["loss"] == drawn.result()["loss"]
 
 
 @pytest.mark.slow

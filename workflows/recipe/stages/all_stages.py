@@ -16,7 +16,7 @@ from gnnloom.workflows.recipe.stages.partition import PartitionStage
 from gnnloom.workflows.recipe.stages.predict import PredictStage, TypedPredictStage
 from gnnloom.workflows.recipe.stages.propagated import PropagatedStage
 from gnnloom.workflows.recipe.stages.reverses import ReversesStage
-from gnnloom.workflows.recipe.stages.samples import SamplesStage
+from gnnloom.workflows.recipe.stages.samples import SamplesStage, TypedSamplesStage
 from gnnloom.workflows.recipe.stages.shards import ShardsStage, TypedShardsStage
 from gnnloom.workflows.recipe.stages.stage import OnRanks, Prepares, RecipeStage, Stage
 from gnnloom.workflows.recipe.stages.train import TrainStage, TypedTrainStage
@@ -30,8 +30,8 @@ _ALL: Final[tuple[RecipeStage, ...]] = (
 )  # fmt: skip
 #: The stages of a recipe with relations.
 _TYPED: Final[tuple[RecipeStage, ...]] = (
-    TypedGraphStage(), RelationLinksStage(), PartitionStage(), TypedShardsStage(), ReversesStage(), TypedTrainStage(),
-    TypedPredictStage(),
+    TypedGraphStage(), RelationLinksStage(), PartitionStage(), TypedShardsStage(), ReversesStage(), TypedSamplesStage(),
+    TypedTrainStage(), TypedPredictStage(),
 )  # fmt: skip
 #: Names of all stages in order, artifacts by their kind.
 STAGES: Final = tuple(dict.fromkeys(kind.name for kind in (*_ALL[:-2], *_TYPED[4:5], *_ALL[-2:])))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from gnnloom.pipeline.samples.stage import samples_key, write_samples
 from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.storage.artifacts.typed.typed_names import vertex_choices
 from gnnloom.storage.catalog import Dataset
 from gnnloom.workflows.recipe.found import Found
 from gnnloom.workflows.recipe.stages.stage import Prepares, StageNeeds
@@ -36,3 +37,27 @@ class SamplesStage(Prepares):
     def needs(self, inputs: StageInputs) -> StageNeeds:
         note = "disk and memory: `gnnloom sample --plan`, once the graph exists"
         return StageNeeds(memory=inputs.cluster.memory, note=note)
+
+
+class TypedSamplesStage(SamplesStage):
+    """Draws batches of a graph with types; ranks take turns at the batches, so there is no partition."""
+
+    def key(self, found: Found) -> str | None:
+        sampled = found.recipe.sampled
+        if sampled is None:
+            return None
+        keys = {"graph": found.read_graph}
+        for name, key in self._vertex_data(found).items():
+            keys["vertices" if name == sampled.of_type else f"vertices/{name}"] = key
+        return samples_key(keys | ({"transpose": found.reverses} if sampled.reverse else {}), sampled)
+
+    def prepare(self, found: Found, dataset: Dataset, cluster: Cluster) -> None:
+        sampled = found.recipe.sampled
+        if sampled is not None:
+            graph = dataset.typed_graph(found.read_graph)
+            write_samples(dataset, graph, None, sampled, cluster, self._vertex_data(found))
+
+    @staticmethod
+    def _vertex_data(found: Found) -> dict[str, str]:
+        """Keys of the vertex data by type."""
+        return found.type_vertices | vertex_choices(found.recipe.training.mode.vertex_data)
