@@ -89,4 +89,4 @@ def mapped_columns(graph: Path, relation: str) -> dict[str, NDArray[Any]]:
     Args:
         graph: folder of the graph with types.
     """
-    return dict(map_relations(TypedGraph(Artifact(graph)))[relation].columns)
+    return dict(map_relations(TypedGraph(Artifact(graph)), [relation])[relation].columns)

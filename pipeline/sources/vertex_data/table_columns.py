@@ -33,6 +33,7 @@ from gnnloom.pipeline.sources.vertex_data.cells import (
     CellTable,
     NumpyCells,
     ParquetCells,
+    PartedCells,
     TextTableCells,
     column_name,
 )
@@ -419,7 +420,8 @@ def find_columns(table: CellTable, numbers: Sequence[int], array: VertexArray) -
         elif not kind:
             kind, width = kind_of(cells)
             # A column of text without any in its first rows does not have numbers.
-            if not isinstance(table, TextTableCells) and not any(map(is_known, cells)):
+            first = table.parts[0] if isinstance(table, PartedCells) else table
+            if not isinstance(first, TextTableCells) and not any(map(is_known, cells)):
                 kind = "words"
             lists = [cell.strip() for cell in cells if list_width(cell) is not None]
             known = [cell.strip() for cell in cells if is_known(cell)]

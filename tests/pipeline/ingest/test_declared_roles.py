@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 import gnnloom
 from gnnloom.storage.errors import GnnloomError
+from support.covering import examples
 
 #: Typed columns, a list of numbers, a cell without a value, and a second part without a header.
 NEO4J = {
@@ -160,3 +163,53 @@ def test_missing_features_of_vertices_become_what_the_column_says(tmp_path: Path
     assert [each["name"] for each in columns] == ["age", "height", "job"]
     assert columns[0]["filled"] == [-2.5]
     assert columns[2]["filled"] == [0, 1, 0]
+
+
+#: Times that float64 lacks, a cell of a feature or none, and words.
+_TIMES = st.integers(1 << 53, 1 << 62).map(lambda number: 2 * (number // 2) + 1)
+_CELLS = st.none() | st.integers(-1000, 1000)
+
+
+@settings(max_examples=examples(9), deadline=None)
+@example([(None, "Cook"), (None, "Cook")], [(0, 0, (1 << 53) + 1, 1)], ",", 1)
+@given(
+    people=st.lists(st.tuples(_CELLS, st.sampled_from(["Cook", "Smith;Cook", "Smith"])), min_size=2, max_size=12),
+    edges=st.lists(
+        st.tuples(st.integers(0, 11), st.integers(0, 11), _TIMES, st.integers(1, 99)), min_size=1, max_size=20
+    ),
+    separator=st.sampled_from(",;|\t"),
+    split_at=st.integers(1, 11),
+)
+def test_random_exports_equal_pandas(
+    tmp_path_factory: pytest.TempPathFactory, people: Any, edges: Any, separator: str, split_at: int
+) -> None:
+    folder, separator = tmp_path_factory.mktemp("export"), "|" if separator == ";" else separator
+    table = pd.DataFrame(people, columns=["age:int", ":LABEL"]).astype({"age:int": "Int64"})
+    table.insert(0, "id:ID(Person)", [f"p{number}" for number in range(len(table))])
+    found = pd.DataFrame(edges, columns=[":START_ID(Person)", ":END_ID(Person)", "at:long", "paid:int"])
+    for end in found.columns[:2]:
+        found[end] = [f"p{number % len(table)}" for number in found[end]]
+    # The second part of each table has no header.
+    for name, each in (("people", table), ("pays", found)):
+        at = min(split_at, len(each))
+        each[:at].to_csv(folder / f"{name}.csv", sep=separator, index=False)
+        if at < len(each):
+            each[at:].to_csv(folder / f"{name}_1.csv", sep=separator, index=False, header=False)
+    files = sorted(map(str, folder.iterdir()))
+    how: dict[str, Any] = {"workers": 0, "catalog": folder / "catalog", "merge": "keep"}
+    columns = "age as feature else -1,at as time,paid as weight"
+    dataset = gnnloom.ingest("g", files, columns=columns, **how)
+    type_of = dict(zip(table["id:ID(Person)"], table[":LABEL"].str.partition(";")[0], strict=True))
+    ages = dict(zip(table["id:ID(Person)"], table["age:int"].fillna(-1), strict=True))
+    for each in dataset.types:
+        assert _rows(dataset, each.name, "feature") == {
+            name: [age] for name, age in ages.items() if type_of[name] == each.name
+        }
+    rows = []
+    for relation in dataset.relations:
+        frame = gnnloom.export(dataset, "edges", relation=relation.name)
+        assert isinstance(frame, pd.DataFrame)
+        assert set(frame.source.map(type_of)) == {relation.source.name}
+        assert set(frame.target.map(type_of)) == {relation.target.name}
+        rows += list(zip(frame.source, frame.target, frame.time, frame.weight, strict=True))
+    assert sorted(rows) == sorted(found.itertuples(index=False, name=None))
