@@ -26,7 +26,9 @@ from gnnloom.pipeline.partition.multilevel import disk_hypergraph, move_rounds, 
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
 from gnnloom.pipeline.partition.stochastic import batch_partition, merged_nets
 from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
+from gnnloom.pipeline.shards.grid.typed_grid_stage import shard_typed_grid
 from gnnloom.pipeline.shards.rows.row_stage import shard_rows
+from gnnloom.pipeline.shards.rows.typed_stage import shard_typed_rows
 from gnnloom.pipeline.sources.format import open_edges
 from gnnloom.pipeline.sources.generators.sbm import StochasticBlockModel
 from gnnloom.pipeline.tasks.cluster import Cluster, InProcessCluster, for_work
@@ -172,6 +174,19 @@ def test_links(catalog: Catalog, tmp_path: Path, workers: Cluster) -> None:
         draw_relation_links(typed, whole.relation("knows"), DrawOptions(relation="knows", disjoint=0.3), cluster)
         found.append((artifact_digests(dataset), artifact_digests(typed)))
         assert [len(each) for each in found[-1]] == [5, 3]
+    assert found[0] == found[1]
+
+
+@pytest.mark.slow
+def test_shards_of_types(catalog: Catalog, tmp_path: Path, workers: Cluster) -> None:
+    found = []
+    for number, cluster in enumerate((HERE, workers)):
+        dataset = catalog.create(f"g{number}")
+        graph = random_problem(3, 4000).ingest(dataset, tmp_path / "tables", HERE, IngestOptions(merge="keep"))
+        options = PartitionOptions(3, "random", reverse=True, replicate=("auto",))
+        shard_typed_rows(dataset, partition_graph(dataset, graph, options, cluster), cluster)
+        shard_typed_grid(dataset, graph, GridOptions((3, 2), "double"), cluster)
+        found.append(artifact_digests(dataset))
     assert found[0] == found[1]
 
 

@@ -25,7 +25,9 @@ from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
 from gnnloom.pipeline.samples.options import SampleOptions
 from gnnloom.pipeline.samples.stage import write_samples
 from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
+from gnnloom.pipeline.shards.grid.typed_grid_stage import shard_typed_grid
 from gnnloom.pipeline.shards.rows.row_stage import shard_rows
+from gnnloom.pipeline.shards.rows.typed_stage import shard_typed_rows
 from gnnloom.pipeline.sources.format import open_edges, open_vertices
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Dataset
@@ -225,6 +227,20 @@ def _shard_by_part(dataset: Dataset, _: Path, cluster: InProcessCluster) -> Arti
     return shard_grid(dataset, dataset.graph(), options, cluster, partition=dataset.partition(_PARTS)).artifact
 
 
+def _store_typed_parts(dataset: Dataset, folder: Path) -> None:
+    _store_typed_rows(dataset, folder)
+    options = PartitionOptions(_PARTS, "random", reverse=True, replicate=("a",))
+    partition_graph(dataset, dataset.typed_graph(), options, _HERE)
+
+
+def _shard_typed_rows(dataset: Dataset, _: Path, cluster: InProcessCluster) -> Artifact:
+    return shard_typed_rows(dataset, dataset.partition(_PARTS), cluster).artifact
+
+
+def _shard_typed_grid(dataset: Dataset, _: Path, cluster: InProcessCluster) -> Artifact:
+    return shard_typed_grid(dataset, dataset.typed_graph(), GridOptions((3, 2), "double"), cluster).artifact
+
+
 def _store_problem(dataset: Dataset, _: Path) -> None:
     given = replace(problem(_NAME, 300, 1500, symmetric=False))
     store_for_sampling(Catalog(dataset.path.parent), given, 3, shards=False)
@@ -289,6 +305,8 @@ STAGES: Final[Mapping[str, Stage]] = {
     "row shards": Stage(_store_parts, _shard_rows),
     "grid shards": Stage(_store_parts, _shard_grid),
     "grid shards by part": Stage(_store_parts, _shard_by_part),
+    "row shards of types": Stage(_store_typed_parts, _shard_typed_rows),
+    "grid shards of types": Stage(_store_typed_parts, _shard_typed_grid),
     "samples": Stage(_store_problem, _sample),
     "links": Stage(_store_symmetric, _draw_links),
     "directed links": Stage(_store_graph, _draw_links),
