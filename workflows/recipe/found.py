@@ -101,8 +101,18 @@ class Found:
 
     @property
     def type_vertices(self) -> dict[str, str]:
-        """Keys of the vertex data by type, of a recipe with relations."""
-        return self.vertex_data(self.keys["graph"])
+        """Keys of the vertex data by type, of a recipe with relations.
+
+        Raises:
+            InputError: the rows of a table name their types, which are known once the graph is stored, and it is not.
+        """
+        graph = self.keys["graph"]
+        if any(each.tables for each in self.recipe.tables().data) and not self.has("graph", graph):
+            raise InputError(
+                f"{self.recipe.source_name}: the rows of a table of vertices name their types (type_column), whose data"
+                " later stages read; store the graph first, with a recipe that has no such stages"
+            )
+        return self.vertex_data(graph)
 
     @property
     def reverses(self) -> str:

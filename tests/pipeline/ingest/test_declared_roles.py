@@ -190,11 +190,11 @@ def test_random_exports_equal_pandas(
     for end in found.columns[:2]:
         found[end] = [f"p{number % len(table)}" for number in found[end]]
     # The second part of each table has no header.
-    for name, each in (("people", table), ("pays", found)):
-        at = min(split_at, len(each))
-        each[:at].to_csv(folder / f"{name}.csv", sep=separator, index=False)
-        if at < len(each):
-            each[at:].to_csv(folder / f"{name}_1.csv", sep=separator, index=False, header=False)
+    for name, rows_of in (("people", table), ("pays", found)):
+        at = min(split_at, len(rows_of))
+        rows_of[:at].to_csv(folder / f"{name}.csv", sep=separator, index=False)
+        if at < len(rows_of):
+            rows_of[at:].to_csv(folder / f"{name}_1.csv", sep=separator, index=False, header=False)
     files = sorted(map(str, folder.iterdir()))
     how: dict[str, Any] = {"workers": 0, "catalog": folder / "catalog", "merge": "keep"}
     columns = "age as feature else -1,at as time,paid as weight"
