@@ -165,6 +165,8 @@ SAMPLED: dict[str, dict[str, Any]] = {
         "fanout": (4, 4, 4),
         "evaluation_memory": 80 << 20,
     },
+    # Layers of attention, and of a module that takes edges, over all neighbors.
+    "layers-from-disk": {"mode": "neighbor", "model": "gat", "inputs": "disk", "batch_size": 256, "fanout": (4, 4, 4)},
     "learned-edge": {"mode": "subgraph", "sampler": "edge", "batch_size": 30_000, "batches": 4, "embed": 96},
     "learned-minibatch": {"mode": "minibatch", "batch_size": 40_000, "embed": 96},
     "learned-neighbor": {"mode": "neighbor", "model": "sage", "embed": 96, **DRAWN},
@@ -404,6 +406,15 @@ def test_larger_batches_and_more_of_them_need_more(small: Catalog) -> None:
             assert found < usual.batch_memory if "cache_memory" in each else found > usual.batch_memory, (mode, each)
         assert (usual.mapped_bytes > 0) == (mode != "minibatch")
     assert project(small).batch_memory == project(small).mapped_bytes == 0
+
+
+@pytest.mark.parametrize("model", ["gat", "support.edge_modules:Sums"])
+def test_an_evaluation_over_all_neighbors_from_disk_is_in_the_plan(small: Catalog, model: str) -> None:
+    drawn: dict[str, Any] = {"mode": "neighbor", "inputs": "disk", "model": model, "batch_size": 2, "fanout": (1, 1, 1)}
+    drawn["eval_every"] = 0
+    with_it, without = (max(project(small, **drawn, final_eval=each).peak_memory) for each in (True, False))
+    # All rows of a rank fit in one range, with their neighbors: each has a row of 64 hidden features.
+    assert with_it > without + 1000 * 64 * 4
 
 
 def test_rows_need_memory_for_their_batches_and_none_for_the_adjacency(small: Catalog) -> None:

@@ -35,6 +35,8 @@ from gnnloom.trainer.operators.p2p import SampledRows
 from gnnloom.trainer.operators.whole_rows import AXIS, RowsOnly
 from gnnloom.trainer.passes.evaluation import StatedBytes, can_stream, stated_bytes
 from gnnloom.trainer.passes.passes import run_pass
+from gnnloom.trainer.passes.program import layer_output
+from gnnloom.trainer.passes.ranges import GATHERED
 from gnnloom.trainer.passes.rows_only import OwnRows
 from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
 from gnnloom.trainer.tasks.objectives.objective import StepLoss
@@ -45,6 +47,8 @@ StatedSizes = Callable[[Mapping[str, Any], int, RankRows], BatchSizes]
 _COUNTED = 8
 #: Bytes per vertex of the table that numbers the vertices while a batch is drawn, and per nonzero of its positions.
 _NUMBERED, _DRAWN = 24, 8
+#: Bytes per nonzero of whole rows, as they are drawn: column, position and number.
+_GATHERED = 20
 
 
 def stored_sizes(samples: Samples, rank: int, *, reads_ahead: bool) -> tuple[BatchSizes, int]:
@@ -155,14 +159,15 @@ class StatedFeatures(FeatureView):
 class RehearsedBatches(Mode):
     """Steps on one batch, with as many others in memory as are prepared ahead."""
 
-    def __init__(self, context: ModeContext, sizes: BatchSizes, memory: Unwritten, ahead: int) -> None:
+    def __init__(self, context: ModeContext, sizes: BatchSizes, rows: RankRows, memory: Unwritten, ahead: int) -> None:
         """Prepare the batches.
 
         Args:
+            rows: of the rank.
             ahead: batches in memory in addition to the one in use.
         """
         super().__init__(context)
-        self._sizes, self._memory = sizes, memory
+        self._sizes, self._rows, self._memory = sizes, rows, memory
         self._pairs = RankPairs.of(context)
         self._alone = ProcessGrid(context.comm.group(0, 0, 1), {AXIS: 1}, context.place)
         drawn = _NUMBERED * sizes.rows[0] + _DRAWN * max(sizes.nonzeros)
@@ -208,6 +213,11 @@ class RehearsedBatches(Mode):
             run_pass(rows, count, [None, None], model.place)
         elif not isinstance(self.context.given, BatchInputs):
             return super().scores()
+        elif self.context.model.takes_edges:
+            # Passes of its own.
+            super().scores()
+        elif not can_stream(self.context.model):
+            self._score_by_layer()
         measured = self.context.measured
         if self.streamed is not None:
             taken = self._memory.array((self.streamed.memory,), np.dtype(np.uint8))
@@ -215,6 +225,25 @@ class RehearsedBatches(Mode):
         count = len(self.context.labels.split if measured is None else measured)
         shape = count, self.context.objective.num_outputs
         return self.context.place.lasting(shape, self.context.model.dtype)
+
+    def _score_by_layer(self) -> None:
+        """Take the memory of one range of rows of each layer; as :mod:`gnnloom.trainer.passes.layerwise` does."""
+        context, rows, model = self.context, self._rows, self.context.model
+        operator = Layered(context.comm, model.num_layers, context.normalization, context.place)
+        for layer, dim in enumerate(model.options.dims[:-1]):
+            # A row gathers its own features, and one row for each of its entries.
+            count = min(rows.own, max(1, int(GATHERED / dim / (1 + rows.mean_degree))))
+            nonzeros = round(count * rows.mean_degree)
+            reached = rows.num_vertices * -math.expm1(-nonzeros / max(1, rows.num_vertices))
+            columns = min(rows.num_vertices, count + round(reached))
+            drawn = self._memory.array((_NUMBERED * columns + _GATHERED * nonzeros,), np.dtype(np.uint8))
+            later = CSR(0, np.zeros(count + 1, np.int64), np.empty(0, np.int32), None, count)
+            blocks = (self._csr(count, columns, nonzeros),) * (layer + 1) + (later,) * (model.num_layers - layer - 1)
+            vertices = np.zeros(columns, np.int64)
+            operator.load(LayeredBatch(vertices, blocks, vertices.copy(), np.ones(columns)))
+            with model.multiplying_by(operator):
+                layer_output(model, context.place.empty((columns, dim), model.dtype), layer)
+            del drawn
 
     @cached_property
     def streamed(self) -> StatedBytes | None:

@@ -314,7 +314,7 @@ class _Rehearsal:
                 else pair_sizes(context, pairs, batch, self.rows)
             )
             ahead = self.sizes.most_others(config.mode.pool, config.mode.sampler_threads)
-        self.sampled = mode = RehearsedBatches(context, self.sizes, self.memory, ahead)
+        self.sampled = mode = RehearsedBatches(context, self.sizes, self.rows, self.memory, ahead)
         self.batches = self.memory.held - before
         return mode
 
