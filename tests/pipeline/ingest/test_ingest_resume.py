@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +18,7 @@ from gnnloom.storage.disk.work_folder import BESIDE, Scratch
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from support.edge_files import EdgeFiles, write_edges
 from support.lanes import flip_bit
-from support.scratch import SMALL_LANES
-from support.stopping import StoppedError, StoppingCluster, run_in_steps
+from support.stopping import StoppedError, StoppingCluster
 
 _INGEST = """
 import sys
@@ -107,22 +105,6 @@ def edges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EdgeFiles:
     monkeypatch.setattr("gnnloom.pipeline.matrix_sort.sort_plan.BLOCK_ENTRIES", 20_000)
     u, v = np.random.default_rng(7).integers(0, 40_000, (2, 30_000))
     return write_edges(tmp_path / "edges", u, v, range_edges=9000)
-
-
-@pytest.mark.parametrize(("ids", "fan_in"), [("keep", 512), ("compact", 512), ("keep", 2)])
-def test_an_ingest_stopped_before_every_task_runs_each_task_once(
-    catalog: Catalog, edges: EdgeFiles, ids: str, fan_in: int
-) -> None:
-    scratch = replace(SMALL_LANES, spill_files=fan_in)
-    # With a fan-in of two, five spill files need two levels of merges, and the first level removes the files.
-    options, edges = IngestOptions(ids=ids), replace(edges, range_edges=6000)
-    expected = ingest_graph(catalog.create("straight"), edges, options, InProcessCluster(scratch=scratch))
-    found, ran = run_in_steps(
-        lambda cluster: ingest_graph(catalog.create("stopped"), edges, options, cluster), 1, scratch=scratch
-    )
-    assert len(ran) == len(set(ran))
-    assert ("merge_spilled" in {function for function, _ in ran}) == (fan_in == 2)
-    assert found.artifact.digest == expected.artifact.digest
 
 
 def _stopped(catalog: Catalog, edges: EdgeFiles, tasks: int, scratch: Scratch = BESIDE) -> Path:

@@ -28,8 +28,6 @@ from gnnloom.storage import Catalog, Graph
 from gnnloom.storage.checks.invariants import check_artifact
 from gnnloom.storage.errors import CorruptError, InputError
 from support.covering import examples
-from support.scratch import SMALL_LANES
-from support.stopping import run_in_steps
 
 MIB = 1 << 20
 OPTIONS = IngestOptions(self_loops="keep", ids="compact")
@@ -273,23 +271,6 @@ def test_the_projection_counts_names(tmp_path: Path) -> None:
     assert projection.vertices == graph.num_vertices
     assert projection.edges == pytest.approx(20_000, rel=0.1)
     assert projection.spill_bytes > graph.artifact.measured["spill_bytes"] / 3
-
-
-@pytest.mark.slow
-def test_an_ingest_stopped_before_every_task_leaves_the_same_bytes(
-    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Numbers are names like any others."""
-    small_pieces(monkeypatch)
-    edges = [(str(number), str(number * 3), 1.0) for number in range(60)] + random_edges(60, 30)
-    source = replace(
-        cast("Any", open_edges(None, [write_lines(tmp_path / "e.tsv", edges)], {"weights": True})), range_bytes=300
-    )
-    expected = ingest_graph(catalog.create("whole"), source, OPTIONS, InProcessCluster()).artifact.digest
-    found, _ = run_in_steps(
-        lambda cluster: ingest_graph(catalog.create("stopped"), source, OPTIONS, cluster), 1, scratch=SMALL_LANES
-    )
-    assert found.artifact.digest == expected
 
 
 _MEASURED = """

@@ -42,7 +42,7 @@ from support.array_memory import tracing_arrays
 from support.covering import few_of
 from support.lanes import flip_bit
 from support.scratch import merging
-from support.stopping import StoppedError, StoppingCluster, run_in_steps
+from support.stopping import StoppedError, StoppingCluster
 from support.twice import TwiceCluster
 
 HERE = InProcessCluster()
@@ -150,18 +150,6 @@ def test_rows_reach_their_vertices_through_levels_of_files(
     by_levels = ingest(other, files, InProcessCluster(scratch=SMALL))
     np.testing.assert_array_equal(by_levels.feature(), at_once.feature())
     assert by_levels.artifact.facts == at_once.artifact.facts
-
-
-@pytest.mark.slow
-def test_stopped_before_every_task_each_runs_once_and_the_bytes_are_the_same(
-    catalog: Catalog, tmp_path: Path, small: None, undisturbed: Undisturbed
-) -> None:
-    dataset = store(catalog, tmp_path, "numbers")
-    files = write_table(tmp_path, "csv", *table_of("numbers"))
-    stopped, ran = run_in_steps(lambda cluster: ingest(dataset, files, cluster), 7, scratch=SMALL)
-    assert [name for _, name in ran] == undisturbed.tasks
-    assert {name.partition("/")[0] for name in undisturbed.tasks} == {"cut", "route", "merge", "feature"}
-    assert stopped.artifact.digest == undisturbed.digest
 
 
 @pytest.mark.slow

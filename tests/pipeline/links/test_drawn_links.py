@@ -12,7 +12,7 @@ import scipy.sparse
 
 from gnnloom.pipeline.links.options import DrawOptions
 from gnnloom.pipeline.links.stage import draw_links, links_key, message_key
-from gnnloom.pipeline.tasks.cluster import InProcessCluster, ThreadedCluster
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.checks.invariants import check_artifact
@@ -23,8 +23,6 @@ from gnnloom.storage.matrix.random_numbers import stream_key
 from support.covering import few_of
 from support.graphs import random_adjacency, store_graph, store_vertices
 from support.links import mixed, pairs_of
-from support.small_stages import SMALL_FILES, make_small
-from support.stopping import run_in_steps, workers_and_tasks
 
 _GOLDEN = 0x9E3779B97F4A7C15
 
@@ -239,35 +237,6 @@ def test_a_graph_with_too_few_edges_is_named_as_the_cause(
     with pytest.raises(InputError, match=message):
         draw_links(dataset, graph, DrawOptions(valid=0.4, test=0.4, disjoint=disjoint), InProcessCluster())
     assert dataset.artifacts("links") == []
-
-
-@pytest.mark.slow
-@workers_and_tasks
-def test_the_bytes_are_the_same_for_any_number_of_workers_and_after_kills(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int, tasks: int
-) -> None:
-    # Many tasks, files and merges, in few bytes.
-    make_small(monkeypatch.setattr)
-
-    def stored(name: str) -> Dataset:
-        return store(Catalog(tmp_path / name), symmetric=True, weighted=True, seed=2)[0]
-
-    def drawn_on(dataset: Dataset, cluster: Any) -> dict[str, str]:
-        (ingested,) = dataset.ingested_graphs()
-        draw_links(dataset, dataset.graph(ingested.key), DrawOptions(seed=6, disjoint=0.4), cluster)
-        return {key: digest for key, digest in content(dataset).items() if "transpose" not in key}
-
-    expected = drawn_on(stored("one"), InProcessCluster(scratch=SMALL_FILES))
-    assert len(expected) == 3
-    assert drawn_on(stored("workers"), ThreadedCluster(workers, 1 << 30, SMALL_FILES)) == expected
-    killed = stored("tasks")
-    found, ran = run_in_steps(lambda cluster: drawn_on(killed, cluster), tasks, scratch=SMALL_FILES)
-    assert found == expected
-    assert {"count_keys", "split_block", "write_pair_rows", "merge_runs", "write_message_block"} < {
-        function for function, _ in ran
-    }
-    # Nothing runs twice.
-    assert len(ran) == len(set(ran))
 
 
 def test_memory_that_one_vertex_exceeds_is_refused(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:

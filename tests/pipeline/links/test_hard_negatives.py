@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from gnnloom.pipeline.links.options import DrawOptions, HardOptions
 from gnnloom.pipeline.links.projection import project_hard
 from gnnloom.pipeline.links.stage import draw_links
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
-from gnnloom.pipeline.tasks.cluster import InProcessCluster, ThreadedCluster
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.artifacts.links import Links
@@ -28,8 +27,7 @@ from gnnloom.storage.matrix.random_numbers import stream_key
 from support.covering import few_of
 from support.graphs import random_adjacency, store_graph, store_vertices
 from support.links import mixed
-from support.small_stages import SMALL_FILES, make_small
-from support.stopping import StoppingCluster, run_in_steps, workers_and_tasks
+from support.stopping import StoppingCluster
 
 N, _GOLDEN = 70, 0x9E3779B97F4A7C15
 
@@ -198,28 +196,6 @@ def test_ranks_of_equal_scores_are_equal() -> None:
     assert ranks_of(np.array([0.5, 0, 2, 0.5, -1, 2, 0.1])).tolist() == [3, 6, 1, 3, 6, 1, 5]
     assert ranks_of(np.zeros(3)).tolist() == [1, 1, 1]
     assert ranks_of(np.empty(0)).tolist() == []
-
-
-@pytest.mark.slow
-@workers_and_tasks
-def test_the_bytes_are_the_same_for_any_number_of_workers_and_after_kills(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int, tasks: int
-) -> None:
-    make_small(monkeypatch.setattr)
-    monkeypatch.setattr("gnnloom.pipeline.links.hard_stage.TASK_PAIRS", 4)
-
-    def drawn_on(name: str, cluster: Any) -> str:
-        catalog = Catalog(tmp_path / name)
-        dataset = catalog["web"] if "web" in catalog else store(catalog, symmetric=False)
-        links = linked(dataset, InProcessCluster(scratch=SMALL_FILES))
-        return draw_hard_negatives(dataset, links, HardOptions(negatives=10), cluster).artifact.digest
-
-    expected = drawn_on("one", InProcessCluster(scratch=SMALL_FILES))
-    assert drawn_on("workers", ThreadedCluster(workers, 1 << 30, SMALL_FILES)) == expected
-    found, ran = run_in_steps(lambda cluster: drawn_on("tasks", cluster), tasks, scratch=SMALL_FILES)
-    assert found == expected
-    assert sum(function == "write_hard" for function, _ in ran) > 4
-    assert len(ran) == len(set(ran))
 
 
 def test_too_few_vertices_and_links_with_negatives_are_refused(catalog: Catalog) -> None:

@@ -121,18 +121,6 @@ def test_vertex_data_follow_the_orders(catalog: Catalog, permutation: str) -> No
             np.testing.assert_array_equal(shards.vertex_data("degree", order, span), np.diff(adjacency.indptr)[ids])
 
 
-def test_a_stage_killed_half_way_resumes_to_the_same_bytes(catalog: Catalog) -> None:
-    dataset = catalog.create("web")
-    store_graph(dataset, random_adjacency(200, 2000, 5, symmetric=True), symmetric=True)
-    resumed, ran = run_in_steps(
-        lambda cluster: shard_grid(dataset, dataset.graph(), GridOptions((4, 4)), cluster), 7, scratch=SMALL_LANES
-    )
-    assert len(ran) == len(set(ran)) > 4 * 7
-    straight = Catalog(catalog.root / "other").create("web")
-    store_graph(straight, random_adjacency(200, 2000, 5, symmetric=True), symmetric=True)
-    assert resumed.artifact.digest == cut(straight, grid=(4, 4)).artifact.digest
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("weighted", [pytest.param(False, marks=pytest.mark.long), True])
 def test_merging_runs_and_stopping_on_the_way_change_no_byte(

@@ -400,23 +400,6 @@ def test_the_halos_are_as_large_as_the_counted_volume(catalog: Catalog) -> None:
     assert shards.quality == quality
 
 
-@pytest.mark.parametrize("tasks", [4, 16, *(pytest.param(few, marks=pytest.mark.long) for few in (0, 9))])
-def test_a_stage_stopped_anywhere_resumes_to_the_same_bytes(catalog: Catalog, tasks: int) -> None:
-    adjacency = random_adjacency(40, 200, 0, symmetric=False)
-    part = random_parts(40, 5, 1)
-    digests = []
-    for name in ("whole", "stopped"):
-        dataset = catalog.create(name)
-        graph = store_graph(dataset, adjacency, symmetric=False)
-        store_vertices(dataset, np.ones((40, 2)), None, None)
-        partition = store_partition(dataset, graph, part, 5)
-        if name == "stopped":
-            with pytest.raises(StoppedError):
-                shard_rows(dataset, partition, StoppingCluster(tasks, SMALL_LANES))
-        digests.append(shard_rows(dataset, partition, InProcessCluster(scratch=SMALL_LANES)).artifact.digest)
-    assert digests[0] == digests[1]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("reorder", [pytest.param("none", marks=pytest.mark.long), "degree"])
 def test_merging_routed_files_and_stopping_on_the_way_change_no_byte(

@@ -23,7 +23,7 @@ from support.covering import few_of
 from support.graphs import random_adjacency, store_graph, store_vertices
 from support.partitions import random_parts, store_partition
 from support.scratch import merging
-from support.stopping import StoppedError, StoppingCluster, run_in_steps
+from support.stopping import StoppedError, StoppingCluster
 
 #: More than the files that they share.
 NUM_VERTICES, NUM_BLOCKS, PARTS = 300, 20, 3
@@ -225,15 +225,6 @@ def test_rows_that_were_merged_are_routed_again_only_if_merged_files_are_lost(
 def levels_on_disk(work: Path, layout: str) -> list[Path]:
     """Folders with files of the first matrix."""
     return sorted({file.parent for file in (work / FOLDERS[layout]).rglob("lanes-*")})
-
-
-@on_stages
-def test_a_stage_with_merges_runs_every_task_once_however_often_it_is_stopped(
-    whole: dict[str, str], dataset: Dataset, layout: str
-) -> None:
-    artifact, ran = run_in_steps(lambda cluster: STAGES[layout](dataset, cluster), 17, scratch=merging(4))
-    assert len(ran) == len(set(ran)) > 5 * 17
-    assert artifact.digest == whole[layout]
 
 
 @on_stages
