@@ -42,15 +42,12 @@ def shards_of(data: RunData) -> RowShards | GridShards:
     """The shards of a run on a graph without types.
 
     Raises:
-        InputError: the graph has types, whose batches have no sizes that are known before they are drawn.
+        TypeError: the graph has types.
     """
     from gnnloom.trainer.data.typed_vertices import TypedVertices  # noqa: PLC0415 - reads no torch, as this file
 
     if isinstance(data, TypedVertices):
-        raise InputError(
-            f"{data.graph.artifact.path}: the memory of a run on a graph with types is not known beforehand; train for"
-            " one epoch (--epochs 1), whose result has the peak memory"
-        )
+        raise TypeError(f"{data.graph.artifact.path}: a graph with types has no shards")
     return data
 
 

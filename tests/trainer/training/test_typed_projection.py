@@ -11,7 +11,7 @@ import pytest
 
 import gnnloom
 from gnnloom.storage import Dataset
-from gnnloom.storage.errors import BudgetError
+from gnnloom.storage.errors import BudgetError, InputError
 from gnnloom.trainer.comm.agreement import CollectiveError
 from gnnloom.trainer.job.launch import launch
 from gnnloom.trainer.planner.fitting import settle_memory
@@ -66,6 +66,15 @@ def test_a_run_that_cannot_fit_is_refused_before_it_runs(dataset: Dataset, monke
     monkeypatch.setattr(start, "available_memory", lambda: needed // 2)
     with pytest.raises(CollectiveError, match="run refused"):
         start.check_fits(LoneCommunicator(), opened)
+
+
+def test_stored_samples_are_not_forecast_and_their_runs_not_refused(dataset: Any) -> None:
+    options: dict[str, Any] = {"fanout": (2, 2), "batch_size": 8}
+    samples = gnnloom.sample(dataset, of_type="paper", ranks=1, epochs=1, workers=0, **options)
+    config = typed_config(dataset, "stored", "Averages", samples=samples.artifact.key, **options)
+    assert start.check_fits(LoneCommunicator(), opened_run(config)) is None
+    with pytest.raises(InputError, match="run stored"):
+        project_training(config)
 
 
 def test_a_run_is_fitted_to_a_memory_or_refused_with_what_it_takes(dataset: Dataset) -> None:
