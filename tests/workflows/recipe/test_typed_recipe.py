@@ -157,9 +157,9 @@ def test_types_of_rows_have_features_with_what_fills_them() -> None:
     done = json.loads(run(BY_ROW.replace('type_column = "kind"', features), "--plan", "--json").stdout)["stages"]
     assert [each["done"] for each in done] == [True]
     # Later stages read the data of types that are known once the graph is stored.
-    later = '[partition]\nparts = 2\nmethod = "random"\n\n[shards]\n\n[cluster]'
+    later = "[partition]\nparts = 2\n\n[shards]\n\n[cluster]"
     text = BY_ROW.replace('type_column = "kind"', features).replace("[cluster]", later)
-    planned = json.loads(run(text, "--dry-run", "--json").stdout)["stages"]
+    planned = json.loads(run(text, "--plan", "--json").stdout)["stages"]
     assert [each["done"] for each in planned][:2] == [True, False]
     elsewhere = run(text.replace('"places"', '"others"'), "--dry-run", "--json", expected=1)
     assert "type_column" in str(elsewhere.exception)

@@ -23,7 +23,6 @@ from gnnloom.storage.artifacts.typed.reverses import Reverses, reverses_of
 from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
 from gnnloom.storage.artifacts.typed.union import BOTH, FORWARD, UnionSpec
 from gnnloom.storage.artifacts.vertices import Vertices
-from gnnloom.storage.errors import NotFoundError
 from gnnloom.storage.format.artifact import MANIFEST, Artifact
 from gnnloom.workflows.recipe.plan.stage_inputs import ASSUMED_CLASSES, StageInputs
 
@@ -135,11 +134,9 @@ class TypedStageInputs(StageInputs):
     def _stored_union(self, spec: UnionSpec) -> Graph | None:
         if self._stored_types is None:
             return None
-        try:
-            made_from = {"graph": self.found.read_graph}
-            return Graph(self._dataset.find("transpose", made_from=made_from, **spec.asked))
-        except NotFoundError:
-            return None
+        made_from = {"graph": self.found.read_graph}
+        stored = self._dataset.fitting("transpose", made_from=made_from, **spec.asked)
+        return Graph(Artifact(stored[0].path)) if stored else None
 
     def _columns(self) -> Mapping[str, tuple[Column, ...]]:
         """The columns of the edges of each relation."""
