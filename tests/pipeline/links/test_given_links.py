@@ -291,7 +291,7 @@ def test_the_planned_tasks_are_those_that_run(
     make_small(monkeypatch.setattr)
     ids, values, names = case
     dataset, _ = store(tmp_path, ids, symmetric=symmetric, weighted=ids != "keep")
-    graph, cluster, edges = dataset.graph(), StoppingCluster(scratch=SMALL_FILES), edge_list(symmetric)
+    graph, cluster, edges = dataset.graph(), StoppingCluster(), edge_list(symmetric)
     rows = {"train": edges[:90], "valid": edges[90:130], "test": edges[130:190], "test_negatives": edges[:7]}
     files: dict[str, Any] = {
         name: write(tmp_path / name, rows[name], ids, [1] * len(rows[name]) if values else None) for name in names
