@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,8 @@ from gnnloom.pipeline.sources.names import NameChunk, Names
 from gnnloom.pipeline.sources.reading.files import open_files
 from gnnloom.pipeline.sources.reading.first_lines import CALLED
 from gnnloom.pipeline.sources.reading.name_ids import FIRST_ROWS, RowError, check_present, judge_column
-from gnnloom.pipeline.sources.reading.text_table import fields_by_name
+from gnnloom.pipeline.sources.reading.text_layout import find_ends
+from gnnloom.pipeline.sources.reading.text_table import PANDAS_INDEX, fields_by_name
 from gnnloom.pipeline.sources.reading.times import TimeForm, find_times, find_whole, parse_times
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.pipeline.sources.understood import SHOWN_ROWS, Understood
@@ -30,6 +31,9 @@ RANGE_EDGES = 1 << 23
 BLOCK_EDGES = 1 << 20
 #: Number of edges read at a time if ids are text, whose length is unknown in advance.
 _BLOCK_NAMES = 1 << 16
+#: Columns of the widest table that is compared with an adjacency matrix, and of a table of edges with a value.
+_MOST_MATRIX: Final = 1024
+_TRIPLE: Final = 3
 
 
 @dataclass(frozen=True)
@@ -244,11 +248,32 @@ def _unstated_columns(table: ParquetTable, *, valued: bool) -> tuple[str, ...]:
     """
     by_name = fields_by_name(table.file.location, table.names, (0, 1), valued=valued)
     if by_name is None:
+        _refuse_matrix(table)
         return table.names[: 3 if valued else 2]
     fields, question = by_name
     if question:
         raise InputError(question)
     return tuple(table.names[at] for at in fields)
+
+
+def _refuse_matrix(table: ParquetTable) -> None:
+    """Refuse a table without names of ends that has a row and a column per vertex.
+
+    Raises:
+        InputError: its numbers are square and symmetric, or square and only zeros and ones.
+    """
+    names = [name for name in table.names if name != PANDAS_INDEX]
+    are_numbers = all(table.holds_numbers(name) == "number" for name in names)
+    if not 2 < len(names) == table.num_rows <= _MOST_MATRIX or find_ends(names) or not are_numbers:
+        return
+    blocks = table.read_arrow(names, range(len(table.group_rows)), table.num_rows, nulls=True)
+    cells = np.concatenate([[column.to_numpy(zero_copy_only=False) for column in block] for _, block in blocks], axis=1)
+    is_binary = len(names) > _TRIPLE and bool(np.isin(cells, (0, 1)).all())
+    if is_binary or np.array_equal(cells, cells.T):
+        raise InputError(
+            f"{table.file.location}: a matrix with a row and a column per vertex, not a list of edges; convert it, for"
+            f" example with .stack() in pandas, or add `--columns {names[0]},{names[1]}` if each row is an edge"
+        )
 
 
 def _names(table: ParquetTable, name: str, column: Any, first: int, *, checks: bool) -> Names:

@@ -156,7 +156,7 @@ class Recipe:
             _samples(document, train, mistakes),
             _propagate(document, train, shards, mistakes),
             train,
-            _predict(document, mistakes),
+            _predict(document, train, mistakes),
             document.build("cluster", ClusterSection),
             document.build("slurm", SlurmSection),
             relations,
@@ -225,8 +225,11 @@ class Recipe:
             place: writes the location of a source.
         """
         predict = self.predict
-        if predict is not None and predict.out is not None:
-            predict = dataclasses.replace(predict, out=whole_path(predict.out))
+        if predict is not None:
+            out, pairs, top_of = (
+                None if path is None else whole_path(path) for path in (predict.out, predict.pairs, predict.top_of)
+            )
+            predict = dataclasses.replace(predict, out=out, pairs=pairs, top_of=top_of)
         return dataclasses.replace(
             self,
             source=self.source.anywhere(place),
@@ -529,13 +532,20 @@ def _propagate(
     return section
 
 
-def _predict(document: Document, mistakes: Mistakes) -> PredictSection | None:
+def _predict(document: Document, train: TrainConfig | None, mistakes: Mistakes) -> PredictSection | None:
     if "predict" not in document.sections:
         return None
     with mistakes.noted():
         if "train" not in document.sections:
             raise document.error("predict", "needs a trained model; add a section [train]")
-    return document.build("predict", PredictSection)
+    section = document.build("predict", PredictSection)
+    with mistakes.noted(), document.located("predict"):
+        key = "pairs" if section.pairs is not None else "top"
+        if section.wanted and (train is None or not train.task.on_pairs):
+            raise InputError(f'{key}: the training is on vertices; train on pairs, such as with task = "link"')
+        if section.wanted and (section.on or section.graph):
+            raise InputError(f"{key}: so far, pairs are scored on the graph of the training only")
+    return section
 
 
 def _shards(document: Document, algorithm: AlgorithmConfig | None, mistakes: Mistakes) -> ShardsSection:

@@ -114,7 +114,7 @@ _PURPOSES = {
         ' `[train] mode = "rows"` reads them.'
     ),
     "train": "Model, algorithm and training. A recipe without this section stops before it.",
-    "predict": "Predict the class of every vertex after training, if the section exists.",
+    "predict": "Predict the class of every vertex after training, or score pairs, if the section exists.",
     "cluster": "Where the stages before training run; options of the command override it.",
     "slurm": "Sizes of the batch jobs that `gnnloom run --emit slurm` writes.",
 }

@@ -23,6 +23,7 @@ from gnnloom.trainer.config.smoothing_config import SmoothingConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.open_shards import FEATURES
 from gnnloom.trainer.modes.registry import MODES
+from gnnloom.workflows.interop.scored_pairs import Wanted
 from gnnloom.workflows.interop.tables import check_file
 
 #: Least bytes per core in a batch script. Less would be written as 0M, which asks Slurm for all memory of a node.
@@ -207,10 +208,25 @@ class PropagateSection:
 
 @dataclass(frozen=True, kw_only=True)
 class PredictSection(Config):
-    """``[predict]``: predict the class of every vertex after training, and smooth the classes if asked to."""
+    """``[predict]``: predict the class of every vertex after training, and smooth the classes if asked to.
+
+    After training on pairs, score some pairs, or find the best targets of vertices.
+    """
 
     smoothing: SmoothingConfig = part(SmoothingConfig)
-    out: str | None = option(None, "File to export the classes to, if any.")
+    out: str | None = option(None, "File to export the classes to, or the scores of pairs, if any.")
+    pairs: str | None = option(
+        None, "File with pairs to score, in any format of edges; `out` names the file of the scores."
+    )
+    top: int | None = option(
+        None,
+        "Number of the best targets to find for each vertex, where the graph has no edge yet; `out` names their file.",
+        kind=int,
+        least=1,
+    )
+    top_of: str | None = option(
+        None, "With `top`, the vertices: text with an id in each line, or a column of a table, as `users.csv:id`."
+    )
     embeddings: bool = option(False, "Also store the output of the last hidden layer.")
     on: str | None = option(None, "Another dataset to predict on, with the same features.")
     graph: str | None = option(None, "Key of the graph to predict on, if it is not the one of the training.")
@@ -226,6 +242,19 @@ class PredictSection(Config):
         except InputError as error:
             # The document finds the line of a key by the name at the beginning of the message.
             raise InputError(f"out: {error}") from error
+        for name in ("pairs", "top"):
+            if getattr(self, name) is not None and self.out is None:
+                raise InputError(f"{name}: the scores need a file; name it with out")
+        if self.pairs is not None and self.top is not None:
+            raise InputError("top: choose either pairs or top")
+        if self.top_of is not None and self.top is None:
+            raise InputError("top_of: lists the vertices whose best targets are wanted; give their number with top")
+
+    @property
+    def wanted(self) -> Wanted:
+        """The pairs to score, or the targets to find; false if there are none."""
+        pairs, of = (None if each is None else Path(each) for each in (self.pairs, self.top_of))
+        return Wanted(pairs, self.top, of)
 
 
 @dataclass(frozen=True, kw_only=True)

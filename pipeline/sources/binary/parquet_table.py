@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,10 @@ _PREFIXES = {
     "t": ("timestamp", "date"),
     "s": ("string", "large_string", "binary", "large_binary", "dictionary<values=string"),
 }
+
+
+#: What to do with ids that are numbers with decimals, as pandas makes integers where one is missing.
+_INTEGERS: Final = "; write ids as integers, in pandas with .dropna() and .astype('int64')"
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,8 @@ class ParquetTable:
             found = self.types[self.names.index(name)]
             if not any(found.startswith(_PREFIXES[kind]) for kind in kinds):
                 what = {"iu": "integers", "ius": "integers or text"}.get(kinds, "numbers")
-                raise InputError(f"{self.file.location}, column {name}: expected {what}, found {found}")
+                hint = _INTEGERS if kinds == "ius" and found.startswith((*_PREFIXES["f"], "decimal")) else ""
+                raise InputError(f"{self.file.location}, column {name}: expected {what}, found {found}{hint}")
 
     def holds(self, name: str, kinds: str) -> bool:
         """Whether the type of a column is among those that :meth:`check_columns` allows."""

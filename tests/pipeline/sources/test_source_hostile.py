@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -137,6 +138,25 @@ def test_the_error_for_a_csv_with_names_says_how_to_read_it(tmp_path: Path) -> N
 def test_parquet_without_edges_is_named(tmp_path: Path, columns: dict[str, Any], reason: str) -> None:
     pq.write_table(pa.table(columns), tmp_path / "bad.parquet", row_group_size=2)
     fails(tmp_path / "bad.parquet", reason)
+
+
+@pytest.mark.parametrize(
+    "cells", [[[0, 1, 5], [1, 0, 0], [5, 0, 0]], [[0, 1, 0, 1], [0, 0, 1, 0], [1, 0, 0, 0], [0, 0, 0, 0]]]
+)
+@pytest.mark.parametrize("named", [False, True])
+def test_a_matrix_in_a_table_is_not_read_as_edges(tmp_path: Path, cells: list[list[int]], named: bool) -> None:
+    names = list("abcd"[: len(cells)])
+    frame = pd.DataFrame(cells, index=names if named else None, columns=names, dtype=float if named else int)
+    frame.to_parquet(tmp_path / "m.parquet")
+    with pytest.raises(InputError, match=r"m\.parquet: a matrix .*--columns a,b|m\.parquet, column a: .*integers"):
+        open_edges(None, [str(tmp_path / "m.parquet")])
+
+
+def test_three_weighted_edges_in_a_table_are_edges(tmp_path: Path) -> None:
+    pd.DataFrame([[0, 1, 2], [1, 2, 3], [2, 0, 4]], columns=list("abc")).to_parquet(tmp_path / "e.parquet")
+    edges = open_edges(None, [str(tmp_path / "e.parquet")])
+    chunks = [chunk for span in edges.ranges() for chunk in edges.read(span)]
+    assert [[*chunk.source, *chunk.target] for chunk in chunks] == [[0, 1, 2, 1, 2, 0]]
 
 
 def test_parquet_columns_are_chosen_by_name(tmp_path: Path) -> None:
