@@ -36,8 +36,8 @@ from gnnloom.trainer.kernels.dispatch import Unwritten, with_values
 from gnnloom.trainer.loader.streams import Fields
 from gnnloom.trainer.loader.typed import TypedViews
 from gnnloom.trainer.loader.vertices import FEATURE_DTYPES, VertexChoice, VertexFields
+from gnnloom.trainer.passes.ranges import CARRIED, SeedsThatFit
 from gnnloom.trainer.passes.ranges import Made as Seeded
-from gnnloom.trainer.passes.ranges import SeedsThatFit
 from gnnloom.trainer.place.arrays import tensor_dtype
 
 Made = TypeVar("Made")
@@ -46,6 +46,8 @@ Made = TypeVar("Made")
 _RANGES, _RANGE_ROWS = 32, 1 << 11
 #: Standard deviations by which the largest of many batches exceeds the mean.
 _DEVIATIONS = 3
+#: Stated batches may be larger than drawn ones by this factor.
+_NEARLY = 1.25
 #: Bytes per vertex of the table that numbers the vertices while a batch is drawn, and per edge of its positions.
 _NUMBERED, _DRAWN = 24, 8
 
@@ -135,6 +137,10 @@ class SteadySeeds(SeedsThatFit):
         stop, before = start, -1
         while stop - start > before and stop < len(vertices):
             before = stop - start
+            stop, made = super().batch(vertices, start, make, carried)
+        if stop < len(vertices) and carried(made) <= _NEARLY * CARRIED / 4:
+            # The graph's batches may be a little smaller, and then grow once more.
+            self._count *= 2
             stop, made = super().batch(vertices, start, make, carried)
         return stop, made
 
