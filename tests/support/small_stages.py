@@ -10,14 +10,17 @@ from typing import Any, Final, cast
 
 import numpy as np
 
+import gnnloom
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.ingest.typed.options import TypedOptions
 from gnnloom.pipeline.ingest.typed.stage import ingest_typed_graph
 from gnnloom.pipeline.ingest.typed.table import parse_relations, parse_vertices
 from gnnloom.pipeline.ingest.typed.tables import TypedTables
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
+from gnnloom.pipeline.links.given.given_stage import GivenLinks
 from gnnloom.pipeline.links.hard_stage import draw_hard_negatives
-from gnnloom.pipeline.links.options import DrawOptions, HardOptions
+from gnnloom.pipeline.links.options import DrawOptions, FileOptions, HardOptions
+from gnnloom.pipeline.links.relation.given import store_relation_links
 from gnnloom.pipeline.links.relation.stage import draw_relation_links
 from gnnloom.pipeline.links.stage import draw_links
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
@@ -288,6 +291,45 @@ def _draw_relation_links(dataset: Dataset, _: Path, cluster: InProcessCluster) -
     return draw_relation_links(dataset, relation, options, cluster).artifact
 
 
+def _write_pairs(folder: Path) -> dict[str, Path]:
+    """Files with some edges of relation ``has``, each for one split."""
+    lines = (line.split(",")[:2] for line in (folder / "facts-0.csv").read_text().splitlines()[1:])
+    distinct = list(dict.fromkeys(map(tuple, lines)))
+    files = {name: folder / f"{name}.csv" for name in ("valid", "test")}
+    for path, pairs in zip(files.values(), (distinct[:40], distinct[40:120]), strict=True):
+        if not path.exists():
+            path.write_text("".join(f"{source},{target}\n" for source, target in pairs))
+    return files
+
+
+def _read_relation_links(dataset: Dataset, folder: Path, cluster: InProcessCluster) -> Artifact:
+    (ingested,) = (info for info in dataset.ingested_graphs() if info.state == "complete")
+    files: dict[str, Any] = {name: str(path) for name, path in _write_pairs(folder).items()}
+    options = FileOptions(relation="has", header=False, negatives=2, **files)
+    relation = dataset.typed_graph(ingested.key).relation("has")
+    return store_relation_links(dataset, relation, GivenLinks.of(options), cluster).artifact
+
+
+def _store_towns(dataset: Dataset, folder: Path) -> None:
+    """Towns and rivers with features, and towns with labels and a split."""
+    _store_typed_rows(dataset, folder)
+    rng, graph = np.random.default_rng(9), dataset.typed_graph()
+    for name, width in (("town", 3), ("river", 2)):
+        # Rows of data are numbered as the ids of the towns and rivers are.
+        count = int(graph.original_id(name).max()) + 1
+        arrays: dict[str, Any] = {"feature": rng.normal(size=(count, width)).astype(np.float32)}
+        if name == "town":
+            arrays |= {"label": rng.integers(0, 3, count), "split": rng.choice(["train", "test"], count)}
+        gnnloom.features(dataset, of_type=name, **arrays)
+
+
+def _sample_towns(dataset: Dataset, _: Path, cluster: InProcessCluster) -> Artifact:
+    options = SampleOptions(
+        of_type="town", fanout=(4, 3), batch_size=20, epochs=2, seed=5, ranks=3, cache_memory=400, reverse=True
+    )
+    return write_samples(dataset, dataset.typed_graph(), None, options, cluster).artifact
+
+
 def _hold_relation_links_out(dataset: Dataset, folder: Path, cluster: InProcessCluster) -> Artifact:
     return dataset.typed_graph(Links(_draw_relation_links(dataset, folder, cluster)).message_graph).artifact
 
@@ -308,10 +350,12 @@ STAGES: Final[Mapping[str, Stage]] = {
     "row shards of types": Stage(_store_typed_parts, _shard_typed_rows),
     "grid shards of types": Stage(_store_typed_parts, _shard_typed_grid),
     "samples": Stage(_store_problem, _sample),
+    "samples of a type": Stage(_store_towns, _sample_towns),
     "links": Stage(_store_symmetric, _draw_links),
     "directed links": Stage(_store_graph, _draw_links),
     "hard negatives": Stage(_store_directed_links, _draw_hard_negatives),
     "graph without links": Stage(_store_symmetric, _hold_links_out),
     "links of a relation": Stage(_store_typed_rows, _draw_relation_links),
+    "links of a relation from files": Stage(_store_typed_rows, _read_relation_links),
     "graph without links of a relation": Stage(_store_typed_rows, _hold_relation_links_out),
 }
