@@ -7,7 +7,7 @@ Writes a folder in MAG240M's layout (:mod:`mag_folder`), a twentieth of its size
 there to a trained model:
 
     gnnloom ingest mag FOLDER --store float16
-    gnnloom partition mag --parts 4 --method metis --reverse
+    gnnloom partition mag --parts 4 --quality fast --reverse
     gnnloom shard mag --parts 4
     gnnloom train mag --mode neighbor --of-type paper --reverse --model relational_sage:RelationalSAGE
         --hidden 64 --fanout 10,5
@@ -47,7 +47,7 @@ def main() -> None:
     parser.add_argument("--memory", type=parse_bytes, default=3 * GIB, help="of the control group, such as 8G")
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--epochs", type=int, default=1)
-    parser.add_argument("--method", default="metis", help="of the partition")
+    parser.add_argument("--quality", default="fast", help="of the partition; METIS takes 10 GiB at the full scale")
     parser.add_argument("--keep", action="store_true", help="keep the raw files and the catalog")
     options = parser.parse_args()
     with kept_folder(options.folder, "mag-", keep=options.keep) as folder:
@@ -66,7 +66,7 @@ def _run(machine: Machine, raw: Path, options: argparse.Namespace) -> list[Stage
     stages = [machine.run("ingest", "ingest", _NAME, str(raw), "--store", "float16", *workers)]
     if not options.keep:
         shutil.rmtree(raw)
-    parts = ("--parts", "4", "--method", options.method, "--reverse")
+    parts = ("--parts", "4", "--quality", options.quality, "--reverse")
     stages.append(machine.run("partition", "partition", _NAME, *parts, *workers))
     stages.append(machine.run("shard", "shard", _NAME, "--parts", "4", *workers))
     model = ("--mode", "neighbor", "--of-type", "paper", "--reverse", "--model", "relational_sage:RelationalSAGE")
