@@ -375,10 +375,18 @@ def guess_format(locations: Sequence[str]) -> str:
     Raises:
         InputError: the names suggest several formats.
     """
-    found = sorted({_guess_one(location) for location in locations})
+    found = guessed_formats(locations)
     if len(found) > 1:
-        raise InputError(f"the sources look like several formats ({', '.join(found)}); choose one with --format")
+        raise InputError(
+            f"the sources look like several formats ({', '.join(found)}); choose one with --format, convert some of"
+            " them, or give tables of a graph with types with --vertices and --relation, which `gnnloom look` proposes"
+        )
     return found[0] if found else _fallback(is_folder=False)
+
+
+def guessed_formats(locations: Sequence[str]) -> list[str]:
+    """The distinct formats that the names of the files or folders suggest, ascending."""
+    return sorted({_guess_one(location) for location in locations})
 
 
 def _guess_one(location: str) -> str:

@@ -18,7 +18,7 @@ from gnnloom.pipeline.ingest.vertex_tables import (
     read_as_vertices,
     read_parts_as_vertices,
 )
-from gnnloom.pipeline.sources.format import guess_format, open_edges
+from gnnloom.pipeline.sources.format import guess_format, guessed_formats, open_edges
 from gnnloom.pipeline.sources.reading.first_lines import CALLED
 from gnnloom.pipeline.sources.reading.text_layout import names_ends
 from gnnloom.pipeline.sources.reading.times import find_times
@@ -129,6 +129,10 @@ def find_reading(source: Any, format: str | None, options: dict[str, Any]) -> Lo
 
 def _look(locations: Sequence[str], format_name: str | None, options: dict[str, Any]) -> Look:
     """Find how files would be read: as edges, as vertex data, or both if the first rows leave it open."""
+    is_plain = format_name is None and not options
+    if is_plain and len(guessed_formats(locations)) > 1 and (tables := _several_tables(locations)) is not None:
+        # One source has one format, and each table of a graph with types has its own.
+        return tables
     declared = typed_source(locations, format_name, options)
     if declared is not None:
         found, unlisted, how = tuple(declared.open(options, unknown="add").understood()), declared.unlisted, options
@@ -140,7 +144,7 @@ def _look(locations: Sequence[str], format_name: str | None, options: dict[str, 
         if "rdf_type" not in options and any(each.facts.get("rdf_types") for each in found):
             others[_OF_TYPES] = _command(locations, format_name, how | {"rdf_type": "first"}, (), ())
         return Look(found, _command(locations, format_name, how, (), ()), others)
-    if format_name is None and not options and (tables := _several_tables(locations)) is not None:
+    if is_plain and (tables := _several_tables(locations)) is not None:
         return tables
     vertices = None
     if format_name is None and options.keys() <= {"header", "decimal"}:

@@ -338,9 +338,6 @@ def _without(understood: Understood, read: Sequence[str]) -> Understood:
     left = [name for name in ignored if name not in known]
     shown = f"{counted(len(left), 'column')} not read: {', '.join(left)}" if left else ""
     sentences = tuple(shown if each.startswith("columns that are not") else each for each in understood.sentences)
-    # Parquet has them after its first sentence.
-    before, after = f"; ignored: {', '.join(ignored)}", f"; ignored: {', '.join(left)}" if left else ""
-    sentences = tuple(each.replace(before, after) for each in sentences)
     facts = {**understood.facts, "ignored": left, "further": list(read)}
     return replace(understood, facts=facts, sentences=sentences)
 

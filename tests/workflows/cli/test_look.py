@@ -290,6 +290,51 @@ def test_several_tables_are_looked_at_one_by_one_and_stored_by_one_command(
     assert {each.name: each.nnz for each in graph.relations} == {"clicks": 30, "likes": 20}
 
 
+@pytest.mark.parametrize("columnar", [{"users"}, {"items", "clicks"}])
+def test_tables_of_several_formats_are_stored_by_the_command_for_tables_of_one_format(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columnar: set[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tables = {
+        "users": pd.DataFrame({"user_id": [f"u{k}" for k in range(9)], "age": [k + 20.5 for k in range(9)]}),
+        "items": pd.DataFrame({"item_id": [f"i{k}" for k in range(5)], "price": [k + 0.25 for k in range(5)]}),
+        "clicks": pd.DataFrame(
+            {"user_id": [f"u{k % 9}" for k in range(30)], "item_id": [f"i{k % 5}" for k in range(30)]}
+        ),
+    }
+    for name, frame in tables.items():
+        frame.to_csv(f"{name}.csv", index=False)
+        frame.to_parquet(f"{name}.parquet", index=False)
+    files = {name: f"{name}.{'parquet' if name in columnar else 'csv'}" for name in tables}
+    texts = json.loads(call(tmp_path, "look", *(f"{name}.csv" for name in tables), "--json").stdout)
+    found = json.loads(call(tmp_path, "look", *files.values(), "--json").stdout)
+    expected = texts["command"]
+    for name, file in files.items():
+        expected = expected.replace(f"{name}.csv", file)
+    assert found["command"] == expected
+    words = shlex.split(expected.replace("NAME", "shop"))
+    result = call(tmp_path, *words[1:], "--workers", "0")
+    assert result.exit_code == 0
+    for name, kind in (("users", "user"), ("items", "item")):
+        lines = result.stderr.splitlines()
+        at = next(number for number, line in enumerate(lines) if line.startswith(files[name]))
+        assert f"vertices of type {kind} from {kind}_id" in lines[at + 1]
+        assert "edges from" not in lines[at]
+    graph = gnnloom.Catalog(tmp_path / "catalog")["shop"].typed_graph()
+    assert {each.name: each.count for each in graph.types} == {"user": 9, "item": 5}
+    assert [each.nnz for each in graph.relations] == [30]
+
+
+def test_parts_of_one_table_in_several_formats_are_refused_with_the_options(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"user_id": [f"u{k}" for k in range(9)], "item_id": [f"i{k % 3}" for k in range(9)]})
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    frame.to_parquet(tmp_path / "b.parquet", index=False)
+    for command in (["look"], ["ingest", "shop"]):
+        result = call(tmp_path, *command, str(tmp_path / "a.csv"), str(tmp_path / "b.parquet"))
+        assert isinstance(result.exception, InputError)
+        assert "--relation" in str(result.exception)
+
+
 def test_names_of_files_and_columns_become_a_command_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("b").mkdir()
