@@ -17,25 +17,15 @@ from numpy.typing import ArrayLike, NDArray
 from gnnloom.storage import Catalog as StoredCatalog
 from gnnloom.storage import Dataset as StoredDataset
 from gnnloom.storage.artifacts.typed.typed_names import REVERSE
-from gnnloom.storage.errors import GnnloomError, InputError, NotFoundError, needing
+from gnnloom.storage.errors import InputError, needing
 from gnnloom.storage.runs.checkpoint import read_checkpoint
 from gnnloom.storage.runs.predictions import SMOOTHED
 from gnnloom.storage.runs.run import Run as StoredRun
 from gnnloom.storage.runs.transfer import links_of_run
 from gnnloom.storage.wording import counted
 from gnnloom.workflows.api.options.python_messages import speaking_python
-from gnnloom.workflows.formatting import readable, readable_bytes
 from gnnloom.workflows.interop.graph_libraries import MAX_NONZEROS
-from gnnloom.workflows.report.fragments import curve, fact_table, row_table
-from gnnloom.workflows.report.type_tables import (
-    LINK_TITLES,
-    RELATION_TITLES,
-    TYPE_TITLES,
-    data_of_types,
-    relation_links,
-    relation_rows,
-    type_rows,
-)
+from gnnloom.workflows.report.notebook import catalog_html, dataset_html, run_html
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,8 +38,6 @@ if TYPE_CHECKING:
 
 _in_python = partial(speaking_python, options={})
 
-#: Figures of an epoch that notebooks leave out.
-_NOT_SHOWN = {"epoch", "exposed_seconds", "mean_exposed_seconds", "bytes_from_device"}
 #: Beginnings of the names of whole numbers.
 _COUNTS = ("epoch", "bytes_sent", "messages_sent")
 
@@ -192,36 +180,7 @@ class Dataset(StoredDataset):
 
     def _repr_html_(self) -> str:
         """A table for notebooks: every artifact with its parameters and size, and the runs."""
-        rows = [
-            (info.kind, info.key, _plain(info.parameters), info.state, readable_bytes(info.stored_bytes()))
-            for info in self.artifacts()
-        ]
-        facts = fact_table(f"dataset {self.name}", {"folder": str(self.path)})
-        tables = [row_table(("kind", "key", "parameters", "state", "size"), rows)]
-        for key in [info.key for info in self.ingested_graphs() if info.state == "complete" and info.is_typed]:
-            graph, data = self.typed_graph(key), data_of_types(self, key)
-            tables += [row_table(TYPE_TITLES, type_rows(graph, data)), row_table(RELATION_TITLES, relation_rows(graph))]
-        tables += [row_table(LINK_TITLES, relation_links(self))]
-        runs = [_run_row(StoredRun(self.run_path(name))) for name in self.runs()]
-        tables += [row_table(("run", "state", "epochs", "predictions"), runs)]
-        return facts + "".join(tables)
-
-
-def _run_row(run: StoredRun) -> tuple[str, ...]:
-    """Name, state and epochs of a run, and its predictions, for notebooks."""
-    try:
-        return run.name, run.state, str(len(run.metrics())), _predicted(run)
-    except GnnloomError as error:
-        return run.name, "damaged", "", str(error)
-
-
-def _predicted(run: StoredRun) -> str:
-    """Epoch and folder of the predictions of a run, for notebooks; empty if there are none."""
-    try:
-        found = run.predictions()
-    except NotFoundError:
-        return ""
-    return f"of epoch {found.facts.get('epoch')}, in {found.path}"
+        return dataset_html(self)
 
 
 class Catalog(StoredCatalog):
@@ -257,9 +216,7 @@ class Catalog(StoredCatalog):
 
     def _repr_html_(self) -> str:
         """A table of the datasets, for notebooks."""
-        rows = [(dataset.name, str(len(dataset.artifacts())), str(len(dataset.runs()))) for dataset in self.datasets()]
-        facts = fact_table("catalog", {"folder": str(self.root)})
-        return facts + row_table(("dataset", "artifacts", "runs"), rows)
+        return catalog_html(self)
 
 
 class Run:
@@ -595,20 +552,7 @@ class Run:
 
     def _repr_html_(self) -> str:
         """A table of the main figures and the curve of the loss, for notebooks."""
-        metrics, config = self.metrics(), self.config() if self._stored.exists else {}
-        settings = ("model", "algorithm", "ranks", "hidden", "lr")
-        facts = {"state": self.state, "epochs": f"{len(metrics['epoch'])} of {config.get('epochs', '?')}"}
-        facts |= {name: str(config[name]) for name in settings if name in config}
-        for name, values in metrics.items():
-            measured = values[~np.isnan(values)] if values.dtype.kind == "f" else values
-            # The sums are enough; a run has a dozen kinds of messages.
-            is_kind = name.startswith(("bytes_sent_", "messages_sent_"))
-            if name not in _NOT_SHOWN and not is_kind and len(measured):
-                facts[name.replace("_", " ")] = readable(name, measured[-1].item())
-        facts["predictions"] = _predicted(self._stored) or "none yet; gnnloom.predict(run) makes them"
-        loss = metrics.get("loss", np.empty(0))
-        title = f"run {self.dataset.name}/{self.name}"
-        return fact_table(title, facts) + curve("loss by epoch", loss[np.isfinite(loss)].tolist())
+        return run_html(self.dataset, self._stored, self.metrics())
 
 
 #: What stands for a catalog: its directory, or None for the default.
@@ -638,11 +582,6 @@ def as_dataset(dataset: DatasetLike, catalog: CatalogLike = None) -> Dataset:
     if catalog is not None and as_catalog(catalog).root != dataset.path.parent:
         raise InputError(f"{dataset.path} is not in catalog {as_catalog(catalog).root}; leave out the catalog")
     return Dataset(dataset.path)
-
-
-def _plain(parameters: dict[str, Any]) -> str:
-    """The parameters that are single values, as text."""
-    return ", ".join(f"{name}={value}" for name, value in parameters.items() if isinstance(value, str | int | float))
 
 
 def _column(name: str, values: list[float | None]) -> NDArray[Any]:
