@@ -195,11 +195,15 @@ class Dataset:
             hint = "" if key else _remedy(self.name, kind, wanted)
             raise NotFoundError(f"dataset {self.name} has no {_NAMES.get(kind, kind)}{asked}{there}{begun}{hint}")
         if len(fitting) > 1:
-            raise InputError(
-                f"dataset {self.name} has several {kind} artifacts{asked}; choose one with `--{kind} KEY`:"
-                f" {describe_candidates(fitting)}"
-            )
+            raise self._several(kind, fitting, asked)
         return Artifact(fitting[0].path)
+
+    def _several(self, kind: str, infos: Sequence[ArtifactInfo], asked: str = "") -> InputError:
+        """The error of a search that leaves a choice between these artifacts."""
+        return InputError(
+            f"dataset {self.name} has several {kind} artifacts{asked}; choose one with `--{kind} KEY`:"
+            f" {describe_candidates(infos)}"
+        )
 
     def _listed(self, infos: Sequence[ArtifactInfo]) -> str:
         """Some artifacts in short, as part of a sentence."""
@@ -218,13 +222,19 @@ class Dataset:
             NotFoundError: there is no graph.
         """
         complete = [info for info in self.ingested_graphs() if info.state == "complete"]
-        ingested = [info.key for info in complete if not info.is_typed] or [info.key for info in complete]
+        ingested = [info for info in complete if not info.is_typed] or complete
         if key is None and not ingested and (others := [i for i in self.artifacts("graph") if i.state == "complete"]):
             raise NotFoundError(
                 f"dataset {self.name} has no graph that was made from a source; choose one without held-out links with"
                 f" `--graph KEY`: {self._listed(others)}"
             )
-        return Graph(self.find("graph", ingested[0] if key is None and len(ingested) == 1 else key))
+        return Graph(self._find_graph(key, ingested))
+
+    def _find_graph(self, key: str | None, ingested: Sequence[ArtifactInfo]) -> Artifact:
+        """The graph with this key; without a key, the only ingested graph. Errors list no other graphs."""
+        if key is None and len(ingested) > 1:
+            raise self._several("graph", ingested)
+        return self.find("graph", ingested[0].key if key is None and ingested else key)
 
     def any_graph(self, key: str | None = None) -> Graph | TypedGraph:
         """The graph with this key, with types or without; without a key, the one that :meth:`graph` finds.
@@ -244,12 +254,12 @@ class Dataset:
             InputError: there are several, or the graph with this key has no types.
             NotFoundError: there is none.
         """
-        typed = [info.key for info in self.ingested_graphs() if info.state == "complete" and info.is_typed]
+        typed = [info for info in self.ingested_graphs() if info.state == "complete" and info.is_typed]
         if key is None and not typed:
             raise NotFoundError(
                 f"dataset {self.name} has no graph with types; `gnnloom ingest` makes one from tables (`--relation`)"
             )
-        return TypedGraph(self.find("graph", typed[0] if key is None and len(typed) == 1 else key))
+        return TypedGraph(self._find_graph(key, typed))
 
     @property
     def types(self) -> tuple[VertexType, ...]:
@@ -603,9 +613,17 @@ def _object(value: Any) -> dict[str, Any]:
 
 
 def describe_candidates(infos: Sequence[ArtifactInfo]) -> str:
-    """Several artifacts of one kind by their keys, with what distinguishes them."""
-    found = differences([{"parameters": info.parameters, "inputs": info.inputs} for info in infos])
-    return "; ".join(f"{info.key} ({in_words(pairs)})" for info, pairs in zip(infos, found, strict=True))
+    """Several artifacts of one kind by their keys, with what distinguishes them.
+
+    Graphs without held-out links are compared among themselves, because ingested graphs have other parameters.
+    """
+    words = {}
+    for described in ("", "without held-out links"):
+        group = [info for info in infos if (info.kind == "graph" and "graph" in info.inputs) == bool(described)]
+        found = differences([{"parameters": info.parameters, "inputs": info.inputs} for info in group])
+        for info, pairs in zip(group, found, strict=True):
+            words[info.key] = ", ".join(filter(None, (described, in_words(pairs))))
+    return "; ".join(f"{info.key} ({words[info.key]})" if words[info.key] else info.key for info in infos)
 
 
 def _asked(key: str | None, parameters: Mapping[str, Any]) -> str:

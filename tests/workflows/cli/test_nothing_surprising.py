@@ -212,6 +212,15 @@ def test_a_changed_option_makes_a_second_graph_only_if_asked_and_commands_choose
         assert all(f"{key} (undirected={value})" in candidates for key, value in ((first, False), (second, True)))
         for key in (first, second):
             succeed(catalog, *command.split(), "--graph", key[:6])
+    # A graph without held-out links is none of the candidates: no command takes one unless it is named.
+    message = (
+        catalog["web"]
+        .links(succeed(catalog, "links", "web", "random", "--graph", second, "--workers", "0")["key"])
+        .message_graph
+    )
+    again = str(refused(catalog, "partition", "web", "--parts", "2", "--method", "random", "--workers", "0"))
+    assert again == candidates.replace("features", "partition")
+    assert message not in again
     shard = ("shard", "web", "--parts", "2", "--workers", "0")
     assert f"graph={second}" in str(refused(catalog, *shard))
     made = catalog["web"].find("shards", succeed(catalog, *shard, "--graph", second)["key"])
