@@ -106,7 +106,24 @@ def test_a_log_shows_finished_epochs_every_few_seconds(tmp_path: Path, monkeypat
         for epoch in range(3):
             run.append_metrics({"epoch": epoch, "loss": epoch + 0.5})
         time.sleep(0.1)
-    assert "3 of 7 epochs  loss 2.5\n" in stderr.getvalue()
+    assert stderr.getvalue().count("3 of 7 epochs  loss 2.5\n") == 1
     # Before the ranks write, nobody knows with which epoch they begin.
     assert "0 of 7" not in stderr.getvalue()
     assert run.progress_since(time.time() + 60) == (0, None)
+
+
+def test_the_last_line_shows_all_epochs_unless_the_training_was_too_short_for_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "_POLL_SECONDS", 0.01)
+    logging.getLogger("gnnloom.trainer").setLevel(logging.WARNING)
+    for name, interval, lines in (("long", 0.2, ["1 of 2 epochs  loss 0", "2 of 2 epochs  loss 1"]), ("short", 60, [])):
+        monkeypatch.setattr(progress, "INTERVAL", interval)
+        monkeypatch.setattr(sys, "stderr", stderr := io.StringIO())
+        run = Run(tmp_path / name)
+        with shown_epochs(run, 2):
+            run.start({}, 0)
+            run.append_metrics({"epoch": 0, "loss": 0.0})
+            time.sleep(0.3)
+            run.append_metrics({"epoch": 1, "loss": 1.0})
+        assert stderr.getvalue().splitlines() == lines

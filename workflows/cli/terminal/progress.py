@@ -20,8 +20,8 @@ from gnnloom.storage.wording import counted
 from gnnloom.workflows.cli.terminal.screen import console, say
 from gnnloom.workflows.interop.progress_bars import BarHandler, phases_shown
 
-#: Shows the number of finished epochs, or of other units, and the loss of the last one.
-Show = Callable[[int, float | None], None]
+#: Shows the number of finished epochs, or of other units, the loss of the last one, and whether the block has ended.
+Show = Callable[[int, float | None, bool], None]
 
 #: Said when a command has to wait for a kernel that no earlier one has used.
 _COMPILING: Final = "compiling kernels, once: no later command waits for them (`gnnloom doctor --warm` compiles all)"
@@ -100,7 +100,7 @@ def _watched(poll: Callable[[], tuple[int, float | None]], total: int, unit: str
             done, loss = poll()
             # A training that continues begins with the epochs that it has, once its ranks have written them.
             if done:
-                show(done, loss)
+                show(done, loss, is_last)
 
     with _display(total, unit) as show:
         thread = threading.Thread(target=watch, args=(show,), daemon=True)
@@ -127,10 +127,10 @@ def _display(total: int, unit: str) -> Iterator[Show]:
         )
         with Bars(*columns, console=console(on_stderr=True)) as bars:
             task = bars.add_task(unit, total=total, loss="")
-            yield lambda done, loss: bars.update(task, completed=done, loss=_loss_text(loss))
+            yield lambda done, loss, _: bars.update(task, completed=done, loss=_loss_text(loss))
     elif logging.getLogger("gnnloom.trainer").isEnabledFor(logging.INFO):
         # The ranks log their own lines.
-        yield lambda done, loss: None  # noqa: ARG005 - shows nothing
+        yield lambda done, loss, is_last: None  # noqa: ARG005 - shows nothing
     else:
         yield _LineDisplay(total, unit)
 
@@ -140,12 +140,16 @@ def _loss_text(loss: float | None) -> str:
 
 
 class _LineDisplay:
-    """Prints the number of finished units and the last loss every few seconds."""
+    """Prints the number of finished units and the last loss every few seconds, and at the end.
+
+    A block of less than these few seconds has no line. No line is printed twice, such as during an evaluation.
+    """
 
     def __init__(self, total: int, unit: str) -> None:
-        self._total, self._unit, self._printed = total, unit, time.monotonic()
+        self._total, self._unit, self._printed, self._done = total, unit, time.monotonic(), 0
 
-    def __call__(self, done: int, loss: float | None) -> None:
-        if time.monotonic() - self._printed >= INTERVAL:
-            self._printed = time.monotonic()
+    def __call__(self, done: int, loss: float | None, is_last: bool) -> None:
+        is_due = time.monotonic() - self._printed >= INTERVAL or (is_last and self._done)
+        if is_due and done != self._done:
+            self._printed, self._done = time.monotonic(), done
             say(f"{done} of {counted(self._total, self._unit)}  {_loss_text(loss)}".rstrip(), on_stderr=True)
