@@ -489,7 +489,14 @@ def test_a_recipe_trains_on_pairs_of_a_relation_and_predicts(monkeypatch: pytest
     assert all(each["done"] for each in json.loads(run(TRAINING, "--plan", "--json").stdout)["stages"])
     saved = (trained.path / "recipe.toml").read_text()
     assert all(each["done"] for each in json.loads(run(saved, "--plan", "--json").stdout)["stages"])
-    run(TRAINING)
+    # The table of the result is that of the command that trains, below another title.
+    words = ["--catalog", "catalog", "train", f"shop/{name}", "--model", "support.typed_modules:Averages"]
+    told = CliRunner().invoke(cli, words, catch_exceptions=False)
+    of_recipe, of_command = (
+        [line for line in shown.stdout.splitlines() if "│" in line] for shown in (run(TRAINING), told)
+    )
+    assert of_recipe == of_command
+    assert "validation" in told.stdout
     assert launcher.jobs == jobs
     # The files of pairs are those of the command.
     Path("some.csv").write_text("age,id\n1,u3\n2,u0\n")

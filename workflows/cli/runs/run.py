@@ -13,6 +13,8 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Group, Option, options_of
 from gnnloom.trainer.comm.transports.registry import LaunchedRank
 from gnnloom.trainer.job.ranks import ranks_of_job
+from gnnloom.trainer.tasks.registry import TASKS
+from gnnloom.workflows.cli.runs.training_result import show_training
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import FOLDER, click_option, current_catalog, flag_option, json_option
 from gnnloom.workflows.cli.terminal.output import show as show_object
@@ -21,7 +23,7 @@ from gnnloom.workflows.cli.terminal.progress import shown_epochs, shown_progress
 from gnnloom.workflows.cli.terminal.screen import say
 from gnnloom.workflows.recipe.recipe import bundled_recipes, find_bundled, summary_of
 from gnnloom.workflows.recipe.reference import write_new_recipe
-from gnnloom.workflows.recipe.request import RecipeRequest
+from gnnloom.workflows.recipe.request import Assignment, RecipeRequest
 from gnnloom.workflows.recipe.stages.all_stages import STAGES
 from gnnloom.workflows.recipe.stages.stage import Stage
 from gnnloom.workflows.run.run_recipe import Display, run_recipe, summary
@@ -145,8 +147,7 @@ def run_command(
         with ranks_of_job("gnnloom run", exits=True, trains=True, is_rank=cluster == "mpi") as ranks:
             assignment = run_recipe(request, ranks, Display(shown_progress, shown_epochs))
             if ranks.is_first:
-                title = f"{Path(assignment.recipe.source_name).name} on {assignment.recipe.dataset.name}"
-                show_object(summary(assignment), title=title, hide=("bytes_between",))
+                _show_result(assignment)
 
 
 def _show_files(name: str | None, new: Path | None) -> None:
@@ -173,6 +174,16 @@ def _emit(request: RecipeRequest, out: Path) -> None:
     paths = [str(path) for path in jobs.scripts]
     if not show_json({"scripts": paths, "recipe": str(jobs.recipe)}):
         show_rows(("script",), [(path,) for path in paths])
+
+
+def _show_result(assignment: Assignment) -> None:
+    """Print what the stages made; if one of them trains, as `gnnloom train` does."""
+    title = f"{Path(assignment.recipe.source_name).name} on {assignment.recipe.dataset.name}"
+    result = summary(assignment)
+    if "run" in result:
+        show_training(result, TASKS.get(assignment.workload.found.config.task.name), title=title)
+    else:
+        show_object(result, title=title)
 
 
 def _show_stages(stages: Sequence[Stage]) -> None:

@@ -20,23 +20,13 @@ from gnnloom.trainer.job.launch import prepare_launch
 from gnnloom.trainer.job.ranks import ranks_of_job, settled, with_choices
 from gnnloom.trainer.modes.registry import MODES
 from gnnloom.trainer.tasks.registry import TASKS
-from gnnloom.trainer.tasks.task import Task
 from gnnloom.workflows.api.options.train_options import train_options
+from gnnloom.workflows.cli.runs.training_result import show_training
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import add_options, current_catalog, flag_option, json_option, split_run
-from gnnloom.workflows.cli.terminal.output import show, show_json, show_rows, wants_json
+from gnnloom.workflows.cli.terminal.output import show, wants_json
 from gnnloom.workflows.cli.terminal.progress import shown_epochs
-from gnnloom.workflows.cli.terminal.scores import scores_by_figure
 from gnnloom.workflows.cli.terminal.screen import say
-from gnnloom.workflows.formatting import baseline_rows, filtered_figures, readable
-
-#: Entries of the result that are too large for a terminal.
-_LARGE = ("bytes_between", "confusion", "per_class")
-#: What the names of scores begin with.
-_SPLITS = {"train", "val", "test"}
-#: The main entries, before and after the scores, which are shown unless all are asked for.
-_BRIEF = ("run", "state", "mode", "algorithm", "ranks", "epochs", "loss")
-_BRIEF_COST = ("inference", "epoch_seconds", "bytes_sent", "read_per_used", "peak_memory")
 
 
 def _options() -> list[Option]:
@@ -101,7 +91,7 @@ def train_command(name: str, restart: bool, plan: bool, **options: Any) -> None:
         with shown_epochs(run_of(config), config.optimization.epochs) if is_shown else nullcontext():
             result = ranks.train(config, restart=restart)
         if ranks.is_first:
-            _show_result(dataset, result, TASKS.get(config.task.name))
+            show_training(result, TASKS.get(config.task.name), title=f"run {result['run']} of {dataset}")
 
 
 def _given(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,28 +111,6 @@ def _say_start(config: TrainConfig, *, restart: bool) -> Start:
     elif start.first_epoch:
         say(f"run {run}: continuing at epoch {start.first_epoch + 1} of {epochs}", on_stderr=True)
     return start
-
-
-def _show_result(dataset: str, result: Mapping[str, Any], task: Task | None) -> None:
-    if show_json(result):
-        return
-    losses, baselines = result["loss"], baseline_rows(result)
-    if losses:
-        # A list with one loss per epoch: its range would hide whether the loss fell or rose.
-        result = {**result, "loss": f"{readable('loss', losses[0])} at first, {readable('loss', losses[-1])} at last"}
-    scores = [name for name in result if name.partition("_")[0] in _SPLITS]
-    if task is not None and task.on_pairs:
-        # Such tasks report so many figures that each gets a line for all splits.
-        filtered = filtered_figures(result).items()
-        lines = scores_by_figure(task, result) | {f"{name}, filtered": f"{value:.4g} test" for name, value in filtered}
-        result = {**{name: value for name, value in result.items() if name not in scores}, **lines}
-        scores = list(lines)
-    # The figures are of the last epoch unless the run keeps its best checkpoint.
-    epoch = () if result.get("checkpoint_epoch") == result.get("epochs") else ("checkpoint_epoch",)
-    brief = (*_BRIEF, *epoch, *scores, *_BRIEF_COST)
-    show(result, title=f"run {result['run']} of {dataset}", hide=_LARGE, brief=brief)
-    if baselines:
-        show_rows(baselines[0], baselines[1:])
 
 
 def show_train_plan(config: TrainConfig, *, restart: bool) -> None:
