@@ -33,7 +33,7 @@ from gnnloom.trainer.comm.transports.registry import world
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.propagate_config import PropagateConfig
 from gnnloom.trainer.job.arguments import parse_arguments
-from gnnloom.trainer.job.rank_log import log_to_stderr, report_progress
+from gnnloom.trainer.job.rank_log import log_to_stderr, name_job, report_progress
 from gnnloom.trainer.job.stop import EXIT_STOPPED, StopRequest, leave
 from gnnloom.trainer.planner.forecast import record_forecast
 from gnnloom.trainer.training.alike import alike_command
@@ -49,6 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     comm = world()
     level = logging.INFO if comm.rank == 0 else logging.ERROR
     log_to_stderr(level)
+    name_job(comm)
     # A batch job has nobody who would show it.
     if comm.rank == 0 and ERROR_FOLDER in os.environ:
         report_progress()

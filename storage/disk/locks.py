@@ -8,13 +8,16 @@ import logging
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Final
 
 from gnnloom.storage.disk.files import refuse_link
 from gnnloom.storage.system_errors import OF_PERMISSION
 
 LOCKS = ".locks"
+#: Environment variable that names the job of a process, such as of the ranks of a training run.
+JOB: Final = "GNNLOOM_JOB"
 #: How often, and how long apart, a lock is tried that another process may only be looking at.
 _LOOKS, _LOOK_SECONDS = 5, 0.01
 LOGGER = logging.getLogger("gnnloom.storage")
@@ -30,31 +33,59 @@ def locked(dataset: Path, kind: str, key: str, common: str = "") -> Iterator[Non
     """Hold the lock of an artifact; wait while another process holds it.
 
     Args:
-        common: what one rank of a job makes for all of them. The others are expected to wait, so no warning is logged.
+        common: what one process of a job makes for all of them. The others are expected to wait, so a warning is logged
+            only if the process that they wait for belongs to another job.
     """
     path = lock_path(dataset, kind, key)
     path.parent.mkdir(parents=True, exist_ok=True)
     # A flock, not a lock file: the kernel releases it when the process dies, so a kill leaves no stale lock.
-    level = logging.INFO if common else logging.WARNING
-    descriptor = _lock(path, common or f"{kind}/{key}", level)
+    descriptor = _lock(path, common or f"{kind}/{key}", is_common=bool(common))
     try:
+        if common:
+            _note_job(descriptor)
         yield
     finally:
         os.close(descriptor)
 
 
-def _lock(path: Path, what: str, level: int) -> int:
-    """Lock the file at ``path`` and return its descriptor; log at ``level`` if another process has it."""
+def _lock(path: Path, what: str, *, is_common: bool) -> int:
+    """Lock the file at ``path`` and return its descriptor; log that this process waits if another one has it."""
     # Garbage collection may delete the file between opening and locking it; then others would not see the lock.
     while True:
         descriptor = _open(path, os.O_RDWR | os.O_CREAT)
         # Tried without waiting first, only to report that this process is about to wait.
         if not _takes(descriptor, fcntl.LOCK_EX):
+            level = _level_of_wait(path) if is_common else logging.WARNING
             LOGGER.log(level, "waiting for another process that makes %s", what)
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         if _is_named(descriptor, path):
             return descriptor
         os.close(descriptor)
+
+
+def _note_job(descriptor: int) -> None:
+    """Write the job of this process into the file that it has locked; processes that wait read it."""
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, os.environ.get(JOB, "").encode(), 0)
+    # A rank on another node reads it through a network file system.
+    os.fsync(descriptor)
+
+
+def _level_of_wait(path: Path) -> int:
+    """The level at which to log a wait for the process that has locked a file: DEBUG if it is of the same job.
+
+    If neither process belongs to a named job, they may still work together, so the level is INFO; otherwise WARNING.
+    """
+    own, holder = os.environ.get(JOB, ""), ""
+    # The holder writes its job just after it has locked the file.
+    for _ in range(_LOOKS):
+        # Garbage collection may delete the file as soon as its holder is done.
+        with suppress(FileNotFoundError):
+            holder = path.read_text(encoding="utf-8", errors="replace")
+        if holder == own:
+            return logging.DEBUG if own else logging.INFO
+        time.sleep(_LOOK_SECONDS)
+    return logging.WARNING
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from gnnloom.trainer.comm.transports.registry import LaunchedRank, world
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.propagate_config import PropagateConfig
 from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.job.rank_log import name_job
 from gnnloom.trainer.job.stop import (
     EXIT_STOPPED,
     STOPPED_PROPAGATION,
@@ -42,6 +43,7 @@ _LOGGERS = ("gnnloom", "gnnloom.trainer", "gnnloom.workflows")
 def joined(command: str, launched: LaunchedRank, stop: StopRequest, *, exits: bool) -> Iterator[RanksInPlace]:
     """Be one of the ranks of this job inside the block; see :func:`gnnloom.trainer.job.ranks.ranks_of_job`."""
     comm = world()
+    name_job(comm)
     try:
         yield RanksInPlace(comm, command, launched, stop)
     except CollectiveError as error:

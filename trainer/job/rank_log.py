@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import secrets
 import sys
 import time
 from contextlib import suppress
 from dataclasses import astuple
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from gnnloom.storage.disk.locks import JOB
 from gnnloom.storage.meters import PROGRESS, Progress
 from gnnloom.storage.wording import printable
+
+if TYPE_CHECKING:
+    from gnnloom.trainer.comm.communicator import Communicator
 
 #: Prefix of a line with the progress of a phase, and seconds between such lines.
 _STATE, _SECONDS = "gnnloom progress: ", 0.5
@@ -33,6 +39,13 @@ def log_to_stderr(level: int) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Formatter("%(message)s"))
     logging.basicConfig(level=level, handlers=[handler])
+
+
+def name_job(comm: Communicator) -> None:
+    """Give the ranks of a job a common random name, which silences their waits for each other's files. Collective."""
+    # At most 48 bits, which are exact in a float64.
+    names = comm.gather_numbers([secrets.randbits(48)])
+    os.environ[JOB] = f"{int(names[0, 0]):012x}"
 
 
 class _StateLines(logging.Handler):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import subprocess
 import sys
 import time
@@ -13,7 +14,7 @@ import pytest
 
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.artifacts.whole_graph import map_whole_graph
-from gnnloom.storage.disk.locks import held, is_held, lock_path
+from gnnloom.storage.disk.locks import JOB, held, is_held, lock_path, locked
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import ArtifactWriter, artifact_key
 from support.small_catalogs import store_small_dataset
@@ -22,17 +23,19 @@ _PROGRAM = """
 import sys, time
 from pathlib import Path
 from gnnloom.storage.disk.locks import locked
-with locked(Path(sys.argv[1]), sys.argv[2], sys.argv[3]):
+with locked(Path(sys.argv[1]), sys.argv[2], sys.argv[3], common=sys.argv[5]):
     print("held", flush=True)
     time.sleep(float(sys.argv[4]))
 """
 
 
 @contextmanager
-def other_process(dataset: Dataset, kind: str, key: str, seconds: float = 60) -> Iterator[None]:
-    """Hold the lock of an artifact in another process."""
-    command = [sys.executable, "-c", _PROGRAM, str(dataset.path), kind, key, str(seconds)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+def other_process(
+    dataset: Dataset, kind: str, key: str, seconds: float = 60, *, common: str = "", job: str = ""
+) -> Iterator[None]:
+    """Hold the lock of an artifact in another process, which belongs to a job."""
+    command = [sys.executable, "-c", _PROGRAM, str(dataset.path), kind, key, str(seconds), common]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, JOB: job})
     assert process.stdout is not None
     assert process.stdout.readline() == "held\n"
     yield
@@ -65,6 +68,30 @@ def test_a_rank_waits_for_another_that_makes_a_copy_without_a_warning(
     (waited,) = [record for record in caplog.records if "waiting" in record.message]
     assert waited.levelno == logging.INFO
     assert waited.message == f"waiting for another process that makes the uncompressed copy of {name}"
+
+
+@pytest.mark.parametrize(("own", "other", "level"), [("a", "a", 0), ("a", "b", 30), ("a", "", 30), ("", "", 20)])
+def test_only_waiting_for_another_job_is_a_warning(
+    catalog: Catalog,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    own: str,
+    other: str,
+    level: int,
+) -> None:
+    dataset = catalog.create("web")
+    # What an earlier job left in the file does not count.
+    monkeypatch.setenv(JOB, "of an earlier job, with a long name")
+    with locked(dataset.path, "mapped-check", "graph", common="the copy"):
+        pass
+    monkeypatch.setenv(JOB, own)
+    with (
+        caplog.at_level(logging.INFO),
+        other_process(dataset, "mapped-check", "graph", seconds=0.2, common="the copy", job=other),
+        locked(dataset.path, "mapped-check", "graph", common="the copy"),
+    ):
+        pass
+    assert [record.levelno for record in caplog.records if "waiting" in record.message] == ([level] if level else [])
 
 
 def test_an_artifact_is_not_removed_while_it_is_written(catalog: Catalog) -> None:
