@@ -177,7 +177,7 @@ def _emit(request: RecipeRequest, out: Path) -> None:
 
 
 def _show_result(assignment: Assignment) -> None:
-    """Print what the stages made; if one of them trains, as `gnnloom train` does."""
+    """Print the result of the recipe, for a recipe that trains as the table of `gnnloom train`."""
     title = f"{Path(assignment.recipe.source_name).name} on {assignment.recipe.dataset.name}"
     result = summary(assignment)
     if "run" in result:
