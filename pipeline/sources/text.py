@@ -197,6 +197,11 @@ class TextEdges:
         return tuple(file.location for file, table in tables if table.is_recognized)
 
     @property
+    def header_hint(self) -> str:
+        """Suggestion for an error about the first row; empty if the first file has a header, or the user said so."""
+        return _HEADER_HINT if self.stated.header is None and not self.tables[0].header else ""
+
+    @property
     def says_undirected(self) -> str:
         """Location of a file that says that its edges have no direction; empty if none does."""
         tables = zip(self.files, self.tables, strict=True)

@@ -192,6 +192,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "str": (str,),
     "str | None": (str, type(None)),
     "int": (int,),
+    "bool | None": (bool, type(None)),
     "int | None": (int, type(None)),
     "float": (int, float),
     "float | None": (int, float, type(None)),

@@ -278,7 +278,7 @@ def predict_run(
     else:
         result |= here.predict(config)
         if (file := wanted.pairs) is not None:
-            scored = scored_pairs(dataset, run, lambda ends: read_pairs(ends, file), config.decoder)
+            scored = scored_pairs(dataset, run, lambda ends: read_pairs(ends, file, wanted.header), config.decoder)
             result |= here.on_first(lambda: write(scored))
         elif out is not None:
             smoothed = config.smoothing.smooths

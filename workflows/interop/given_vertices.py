@@ -43,22 +43,27 @@ _SIGNS: Final = ("#", "%")
 _NO_SEPARATOR: Final = b"\x1f"
 
 
-def open_pairs(path: Path) -> PairList:
+def open_pairs(path: Path, header: bool | None = None) -> PairList:
     """Open a file of pairs, in any format of edges, whose further columns are ignored.
+
+    Args:
+        header: whether the first line of text names the columns; by default, if it is recognized.
 
     Raises:
         NotFoundError: there is no such file.
         InputError: it has another format, or nothing in it.
     """
-    return PairList.open("pairs", str(path), None, {"extra_columns": True})
+    given = {} if header is None else {"header": header}
+    return PairList.open("pairs", str(path), None, {"extra_columns": True, **given})
 
 
-def read_pairs(ends: Ends, pairs: Path | ArrayLike) -> Iterator[NDArray[np.int64]]:
+def read_pairs(ends: Ends, pairs: Path | ArrayLike, header: bool | None = None) -> Iterator[NDArray[np.int64]]:
     """Read pairs, some at a time, in their order.
 
     Args:
         ends: ids of the vertices that may be sources, and targets.
         pairs: a file, or (num_pairs, 2) ids of the source: an array, a list or a data frame.
+        header: as for :func:`open_pairs`.
 
     Yields:
         (num_pairs, 2) int64 sources and targets.
@@ -70,14 +75,17 @@ def read_pairs(ends: Ends, pairs: Path | ArrayLike) -> Iterator[NDArray[np.int64
     if not isinstance(pairs, Path):
         yield find_pairs(ends, pairs)
         return
-    path = pairs
-    given, finder, row = open_pairs(path), _PairFinder(ends), 0
+    given, finder, row = open_pairs(pairs, header), _PairFinder(ends), 0
     for span in given.ranges():
         for rows in given.read(span, names=any(each.has_names for each in ends)):
             # Formats read many rows at a time, and ids as text take much memory.
             for start in range(0, len(rows.ids), _IDS):
                 some = IdRows(rows.ids[start : start + _IDS]).as_names()
-                found = finder.find(some, partial(_row_of, path, row))
+                try:
+                    found = finder.find(some, partial(_row_of, pairs, row))
+                except InputError as error:
+                    is_first = not row and bool((finder.places(some[:2]) < 0).any())
+                    raise InputError(f"{error}{given.header_hint if is_first else ''}") from error
                 yield found
                 row += len(found)
 
@@ -263,13 +271,16 @@ class _PairFinder:
         Raises:
             InputError: an id is not one of the graph, or of the type of this end.
         """
-        if self._source is self._target:
-            return self._source.find(ids, where).reshape(-1, 2)
-        ends = [each.places(ids)[at::2] for at, each in enumerate((self._source, self._target))]
-        found = np.stack(ends, 1)
+        found = self.places(ids)
         for row, end in np.argwhere(found < 0)[:1].tolist():
             raise (self._source, self._target)[end].unknown(ids, 2 * row + end, where)
         return found
+
+    def places(self, ids: Names) -> NDArray[np.int64]:
+        """(num_pairs, 2) int64 vertices of both ends; -1 for an id that is not one of the graph."""
+        if self._source is self._target:
+            return self._source.places(ids).reshape(-1, 2)
+        return np.stack([each.places(ids)[at::2] for at, each in enumerate((self._source, self._target))], 1)
 
 
 class _VertexFinder:

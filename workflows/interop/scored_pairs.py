@@ -45,6 +45,7 @@ class Wanted:
         pairs: file with the pairs to score, or (num_pairs, 2) ids of the source; or else
         top: number of targets to find for each vertex.
         of: file with the vertices, or (num_vertices,) ids of the source; None for all.
+        header: whether the first line of the file with the pairs names the columns; None if the user did not say.
     """
 
     pairs: Path | ArrayLike | None = option(  # noqa: RUF009 - an option is immutable
@@ -73,6 +74,14 @@ class Wanted:
         metavar="FILE[:COLUMN]",
     )
 
+    header: bool | None = option(
+        None,
+        "Whether the first line of the pairs (text) names the columns; by default, if it is recognized.",
+        kind=bool,
+        group=Group.TASK,
+        deniable=True,
+    )
+
     def __bool__(self) -> bool:
         return self.pairs is not None or self.top is not None
 
@@ -83,7 +92,7 @@ class Wanted:
             return []
         ends = dataset.end_ids(links_of_run(dataset, run))
         if isinstance(self.pairs, Path):
-            return open_pairs(self.pairs).understood(names=any(each.has_names for each in ends))
+            return open_pairs(self.pairs, self.header).understood(names=any(each.has_names for each in ends))
         return [understood_vertices(ends[0], self.of)] if isinstance(self.of, Path) else []
 
     def check(self, run: Run) -> None:
@@ -97,6 +106,8 @@ class Wanted:
             raise InputError("pairs and top: choose one of them")
         if self.of is not None and self.top is None:
             raise InputError("of: lists the vertices whose best targets are wanted; give their number with top")
+        if self.header is not None and not isinstance(self.pairs, Path):
+            raise InputError("header: says how a file of pairs is read; name it with pairs")
         if self.top is not None and self.top < 1:
             raise InputError(f"top: expected a number of targets from 1 on, found {self.top}")
         if not self:
@@ -108,7 +119,7 @@ class Wanted:
         if self.top is not None:
             check_ranks(task)
         if isinstance(self.pairs, Path):
-            open_pairs(self.pairs)
+            open_pairs(self.pairs, self.header)
         if isinstance(self.of, Path) and not Path(split_location(str(self.of))[0]).exists():
             raise NotFoundError(f"{self.of}: no such file")
 

@@ -218,6 +218,11 @@ class PredictSection(Config):
     pairs: str | None = option(
         None, "File with pairs to score, in any format of edges; `out` names the file of the scores."
     )
+    header: bool | None = option(
+        None,
+        "Whether the first line of the pairs (text) names the columns; by default, if it is recognized.",
+        kind=bool,
+    )
     top: int | None = option(
         None,
         "Number of the best targets to find for each vertex, where the graph has no edge yet; `out` names their file.",
@@ -247,6 +252,8 @@ class PredictSection(Config):
                 raise InputError(f"{name}: the scores need a file; name it with out")
         if self.pairs is not None and self.top is not None:
             raise InputError("top: choose either pairs or top")
+        if self.header is not None and self.pairs is None:
+            raise InputError("header: says how a file of pairs is read; name it with pairs")
         if self.top_of is not None and self.top is None:
             raise InputError("top_of: lists the vertices whose best targets are wanted; give their number with top")
 
@@ -254,7 +261,7 @@ class PredictSection(Config):
     def wanted(self) -> Wanted:
         """The pairs to score, or the targets to find; false if there are none."""
         pairs, of = (None if each is None else Path(each) for each in (self.pairs, self.top_of))
-        return Wanted(pairs, self.top, of)
+        return Wanted(pairs, self.top, of, self.header)
 
 
 @dataclass(frozen=True, kw_only=True)

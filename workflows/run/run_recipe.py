@@ -138,7 +138,7 @@ def write_output(assignment: Assignment, ranks: Ranks) -> None:
         if not isinstance(pairs, Path):
             write_predictions(dataset, run, out, smoothed=section.smoothing.smooths)
             return
-        with scored_pairs(dataset, run, lambda ends: read_pairs(ends, pairs), code) as table:
+        with scored_pairs(dataset, run, lambda ends: read_pairs(ends, pairs, wanted.header), code) as table:
             write_table(table, out)
 
     if wanted.top is None:

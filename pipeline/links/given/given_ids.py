@@ -117,6 +117,11 @@ class GivenLists:
         given = self.lists[number]
         return f"{given.location}, row {at // given.width:,}"
 
+    def header_hint(self, number: int, at: int) -> str:
+        """Suggestion for an error about an id of a list, if its row may name the columns; empty for other rows."""
+        given = self.lists[number]
+        return "" if at // given.width else given.header_hint
+
 
 @dataclass(frozen=True)
 class CountRowsTask(Task):
@@ -439,7 +444,11 @@ class GivenPlan:
             unknown = sum(each["unknown"] for each in own) + table.num_unknown()
             if unknown:
                 firsts = sorted(each["first"] for each in own if each["first"] is not None)
-                shown = f"; the first is {firsts[0][2]!r} ({self.given.where(*firsts[0][:2])})" if firsts else ""
+                shown = ""
+                if firsts:
+                    number, at, name = firsts[0]
+                    shown = f"; the first is {name!r} ({self.given.where(number, at)})"
+                    shown += self.given.header_hint(number, at)
                 places = ", ".join(dict.fromkeys(given.location for given in self.given.lists))
                 what = "not in the graph" if not ids.type else f"not among the vertices of type {ids.type}"
                 raise InputError(f"{places}: {counted(unknown, 'id')} {what}{shown}")

@@ -16,6 +16,7 @@ from gnnloom.pipeline.sources.format import formats, guess_format, open_edges
 from gnnloom.pipeline.sources.names import NameChunk, NamedEdgeSource, Names
 from gnnloom.pipeline.sources.reading.files import shown_location
 from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeSource, SourceRange, SurveyedSource, even_ranges
+from gnnloom.pipeline.sources.text import TextEdges
 from gnnloom.pipeline.sources.understood import Understood, understood_of
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import open_one_array
 from gnnloom.storage.errors import InputError
@@ -120,6 +121,11 @@ class PairList:
             question = f"the graph has numbers as ids, and the file has names{where}"
         return replace(found, facts=facts, sentences=tuple(sentences), question=question, are_names=names)
 
+    @property
+    def header_hint(self) -> str:
+        """Suggestion for an error about an id of the first row, which may name the columns; empty if it does not."""
+        return self.edges.header_hint if isinstance(self.edges, TextEdges) else ""
+
     def identity(self) -> dict[str, Any]:
         return self.edges.identity()
 
@@ -204,6 +210,7 @@ class TargetMatrix:
     path: str
     array: StoredArray
     has_values = False
+    header_hint = ""
 
     @classmethod
     def open(cls, path: str, location: str) -> TargetMatrix:

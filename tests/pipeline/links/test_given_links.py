@@ -252,6 +252,25 @@ def test_pairs_that_cannot_be_links_are_one_error_and_leave_nothing(
     assert len(dataset.artifacts("graph")) == 1
 
 
+@pytest.mark.parametrize("ids", ["names", "compact"])
+def test_a_first_line_of_words_that_are_not_vertices_may_be_a_header(tmp_path: Path, ids: str) -> None:
+    dataset, adjacency = store(tmp_path, ids, symmetric=True)
+    absent = pairs_of(adjacency.toarray() == 0, symmetric=True)
+    files = {
+        name: write(tmp_path / f"{name}.txt", absent[at : at + 1], ids) for at, name in enumerate(("valid", "test"))
+    }
+    for file in files.values():
+        Path(file).write_text("user item\n" + Path(file).read_text())
+    with pytest.raises(InputError, match=r"valid.txt.*--header"):
+        given(dataset, **files)
+    links = given(dataset, header=True, **files)
+    np.testing.assert_array_equal(links.pair("valid"), absent[:1])
+    with pytest.raises(InputError, match=r"valid.txt.*user") as raised:
+        given(dataset, header=False, **files)
+    # Among numbers, the reader of edges names the option in any case.
+    assert ids == "compact" or "--header" not in str(raised.value)
+
+
 def test_options_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     dataset, _ = store(tmp_path, "keep", symmetric=True)
     with pytest.raises(InputError, match="test: no pairs; give them with --test FILE"):

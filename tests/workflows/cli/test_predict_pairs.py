@@ -284,6 +284,35 @@ def test_what_cannot_be_scored_is_one_error(
     assert not (tmp_path / "best.txt").exists()
 
 
+def test_a_first_line_of_other_words_names_the_columns_if_the_option_says_so(root: Path, tmp_path: Path) -> None:
+    pairs = [[3, 9], [12, 4], [0, 7]]
+    named = [[name_of(u), name_of(v)] for u, v in pairs]
+    file = write_csv(tmp_path / "pairs.csv", [["user", "item"], *named])
+    with pytest.raises(InputError, match=r"pairs.csv, row 0: 'user' .* `--header`"):
+        call(root, "predict", "named/run", "--pairs", file)
+    with pytest.raises(InputError, match=r"pairs.csv, row 0: 'user' .* `header=True`"):
+        gnnloom.predict("named/run", catalog=root, pairs=file)
+    run = opened(root, "named/run")
+    found = call(root, "predict", "named/run", "--pairs", file, "--header")
+    expected = run.score(np.array(pairs))
+    np.testing.assert_array_equal([row["score"] for row in found["first"]], expected)
+    frame = gnnloom.predict("named/run", catalog=root, pairs=file, header=True)
+    np.testing.assert_array_equal(frame["score"], expected)
+    # Without a doubt about the first line, the message does not name the option.
+    for rows, options in (
+        ([["user", "item"], *named], ["--no-header"]),
+        ([["source", "target"], ["nobody", name_of(1)], *named], []),
+        ([named[0], ["user", "item"]], []),
+    ):
+        write_csv(tmp_path / "pairs.csv", rows)
+        with pytest.raises(InputError, match=r"row \d: '(user|nobody)' is not a vertex of the graph$"):
+            call(root, "predict", "named/run", "--pairs", file, *options)
+    with pytest.raises(InputError, match="header: "):
+        call(root, "predict", "named/run", "--top", "2", "--header")
+    with pytest.raises(InputError, match="header: "):
+        gnnloom.predict("named/run", catalog=root, pairs=named, header=True)
+
+
 def test_python_refuses_what_are_no_pairs_or_vertices(root: Path) -> None:
     run = opened(root, "named/run")
     assert run.score(np.empty((0, 2), np.int64)).shape == (0,)

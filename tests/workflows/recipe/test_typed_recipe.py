@@ -500,11 +500,11 @@ def test_a_recipe_trains_on_pairs_of_a_relation_and_predicts(monkeypatch: pytest
     assert launcher.jobs == jobs
     # The files of pairs are those of the command.
     Path("some.csv").write_text("age,id\n1,u3\n2,u0\n")
-    Path("asked.csv").write_text("source,target\nu1,i2\nu4,i0\n")
+    Path("asked.csv").write_text("asker,answer\nu1,i2\nu4,i0\n")
     run(TRAINING.replace("[predict]", '[predict]\ntop = 2\ntop_of = "some.csv:id"\nout = "top.csv"'))
     best = trained.top_frame(["u3", "u0"], 2)
     pd.testing.assert_frame_equal(pd.read_csv("top.csv"), best, check_dtype=False)
-    run(TRAINING.replace("[predict]", '[predict]\npairs = "asked.csv"\nout = "scores.csv"'))
+    run(TRAINING.replace("[predict]", '[predict]\npairs = "asked.csv"\nheader = true\nout = "scores.csv"'))
     asked = trained.score_frame([["u1", "i2"], ["u4", "i0"]])
     pd.testing.assert_frame_equal(pd.read_csv("scores.csv"), asked, check_dtype=False)
     Path("items.csv").write_text(Path("items.csv").read_text().replace("i3,", "i3,1"))
@@ -514,6 +514,7 @@ def test_a_recipe_trains_on_pairs_of_a_relation_and_predicts(monkeypatch: pytest
         ('task = "link"\nrelation = "rates"', 'of_type = "user"\ntask = "class"', "labels do not need"),
         ("[predict]", "[shards]", "reads the stored graph"),
         ("[predict]", "[predict]\ntop = 3", "top: the scores need a file"),
+        ("[predict]", "[predict]\nheader = true", "name it with pairs"),
         ("[predict]", '[predict]\ntop_of = "users.csv:id"', "give their number with top"),
         ("[predict]", '[predict]\ntop = 3\npairs = "a.csv"\nout = "b.csv"', "either pairs or top"),
         ("[predict]", '[predict]\ntop = 3\nout = "b.csv"\non = "other"', "line 42: [predict] top"),

@@ -178,6 +178,7 @@ class PredictKeywords(TypedDict, total=False):
     graph: str | None
     vertices: str | None
     unknown: str
+    header: bool | None
     smooth: str
     smooth_steps: int | None
     smooth_alpha: float | None
