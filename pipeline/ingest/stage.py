@@ -63,16 +63,16 @@ class IngestOptions:
     )
     ids: str = option(
         "keep",
-        "Keep the ids, or number those that occur 0, 1, ... in ascending order: compact finds out from the first lines"
-        " whether they are numbers or names, with names they are names.",
+        "keep: use ids as vertex numbers; compact: renumber the ids that occur as 0, 1, ... in ascending order, and"
+        " detect whether they are numbers or names; names: the same, but treat all ids as names.",
         group=Group.GRAPH,
         is_common=True,
         choices=CHOICES["ids"],
     )
     merge: str | None = option(
         None,
-        "How to combine the weights or times of equal edges, in both directions if undirected; first depends on the"
-        " order of the files. Relations may keep equal edges as edges of their own.",
+        "How to combine the weights or times of equal edges (of both directions, if undirected). first depends on the"
+        " order of the files; keep, for relations only, stores equal edges separately.",
         group=Group.GRAPH,
         choices=CHOICES["merge"],
         default_text="sum; both directions of an edge must agree",

@@ -25,7 +25,7 @@ RECIPROCAL_TOGETHER, RECIPROCAL_APART = "together", "apart"
 _reciprocal = partial(
     option,
     None,
-    "If the reverse of an edge is an edge, too: hold both out together, or each by itself.",
+    "How to hold out an edge whose reverse is also an edge: together with it, or independently.",
     group=Group.SAMPLING,
     choices=(RECIPROCAL_TOGETHER, RECIPROCAL_APART),
     default_text="together if every edge has its reverse, otherwise apart",
@@ -38,13 +38,13 @@ class DrawOptions:
 
     by: str = _option(
         RANDOM,
-        "Which edges to hold out: random ones, or the latest, of a graph that was ingested with --times.",
+        "Which edges to hold out: random edges, or the latest edges of a graph that was ingested with --times.",
         is_common=True,
         choices=(RANDOM, TIME),
     )
     times: str | None = _option(
         None,
-        "By time: another graph of the dataset with the same edges, which has their times.",
+        "With --by time: another graph of the dataset that has the same edges with their times.",
         default_text="the graph itself",
         metavar="KEY",
     )
@@ -52,8 +52,8 @@ class DrawOptions:
     test: float = _option(0.1, "Fraction of the edges to hold out for testing.", is_common=True, above=0, below=1)
     disjoint: float = _option(
         0.0,
-        "Fraction of the other edges to train on, without leaving them in the graph that the model reads; 0 to train on"
-        " all of them, and leave them there.",
+        "Fraction of the remaining edges that become training pairs and are removed from the message graph; 0: all of"
+        " them are training pairs, and none is removed.",
         is_common=True,
         below=1,
     )
@@ -64,7 +64,7 @@ class DrawOptions:
         least=0,
     )
     seed: int = _option(
-        0, "Seed of the choice; by time, of the choice among edges of one time.", is_common=True, least=0
+        0, "Random seed; with --by time, it chooses among edges with equal times.", is_common=True, least=0
     )
     reciprocal: str | None = _reciprocal()
     relation: str | None = _option(
@@ -150,57 +150,55 @@ class FileOptions:
     )
     valid: str | None = _file("Pairs for validation.", is_common=True)
     test: str | None = _file("Pairs for testing.", is_common=True)
-    valid_negatives: str | None = _file("Pairs that are negatives of all pairs for validation.")
-    test_negatives: str | None = _file("Pairs that are negatives of all pairs for testing.")
-    valid_targets: str | None = _file("NumPy array with a row of negatives, targets, for each pair for validation.")
-    test_targets: str | None = _file("NumPy array with a row of negatives, targets, for each pair for testing.")
+    valid_negatives: str | None = _file("Negatives that all validation pairs share.")
+    test_negatives: str | None = _file("Negatives that all test pairs share.")
+    valid_targets: str | None = _file("NumPy array with a row of negative targets for each validation pair.")
+    test_targets: str | None = _file("NumPy array with a row of negative targets for each test pair.")
     negatives: int = _option(
         1,
-        "Negatives to draw for each pair of a split that comes without any; 0 draws none.",
+        "Negatives to draw for each pair of a split without negatives; 0 for none.",
         is_common=True,
         least=0,
     )
-    seed: int = _option(0, "Seed of the choice of edges and negatives.", least=0)
+    seed: int = _option(0, "Seed for drawing edges and negatives.", least=0)
     values: str | None = option(
         None,
         "Read a class or a number of each pair (text and Parquet: the third column).",
         group=Group.INPUT,
         choices=VALUES,
     )
-    format: str | None = option(
-        None, "Format of the files with pairs.", group=Group.INPUT, default_text="by the file name"
-    )
+    format: str | None = option(None, "Format of the files.", group=Group.INPUT, default_text="by the file name")
     columns: str | None = option(
         None,
-        "Names of the columns, or in text their numbers from 1.",
+        "Names of the columns; for text files also their numbers, from 1.",
         group=Group.INPUT,
         metavar="SRC,DST[,VALUE]",
         default_text="the first",
     )
     header: bool | None = option(
         None,
-        "Whether the first line of text names the columns; by default, if it is recognized.",
+        "Whether the first line of text files names the columns; detected by default.",
         group=Group.INPUT,
         kind=bool,
         deniable=True,
     )
     delimiter: str | None = option(
         None,
-        "Characters between the fields of text, or tab.",
+        "Separator between fields of text files, or tab.",
         group=Group.INPUT,
-        default_text="those that are recognized",
+        default_text="detected",
     )
-    extra_columns: bool = option(False, "Ignore columns of text after those that are needed.", group=Group.INPUT)
+    extra_columns: bool = option(False, "Ignore further columns of text files.", group=Group.INPUT)
     keep_edges: bool = option(
         False,
-        "Leave the graph as it is, with edges that are pairs for validation or testing.",
+        "Hold nothing out: keep edges that are validation or test pairs in the graph.",
         group=Group.INPUT,
     )
-    allow_overlap: bool = option(False, "Accept pairs that are in several splits.", group=Group.INPUT)
+    allow_overlap: bool = option(False, "Accept pairs that occur in several splits.", group=Group.INPUT)
     reciprocal: str | None = _reciprocal()
     relation: str | None = _option(
         None,
-        "In a graph with types: the relation of the pairs, whose two columns are ids of its source and target type.",
+        "In a graph with types: the relation of the pairs; the columns are ids of its source and its target type.",
         metavar="NAME",
         is_common=True,
     )
@@ -223,9 +221,9 @@ class HardOptions:
         500, "Negatives of each pair; half of them replace its target, half its source.", is_common=True, least=2
     )
     features: bool = _option(
-        True, "Rank vertices by their features, too, if they have some.", is_common=True, deniable=True
+        True, "Also rank vertices by their features, if they have any.", is_common=True, deniable=True
     )
-    seed: int = _option(0, "Seed of the choice among vertices of equal rank.", is_common=True, least=0)
+    seed: int = _option(0, "Seed for choosing among vertices of equal rank.", is_common=True, least=0)
 
     def __post_init__(self) -> None:
         check_options(self)

@@ -51,20 +51,20 @@ class PartitionOptions(PartitionSettings):
 
     method: str = _option(
         "",
-        "Partitioner, in place of the one that --quality chooses; `gnnloom partition --help-all` describes each.",
+        "Partitioner to use instead of the choice of --quality; `gnnloom partition --help-all` describes each one.",
         is_common=True,
         choices=tuple(METHODS),
     )
     model: str = _option(
         "",
-        "Model of the communication that the method cuts.",
+        "Communication model whose cut the method minimizes.",
         choices=MODELS,
         default_text=_default_models(),
     )
     preset: str = _option("", "Preset of the method.", choices=PRESETS, default_text="the method's first")
     quality: str = _option(
         "",
-        "How good a partition to make: chooses the method by the graph.",
+        "Trade-off between quality and time; decides, with the graph, which method runs.",
         is_common=True,
         choices=METHODS[QUALITY_METHOD].preset_names,
         default_text=METHODS[QUALITY_METHOD].preset_names[0],

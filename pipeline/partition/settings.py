@@ -59,11 +59,11 @@ class PartitionSettings:
         method_options: options of the method's own, each as ``name=value``.
     """
 
-    parts: int = _option(text="Number of parts, one for each rank that trains.", kind=int, is_common=True, least=1)
+    parts: int = _option(text="Number of parts, one per training rank.", kind=int, is_common=True, least=1)
     method: str = ""
     imbalance: float = _option(
         0.01,
-        "Share by which the work of a part may exceed the average.",
+        "Maximum excess of a part's work over the average, as a fraction.",
         is_common=True,
         least=0,
         below=math.inf,
@@ -72,8 +72,8 @@ class PartitionSettings:
     model: str = ""
     time_limit: float | None = _option(
         None,
-        "Time after which a native partitioner is stopped; with model stochastic, the steps before and after it also"
-        " end after this time, with the best result so far.",
+        "Time limit for a native partitioner; with model stochastic, also for the steps before and after it, which then"
+        " return their best result so far.",
         group=Group.EXECUTION,
         kind=float,
         above=0,
@@ -88,10 +88,10 @@ class PartitionSettings:
         default_text="one per core",
     )
     preset: str = ""
-    weights: str = _option("nonzeros", "Work that a vertex counts for: the nonzeros of its row, or 1.", choices=WEIGHTS)
+    weights: str = _option("nonzeros", "Work of a vertex: the nonzeros of its row, or 1.", choices=WEIGHTS)
     directions: str = _option(
         "forward",
-        "Directed graphs: count only what the forward pass sends, or also what the backward pass sends.",
+        "Directed graphs: count only rows that the forward pass sends, or also rows that the backward pass sends.",
         choices=DIRECTIONS,
     )
     memory_limit: int | None = _option(
@@ -107,37 +107,37 @@ class PartitionSettings:
     )
     batch_rate: float = _option(
         BATCH_RATE,
-        "Model stochastic: vertices drawn for a mini-batch, repeats included, as a share of all.",
+        "Model stochastic: vertices per mini-batch, including repeats, as a fraction of all vertices.",
         needs={"model": ("stochastic",)},
         above=0,
         most=1,
     )
     exchange: str = _option(
         "rows",
-        "What ranks will send: with cover, also count the rows and sums of `gnnloom train --exchange cover`.",
+        "Exchange to measure: rows, or also the rows and partial sums of `gnnloom train --exchange cover`.",
         choices=EXCHANGES,
     )
     balance: str = _option(
         "",
-        "Graphs with types: share the vertices of this type evenly among the parts, in place of the nonzeros.",
+        "Graphs with types: balance the number of vertices of this type instead of the nonzeros.",
         metavar="nonzeros|TYPE",
         default_text="nonzeros",
     )
     reverse: bool = _option(
         False,
-        "Graphs with types: count the rows that models need which also gather along the reverse of each relation; the"
-        " reverses are stored in the dataset.",
+        "Graphs with types: also count rows that are needed along the reverse of each relation; the reverses are stored"
+        " in the dataset.",
     )
     replicate: tuple[str, ...] = _option(
         (),
-        "Graphs with types: keep all rows of some types on every rank, outside of all halos; auto chooses small types"
-        " that most ranks would need anyway.",
+        "Graphs with types: keep all rows of some types on every rank instead of in halos; auto chooses small types"
+        " that most ranks need anyway.",
         kind=tuple[str, ...],
         metavar="auto|TYPE,...",
     )
     quality: str = ""
     method_options: tuple[str, ...] = _option(
-        (), "Options of a method from another package, each as name=value.", kind=tuple[str, ...]
+        (), "Options of a method that another package provides, each as name=value.", kind=tuple[str, ...]
     )
 
     def __post_init__(self) -> None:

@@ -40,22 +40,24 @@ def _neighbor_option(name: str, **changes: Any) -> Any:
 class SampleOptions:
     """Options that decide which batches to draw."""
 
-    mode: str = _option("neighbor", "Mode of the training that reads the samples.", choices=MODES)
+    mode: str = _option("neighbor", "Training mode that reads the samples.", choices=MODES)
     fanout: tuple[int, ...] = option_field(replace(FANOUTS, group=Group.SAMPLING, is_common=True))
-    batch_size: int = _neighbor_option("batch_size", help="Training vertices of a batch", is_common=True)
-    epochs: int = _option(5, "Epochs to draw; a longer training reads them again.", is_common=True, least=1)
-    ranks: int = _option(1, "Ranks of the training.", is_common=True, least=1)
-    seed: int = _option(0, "Seed of the batches; a training with this seed that draws its own has the same.", least=0)
+    batch_size: int = _neighbor_option("batch_size", help="Training vertices per batch", is_common=True)
+    epochs: int = _option(5, "Number of epochs to draw; longer runs reuse them.", is_common=True, least=1)
+    ranks: int = _option(1, "Number of training ranks.", is_common=True, least=1)
+    seed: int = _option(
+        0, "Seed of the batches; a training run that draws its own batches with this seed gets the same ones.", least=0
+    )
     neighbor_sampler: str = _neighbor_option("neighbor_sampler")
     replace: bool = _neighbor_option("replace")
     draw_once: bool = _neighbor_option("draw_once")
     of_type: str | None = _option(
-        None, "In a graph with types, the type of the vertices to draw batches of", kind=str, metavar="TYPE"
+        None, "In a graph with types, the type of the training vertices", kind=str, metavar="TYPE"
     )
     relation_fanout: tuple[str, ...] = _sampling(RELATION_FANOUT)
     reverse: bool = _sampling(REVERSE)
     cache_memory: int = _neighbor_option(
-        "cache_memory", help="Memory of each training rank for the features of frequent vertices, which are stored once"
+        "cache_memory", help="Memory per training rank for features of frequent vertices, which are stored only once"
     )
 
     def __post_init__(self) -> None:

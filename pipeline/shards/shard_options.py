@@ -76,7 +76,7 @@ REORDERS: Final = ("none", "degree")
 REORDER: Final = Option(
     "reorder",
     str,
-    "Row shards: order of a rank's rows; degree, largest first, makes products of skewed graphs faster. Results stay in"
+    "Row shards: order of each rank's rows. degree (largest first) makes products of skewed graphs faster; results keep"
     " the order of the vertices.",
     "none",
     group=Group.SHARDS,

@@ -26,7 +26,7 @@ from gnnloom.storage.wording import shell_command
 #: The option of every format that may store edge weights.
 WEIGHTS: Final = Option("weights", bool, "Read edge weights (text and Parquet: the third column).")
 #: The option of every format that may store when edges were made.
-TIMES: Final = Option("times", bool, "Read edge times instead of weights, exactly; give --merge as well.")
+TIMES: Final = Option("times", bool, "Read exact edge times instead of weights; requires --merge.")
 #: The option of every format whose files name their columns.
 COLUMNS: Final = Option(
     "columns",

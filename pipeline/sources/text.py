@@ -589,14 +589,12 @@ FORMAT = Format(
     options=(
         WEIGHTS,
         TIMES,
-        Option(
-            "header", bool, "Whether the first line names the columns; by default, if it is recognized.", deniable=True
-        ),
-        Option("extra_columns", bool, "Ignore columns after those that are needed."),
+        Option("header", bool, "Whether the first line names the columns; detected by default.", deniable=True),
+        Option("extra_columns", bool, "Ignore further columns."),
         COLUMNS,
-        Option("delimiter", str, "Characters between fields, or tab; by default, they are recognized."),
-        Option("comment", str, "Character that begins comments, or none; by default # and % before the first edge."),
-        Option("decimal", str, "Character before the decimals of weights and times.", default=".", choices=(".", ",")),
+        Option("delimiter", str, "Separator between fields, or tab; detected by default."),
+        Option("comment", str, "Character that starts a comment, or none; by default, # and % before the first edge."),
+        Option("decimal", str, "Decimal separator of weights and times.", default=".", choices=(".", ",")),
     ),
     is_fallback=True,
 )

@@ -7,7 +7,7 @@ from gnnloom.storage.neighbor_samplers.kind import NeighborSamplerKind
 NEIGHBOR_SAMPLER = NeighborSamplerKind(
     name="uniform",
     order=0,
-    help="neighbors at random, each vertex for itself",
+    help="at random, independently for each vertex",
     source="Hamilton, Ying, Leskovec, NeurIPS 2017, appendix A",
     place=("gnnloom.storage.sampling.layers.graph_view", "MatrixView"),
     replaces=True,

@@ -24,13 +24,13 @@ class PredictConfig(Config):
     run: str = option(text="Run whose checkpoint predicts")
     model: str | None = option(
         None,
-        "Model of the run, needed if it is a class of your own or of PyG as package.module:Class: what a stored run"
-        " names is imported only if the command names it too",
+        "Model of the run as package.module:Class; required if it is your own class or a class of PyG, because gnnloom"
+        " imports code that a stored run names only if the command names it too",
         importable=True,
         metavar="MODEL",
     )
     decoder: str | None = option(
-        None, "Decoder of the run, needed if it is a class of your own", importable=True, metavar="DECODER"
+        None, "Decoder of the run; required if it is your own class", importable=True, metavar="DECODER"
     )
     ranks: int = option(1, "Number of MPI ranks (and of row shards)", least=1)
     shards: str | None = option(None, "Key of the shards, if the dataset has several")

@@ -45,7 +45,7 @@ class SmoothingConfig(Config):
     )
     smooth_steps: int | None = _option(
         None,
-        "Products with the adjacency that propagate the labels.",
+        "Number of propagation steps for the labels.",
         kind=int,
         least=1,
         default_text=f"{_STEPS[LABELS]} with labels, {_STEPS[CORRECT]} with correct",
@@ -53,21 +53,21 @@ class SmoothingConfig(Config):
     )
     smooth_alpha: float | None = _option(
         None,
-        "Share of the neighbors in each of these products; the rest is where the propagation begins.",
+        "Weight of the neighbors in each propagation step; the rest is the weight of the initial values.",
         kind=float,
         least=0,
         most=1,
         default_text=f"{_ALPHA[LABELS]} with labels, {_ALPHA[CORRECT]} with correct",
         needs=_OF_BOTH,
     )
-    correct_steps: int = _option(50, "Products that propagate the errors.", least=1, needs=_OF_CORRECT)
+    correct_steps: int = _option(50, "Number of propagation steps for the errors.", least=1, needs=_OF_CORRECT)
     correct_alpha: float = _option(
-        1.0, "Share of the neighbors in each product with errors.", least=0, most=1, needs=_OF_CORRECT
+        1.0, "Weight of the neighbors in each propagation step for the errors.", least=0, most=1, needs=_OF_CORRECT
     )
     correct_scale: float = _option(
         AUTO_SCALE,
-        "Factor of the propagated errors; auto: one per vertex, so that each correction is as large as the mean error"
-        " of a training vertex.",
+        "Factor of the propagated errors; auto: a factor per vertex, which makes each correction as large as the mean"
+        " error of the training vertices.",
         words={"auto": AUTO_SCALE},
         above=0,
         also=(AUTO_SCALE,),

@@ -50,7 +50,7 @@ class Wanted:
 
     pairs: Path | ArrayLike | None = option(  # noqa: RUF009 - an option is immutable
         None,
-        "File with pairs to score, in any format of edges, by the ids of the source.",
+        "File with pairs to score, in any edge format, with the ids of the ingested files.",
         kind=Path,
         group=Group.TASK,
         is_common=True,
@@ -58,7 +58,7 @@ class Wanted:
     )
     top: int | None = option(
         None,
-        "Find the K best targets of each vertex: the highest scores, where the graph has no edge yet.",
+        "Find the K best targets of each vertex: the targets with the highest scores to which it has no edge yet.",
         kind=int,
         group=Group.TASK,
         is_common=True,
@@ -67,7 +67,7 @@ class Wanted:
     )
     of: Path | ArrayLike | None = option(  # noqa: RUF009 - an option is immutable
         None,
-        "The vertices whose best targets are wanted: text with an id in each line, or a column of a table.",
+        "Vertices to find targets for: a text file with an id per line, or a column of a table.",
         kind=Path,
         group=Group.TASK,
         default_text="all",

@@ -75,7 +75,7 @@ class Elsewhere:
     )
     unknown: str = option(
         UNKNOWN[0],
-        "Vertices of another graph whose learned vectors (--embed) the run lacks; zero: they get vectors of zeros.",
+        "What to do with vertices that have no learned vector (--embed) in the run: fail, or use a vector of zeros.",
         group=Group.MODEL,
         choices=UNKNOWN,
     )

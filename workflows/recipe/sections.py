@@ -92,7 +92,7 @@ class SamplesSection:
     """``[samples]``: batches of mode ``neighbor``, drawn ahead of training. ``[train]`` defines the batches."""
 
     epochs: int = option(
-        0, "Epochs to draw, which a longer training reads again; 0 draws batches during training instead.", least=0
+        0, "Number of epochs to draw; longer runs reuse them. 0 draws batches during training instead.", least=0
     )
     cache_memory: str = option(
         "256M", "Memory of each training rank for the features of frequent vertices, such as `256M`."

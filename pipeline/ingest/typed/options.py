@@ -17,7 +17,7 @@ class TypedOptions:
 
     unknown: str = option(
         "error",
-        "Edges with ends that --vertices does not list: an error, add these vertices, or drop these edges.",
+        "What to do with edges whose ends --vertices does not list: fail, add the vertices, or drop the edges.",
         group=Group.GRAPH,
         choices=UNKNOWN,
     )

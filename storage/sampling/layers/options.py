@@ -21,7 +21,7 @@ NEIGHBOR_OPTIONS: Final[Mapping[str, Option]] = MappingProxyType(
     {
         "fanout": Option(
             default=(),
-            help=f"Neighbors to draw for each vertex, from the last layer to the first, such as 15,10,5; {ALL} for all;"
+            help=f"Neighbors to draw per vertex, from the last layer to the first, such as 15,10,5; {ALL} for all;"
             f" by default {FANOUT} in every layer",
             least=1,
             also=(ALL,),
@@ -29,18 +29,19 @@ NEIGHBOR_OPTIONS: Final[Mapping[str, Option]] = MappingProxyType(
             metavar="FAN-OUTS",
         ),
         "batch_size": Option(
-            default=1024, help="Vertices of a batch; a sampler counts a vertex that it draws twice as two", least=1
+            default=1024, help="Vertices per batch; a vertex that a sampler draws twice counts twice", least=1
         ),
         "neighbor_sampler": Option(
             default="uniform",
-            help="How a vertex draws: " + "; ".join(f"{name}: {kind.help}" for name, kind in NEIGHBOR_SAMPLERS.items()),
+            help="How to draw neighbors: "
+            + "; ".join(f"{name}: {kind.help}" for name, kind in NEIGHBOR_SAMPLERS.items()),
             choices=tuple(NEIGHBOR_SAMPLERS),
         ),
         "replace": Option(default=False, help="Draw neighbors with replacement"),
         "draw_once": Option(
             default=False,
-            help="Draw neighbors of a vertex once, in the first layer that has it, as PyG does; otherwise anew in every"
-            " layer, as GraphSAGE's algorithm 2",
+            help="Sample each vertex's neighbors once, in the first layer that contains it (as PyG does), instead of"
+            " again in every layer (as in Algorithm 2 of GraphSAGE)",
         ),
         "cache_memory": Option(
             default=256 << 20,
@@ -55,14 +56,14 @@ NEIGHBOR_OPTIONS: Final[Mapping[str, Option]] = MappingProxyType(
 RELATION_FANOUT: Final = Option(
     default=(),
     kind=tuple[str, ...],
-    help="In a graph with types, fan-outs of some relations, as NAME=10:5,...; others have --fanout, and 0"
-    " leaves a relation out",
+    help="In a graph with types, fan-outs of some relations, such as NAME=10:5,...; other relations use --fanout; 0"
+    " omits a relation",
     metavar="NAME=NUMBERS",
 )
 REVERSE: Final = Option(
     default=False,
-    help="Sample each relation of a graph with types in the other direction, too, as rev_NAME; the reverses are stored"
-    " in the dataset the first time",
+    help="In a graph with types, also sample each relation in the reverse direction, as rev_NAME; reverses are stored"
+    " in the dataset on first use",
 )
 #: The options that :class:`gnnloom.storage.sampling.neighbor.NeighborSampler` takes by their names.
 SAMPLER_OPTIONS: Final = ("replace", "draw_once", "neighbor_sampler")

@@ -27,8 +27,8 @@ class PredictOptions:
     )
     out: Path | None = option(  # noqa: RUF009 - an option is immutable
         None,
-        "File for the classes: .npy in the order of the vertices, or .npz, .parquet, .csv with their ids; with --pairs"
-        " or --top, for the scores of the pairs.",
+        "File to write: .npy with the classes in the order of the vertices, or .npz, .parquet or .csv with ids and"
+        " classes; with --pairs or --top, the scores of the pairs.",
         kind=Path,
         group=Group.OUTPUT,
         is_common=True,
@@ -36,19 +36,25 @@ class PredictOptions:
     )
     safe_csv: bool = option(
         False,
-        "Put an apostrophe before names in a .csv that a spreadsheet takes for formulas: names that begin with = + - @,"
-        " a tab or a carriage return.",
+        "Put an apostrophe before names in a .csv that a spreadsheet would read as formulas: names that begin with"
+        " = + - @, a tab or a carriage return.",
         group=Group.OUTPUT,
     )
     embeddings: bool = option(
-        False, "Keep the output of the last hidden layer too.", group=Group.OUTPUT, is_common=True
+        False, "Also store the output of the last hidden layer.", group=Group.OUTPUT, is_common=True
     )
     ranks: int | None = option(
-        None, "MPI ranks.", kind=int, group=Group.EXECUTION, is_common=True, least=1, default_text="the run's number"
+        None,
+        "Number of MPI ranks.",
+        kind=int,
+        group=Group.EXECUTION,
+        is_common=True,
+        least=1,
+        default_text="the run's number",
     )
     wait_timeout: float | None = option(
         None,
-        "Seconds that a rank waits for others before the prediction ends with a report; 0: forever.",
+        "Seconds that a rank waits for other ranks before the command fails with a report; 0: forever.",
         kind=float,
         group=Group.EXECUTION,
         least=0,
@@ -56,8 +62,8 @@ class PredictOptions:
     )
     evaluation_memory: int | None = option(
         None,
-        "Memory of each rank, such as 2G, beyond which a prediction runs from disk; 0: more than half of what the"
-        " machine has left.",
+        "Memory per rank, such as 2G, above which a prediction runs from disk; 0: half of the memory that the machine"
+        " has left.",
         kind=int,
         group=Group.EXECUTION,
         least=0,

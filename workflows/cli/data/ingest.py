@@ -54,18 +54,18 @@ FORMAT_OPTIONS = options_by_flag(formats(), "format_name", Group.INPUT)
 _RELATION: Final = Option(
     "relation",
     str,
-    "Table of the edges of a relation, instead of SOURCE; further columns are followed by ' as weight', ' as time',"
-    " ' as feature', ' as float16 feature', ' as label' or, with the name *, ' as relation'; and by ' else VALUE' if"
-    " cells may be empty. May be given several times.",
+    "Table with the edges of a relation, instead of SOURCE. Further columns need a role: ' as weight', ' as time',"
+    " ' as feature', ' as float16 feature', ' as label' or, with the name *, ' as relation'; ' else VALUE' fills empty"
+    " cells. Repeatable.",
     group=Group.INPUT,
     metavar="TYPE,NAME,TYPE=FILE[:COLUMN,COLUMN[,COLUMN]]",
 )
 _VERTICES: Final = Option(
     "vertices",
     str,
-    "Table of the vertices of a type: checks the ids of edges, and adds vertices without edges. Further columns are"
-    " followed by ' as feature', ' as feature else 0', ' as label', ' as target', ' as split' or, with the type *,"
-    " ' as type'. May be given several times.",
+    "Table with the vertices of a type: adds vertices without edges, and checks the ids of edges (see --unknown)."
+    " Further columns need a role: ' as feature', ' as feature else 0', ' as label', ' as target', ' as split' or, with"
+    " the type *, ' as type'. Repeatable.",
     group=Group.INPUT,
     metavar="TYPE=FILE[:COLUMN[,COLUMN]]",
 )
@@ -85,7 +85,7 @@ or one folder:
 \b
 {folders}
 
-An edge "u v" goes from u to v. Features, labels and splits that come along with the edges are stored too.
+An edge "u v" goes from u to v. Features, labels and splits in the source are stored too.
 Ids in text, NumPy and Parquet may be names: --ids compact or names numbers them and keeps the names for exports.
 
 \b
@@ -95,12 +95,12 @@ Example:
   gnnloom ingest calls calls-*.parquet --columns caller,callee --ids compact
   gnnloom ingest web edges-*.txt --undirected --plan
 
-A graph with types of vertices is made from a table per relation, and tables of vertices, instead of SOURCE:
+For a graph with vertex types, give a table per relation, and optionally tables of vertices, instead of SOURCE:
 
 \b
   gnnloom ingest shop --relation user,buys,item=clicks.csv:user_id,item_id --vertices user=users.csv:id
 
-or from files whose headers say what they hold, as Neo4j's import and Neptune have them:
+or files whose headers describe their columns, as for the imports of Neo4j and Neptune:
 
 \b
   gnnloom ingest movies 'export/*.csv'

@@ -40,10 +40,10 @@ from gnnloom.workflows.cli.terminal.stage import show_stage, stage_options, stor
 @click.group("links")
 @click.argument("name")
 def links_command(name: str) -> None:
-    """Make pairs of vertices for dataset NAME: for training, validation and testing.
+    """Make pairs of vertices of dataset NAME for training, validation and testing.
 
-    The edges of the pairs for validation and testing are held out: the graph without them, the message graph, is stored
-    as another graph of the dataset. Partition, shard and train that one.
+    Edges that are validation or test pairs are held out: the graph without them, called the message graph, is stored as
+    another graph of the dataset. Partition, shard and train on the message graph.
 
     \b
     Example:
@@ -60,17 +60,19 @@ def links_command(name: str) -> None:
 def random_command(options: DrawOptions, graph: str | None, plan: bool, cluster: ClusterOptions) -> None:
     """Hold random edges out of the graph.
 
-    Every edge has a random number that depends on --seed and on its two vertices. Those with the smallest ones are for
-    testing, the next ones for validation. Both directions of an undirected graph are one edge, as are those of a
-    directed graph in which every edge has its reverse; see --reciprocal for other graphs. Loops stay. The pairs
-    that these are compared with are drawn from all pairs that are no edges of the graph, each equally likely.
+    Test and validation edges are chosen at random; the choice depends only on --seed and on the graph. The two
+    directions of an edge count as one edge if the graph is undirected, or if every edge of a directed graph has its
+    reverse; see --reciprocal for other graphs. Self loops are never held out. Negatives are drawn uniformly from all
+    pairs of vertices that are not edges.
 
-    With --by time, the latest edges are for testing, and those before them for validation. Their times are those that
-    `gnnloom ingest --times` stored, with the graph or, if its edges have weights, as another graph of the same edges.
+    With --by time, the latest edges become the test edges, and the edges just before them the validation edges. Times
+    come from `gnnloom ingest --times`. They are stored with the graph or, if its edges have weights, as another graph
+    with the same edges.
 
-    In a graph with types, --relation names the relation whose edges are the pairs. Negatives are pairs of its source
-    and target type. The message graph stores this relation only and refers to all others. An edge and its reverse in a
-    relation within one type are held out together, unless --reciprocal apart is given or edges are chosen by time.
+    In a graph with types, --relation names the relation whose edges are held out. Negatives are pairs of its source
+    and target type. The message graph stores only this relation and refers to the original graph for all others. In a
+    relation within one type, an edge and its reverse are held out together, except with --reciprocal apart or --by
+    time.
 
     \b
     Example:
@@ -98,14 +100,14 @@ def random_command(options: DrawOptions, graph: str | None, plan: bool, cluster:
 @key_option("graph")
 @stage_options(quiet=True)
 def file_command(options: FileOptions, graph: str | None, plan: bool, quiet: bool, cluster: ClusterOptions) -> None:
-    """Read pairs from files, in any format of edges.
+    """Read pairs from files in any edge format.
 
-    A pair "u v" is the edge from u to v; ids are those of the files that the graph was made from. Pairs for validation
-    and testing that are edges are held out of the graph. Negatives that are edges or pairs are counted; a split without
-    negatives gets random pairs that are no edges.
+    A pair "u v" is the edge from u to v; it uses the same ids as the files that the graph was ingested from. Validation
+    and test pairs that are edges are held out of the graph. The command reports how many negatives are edges or pairs.
+    A split without negatives gets random pairs that are not edges.
 
     In a graph with types, --relation names the relation of the pairs. The first column has ids of its source type, the
-    second one ids of its target type.
+    second column ids of its target type.
 
     \b
     Example:
@@ -133,8 +135,8 @@ def file_command(options: FileOptions, graph: str | None, plan: bool, quiet: boo
 def ogb_command(folder: str, split: str | None, graph: str | None, plan: bool, cluster: ClusterOptions) -> None:
     """Read the pairs and negatives of FOLDER, an OGB dataset for link prediction.
 
-    Its graph is stored with `gnnloom ingest NAME FOLDER --format ogb`. That has the edges to train on; none is held
-    out, even where a later split has a pair of them again.
+    First store its graph with `gnnloom ingest NAME FOLDER --format ogb`. The graph has only the training edges, so no
+    edge is held out, even if a later split contains one of them again.
 
     \b
     Example:
@@ -151,11 +153,12 @@ def ogb_command(folder: str, split: str | None, graph: str | None, plan: bool, c
 @key_option("links")
 @stage_options()
 def hard_command(options: HardOptions, links: str | None, plan: bool, cluster: ClusterOptions) -> None:
-    """Give the pairs of links negatives of their own that look like edges.
+    """Draw hard negatives, which look like edges, for each pair of existing links.
 
-    Stores new links with the same pairs. Each pair for validation and testing gets negatives: half of them replace its
-    target, half its source, by vertices that rank high by resource allocation, personalized PageRank and the cosine of
-    features with the other end. No edge of the graph is a negative. This is the protocol HeaRT of Li et al. (2023).
+    Stores new links with the same pairs. Each validation and test pair gets its own negatives: half of them replace its
+    target, the other half its source. The replacements rank high by resource allocation, personalized PageRank and
+    cosine similarity of features with the other end. No negative is an edge of the graph. This is the HeaRT protocol of
+    Li et al. (2023).
 
     \b
     Example:

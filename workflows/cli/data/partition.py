@@ -84,7 +84,7 @@ _OPTIONS["time_limit"] = replace(_KNOWN["time_limit"], default=3600.0)
     Option(
         "compare",
         str,
-        "Baseline to partition by as well; the ratios to it are added to the figures.",
+        "Baseline method to compare with; reports ratios to its figures.",
         group=Group.OUTPUT,
         choices=tuple(name for name, method in METHODS.items() if method.is_baseline),
     )
@@ -106,8 +106,8 @@ def partition_command(
     km1, the connectivity cut, is the number of rows that all ranks together send per layer and direction. Volume
     (rows sent) and messages are reported per part.
 
-    --quality balanced, the default, comes near the best partition in a fraction of the time of best; fast and best
-    trade one for the other. The method is chosen by the size, the skew and the clusters of the graph, so it is
+    --quality balanced, the default, comes close to the quality of best in a fraction of its time; fast takes even less
+    time. The method is chosen by the size, the skew and the clusters of the graph, so it is
     the same on every machine. --plan and --json report what was chosen and why.
 
     Of a graph with types, all relations are partitioned as one adjacency, their union, which is stored in the dataset:

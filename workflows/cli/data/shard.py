@@ -43,8 +43,8 @@ _GRID = options_of(GridOptions)
     Option(
         "parts",
         int,
-        "Row shards: number of parts, one for each rank. Grid shards with --permutation partition: number of parts of"
-        " the partition.",
+        "Row shards: number of parts, one per rank. Grid shards with --permutation partition: number of parts of the"
+        " partition.",
         group=Group.INPUT,
         is_common=True,
         least=1,
@@ -68,15 +68,15 @@ def shard_command(
     cluster: ClusterOptions,
     **keys: Any,
 ) -> None:
-    """Write the shards of dataset NAME, which hold everything that each rank reads.
+    """Write the shards of dataset NAME: the files that each training rank reads.
 
-    Row shards (--parts) follow a partition; algorithm p2p reads them on as many ranks as there are parts. Grid shards
-    (--grid) hold the permuted adjacency in blocks; every other algorithm reads them on any number of ranks.
+    Row shards (--parts) follow a partition; algorithm p2p reads them on one rank per part. Grid shards (--grid) hold
+    the permuted adjacency in blocks; every other algorithm reads them on any number of ranks.
 
-    Row shards of a graph with types have a matrix for each relation with the columns of its edges, one halo for all
-    relations, and the data of the vertices of each type. Types that the partition replicates are in no halo: every rank
-    holds their rows. Grid shards of such a graph have the blocks of each relation with the columns of its edges, on one
-    permutation of all vertices. Training reads shards of graphs without types so far.
+    Row shards of a graph with types have one matrix per relation with the columns of its edges, one halo for all
+    relations, and the vertex data of each type. Every rank holds all rows of replicated types, which are therefore in
+    no halo. Grid shards of a graph with types have blocks of each relation with the columns of its edges, on one
+    permutation of all vertices. Training does not read shards of graphs with types yet.
 
     \b
     Example:

@@ -58,18 +58,18 @@ def predict_command(
 ) -> None:
     """Predict the class of every vertex of dataset NAME, in the order of the vertices.
 
-    RUN may be left out if the dataset has only one. Predictions that the checkpoint made already are kept
-    and used: only what is missing is computed. In an MPI job, the ranks of the job predict: mpirun -n 4 gnnloom predict
-    NAME/RUN
+    RUN may be left out if the dataset has only one run. Stored predictions of the same checkpoint are reused, and only
+    missing ones are computed. In an MPI job, the ranks of the job predict: mpirun -n 4 gnnloom predict NAME/RUN
 
     A run on pairs (--task link, edge-class or edge-number) stores a vector for every vertex. --pairs scores pairs with
-    these vectors in one process; --top finds targets on all ranks. The first ten are shown, --out writes all.
+    these vectors in one process; --top finds targets on all ranks. Both show the first ten pairs; --out writes all.
 
-    --on and --graph predict on another graph than that of the training, such as tomorrow's: with the same features, and
-    classes by name. The predictions are stored in the dataset of the graph, in a run with the same weights.
+    --on and --graph predict on a graph other than the training graph, such as tomorrow's. It must have the same
+    features; classes are matched by name. The predictions are stored in the dataset of that graph, in a run with the
+    same weights.
 
     --smooth stores smoothed classes in addition to the model's classes, and reports the accuracies of both; --out then
-    writes the smoothed ones. Smoothing in another way replaces the smoothed classes only.
+    writes the smoothed classes. Another choice of --smooth replaces only the smoothed classes.
 
     \b
     Example:
