@@ -25,8 +25,8 @@ class VertexOptions:
 
     store: str = option(
         STORED[0],
-        "Type in which features are stored; float16 halves the disk space and what training reads, and rounds them to"
-        " 11 binary digits.",
+        "Data type of stored features; float16 halves disk space and read traffic, and rounds features to 11 binary"
+        " digits.",
         group=Group.OUTPUT,
         choices=STORED,
     )

@@ -24,23 +24,23 @@ FILE_OPTIONS: Final = tuple(
 IDS_FILE: Final = Option(
     "ids_file",
     Path,
-    ".npy with the ids (numbers or names) of the rows of .npy and .npz files, or TABLE:COLUMN; implies --by-id.",
+    "Ids (numbers or names) for the rows of .npy and .npz files: an .npy file, or TABLE:COLUMN; implies --by-id.",
     metavar="FILE",
 )
 #: The option for the first lines of text files.
 HEADER: Final = Option(
-    "header", bool, "Whether the first line of text names the columns; by default, if it is recognized.", deniable=True
+    "header", bool, "Whether the first line of text files names the columns; detected by default.", deniable=True
 )
 #: The option for numbers in text files.
-DECIMAL: Final = Option("decimal", str, "Character before the decimals in text files.", ".", choices=(".", ","))
+DECIMAL: Final = Option("decimal", str, "Decimal separator in text files.", ".", choices=(".", ","))
 #: The options for cells that are not numbers.
 FILLING: Final = (
     Option(
-        "missing", str, "What becomes of missing features; mean: the mean of the column.", "error",
+        "missing", str, "How to treat missing features: fail, or fill in 0 or the mean of the column.", "error",
         choices=("error", "0", "mean"),
     ),
     Option("missing_indicator", bool, "Add a column of zeros and ones for each column with missing features."),
-    Option("categories", int, "Most different words of a column of features; each becomes a column.", 100, least=1),
+    Option("categories", int, "Maximum number of distinct words in a column; each becomes a feature.", 100, least=1),
 )  # fmt: skip
 #: The options of every kind that makes its data.
 SYNTHETIC_OPTIONS: Final = (

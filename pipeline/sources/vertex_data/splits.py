@@ -21,7 +21,7 @@ from gnnloom.storage.option import Option
 
 #: The option of every format with masks of several splits.
 SPLIT_INDEX: Final = Option(
-    "split_index", int, "Which of several splits to store, from 0, if masks have one column per split.", least=0
+    "split_index", int, "Number of the split to store, from 0, if masks have one column per split.", least=0
 )
 
 

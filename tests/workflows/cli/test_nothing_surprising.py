@@ -221,6 +221,11 @@ def test_a_changed_option_makes_a_second_graph_only_if_asked_and_commands_choose
     again = str(refused(catalog, "partition", "web", "--parts", "2", "--method", "random", "--workers", "0"))
     assert again == candidates.replace("features", "partition")
     assert message not in again
+    # Where it is one, it says so, and lacks no parameter that ingested graphs have.
+    with pytest.raises(InputError, match=rf"{message} \(without held-out links\)") as several:
+        catalog["web"].find("graph")
+    assert "default" not in str(several.value)
+    assert f"{second} (undirected=True)" in str(several.value)
     shard = ("shard", "web", "--parts", "2", "--workers", "0")
     assert f"graph={second}" in str(refused(catalog, *shard))
     made = catalog["web"].find("shards", succeed(catalog, *shard, "--graph", second)["key"])

@@ -38,19 +38,20 @@ _SYNTHETIC = tuple(kind.name for kind in vertex_kinds().values() if kind.is_synt
 _BY_ID = Option(
     "by_id",
     bool,
-    "Text and Parquet: whether the first column is the id of the vertex; by default no, and doubt is an error.",
+    "Text and Parquet: whether the first column has vertex ids; by default no, and ambiguous files are an error.",
     group=Group.INPUT,
     deniable=True,
 )
 
-_FEATURES_HELP = """Store features, labels and a split for the vertices of dataset NAME, from files or synthetic.
+_FEATURES_HELP = """Store features, labels and a split for the vertices of dataset NAME: from files, or synthetic.
 
-Row k belongs to vertex k; with --ids compact, to the vertex whose id was k, or to the k-th name; with --by-id, to
-the vertex whose id (number or name, as in the edges) is in the first column. Each file may have its own format. With
---ids-file, the rows of NumPy arrays have ids too; without it, row k of an array belongs to vertex k even with --by-id.
+Row k belongs to vertex k or, after ingesting with --ids compact, to the vertex with id k or with the k-th name. With
+--by-id, the first column has the id of each row's vertex: a number or a name, as in the edges. Each file may have its
+own format. Rows of NumPy arrays have ids only with --ids-file; otherwise, row k of an array belongs to vertex k even
+with --by-id.
 
 FILE:COLUMNS reads some columns of a table, by name or by number from 1. Cells may be numbers, True and False, lists of
-numbers, or words, which become a feature for each word, or the names of the classes.
+numbers, or words. Words become one feature per distinct word, or the names of classes.
 
 \b
 {kinds}
@@ -84,8 +85,8 @@ _KINDS = "\n".join(f"{name}: {vertex_kinds()[name].help}" for name in _SYNTHETIC
     Option(
         "like",
         str,
-        "Vertex data like which columns are stored: the same categories, means for missing values and numbers of"
-        " classes, so that a model trained there can predict here.",
+        "Existing vertex data to encode columns like: with the same categories, means for missing values and numbers of"
+        " classes, so that a model trained on them can predict here.",
         group=Group.INPUT,
         metavar="NAME[/KEY]",
     )

@@ -43,7 +43,7 @@ from gnnloom.workflows.report.type_tables import RELATION_TITLES, TYPE_TITLES, r
 
 #: What `--add` and `--plan` do, in all commands that store a graph.
 ADD = "Store another graph in a dataset that has one; other commands then choose with --graph KEY."
-PLAN = "Only print what it would need: tasks, memory, disk space and time."
+PLAN = "Only print the requirements: tasks, memory, disk space and time."
 
 FORMAT = Option(
     "format", str, "Format of the files.", group=Group.INPUT, choices=(*formats(), TRIPLES), default_text="by the files"

@@ -56,7 +56,7 @@ _GRID = options_of(GridOptions)
 @links_option
 @key_option("vertices", "vertex data")
 @add_options([replace(_GRID["grid"], default=None), _GRID["permutation"], _GRID["seed"], REORDER])
-@stage_options("Only print what it would need: tasks, memory, disk space and time.")
+@stage_options("Only print the requirements: tasks, memory, disk space and time.")
 def shard_command(
     name: str,
     parts: int | None,

@@ -39,7 +39,7 @@ _BRIEF = (
 @click.command("propagate", cls=GroupedCommand)
 @click.argument("name")
 @add_options(propagate_options().values())
-@flag_option("plan", "Only print what it would need: memory per rank, passes and disk space.")
+@flag_option("plan", "Only print the requirements: memory per rank, passes and disk space.")
 @json_option
 def propagate_command(name: str, plan: bool, **options: Any) -> None:
     """Store A X, A^2 X, ... A^K X of dataset NAME, with the normalized adjacency A and the features X.

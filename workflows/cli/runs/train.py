@@ -51,7 +51,7 @@ def _epilog() -> str:
 # The configuration refuses values out of range, as the ranks' own command line has the same options.
 @add_options(_options(), checks=False)
 @flag_option("restart", "Start the run over instead of continuing it.", Group.CHECKPOINTS)
-@flag_option("plan", "Only print what it would need: memory per rank, disk, traffic and time.")
+@flag_option("plan", "Only print the requirements: memory per rank, disk, traffic and time.")
 @json_option
 def train_command(name: str, restart: bool, plan: bool, **options: Any) -> None:
     """Train on the whole graph of dataset NAME, or on samples of it.

@@ -191,7 +191,7 @@ def key_option(kind: str, what: str | None = None) -> Callable[[Command], Comman
 
 def links_option(command: Command) -> Command:
     """Add ``--links``, which chooses the graph without held-out links."""
-    text = "Read the graph without the edges that the links of the dataset hold out, which `train --task link` reads."
+    text = "Read the message graph, which lacks the held-out edges; `train --task link` reads it too."
     return flag_option("links", text, Group.INPUT)(command)
 
 

@@ -12,7 +12,7 @@ from gnnloom.workflows.cli.terminal.output import show, show_json
 from gnnloom.workflows.cli.terminal.progress import shown_progress
 
 #: Help of ``--plan`` for stages that know no time.
-PLAN: Final = "Only print what it would need: tasks, memory and disk space."
+PLAN: Final = "Only print the requirements: tasks, memory and disk space."
 
 
 def stage_options(plan: str = PLAN, *, quiet: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
