@@ -25,6 +25,7 @@ from gnnloom.pipeline.links.given.given_stage import (
 from gnnloom.pipeline.links.negative_pools import loop_phase
 from gnnloom.pipeline.links.options import RECIPROCAL_APART
 from gnnloom.pipeline.links.pair_arrays import PairArray, array_phase, drawn_arrays
+from gnnloom.pipeline.links.relation.leaks import warn_of_reverses
 from gnnloom.pipeline.links.relation.stage import kept_graph_key, make_kept_graph, relation_facts
 from gnnloom.pipeline.links.stage import (
     WrittenPairs,
@@ -88,7 +89,9 @@ def store_relation_links(dataset: Dataset, relation: Relation, given: GivenLinks
             "held_out_entries": relation.nnz - message.relation(relation.name).nnz,
             **written.facts,
         }
-        return Links(writer.commit(names, {"vertex": message.num_vertices}, facts))
+        links = Links(writer.commit(names, {"vertex": message.num_vertices}, facts))
+    warn_of_reverses(relation, links)
+    return links
 
 
 def check_given(relation: Relation, given: GivenLinks) -> None:

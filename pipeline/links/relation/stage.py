@@ -19,6 +19,7 @@ from gnnloom.pipeline.links.negative_pools import PoolPlan
 from gnnloom.pipeline.links.options import RECIPROCAL_APART, DrawOptions
 from gnnloom.pipeline.links.pair_arrays import array_phase, drawn_arrays
 from gnnloom.pipeline.links.relation.kept_edges import KeptPlan, codec_of
+from gnnloom.pipeline.links.relation.leaks import warn_of_reverses
 from gnnloom.pipeline.links.stage import (
     WrittenPairs,
     check_memory,
@@ -79,7 +80,9 @@ def draw_relation_links(dataset: Dataset, relation: Relation, options: DrawOptio
             **written.facts,
         }
         vertices = message.num_vertices
-        return Links(writer.commit(written.tasks, {"vertex": vertices}, facts))
+        links = Links(writer.commit(written.tasks, {"vertex": vertices}, facts))
+    warn_of_reverses(relation, links)
+    return links
 
 
 def relation_links_key(graph: str, options: DrawOptions) -> str:

@@ -16,7 +16,10 @@ from gnnloom.pipeline.ingest.typed.options import TypedOptions
 from gnnloom.pipeline.ingest.typed.stage import ingest_typed_graph
 from gnnloom.pipeline.ingest.typed.table import parse_relations
 from gnnloom.pipeline.ingest.typed.tables import TypedTables
-from gnnloom.pipeline.links.options import DrawOptions
+from gnnloom.pipeline.links.given.given_stage import GivenLinks
+from gnnloom.pipeline.links.options import DrawOptions, FileOptions
+from gnnloom.pipeline.links.relation import leaks
+from gnnloom.pipeline.links.relation.given import store_relation_links
 from gnnloom.pipeline.links.relation.stage import draw_relation_links, kept_graph_key, relation_links_key
 from gnnloom.pipeline.matrix_sort.reverses import reverse_relations
 from gnnloom.pipeline.tasks.cluster import InProcessCluster, ThreadedCluster
@@ -298,3 +301,56 @@ def test_verify_finds_what_is_not_the_whole_relation(
     assert any(finding.problem for finding in dataset.verify())
     with pytest.raises(CorruptError):
         check_artifact(dataset, Artifact(artifact.path))
+
+
+@pytest.mark.parametrize(("least", "kept"), [(1 << 14, 1.0), (2, 0.5)])
+def test_held_out_pairs_that_another_relation_has_in_the_other_direction_are_counted(
+    catalog: Catalog,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    least: int,
+    kept: float,
+) -> None:
+    monkeypatch.setattr(leaks, "_READ", least)
+    rng = np.random.default_rng(3)
+    pairs = np.unique(np.stack([rng.integers(0, 40, 300), rng.integers(0, 25, 300)], 1), axis=0)
+    reverses = pairs[rng.random(len(pairs)) < kept][:, ::-1]
+    tables = {
+        "drug,treats,disease": pairs,
+        "disease,treated_by,drug": reverses,
+        # One has the edges themselves, and the others have ends of one type.
+        "drug,helps,disease": pairs,
+        "disease,like,disease": pairs % 25,
+        "disease,liked_by,disease": pairs[:, ::-1] % 25,
+    }
+    given = []
+    for name, rows in tables.items():
+        file = tmp_path / f"{name.split(',')[1]}.csv"
+        file.write_text("a,b\n" + "".join(f"{u},{v}\n" for u, v in rows.tolist()))
+        given.append(f"{name}={file}:a,b")
+    dataset = catalog.create("drugs")
+    opened = TypedTables.open(parse_relations(given), {}, {})
+    graph = ingest_typed_graph(dataset, opened, IngestOptions(), TypedOptions(), InProcessCluster())
+    links = _draw((dataset, graph), "treats", valid=0.2, test=0.2)
+    ids = [graph.original_id(name, 0, graph.type(name).count) for name in ("drug", "disease")]
+    held = np.concatenate([links.pair("valid"), links.pair("test")])
+    known = set(map(tuple, reverses.tolist()))
+    count = sum((int(ids[1][v]), int(ids[0][u])) in known for u, v in held.tolist())
+    assert 0 < count <= len(held) < 2 * leaks._SAMPLED
+    (warning,) = [each.getMessage() for each in caplog.records if "other direction" in each.getMessage()]
+    assert f"relation treated_by has {count} of {len(held)} pairs of treats" in warning
+    assert "--relation-fanout treated_by=0" in warning
+    caplog.clear()
+    _draw((dataset, graph), "helps", valid=0.2, test=0.2)
+    _draw((dataset, graph), "like", valid=0.2, test=0.2)
+    for split, rows in (("valid", pairs[:5]), ("test", pairs[5:20])):
+        (tmp_path / f"{split}.csv").write_text("a,b\n" + "".join(f"{u},{v}\n" for u, v in rows.tolist()))
+    valid, test = (str(tmp_path / f"{split}.csv") for split in ("valid", "test"))
+    told = [each.getMessage().partition(" for ")[0] for each in caplog.records]
+    assert [(each.split()[1], each.split()[-1]) for each in told] == [("treated_by", "helps"), ("liked_by", "like")]
+    caplog.clear()
+    how = FileOptions(relation="treats", header=True, valid=valid, test=test)
+    store_relation_links(dataset, graph.relation("treats"), GivenLinks.of(how), InProcessCluster())
+    count = sum((v, u) in known for u, v in pairs[:20].tolist())
+    assert f"has {count} of 20 pairs of treats" in "".join(each.getMessage() for each in caplog.records)
