@@ -26,10 +26,10 @@ SAMPLER = SamplerKind(
     draws_parts=True,
     options={
         "cluster_parts": Option(
-            default=0, help="Number of parts of the partition whose parts are clusters; 0: the only partition", least=0
+            default=0, help="Number of parts of the partition that defines the clusters; 0: the only partition", least=0
         ),
-        "cluster_key": Option(default="", help="Key of that partition, if there are several"),
-        "parts_per_batch": Option(default=1, help="Clusters in a batch", least=1),
+        "cluster_key": Option(default="", help="Key of the partition, if there are several"),
+        "parts_per_batch": Option(default=1, help="Clusters per batch", least=1),
     },
     arguments={"cluster_parts": "", "cluster_key": ""},
     sizes=_sizes,

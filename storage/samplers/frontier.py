@@ -21,6 +21,8 @@ SAMPLER = SamplerKind(
         "enlargement": Option(
             default=3.0, help="Slots of the frontier's table per slot in use, after it is compacted", below=math.inf
         ),
-        "degree_cap": Option(default=0, help="Degree that larger ones count as in the frontier; 0: none", least=0),
+        "degree_cap": Option(
+            default=0, help="Maximum degree in the frontier, to which larger degrees are reduced; 0: none", least=0
+        ),
     },
 )

@@ -93,7 +93,7 @@ ALGORITHM = Algorithm(
     options={
         "exchange": Option(
             default=ROWS,
-            help="What ranks send for a product: rows, or also sums of rows where that is less; not for attention",
+            help="What ranks send for a product: rows, or also sums of rows where they are fewer; not for attention",
             choices=(ROWS, COVER),
         )
     },

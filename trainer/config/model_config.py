@@ -68,17 +68,17 @@ class ModelConfig(Config):
         "Normalization of the adjacency; auto: the model's usual one",
         choices=("auto", *NORMALIZATIONS),
     )
-    train_features: bool = _option(False, "Train the input features too")
+    train_features: bool = _option(False, "Also train the input features")
     embed: int = _option(
         0,
-        "Width of input features that are learned from random numbers on; stored features are not read, except in a"
-        " graph with types, where types without features learn some. 0: none",
+        "Width of learned input features, which start from random numbers and replace stored features; in a graph with"
+        " types, only types without features learn them. 0: none",
         free=True,
         least=0,
         most=_MOST_COLUMNS,
     )
     dropout: float = _option(0.0, "Probability of dropping a feature between layers", is_common=True, below=1.0)
-    input_dropout: bool = _option(True, "Apply dropout to the input features too")
+    input_dropout: bool = _option(True, "Also apply dropout to the input features")
     precision: str = _option(
         "float32",
         "Precision: of all numbers, or bf16 for features, activations and their messages, with float32 parameters and"

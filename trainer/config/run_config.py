@@ -27,8 +27,8 @@ class DataConfig(Config):
     )
     adjacency: str = _data(
         "memory",
-        "Where the adjacency is while the run trains; disk: it is read again for every product (p2p); the losses"
-        " agree, on one rank to the last bit",
+        "Where to keep the adjacency during training; disk: read it again for every product (p2p), with the same losses"
+        " up to rounding, and bit-identical losses on one rank",
         choices=("memory", "disk"),
         free=True,
     )

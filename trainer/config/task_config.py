@@ -60,7 +60,7 @@ class TaskConfig(Config):
     )
     metric: str = _option(
         "none",
-        "Metric of your own to report too, as package.module:function",
+        "Your own metric to report as well, as package.module:function",
         choices=("none",),
         importable=True,
     )

@@ -15,8 +15,8 @@ BATCH_SIZE: Final = NEIGHBOR_OPTIONS["batch_size"]
 ON_DISK: Final = "disk"
 INPUTS: Final = Option(
     default="memory",
-    help="Where the input features are while the run trains; disk: in files that ranks map, in mode full with their"
-    " product with the adjacency; losses have the same bits",
+    help="Where to keep the input features during training; disk: in memory-mapped files, in mode full with their"
+    " product with the adjacency; losses are bit-identical",
     choices=("memory", ON_DISK),
 )
 #: The number of counted batches that stands for as many as are sufficient.
@@ -27,7 +27,7 @@ AHEAD: Final[Mapping[str, Option]] = MappingProxyType(
         "sampler_threads": Option(
             default=1, help="Threads of each rank that prepare batches ahead; 0: none", least=0, most=4096
         ),
-        "pool": Option(default=4, help="Batches of each rank that are prepared ahead, at most", least=1),
+        "pool": Option(default=4, help="Maximum number of batches that a rank prepares ahead", least=1),
     }
 )
 

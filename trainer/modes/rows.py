@@ -42,8 +42,8 @@ MODE = ModeKind(
         ),
         "steps": Option(
             default=(),
-            help="Matrices that are the input, side by side: 0 for the features, k for A^k X; by default all that are"
-            " stored",
+            help="Matrices to concatenate as the input: 0 for the features, k for A^k X; by default, all stored"
+            " matrices",
             least=0,
             example="0,1,2",
             metavar="STEPS",

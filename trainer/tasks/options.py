@@ -21,27 +21,27 @@ AUTO: Final = "auto"
 #: How pairs are predicted, and in what steps a training takes them.
 PAIRS: Final[Mapping[str, Option]] = MappingProxyType(
     {
-        "links": Option(kind=str, help="Key of the links, if several were made of the graph"),
+        "links": Option(kind=str, help="Key of the links, if the graph has several"),
         "output_dim": Option(
-            default=64, help="Width of the vectors that the decoder gets for the ends of a pair", least=1, most=1 << 20
+            default=64, help="Width of the vectors of a pair's ends, the input of the decoder", least=1, most=1 << 20
         ),
         "decoder": Option(
             default=AUTO,
-            help="What makes scores of the vectors of a pair's ends; auto: dot for links, mlp for edges; or a class of"
-            " your own as package.module:Class",
+            help="Module that computes the score of a pair from the vectors of its ends; auto: dot for links, mlp for"
+            " edges; or your own class as package.module:Class",
             choices=(AUTO, *DECODERS),
             importable=True,
         ),
         **{name: option for kind in DECODERS.values() for name, option in kind.options.items()},
         "link_batch": Option(
             default=0,
-            help="Training pairs in a step; 0: a tenth of all pairs if they are excluded, else all; 1024 with"
+            help="Training pairs per step; 0: a tenth of all pairs if pairs are excluded, otherwise all; 1024 with"
             " --mode neighbor",
             least=0,
         ),
         "exclude_targets": Option(
             default=True,
-            help="Leave a step's training pairs out of the adjacency that the step multiplies with",
+            help="Remove the training pairs of a step from the adjacency that the step uses",
             deniable=True,
         ),
     }
