@@ -18,7 +18,7 @@ from gnnloom.pipeline.ingest.vertex_tables import (
     read_as_vertices,
     read_parts_as_vertices,
 )
-from gnnloom.pipeline.sources.format import guess_format, guessed_formats, open_edges
+from gnnloom.pipeline.sources.format import COLUMNS, formats, guess_format, guessed_formats, open_edges
 from gnnloom.pipeline.sources.reading.first_lines import CALLED
 from gnnloom.pipeline.sources.reading.text_layout import names_ends
 from gnnloom.pipeline.sources.reading.times import find_times
@@ -258,8 +258,9 @@ def _relation(location: str, name: str, edges: Understood, values: Sequence[str]
     ends = [str(edges.facts.get(end, "")) for end in ("source", "target")]
     default = known[0] if len(known) == 1 else "TYPE"
     source, target = (each[1].lower() if (each := _OF_TYPE.fullmatch(end)) else default for end in ends)
-    # Without a header, the first two columns are read.
-    columns = column_list([*ends, *values]) if edges.facts.get("header", True) else ""
+    # Without a header, the first two columns are read; arrays have no columns.
+    is_named = edges.facts.get("header", True) and COLUMNS in formats()[edges.format].options
+    columns = column_list([*ends, *values]) if is_named else ""
     return f"{source},{name},{target}={location}{columns and f':{columns}'}"
 
 

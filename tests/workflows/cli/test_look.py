@@ -325,6 +325,19 @@ def test_tables_of_several_formats_are_stored_by_the_command_for_tables_of_one_f
     assert [each.nnz for each in graph.relations] == [30]
 
 
+def test_an_array_of_pairs_next_to_a_table_has_no_columns_to_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pd.DataFrame({"user_id": range(9), "age": [k + 20.5 for k in range(9)]}).to_parquet("users.parquet", index=False)
+    np.save("knows.npy", np.array([[k, (k + 1 + k % 2) % 9] for k in range(9)]))
+    found = json.loads(call(tmp_path, "look", "users.parquet", "knows.npy", "--json").stdout)
+    words = shlex.split(found["command"].replace("NAME", "shop"))
+    assert call(tmp_path, *words[1:], "--workers", "0").exit_code == 0, found["command"]
+    graph = gnnloom.Catalog(tmp_path / "catalog")["shop"].typed_graph()
+    assert [(each.edge_type, each.nnz) for each in graph.relations] == [(("user", "knows", "user"), 9)]
+
+
 def test_parts_of_one_table_in_several_formats_are_refused_with_the_options(tmp_path: Path) -> None:
     frame = pd.DataFrame({"user_id": [f"u{k}" for k in range(9)], "item_id": [f"i{k % 3}" for k in range(9)]})
     frame.to_csv(tmp_path / "a.csv", index=False)
