@@ -54,6 +54,7 @@ _KNOWN_BY = (
     "batch_size",
     "of",
     "steps",
+    "values",
     "seed",
 )
 #: Number of artifacts that an error lists.

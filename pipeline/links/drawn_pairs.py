@@ -17,6 +17,7 @@ from gnnloom.pipeline.shuffle.runs import Index
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.phase import Needs, Phase, Task
 from gnnloom.pipeline.tasks.sizes import GraphSizes
+from gnnloom.storage.artifacts.links import CLASS, PAIR, VALUE_DTYPES
 from gnnloom.storage.format.artifact import ArtifactWriter
 
 #: Splits in the order of their keys: the keys of test pairs are the smallest.
@@ -41,15 +42,17 @@ class SplitTask(Task):
 
 
 def split_plans(
-    writer: ArtifactWriter, sizes: GraphSizes, weight_dtype: str | None, *, has_edges: bool = False
+    writer: ArtifactWriter, sizes: GraphSizes, weight_dtype: str | None, *, has_edges: bool = False, kind: str = PAIR
 ) -> dict[str, ShufflePlan]:
     """Plans that bring the pairs to the arrays of their split. Runs stay unmerged: readers share them evenly in order.
 
     Args:
         weight_dtype: dtype of the weights that pairs for training carry; None if they carry none.
         has_edges: pairs carry their positions among the edges of a relation.
+        kind: kind of the values that pairs carry; none for ``pair``.
     """
     pair = (Column("source", "int64"), Column("target", "int64"), *([Column("edge", "int64")] if has_edges else []))
+    pair += () if kind == PAIR else (Column("value", VALUE_DTYPES[kind]),)
     plans = {}
     for split in KEY_ORDER:
         weight = (Column("weight", weight_dtype),) if split == "train" and weight_dtype else ()
@@ -76,14 +79,20 @@ def split_phase(
 
 
 def split_block(task: SplitTask) -> int:
-    """Route the edges of a block; returns how many it has."""
-    total, left_out = 0, 0
+    """Route the edges of a block; returns how many it has.
+
+    Raises:
+        InputError: an edge lacks a value of the kind that pairs carry.
+    """
+    total, left_out, classes = 0, 0, 0
     # Keys at a threshold belong to its split.
     ends = [task.edges.words_of(threshold) for threshold in task.thresholds]
     with task.writer.task(task.name) as output, ExitStack() as opened:
         runs = {split: opened.enter_context(way.routed(output, lane)) for split, (way, lane) in task.splits.items()}
         for found in task.edges.read(task.block):
             total, left_out = total + len(found.source), left_out + found.left_out
+            if found.value is not None and task.edges.kind == CLASS:
+                classes = max(classes, 1 + int(found.value.max(initial=-1)))
             number = np.zeros(len(found.source), np.int8)
             for end in ends:
                 number += found.above(end)
@@ -96,6 +105,8 @@ def split_block(task: SplitTask) -> int:
                     values["edge"] = found.edge[own]
                 if found.weight is not None:
                     values["weight"] = found.weight[own]
+                if found.value is not None:
+                    values["value"] = found.value[own]
                 runs[split].add(Index.of_offsets(np.array([0, len(own)], np.int64)), values)
-        output.facts["loops"] = left_out
+        output.facts |= {"loops": left_out} | ({"classes": classes} if task.edges.kind == CLASS else {})
     return total

@@ -6,20 +6,23 @@ time begins with a word that descends as times ascend, and ends with the random 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.links.options import MOST_CLASS
 from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage.artifacts.block_matrix import BlockMatrix
 from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.artifacts.links import CLASS, NUMBER, PAIR, VALUE_DTYPES
 from gnnloom.storage.artifacts.typed.typed_graph import Relation, TypedGraph
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact
@@ -34,6 +37,11 @@ STEP_ENTRIES: Final = 1 << 20
 _ENTRY_BYTES: Final = 64
 #: Bytes more for the edges of a relation: their positions.
 _POSITION_BYTES: Final = 8
+#: Bytes of a value on disk, at most, and of the values of an entry in memory: as read, chosen, compared and converted.
+_WORD_BYTES: Final = 8
+_VALUE_BYTES: Final = 32
+#: Columns of a relation that have the values of its edges, by kind.
+VALUE_COLUMNS: Final[Mapping[str, str]] = MappingProxyType({CLASS: "label", NUMBER: "weight"})
 #: Bits of the random word, and of the word of the time.
 _RANDOM_BITS: Final = 64
 TIME_BITS: Final = 8 * TIME_BYTES
@@ -77,6 +85,8 @@ class EdgeKeys:
             one with the same entries.
         directions: what the two directions of an edge are to each other; a symmetric graph has none.
         relation: name of the relation, in a graph with types, whose own times the edges have.
+        kind: kind of the values of the edges: their label as a ``class``, their weight as a ``number``, or none for
+            ``pair``.
     """
 
     path: Path
@@ -84,6 +94,7 @@ class EdgeKeys:
     times: Path | None = None
     directions: Directions = Directions.APART
     relation: str = ""
+    kind: str = PAIR
 
     @cached_property
     def widths(self) -> tuple[int, ...]:
@@ -100,12 +111,14 @@ class EdgeKeys:
         """Bytes that a task holds while it reads the pairs of a block."""
         # By time, a word more, its copy, the time, and the column of another graph or, of a relation, the position.
         more = 32 if self.times is not None else _POSITION_BYTES if self.relation else 0
+        more += 0 if self.kind == PAIR else _VALUE_BYTES
         return RANGE_BYTES + (_ENTRY_BYTES + more) * STEP_ENTRIES
 
     def read_bytes(self, sizes: GraphSizes, block: int) -> int:
         """Bytes of a row block of the graph that is read with its keys."""
         rows, nnz = sizes.block_rows[block], sizes.block_nnz[block]
-        return (sizes.entry_bytes + (TIME_BYTES if self.times is not None else 0)) * nnz + 8 * (rows + 1)
+        more = (TIME_BYTES if self.times is not None else 0) + (_WORD_BYTES if self.kind != PAIR else 0)
+        return (sizes.entry_bytes + more) * nnz + 8 * (rows + 1)
 
     def date_of(self, word: int) -> str:
         """The date of the word of a time, for messages; nothing for times that are numbers."""
@@ -143,7 +156,35 @@ class EdgeKeys:
                 if times is not None:
                     words = _lateness(times(start, stop, column)[chosen[:count]]), *words
                 edge = first + start + chosen[:count] if self.relation else None
-                yield KeyedPairs(source, target, words, weight, left_out, edge)
+                value = None
+                if self.kind != PAIR:
+                    value = self._values_of(matrix, block, start, stop)[chosen[:count]]
+                yield KeyedPairs(source, target, words, weight, left_out, edge, value)
+
+    def _values_of(self, matrix: BlockMatrix, block: int, start: int, stop: int) -> NDArray[Any]:
+        """(stop - start,) int64 classes or float32 numbers of some entries of a block of a relation.
+
+        Raises:
+            InputError: a label is not a class, or a weight not a finite number.
+        """
+        if not isinstance(matrix, Relation):
+            raise TypeError("only the edges of a relation have values")
+        column, stored, first = VALUE_COLUMNS[self.kind], matrix.weights(block), matrix.first_edge(block)
+        if stored is not None and self.kind == NUMBER:
+            # The only number of each edge is in the blocks.
+            found = stored.read(start, stop)
+        else:
+            found = matrix.column(column, first + start, first + stop)
+        found = found.astype(VALUE_DTYPES[self.kind], copy=False)
+        fits = (found >= 0) & (found < MOST_CLASS) if self.kind == CLASS else np.isfinite(found)
+        if not fits.all():
+            at = int(np.argmin(fits))
+            expected = f"a class from 0 to {MOST_CLASS - 1:,}, or words" if self.kind == CLASS else "a finite number"
+            raise InputError(
+                f"{matrix.where}: {column} {found[at]} of edge {first + start + at:,} (--values {self.kind}); expected"
+                f" {expected}"
+            )
+        return found
 
     def _times_of(self, matrix: BlockMatrix, block: int) -> Callable[[int, int, NDArray[Any]], NDArray[Any]]:
         """Function that reads the times of some entries of a block; see :meth:`_Times.read`."""
@@ -226,6 +267,7 @@ class KeyedPairs:
         weight: (num_pairs,) weights, or None for a pattern.
         left_out: loops, and entries in the row and column of the one before, among the entries that were read for them.
         edge: (num_pairs,) int64 positions among the edges of the relation; None for a graph without types.
+        value: (num_pairs,) int64 classes or float32 numbers; None without.
     """
 
     source: NDArray[np.int64]
@@ -234,6 +276,7 @@ class KeyedPairs:
     weight: NDArray[Any] | None
     left_out: int
     edge: NDArray[np.int64] | None = None
+    value: NDArray[Any] | None = None
 
     def above(self, key: tuple[int, ...]) -> NDArray[np.bool_]:
         """(num_pairs,) whether the keys are above one, which is given by its words."""

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from gnnloom.storage.artifacts.links import CLASS, NUMBER
+from gnnloom.storage.artifacts.links import CLASS, NUMBER, PAIR
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Group, check_options, option
 from gnnloom.storage.wording import counted
@@ -19,6 +19,8 @@ _file = partial(option, None, kind=Path, group=Group.INPUT, metavar="FILE")
 RANDOM, TIME = "random", "time"
 #: Kinds of values that pairs in files may have.
 VALUES: Final = (CLASS, NUMBER)
+#: One more than the largest class: values of files are read as float32, which has all integers up to 2^24.
+MOST_CLASS: Final = 1 << 24
 #: What links do with the two directions of an edge of a directed graph.
 RECIPROCAL_TOGETHER, RECIPROCAL_APART = "together", "apart"
 
@@ -70,11 +72,22 @@ class DrawOptions:
     relation: str | None = _option(
         None, "In a graph with types: the relation whose edges are the pairs.", metavar="NAME", is_common=True
     )
+    values: str | None = _option(
+        None,
+        "In a graph with types: give each pair its edge's label as a class, or its weight as a number. Such pairs need"
+        " no negatives, and get none.",
+        choices=VALUES,
+    )
 
     def __post_init__(self) -> None:
         check_options(self)
         if self.times is not None and not self.by_time:
             raise InputError(f"times {self.times}: given without --by time")
+        if self.values is not None and self.relation is None:
+            raise InputError(
+                f"values {self.values}: only the edges of a relation have labels (--relation NAME); for a graph without"
+                " types, give pairs with their values in files (`gnnloom links NAME file`)"
+            )
         if self.valid + self.test >= 1:
             raise InputError(f"valid {self.valid} and test {self.test}: expected a sum below 1, which leaves edges")
 
@@ -87,10 +100,23 @@ class DrawOptions:
             del found["by"]
         # That graph is an input of the links.
         del found["times"]
-        for name in ("reciprocal", "relation"):
+        for name in ("reciprocal", "relation", "values"):
             if found[name] is None:
                 del found[name]
+        if self.values is not None:
+            # No negatives are drawn for pairs with values.
+            del found["negatives"]
         return found
+
+    @property
+    def kind(self) -> str:
+        """Kind of the values of the pairs; ``pair`` if they have none."""
+        return self.values or PAIR
+
+    @property
+    def num_negatives(self) -> int:
+        """Negatives to draw per pair for validation and testing."""
+        return 0 if self.values is not None else self.negatives
 
     @property
     def by_time(self) -> bool:

@@ -14,6 +14,7 @@ from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.phase import Needs, Phase, Task
+from gnnloom.storage.artifacts.links import PAIR, VALUE_DTYPES
 from gnnloom.storage.format.arrays import create_array, default_chunk_rows, write_rows
 from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.format.schema import LINK_SPLITS
@@ -133,6 +134,7 @@ def drawn_arrays(
     *,
     disjoint: bool,
     has_edges: bool = False,
+    kind: str = PAIR,
 ) -> list[PairArray]:
     """The arrays of pairs that are drawn from a graph.
 
@@ -141,19 +143,22 @@ def drawn_arrays(
         weight_dtype: of the graph's weights; None if it has none.
         disjoint: whether the pairs for training are no edges of the graph that the model reads.
         has_edges: whether pairs have positions among the edges of a relation, in place of weights.
+        kind: kind of the values of pairs; none for ``pair``.
     """
-    ends = ("source", "target")
+    ends, one = ("source", "target"), ("pair",)
     arrays = [
         PairArray(f"{split}/pair", (num_pairs[split], 2), "int64", ("pair", "end"), plans[split], ends)
         for split in LINK_SPLITS
         if split in plans
     ]
     if has_edges:
-        own = "int64", ("pair",)
+        carried = {"edge": "int64"} | ({} if kind == PAIR else {"value": VALUE_DTYPES[kind]})
         return arrays + [
-            PairArray(f"{split}/edge", (num_pairs[split],), *own, plans[split], ("edge",)) for split in plans
+            PairArray(f"{split}/{name}", (num_pairs[split],), dtype, one, plans[split], (name,))
+            for name, dtype in carried.items()
+            for split in plans
         ]
     # A pair that is an edge of an unweighted graph has the entry 1.
     columns = ("weight",) if weight_dtype and not disjoint else ()
-    weight = (num_pairs["train"],), weight_dtype or "uint8", ("pair",), plans["train"], columns, 0 if disjoint else 1
+    weight = (num_pairs["train"],), weight_dtype or "uint8", one, plans["train"], columns, 0 if disjoint else 1
     return [*arrays, PairArray("train/weight", *weight)]

@@ -149,7 +149,11 @@ def _draw(
     check_memory([first], cluster)
     num_pairs = counted_pairs(writer, first, plans, cluster)
     known = known_edges(dataset, graph, found, directions, cluster) if options.negatives else graph
-    loops = counted_loops(writer, first, plans, cluster) if known is graph else count_all_loops(writer, known, cluster)
+    loops = (
+        counted_in_blocks(writer, first, plans, cluster, "loops")
+        if known is graph
+        else count_all_loops(writer, known, cluster)
+    )
     how = loops, num_pairs, options.negatives, options.seed
     pools = PoolPlan.of(writer, known.artifact.path, GraphSizes.of(known), *how)
     arrays = [*drawn_arrays(plans, num_pairs, weight_dtype, disjoint=disjoint), *pools.arrays()]
@@ -232,16 +236,23 @@ def counted_pairs(
         return {split: int(count) for split, count in read_json(path)["num_pairs"].items()}
 
 
-def counted_loops(
-    writer: ArtifactWriter, routing: Phase, plans: Mapping[str, ShufflePlan], cluster: Cluster
+def counted_in_blocks(
+    writer: ArtifactWriter, routing: Phase, plans: Mapping[str, ShufflePlan], cluster: Cluster, name: str
 ) -> list[int]:
-    """The loops of each row block, and parallel edges but the first, which the tasks that route its pairs count."""
-    path = writer.work / "loops.json"
+    """Return the counts of the tasks that route the pairs, which read a row block each.
+
+    Args:
+        name: ``loops``, with parallel edges but the first, or ``classes``: one more than the largest class of an edge.
+
+    Returns:
+        A number for each row block.
+    """
+    path = writer.work / f"{name}.json"
     if not path.exists():
         run([routing], cluster, writer, [plan.files for plan in plans.values()])
-        write_json(path, {"loops": [record.facts["loops"] for record in records_of(routing, writer)]})
-    with reading_work(path), parsing(path, "numbers of loops"):
-        return [int(count) for count in read_json(path)["loops"]]
+        write_json(path, {name: [record.facts[name] for record in records_of(routing, writer)]})
+    with reading_work(path), parsing(path, f"numbers of {name}"):
+        return [int(count) for count in read_json(path)[name]]
 
 
 def publish(

@@ -77,6 +77,7 @@ class Links:
         weighted: the pairs for training have the message graph's weights.
         kind: of the values: ``pair`` (there are none), ``class`` or ``number``.
         num_classes: number of classes; 0 if the values are no classes.
+        class_names: words of the classes by number; empty if the classes are numbers.
         relation: the relation, in a graph with types; None in others.
     """
 
@@ -101,6 +102,7 @@ class Links:
         self.together: bool = facts.get("together", False)
         self.kind: str = facts["kind"]
         self.num_classes: int = facts["num_classes"]
+        self.class_names: tuple[str, ...] = tuple(facts.get("class_names", ()))
         self.weighted: bool = self.relation is None and artifact.record("train/weight").dtype != "uint8"
         for split, count in self.num_pairs.items():
             stored = artifact.record(f"{split}/pair").shape

@@ -78,6 +78,7 @@ class AllEdges(Links):
         self.graph = self.message_graph = graph.artifact.key
         self.symmetric, self.together, self.weighted = graph.symmetric, False, graph.weighted
         self.kind, self.num_classes = transfer.kind, transfer.num_classes
+        self.class_names = transfer.class_names
 
     @property
     def trains_on_edges(self) -> bool:

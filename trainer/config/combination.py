@@ -169,7 +169,7 @@ class Combination(Config):
         if task.on_pairs and mode.of_type is not None:
             yield "of_type", "pairs have the types of their relation; leave it out"
         if mode.relation is not None and not task.on_pairs:
-            yield "relation", f"task {task.name} has no pairs; choose --task link"
+            yield "relation", f"task {task.name} has no pairs; choose --task link, edge-class or edge-number"
         if not mode.on_types:
             of_type = "the type of the vertices to learn the labels of, with --of-type TYPE"
             what = "the relation whose pairs to learn, with --relation NAME" if task.on_pairs else of_type

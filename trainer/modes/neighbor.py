@@ -148,7 +148,8 @@ MODE = ModeKind(
         "relation": Option(
             default=None,
             kind=str,
-            help="In a graph with types, the relation whose pairs to learn (--task link), with a model of your own",
+            help="In a graph with types, the relation whose pairs to learn (--task link, edge-class, edge-number), with"
+            " a model of your own",
             metavar="NAME",
         ),
         "relation_fanout": RELATION_FANOUT,

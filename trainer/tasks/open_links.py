@@ -45,9 +45,13 @@ def open_links(task: Task, dataset: Dataset, graph: str, key: str | None, shards
         raise InputError(f"links: dataset {dataset.name} has several of graph {graph}: choose one of {', '.join(keys)}")
     (links,) = fitting
     if task.value and links.kind != task.value:
+        remedy = ""
+        if links.relation is not None:
+            of_relation = "random", "--relation", links.relation.name, "--values", task.value
+            remedy = f"; `{shell_command('gnnloom', 'links', dataset.name, *of_relation)}` makes links that have them"
         raise InputError(
             f"{links.artifact.path}: task {task.name} predicts a {task.value}, but the pairs have"
-            f" {_HAS.get(links.kind, 'no values')}"
+            f" {_HAS.get(links.kind, 'no values')}{remedy}"
         )
     return links
 

@@ -302,9 +302,11 @@ def targets_of(
 
 def _table(scorer: PairModel, ends: Ends, found: FoundPairs) -> Table:
     dtype, several = scorer.dtype, scorer.decoder.num_outputs
+    class_names = scorer.links.class_names
     match scorer.links.kind if not scorer.task.losses else "link":
         case "class":
             columns = [ExportedColumn("class", np.dtype(np.int32)), ExportedColumn("score", dtype, several)]
+            columns += [ExportedColumn("class_name", None)] if class_names else []
         case "number":
             columns = [ExportedColumn("number", dtype)]
         case _:
@@ -313,7 +315,8 @@ def _table(scorer: PairModel, ends: Ends, found: FoundPairs) -> Table:
 
     def values(scores: NDArray[Any]) -> list[Any]:
         if columns[0].name == "class":
-            return [scores.argmax(1), scores]
+            number = scores.argmax(1)
+            return [number, scores, *([[class_names[each] for each in number]] if class_names else [])]
         single = scores[:, 0]
         if len(columns) == 1:
             return [single]

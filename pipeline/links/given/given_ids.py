@@ -20,6 +20,7 @@ from gnnloom.pipeline.ingest.preparation import packed_arrays, prepared_source
 from gnnloom.pipeline.ingest.tables.lookup import VertexBuckets, VertexLookup, id_bytes
 from gnnloom.pipeline.ingest.tables.routing import TablePlan
 from gnnloom.pipeline.links.given.id_lists import IdList, IdRows
+from gnnloom.pipeline.links.options import MOST_CLASS
 from gnnloom.pipeline.links.pair_arrays import PairArray
 from gnnloom.pipeline.matrix_sort.scatter import range_name
 from gnnloom.pipeline.shuffle.columns import Column, row_bytes
@@ -42,8 +43,6 @@ from gnnloom.storage.wording import counted
 _READING_BYTES: Final = 96 << 20
 #: Vertices whose ids a task looks up together, at most.
 _TASK_VERTICES: Final = 1 << 22
-#: The largest class: values are read as float32, which has all integers up to 2^24.
-MOST_CLASS: Final = 1 << 24
 _VERTEX: Final = "vertex"
 #: Ends of pairs, and the end of the path of a list of targets.
 _ENDS: Final = ("source", "target")

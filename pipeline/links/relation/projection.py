@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -64,13 +65,14 @@ def relation_phases(sizes: GraphSizes, options: DrawOptions, relation: str, *, h
     edges = EdgeKeys(Path(), 0, Path() if options.by_time else None, relation=relation)
     ends = options.ranks(sizes.nnz)
     phases = round_phases(edges, sizes, sizes.nnz, ends, by_time=options.by_time)
-    plans = split_plans(STATED, sizes, None, has_edges=True)
-    phases.append(split_phase(STATED, edges, sizes, ends, plans))
+    kind = options.kind
+    plans = split_plans(STATED, sizes, None, has_edges=True, kind=kind)
+    phases.append(split_phase(STATED, replace(edges, kind=kind), sizes, ends, plans))
     sums, disjoint = np.diff([0, *ends, sizes.nnz]), len(ends) == len(KEY_ORDER)
     num_pairs = {split: int(count) for split, count in zip(KEY_ORDER, sums, strict=False)}
-    how = [0] * sizes.num_blocks, num_pairs, options.negatives, options.seed, relation
+    how = [0] * sizes.num_blocks, num_pairs, options.num_negatives, options.seed, relation
     pools = PoolPlan.of(STATED, Path(), sizes, *how, has_loops=has_loops)
-    arrays = [*drawn_arrays(plans, num_pairs, None, disjoint=disjoint, has_edges=True), *pools.arrays()]
+    arrays = [*drawn_arrays(plans, num_pairs, None, disjoint=disjoint, has_edges=True, kind=kind), *pools.arrays()]
     phases += [*pools.phases(), array_phase(STATED, arrays)]
     records = stated_records(arrays)
     held_out = [records[f"{split}/edge"] for split in held_out_splits(train=disjoint)]

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from gnnloom.pipeline.ingest.stage import discarding
 from gnnloom.pipeline.links.drawn_pairs import KEY_ORDER, split_phase, split_plans
-from gnnloom.pipeline.links.edge_keys import Directions, EdgeKeys, can_have_loops
+from gnnloom.pipeline.links.edge_keys import VALUE_COLUMNS, Directions, EdgeKeys, can_have_loops
 from gnnloom.pipeline.links.negative_pools import PoolPlan
 from gnnloom.pipeline.links.options import RECIPROCAL_APART, DrawOptions
 from gnnloom.pipeline.links.pair_arrays import array_phase, drawn_arrays
@@ -23,7 +24,7 @@ from gnnloom.pipeline.links.relation.leaks import warn_of_reverses
 from gnnloom.pipeline.links.stage import (
     WrittenPairs,
     check_memory,
-    counted_loops,
+    counted_in_blocks,
     counted_pairs,
     held_out_splits,
     written_arrays,
@@ -33,7 +34,7 @@ from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.pipeline.tasks.phase import missing_tasks, repairing, run
 from gnnloom.pipeline.tasks.sizes import GraphSizes
-from gnnloom.storage.artifacts.links import PAIR, Links
+from gnnloom.storage.artifacts.links import CLASS, NUMBER, Links
 from gnnloom.storage.artifacts.typed.typed_graph import Relation, TypedGraph
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
@@ -52,8 +53,8 @@ def draw_relation_links(dataset: Dataset, relation: Relation, options: DrawOptio
     no edges, each equally likely.
 
     Raises:
-        InputError: an option does not apply, a split gets no pair, or edges are chosen by their times, which they do
-            not have or which are all equal.
+        InputError: an option does not apply, a split gets no pair, edges are chosen by their times, which they do
+            not have or which are all equal, or an edge lacks a value that its pair is to have.
         BudgetError: the memory per worker is too small.
     """
     check_relation(relation, options)
@@ -99,7 +100,7 @@ def check_relation(relation: Relation, options: DrawOptions) -> None:
     """Refuse options that a relation cannot have.
 
     Raises:
-        InputError: there is one, or edges are to be chosen by times that they do not have.
+        InputError: there is one, or edges are to be chosen by times, or to have values, that they do not have.
     """
     where, has_loops = f"{relation.artifact.path}: relation {relation.name}", can_have_loops(relation)
     if options.times is not None:
@@ -108,6 +109,8 @@ def check_relation(relation: Relation, options: DrawOptions) -> None:
         raise InputError(
             f"{where}: by time, but its edges have no times; ingest its table with the role time for one of its columns"
         )
+    if options.values is not None:
+        _check_values(relation, options.values)
     if options.reciprocal is not None and not has_loops:
         raise InputError(
             f"reciprocal {options.reciprocal}: relation {relation.name} leads from {relation.source.name} to"
@@ -115,6 +118,16 @@ def check_relation(relation: Relation, options: DrawOptions) -> None:
         )
     if options.reciprocal not in {None, RECIPROCAL_APART} and options.by_time:
         raise InputError(f"reciprocal {options.reciprocal}: by time, each edge of a relation is held out by its own")
+
+
+def _check_values(relation: Relation, kind: str) -> None:
+    """Check that the edges of a relation have values of a kind."""
+    column = VALUE_COLUMNS[kind]
+    if column not in relation.edge_columns and not (kind == NUMBER and relation.weighted):
+        raise InputError(
+            f"{relation.where}: values {kind}, but its edges have no {column}; ingest its table with the role"
+            f" `as {column}` for one of its columns"
+        )
 
 
 def directions_of(relation: Relation, options: DrawOptions) -> Directions:
@@ -128,28 +141,35 @@ def _draw(writer: ArtifactWriter, relation: Relation, options: DrawOptions, clus
     path, name, has_loops = relation.artifact.path, relation.name, can_have_loops(relation)
     directions, sizes = directions_of(relation, options), GraphSizes.of_relation(relation)
     stream = int(stream_key(options.seed, f"links/{name}"))
-    edges = EdgeKeys(path, stream, path if options.by_time else None, directions, name)
-    thresholds = find_thresholds(writer, edges, sizes, options, cluster)
-    plans = split_plans(writer, sizes, None, has_edges=True)
+    chosen = EdgeKeys(path, stream, path if options.by_time else None, directions, name)
+    thresholds = find_thresholds(writer, chosen, sizes, options, cluster)
+    # Values are read once, where the edges are routed.
+    edges, kind = replace(chosen, kind=options.kind), options.kind
+    plans = split_plans(writer, sizes, None, has_edges=True, kind=kind)
     first = split_phase(writer, edges, sizes, thresholds, plans)
     check_memory([first], cluster)
-    num_pairs, loops = counted_pairs(writer, first, plans, cluster), counted_loops(writer, first, plans, cluster)
+    num_pairs = counted_pairs(writer, first, plans, cluster)
+    loops = counted_in_blocks(writer, first, plans, cluster, "loops")
+    classes = counted_in_blocks(writer, first, plans, cluster, "classes") if kind == CLASS else [0]
     if empty := [split for split, count in num_pairs.items() if not count]:
         raise InputError(
             f"{path}: relation {name}: no edge is left for {empty[0]}, because parallel edges are in one split; choose"
             " other fractions, or --by time"
         )
-    how = loops, num_pairs, options.negatives, options.seed, name
+    how = loops, num_pairs, options.num_negatives, options.seed, relation.name
     pools = PoolPlan.of(writer, path, sizes, *how, has_loops=has_loops)
     disjoint = len(thresholds) == len(KEY_ORDER)
-    arrays = [*drawn_arrays(plans, num_pairs, None, disjoint=disjoint, has_edges=True), *pools.arrays()]
+    drawn = drawn_arrays(plans, num_pairs, None, disjoint=disjoint, has_edges=True, kind=kind)
+    arrays = [*drawn, *pools.arrays()]
     for array in arrays:
         array.create(writer)
-    names = run([first, *pools.phases(), array_phase(writer, arrays)], cluster, writer)
-    facts: dict[str, Any] = {"kind": PAIR, "num_classes": 0, "train_held_out": disjoint, **pools.facts}
+    tasks = run([first, *pools.phases(), array_phase(writer, arrays)], cluster, writer)
+    names = relation.classes if kind == CLASS else []
+    facts: dict[str, Any] = {"kind": kind, "num_classes": max(len(names), *classes), "train_held_out": disjoint}
+    facts |= pools.facts | ({"class_names": names} if names else {})
     facts["relation"] = relation_facts(relation)
     facts |= {"together": True} if directions is Directions.TOGETHER else {}
-    return WrittenPairs(names, num_pairs, facts, directions)
+    return WrittenPairs(tasks, num_pairs, facts, directions)
 
 
 def relation_facts(relation: Relation) -> dict[str, Any]:

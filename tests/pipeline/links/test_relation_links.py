@@ -20,11 +20,12 @@ from gnnloom.pipeline.links.given.given_stage import GivenLinks
 from gnnloom.pipeline.links.options import DrawOptions, FileOptions
 from gnnloom.pipeline.links.relation import leaks
 from gnnloom.pipeline.links.relation.given import store_relation_links
+from gnnloom.pipeline.links.relation.projection import project_relation_links
 from gnnloom.pipeline.links.relation.stage import draw_relation_links, kept_graph_key, relation_links_key
 from gnnloom.pipeline.matrix_sort.reverses import reverse_relations
 from gnnloom.pipeline.tasks.cluster import InProcessCluster, ThreadedCluster
 from gnnloom.storage import Catalog, Dataset, TypedGraph
-from gnnloom.storage.artifacts.links import Links
+from gnnloom.storage.artifacts.links import CLASS, NUMBER, Links
 from gnnloom.storage.artifacts.typed.mapped_graph import map_relations, map_reverses
 from gnnloom.storage.artifacts.typed.typed_graph import KeptEdges
 from gnnloom.storage.checks.invariants import check_artifact
@@ -36,6 +37,8 @@ from support.links import mixed
 from support.stopping import run_in_steps
 from support.typed_tables import in_many_files
 
+#: Bytes of a class and of a number on disk.
+VALUE_BYTES = {CLASS: 8, NUMBER: 4}
 _GOLDEN = 0x9E3779B97F4A7C15
 
 
@@ -52,9 +55,13 @@ def stored(catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     rng = np.random.default_rng(5)
     user, shop = rng.integers(0, 30, (3, 500)), rng.integers(0, 12, 300)
     time, amount, size = rng.integers(0, 90, 300), rng.integers(1, 9, 500), rng.random(300).round(3)
-    pays = zip(user[0], shop, time, amount, size, strict=False)
+    pays = zip(user[0], shop, time, amount, size, np.where(amount % 3, "card", "cash"), strict=False)
     tables = {
-        "user,pays,shop": ("from,to,at,amount,size", pays, ",at as time,amount as weight,size as feature"),
+        "user,pays,shop": (
+            "from,to,at,amount,size,how",
+            pays,
+            ",at as time,amount as weight,size as feature,how as label",
+        ),
         "user,follows,user": ("from,to", zip(user[1], user[2], strict=True), ""),
         "user,rates,shop": ("from,to,stars", zip(user[1], shop, amount, strict=False), ",stars as weight"),
         "shop,near,shop": ("from,to,since", zip(shop, shop[::-1], time, strict=True), ",since as time"),
@@ -193,6 +200,59 @@ def test_random_links_of_a_relation(stored: tuple[Dataset, TypedGraph], name: st
         relation_links_key(graph.artifact.key, DrawOptions(relation=name, valid=0.2, **options)) == links.artifact.key
     )
     assert kept_graph_key(graph.artifact.key, links.artifact.key, name) == links.message_graph
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "by"), [("pays", CLASS, "time"), ("pays", NUMBER, "random"), ("rates", NUMBER, "random")]
+)
+def test_pairs_have_the_label_or_the_weight_of_their_edges(
+    stored: tuple[Dataset, TypedGraph], name: str, values: str, by: str
+) -> None:
+    dataset, graph = stored
+    relation = graph.relation(name)
+    options: dict[str, Any] = {"by": by, "valid": 0.2, "disjoint": 0.3}
+    blocks = [block[2] for block in relation.edge_blocks() if block[2] is not None]
+    # The only number of the edges is in the blocks.
+    column = relation.column("label" if values == CLASS else "weight") if not blocks else np.concatenate(blocks)
+    projected = [
+        project_relation_links(dataset, relation, DrawOptions(relation=name, negatives=0, values=each, **options), 1)
+        for each in (values, None)
+    ]
+    links, ran = run_in_steps(lambda cluster: _draw(stored, name, cluster, values=values, **options), 7)
+    bare = _draw(stored, name, negatives=0, **options)
+    assert len(ran) > 20
+    for split in ("train", "valid", "test"):
+        np.testing.assert_array_equal(links.edge(split), bare.edge(split))
+        np.testing.assert_array_equal(links.value(split), column[links.edge(split)])
+        assert links.num_pooled(split) == 0
+    assert (links.kind, links.num_classes) == (values, 2 if values == CLASS else 0)
+    assert links.class_names == (("card", "cash") if values == CLASS else ())
+    # Nothing that changes only negatives makes other links.
+    assert _draw(stored, name, values=values, negatives=9, **options).artifact.key == links.artifact.key
+    assert [finding.problem for finding in dataset.verify() if finding.problem] == []
+    size = VALUE_BYTES[values] * sum(links.num_pairs.values())
+    assert projected[0].output_bytes - projected[1].output_bytes == size
+    assert projected[0].temporary_bytes > projected[1].temporary_bytes
+
+
+@pytest.mark.parametrize(("labels", "said"), [([0, 1, 1 << 24], "label 16777216"), ([], "as label")])
+def test_labels_that_are_not_classes_are_refused(
+    catalog: Catalog, tmp_path: Path, labels: list[int], said: str
+) -> None:
+    rows = "".join(f"{k % 7},{k % 5},{labels[k % 3] if labels else 0}\n" for k in range(35))
+    (tmp_path / "trusts.csv").write_text("from,to,sign\n" + rows)
+    given = f"user,trusts,shop={tmp_path / 'trusts.csv'}:from,to{',sign as label' if labels else ''}"
+    tables, how = TypedTables.open(parse_relations([given]), {}, {}), (IngestOptions(merge="keep"), TypedOptions())
+    dataset = catalog.create("shop")
+    graph = ingest_typed_graph(dataset, tables, *how, InProcessCluster())
+    with pytest.raises(InputError, match=f"{said}.*class|class.*{said}"):
+        _draw((dataset, graph), "trusts", values=CLASS)
+    assert not dataset.artifacts("links")
+
+
+def test_values_of_a_graph_without_types_come_from_files() -> None:
+    with pytest.raises(InputError, match=r"values class.*--relation"):
+        DrawOptions(values=CLASS)
 
 
 @pytest.mark.parametrize("name", ["pays", "near"])

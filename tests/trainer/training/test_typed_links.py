@@ -29,14 +29,13 @@ from support.lone_training import lone_session
 from support.mpi import run_program
 from support.tolerance import ADAM_BITS, assert_close
 from support.typed_models import load
+from support.typed_pairs import RELATIONS, of_pairs, vectors, without
 from support.typed_papers import COUNTS, store, tables, whole_graph
 from support.typed_runs import OWN, RANKS, stored_state, typed_config, with_topics
 
 #: They share training runs on several ranks, and need PyG.
 pytestmark = pytest.mark.slow
 
-#: Between two types, and within one.
-RELATIONS = {"writes": ("author", "paper"), "cites": ("paper", "paper")}
 LR = 0.25
 EVERY: dict[str, Any] = {"fanout": (ALL, ALL), "epochs": 1, "optimizer": "sgd", "lr": LR, "reverse": True}
 
@@ -57,40 +56,10 @@ def links_of(dataset: Any, relation: str) -> Links:
     return found  # type: ignore[no-any-return]
 
 
-def without(data: Any, relation: str, dropped: NDArray[np.int64]) -> Any:
-    """A graph without edges of a relation at some positions, and without the same edges of its reverse."""
-    source, target = RELATIONS[relation]
-    kept = torch.ones(data[source, relation, target].num_edges, dtype=torch.bool)
-    kept[torch.from_numpy(dropped)] = False
-    found = copy.copy(data)
-    for edge_type in ((source, relation, target), (target, f"rev_{relation}", source)):
-        for name, value in list(data[edge_type].items()):
-            found[edge_type][name] = value[:, kept] if name == "edge_index" else value[kept]
-    return found
-
-
 def message_graph(dataset: Dataset, relation: str) -> Any:
     links = links_of(dataset, relation)
     held_out = np.concatenate([links.edge(split) for split in ("valid", "test")])
     return without(whole_graph(dataset, reverse=True), relation, held_out)
-
-
-def of_pairs(data: Any, relation: str, pairs: Tensor) -> NDArray[np.int64]:
-    """Positions of the edges between the ends of (2, num_pairs) pairs; within one type, in both directions."""
-    source, target = RELATIONS[relation]
-    ends = {tuple(each) for each in pairs.T.tolist()}
-    ends |= {(b, a) for a, b in ends} if source == target else set()
-    edges = data[source, relation, target].edge_index.T.tolist()
-    return np.array([at for at, each in enumerate(edges) if tuple(each) in ends], np.int64)
-
-
-def vectors(module: nn.Module, data: Any) -> dict[str, Tensor]:
-    """The vectors of all vertices by a module on a whole graph."""
-    names = list(data.collect("x"))
-    edges = {each: data[each].edge_index for each in data.edge_types if {each[0], each[2]} <= set(names)}
-    attributes = {each: value for each, value in data.collect("edge_attr", allow_empty=True).items() if each in edges}
-    found: dict[str, Tensor] = module({name: data[name].x for name in names}, edges, attributes)
-    return found
 
 
 def batches(dataset: Dataset, config: TrainConfig) -> list[tuple[Tensor, Tensor]]:
@@ -266,8 +235,8 @@ def test_a_decoder_with_parameters_trains_and_a_run_goes_on(results: Results) ->
     [
         ({"relation": "wrote"}, r"wrote.*did you mean writes\?.*--relation wrote"),
         ({"of_type": "paper"}, "of_type"),
-        ({"task": "auto", "output_dim": 64}, r"relation.*--task link"),
-        ({"task": "edge-class"}, "no values"),
+        ({"task": "auto", "output_dim": 64}, r"relation.*--task link, edge-class or edge-number"),
+        ({"task": "edge-class"}, "no values.*--relation writes --values class"),
         ({"model": "sage"}, "relation"),
         ({"model": f"{OWN}:WithoutTypes"}, "relation"),
         ({"links": "0123"}, "0123"),

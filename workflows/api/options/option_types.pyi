@@ -103,6 +103,7 @@ class DrawKeywords(ClusterKeywords, total=False):
     seed: int
     reciprocal: str | None
     relation: str | None
+    values: str | None
 
 class LinksKeywords(ClusterKeywords, total=False):
     train: Path | str | None

@@ -72,7 +72,8 @@ def random_command(options: DrawOptions, graph: str | None, plan: bool, cluster:
     In a graph with types, --relation names the relation whose edges are held out. Negatives are pairs of its source
     and target type. The message graph stores only this relation and refers to the original graph for all others. In a
     relation within one type, an edge and its reverse are held out together, except with --reciprocal apart or --by
-    time.
+    time. With --values, pairs have the label or the weight of their edges, which `gnnloom train --task edge-class` and
+    `--task edge-number` predict.
 
     \b
     Example:
@@ -82,6 +83,7 @@ def random_command(options: DrawOptions, graph: str | None, plan: bool, cluster:
       gnnloom ingest calls calls.csv --times --merge max
       gnnloom links calls random --by time --test 0.2
       gnnloom links shop random --relation buys
+      gnnloom links payments random --relation pays --values class
     """
     dataset = _dataset()
     stored, options = find_drawn(dataset, graph, options), find_times(dataset, options)
