@@ -223,9 +223,8 @@ def typed_inputs(dataset: Dataset, graph: TypedGraph, options: SampleOptions, ch
     labeled = data.get(of_type)
     missing = [name for name in missing_for_training(() if labeled is None else labeled.names) if name != "feature"]
     if labeled is None or missing:
-        command = shell_command("gnnloom", "features", dataset.name, "--of-type", of_type)
         raise InputError(
             f"{graph.artifact.path}: the vertices of type {of_type} have no {' and no '.join(missing)}; add them with"
-            f" `{command} ...`"
+            f" `{shell_command('gnnloom', 'features', dataset.name, '--of-type', of_type)} ...`"
         )
     return TypedInputs(options, labeled, graph, data)

@@ -130,7 +130,7 @@ def check_headless(parts: Sequence[tuple[str, bool, tuple[int, int]]]) -> None:
             source, target = (end + 1 for end in ends)
             raise InputError(
                 f"{headless[0]}: has no header, and in {location} the edges lead from column {source} to column"
-                f" {target}; add `--columns {source},{target}` if both have the same columns"
+                f" {target}; add `{shell_command('--columns', f'{source},{target}')}` if both have the same columns"
             )
 
 
@@ -292,10 +292,10 @@ def open_edges(
         given["undirected"] = undirected
     opened = chosen.open_edges(_source(chosen, locations), **given)
     if not two_types and isinstance(opened, OfTwoTypes) and opened.two_types:
-        relation = shell_command("--relation", f"user,rates,item={shown_location(locations[0])}")
+        table = f"user,rates,item={shown_location(locations[0])}"
         raise InputError(
             f"{opened.two_types}: its edges are between vertices of two types; name the types and the relation, as in"
-            f" `{relation}`, instead of the file alone"
+            f" `{shell_command('--relation', table)}`, instead of the file alone"
         )
     return opened
 

@@ -24,6 +24,7 @@ from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.pipeline.sources.understood import SHOWN_ROWS, Understood
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.ticks import TIME_UNITS, WHOLE, finest_unit, floats_of_ticks, have_floats
+from gnnloom.storage.wording import shell_command
 
 #: Number of edges that one task reads; a row group is never divided.
 RANGE_EDGES = 1 << 23
@@ -270,9 +271,10 @@ def _refuse_matrix(table: ParquetTable) -> None:
     cells = np.concatenate([[column.to_numpy(zero_copy_only=False) for column in block] for _, block in blocks], axis=1)
     is_binary = len(names) > _TRIPLE and bool(np.isin(cells, (0, 1)).all())
     if is_binary or np.array_equal(cells, cells.T):
+        first = ",".join(names[:2])
         raise InputError(
             f"{table.file.location}: a matrix with a row and a column per vertex, not a list of edges; convert it, for"
-            f" example with .stack() in pandas, or add `--columns {names[0]},{names[1]}` if each row is an edge"
+            f" example with .stack() in pandas, or add `{shell_command('--columns', first)}` if each row is an edge"
         )
 
 

@@ -31,7 +31,7 @@ _ROOMS = [Path(gnnloom.storage.__file__).parents[1] / room for room in ("storage
 _PLAIN = {
     "METHODS[name].package", "STORED[0]", "config.mode.name", "dataset", "dataset.name", "kind", "logger.package",
     "name", "logger.install", "method.install", "num_ranks", "option", "package", "permutation", "request.ranks",
-    "run.path.parents[1].name", "self.name", "max(steps, default=3)", "step.arguments", "values['size']",
+    "run.path.parents[1].name", "self.name", "max(steps, default=3)", "step.arguments", "values['size']", "size",
     # Python code.
     "call",
     "', '.join((keyword(each[0], each[1] if len(each) > 1 else None) for each in flags))",

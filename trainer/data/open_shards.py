@@ -417,13 +417,14 @@ def open_samples(
     """
     samples = dataset.samples(options["samples"], counter)
     where = samples.artifact.path
+    _check_ranks(samples, num_ranks)
     # One rank owns all vertices, so its samples are made without a partition.
     for kind, key in samples.artifact.inputs.items():
         if shards.inputs.get(kind) != key:
             raise InputError(
                 f"{where}: made from {kind} {key}, but the shards {shards.key} from {shards.inputs.get(kind)}"
             )
-    _check_samples(samples, options, samples.num_layers, num_layers, num_ranks, on_edges=on_edges)
+    _check_samples(samples, options, samples.num_layers, num_layers, on_edges=on_edges)
     return samples
 
 
@@ -442,14 +443,22 @@ def open_typed_samples(
     """
     samples = dataset.typed_samples(options["samples"], counter)
     where, inputs = samples.artifact.path, samples.artifact.inputs
+    _check_ranks(samples, num_ranks)
     for name, drawn in (("of_type", samples.of_type), ("reverse", samples.reverse)):
         if options[name] != drawn:
             raise InputError(f"{where}: drawn with {name} {drawn}, but the run has {name} {options[name]}")
     for kind, key in read.items():
         if inputs.get(kind) != key:
             raise InputError(f"{where}: made from {kind} {inputs.get(kind)}, but the run reads {key}")
-    _check_samples(samples, options, samples.num_hops, num_layers, num_ranks, on_edges=True)
+    _check_samples(samples, options, samples.num_hops, num_layers, on_edges=True)
     return samples
+
+
+def _check_ranks(samples: StoredSamples[Any], num_ranks: int) -> None:
+    # Samples for other ranks are made from another partition, too, which says less.
+    if samples.num_ranks != num_ranks:
+        where = samples.artifact.path
+        raise InputError(f"{where}: samples for {counted(samples.num_ranks, 'rank')}, but the run has {num_ranks}")
 
 
 def _check_samples(
@@ -457,18 +466,15 @@ def _check_samples(
     options: Mapping[str, Any],
     num_hops: int,
     num_layers: int,
-    num_ranks: int,
     *,
     on_edges: bool,
 ) -> None:
-    """Check that samples are for a run's ranks, its model and its options.
+    """Check that samples are for a run's model and its options.
 
     Raises:
         InputError: they are not.
     """
     where = samples.artifact.path
-    if samples.num_ranks != num_ranks:
-        raise InputError(f"{where}: samples for {counted(samples.num_ranks, 'rank')}, but the run has {num_ranks}")
     if num_hops != num_layers and not (on_edges and num_hops > num_layers):
         raise InputError(
             f"{where}: fan-outs {samples.fanouts} of {counted(num_hops, 'layer')}, but the model has"

@@ -28,7 +28,7 @@ from gnnloom.pipeline.sources.vertex_data.table_columns import (
 from gnnloom.storage import Graph
 from gnnloom.storage.artifacts.typed.source_ids import SourceIds
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.wording import counted
+from gnnloom.storage.wording import counted, shell_command
 
 #: Ids of the vertices that may be sources of pairs, and targets.
 Ends = tuple[SourceIds, SourceIds]
@@ -150,7 +150,8 @@ def read_vertices(graph: SourceIds, path: Path) -> NDArray[np.int64]:
                 try:
                     parts.append(finder.find(_names(ids.values()), partial(_line_of, path, list(ids))))
                 except InputError as error:
-                    hint = f"; if the file is a table, name its column of ids, as in `{path.name}:COLUMN`"
+                    column = f"{path.name}:COLUMN"
+                    hint = f"; if the file is a table, name its column of ids, as in `{shell_command(column)}`"
                     raise InputError(f"{error}{'' if begun else hint}") from error
                 begun = True
     found = np.concatenate(parts)

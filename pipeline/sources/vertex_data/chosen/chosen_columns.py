@@ -469,7 +469,10 @@ class ChosenColumns:
         filler = self._filler(column, survey)
         if not filler and self.filling.of(column) != ZERO:
             row = int(np.argmax(missing.any(axis=1)))
-            how = f"`{column.name} else 0` or `else mean` fills it, and `--missing 0` or `--missing mean` all columns"
+            how = (
+                f"`{shell_command(column.name, 'else', 0)}` or `else mean` fills it, and `--missing 0` or"
+                " `--missing mean` all columns"
+            )
             if self.known is not None:
                 how = f"none of the column was in {self.known.where}; `--missing 0` fills it"
             raise self.table.error(int(block.at[row]), column.number, f"a value is missing; {how}")
