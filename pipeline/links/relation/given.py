@@ -36,7 +36,7 @@ from gnnloom.pipeline.links.stage import (
 )
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.memory import working_memory
-from gnnloom.pipeline.tasks.phase import records_of, repairing, run
+from gnnloom.pipeline.tasks.phase import missing_tasks, records_of, repairing, run
 from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.artifacts.typed.source_ids import SourceIds
@@ -152,7 +152,9 @@ def _store(writer: ArtifactWriter, relation: Relation, given: GivenLinks, cluste
     looking = lookup_of(writer, relation, written_arrays(writer, names), given, cluster.memory)
     phases = looking.phases()
     check_memory(phases, cluster)
-    run(phases, cluster, writer, [each.read_files for each in looking.held.values()])
+    if missing_tasks(looking.answering, writer):
+        # From here on, positions that are lost are looked up again only if they are needed.
+        run(phases, cluster, writer, [each.read_files for each in looking.held.values()])
     found = looking.found()
     if found.shared and not given.allow_overlap:
         raise overlapping(found, ends, together=False)
