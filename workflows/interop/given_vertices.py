@@ -150,8 +150,8 @@ def read_vertices(graph: SourceIds, path: Path) -> NDArray[np.int64]:
                 try:
                     parts.append(finder.find(_names(ids.values()), partial(_line_of, path, list(ids))))
                 except InputError as error:
-                    column = f"{path.name}:COLUMN"
-                    hint = f"; if the file is a table, name its column of ids, as in `{shell_command(column)}`"
+                    named = f"{path.name}:COLUMN"
+                    hint = f"; if the file is a table, name its column of ids, as in `{shell_command(named)}`"
                     raise InputError(f"{error}{'' if begun else hint}") from error
                 begun = True
     found = np.concatenate(parts)
