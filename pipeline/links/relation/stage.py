@@ -42,6 +42,7 @@ from gnnloom.storage.format.arrays import ArrayRecord
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
 from gnnloom.storage.format.schema import TYPED_VERSION
 from gnnloom.storage.matrix.random_numbers import stream_key
+from gnnloom.storage.wording import shell_command
 
 
 @repairing
@@ -126,7 +127,7 @@ def _check_values(relation: Relation, kind: str) -> None:
     if column not in relation.edge_columns and not (kind == NUMBER and relation.weighted):
         raise InputError(
             f"{relation.where}: values {kind}, but its edges have no {column}; ingest its table with the role"
-            f" `as {column}` for one of its columns"
+            f" `{shell_command('as', column)}` for one of its columns"
         )
 
 
