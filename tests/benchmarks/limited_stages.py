@@ -126,7 +126,8 @@ def report_stages(stages: Sequence[Stage], limit: int | None) -> None:
     if evaluation := trained.get("evaluation"):
         where = f"{size_text(evaluation['disk'])} of temporary files" if evaluation["on_disk"] else "in memory"
         print(f"evaluation: {evaluation['seconds']:.1f} s, {evaluation['columns']} columns at a time, {where}")
-    print(f"RESULT test-accuracy {trained['test_accuracy']:.4f} share")
+    if trained["test_accuracy"] is not None:
+        print(f"RESULT test-accuracy {trained['test_accuracy']:.4f} share")
     print(f"RESULT epoch {trained['epoch_seconds']:.3f} s")
     for stage in stages:
         print(f"RESULT {stage.name}-time {stage.used.wall:.2f} s")

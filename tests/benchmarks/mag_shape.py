@@ -10,7 +10,10 @@ there to a trained model:
     gnnloom partition mag --parts 4 --quality fast --reverse
     gnnloom shard mag --parts 4
     gnnloom train mag --mode neighbor --of-type paper --reverse --model relational_sage:RelationalSAGE
-        --hidden 64 --fanout 10,5
+        --hidden 64 --fanout 10,5 --inputs disk --batch-size 512 --pool 1 --no-final-eval
+
+No epoch is followed by an evaluation: the rows within two hops of the most frequent paper are most of the graph, and
+their features alone are more than the memory.
 
 Every command first prints what it expects to need (``--plan``), where it can. All its processes run in one control
 group, whose limit holds for their memory and for the pages of the files that they read and write; where this process
@@ -70,8 +73,9 @@ def _run(machine: Machine, raw: Path, options: argparse.Namespace) -> list[Stage
     stages.append(machine.run("partition", "partition", _NAME, *parts, *workers))
     stages.append(machine.run("shard", "shard", _NAME, "--parts", "4", *workers))
     model = ("--mode", "neighbor", "--of-type", "paper", "--reverse", "--model", "relational_sage:RelationalSAGE")
-    how = ("--hidden", "64", "--fanout", "10,5", "--inputs", "disk", "--epochs", str(options.epochs))
-    stages.append(machine.run("train", "train", _NAME, *model, *how, "--eval-every", "0", plans=False))
+    how = ("--hidden", "64", "--fanout", "10,5", "--inputs", "disk", "--batch-size", "512", "--pool", "1")
+    epochs = ("--epochs", str(options.epochs), "--eval-every", "0", "--no-final-eval")
+    stages.append(machine.run("train", "train", _NAME, *model, *how, *epochs))
     return stages
 
 

@@ -32,7 +32,7 @@ from gnnloom.pipeline.shards.grid.typed_grid_stage import shard_typed_grid
 from gnnloom.pipeline.shards.rows.row_stage import shard_rows
 from gnnloom.pipeline.shards.rows.typed_stage import shard_typed_rows
 from gnnloom.pipeline.sources.format import open_edges, open_vertices
-from gnnloom.pipeline.tasks.cluster import InProcessCluster
+from gnnloom.pipeline.tasks.cluster import Cluster, InProcessCluster
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.disk.work_folder import Scratch
@@ -100,9 +100,9 @@ class Stage:
     """
 
     prepare: Callable[[Dataset, Path], object]
-    finish: Callable[[Dataset, Path, InProcessCluster], Artifact]
+    finish: Callable[[Dataset, Path, Cluster], Artifact]
 
-    def run(self, catalog: Catalog, folder: Path, cluster: InProcessCluster) -> Artifact:
+    def run(self, catalog: Catalog, folder: Path, cluster: Cluster) -> Artifact:
         """Run the stage on a catalog that is prepared."""
         return self.finish(catalog[_NAME], folder, cluster)
 
@@ -115,12 +115,12 @@ def _write_numbers(_: Dataset, folder: Path) -> None:
     write_edges(folder / "edges", *_ids(_VERTICES))
 
 
-def _ingest_numbers(dataset: Dataset, folder: Path, cluster: InProcessCluster, ids: str = "keep") -> Artifact:
+def _ingest_numbers(dataset: Dataset, folder: Path, cluster: Cluster, ids: str = "keep") -> Artifact:
     source = EdgeFiles(folder / "edges", range_edges=1000)
     return ingest_graph(dataset, source, IngestOptions(ids=ids), cluster).artifact
 
 
-def _ingest_compact(dataset: Dataset, folder: Path, cluster: InProcessCluster) -> Artifact:
+def _ingest_compact(dataset: Dataset, folder: Path, cluster: Cluster) -> Artifact:
     return _ingest_numbers(dataset, folder, cluster, "compact")
 
 
@@ -129,7 +129,7 @@ def _write_names(_: Dataset, folder: Path) -> None:
     (folder / "names.txt").write_text("".join(lines))
 
 
-def _ingest_names(dataset: Dataset, folder: Path, cluster: InProcessCluster) -> Artifact:
+def _ingest_names(dataset: Dataset, folder: Path, cluster: Cluster) -> Artifact:
     source = cast("Any", open_edges(None, [str(folder / "names.txt")]))
     return ingest_graph(dataset, replace(source, range_bytes=12_000), IngestOptions(ids="compact"), cluster).artifact
 
@@ -142,7 +142,7 @@ def _write_typed_tables(_: Dataset, folder: Path) -> None:
     _typed_problem().write(folder)
 
 
-def _ingest_typed(dataset: Dataset, folder: Path, cluster: InProcessCluster) -> Artifact:
+def _ingest_typed(dataset: Dataset, folder: Path, cluster: Cluster) -> Artifact:
     tables = _typed_problem().write(folder)
     relations = [replace(each, edges=replace(cast("Any", each.edges), range_bytes=6000)) for each in tables.relations]
     how = IngestOptions(), TypedOptions("drop"), cluster
@@ -161,7 +161,7 @@ def _write_typed_rows(_: Dataset, folder: Path) -> None:
         (folder / f"facts-{number}.csv").write_text("from,to,word,value\n" + "".join(lines))
 
 
-def _ingest_typed_rows(dataset: Dataset, folder: Path, cluster: InProcessCluster) -> Artifact:
+def _ingest_typed_rows(dataset: Dataset, folder: Path, cluster: Cluster) -> Artifact:
     """Two relations that rows name, between two types that rows name; and one with columns."""
     facts = folder / "facts-*.csv"
     relations = parse_relations([
@@ -177,7 +177,7 @@ def _store_numbers(dataset: Dataset, folder: Path) -> None:
     _ingest_compact(dataset, folder, _HERE)
 
 
-def _transpose(dataset: Dataset, _: Path, cluster: InProcessCluster) -> Artifact:
+def _transpose(dataset: Dataset, _: Path, cluster: Cluster) -> Artifact:
     return transpose_graph(dataset, dataset.graph(), cluster).artifact
 
 
@@ -189,7 +189,7 @@ def _write_table(dataset: Dataset, folder: Path) -> None:
     (folder / "table.csv").write_text("\n".join(rows))
 
 
-def _ingest_table(dataset: Dataset, folder: Path, cluster: InProcessCluster) -> Artifact:
+def _ingest_table(dataset: Dataset, folder: Path, cluster: Cluster) -> Artifact:
     source = open_vertices("keyed", (), {"feature": str(folder / "table.csv")}, dataset.graph())
     return ingest_vertices(dataset, source, cluster).artifact
 
@@ -198,12 +198,12 @@ def _store_graph(dataset: Dataset, _: Path) -> None:
     store_graph(dataset, random_adjacency(600, 4000, 1, symmetric=False), symmetric=False, num_blocks=3)
 
 
-def _partition_multilevel(dataset: Dataset, _: Path, cluster: InProcessCluster) -> Artifact:
+def _partition_multilevel(dataset: Dataset, _: Path, cluster: Cluster) -> Artifact:
     options = PartitionOptions(70, "multilevel", preset="flat", imbalance=0.1)
     return partition_graph(dataset, dataset.graph(), options, cluster).artifact
 
 
-def _partition_stochastic(dataset: Dataset, _: Path, cluster: InProcessCluster) -> Artifact:
+def _partition_stochastic(dataset: Dataset, _: Path, cluster: Cluster) -> Artifact:
     options = PartitionOptions(_PARTS, model="stochastic", imbalance=0.05, batches="walk", batch_rate=0.3)
     return partition_graph(dataset, dataset.graph(), options, cluster).artifact
 
@@ -217,15 +217,15 @@ def _store_parts(dataset: Dataset, _: Path) -> None:
     transpose_graph(dataset, graph, _HERE)
 
 
-def _shard_rows(dataset: Dataset, _: Path, cluster: InProcessCluster) -> Artifact:
+def _shard_rows(dataset: Dataset, _: Path, cluster: Cluster) -> Artifact:
     return shard_rows(dataset, dataset.partition(_PARTS), cluster).artifact
 
 
-def _shard_grid(dataset: Dataset, _: Path, cluster: InProcessCluster) -> Artifact:
+def _shard_grid(dataset: Dataset, _: Path, cluster: Cluster) -> Artifact:
     return shard_grid(dataset, dataset.graph(), GridOptions((3, 2), "double"), cluster).artifact
 
 
-def _shard_by_part(dataset: Dataset, _: Path, cluster: InProcessCluster) -> Artifact:
+def _shard_by_part(dataset: Dataset, _: Path, cluster: Cluster) -> Artifact:
     options = GridOptions((3, 2), "partition")
     return shard_grid(dataset, dataset.graph(), options, cluster, partition=dataset.partition(_PARTS)).artifact
 
@@ -236,11 +236,11 @@ def _store_typed_parts(dataset: Dataset, folder: Path) -> None:
     partition_graph(dataset, dataset.typed_graph(), options, _HERE)
 
 
-def _shard_typed_rows(dataset: Dataset, _: Path, cluster: InProcessCluster) -> Artifact:
+def _shard_typed_rows(dataset: Dataset, _: Path, cluster: Cluster) -> Artifact:
     return shard_typed_rows(dataset, dataset.partition(_PARTS), cluster).artifact
 
 
-def _shard_typed_grid(dataset: Dataset, _: Path, cluster: InProcessCluster) -> Artifact:
+def _shard_typed_grid(dataset: Dataset, _: Path, cluster: Cluster) -> Artifact:
     return shard_typed_grid(dataset, dataset.typed_graph(), GridOptions((3, 2), "double"), cluster).artifact
 
 
@@ -249,7 +249,7 @@ def _store_problem(dataset: Dataset, _: Path) -> None:
     store_for_sampling(Catalog(dataset.path.parent), given, 3, shards=False)
 
 
-def _sample(dataset: Dataset, _: Path, cluster: InProcessCluster) -> Artifact:
+def _sample(dataset: Dataset, _: Path, cluster: Cluster) -> Artifact:
     options = SampleOptions(fanout=(4, 3), batch_size=7, epochs=2, seed=5, ranks=3, cache_memory=800)
     return write_samples(dataset, dataset.graph(), dataset.partition(3), options, cluster).artifact
 
@@ -258,13 +258,13 @@ def _store_symmetric(dataset: Dataset, _: Path) -> None:
     store_graph(dataset, random_adjacency(600, 4000, 2, symmetric=True), symmetric=True, num_blocks=3)
 
 
-def _draw_links(dataset: Dataset, _: Path, cluster: InProcessCluster) -> Artifact:
+def _draw_links(dataset: Dataset, _: Path, cluster: Cluster) -> Artifact:
     # After a kill, the dataset may have the graph without links as well.
     (ingested,) = dataset.ingested_graphs()
     return draw_links(dataset, dataset.graph(ingested.key), DrawOptions(disjoint=0.2, seed=5), cluster).artifact
 
 
-def _draw_hard_negatives(dataset: Dataset, _: Path, cluster: InProcessCluster) -> Artifact:
+def _draw_hard_negatives(dataset: Dataset, _: Path, cluster: Cluster) -> Artifact:
     # What is left of a killed command may not say what it was made from.
     (info,) = (info for info in dataset.artifacts("links") if info.state == "complete" and "links" not in info.inputs)
     links = Links(dataset.find("links", info.key))
@@ -276,7 +276,7 @@ def _store_directed_links(dataset: Dataset, folder: Path) -> None:
     _draw_links(dataset, folder, _HERE)
 
 
-def _hold_links_out(dataset: Dataset, folder: Path, cluster: InProcessCluster) -> Artifact:
+def _hold_links_out(dataset: Dataset, folder: Path, cluster: Cluster) -> Artifact:
     return dataset.graph(Links(_draw_links(dataset, folder, cluster)).message_graph).artifact
 
 
@@ -285,7 +285,7 @@ def _store_typed_rows(dataset: Dataset, folder: Path) -> None:
     _ingest_typed_rows(dataset, folder, _HERE)
 
 
-def _draw_relation_links(dataset: Dataset, _: Path, cluster: InProcessCluster) -> Artifact:
+def _draw_relation_links(dataset: Dataset, _: Path, cluster: Cluster) -> Artifact:
     (ingested,) = (info for info in dataset.ingested_graphs() if info.state == "complete")
     relation, options = dataset.typed_graph(ingested.key).relation("has"), DrawOptions(relation="has", disjoint=0.2)
     return draw_relation_links(dataset, relation, options, cluster).artifact
@@ -302,7 +302,7 @@ def _write_pairs(folder: Path) -> dict[str, Path]:
     return files
 
 
-def _read_relation_links(dataset: Dataset, folder: Path, cluster: InProcessCluster) -> Artifact:
+def _read_relation_links(dataset: Dataset, folder: Path, cluster: Cluster) -> Artifact:
     (ingested,) = (info for info in dataset.ingested_graphs() if info.state == "complete")
     files: dict[str, Any] = {name: str(path) for name, path in _write_pairs(folder).items()}
     options = FileOptions(relation="has", header=False, negatives=2, **files)
@@ -323,14 +323,14 @@ def _store_towns(dataset: Dataset, folder: Path) -> None:
         gnnloom.features(dataset, of_type=name, **arrays)
 
 
-def _sample_towns(dataset: Dataset, _: Path, cluster: InProcessCluster) -> Artifact:
+def _sample_towns(dataset: Dataset, _: Path, cluster: Cluster) -> Artifact:
     options = SampleOptions(
         of_type="town", fanout=(4, 3), batch_size=20, epochs=2, seed=5, ranks=3, cache_memory=400, reverse=True
     )
     return write_samples(dataset, dataset.typed_graph(), None, options, cluster).artifact
 
 
-def _hold_relation_links_out(dataset: Dataset, folder: Path, cluster: InProcessCluster) -> Artifact:
+def _hold_relation_links_out(dataset: Dataset, folder: Path, cluster: Cluster) -> Artifact:
     return dataset.typed_graph(Links(_draw_relation_links(dataset, folder, cluster)).message_graph).artifact
 
 
