@@ -49,7 +49,6 @@ def main(arguments: Sequence[str]) -> int:
     comm = world()
     level = logging.INFO if comm.rank == 0 else logging.ERROR
     log_to_stderr(level)
-    name_job(comm)
     # A batch job has nobody who would show it.
     if comm.rank == 0 and ERROR_FOLDER in os.environ:
         report_progress()
@@ -59,6 +58,7 @@ def main(arguments: Sequence[str]) -> int:
             lambda: parse_arguments(arguments),
             lambda job: alike_command(job.command, {**job.config.to_json(), "restart": job.restart}),
         )
+        name_job(comm)
         # What killed jobs left.
         if comm.this_machine().rank == 0:
             remove_abandoned()

@@ -43,7 +43,6 @@ _LOGGERS = ("gnnloom", "gnnloom.trainer", "gnnloom.workflows")
 def joined(command: str, launched: LaunchedRank, stop: StopRequest, *, exits: bool) -> Iterator[RanksInPlace]:
     """Be one of the ranks of this job inside the block; see :func:`gnnloom.trainer.job.ranks.ranks_of_job`."""
     comm = world()
-    name_job(comm)
     try:
         yield RanksInPlace(comm, command, launched, stop)
     except CollectiveError as error:
@@ -81,7 +80,7 @@ class RanksInPlace:
                 code=InputError.exit_code,
             )
         self.comm, self.stop = comm, stop
-        self._command = command
+        self._command, self._is_named = command, False
         self._levels = {name: logging.getLogger(name).level for name in _LOGGERS}
         self._log(self.is_first)
 
@@ -102,8 +101,14 @@ class RanksInPlace:
         self, action: Callable[[], Result], options: Callable[[Result], Mapping[str, Any]] | None = None
     ) -> Result:
         if options is None:
-            return together(self.comm, action)
-        return together(self.comm, action, lambda result: alike_command(self._command, options(result)))
+            agreed = together(self.comm, action)
+        else:
+            agreed = together(self.comm, action, lambda result: alike_command(self._command, options(result)))
+        # Ranks whose commands are wrong take part in the first agreement alone.
+        if not self._is_named:
+            name_job(self.comm)
+            self._is_named = True
+        return agreed
 
     def on_first(self, action: Callable[[], Any]) -> Any:
         said = self.agree(lambda: json.dumps(action()).encode() if self.is_first else b"")
