@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from gnnloom.storage.artifacts.artifact_info import ArtifactInfo, describe_candidates
 from gnnloom.storage.artifacts.graph import Graph, refuse_types
 from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.artifacts.partition import Partition
@@ -22,18 +22,17 @@ from gnnloom.storage.artifacts.typed.source_ids import SourceIds
 from gnnloom.storage.artifacts.typed.typed_graph import Relation, TypedGraph, VertexType
 from gnnloom.storage.artifacts.typed.typed_samples import TypedSamples
 from gnnloom.storage.artifacts.vertices import Vertices
-from gnnloom.storage.differences import differences, in_words
-from gnnloom.storage.disk.files import MAPPED, read_json, refuse_link, tree_bytes, user_path, write_json
+from gnnloom.storage.disk.files import MAPPED, refuse_link, tree_bytes, user_path, write_json
 from gnnloom.storage.disk.groups import METADATA, group_metadata, read_group
 from gnnloom.storage.disk.locks import LOCKS, is_held
 from gnnloom.storage.disk.work_folder import remove_tree_and_scratch
 from gnnloom.storage.errors import CorruptError, ExistsError, FormatError, GnnloomError, InputError, NotFoundError
 from gnnloom.storage.format.arrays import ReadCounter
-from gnnloom.storage.format.artifact import MANIFEST, WORK, Artifact
+from gnnloom.storage.format.artifact import WORK, Artifact
 from gnnloom.storage.format.schema import FORMAT_VERSION, SCHEMAS, TYPED_VERSION, VERSION_ENTRY, check_version
 from gnnloom.storage.shards.row_shards import RowShards
 from gnnloom.storage.shards.typed_row_shards import TypedRowShards
-from gnnloom.storage.system_errors import OF_ONE_FILE, OF_PERMISSION, check_is_of_content
+from gnnloom.storage.system_errors import OF_PERMISSION, check_is_of_content
 from gnnloom.storage.wording import did_you_mean, printable, shell_command, shortened
 
 if TYPE_CHECKING:
@@ -41,22 +40,6 @@ if TYPE_CHECKING:
     from gnnloom.storage.shards.typed_grid_shards import TypedGridShards
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
-#: Parameters by which users recognize an artifact, in the order in which errors list them.
-_KNOWN_BY = (
-    "type",
-    "relation",
-    "layout",
-    "parts",
-    "method",
-    "grid",
-    "permutation",
-    "ranks",
-    "batch_size",
-    "of",
-    "steps",
-    "values",
-    "seed",
-)
 #: Number of artifacts that an error lists.
 _MOST_LISTED = 5
 #: What kinds of artifacts are called if not by their own names.
@@ -89,33 +72,6 @@ def check_name(name: str, what: str = "dataset") -> str:
             f"{what} name {name!r}: use lower-case letters, digits, '.', '_' and '-', and start with a letter or digit"
         )
     return name
-
-
-@dataclass(frozen=True)
-class ArtifactInfo:
-    """One artifact in a listing.
-
-    Attributes:
-        state: ``complete`` or ``incomplete``; a damaged artifact is in one of the two states as well.
-        parameters: empty if they cannot be read; opening the artifact raises the reason.
-        inputs: kind to key, or name to fingerprint, of what it was made from; empty if it cannot be read.
-    """
-
-    kind: str
-    key: str
-    state: str
-    parameters: dict[str, Any]
-    path: Path
-    inputs: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def is_typed(self) -> bool:
-        """Whether it is a graph with types."""
-        # A graph without the held-out edges of a relation has the name of this one.
-        return self.kind == "graph" and not {"relations", "relation"}.isdisjoint(self.parameters)
-
-    def stored_bytes(self) -> int:
-        return tree_bytes(self.path)
 
 
 class Dataset:
@@ -152,7 +108,7 @@ class Dataset:
         for name in SCHEMAS if kind is None else (kind,):
             for path in sorted((self.path / name).glob("[!.]*")):
                 if path.is_dir():
-                    found.append(_artifact_info(name, path))  # noqa: PERF401 - reads better than a nested comprehension
+                    found.append(ArtifactInfo.read(name, path))  # noqa: PERF401 - reads better than a nested comprehension
         return found
 
     def fitting(
@@ -208,7 +164,7 @@ class Dataset:
 
     def _listed(self, infos: Sequence[ArtifactInfo]) -> str:
         """Some artifacts in short, as part of a sentence."""
-        shown = "; ".join(_describe(info) for info in infos[:_MOST_LISTED])
+        shown = "; ".join(info.described for info in infos[:_MOST_LISTED])
         more = len(infos) - _MOST_LISTED
         return shown + (f"; and {more} more, listed by `gnnloom catalog show {self.name}`" if more > 0 else "")
 
@@ -592,55 +548,11 @@ def _check_dataset_group(path: Path) -> None:
     check_version(path, attributes)
 
 
-def _artifact_info(kind: str, path: Path) -> ArtifactInfo:
-    manifest = (path / MANIFEST, "complete")
-    # A commit writes the manifest before it drops the plan, so if both were missing there is a manifest by now.
-    for source, state in (manifest, (path / WORK / "plan.json", "incomplete"), manifest):
-        try:
-            content = read_json(source)
-        except FileNotFoundError:
-            continue
-        # A listing must not fail on one damaged file; opening the artifact reports the damage.
-        except (CorruptError, OSError) as error:
-            check_is_of_content(error, source, OF_ONE_FILE)
-            content = {}
-        parameters, inputs = (_object(content.get(name)) for name in ("parameters", "inputs"))
-        return ArtifactInfo(kind, path.name, state, parameters, path, inputs)
-    return ArtifactInfo(kind, path.name, "incomplete", {}, path)
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def describe_candidates(infos: Sequence[ArtifactInfo]) -> str:
-    """Several artifacts of one kind by their keys, with what distinguishes them.
-
-    Graphs without held-out links are compared among themselves, because ingested graphs have other parameters.
-    """
-    words = {}
-    for described in ("", "without held-out links"):
-        group = [info for info in infos if (info.kind == "graph" and "graph" in info.inputs) == bool(described)]
-        found = differences([{"parameters": info.parameters, "inputs": info.inputs} for info in group])
-        for info, pairs in zip(group, found, strict=True):
-            words[info.key] = ", ".join(filter(None, (described, in_words(pairs))))
-    return "; ".join(f"{info.key} ({words[info.key]})" if words[info.key] else info.key for info in infos)
-
-
 def _asked(key: str | None, parameters: Mapping[str, Any]) -> str:
     """The key and parameters of a search, as the end of a sentence."""
     keys = [f"key {key}"] if key else []
     asked = ", ".join([*keys, *(f"{name}={value}" for name, value in parameters.items())])
     return f" with {asked}" if asked else ""
-
-
-def _describe(info: ArtifactInfo) -> str:
-    """The key of an artifact, and the parameters by which users recognize it."""
-    found = {name: info.parameters[name] for name in _KNOWN_BY if name in info.parameters}
-    pairs = in_words(
-        {name: "x".join(map(str, each)) if isinstance(each, list) else each for name, each in found.items()}
-    )
-    return f"{info.key} ({pairs})" if pairs else info.key
 
 
 def _remedy(name: str, kind: str, wanted: Mapping[str, Any]) -> str:

@@ -25,7 +25,7 @@ from gnnloom.storage.artifacts.typed.union import TypedMatrices, UnionSpec, row_
 _LARGEST_SHARE: Final = 0.25
 #: Least share of the rows on other ranks that halos would have anyway.
 _LEAST_IN_HALOS: Final = 0.5
-#: Vertices whose edges are counted at a time.
+#: Vertices per step of counting edges.
 _COUNTED: Final = 1 << 20
 
 
@@ -80,7 +80,7 @@ def choose_replicated(
         reverses: reverses of the relations; only ``auto`` reads them.
 
     Raises:
-        NotFoundError: the graph has no type with such a name.
+        NotFoundError: the graph has no type of this name.
     """
     if asked != (AUTO,):
         named = {graph.type(name).name for name in asked}

@@ -46,7 +46,9 @@ class SampleOptions:
     epochs: int = _option(5, "Number of epochs to draw; longer runs reuse them.", is_common=True, least=1)
     ranks: int = _option(1, "Number of training ranks.", is_common=True, least=1)
     seed: int = _option(
-        0, "Seed of the batches; a training run that draws its own batches with this seed gets the same ones.", least=0
+        0,
+        "Seed of the batches; a training run with this seed draws the same batches by itself.",
+        least=0,
     )
     neighbor_sampler: str = _neighbor_option("neighbor_sampler")
     replace: bool = _neighbor_option("replace")

@@ -34,7 +34,7 @@ _DRAWN_VERTEX_BYTES, _DRAWN_NONZERO_BYTES = 112, 40
 
 @dataclass(frozen=True)
 class SampleSizes:
-    """Bounds on a batch, whatever is drawn; an untyped graph has one type and one relation.
+    """Upper bounds on the size of a batch; an untyped graph has one type and one relation.
 
     Attributes:
         rows: vertices of each type in a batch, at most.

@@ -214,7 +214,7 @@ def typed_inputs(dataset: Dataset, graph: TypedGraph, options: SampleOptions, ch
 
     Raises:
         InputError: no type is named, its vertices have no labels or no split, or a type has several vertex data.
-        NotFoundError: there is no such type, or no vertex data with such a key.
+        NotFoundError: the type or the vertex data do not exist.
     """
     if options.of_type is None:
         names = ", ".join(each.name for each in graph.types)

@@ -114,7 +114,7 @@ class Names:
 
 
 def _text_fault(name: bytes, *, is_id: bool) -> str:
-    """Description of the fault of a name's bytes; empty if there is none."""
+    """What is wrong with the bytes of a name; empty if they are valid."""
     try:
         text = name.decode()
     except UnicodeDecodeError:

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
-
 from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
-from gnnloom.storage.checks.csr_invariants import check_csr
 from gnnloom.storage.checks.shard_invariants import check_ascending, fingerprint_range
-from gnnloom.storage.checks.typed_shard_invariants import fingerprint_relation
+from gnnloom.storage.checks.typed_shard_invariants import check_block, fingerprint_relation
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.fingerprint import fingerprint_ids
 from gnnloom.storage.matrix.ranges import split_range
 from gnnloom.storage.shards.grid_variants import stored_variants
 from gnnloom.storage.shards.typed_grid_shards import POSITION, TypedGridShards, relation_cell_path, type_order_path
-from gnnloom.storage.shards.typed_row_shards import EDGE, ShardedRelation
+from gnnloom.storage.shards.typed_row_shards import ShardedRelation
 from gnnloom.storage.wording import counted
 
 _MASK: Final = (1 << 64) - 1
-#: Entries that are fingerprinted at a time: 8 MiB of ids.
-_CHUNK: Final = 1 << 20
 
 
 def check_typed_grid_shards(artifact: Artifact, graph: TypedGraph | None) -> None:
@@ -81,23 +76,11 @@ def _check_block(
     shards: TypedGridShards, relation: ShardedRelation, variant: str, cell: tuple[int, int]
 ) -> tuple[int, int]:
     """Entries of a block, and the fingerprint of their vertices and of the numbers of their edges."""
-    artifact, path = shards.artifact, relation_cell_path(variant, *cell, relation.name)
-    (first, last), (left, right) = (split_range(shards.num_vertices, shards.grid[axis], cell[axis]) for axis in (0, 1))
-    indptr, found = check_csr(artifact, path, 0, right - left, "", repeats=True)
-    if len(indptr) - 1 != last - first:
-        raise CorruptError(f"{artifact.path}/{path}: {counted(len(indptr) - 1, 'row')}, expected {last - first}")
+    path = relation_cell_path(variant, *cell, relation.name)
     orders = ("rows", "columns") if variant in {"even", "odd_transposed"} else ("columns", "rows")
-    total, indices = 0, artifact.array(f"{path}/indices")
-    ids = [shards.vertex_ids(order, span) for order, span in zip(orders, ((first, last), (left, right)), strict=True)]
-    for start in range(0, found.nnz, _CHUNK):
-        stop = min(start + _CHUNK, found.nnz)
-        row = ids[0][np.searchsorted(indptr, np.arange(start, stop), "right") - 1]
-        column = ids[1][indices.read(start, stop)]
-        target, source = (column, row) if variant.endswith("transposed") else (row, column)
-        total += int(fingerprint_ids(target * shards.num_vertices + source, 0))
-        if EDGE in relation.columns:
-            total += int(fingerprint_ids(artifact.array(f"{path}/{EDGE}").read(start, stop), 1))
-    for name in relation.columns:
-        if len(artifact.array(f"{path}/{name}")) != found.nnz:
-            raise CorruptError(f"{artifact.path}/{path}/{name}: not a value for each of {found.nnz:,} entries")
-    return found.nnz, total
+    spans = [split_range(shards.num_vertices, shards.grid[axis], cell[axis]) for axis in (0, 1)]
+    rows, columns = (shards.vertex_ids(order, span) for order, span in zip(orders, spans, strict=True))
+    source = next(each for each in shards.types if each.name == relation.source)
+    is_transposed = variant.endswith("transposed")
+    whole = shards.num_vertices
+    return check_block(shards.artifact, path, relation, source, (rows, columns), whole, transposed=is_transposed)

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.storage.artifacts.typed.typed_graph import KeptEdges, Relation, TypedGraph, relation_folder
+from gnnloom.storage.artifacts.typed.typed_graph import KeptEdges, Relation, TypedGraph, VertexType, relation_folder
 from gnnloom.storage.checks.csr_invariants import check_csr
 from gnnloom.storage.checks.shard_invariants import check_ascending, fingerprint_range
 from gnnloom.storage.errors import CorruptError
@@ -26,7 +26,7 @@ from gnnloom.storage.shards.typed_row_shards import (
 from gnnloom.storage.wording import counted
 
 _MASK: Final = (1 << 64) - 1
-#: Entries that are fingerprinted at a time: 8 MiB of ids.
+#: Entries per step of a fingerprint: 8 MiB of ids.
 _CHUNK: Final = 1 << 20
 
 
@@ -102,24 +102,50 @@ def _check_relation(shard: TypedRowShard, relation: ShardedRelation, vertex: NDA
     for block in relation.blocks:
         columns = of_blocks[block]
         path = f"{shard.prefix}/{relation_folder(relation.name)}{block}"
-        indptr, found = check_csr(artifact, path, 0, len(columns), "", repeats=True)
-        if len(indptr) - 1 != last - first:
-            raise CorruptError(f"{artifact.path}/{path}: {counted(len(indptr) - 1, 'row')}, expected {last - first}")
-        indices = artifact.array(f"{path}/indices")
-        for start in range(0, found.nnz, _CHUNK):
-            stop = min(start + _CHUNK, found.nnz)
-            row = vertex[first + np.searchsorted(indptr, np.arange(start, stop), "right") - 1]
-            column = columns[indices.read(start, stop)]
-            if ((column < source.first) | (column >= source.first + source.count)).any():
-                raise CorruptError(f"{artifact.path}/{path}/indices: a column is not of type {relation.source}")
-            total += int(fingerprint_ids(row * shards.num_vertices + column, 0))
-            if EDGE in relation.columns:
-                total += int(fingerprint_ids(artifact.array(f"{path}/{EDGE}").read(start, stop), 1))
-        nnz += found.nnz
-        for name in relation.columns:
-            if len(artifact.array(f"{path}/{name}")) != found.nnz:
-                raise CorruptError(f"{artifact.path}/{path}/{name}: not a value for each of {found.nnz:,} entries")
+        found = check_block(artifact, path, relation, source, (vertex[first:last], columns), shards.num_vertices)
+        nnz, total = nnz + found[0], total + found[1]
     return nnz, total
+
+
+def check_block(
+    artifact: Artifact,
+    path: str,
+    relation: ShardedRelation,
+    source: VertexType,
+    ids: tuple[NDArray[np.int64], NDArray[np.int64]],
+    num_vertices: int,
+    *,
+    transposed: bool = False,
+) -> tuple[int, int]:
+    """Check a block of a relation; returns its entries, and the fingerprint of their vertices and edges.
+
+    Args:
+        source: type of the sources.
+        ids: (num_rows,) and (num_columns,) global ids of the rows and the columns.
+        transposed: the rows are the sources of the edges.
+
+    Raises:
+        CorruptError: it is not a CSR matrix of this size between the types of the relation, with all columns of edges.
+    """
+    rows, columns = ids
+    indptr, found = check_csr(artifact, path, 0, len(columns), "", repeats=True)
+    if len(indptr) - 1 != len(rows):
+        raise CorruptError(f"{artifact.path}/{path}: {counted(len(indptr) - 1, 'row')}, expected {len(rows)}")
+    total, indices = 0, artifact.array(f"{path}/indices")
+    for start in range(0, found.nnz, _CHUNK):
+        stop = min(start + _CHUNK, found.nnz)
+        row = rows[np.searchsorted(indptr, np.arange(start, stop), "right") - 1]
+        column = columns[indices.read(start, stop)]
+        target, given = (column, row) if transposed else (row, column)
+        if ((given < source.first) | (given >= source.first + source.count)).any():
+            raise CorruptError(f"{artifact.path}/{path}: the source of an entry is not of type {relation.source}")
+        total += int(fingerprint_ids(target * num_vertices + given, 0))
+        if EDGE in relation.columns:
+            total += int(fingerprint_ids(artifact.array(f"{path}/{EDGE}").read(start, stop), 1))
+    for name in relation.columns:
+        if len(artifact.array(f"{path}/{name}")) != found.nnz:
+            raise CorruptError(f"{artifact.path}/{path}/{name}: not a value for each of {found.nnz:,} entries")
+    return found.nnz, total
 
 
 def _check_replicated(shard: TypedRowShard, type_name: str, vertex: NDArray[np.int64]) -> None:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from gnnloom.storage.catalog import ArtifactInfo, Dataset
+from gnnloom.storage.artifacts.artifact_info import ArtifactInfo
+from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.checks.copy_invariants import check_copy
 from gnnloom.storage.checks.invariants import check_artifact
 from gnnloom.storage.checks.metadata_invariants import check_lists, check_metadata

@@ -18,8 +18,8 @@ window of one variant is the window of its transposed variant with rows and colu
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,11 +61,24 @@ def order_path(order: str, row: int) -> str:
     return f"order/{order}/{row:03d}"
 
 
-@dataclass(frozen=True)
-class _Cells:
-    """The cells of one variant; implements :class:`gnnloom.storage.shards.grid_window.Cells`."""
+class _Shards(Protocol):
+    """Shards of a grid, with or without types."""
 
-    shards: GridShards
+    artifact: Artifact
+    num_vertices: int
+    grid: tuple[int, int]
+
+    def stored_variant(self, variant: str) -> str: ...
+
+
+AnyShards = TypeVar("AnyShards", bound=_Shards)
+
+
+@dataclass(frozen=True)
+class StoredCells(Generic[AnyShards]):
+    """The cells of one variant in the arrays of an artifact; a base of :class:`~.grid_window.Cells`."""
+
+    shards: AnyShards
     variant: str
     counter: ReadCounter | None
 
@@ -77,6 +90,26 @@ class _Cells:
     def grid(self) -> tuple[int, int]:
         return self.shards.grid
 
+    def path(self, row: int, column: int) -> str:
+        """Path of a block in the artifact."""
+        return cell_path(self.shards.stored_variant(self.variant), row, column)
+
+    def array(self, row: int, column: int, name: str) -> ArrayReader:
+        left, right = split_range(self.num_vertices, self.grid[1], column)
+        bounds = (0, right - left) if name == "indices" else None
+        reader = self.shards.artifact.array(f"{self.path(row, column)}/{name}", self.counter, bounds)
+        if name == "indptr":
+            check_rows(reader, self.num_vertices, self.grid[0], row, 1)
+        return reader
+
+    def transposed(self) -> Self:
+        return replace(self, variant=TRANSPOSED[self.variant])
+
+
+@dataclass(frozen=True)
+class _Cells(StoredCells["GridShards"]):
+    """The cells of one variant; implements :class:`gnnloom.storage.shards.grid_window.Cells`."""
+
     @property
     def weighted(self) -> bool:
         return self.shards.weighted
@@ -87,18 +120,6 @@ class _Cells:
 
     def is_empty(self, row: int, column: int) -> bool:  # noqa: ARG002 - all cells have arrays
         return False
-
-    def array(self, row: int, column: int, name: str) -> ArrayReader:
-        stored = self.shards.stored_variant(self.variant)
-        left, right = split_range(self.num_vertices, self.grid[1], column)
-        bounds = (0, right - left) if name == "indices" else None
-        reader = self.shards.artifact.array(f"{cell_path(stored, row, column)}/{name}", self.counter, bounds)
-        if name == "indptr":
-            check_rows(reader, self.num_vertices, self.grid[0], row, 1)
-        return reader
-
-    def transposed(self) -> _Cells:
-        return _Cells(self.shards, TRANSPOSED[self.variant], self.counter)
 
 
 class GridShards:

@@ -24,8 +24,8 @@ from gnnloom.storage.format.vertex_arrays import vertex_bounds
 from gnnloom.storage.matrix.csr import CSR, index_dtype
 from gnnloom.storage.matrix.permutation import KeyedPermutation
 from gnnloom.storage.matrix.ranges import Span, overlapped, split_range
-from gnnloom.storage.shards.grid_shards import cell_path, check_rows, order_path
-from gnnloom.storage.shards.grid_variants import TRANSPOSED, stored_variants
+from gnnloom.storage.shards.grid_shards import StoredCells, cell_path, order_path
+from gnnloom.storage.shards.grid_variants import stored_variants
 from gnnloom.storage.shards.grid_window import read_windows
 from gnnloom.storage.shards.typed_row_shards import ShardedRelation
 from gnnloom.storage.wording import counted, did_you_mean
@@ -46,26 +46,15 @@ def type_order_path(order: str, row: int, type_name: str) -> str:
 
 
 @dataclass(frozen=True)
-class _RelationCells:
+class _RelationCells(StoredCells["TypedGridShards"]):
     """The blocks of a relation in one variant; implements :class:`gnnloom.storage.shards.grid_window.Cells`.
 
     Attributes:
         column: name of the column of the edges that takes the place of weights; None for the pattern.
     """
 
-    shards: TypedGridShards
     relation: str
-    variant: str
     column: str | None
-    counter: ReadCounter | None
-
-    @property
-    def num_vertices(self) -> int:
-        return self.shards.num_vertices
-
-    @property
-    def grid(self) -> tuple[int, int]:
-        return self.shards.grid
 
     @property
     def weighted(self) -> bool:
@@ -83,19 +72,11 @@ class _RelationCells:
         """Whether a block has no entries, and so no arrays."""
         return not self.shards.has_entries(self.relation, self.variant, row, column)
 
-    def array(self, row: int, column: int, name: str) -> ArrayReader:
-        stored = self.shards.stored_variant(self.variant)
-        left, right = split_range(self.num_vertices, self.grid[1], column)
-        bounds = (0, right - left) if name == "indices" else None
-        path = relation_cell_path(stored, row, column, self.relation)
-        found = (self.column or "") if name == "data" else name
-        reader = self.shards.artifact.array(f"{path}/{found}", self.counter, bounds)
-        if name == "indptr":
-            check_rows(reader, self.num_vertices, self.grid[0], row, 1)
-        return reader
+    def path(self, row: int, column: int) -> str:
+        return relation_cell_path(self.shards.stored_variant(self.variant), row, column, self.relation)
 
-    def transposed(self) -> _RelationCells:
-        return _RelationCells(self.shards, self.relation, TRANSPOSED[self.variant], self.column, self.counter)
+    def array(self, row: int, column: int, name: str) -> ArrayReader:
+        return super().array(row, column, (self.column or "") if name == "data" else name)
 
 
 class TypedGridShards:
@@ -115,13 +96,8 @@ class TypedGridShards:
         self.nnz: int = artifact.facts["nnz"]
         self.grid: tuple[int, int] = tuple(artifact.parameters["grid"])
         self.permutation: str = artifact.parameters["permutation"]
-        self.types = tuple(VertexType(each["name"], each["first"], each["count"]) for each in artifact.facts["types"])
-        self.relations = tuple(
-            ShardedRelation(
-                each["name"], each["source"], each["target"], each["of"], each["nnz"], tuple(each["columns"])
-            )
-            for each in artifact.facts["relations"]
-        )
+        self.types = VertexType.all_of(artifact.facts)
+        self.relations = ShardedRelation.all_of(artifact.facts)
         orders = (artifact.facts[name] for name in ("row_order", "column_order"))
         self.row_order, self.column_order = (
             None if content is None else KeyedPermutation.from_json(content) for content in orders
@@ -211,7 +187,7 @@ class TypedGridShards:
             raise NotFoundError(f"{self.artifact.path}: relation {relation} has no column {column!r}; {known}")
         if column == "feature":
             raise InputError("column 'feature': has several values for each edge; read blocks, or the column 'edge'")
-        cells = _RelationCells(self, relation, variant, column, counter)
+        cells = _RelationCells(self, variant, counter, relation, column)
         return read_windows(cells, rows, columns, cells.stored_dtype)
 
     def vertex_ids(self, order: str, span: Span) -> NDArray[np.int64]:

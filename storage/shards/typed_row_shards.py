@@ -67,6 +67,23 @@ class ShardedRelation:
     columns: tuple[str, ...]
     replicated: bool = False
 
+    @classmethod
+    def all_of(cls, facts: Mapping[str, Any]) -> tuple[ShardedRelation, ...]:
+        """The relations that shards list in their facts."""
+        held = facts.get(REPLICATED, ())
+        return tuple(
+            cls(
+                each["name"],
+                each["source"],
+                each["target"],
+                each["of"],
+                each["nnz"],
+                tuple(each["columns"]),
+                each["source"] in held,
+            )
+            for each in facts["relations"]
+        )
+
     @property
     def blocks(self) -> tuple[str, ...]:
         """Names of the blocks of its matrix."""
@@ -115,22 +132,11 @@ class TypedRowShards:
             raise InputError(f"{artifact.path}: shards of a graph without types; Dataset.row_shards reads them")
         self.num_vertices: int = artifact.sizes["vertex"]
         self.num_parts: int = artifact.sizes["part"]
-        self.types = tuple(VertexType(each["name"], each["first"], each["count"]) for each in artifact.facts["types"])
+        self.types = VertexType.all_of(artifact.facts)
         #: Names of the types whose rows every rank holds.
         self.replicated: tuple[str, ...] = tuple(artifact.facts.get(REPLICATED, ()))
         #: The relations and, if the partition counts them, their reverses.
-        self.relations = tuple(
-            ShardedRelation(
-                each["name"],
-                each["source"],
-                each["target"],
-                each["of"],
-                each["nnz"],
-                tuple(each["columns"]),
-                each["source"] in self.replicated,
-            )
-            for each in artifact.facts["relations"]
-        )
+        self.relations = ShardedRelation.all_of(artifact.facts)
         #: Whether each relation has its reverse, so that the halo serves products in both directions.
         self.symmetric: bool = artifact.facts["symmetric"]
         #: Exact figures of the partition on the union of the relations (volume, messages, ...).

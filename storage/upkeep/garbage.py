@@ -14,7 +14,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from gnnloom.storage.catalog import ArtifactInfo, Catalog, Dataset
+from gnnloom.storage.artifacts.artifact_info import ArtifactInfo
+from gnnloom.storage.catalog import Catalog, Dataset
 from gnnloom.storage.disk.files import MAPPED, tree_bytes
 from gnnloom.storage.disk.locks import LOCKS, held, is_held, is_shared, lock_path
 from gnnloom.storage.disk.work_folder import remove_tree_and_scratch, remove_work_folder

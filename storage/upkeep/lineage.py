@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gnnloom.storage.catalog import ArtifactInfo, Dataset
+from gnnloom.storage.artifacts.artifact_info import ArtifactInfo
+from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.disk.files import tree_bytes
 from gnnloom.storage.errors import GnnloomError
 from gnnloom.storage.format.artifact import WORK, Artifact

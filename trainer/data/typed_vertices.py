@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.storage.artifacts.artifact_info import describe_candidates
 from gnnloom.storage.artifacts.links import LinkedRelation, Links
 from gnnloom.storage.artifacts.mapped_vertices import map_vertices, split_vertices
 from gnnloom.storage.artifacts.typed.reverses import Reverses
 from gnnloom.storage.artifacts.typed.typed_graph import Relation, ReverseRelation, TypedGraph, VertexType
 from gnnloom.storage.artifacts.typed.typed_names import vertex_choices
 from gnnloom.storage.artifacts.vertices import Vertices
-from gnnloom.storage.catalog import Dataset, describe_candidates
+from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.disk.mapped_rows import take_rows
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.artifact import Artifact

@@ -123,7 +123,9 @@ class Header:
         kept = {word: at for word, at in self.words.items() if not any(at in self._found(each) for each in wanted)}
         if missing := next((word for word in ("ID", "START_ID", "END_ID") if word in self.words.keys() - kept), None):
             at = self.words[missing]
-            raise InputError(f"column {self.fields[at]}: {self.file.location} has its ids there, which are no values")
+            raise InputError(
+                f"column {self.fields[at]}: {self.file.location} has its ids in this column, and ids cannot be values"
+            )
         return replace(self, words=kept)
 
     def values(self, wanted: Sequence[ValueColumn]) -> list[ValueColumn]:

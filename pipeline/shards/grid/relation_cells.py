@@ -40,7 +40,7 @@ from gnnloom.storage.shards.typed_row_shards import EDGE
 
 #: Bytes of an entry while its cell is sorted: two keys, two numbers of edges, and the columns written.
 SORT_BYTES: Final = 48
-#: Edges whose columns are looked up at a time.
+#: Edges per lookup of their columns.
 LOOKED_UP: Final = 1 << 18
 
 

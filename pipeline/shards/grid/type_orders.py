@@ -32,7 +32,7 @@ from gnnloom.storage.matrix.ranges import split_range
 from gnnloom.storage.shards.grid_shards import crop_chunk_rows
 from gnnloom.storage.shards.typed_grid_shards import POSITION, type_order_path
 
-#: Bytes of vertex data that a task routes, and that a task writes at a time.
+#: Bytes of vertex data that a task routes, and bytes per write.
 STEP_BYTES: Final = 32 * MIB
 #: Bytes of a vertex while it is routed, in addition to two copies of its data: positions, and their sort.
 _ROUTE_BYTES: Final = 64

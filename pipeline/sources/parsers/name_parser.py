@@ -45,7 +45,7 @@ from gnnloom.pipeline.sources.parsers.numerals import (
 #: Lines that begin with ``#`` or ``%`` after the first edge are edges, unless a blank follows: then they are faults.
 DOUBTFUL: Final = -1
 
-#: How programs write that there is no value: SQL, Python, R, pandas and spreadsheets, in lower case.
+#: Spellings of a missing value in SQL, Python, R, pandas and spreadsheets, in lower case.
 MISSING_WORDS: Final = (
     b"null", b"none", b"nan", b"na", b"n/a", b"<na>", b"\\n", b"nat", b"#n/a", b"#na", b"(null)", b"<null>", b"[null]",
     b"(blank)",

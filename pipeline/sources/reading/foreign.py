@@ -289,19 +289,38 @@ def refuse_others(
             " networkx.read_adjlist reads in Python; `--columns 1,2` takes the first two of each line for an edge",
         )
     if widths == {_TRIPLE} and not any(1 in ends for ends in named_ends):
-        heads, relations, tails = ({row.fields[number] for row in rows} for number in range(_TRIPLE))
-        # A relation is not a vertex, and a third column of vertices does not have weights.
-        are_words = not any(is_id(word) or is_number(word) or find_times([word]) for word in (*relations, *tails))
-        is_smaller = bool(heads & tails) or len(relations) < len(tails)
-        if are_words and is_smaller and not relations & (heads | tails) and len(relations) < len(rows):
-            raise bad_line(
-                file,
-                rows[0].start,
-                "triples of head, relation and tail; `--format triples` stores a graph with these relations, and"
-                " `--columns 1,3` reads their ends and leaves the relation out",
-            )
+        _refuse_triples(file, rows)
+    if not (has_header or is_valued):
+        _refuse_named_neighbors(file, rows, widths)
+
+
+def _refuse_triples(file: SourceFile, rows: Sequence[Row]) -> None:
+    """Refuse rows of three words with a relation in the middle.
+
+    Raises:
+        InputError: the rows are triples.
+    """
+    heads, relations, tails = ({row.fields[number] for row in rows} for number in range(_TRIPLE))
+    # A relation is not a vertex, and a third column of vertices does not have weights.
+    are_words = not any(is_id(word) or is_number(word) or find_times([word]) for word in (*relations, *tails))
+    is_smaller = bool(heads & tails) or len(relations) < len(tails)
+    if are_words and is_smaller and not relations & (heads | tails) and len(relations) < len(rows):
+        raise bad_line(
+            file,
+            rows[0].start,
+            "triples of head, relation and tail; `--format triples` stores a graph with these relations, and"
+            " `--columns 1,3` reads their ends and leaves the relation out",
+        )
+
+
+def _refuse_named_neighbors(file: SourceFile, rows: Sequence[Row], widths: set[int]) -> None:
+    """Refuse rows of names whose further columns have vertices.
+
+    Raises:
+        InputError: the rows are vertices with their neighbors.
+    """
     beyond = [cell for row in rows for cell in row.fields[2:] if cell]
-    if has_header or is_valued or not beyond or any(is_id(cell) or is_number(cell) for cell in beyond):
+    if not beyond or any(is_id(cell) or is_number(cell) for cell in beyond):
         return
     ends = {cell for row in rows for cell in row.fields[:2]}
     found = sum(cell in ends for cell in beyond)

@@ -274,7 +274,13 @@ def checked_column(array: StoredArray, kinds: str) -> StoredArray:
 def _open_lists(location: str | None) -> tuple[StoredArray, ...]:
     """The vertex ids of each split; empty if there is no file, or one with codes."""
     found = {split_part(name): array for name, (array,) in split_arrays(location or "").items()}
-    if not set(SPLIT_NAMES) <= set(found):
+    if missing := [name for name in SPLIT_NAMES if name not in found]:
+        # An .npz may hold codes instead.
+        if (location or "").endswith(".pt"):
+            raise InputError(
+                f"{location}: no vertices of {' and '.join(missing)}; expected arrays train, valid and test, or their"
+                " masks"
+            )
         return ()
     for array in found.values():
         if array.dtype.kind == "b" and len(array.shape) == 2 and array.shape[1] > 1:

@@ -197,6 +197,11 @@ class SplitFiles(OneArray):
     def num_vertices(self) -> int:
         return self.stated_vertices
 
+    def understood(self) -> list[Understood]:
+        """Describes the files."""
+        folder = self.files[0].location.rpartition("/")[0]
+        return [of_vertices(folder, "split", "a folder of ids", "split", "the rows in train, valid and test")]
+
     def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:  # noqa: ARG002 - there is only one
         yield read_split(self.files, self.stated_vertices)[start:stop]
 

@@ -42,6 +42,11 @@ class VertexType:
     first: int
     count: int
 
+    @classmethod
+    def all_of(cls, facts: Mapping[str, Any]) -> tuple[VertexType, ...]:
+        """The types that an artifact lists in its facts."""
+        return tuple(cls(each["name"], each["first"], each["count"]) for each in facts["types"])
+
 
 def type_folder(name: str) -> str:
     """Prefix of the paths of a type's arrays."""
@@ -259,9 +264,7 @@ class TypedGraph:
         with parsing(artifact.path / MANIFEST, "the manifest of a graph with types"):
             self.num_vertices: int = artifact.sizes["vertex"]
             #: The types, in the order of their vertices.
-            self.types = tuple(
-                VertexType(each["name"], each["first"], each["count"]) for each in artifact.facts["types"]
-            )
+            self.types = VertexType.all_of(artifact.facts)
             self._check_types()
             by_name = {each.name: each for each in self.types}
             self.origin = self._origin()

@@ -107,7 +107,7 @@ class TypedSamples(StoredSamples[HeteroBatch]):
 
         Raises:
             InputError: the batches are batches of a graph without types.
-            CorruptError: the manifest is not a manifest of such batches.
+            CorruptError: the manifest does not describe batches of a graph with types.
         """
         if artifact.version != TYPED_VERSION:
             raise InputError(f"{artifact.path}: batches of a graph without types; Dataset.samples reads them")

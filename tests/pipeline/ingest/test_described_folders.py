@@ -63,7 +63,8 @@ def test_labels_and_split_of_mag240m_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "parts", [{"train": [0], "valid": [1], "test": [9]}, {"train": [0], "valid": [0], "test": [1]}]
+    "parts",
+    [{"train": [0], "valid": [1], "test": [9]}, {"train": [0], "valid": [0], "test": [1]}, {"train": [0], "test": [1]}],
 )
 def test_splits_that_torch_saved_are_checked(tmp_path: Path, parts: dict[str, list[int]]) -> None:
     torch = pytest.importorskip("torch")

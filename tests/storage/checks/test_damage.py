@@ -112,7 +112,7 @@ def test_a_commit_during_a_listing_is_seen(catalog: Catalog, monkeypatch: pytest
             (writer.path / WORK / "plan.json").unlink()
         return read_json(path)
 
-    monkeypatch.setattr("gnnloom.storage.catalog.read_json", committed_meanwhile)
+    monkeypatch.setattr("gnnloom.storage.artifacts.artifact_info.read_json", committed_meanwhile)
     (info,) = dataset.artifacts("partition")
     assert (info.state, info.parameters) == ("complete", {"parts": 9})
 

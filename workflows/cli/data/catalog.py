@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gnnloom.storage import Catalog, Dataset, Graph, TypedGraph
-from gnnloom.storage.catalog import ArtifactInfo
+from gnnloom.storage.artifacts.artifact_info import ArtifactInfo
 from gnnloom.storage.differences import in_words
 from gnnloom.storage.errors import CorruptError, GnnloomError, IncompleteError, InputError
 from gnnloom.storage.format.artifact import Artifact

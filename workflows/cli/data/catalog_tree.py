@@ -10,7 +10,7 @@ import click
 from rich.tree import Tree
 
 from gnnloom.storage import Dataset
-from gnnloom.storage.catalog import ArtifactInfo
+from gnnloom.storage.artifacts.artifact_info import ArtifactInfo
 from gnnloom.storage.errors import GnnloomError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.upkeep.lineage import Node

@@ -29,7 +29,7 @@ def _like_labels(chosen: ChosenColumns, known: KnownColumns) -> ChosenColumns:
     is_named, where = chosen.columns[0].kind == "words", chosen.file.location
     if is_named != bool(known.class_names):
         now, before = ("names", "numbers") if is_named else ("numbers", "names")
-        raise InputError(f"{where}: labels are {now} of classes, but those of {known.where} are {before}")
+        raise InputError(f"{where}: labels are {now} of classes, but the labels of {known.where} are {before}")
     if not is_named:
         return chosen
     stated = {**chosen.stated, "like": _digest_of([*known.class_names])}
@@ -43,7 +43,7 @@ def _like_features(chosen: ChosenColumns, known: KnownColumns) -> ChosenColumns:
     if names != wanted:
         given = f"{where}:{','.join(wanted)}"
         raise InputError(
-            f"{where}: the features are columns {', '.join(names)}, but those of {known.where} are"
+            f"{where}: the features are columns {', '.join(names)}, but the features of {known.where} are"
             f" {', '.join(wanted)}; name these, in this order: `{shell_command('--feature', given)}`"
         )
     surveyed = []
