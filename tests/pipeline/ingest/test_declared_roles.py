@@ -123,7 +123,7 @@ def test_look_shows_files_whose_edges_have_ends_in_no_table(tmp_path: Path) -> N
         ("age as float16 feature else 0", r"people\.csv, line 1, column age: .*store"),
         ("part as label else x", r"people\.csv, line 1, column part"),
         ("age as feature else old", r"people\.csv, column age:int: else 'old'"),
-        ("id as feature", r"column id:ID\(Person\): .*people\.csv has its ids there"),
+        ("id as feature", r"column id:ID\(Person\): .*people\.csv has its ids in this column"),
         ("place as split else train", r"only features|column place"),
     ],
 )
