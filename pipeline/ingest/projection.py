@@ -186,7 +186,7 @@ def ingest_phases(
     writer = ArtifactWriter(Path(), "graph", "", scratch=scratch)
     if not compact:
         return SortPlan(sizes, options, memory, writer=writer).phases()
-    keys = KeyPlan(KeySizes.stated(sizes, memory, name_bytes), memory, writer)
+    keys = KeyPlan(KeySizes.stated(sizes, memory, name_bytes, writer.scratch), memory, writer)
     sort = SortPlan(sizes, options, memory, keys.reading, writer)
     counts = (sizes.num_vertices, int(sizes.num_vertices * name_bytes)) if name_bytes else (sizes.num_vertices,)
     table = KeyTable.stated(keys.sizes.ids, counts, keys.sizes.key_ranges)

@@ -36,6 +36,10 @@ class Scratch:
             a read that waits for the disk, and much longer than one that does not.
         spill_files: maximum number of spill files that a task of the sort reads. A row block of the default size then
             reads 64 KiB or more from each; one level of merges suffices for 2^18 files, some 10^12 entries.
+        range_bytes: approximate bytes of a range of keys or rows that one task reads and holds: less than the memory
+            that the smallest workers have for buffers, and a second of work.
+        slice_bytes: minimum of the bytes that a range of keys takes from each source on average. With fewer, a task
+            would mostly search for the keys of its range and wait for short reads.
     """
 
     folder: Path | None = None
@@ -44,6 +48,8 @@ class Scratch:
     sources: int = 16
     source_bytes: int = 64 << 10
     spill_files: int = 512
+    range_bytes: int = 32 << 20
+    slice_bytes: int = 64 << 10
 
 
 #: Temporary files in the artifact's own folder.

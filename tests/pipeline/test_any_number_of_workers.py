@@ -24,7 +24,7 @@ from gnnloom.pipeline.links.relation.stage import draw_relation_links
 from gnnloom.pipeline.links.stage import draw_links
 from gnnloom.pipeline.partition.multilevel import disk_hypergraph, move_rounds, out_of_core
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
-from gnnloom.pipeline.partition.stochastic import batch_partition, merged_nets
+from gnnloom.pipeline.partition.stochastic import batch_partition
 from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
 from gnnloom.pipeline.shards.grid.typed_grid_stage import shard_typed_grid
 from gnnloom.pipeline.shards.rows.row_stage import shard_rows
@@ -33,6 +33,7 @@ from gnnloom.pipeline.sources.format import open_edges
 from gnnloom.pipeline.sources.generators.sbm import StochasticBlockModel
 from gnnloom.pipeline.tasks.cluster import Cluster, InProcessCluster, for_work
 from gnnloom.storage import Catalog
+from gnnloom.storage.disk.work_folder import Scratch
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format import arrays as stored_arrays
 from support.commands import artifact_digests
@@ -41,7 +42,9 @@ from support.fits import fit_by_hash
 from support.graphs import random_adjacency, store_graph, store_vertices
 from support.typed_tables import random_problem
 
-HERE = InProcessCluster()
+#: A few hundred keys or hashes for each range, so that there are several.
+SMALL_RANGES = Scratch(range_bytes=20_000, slice_bytes=1)
+HERE = InProcessCluster(scratch=SMALL_RANGES)
 NUMBERS = [pytest.param(2), *(pytest.param(number, marks=pytest.mark.long) for number in (1, 3, 4))]
 
 
@@ -49,6 +52,7 @@ NUMBERS = [pytest.param(2), *(pytest.param(number, marks=pytest.mark.long) for n
 def workers(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """A cluster of worker processes, which all tests here share."""
     with open_cluster(ClusterOptions(workers=request.param)) as cluster:
+        cluster.scratch = SMALL_RANGES
         yield cluster
 
 
@@ -114,9 +118,6 @@ def test_a_multilevel_partition(catalog: Catalog, workers: Cluster, few: int, mo
 @pytest.mark.long
 def test_a_stochastic_partition(catalog: Catalog, workers: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_partition, "fit_apart", fit_by_hash)
-    # A few hundred hashes for each range, so that there are several.
-    monkeypatch.setattr(merged_nets, "_BUCKET_BYTES", 10_000)
-    monkeypatch.setattr(merged_nets, "_SLICE_BYTES", 1)
     options = PartitionOptions(4, model="stochastic", imbalance=0.05, batches="walk", batch_rate=0.3)
     adjacency = random_adjacency(500, 4000, 1, symmetric=False)
     found = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,7 +14,6 @@ from scale.counted_cluster import OpenCounter
 
 from gnnloom.pipeline.ingest.keys import arrays as key_arrays
 from gnnloom.pipeline.ingest.keys import collect
-from gnnloom.pipeline.ingest.keys import merge as key_merge
 from gnnloom.pipeline.ingest.keys.collect import file_edges
 from gnnloom.pipeline.ingest.projection import ingest_phases
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
@@ -62,13 +61,18 @@ def edges(folder: Path) -> EdgeFiles:
     return write_edges(folder / "edges", u, v, range_edges=NUM_EDGES // 16)
 
 
-def planned_ingest(graph: Graph, edges: int, ranges: int, options: IngestOptions, name_bytes: float = 0) -> Counted:
+def planned_ingest(
+    graph: Graph,
+    edges: int,
+    ranges: int,
+    options: IngestOptions,
+    name_bytes: float = 0,
+    scratch: Scratch = FEW_SPILLS,
+) -> Counted:
     """What the phases of an ingest of evenly spread edges will do, by name."""
     undirected, compact = options.undirected, options.ids == "compact"
     sizes = SortSizes.even(graph.num_vertices, edges, ranges, DEFAULT_MEMORY, undirected=undirected)
-    phases = ingest_phases(
-        sizes, options.sort, DEFAULT_MEMORY, compact=compact, name_bytes=name_bytes, scratch=FEW_SPILLS
-    )
+    phases = ingest_phases(sizes, options.sort, DEFAULT_MEMORY, compact=compact, name_bytes=name_bytes, scratch=scratch)
     return {phase.phase: phase for phase in count(phases)}
 
 
@@ -103,14 +107,13 @@ def test_renumbering_opens_the_counted_files(catalog: Catalog, tmp_path: Path, m
     num_ids, ranges, edges_of_file = 1 << 18, 40, 1 << 11
     monkeypatch.setattr(collect, "gathered_memory", lambda _: 104 * edges_of_file)
     assert file_edges(DEFAULT_MEMORY, "compact") == edges_of_file
-    monkeypatch.setattr(key_merge, "RANGE_BYTES", 8 * num_ids // 64)
-    monkeypatch.setattr(key_merge, "FILE_RANGE_BYTES", 1)
+    scratch = replace(FEW_SPILLS, range_bytes=8 * num_ids // 64, slice_bytes=1)
     monkeypatch.setattr(key_arrays, "_TASK_CHUNKS", 1)
     monkeypatch.setattr(key_arrays, "_CHUNK_BYTES", 8 * num_ids // 4)
     u, v = np.random.default_rng(1).permutation(num_ids).reshape(2, -1)
-    source, cluster = write_edges(tmp_path / "edges", u, v, range_edges=-(-len(u) // ranges)), OpenCounter(FEW_SPILLS)
+    source, cluster = write_edges(tmp_path / "edges", u, v, range_edges=-(-len(u) // ranges)), OpenCounter(scratch)
     graph = ingest_graph(catalog.create("g"), source, IngestOptions(ids="compact"), cluster)
-    planned = planned_ingest(graph, len(u), ranges, IngestOptions(ids="compact"))
+    planned = planned_ingest(graph, len(u), ranges, IngestOptions(ids="compact"), scratch=scratch)
     # The source is not a temporary file.
     assert cluster.opens("collect_range") == [0] * ranges
     assert cluster.opens("merge_range") == [planned["merge keys"].most_opens] * planned["merge keys"].tasks == [16] * 64
@@ -164,19 +167,18 @@ class NamedEdges:
 def test_an_ingest_of_names_runs_the_counted_tasks_and_opens_the_counted_files(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source, cluster = NamedEdges(num_ranges=3, range_edges=4096, chunk_edges=256), OpenCounter(FEW_SPILLS)
+    scratch = replace(FEW_SPILLS, range_bytes=1 << 15, slice_bytes=1 << 10)
+    source, cluster = NamedEdges(num_ranges=3, range_edges=4096, chunk_edges=256), OpenCounter(scratch)
     # A file for every 1,024 edges: two names and what an edge takes in addition.
     name_bytes = 8
     monkeypatch.setattr(collect, "gathered_memory", lambda _: 1024 * (2 * (128 + 4 * name_bytes) + 24))
     assert file_edges(DEFAULT_MEMORY, "names", name_bytes) == 1024
-    monkeypatch.setattr(key_merge, "RANGE_BYTES", 1 << 15)
-    monkeypatch.setattr(key_merge, "FILE_RANGE_BYTES", 1 << 10)
     monkeypatch.setattr(key_arrays, "_TASK_CHUNKS", 1)
     monkeypatch.setattr(key_arrays, "_CHUNK_BYTES", 1 << 15)
     graph = ingest_graph(catalog.create("g"), source, IngestOptions(ids="compact"), cluster)
     edges = source.num_ranges * source.range_edges
     assert graph.num_vertices == 2 * edges
-    planned = planned_ingest(graph, edges, source.num_ranges, IngestOptions(ids="compact"), name_bytes)
+    planned = planned_ingest(graph, edges, source.num_ranges, IngestOptions(ids="compact"), name_bytes, scratch)
     functions = {"collect": "collect_range", "merge keys": "merge_range", "scatter": "scatter_range"}
     for phase, function in functions.items():
         assert cluster.tasks(function) == planned[phase].tasks > 2, phase

@@ -29,7 +29,7 @@ from gnnloom.pipeline.shuffle.mapped_vectors import write_vector
 from gnnloom.pipeline.tasks.phase import PhaseCount, count, run
 from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage import Catalog
-from gnnloom.storage.disk.work_folder import BESIDE
+from gnnloom.storage.disk.work_folder import BESIDE, Scratch
 from gnnloom.storage.format.artifact import ArtifactWriter
 from support.graphs import random_adjacency, store_graph
 from support.partitions import random_parts, transpose_of
@@ -206,9 +206,7 @@ def test_tasks_open_few_files_of_many_pieces_groups_and_ranges_of_hashes(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batch_partition, "fit_apart", fit_at_random)
-    monkeypatch.setattr(merged_nets, "_BUCKET_BYTES", 4000)
-    monkeypatch.setattr(merged_nets, "_SLICE_BYTES", 1)
-    dataset, cluster = catalog.create("g"), OpenCounter()
+    dataset, cluster = catalog.create("g"), OpenCounter(Scratch(range_bytes=8000, slice_bytes=1))
     graph = store_graph(dataset, random_adjacency(500, 4000, 1, symmetric=True), symmetric=True, num_blocks=20)
     partition_graph(dataset, graph, PartitionOptions(4, model="stochastic", batches="walk", batch_rate=0.2), cluster)
     assert cluster.tasks("restrict_nets") >= 5 * 20
@@ -221,7 +219,7 @@ def test_tasks_open_few_files_of_many_pieces_groups_and_ranges_of_hashes(
 
 
 def test_ranges_of_hashes_hold_16_mib_of_indexes_and_128_kib_of_each() -> None:
-    assert merged_nets.num_buckets(0, 1) == 1
-    assert merged_nets.num_buckets(10 * (16 << 20) // 32, 128) == 10
-    assert merged_nets.num_buckets(10 * (16 << 20) // 32 + 1, 128) == 11
-    assert merged_nets.num_buckets(10 * (16 << 20) // 32, 256) == 5
+    assert merged_nets.num_buckets(0, 1, BESIDE) == 1
+    assert merged_nets.num_buckets(10 * (16 << 20) // 32, 128, BESIDE) == 10
+    assert merged_nets.num_buckets(10 * (16 << 20) // 32 + 1, 128, BESIDE) == 11
+    assert merged_nets.num_buckets(10 * (16 << 20) // 32, 256, BESIDE) == 5

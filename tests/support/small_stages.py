@@ -49,7 +49,9 @@ _NAME: Final = "g"
 _VERTICES, _EDGES, _PARTS = 3000, 6000, 4
 
 #: Sizes of temporary files, for the cluster on which a stage runs.
-SMALL_FILES: Final = Scratch(files=3, page_bytes=1000, sources=3, source_bytes=1 << 30, spill_files=2)
+SMALL_FILES: Final = Scratch(
+    files=3, page_bytes=1000, sources=3, source_bytes=1 << 30, spill_files=2, range_bytes=40_000
+)
 
 #: Limits by module and name.
 _LIMITS: Final[Mapping[tuple[str, str], Any]] = {
@@ -64,7 +66,6 @@ _LIMITS: Final[Mapping[tuple[str, str], Any]] = {
     ("pipeline.partition.multilevel.disk_hypergraph", "FEW_PINS"): 0,
     ("pipeline.partition.multilevel.move_rounds", "ROUNDS"): 2,
     ("pipeline.shards.rows.row_shuffles", "_CHUNKS_PER_TASK"): 1,
-    ("pipeline.shards.rows.row_shuffles", "RANGE_BYTES"): 40_000,
     ("pipeline.samples.stage", "SEGMENT_BYTES"): 1,
     ("pipeline.links.edge_keys", "STEP_ENTRIES"): 500,
     ("pipeline.links.relation.kept_edges", "STEP_EDGES"): 500,

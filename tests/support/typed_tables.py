@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pytest
@@ -17,12 +17,14 @@ from gnnloom.pipeline.ingest.typed.table import Ends, parse_relations, parse_ver
 from gnnloom.pipeline.ingest.typed.tables import TypedTables
 from gnnloom.pipeline.tasks.cluster import Cluster, InProcessCluster
 from gnnloom.storage import Dataset, TypedGraph
+from support.scratch import SMALL_LANES
+
+#: Many ranges of few keys, in short lanes.
+FEW_KEYS: Final = replace(SMALL_LANES, range_bytes=600, slice_bytes=1)
 
 
 def in_many_files(patch: pytest.MonkeyPatch) -> None:
-    """Have tiny tables make many files of keys, ranges of keys and blocks."""
-    patch.setattr("gnnloom.pipeline.ingest.keys.merge.RANGE_BYTES", 600)
-    patch.setattr("gnnloom.pipeline.ingest.keys.merge.FILE_RANGE_BYTES", 1)
+    """Have tiny tables make many files of keys and blocks; a cluster with ``FEW_KEYS`` makes many ranges of keys."""
     patch.setattr("gnnloom.pipeline.ingest.keys.merge.working_memory", lambda _: 2 * 4000)
     patch.setattr("gnnloom.pipeline.ingest.keys.collect.gathered_memory", lambda _: 5000)
     patch.setattr("gnnloom.pipeline.matrix_sort.sort_plan.BLOCK_ENTRIES", 60)
@@ -63,7 +65,7 @@ class TypedProblem:
         """Write the tables, and store them."""
         folder.mkdir(parents=True, exist_ok=True)
         how = options or IngestOptions(), TypedOptions(self.unknown)
-        return ingest_typed_graph(dataset, self.write(folder), *how, cluster or InProcessCluster())
+        return ingest_typed_graph(dataset, self.write(folder), *how, cluster or InProcessCluster(scratch=FEW_KEYS))
 
     @property
     def types(self) -> list[str]:

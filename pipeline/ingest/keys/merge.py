@@ -29,16 +29,10 @@ from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.pipeline.tasks.phase import Task, WorkFiles
 from gnnloom.storage.disk.files import parsing, read_json, reading_work, write_json
+from gnnloom.storage.disk.work_folder import Scratch
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import TaskRecord
 from gnnloom.storage.meters import Done
-
-#: Approximate number of collected bytes of a range of keys: a second of work for ids, a few for names.
-RANGE_BYTES = 32 << 20
-
-#: Minimum of collected bytes that a range takes from each file on average. With fewer, merging would mostly search for
-#: the keys of the range and wait for short reads.
-FILE_RANGE_BYTES = 64 << 10
 
 #: Bytes of a key's number, within its range and as it is routed, while the distinct keys are still in memory.
 _NUMBER_BYTES = 24
@@ -47,13 +41,13 @@ _NUMBER_BYTES = 24
 PLACE_BITS: Final = 40
 
 
-def num_key_ranges(collected: int, num_files: int) -> int:
-    """Number of ranges of keys: so few that a range takes 64 KiB or more from each file.
+def num_key_ranges(collected: int, num_files: int, scratch: Scratch) -> int:
+    """Number of ranges of keys: so few that a range takes enough bytes from each file.
 
     Args:
         collected: bytes of the keys in all files.
     """
-    return max(1, collected // max(RANGE_BYTES, num_files * FILE_RANGE_BYTES))
+    return max(1, collected // max(scratch.range_bytes, num_files * scratch.slice_bytes))
 
 
 def number_shuffle(num_files: int, num_source_ranges: int, name: str) -> Shuffle:
@@ -91,6 +85,7 @@ class KeyRanges:
         cls,
         records: Sequence[tuple[TaskRecord, int]],
         ids: str,
+        scratch: Scratch,
         listed: int = 0,
         *,
         adds: bool = True,
@@ -102,6 +97,7 @@ class KeyRanges:
 
         Args:
             records: of all ranges, each with the number of the table of keys.
+            scratch: sizes of the ranges.
             listed, adds, kinds, num_kinds, takes_first: attributes.
 
         Raises:
@@ -118,7 +114,7 @@ class KeyRanges:
         sizes = [file.keys.num_bytes for file in files]
         found = (sample for (record, _), (_, name) in zip(records, names, strict=True) for sample in record.facts[name])
         samples = sorted(found, key=keys.from_json)
-        ranges = num_key_ranges(sum(sizes), len(sizes))
+        ranges = num_key_ranges(sum(sizes), len(sizes), scratch)
         cuts = {samples[number * len(samples) // ranges] for number in range(1, ranges)} - {samples[0]}
         return replace(uncut, bounds=sorted(cuts, key=keys.from_json))
 

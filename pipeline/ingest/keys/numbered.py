@@ -33,6 +33,7 @@ from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, EdgeSource, 
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.memory import gathered_memory, working_memory
 from gnnloom.pipeline.tasks.phase import Needs, Phase, records_of, run
+from gnnloom.storage.disk.work_folder import Scratch
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
 from gnnloom.storage.matrix.ranges import split_range
 
@@ -80,13 +81,14 @@ class KeySizes:
         return cls(found.ids, ranges, 0, count, keys, num_bytes, edges, num_bytes, found.num_ranges, found.digest)
 
     @classmethod
-    def stated(cls, edges: SortSizes, memory: int, name_bytes: float) -> KeySizes:
+    def stated(cls, edges: SortSizes, memory: int, name_bytes: float, scratch: Scratch) -> KeySizes:
         """An upper bound: no key occurs twice among the edges of a file, unless there are fewer keys than that.
 
         Args:
             edges: the edges; if ids are names, each has the text of two names and a separator after each of them.
             memory: bytes that a worker may use.
             name_bytes: average bytes of a name; 0 if ids are numbers.
+            scratch: sizes of the ranges of keys.
         """
         ids, tasks, key_bytes = "names" if name_bytes else "compact", max(1, edges.num_ranges), 8 + name_bytes
         in_file = file_edges(memory, ids, name_bytes)
@@ -94,7 +96,7 @@ class KeySizes:
         keys = min(2 * edges.edges, files * edges.num_vertices)
         source = int(2 * edges.edges * (name_bytes + 1)) if name_bytes else 16 * edges.edges
         collected, table = int(keys * key_bytes), int(edges.num_vertices * key_bytes)
-        ends, ranges = (8 + edges.value_bytes) * edges.edges, num_key_ranges(collected, files)
+        ends, ranges = (8 + edges.value_bytes) * edges.edges, num_key_ranges(collected, files, scratch)
         return cls(ids, tasks, source, files, keys, collected, ends, min(collected, table), ranges)
 
 
@@ -180,7 +182,7 @@ def number_keys(writer: ArtifactWriter, source: EdgeSource, ids: str, cluster: C
     """
     collect = KeyPlan(KeySizes(ids), cluster.memory, writer, source).collect
     run([collect], cluster, writer)
-    ranges = KeyRanges.of([(record, 0) for record in records_of(collect, writer)], ids)
+    ranges = KeyRanges.of([(record, 0) for record in records_of(collect, writer)], ids, writer.scratch)
     check_values([file.value_bytes for files in ranges.files() for file in files])
     return NumberedEdges(writer.work, (merge_keys(writer, ranges, cluster)[0],))
 

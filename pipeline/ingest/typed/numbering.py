@@ -224,6 +224,7 @@ def _number_space(
     ranges = KeyRanges.of(
         records,
         ids,
+        writer.scratch,
         sum(map(len, lists)),
         adds=unknown == "add" or not lists,
         kinds=kinds,

@@ -27,10 +27,9 @@ from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.shuffle.runs import Index, SortedRun
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.phase import Needs, Phase, WorkFiles
+from gnnloom.storage.disk.work_folder import Scratch
 from gnnloom.storage.format.artifact import ArtifactWriter
 
-#: Bytes of indexes that a task merges, at least; and of those that it reads of one piece, so that few reads are short.
-_BUCKET_BYTES, _SLICE_BYTES = 16 << 20, 128 << 10
 #: Bytes of nets that are loaded at a time.
 _LOADED_BYTES = 64 << 20
 _HASHES = 1 << 64
@@ -214,7 +213,7 @@ class MergePlan:
         """Plans that route the distinct hashes, the nets that are kept, and the merged nets."""
         nets, pieces = self.nets, len(self.pieces)
         num_nets = self._num_nets
-        buckets = num_buckets(num_nets, pieces)
+        buckets = num_buckets(num_nets, pieces, nets.writer.scratch)
         # Named by the batches: a run that was killed may have counted fewer, if time stopped it.
         index = Shuffle(f"net-index/{nets.count}", buckets, INDEX_COLUMNS, buckets)
         kept = Shuffle(f"net-kept/{nets.count}", pieces, KEPT_COLUMNS, pieces)
@@ -255,9 +254,13 @@ def _task_name(routed: Shuffle, number: int) -> str:
     return f"{routed.name}/{number:05d}"
 
 
-def num_buckets(num_nets: int, num_pieces: int) -> int:
-    """Return the number of ranges of hashes for so many nets of all pieces, which have at most as many hashes."""
-    return max(1, -(-row_bytes(INDEX_COLUMNS) * num_nets // max(_BUCKET_BYTES, _SLICE_BYTES * num_pieces)))
+def num_buckets(num_nets: int, num_pieces: int, scratch: Scratch) -> int:
+    """Return the number of ranges of hashes for the nets of all pieces, which have a hash each.
+
+    A range has half the usual bytes, because its rows are sorted twice, and twice the usual bytes of each piece.
+    """
+    least = max(scratch.range_bytes // 2, 2 * scratch.slice_bytes * num_pieces)
+    return max(1, -(-row_bytes(INDEX_COLUMNS) * num_nets // least))
 
 
 def _index_piece(task: _Task) -> int:

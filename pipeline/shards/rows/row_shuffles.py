@@ -27,14 +27,12 @@ from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.memory import MIB
 from gnnloom.pipeline.tasks.sizes import GraphSizes, PartSizes
 from gnnloom.storage.artifacts.typed.union import TypedMatrices
+from gnnloom.storage.disk.work_folder import Scratch
 from gnnloom.storage.format.arrays import CHUNK_BYTES
 from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.matrix.ranges import Span
 
-#: Bytes of the entries and the vertex data of a range of rows, which a task reads and holds: less than the memory that
-#: the smallest workers have for buffers.
-RANGE_BYTES: Final = 32 * MIB
 #: Bytes of the halo of a rank of a single range, while it is found.
 ALONE_HALO_BYTES: Final = 64 * MIB
 #: Bytes of a vertex of a range: id, nonzeros, where these begin, slot, and what is copied to put the rows in order.
@@ -71,8 +69,8 @@ class RowPlaces:
     partition: Path = Path()
 
 
-def range_sizes(source: ShardSource, parts: PartSizes) -> RangeSizes:
-    """Cut the rows of every rank into ranges that fit a task."""
+def range_sizes(source: ShardSource, parts: PartSizes, scratch: Scratch) -> RangeSizes:
+    """Cut the rows of every rank into ranges whose entries and vertex data fit a task."""
     vertex, nonzero = _VERTEX_BYTES * source.row_records + source.vertex_row_bytes, source.nonzero_bytes
     if source.row_records * source.graph.num_vertices > source.entries + source.graph.num_vertices:
         # Of many relations, a vertex has a row in few, and not in more than it has edges.
@@ -81,7 +79,7 @@ def range_sizes(source: ShardSource, parts: PartSizes) -> RangeSizes:
     most = ALONE_HALO_BYTES // (FOUND_COPIES * index_dtype(source.graph.num_vertices).itemsize)
     num_ranges = [
         # The halo of a rank of several ranges is never in memory.
-        max(2 if halo > most else 1, -(-size // RANGE_BYTES))
+        max(2 if halo > most else 1, -(-size // scratch.range_bytes))
         for size, halo in zip(sizes, parts.received, strict=True)
     ]
     return RangeSizes(tuple(num_ranges), tuple(sizes), vertex, nonzero)
@@ -215,7 +213,7 @@ class RowShuffles:
 
     @cached_property
     def ranges(self) -> RangeSizes:
-        return range_sizes(self.source, self.parts)
+        return range_sizes(self.source, self.parts, self.places.writer.scratch)
 
     @property
     def large_ranks(self) -> list[int]:

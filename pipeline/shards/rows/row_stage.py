@@ -79,7 +79,7 @@ def shard_rows(
         # Numbers are looked up by column id, in no order: tasks map plain files instead of reading chunks.
         numbers = VertexNumbers(places.numbers, graph.num_vertices, reorder != "none")
         with one_step("number the vertices"):
-            numbers.write(partition, graph.artifact.array("degree"), range_sizes(source, sizes))
+            numbers.write(partition, graph.artifact.array("degree"), range_sizes(source, sizes, cluster.scratch))
         phases = row_phases(source, sizes, places, reorder)
         write_group(writer.path / "row", {})
         dimensions = {"vertex": graph.num_vertices, "part": partition.num_parts} | widths

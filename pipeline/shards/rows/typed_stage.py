@@ -80,7 +80,7 @@ def shard_typed_rows(
         places = RowPlaces(*where, relations=matrices, of_types=of_types, partition=partition.artifact.path)
         with one_step("number the vertices"):
             numbers = VertexNumbers(places.numbers, graph.num_vertices, is_reordered=False)
-            numbers.write(partition, union.artifact.array(ENTRIES), range_sizes(source, sizes))
+            numbers.write(partition, union.artifact.array(ENTRIES), range_sizes(source, sizes, cluster.scratch))
         write_group(writer.path / "row", {})
         create_replicated(source, places)
         names = run(row_phases(source, sizes, places), cluster, writer)

@@ -24,6 +24,7 @@ from gnnloom.pipeline.matrix_sort import sort_plan
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Graph
+from gnnloom.storage.disk.work_folder import Scratch
 from gnnloom.storage.errors import BudgetError, ExistsError, InputError
 from gnnloom.storage.format.artifact import ArtifactWriter
 from support.covering import examples
@@ -149,17 +150,19 @@ def test_compact_ids_rank_the_ids_that_occur(
     graph.artifact.verify()
 
 
+#: Ranges of few ids.
+FEW_IDS = InProcessCluster(scratch=Scratch(range_bytes=8000, slice_bytes=1))
+
+
 def test_compact_ids_of_several_ranges_of_ids(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gnnloom.pipeline.ingest.keys.merge.RANGE_BYTES", 8000)
-    monkeypatch.setattr("gnnloom.pipeline.ingest.keys.merge.FILE_RANGE_BYTES", 1)
     monkeypatch.setattr("gnnloom.pipeline.matrix_sort.sort_plan.BLOCK_ENTRIES", 5000)
     rng = np.random.default_rng(0)
     pool = np.unique(np.concatenate([rng.integers(0, 3000, 2000), rng.integers(0, 1 << 62, 9000)]))
     u, v = pool[rng.integers(0, len(pool), (2, 20_000))]
     source = write_edges(tmp_path / "edges", u, v, range_edges=3000)
-    graph = ingest_graph(catalog.create("g"), source, IngestOptions(ids="compact"), InProcessCluster())
+    graph = ingest_graph(catalog.create("g"), source, IngestOptions(ids="compact"), FEW_IDS)
     distinct, ranks = np.unique(np.concatenate([u, v]), return_inverse=True)
     same_matrix(graph, reference(ranks[:20_000], ranks[20_000:], None, len(distinct), IngestOptions()))
     np.testing.assert_array_equal(graph.original_id(), distinct)
@@ -169,8 +172,6 @@ def test_compact_ids_of_several_ranges_of_ids(
 def test_compact_ids_of_many_files_with_outliers(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gnnloom.pipeline.ingest.keys.merge.RANGE_BYTES", 8000)
-    monkeypatch.setattr("gnnloom.pipeline.ingest.keys.merge.FILE_RANGE_BYTES", 1)
     # 700 edges per file, which is not a multiple of the chunk size.
     monkeypatch.setattr("gnnloom.pipeline.ingest.keys.collect.gathered_memory", lambda _: 104 * 700)
     # As many ids are sorted.
@@ -181,7 +182,7 @@ def test_compact_ids_of_many_files_with_outliers(
     weight = rng.random(20_000).astype(np.float32)
     source = write_edges(tmp_path / "edges", u, v, weight, range_edges=6000, chunk_edges=1111)
     options = IngestOptions(ids="compact")
-    graph = ingest_graph(catalog.create("g"), source, options, InProcessCluster())
+    graph = ingest_graph(catalog.create("g"), source, options, FEW_IDS)
     distinct, ranks = np.unique(np.concatenate([u, v]), return_inverse=True)
     same_matrix(graph, reference(ranks[:20_000], ranks[20_000:], weight, len(distinct), options))
     np.testing.assert_array_equal(graph.original_id(), distinct)

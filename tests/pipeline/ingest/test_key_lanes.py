@@ -38,8 +38,8 @@ RANGES = 40
 class OpenLister(InProcessCluster):
     """Lists every temporary file that a task opens, as often as it does, with the name of the task's function."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, scratch: Scratch) -> None:
+        super().__init__(scratch=scratch)
         self.opened: list[tuple[str, list[str]]] = []
         self._open: list[str] = []
 
@@ -56,10 +56,12 @@ class OpenLister(InProcessCluster):
             self._open.append(path)
 
 
+#: Bytes of a range of some dozen keys.
+SMALL_RANGES = {name: Scratch(range_bytes=size, slice_bytes=1) for name, size in (("numbers", 3200), ("names", 600))}
+
+
 def number_edges(folder: Path, patch: pytest.MonkeyPatch, ranges: int = RANGES) -> Any:
     """Edges between numbers: ranges of the source with three files each, and many ranges of ids."""
-    patch.setattr("gnnloom.pipeline.ingest.keys.merge.RANGE_BYTES", 3200)
-    patch.setattr("gnnloom.pipeline.ingest.keys.merge.FILE_RANGE_BYTES", 1)
     patch.setattr("gnnloom.pipeline.ingest.keys.merge.working_memory", lambda _: 2 * 40 * 250)
     patch.setattr("gnnloom.pipeline.ingest.keys.collect.gathered_memory", lambda _: 104 * 100)
     rng = np.random.default_rng(3)
@@ -69,8 +71,6 @@ def number_edges(folder: Path, patch: pytest.MonkeyPatch, ranges: int = RANGES) 
 
 def name_edges(folder: Path, patch: pytest.MonkeyPatch, ranges: int = RANGES) -> Any:
     """The same with names."""
-    patch.setattr("gnnloom.pipeline.ingest.keys.merge.RANGE_BYTES", 600)
-    patch.setattr("gnnloom.pipeline.ingest.keys.merge.FILE_RANGE_BYTES", 1)
     patch.setattr("gnnloom.pipeline.ingest.keys.merge.working_memory", lambda _: 2 * 4000)
     patch.setattr("gnnloom.pipeline.ingest.keys.collect.gathered_memory", lambda _: 2500)
     ends = np.random.default_rng(4).integers(0, ranges * 30, (ranges * 25, 2)).tolist()
@@ -87,7 +87,7 @@ LANES = ("keys/collected", "keys/merged", "shuffle/numbers/**/lanes")
 
 
 #: Sizes for fewer ranges, whose tasks share files by four: a tenth of the work, and as many kinds of files.
-BY_FOUR = Scratch(files=4, sources=4)
+BY_FOUR = {name: replace(scratch, files=4, sources=4) for name, scratch in SMALL_RANGES.items()}
 
 
 def few_edges(kind: str, folder: Path, patch: pytest.MonkeyPatch) -> Any:
@@ -98,7 +98,7 @@ def few_edges(kind: str, folder: Path, patch: pytest.MonkeyPatch) -> Any:
 @functools.cache
 def opened_files(kind: str) -> list[tuple[str, list[str]]]:
     """The function of every task of an ingest, and the temporary files that it opens."""
-    cluster = OpenLister()
+    cluster = OpenLister(SMALL_RANGES[kind])
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         ingest_graph(Catalog(folder).create("g"), KINDS[kind](Path(folder), patch), OPTIONS, cluster)
     return cluster.opened
@@ -132,17 +132,17 @@ def test_merged_ranges_are_read_from_16_files(kind: str) -> None:
 @functools.cache
 def undisturbed(kind: str) -> tuple[str, list[str]]:
     """The digest of the graph, and the functions of all tasks in the order in which they ran."""
-    cluster = StoppingCluster(scratch=BY_FOUR)
+    cluster = StoppingCluster(scratch=BY_FOUR[kind])
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         source = few_edges(kind, Path(folder), patch)
         digest = ingest_graph(Catalog(folder).create("whole"), source, OPTIONS, cluster).artifact.digest
     return digest, [function for function, _ in cluster.ran]
 
 
-def stop_after(catalog: Catalog, source: Any, tasks: int) -> Path:
+def stop_after(catalog: Catalog, source: Any, kind: str, tasks: int) -> Path:
     """Stop after so many tasks in one command; returns the work folder."""
     with pytest.raises(StoppedError):
-        ingest_graph(catalog.create("g"), source, OPTIONS, StoppingCluster(tasks, BY_FOUR))
+        ingest_graph(catalog.create("g"), source, OPTIONS, StoppingCluster(tasks, BY_FOUR[kind]))
     (info,) = catalog["g"].artifacts("graph")
     return info.path / ".work"
 
@@ -165,13 +165,13 @@ def test_a_lost_shared_file_is_noticed_and_its_tasks_run_again(
     expected, functions = undisturbed(kind)
     collect, merge = "collect_range", "merge_range"
     begun = functions.index(merge if when == "while ids are merged" else "scatter_range")
-    work = stop_after(catalog, source, begun + 2)
+    work = stop_after(catalog, source, kind, begun + 2)
     lane_file = min(path for path in work.glob(f"{lost}-*-00") if path.stat().st_size)
     if damage == "missing":
         lane_file.unlink()
     else:
         os.truncate(lane_file, lane_file.stat().st_size - 1)
-    cluster = StoppingCluster(scratch=BY_FOUR)
+    cluster = StoppingCluster(scratch=BY_FOUR[kind])
     found = ingest_graph(catalog["g"], source, OPTIONS, cluster)
     assert found.artifact.digest == expected
     found.artifact.verify()
@@ -179,7 +179,7 @@ def test_a_lost_shared_file_is_noticed_and_its_tasks_run_again(
     merges = functions.count(merge)
     if lost.endswith("collected"):
         # All ranges of ids have numbers to write into the new lanes.
-        assert 1 <= again[0] <= -(-functions.count(collect) // BY_FOUR.files)
+        assert 1 <= again[0] <= -(-functions.count(collect) // 4)
         assert again[1] == merges
     elif lost.startswith("shuffle") and when != "while ids are merged":
         # What was routed is gone once it is merged.
@@ -187,7 +187,7 @@ def test_a_lost_shared_file_is_noticed_and_its_tasks_run_again(
     else:
         merged = 2 if when == "while ids are merged" else merges
         assert again[0] == 0
-        assert merges - merged + 1 <= again[1] <= merges - merged + -(-merged // BY_FOUR.files)
+        assert merges - merged + 1 <= again[1] <= merges - merged + -(-merged // 4)
 
 
 @pytest.mark.parametrize(("damaged", "kind"), few_of(LANES, KINDS, together=1))
@@ -197,11 +197,11 @@ def test_a_flipped_bit_in_any_lane_leaves_the_right_bytes(
     source = few_edges(kind, tmp_path, monkeypatch)
     expected, functions = undisturbed(kind)
     begun = functions.index("merge_range" if damaged == "keys/collected" else "scatter_range")
-    work = stop_after(catalog, source, begun + 2)
+    work = stop_after(catalog, source, kind, begun + 2)
     lane_file = min(path for path in work.glob(f"{damaged}-*-00") if path.stat().st_size)
     # The data of the first lane follow its seal.
     flip_bit(lane_file, 17)
-    found = ingest_graph(catalog["g"], source, OPTIONS, InProcessCluster(scratch=BY_FOUR))
+    found = ingest_graph(catalog["g"], source, OPTIONS, InProcessCluster(scratch=BY_FOUR[kind]))
     assert found.artifact.digest == expected
     found.artifact.verify()
     assert not lane_file.exists()
@@ -213,13 +213,15 @@ def test_flipped_bits_in_records_ranges_and_tables_leave_the_right_bytes(
 ) -> None:
     source = few_edges(kind, tmp_path, monkeypatch)
     expected, functions = undisturbed(kind)
-    work = stop_after(catalog, source, functions.index("scatter_range") + 1)
+    work = stop_after(catalog, source, kind, functions.index("scatter_range") + 1)
     # Both files in the folder of the keys, and the first record of each kind of task.
     records = {path.name.split("-")[0]: path for path in sorted((work / "records").glob("*.json"), reverse=True)}
     flipped = [flip_bit(path) for path in (*(work / "keys").glob("*.json"), *records.values())]
     assert {"collect", "merge", "scatter"} <= records.keys()
     assert len(flipped) == 2 + len(records)
-    assert ingest_graph(catalog["g"], source, OPTIONS, InProcessCluster(scratch=BY_FOUR)).artifact.digest == expected
+    assert (
+        ingest_graph(catalog["g"], source, OPTIONS, InProcessCluster(scratch=BY_FOUR[kind])).artifact.digest == expected
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -228,14 +230,15 @@ def test_the_source_is_read_once(catalog: Catalog, tmp_path: Path, monkeypatch: 
     source = few_edges(kind, tmp_path, monkeypatch)
     expected, functions = undisturbed(kind)
     calibrated = project_ingest(source, OPTIONS, tmp_path, 1, DEFAULT_MEMORY)
-    stop_after(catalog, source, functions.index("merge_range"))
+    stop_after(catalog, source, kind, functions.index("merge_range"))
     with monkeypatch.context() as patch:
         decided = replace(OPTIONS, ids="names") if kind == "names" else OPTIONS
         patch.setattr("gnnloom.pipeline.ingest.stage._project", lambda *_: (decided, calibrated))
         for read in ("read", "read_names"):
             patch.setattr(type(source), read, None, raising=False)
         assert (
-            ingest_graph(catalog["g"], source, OPTIONS, InProcessCluster(scratch=BY_FOUR)).artifact.digest == expected
+            ingest_graph(catalog["g"], source, OPTIONS, InProcessCluster(scratch=BY_FOUR[kind])).artifact.digest
+            == expected
         )
 
 

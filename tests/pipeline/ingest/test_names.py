@@ -26,15 +26,18 @@ from gnnloom.pipeline.sources.format import open_edges
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Graph
 from gnnloom.storage.checks.invariants import check_artifact
+from gnnloom.storage.disk.work_folder import BESIDE, Scratch
 from gnnloom.storage.errors import CorruptError, InputError
 from support.covering import examples
 
 MIB = 1 << 20
 OPTIONS = IngestOptions(self_loops="keep", ids="compact")
+#: Many ranges of few names.
+FEW_NAMES = Scratch(range_bytes=300, slice_bytes=1)
 
 
-def ingest(folder: Path, source: Any, options: IngestOptions = OPTIONS) -> Graph:
-    graph = ingest_graph(Catalog(folder).create("g"), source, options, InProcessCluster())
+def ingest(folder: Path, source: Any, options: IngestOptions = OPTIONS, scratch: Scratch = BESIDE) -> Graph:
+    graph = ingest_graph(Catalog(folder).create("g"), source, options, InProcessCluster(scratch=scratch))
     graph.artifact.verify()
     return graph
 
@@ -52,11 +55,9 @@ def edges_of(graph: Graph) -> dict[tuple[str, str], float]:
 
 
 def small_pieces(patch: pytest.MonkeyPatch) -> None:
-    """Get many files, ranges of names and pieces of these from little data."""
+    """Get many files, and pieces of ranges of names, from little data."""
     patch.setattr("gnnloom.pipeline.ingest.keys.collect.gathered_memory", lambda _: 2000)
     patch.setattr("gnnloom.pipeline.ingest.keys.merge.working_memory", lambda _: 2 * 1100)
-    patch.setattr("gnnloom.pipeline.ingest.keys.merge.RANGE_BYTES", 300)
-    patch.setattr("gnnloom.pipeline.ingest.keys.merge.FILE_RANGE_BYTES", 1)
 
 
 #: Names whose ends a person sees: not blank, and no joiners or byte order marks.
@@ -77,7 +78,7 @@ def test_the_vertices_of_the_graph_are_the_ranks_of_the_names(
     source = cast("Any", open_edges(None, [str(folder / "edges.csv")], {"header": True})).as_named()
     with pytest.MonkeyPatch.context() as patch:
         small_pieces(patch)
-        graph = ingest(folder, replace(source, range_bytes=100, block_bytes=50))
+        graph = ingest(folder, replace(source, range_bytes=100, block_bytes=50), scratch=FEW_NAMES)
     distinct = sorted({name for edge in edges for name in edge}, key=str.encode)
     rank = {name: number for number, name in enumerate(distinct)}
     rows, columns = [rank[target] for _, target in edges], [rank[origin] for origin, _ in edges]
@@ -112,8 +113,9 @@ def test_bytes_are_the_same_for_any_number_of_files(
     options = replace(OPTIONS, merge="first")
     digests = {ingest_graph(catalog.create("whole"), whole, options, InProcessCluster()).artifact.digest}
     small_pieces(monkeypatch)
+    cluster = InProcessCluster(scratch=FEW_NAMES)
     for name, source in sources.items():
-        digests.add(ingest_graph(catalog.create(name), source, options, InProcessCluster()).artifact.digest)
+        digests.add(ingest_graph(catalog.create(name), source, options, cluster).artifact.digest)
     assert len(digests) == 1
     first: dict[tuple[str, str], float] = {}
     for a, b, weight in edges:

@@ -28,9 +28,8 @@ from gnnloom.storage.format.artifact import MANIFEST, Artifact
 from gnnloom.storage.format.schema import array_files
 from support.covering import examples
 from support.lanes import flip_bit
-from support.scratch import SMALL_LANES
 from support.stopping import run_in_steps
-from support.typed_tables import TypedProblem, check, in_many_files, random_problem
+from support.typed_tables import FEW_KEYS, TypedProblem, check, in_many_files, random_problem
 
 
 @pytest.fixture
@@ -64,7 +63,7 @@ def test_bytes_do_not_depend_on_memory_or_interruptions(catalog: Catalog, tmp_pa
     check(whole, problem)
     assert whole.relation("buys").num_blocks > 2
     stopped, ran = run_in_steps(
-        lambda cluster: problem.ingest(catalog.create("stopped"), tmp_path / "tables", cluster), 7, scratch=SMALL_LANES
+        lambda cluster: problem.ingest(catalog.create("stopped"), tmp_path / "tables", cluster), 7, scratch=FEW_KEYS
     )
     assert len(ran) > 60
     assert stopped.artifact.digest == whole.artifact.digest

@@ -22,16 +22,16 @@ from gnnloom.storage import Catalog, Dataset, TypedGraph
 from gnnloom.storage.artifacts.typed.typed_names import distinct_names
 from gnnloom.storage.errors import GnnloomError, InputError
 from support.covering import examples
-from support.scratch import SMALL_LANES
 from support.stopping import run_in_steps
-from support.typed_tables import in_many_files
+from support.typed_tables import FEW_KEYS, in_many_files
 
 
 def _ingest(dataset: Dataset, folder: Path, unknown: str = "drop", cluster: Cluster | None = None) -> TypedGraph:
     """Store the tables of a folder: edges with a word and a weight, and vertices with a type."""
     relations = parse_relations([f"*,*,*={folder / 'edges.csv'}:from,to,word as relation,w as weight"])
     tables = TypedTables.open(relations, parse_vertices([f"*={folder / 'vertices.csv'}:id,kind as type"]), {})
-    return ingest_typed_graph(dataset, tables, IngestOptions(), TypedOptions(unknown), cluster or InProcessCluster())
+    cluster = cluster or InProcessCluster(scratch=FEW_KEYS)
+    return ingest_typed_graph(dataset, tables, IngestOptions(), TypedOptions(unknown), cluster)
 
 
 def _write(folder: Path, edges: pd.DataFrame, vertices: pd.DataFrame) -> None:
@@ -114,7 +114,7 @@ def test_bytes_do_not_depend_on_memory_or_interruptions(catalog: Catalog, tmp_pa
         whole = _ingest(catalog.create("whole"), tmp_path / "t")
     _check(whole, edges, vertices)
     stopped, ran = run_in_steps(
-        lambda cluster: _ingest(catalog.create("stopped"), tmp_path / "t", cluster=cluster), 23, scratch=SMALL_LANES
+        lambda cluster: _ingest(catalog.create("stopped"), tmp_path / "t", cluster=cluster), 23, scratch=FEW_KEYS
     )
     assert len(ran) > 80
     assert stopped.artifact.digest == whole.artifact.digest
@@ -177,7 +177,7 @@ def test_the_division_runs_the_tasks_that_are_counted(catalog: Catalog, tmp_path
     edges, vertices = _random(4, 60)
     _write(tmp_path, edges, vertices)
     graph, ran = run_in_steps(
-        lambda cluster: _ingest(catalog.create("g"), tmp_path, cluster=cluster), 10**6, scratch=SMALL_LANES
+        lambda cluster: _ingest(catalog.create("g"), tmp_path, cluster=cluster), 10**6, scratch=FEW_KEYS
     )
     planned = graph.artifact.measured["plan"]
     relations = parse_relations([f"*,*,*={tmp_path / 'edges.csv'}:from,to,word as relation,w as weight"])

@@ -35,7 +35,7 @@ from gnnloom.storage.matrix.random_numbers import stream_key
 from support.damage import replace_array
 from support.links import mixed
 from support.stopping import run_in_steps
-from support.typed_tables import in_many_files
+from support.typed_tables import FEW_KEYS, in_many_files
 
 #: Bytes of a class and of a number on disk.
 VALUE_BYTES = {CLASS: 8, NUMBER: 4}
@@ -72,7 +72,7 @@ def stored(catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         file.write_text("\n".join([header, *(",".join(map(str, row)) for row in rows)]) + "\n")
         given.append(f"{name}={file}:from,to{columns}")
     dataset = catalog.create("shop")
-    how = IngestOptions(merge="keep"), TypedOptions(), InProcessCluster()
+    how = IngestOptions(merge="keep"), TypedOptions(), InProcessCluster(scratch=FEW_KEYS)
     return dataset, ingest_typed_graph(dataset, TypedTables.open(parse_relations(given), {}, {}), *how)
 
 

@@ -18,7 +18,7 @@ from gnnloom.pipeline.partition.native.program import NativeProgram
 from gnnloom.pipeline.partition.native.run import NativeProblem
 from gnnloom.pipeline.partition.partitioner import Preset
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
-from gnnloom.pipeline.partition.stochastic import batch_drawer, batch_partition, fit, merged_nets, restricted_nets
+from gnnloom.pipeline.partition.stochastic import batch_drawer, batch_partition, fit, restricted_nets
 from gnnloom.pipeline.partition.stochastic.batch_drawer import BatchDrawer, draw_phase
 from gnnloom.pipeline.partition.stochastic.batch_partition import FULL, STOCHASTIC, FitRequest, fit_apart
 from gnnloom.pipeline.partition.stochastic.merged_nets import MergedNets
@@ -27,6 +27,7 @@ from gnnloom.pipeline.shuffle.run_list import save_unmerged
 from gnnloom.pipeline.tasks.cluster import Cluster, InProcessCluster
 from gnnloom.pipeline.tasks.phase import repairing, run
 from gnnloom.storage import Catalog, Graph
+from gnnloom.storage.disk.work_folder import Scratch
 from gnnloom.storage.errors import BudgetError, PartitionerError
 from gnnloom.storage.format.artifact import ArtifactWriter
 from support.fits import fit_by_hash
@@ -34,6 +35,9 @@ from support.graphs import random_adjacency, store_graph
 from support.partitions import random_parts
 
 WALK = PartitionOptions(4, model="stochastic", imbalance=0.05, batches="walk", batch_rate=0.3)
+
+#: A few hundred hashes for each range, so that there are several.
+SMALL_RANGES = Scratch(range_bytes=20_000, slice_bytes=1)
 
 
 def partition(catalog: Catalog, name: str, cluster: Cluster, options: PartitionOptions = WALK) -> tuple[str, Any]:
@@ -48,16 +52,13 @@ def partition(catalog: Catalog, name: str, cluster: Cluster, options: PartitionO
 @pytest.fixture
 def fast_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_partition, "fit_apart", fit_by_hash)
-    # A few hundred hashes for each range, so that there are several.
-    monkeypatch.setattr(merged_nets, "_BUCKET_BYTES", 10_000)
-    monkeypatch.setattr(merged_nets, "_SLICE_BYTES", 1)
 
 
 class _Stops(InProcessCluster):
     """Stops at some task, as a killed client does."""
 
     def __init__(self, stop: int) -> None:
-        super().__init__()
+        super().__init__(scratch=SMALL_RANGES)
         self._stop = stop
         self.ran: list[str] = []
 
@@ -126,7 +127,7 @@ def test_what_was_damaged_or_lost_between_two_runs_is_made_again(catalog: Catalo
         mapped = [*work.glob("batches/??????"), *work.glob("fit/*"), *work.glob("parts")]
         for path in (*files[-6:], *mapped):
             change(path)
-        assert partition(catalog, name, InProcessCluster()) == expected, name
+        assert partition(catalog, name, InProcessCluster(scratch=SMALL_RANGES)) == expected, name
 
 
 def _flip_a_byte(path: Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.shards.rows import row_entries, row_halo, row_shuffles
+from gnnloom.pipeline.shards.rows import row_entries, row_halo
 from gnnloom.pipeline.shards.rows.row_entries import Places
 from gnnloom.pipeline.shards.rows.row_halo import halo_shuffle
 from gnnloom.pipeline.shards.rows.row_stage import shard_rows
@@ -33,14 +33,13 @@ from support.partitions import random_parts, store_partition
 def test_halos_have_the_columns_of_others_by_owner_and_reach_their_senders(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, num_parts: int, few: int, range_bytes: int
 ) -> None:
-    monkeypatch.setattr(row_shuffles, "RANGE_BYTES", range_bytes)
     monkeypatch.setattr(row_halo, "JOINED_BYTES", 300)
     monkeypatch.setattr(row_entries, "_PENDING_IDS", 10)
     adjacency, dataset = random_adjacency(60, 200, num_parts, symmetric=True), catalog.create("g")
     # The last rank has no vertex.
     part = random_parts(60, max(1, num_parts - 1), num_parts)
     graph = store_graph(dataset, adjacency, symmetric=True)
-    cluster = InProcessCluster(scratch=Scratch(sources=few))
+    cluster = InProcessCluster(scratch=Scratch(sources=few, range_bytes=range_bytes))
     shards = shard_rows(dataset, store_partition(dataset, graph, part, num_parts), cluster)
     matrices = [shards.shard(rank).matrix() for rank in range(num_parts)]
     for rank, matrix in enumerate(matrices):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scale.counted_cluster import MeteredCluster
 
-from gnnloom.pipeline.shards.rows import row_entries, row_halo, row_plan, row_rank, row_shuffles
+from gnnloom.pipeline.shards.rows import row_entries, row_halo, row_plan, row_rank
 from gnnloom.pipeline.shards.rows.row_plan import row_phases
 from gnnloom.pipeline.shards.rows.row_shuffles import RowPlaces
 from gnnloom.pipeline.shards.rows.row_stage import shard_rows
@@ -15,6 +17,8 @@ from gnnloom.pipeline.shuffle import mapped_vectors, runs
 from gnnloom.pipeline.tasks.phase import count
 from gnnloom.pipeline.tasks.sizes import PartSizes
 from gnnloom.storage import Catalog
+from gnnloom.storage.disk.work_folder import Scratch
+from gnnloom.storage.format.artifact import ArtifactWriter
 from support.graphs import random_adjacency, store_graph, store_vertices
 from support.partitions import random_parts, store_partition
 
@@ -29,7 +33,6 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mapped_vectors, "_STEP_BYTES", STEP_BYTES)
     monkeypatch.setattr(runs, "BLOCK_BYTES", STEP_BYTES)
     monkeypatch.setattr(row_plan, "CHUNK_BYTES", STEP_BYTES)
-    monkeypatch.setattr(row_shuffles, "RANGE_BYTES", RANGE_BYTES)
     monkeypatch.setattr(row_entries, "_PENDING_IDS", STEP_BYTES // 8)
     for module in (row_entries, row_rank, row_plan):
         monkeypatch.setattr(module, "SEGMENT_NONZEROS", STEP_BYTES // 4)
@@ -51,7 +54,8 @@ def held_bytes(
     feature = np.random.default_rng(1).random((num_vertices, 8))
     store_vertices(dataset, feature, None, None)
     partition = store_partition(dataset, graph, random_parts(num_vertices, 2, 1), 2)
-    cluster = MeteredCluster(monkeypatch)
+    scratch = Scratch(range_bytes=RANGE_BYTES)
+    cluster = MeteredCluster(monkeypatch, scratch=scratch)
     shard_rows(dataset, partition, cluster, reorder=reorder)
     source = ShardSource.of(graph, dataset.vertices(), None)
     functions = {
@@ -61,7 +65,8 @@ def held_bytes(
         "join_ranges": "join rows",
         "write_send_lists": "send lists",
     }
-    planned = {phase.phase: phase for phase in count(row_phases(source, PartSizes.of(partition), RowPlaces(), reorder))}
+    places = RowPlaces(ArtifactWriter(Path(), "shards", "", scratch=scratch))
+    planned = {phase.phase: phase for phase in count(row_phases(source, PartSizes.of(partition), places, reorder))}
     held = {phase.where[1]: phase.held for phase in cluster.phases if phase.held}
     assert len(held["write_range"]) >= num_vertices // 5000
     return {name: (max(held[name]), planned[phase].most_memory) for name, phase in functions.items()}

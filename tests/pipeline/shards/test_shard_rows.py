@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
-from gnnloom.pipeline.shards.rows import row_entries, row_halo, row_rank, row_shuffles
+from gnnloom.pipeline.shards.rows import row_entries, row_halo, row_rank
 from gnnloom.pipeline.shards.rows.row_entries import RangeRows, RowBatch
 from gnnloom.pipeline.shards.rows.row_plan import row_phases
 from gnnloom.pipeline.shards.rows.row_routed import row_shuffle
@@ -29,7 +30,7 @@ from gnnloom.pipeline.tasks.phase import count, total_tasks
 from gnnloom.pipeline.tasks.sizes import PartSizes
 from gnnloom.storage import CSR, Catalog, Dataset, Graph, Partition, RowShards
 from gnnloom.storage.checks.shard_invariants import check_row_shards
-from gnnloom.storage.disk.work_folder import Scratch
+from gnnloom.storage.disk.work_folder import BESIDE, Scratch
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import write_array
 from gnnloom.storage.format.artifact import ArtifactWriter
@@ -222,16 +223,16 @@ SMALL_SIZES = {
 }
 
 
-def shrink(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Cut the rows of ranks into ranges, batches and segments of few bytes."""
+def shrink(monkeypatch: pytest.MonkeyPatch, name: str, scratch: Scratch = BESIDE) -> Scratch:
+    """Cut the rows of ranks into batches and segments of few bytes; returns the sizes that cut them into ranges."""
     range_bytes, batch_bytes, nonzeros = SMALL_SIZES[name]
-    monkeypatch.setattr(row_shuffles, "RANGE_BYTES", range_bytes)
     monkeypatch.setattr(row_entries, "BATCH_BYTES", batch_bytes)
     for module in (row_entries, row_rank):
         monkeypatch.setattr(module, "SEGMENT_NONZEROS", nonzeros)
     monkeypatch.setattr(row_entries, "_PENDING_IDS", nonzeros)
     monkeypatch.setattr(row_halo, "JOINED_BYTES", 100 * nonzeros)
     monkeypatch.setattr(row_halo, "LISTED_COLUMNS", nonzeros)
+    return replace(scratch, range_bytes=range_bytes)
 
 
 def stored_bytes(shards: RowShards) -> dict[str, bytes]:
@@ -269,20 +270,21 @@ def test_ranges_batches_and_segments_of_any_size_change_no_byte(
     # The last rank has no vertex, if there are several.
     part = random_parts(90, max(1, parts - 1), 1)
 
-    def make(name: str) -> RowShards:
+    def make(name: str, scratch: Scratch) -> RowShards:
         dataset = catalog.create(name)
         graph = store_graph(dataset, adjacency, symmetric=symmetric, weighted=weighted)
         store_vertices(dataset, np.arange(450).reshape(90, 5), np.arange(90) % 4, None)
-        return shard_rows(dataset, store_partition(dataset, graph, part, parts), HERE, reorder=reorder)
+        partition = store_partition(dataset, graph, part, parts)
+        return shard_rows(dataset, partition, InProcessCluster(scratch=scratch), reorder=reorder)
 
-    whole = make("whole")
-    shrink(monkeypatch, sizes)
-    cut = make("pieces")
+    whole = make("whole", BESIDE)
+    small = shrink(monkeypatch, sizes)
+    cut = make("pieces", small)
     assert cut.artifact.digest == whole.artifact.digest
     assert stored_bytes(cut) == stored_bytes(whole)
     check_row_shards(cut.artifact, int(adjacency.nnz))
     source = ShardSource.of(catalog["pieces"].graph(), catalog["pieces"].vertices(), None)
-    is_cut = range_sizes(source, PartSizes.of(catalog["pieces"].partition(parts))).are_cut
+    is_cut = range_sizes(source, PartSizes.of(catalog["pieces"].partition(parts)), small).are_cut
     assert is_cut is (sizes in {"ranges", "everything"})
 
 
@@ -299,10 +301,10 @@ def test_columns_of_parts_of_consecutive_ids_are_not_looked_up(
     adjacency.data = np.arange(1.0, adjacency.nnz + 1)
     part = np.repeat(*np.array(CONSECUTIVE[parts], np.int32).T)
 
-    def make(name: str) -> RowShards:
+    def make(name: str, scratch: Scratch = BESIDE) -> RowShards:
         dataset = catalog.create(name)
         graph = store_graph(dataset, adjacency, symmetric=False, weighted=True)
-        return shard_rows(dataset, store_partition(dataset, graph, part, 4), HERE)
+        return shard_rows(dataset, store_partition(dataset, graph, part, 4), InProcessCluster(scratch=scratch))
 
     with monkeypatch.context() as looked_up:
         looked_up.setattr(row_entries, "_split", None)
@@ -310,8 +312,8 @@ def test_columns_of_parts_of_consecutive_ids_are_not_looked_up(
         shards = make("alone")
         check_shards(shards, adjacency, part)
         # Rows of a range may come in several batches.
-        shrink(looked_up, "everything")
-        assert make("ranges").artifact.digest == shards.artifact.digest
+        small = shrink(looked_up, "everything")
+        assert make("ranges", small).artifact.digest == shards.artifact.digest
     # The same parts, as if their ids were not consecutive.
     monkeypatch.setattr(row_entries.RankColumns, "_consecutive", lambda *_: None)
     assert make("looked-up").artifact.digest == shards.artifact.digest
@@ -441,7 +443,7 @@ def test_a_rank_of_many_ranges_stopped_after_every_task_resumes_to_the_same_byte
 
     scratch = Scratch(sources=few)
     whole = shard_rows(*prepare("whole"), InProcessCluster(scratch=scratch), reorder=reorder)
-    shrink(monkeypatch, "ranges")
+    scratch = shrink(monkeypatch, "ranges", scratch)
     dataset, partition = prepare("stopped")
     graph = dataset.graph()
     source = ShardSource.of(graph, dataset.vertices(), find_transpose(dataset, graph))
@@ -472,11 +474,12 @@ def test_only_what_is_lost_of_a_rank_of_many_ranges_is_made_again(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, function: str, both: bool
 ) -> None:
     """Every temporary file that was written by then is lost or damaged, one in each run; in the long tests, both."""
-    shrink(monkeypatch, "ranges")
+    scratch = shrink(monkeypatch, "ranges")
+    cluster = InProcessCluster(scratch=scratch)
     adjacency, part = random_adjacency(60, 400, 0, symmetric=True), random_parts(60, 2, 1)
     dataset = catalog.create("whole")
     graph = store_graph(dataset, adjacency, symmetric=True)
-    whole = stored_bytes(shard_rows(dataset, store_partition(dataset, graph, part, 2), HERE, reorder="degree"))
+    whole = stored_bytes(shard_rows(dataset, store_partition(dataset, graph, part, 2), cluster, reorder="degree"))
 
     class StopAfter(StoppingCluster):
         def map(self, each: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
@@ -487,7 +490,7 @@ def test_only_what_is_lost_of_a_rank_of_many_ranges_is_made_again(
     stopped = catalog.create("stopped")
     graph = store_graph(stopped, adjacency, symmetric=True)
     with pytest.raises(StoppedError):
-        shard_rows(stopped, store_partition(stopped, graph, part, 2), StopAfter(), reorder="degree")
+        shard_rows(stopped, store_partition(stopped, graph, part, 2), StopAfter(None, scratch), reorder="degree")
     for number in (number for number in range(40) if both or number % 2 == number // 2 % 2):
         dataset = Dataset(shutil.copytree(stopped.path, stopped.path.with_name(f"lost-{number}")))
         partition = dataset.partition(2)
@@ -503,7 +506,7 @@ def test_only_what_is_lost_of_a_rank_of_many_ranges_is_made_again(
             content = bytearray(file.read_bytes())
             content[len(content) // 2] ^= 1
             file.write_bytes(content)
-        assert stored_bytes(shard_rows(dataset, partition, HERE, reorder="degree")) == whole
+        assert stored_bytes(shard_rows(dataset, partition, cluster, reorder="degree")) == whole
     assert number > 10
 
 
@@ -512,7 +515,7 @@ def test_only_what_is_lost_of_a_rank_of_many_ranges_is_made_again(
 def test_ranges_have_about_equal_shares_and_batches_their_limit(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, reorder: str
 ) -> None:
-    shrink(monkeypatch, "everything")
+    scratch = shrink(monkeypatch, "everything")
     adjacency, part = random_adjacency(300, 3000, 0, symmetric=True), random_parts(300, 3, 1)
     dataset = catalog.create("g")
     graph = store_graph(dataset, adjacency, symmetric=True)
@@ -526,8 +529,8 @@ def test_ranges_have_about_equal_shares_and_batches_their_limit(
             yield batch
 
     monkeypatch.setattr(RangeRows, "batches", noted)
-    shard_rows(dataset, partition, HERE, reorder=reorder)
-    ranges = range_sizes(ShardSource.of(graph, None, None), PartSizes.of(partition))
+    shard_rows(dataset, partition, InProcessCluster(scratch=scratch), reorder=reorder)
+    ranges = range_sizes(ShardSource.of(graph, None, None), PartSizes.of(partition), scratch)
     # The rows are read twice: once for the halo, and once to renumber them.
     assert len(sizes) == 2 * ranges.num_positions > 2 * 3 * 10
     assert sum(nonzeros for _, nonzeros in sizes) == 2 * graph.nnz

@@ -22,7 +22,9 @@ from gnnloom.pipeline.tasks.phase import count
 from gnnloom.pipeline.tasks.sizes import PartSizes
 from gnnloom.storage import Catalog, Dataset, Graph
 from gnnloom.storage.checks.invariants import check_artifact
+from gnnloom.storage.disk.work_folder import Scratch
 from gnnloom.storage.errors import CorruptError, InputError
+from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.shards.typed_row_shards import TypedRowShards
 from support.covering import examples
 from support.damage import replace_array
@@ -45,10 +47,9 @@ def _shard(dataset: Dataset, parts: int, *, reverse: bool, replicate: tuple[str,
 
 @pytest.fixture
 def in_many_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many blocks, ranges of every rank, runs of a task, batches of a range, and chunks."""
+    """Many blocks, runs of a task, batches of a range, and chunks."""
     monkeypatch.setattr("gnnloom.pipeline.matrix_sort.sort_plan.BLOCK_ENTRIES", 60)
     monkeypatch.setattr("gnnloom.storage.format.arrays.CHUNK_BYTES", 256)
-    monkeypatch.setattr(row_shuffles, "RANGE_BYTES", 4000)
     monkeypatch.setattr(row_shuffles, "_CHUNKS_PER_TASK", 1)
     monkeypatch.setattr(relation_routes, "ROUTED_BYTES", 700)
     monkeypatch.setattr(row_entries, "BATCH_BYTES", 300)
@@ -138,7 +139,8 @@ def test_bytes_do_not_depend_on_pieces_or_interruptions(
     graph = dataset.typed_graph()
     options = PartitionOptions(3, "random", reverse=reverse, replicate=replicate)
     partition = partition_graph(dataset, graph, options, HERE)
-    pieces, ran = run_in_steps(lambda cluster: shard_typed_rows(dataset, partition, cluster), 31)
+    scratch = Scratch(range_bytes=4000)
+    pieces, ran = run_in_steps(lambda cluster: shard_typed_rows(dataset, partition, cluster), 31, scratch=scratch)
     functions = [name for name, _ in ran]
     assert functions.count("write_range") > 6
     # The plan from stored sizes has the tasks that ran.
@@ -147,14 +149,14 @@ def test_bytes_do_not_depend_on_pieces_or_interruptions(
     data = dataset.vertices_of_types(graph.artifact.key)
     source = typed_source(graph, reverses, replicating_spec(partition), union, data)
     sizes = PartSizes.of(partition)
-    planned = count(row_phases(source, replace(sizes, sent_back=()), RowPlaces()))
+    places = RowPlaces(ArtifactWriter(Path(), "shards", "", scratch=scratch))
+    planned = count(row_phases(source, replace(sizes, sent_back=()), places))
     assert sum(each.tasks for each in planned) == len({name for _, name in ran})
     check_typed_shards(pieces, graph, partition.part(), dataset.vertices_of_types(graph.artifact.key))
     assert [each.problem for each in dataset.verify() if each.problem] == []
     digest = pieces.artifact.digest
     with pytest.MonkeyPatch.context() as patch:
         for where, name in (
-            (row_shuffles, "RANGE_BYTES"),
             (relation_routes, "ROUTED_BYTES"),
             (row_entries, "BATCH_BYTES"),
         ):
