@@ -37,6 +37,7 @@ from gnnloom.workflows.api.options.python_messages import IN_MEMORY, features_ca
 _IF_VERTICES: Final = "if each row is a vertex"
 _IF_EDGE: Final = "if the first line is an edge"
 _IF_EDGES: Final = "if each row is an edge"
+_IF_TYPED: Final = "if the graph has types of vertices"
 _ALONG: Final = "then, for the vertex data"
 _OF_TYPES: Final = "if rdf:type is the type of its subject"
 #: Files that are looked at one by one, at most.
@@ -215,7 +216,36 @@ def _several_tables(locations: Sequence[str]) -> Look | None:
         for name, reading in zip(names, types.values(), strict=True):
             if not _is_plain(reading):
                 others[f"then, for the data of {name}"] = shell_command(*reading.words("NAME"), "--of-type", name)
+        if len(relations) == 1 and _have_one_type(found[relations[0]].files[0], list(types.values())):
+            data = _joint_features(list(types.values()))
+            if data and (edges := found[relations[0]].command):
+                return Look(
+                    tuple(found[location].files[0] for location in locations),
+                    f"{edges} && {data}",
+                    {_IF_TYPED: command} if len(types) == 1 else {},
+                )
     return Look(tuple(found[location].files[0] for location in locations), command, others)
+
+
+def _have_one_type(edges: Understood, tables: Sequence[VertexReading]) -> bool:
+    """Whether tables of vertices are about the same vertices, which are the ends of all edges.
+
+    Their ids are in columns of one name and some of the first ids are in all tables; no end is called as a type is.
+    """
+    ends = [str(edges.facts.get(end, "")) for end in ("source", "target")]
+    if not names_ends(*ends) and any(_OF_TYPE.fullmatch(end) for end in ends):
+        return False
+    shown = [set(_cells(table.understood, table.ids)) for table in tables]
+    return bool(shown) and len({table.ids for table in tables}) == 1 and bool(set.intersection(*shown))
+
+
+def _joint_features(tables: Sequence[VertexReading]) -> str:
+    """The command that stores the vertex data of all tables; empty if the tables need commands of their own."""
+    options = [option for table in tables for option in table.files]
+    if len(set(options)) < len(options) or any(table.before or table.others != tables[0].others for table in tables):
+        return ""
+    files = {option: file for table in tables for option, file in table.files.items()}
+    return replace(tables[0], files=files).command()
 
 
 def _type_name(location: str, vertices: VertexReading) -> str:

@@ -290,6 +290,43 @@ def test_several_tables_are_looked_at_one_by_one_and_stored_by_one_command(
     assert {each.name: each.nnz for each in graph.relations} == {"clicks": 30, "likes": 20}
 
 
+def test_tables_about_the_same_vertices_become_the_data_of_one_graph(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("payments.csv").write_text("source,target\nanna,bob\nbob,carla\ncarla,anna\ncarla,dora\n")
+    Path("people.csv").write_text("id,age,income\nanna,34,52\nbob,41,38\ncarla,29,61\ndora,58,47\n")
+    Path("risk.csv").write_text("id,class\nanna,low\nbob,low\ncarla,high\ndora,high\n")
+    Path("split.csv").write_text("id,split\ndora,test\ncarla,train\nbob,valid\nanna,train\n")
+    found = json.loads(call(tmp_path, "look", "people.csv", "risk.csv", "payments.csv", "split.csv", "--json").stdout)
+    assert "others" not in found
+    for command in found["command"].replace("NAME", "pay").split(" && "):
+        assert call(tmp_path, *shlex.split(command)[1:], "--workers", "0").exit_code == 0, command
+    vertices = gnnloom.Catalog(tmp_path / "catalog")["pay"].vertices()
+    assert vertices.feature().tolist() == [[34, 52], [41, 38], [29, 61], [58, 47]]
+    assert list(vertices.class_names) == ["high", "low"]
+    assert vertices.split().tolist() == [1, 2, 1, 3]
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        # Ids in columns of other names; other ids; ends that are called as types are.
+        ({"cities.csv": "city,size\nanna,3\nrome,4\n", "pay.csv": "source,target\nanna,bob\nbob,anna\n"}),
+        ({"cities.csv": "id,size\nrome,4\noslo,3\n", "pay.csv": "source,target\nanna,bob\nbob,anna\n"}),
+        ({"roles.csv": "id,role\nanna,3\nbob,4\n", "pay.csv": "payer_id,payee_id\nanna,bob\nbob,anna\n"}),
+    ],
+)
+def test_tables_about_other_vertices_are_types_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: dict[str, str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, text in {"people.csv": "id,age\nanna,34\nbob,41\n", **others}.items():
+        Path(name).write_text(text)
+    found = json.loads(call(tmp_path, "look", "people.csv", *others, "--json").stdout)
+    assert found["command"].startswith("gnnloom ingest NAME --vertices 'people=people.csv:id,age as feature'")
+
+
 @pytest.mark.parametrize("columnar", [{"users"}, {"items", "clicks"}])
 def test_tables_of_several_formats_are_stored_by_the_command_for_tables_of_one_format(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columnar: set[str]
@@ -332,8 +369,9 @@ def test_an_array_of_pairs_next_to_a_table_has_no_columns_to_name(
     pd.DataFrame({"user_id": range(9), "age": [k + 20.5 for k in range(9)]}).to_parquet("users.parquet", index=False)
     np.save("knows.npy", np.array([[k, (k + 1 + k % 2) % 9] for k in range(9)]))
     found = json.loads(call(tmp_path, "look", "users.parquet", "knows.npy", "--json").stdout)
-    words = shlex.split(found["command"].replace("NAME", "shop"))
-    assert call(tmp_path, *words[1:], "--workers", "0").exit_code == 0, found["command"]
+    assert [each["when"] for each in found["others"]] == ["if the graph has types of vertices"]
+    words = shlex.split(found["others"][0]["command"].replace("NAME", "shop"))
+    assert call(tmp_path, *words[1:], "--workers", "0").exit_code == 0, found["others"]
     graph = gnnloom.Catalog(tmp_path / "catalog")["shop"].typed_graph()
     assert [(each.edge_type, each.nnz) for each in graph.relations] == [(("user", "knows", "user"), 9)]
 
