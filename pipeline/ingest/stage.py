@@ -145,11 +145,11 @@ def _project(
         raise InputError("merge 'keep': only relations of graphs with types may have equal edges (`--relation`)")
     if getattr(source, "times", False) and options.merge in {None, "sum"}:
         raise InputError(
-            "merge 'sum': times of equal edges are not added up; give --merge max for the last of them, min for the"
-            " earliest, or first for the first one in the files"
+            "merge 'sum': times of parallel edges cannot be added; use --merge max for the latest time, min for the"
+            " earliest, or first for the first in the files"
         )
     if (location := getattr(source, "says_undirected", "")) and not options.undirected:
-        raise InputError(f"{location}: says that its edges have no direction; add `--undirected`")
+        raise InputError(f"{location}: the file says that its edges have no direction; add `--undirected`")
     if not isinstance(source, NamedEdgeSource):
         if options.ids == "names":
             raise InputError(f"format {source.identity()['format']!r}: ids are always numbers (`--ids compact`)")

@@ -125,7 +125,9 @@ class Propagated:
             CorruptError: it has another shape than the manifest says.
         """
         if step not in self.steps:
-            raise NotFoundError(f"{self.artifact.path}: no step {step}; there are {', '.join(map(str, self.steps))}")
+            raise NotFoundError(
+                f"{self.artifact.path}: step {step} is not stored, only {', '.join(map(str, self.steps))}"
+            )
         found = None if counter is not None else self._readers.get((step, block))
         return self._open(step, block, counter) if found is None else found
 

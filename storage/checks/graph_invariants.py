@@ -201,7 +201,7 @@ def _check_kept(kept: KeptEdges) -> None:
                     is_same &= values == other.read(start, stop)
             if not is_same.all():
                 raise CorruptError(
-                    f"{kept.where}: block {number} has edges that are not at their position in the whole"
+                    f"{kept.where}: edges of block {number} are not at their positions in the whole graph"
                 )
         before += whole.block_nnz[number]
 

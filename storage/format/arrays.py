@@ -272,7 +272,7 @@ class ArrayReader:
         """
         stop = len(self) if stop is None else stop
         if not 0 <= start <= stop <= len(self):
-            raise IndexError(f"{self._where}: rows {start}:{stop} of {len(self)}")
+            raise IndexError(f"{self._where}: rows {start}:{stop} are not in the array of {counted(len(self), 'row')}")
         self._check_last(start, stop)
         rows = np.empty((stop - start, *self.shape[1:]), dtype=self.dtype) if out is None else out
         if rows.size == 0:

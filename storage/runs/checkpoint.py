@@ -211,5 +211,5 @@ def _verify_share(readers: Mapping[str, ArrayReader], share: int, shares: int) -
 def _facts(path: Path, content: Mapping[str, Any]) -> JsonObject:
     facts = content.get("facts")
     if not isinstance(facts, dict):
-        raise CorruptError(f"{path / CHECKPOINT_INDEX}: lacks its facts")
+        raise CorruptError(f"{path / CHECKPOINT_INDEX}: the facts of the checkpoint are missing")
     return facts

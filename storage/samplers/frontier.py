@@ -19,7 +19,9 @@ SAMPLER = SamplerKind(
             default=0, help="Vertices in the frontier; 0: 1000, or an eighth of the batch if that is less", least=0
         ),
         "enlargement": Option(
-            default=3.0, help="Slots of the frontier's table per slot in use, after it is compacted", below=math.inf
+            default=3.0,
+            help="Size of the frontier's table after it is compacted, as a multiple of the slots in use",
+            below=math.inf,
         ),
         "degree_cap": Option(
             default=0, help="Maximum degree in the frontier, to which larger degrees are reduced; 0: none", least=0

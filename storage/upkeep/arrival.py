@@ -115,7 +115,7 @@ def check_space(folder: Path, size: int, source: str) -> None:
     """
     free = shutil.disk_usage(folder).free - _RESERVE
     if size > free:
-        raise BudgetError(f"{source}: unpacks to {size:,} bytes, the disk has {max(0, free):,} free")
+        raise BudgetError(f"{source}: needs {size:,} bytes unpacked, but the disk has only {max(0, free):,} free")
 
 
 def publish(aside: Path, final: Path, source: str, shown: str) -> None:

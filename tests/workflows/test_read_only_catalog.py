@@ -41,7 +41,7 @@ COMMANDS = {
     "catalog gc --dry-run": None,
     "partition web --parts 1 --method random --workers 0": None,
     "shard web --parts 1 --workers 0": None,
-    "predict web/first --embeddings": "first: the run lacks these predictions, and they cannot be stored",
+    "predict web/first --embeddings": "first: these predictions are not stored yet",
     "train web/first --epochs 9": "Read-only file system",
     "train web/second --hidden 4": "Read-only file system",
     "partition web --parts 3 --method random --workers 0": "Read-only file system",

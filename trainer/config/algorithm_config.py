@@ -67,7 +67,7 @@ class AlgorithmConfig(Config):
     )
     threads: int = _option(
         0,
-        "Threads per rank; 0: the machine's cores divided among its ranks",
+        "Threads per rank; 0: an equal share of the machine's cores",
         free=True,
         least=0,
         most=_MOST_THREADS,

@@ -85,7 +85,8 @@ class StoppingConfig(Config):
     )
     keep_best: str = _option(
         "none",
-        "Also keep the checkpoint with the best value of this metric, to predict with; auto: the validation split's",
+        "Also keep the checkpoint with the best value of this metric, for predictions; auto: the first metric of"
+        " the validation split",
         group=Group.CHECKPOINTS,
         free=True,
     )

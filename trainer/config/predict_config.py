@@ -46,7 +46,7 @@ class PredictConfig(Config):
         choices=("auto", "best", "last"),
     )
     wait_timeout: float = option(
-        600.0, "Seconds that a rank waits for others before it ends with a report; 0: forever", least=0
+        600.0, "Seconds that a rank waits for other ranks before it reports them and ends; 0: forever", least=0
     )
     evaluation_memory: int = option(
         0,
@@ -55,7 +55,7 @@ class PredictConfig(Config):
         least=0,
         is_size=True,
     )
-    threads: int = option(0, "Threads per rank; 0: the machine's cores divided among its ranks", least=0)
+    threads: int = option(0, "Threads per rank; 0: an equal share of the machine's cores", least=0)
     top: int = option(0, "Targets to find for each vertex, of a run on pairs; 0 for none", least=0)
     targets: str | None = option(
         None, "Folder that the first rank reads vertices from and writes their targets to, needed by top"

@@ -28,17 +28,17 @@ class PropagateConfig(Config):
     dataset: str = option(text="Name of the dataset")
     matrix: str = _computed(
         "feature",
-        "Matrix to propagate; label: ones for the classes of the training vertices",
+        "Matrix to propagate; label: the labels of the training vertices, as one column of zeros and ones per class",
         name="of",
         choices=tuple(PROPAGABLE),
     )
-    steps: int = _computed(3, "Number of products: A X to A^K X", least=1, most=1000, metavar="K")
+    steps: int = _computed(3, "Number of products K: the command stores A X to A^K X", least=1, most=1000, metavar="K")
     normalization: str = _computed(
-        "symmetric", "Normalization of the adjacency, which has its self loops", choices=NORMALIZATIONS
+        "symmetric", "Normalization of the adjacency with self loops", choices=NORMALIZATIONS
     )
     ppr: float | None = _computed(
         None,
-        "Teleport probability: store personalized PageRank diffusion of the matrix after K steps instead of the powers",
+        "Teleport probability of personalized PageRank: store the diffused matrix after K steps instead of the powers",
         kind=float,
         above=0.0,
         most=1.0,
@@ -52,24 +52,24 @@ class PropagateConfig(Config):
     method: str | None = option(None, "Partitioner of the row shards, if there are several", group=Group.INPUT)
     memory: int | None = _executed(
         None,
-        "Memory per rank, which decides how many columns are multiplied at a time",
+        "Memory limit per rank; a rank with more memory multiplies more columns at once",
         kind=int,
         is_size=True,
         least=1,
         is_common=True,
-        default_text="most of what is free",
+        default_text="most of the free memory",
     )
     adjacency: str = _executed(
         "auto",
-        "Place of the adjacency while it is multiplied; auto: disk if more columns fit then",
+        "Where to keep the adjacency during products; auto: on disk if that makes room for more columns",
         choices=ADJACENCY,
     )
-    threads: int = _executed(0, "Threads per rank; 0: the machine's cores divided among its ranks", least=0, most=4096)
+    threads: int = _executed(0, "Threads per rank; 0: an equal share of the machine's cores", least=0, most=4096)
     scratch: str | None = _executed(
-        None, "Folder for temporary files, which all ranks see", default_text="in the dataset", metavar="DIR"
+        None, "Folder for temporary files, visible to all ranks", default_text="in the dataset", metavar="DIR"
     )
     wait_timeout: float = _executed(
-        600.0, "Seconds that a rank waits for others before it ends with a report; 0: forever", least=0
+        600.0, "Seconds that a rank waits for other ranks before it reports them and ends; 0: forever", least=0
     )
 
     @property

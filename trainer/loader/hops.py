@@ -67,7 +67,7 @@ def _hops(vertices: NDArray[np.int64], blocks: Sequence[CSR], place: Place) -> H
     whole = blocks[0]
     for block in blocks[1:]:
         if not np.array_equal(block.indptr, whole.indptr[: block.num_rows + 1]):
-            raise ValueError("one graph serves all layers only if neighbors are drawn once for every vertex")
+            raise ValueError("one graph serves all layers only if draw_once draws every vertex's neighbors once")
     rows = [0, *(block.num_rows for block in reversed(blocks))]
     return Hops(
         place.from_numpy(vertices),

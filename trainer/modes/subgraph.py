@@ -43,9 +43,10 @@ MODE = ModeKind(
         ),
         "presamples": Option(
             default=0,
-            help="GraphSAINT's weights of losses and edges, from this many batches drawn beforehand; auto: as many as"
-            f" have every vertex {SUFFICIENT} times on average, at most {MOST_COUNTED:,}; 0: no weights. Samplers"
-            " vertex, edge and cluster need no such batches: any number but 0 gives exact weights",
+            help="Number of batches to draw before training, from which GraphSAINT's weights of losses and edges are"
+            f" estimated; auto: enough to draw every vertex {SUFFICIENT} times on average, at most {MOST_COUNTED:,}; 0:"
+            " no weights. For samplers vertex, edge and cluster, any number but 0 gives exact weights, and no batches"
+            " are drawn",
             least=AUTO,
             words={"auto": AUTO},
         ),

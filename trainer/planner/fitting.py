@@ -66,7 +66,9 @@ def settle_memory(given: Mapping[str, Any], memory: int, *, restart: bool = Fals
             _report(smaller, needed, memory)
             return fields
     if not needed:
-        raise BudgetError(f"memory {memory_text(memory)}: not even an evaluation in parts fits; give each rank more")
+        raise BudgetError(
+            f"memory {memory_text(memory)}: not even an evaluation in parts fits; give each rank more memory"
+        )
     least = min(needed, key=lambda smaller: needed[smaller])
     raise BudgetError(
         f"memory {memory_text(memory)}: a rank takes {memory_text(needed[least])} at least, with {_shown(least)};"

@@ -184,7 +184,7 @@ class _Rank:
         footprint = config.algorithm.kind.footprint
         if footprint is None:
             raise InputError(
-                f"algorithm {config.algorithm.name}: its memory cannot be projected, as it states no footprint"
+                f"algorithm {config.algorithm.name}: its memory cannot be projected, because it states no footprint"
             )
         layers = footprint(axes, options.layer_plan().propagates_first)
         n, row_bytes = (

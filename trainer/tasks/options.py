@@ -61,8 +61,8 @@ NEGATIVES: Final[Mapping[str, Option]] = MappingProxyType(
         ),
         "filtered_ranks": Option(
             default=False,
-            help="Also rank the targets of the test pairs (both ends of undirected ones) among all vertices, without"
-            " edges and pairs of any split, after the last epoch",
+            help="After the last epoch, also rank the target of each test pair (both ends of an undirected pair) among"
+            " all vertices, except vertices that an edge or a pair of any split joins to its other end",
         ),
     }
 )

@@ -85,8 +85,8 @@ def _predicted(comm: Communicator, dataset: Dataset, run: Run, config: PredictCo
         # A finished run in a catalog that cannot be written can be shown without a lock, see `sole_writer`.
         if comm.rank == 0 and not os.access(run.path, os.W_OK):
             raise InputError(
-                f"{run.path}: the run lacks these predictions, and they cannot be stored: the folder cannot be written;"
-                " make it writable, or predict in a copy of the catalog (`gnnloom catalog export`)"
+                f"{run.path}: these predictions are not stored yet, and the folder of the run cannot be written; make"
+                " it writable, or predict in a copy of the dataset (`gnnloom catalog export`)"
             )
         return OpenedRun.open(_computed(run, config), dataset, run, comm.rank, comm.size, predicts=True)
 
@@ -134,7 +134,7 @@ def _check_smoothing(session: Session) -> None:
     vertices = opened.dataset.vertices(opened.inputs["vertices"])
     if vertices.class_names != opened.transfer.class_names[: len(vertices.class_names)]:
         raise InputError(
-            f"smooth: the labels in {vertices.artifact.path} have other numbers for the classes than run"
+            f"smooth: {vertices.artifact.path} numbers the classes differently than the labels that run"
             f" {opened.transfer.dataset}/{opened.transfer.run} was trained on; predict without smoothing"
         )
 

@@ -56,7 +56,7 @@ def plan(
     catalog: CatalogLike = None,
     **options: Unpack[PlanKeywords],
 ) -> list[dict[str, Any]]:
-    """Predict an epoch of a training on every algorithm and process grid, best first; nothing runs.
+    """Predict an epoch for every algorithm and process grid, best first; nothing is trained.
 
     Args:
         dataset: the dataset or its name.
@@ -149,14 +149,14 @@ def simulate(
     catalog: CatalogLike = None,
     **options: Unpack[PlanKeywords],
 ) -> Scaling:
-    """Predict how a training scales with the number of ranks; nothing runs.
+    """Predict how training scales with the number of ranks; nothing is trained.
 
     Args:
-        dataset: the dataset or its name; or else give the size of a graph that exists as numbers only:
+        dataset: the dataset or its name; alternatively, give the sizes of a graph that is not stored:
         vertices: its vertices.
         edges: its nonzeros: edges in both directions, and self loops.
         features, classes: numbers of its features and classes.
-        training_share: its labeled training vertices, as a share of all.
+        training_share: share of its vertices that are training vertices with a label.
         ranks: ascending numbers of ranks.
         weak: let the graph grow with the ranks.
         memory_per_rank, profile, graph, catalog: as for :func:`plan`.
@@ -228,7 +228,7 @@ def _situation(
     """The graph to simulate.
 
     Args:
-        sizes: of a graph that exists as numbers only.
+        sizes: of a graph that is not stored.
         graph: key of the dataset's.
 
     Raises:

@@ -16,17 +16,18 @@ _COLORS = {OK: "green", WARNING: "yellow", FAILED: "red"}
 
 
 @click.command("doctor")
-@click.option("--warm", is_flag=True, help="Fill the cache of compiled kernels instead, so that no command compiles.")
-@click.option("--wide", is_flag=True, help="With --warm: compile them for graphs of more than 2^31 vertices, too.")
+@click.option("--warm", is_flag=True, help="Compile all kernels into the cache instead, so that commands need not.")
+@click.option("--wide", is_flag=True, help="With --warm: also compile kernels for graphs of more than 2^31 vertices.")
 @click.option("--clean", is_flag=True, help="Remove shared memory and temporary folders that killed processes left.")
 @json_option
 def doctor_command(warm: bool, wide: bool, clean: bool) -> None:
-    """Check this machine and the installation: Python, MPI, kernels, partitioners, memory, disk.
+    """Check this machine and the installation: Python, MPI, kernels, partitioners, memory and disk.
 
-    With --clean, remove instead what your killed processes left behind and no process uses: shared memory of MPI ranks
-    and semaphores of worker processes in /dev/shm, and temporary folders. For catalogs there is `gnnloom catalog gc`.
+    With --clean, the command instead removes files that your killed processes left and that no process uses: shared
+    memory of MPI ranks, semaphores of worker processes in /dev/shm, and temporary folders. To clean a catalog, use
+    `gnnloom catalog gc`.
 
-    Exits with code 0 if no check failed, 1 otherwise. Warnings are about things that are slow or optional.
+    Exits with code 0 if no check failed, and with 1 otherwise. A warning is about something that is slow or optional.
 
     \b
     Example:

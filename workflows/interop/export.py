@@ -67,7 +67,7 @@ def run_table(dataset: Dataset, run: Run, what: str) -> Table:
     predictions = run.predictions()
     task = task_of_run(run.config(), predictions)
     if what == "scores" and task.on_pairs:
-        raise NotFoundError(f"{run.path}: scores are of pairs; give these with `gnnloom predict --pairs FILE`")
+        raise NotFoundError(f"{run.path}: the run has scores only for pairs; run `gnnloom predict --pairs FILE`")
     stored, name = {
         "predictions": (task.prediction, task.column),
         "scores": ("score", "score"),

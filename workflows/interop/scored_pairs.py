@@ -105,7 +105,7 @@ class Wanted:
         if self.pairs is not None and self.top is not None:
             raise InputError("pairs and top: choose one of them")
         if self.of is not None and self.top is None:
-            raise InputError("of: lists the vertices whose best targets are wanted; give their number with top")
+            raise InputError("of: lists the sources to find targets for; also give top, the number of targets of each")
         if self.header is not None and not isinstance(self.pairs, Path):
             raise InputError("header: says how a file of pairs is read; name it with pairs")
         if self.top is not None and self.top < 1:

@@ -149,8 +149,8 @@ class PropagateSection:
     ppr: float | None = option_field(_PROPAGATE["ppr"])
     memory: str | None = option(
         None,
-        "Memory per rank, such as `3G`, which decides how many columns are multiplied at a time; by default most of"
-        " what is free.",
+        "Memory limit per rank, such as `3G`; a rank with more memory multiplies more columns at once; by default most"
+        " of the free memory.",
     )
     adjacency: str = option_field(_PROPAGATE["adjacency"])
     threads: int = option_field(_PROPAGATE["threads"])
@@ -255,7 +255,9 @@ class PredictSection(Config):
         if self.header is not None and self.pairs is None:
             raise InputError("header: says how a file of pairs is read; name it with pairs")
         if self.top_of is not None and self.top is None:
-            raise InputError("top_of: lists the vertices whose best targets are wanted; give their number with top")
+            raise InputError(
+                "top_of: lists the sources to find targets for; also give top, the number of targets of each"
+            )
 
     @property
     def wanted(self) -> Wanted:

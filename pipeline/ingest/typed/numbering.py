@@ -251,8 +251,8 @@ def _number_space(
         raise _unknown_key(name, key, count, *_range_of(found, ranges, at))
     if count and kinds and unknown == "add":
         raise InputError(
-            f"--unknown add: {counted(count, 'id')} that no table lists may have any of the types {', '.join(types)};"
-            " list them, or drop their edges"
+            f"--unknown add: the type of {counted(count, 'id')} without a row in a table of vertices is not known: it"
+            f" may be {' or '.join(types)}; add the rows, or use --unknown drop"
         )
     listed = _tables_of(tables, name) if any(table.kinds is not None for table in of_space) else {}
     if kinds:

@@ -72,13 +72,13 @@ def _check_options(tables: TypedTables, options: IngestOptions) -> None:
     for relation in tables.relations:
         if relation.columns and options.merge not in {"keep", "first"}:
             raise InputError(
-                f"{relation.location}, relation {relation.name}: several values of equal edges are not merged; give"
-                " --merge keep for an edge each, or first for the first one in the file"
+                f"{relation.location}, relation {relation.name}: edges with several values cannot be merged; use"
+                " --merge keep to keep every edge, or first for the first edge in the file"
             )
         if getattr(relation.edges, "times", False) and options.merge in {None, "sum"}:
             raise InputError(
-                f"{relation.location}, relation {relation.name}: times of equal edges are not added up; give --merge"
-                " keep for an edge each, max for the last of them, min for the earliest, or first for the first one"
+                f"{relation.location}, relation {relation.name}: times of parallel edges cannot be added; use --merge"
+                " keep to keep every edge, max for the latest time, min for the earliest, or first for the first"
             )
 
 

@@ -446,8 +446,8 @@ def _open_relation(
     edges = _open(table, table.columns, options, format_name, any_name)
     if location := getattr(edges, "says_undirected", ""):
         raise InputError(
-            f"{location}, relation {name}: says that its edges have no direction; relations have one, and their"
-            " reverses are derived"
+            f"{location}, relation {name}: the file says that its edges have no direction, but relations are"
+            " directed, and their reverses are derived"
         )
     if any_name and not isinstance(edges, NamedEdgeSource):
         raise InputError(f"{where}: ids are always numbers in this format, not names (`--ids compact`)")

@@ -303,7 +303,7 @@ def open_member(file: SourceFile, member: str | None) -> Iterator[tuple[BinaryIO
             stream = cast("BinaryIO", archive.open(f"{member}.npy"))
         except KeyError:
             names = listed([name.removesuffix(".npy") for name in archive.namelist()])
-            raise NotFoundError(f"{file.location}: no array {member}; there are {names or 'none'}") from None
+            raise NotFoundError(f"{file.location}: the file has no array {member}, only {names or 'none'}") from None
         with stream:
             # zipfile reads no further than the size in the archive's directory.
             yield stream, archive.getinfo(f"{member}.npy").file_size

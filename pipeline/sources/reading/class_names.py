@@ -81,7 +81,7 @@ class NamedLabels:
         """
         unknown = [name for name in self.names if name not in names]
         if unknown:
-            raise InputError(f"{self.file.location}: label {unknown[0]!r} is none of the classes of {where}")
+            raise InputError(f"{self.file.location}: label {unknown[0]!r} is not one of the classes in {where}")
         return replace(self, names=names, is_like=True)
 
     @property

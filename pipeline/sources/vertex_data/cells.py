@@ -475,7 +475,7 @@ class PartedCells:
         """
         first = parts[0]
         if len(parts) > 1 << _PART_BITS:
-            raise InputError(f"{first.file.location}: {len(parts):,} files of one table; join them to fewer")
+            raise InputError(f"{first.file.location}: the table has {len(parts):,} files; join them into fewer files")
         for each in parts[1:]:
             if each.width != first.width:
                 raise InputError(

@@ -87,7 +87,7 @@ def test_an_unfinished_checkpoint_is_not_found(tmp_path: Path) -> None:
     ("change", "error", "message"),
     [
         ({"format_version": 99}, FormatError, "format 99 is newer"),
-        ({"facts": None}, CorruptError, "lacks its facts"),
+        ({"facts": None}, CorruptError, "facts"),
         ({"arrays": {"bias": 3}}, CorruptError, "not the index of a checkpoint"),
     ],
 )

@@ -94,7 +94,7 @@ def test_a_model_that_branches_by_rank_is_told_to_make_the_same_calls(catalog: C
 @pytest.mark.parametrize(
     ("model", "said"),
     [
-        ("WithLinear", "Linear linear needs whole rows, each on one rank"),
+        ("WithLinear", "Linear linear needs whole rows on one rank"),
         ("WithDropout", "it draws random numbers, as nn.Dropout does, for rows of which several ranks hold copies"),
     ],
 )

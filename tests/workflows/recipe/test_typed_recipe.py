@@ -515,7 +515,7 @@ def test_a_recipe_trains_on_pairs_of_a_relation_and_predicts(monkeypatch: pytest
         ("[predict]", "[shards]", "reads the stored graph"),
         ("[predict]", "[predict]\ntop = 3", "top: the scores need a file"),
         ("[predict]", "[predict]\nheader = true", "name it with pairs"),
-        ("[predict]", '[predict]\ntop_of = "users.csv:id"', "give their number with top"),
+        ("[predict]", '[predict]\ntop_of = "users.csv:id"', "top_of: lists"),
         ("[predict]", '[predict]\ntop = 3\npairs = "a.csv"\nout = "b.csv"', "either pairs or top"),
         ("[predict]", '[predict]\ntop = 3\nout = "b.csv"\non = "other"', "line 42: [predict] top"),
     ):

@@ -57,7 +57,7 @@ def load_function(option: str, text: str, layout: Layout, labels: Labels, num_ou
         found = function(scores, place.zeros((_TRIED, *labels.label.shape[1:]), labels.label.dtype))
     # Whatever the function raises is the user's to fix: one line says what.
     except Exception as error:
-        raise InputError(f"{option} {text}: the function fails: {type(error).__name__}: {error}") from error
+        raise InputError(f"{option} {text}: the function raises {type(error).__name__}: {error}") from error
     if not isinstance(found, Tensor) or found.shape != (_TRIED,):
         what = f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else repr(found)
         raise InputError(f"{option} {text}: expected a number for each of {_TRIED} vertices, found {what}")

@@ -136,8 +136,8 @@ def _check_rows(model: Model, name: str) -> None:
             continue
         if not isinstance(module, _LAYOUT_MODULES) and (module._parameters or module._buffers):  # noqa: SLF001
             raise InputError(
-                f"model {name}: {type(module).__name__} {path} needs whole rows, each on one rank, which this algorithm"
-                " and grid do not give it; use p2p, broadcast or replicated"
+                f"model {name}: {type(module).__name__} {path} needs whole rows on one rank, but this algorithm and"
+                " grid divide rows among ranks; use p2p, broadcast or replicated"
             )
 
 

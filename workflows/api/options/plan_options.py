@@ -28,16 +28,22 @@ PRECISIONS: Final = ("float32", "bf16")
 MODEL_OPTIONS: Final = tuple(options_of(TrainConfig)[name] for name in MODEL_FIELDS)
 #: Options of the task, if pairs of vertices are predicted.
 PAIR_OPTIONS: Final = tuple(options_of(TrainConfig)[name] for name in PAIR_FIELDS)
-#: Sizes of a graph that exists as numbers only.
+#: Sizes of a graph that is not stored.
 SIZE_OPTIONS: Final = (
-    Option("vertices", int, "Vertices of a graph that exists as numbers only.", least=1, group=Group.GRAPH),
-    Option("edges", int, "Its nonzeros: edges in both directions, and self loops.", least=1, group=Group.GRAPH),
-    Option("features", int, "Its features.", 128, least=1, group=Group.GRAPH),
-    Option("classes", int, "Its classes.", 32, least=1, group=Group.GRAPH),
+    Option("vertices", int, "Number of vertices, for a graph that is not stored.", least=1, group=Group.GRAPH),
+    Option(
+        "edges",
+        int,
+        "Number of nonzeros of its adjacency: both directions of its edges, and self loops.",
+        least=1,
+        group=Group.GRAPH,
+    ),
+    Option("features", int, "Number of its features.", 128, least=1, group=Group.GRAPH),
+    Option("classes", int, "Number of its classes.", 32, least=1, group=Group.GRAPH),
     Option(
         "training_share",
         float,
-        "Its labeled training vertices, as a share of all.",
+        "Share of its vertices that are training vertices with a label.",
         0.5,
         above=0,
         most=1,
@@ -49,7 +55,7 @@ MACHINE_OPTIONS: Final = (
     Option(
         "memory_per_rank",
         int,
-        "Memory of a rank, such as 16G.",
+        "Memory limit per rank, such as 16G.",
         group=Group.EXECUTION,
         is_common=True,
         is_size=True,

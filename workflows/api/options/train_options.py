@@ -17,8 +17,8 @@ _NOT_OPTIONS = frozenset({"catalog", "dataset", "algorithm_options", "mode_optio
 _MEMORY = Option(
     MEMORY,
     int,
-    "Memory of each rank, such as 8G: the features and the adjacency stay on disk, layers are recomputed and features"
-    " are rounded to bf16 as far as needed, unless these options are given",
+    "Memory limit per rank, such as 8G. As far as needed to stay within it, the run keeps features and the adjacency on"
+    " disk, recomputes layers, and rounds features to bf16; it changes no option that is given",
     least=1,
     is_size=True,
     group=Group.EXECUTION,

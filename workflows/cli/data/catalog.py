@@ -319,9 +319,9 @@ def _row(finding: Finding, kind: str, key: str, read: str) -> dict[str, Any]:
 def rm_command(name: str, artifact: str | None, force: bool, yes: bool) -> None:
     """Remove dataset NAME, or one of its artifacts or runs: NAME/RUN is run RUN.
 
-    Before a whole dataset is removed, its artifacts and runs are listed, and the command asks; --yes answers for
-    scripts. An artifact that others were made from is kept unless --force is given. Artifacts that are being written
-    are kept.
+    Before the command removes a whole dataset, it lists the artifacts and runs and asks for confirmation; --yes skips
+    the question. An artifact that other artifacts were made from is kept unless --force is given. An artifact that is
+    being written is always kept.
 
     \b
     Example:

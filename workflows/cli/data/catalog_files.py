@@ -23,7 +23,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 def gc_command(name: str | None, dry_run: bool) -> None:
     """Remove unfinished artifacts, leftover files and artifacts whose inputs are gone, from NAME or all datasets.
 
-    Anything that a running command holds is kept.
+    Whatever a running command uses is kept.
 
     \b
     Example:
@@ -75,7 +75,8 @@ def export_command(name: str, file: Path) -> None:
 def import_command(file: Path, name: str | None) -> None:
     """Add the dataset in FILE, written by `gnnloom catalog export`, to the catalog.
 
-    Everything is checked first. A damaged or foreign file is refused and leaves nothing behind.
+    The command checks the whole file first. It refuses a file that is damaged or is not an exported dataset, and adds
+    nothing.
 
     \b
     Example:
@@ -101,9 +102,9 @@ def import_command(file: Path, name: str | None) -> None:
 def push_command(name: str, url: str, replace: bool) -> None:
     """Copy dataset NAME with its artifacts and runs to URL: a folder in S3, Google Cloud Storage or elsewhere.
 
-    Files that are at URL already are not sent again, so a push that was stopped continues, and a push after new stages
-    or runs sends only these. The dataset is at URL when everything is there. S3 needs gnnloom[remote]; other URLs need
-    the package that fsspec names.
+    Files that are already at URL are not sent again: an interrupted push continues, and a later push sends only new
+    artifacts and runs. The dataset can be pulled from URL once all of its files are there. S3 needs gnnloom[remote];
+    other URLs need the package that fsspec asks for.
 
     \b
     Example:
@@ -125,8 +126,8 @@ def push_command(name: str, url: str, replace: bool) -> None:
 def pull_command(url: str, name: str | None) -> None:
     """Add the dataset at URL, copied there by `gnnloom catalog push`, to the catalog.
 
-    Everything is compared with its digests, and checked as by `gnnloom catalog import`. A pull that was stopped
-    continues.
+    The command compares every file with its digest, and checks the dataset as `gnnloom catalog import` does. An
+    interrupted pull continues.
 
     \b
     Example:
@@ -168,7 +169,7 @@ def part_command(
 ) -> None:
     """Write a partition of dataset NAME as a METIS .part.K file, or store one that another program made.
 
-    A file that is read has --parts parts; by default, the highest part in it plus one.
+    With --read, the partition has --parts parts; by default, the highest part number in the file plus one.
 
     \b
     Example:

@@ -96,7 +96,7 @@ def _add_arrays(leaf: Tree, arrays: Mapping[str, Any], show_all: bool) -> None:
 @click.argument("name")
 @json_option
 def lineage_command(name: str) -> None:
-    """Show what everything in dataset NAME was made from, beginning with the sources.
+    """Show the inputs of every artifact and run of dataset NAME, back to the source files.
 
     \b
     Example:
@@ -150,7 +150,7 @@ def _short(node: Node) -> str:
 @click.argument("name", required=False)
 @json_option
 def du_command(name: str | None) -> None:
-    """Show the bytes on disk of each artifact and run of all datasets, or of NAME, and how many of them are scratch.
+    """Show the disk space of each artifact and run of all datasets, or of NAME, and how much of it is temporary files.
 
     \b
     Example:

@@ -24,12 +24,12 @@ from gnnloom.workflows.interop.tables import check_file, write_table
     help="Output file: .npy, .npz, .parquet or .csv.",
 )
 @click.option(
-    "--run", default=None, help="Run that made the predictions, scores, embeddings or metrics; NAME/RUN is the same."
+    "--run", default=None, help="Run whose predictions, scores, embeddings or metrics to export; the same as NAME/RUN."
 )
 @click.option(
     "--safe-csv",
     is_flag=True,
-    help="Put an apostrophe before names in a .csv that a spreadsheet takes for formulas: names that begin with"
+    help="Put an apostrophe before names in a .csv that a spreadsheet would read as formulas: names that begin with"
     " = + - @, a tab or a carriage return.",
 )
 @click.option("--parts", type=click.IntRange(min=1), default=None, help="Number of parts of the partition.")
@@ -43,9 +43,9 @@ from gnnloom.workflows.interop.tables import check_file, write_table
     "key",
     metavar="KEY",
     default=None,
-    help="Key of the graph, vertex data, partition or links, if there are several.",
+    help="Key of the graph, vertex data, partition or links, if the dataset has several.",
 )
-@click.option("--relation", default=None, metavar="NAME", help="Relation whose edges to export, of a graph with types.")
+@click.option("--relation", default=None, metavar="NAME", help="In a graph with types, relation whose edges to export.")
 @json_option
 def export_command(
     name: str,
@@ -57,10 +57,11 @@ def export_command(
 ) -> None:
     """Export predictions, embeddings, metrics, features, labels, parts, edges or pairs of NAME for other programs.
 
-    .csv, .parquet and .npz files have a column with the vertex ids of the source. A .npy file has only the numbers, in
-    vertex order; for edges, it has sources and targets. If ids are names, .npz files leave them out, and both formats
-    hold vertex numbers for the ends of edges and pairs. Pairs of links have their split and, in a graph with types, the
-    columns of their edges. Files are written piece by piece, in little memory.
+    .csv, .parquet and .npz files have a column with the vertex ids of the source files. A .npy file has only the
+    values, in the order of the vertices; for edges, it has sources and targets. If ids are names, a .npz file has no
+    column of ids, and .npz and .npy files identify the ends of edges and pairs by vertex number. Exported pairs have
+    their split and, in a graph with types, the columns of their edges. Files are written in pieces, so that exporting
+    takes little memory.
 
     \b
     Example:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @add_options((*MODEL_OPTIONS, *PAIR_OPTIONS), checks=False)
 @add_options(MACHINE_OPTIONS)
 @key_option("graph")
-@click_option(Option("top", int, "Rows of the table.", 15, group=Group.OUTPUT, least=1))
+@click_option(Option("top", int, "Number of rows of the table.", 15, group=Group.OUTPUT, least=1))
 @json_option
 def plan_command(
     name: str,
@@ -40,12 +40,13 @@ def plan_command(
     top: int,
     **options: Any,
 ) -> None:
-    """Predict an epoch of a training of dataset NAME on every algorithm and process grid, best first.
+    """Predict the time and the traffic of an epoch on dataset NAME for every algorithm and process grid, best first.
 
-    Without --precision, both float32 and bf16 are in the table.
+    Without --precision, the table has both float32 and bf16.
 
-    Nothing runs: bytes and messages follow from the graph, the model and the partitions at hand, the times from the
-    profile of the machine. An asterisk marks estimates; all other bytes and messages are exact.
+    Nothing is trained. Bytes and messages are computed from the graph, the model and the partitions that are stored;
+    times are computed from the profile of the machine. An asterisk marks an estimate; all other bytes and messages are
+    exact.
 
     \b
     Example:

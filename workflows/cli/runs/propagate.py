@@ -42,12 +42,12 @@ _BRIEF = (
 @flag_option("plan", "Only print the requirements: memory per rank, passes and disk space.")
 @json_option
 def propagate_command(name: str, plan: bool, **options: Any) -> None:
-    """Store A X, A^2 X, ... A^K X of dataset NAME, with the normalized adjacency A and the features X.
+    """Compute and store A X, A^2 X, ... A^K X for dataset NAME: A is the normalized adjacency, X the features.
 
-    Each rank reads its row shards (`gnnloom shard`), and multiplies as many columns at a time as fit its memory: the
-    features are never in memory as a whole. The same command again continues what was stopped, or reports what is
-    stored already. The ranks are new processes of this machine, or the ranks of the MPI job: mpirun -n 4 gnnloom
-    propagate NAME.
+    Each rank reads its row shards (`gnnloom shard`) and multiplies as many columns of the features at once as fit in
+    its memory. The whole matrix of features is never in memory. To continue after an interruption, run the same command
+    again. If the result is already stored, the command reports it. The command starts its ranks on this machine; in an
+    MPI job (mpirun -n 4 gnnloom propagate NAME), the processes of the job are the ranks.
 
     \b
     Example:

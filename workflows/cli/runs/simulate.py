@@ -66,9 +66,9 @@ class RankList(click.ParamType[tuple[int, ...], object]):
     show_default=True,
     cls=DerivedOption,
     declared=Option(group=Group.DISTRIBUTION, is_common=True),
-    help="Numbers of ranks.",
+    help="Numbers of ranks to predict, such as 4,16 or 4,8,...,64.",
 )
-@flag_option("weak", "Let the graph grow with the ranks.", Group.GRAPH)
+@flag_option("weak", "Weak scaling: let the graph grow in proportion to the ranks.", Group.GRAPH)
 @add_options((*MODEL_OPTIONS, *PAIR_OPTIONS), checks=False)
 @add_options(MACHINE_OPTIONS)
 @key_option("graph")
@@ -85,11 +85,11 @@ def simulate_command(
     out: Path | None,
     **options: Any,
 ) -> None:
-    """Predict how a training of dataset NAME, or of a graph given by its size, scales with the number of ranks.
+    """Predict how training on dataset NAME, or on a graph of a given size, scales with the number of ranks.
 
-    Each algorithm runs on its best process grid. Bytes and messages are exact, except those of p2p on numbers of ranks
-    without a partition: these follow a law that is fitted to the partitions of the dataset, or, without any, the
-    expectation of a random partition.
+    The table shows each algorithm on its best process grid. Bytes and messages are exact, with one exception: for p2p
+    on a number of ranks for which the dataset has no partition, they are extrapolated from the partitions it has. A
+    dataset without partitions is treated as randomly partitioned.
 
     \b
     Example:

@@ -108,7 +108,7 @@ def _triplets(file: SourceFile, counts: dict[str, int]) -> list[Ends]:
             raise InputError(f"{where}: type {unknown!r}, and raw/num-node-dict has {', '.join(counts)}")
         # The parts name a folder.
         if len(_BETWEEN.join(row).encode()) > _LONGEST or not all(map(str.isprintable, row)):
-            raise InputError(f"{where}: expected names that a folder can have, of at most {_LONGEST} bytes together")
+            raise InputError(f"{where}: expected names that a folder can have, of at most {_LONGEST} bytes in total")
         if any("/" in each or "\\" in each or each.startswith(".") for each in row) or (head, word, tail) in found:
             raise InputError(f"{where}: a relation that is there twice, or whose name is a path")
         found.append((head, word, tail))
