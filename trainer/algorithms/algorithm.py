@@ -23,13 +23,14 @@ if TYPE_CHECKING:
     from gnnloom.trainer.operators.operator import LayerPlan, Operator
     from gnnloom.trainer.place.place import Place
 
-#: Capabilities beyond the two products, which every algorithm has. A model states the ones that it needs.
+#: Capabilities beyond the two products, which every algorithm has, as messages about algorithms without them say it. A
+#: model states the ones that it needs.
 #: The operator fetches the rows of a vertex's in-neighbors as they are, not only their weighted sums.
-NEIGHBORS = "neighbors"
+NEIGHBORS = "fetch the rows of in-neighbors"
 #: Every layer's input has the same layout, with whole rows, so a layer may multiply with two weights in a row.
-ONE_LAYOUT = "one layout"
+ONE_LAYOUT = "keep whole rows in one layout"
 #: The entries of the adjacency may stay on disk.
-STREAMS = "streams"
+STREAMS = "leave the adjacency on disk"
 
 Shards = TypeVar("Shards", bound=OpenedShards)
 

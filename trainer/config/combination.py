@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from gnnloom.storage.descriptors import UnconfirmedName
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import options_of, part
 from gnnloom.trainer.algorithms.algorithm import NEIGHBORS, ONE_LAYOUT, STREAMS
-from gnnloom.trainer.algorithms.registry import algorithms_with
+from gnnloom.trainer.algorithms.registry import ALGORITHMS
 from gnnloom.trainer.config.algorithm_config import AlgorithmConfig
 from gnnloom.trainer.config.fields import Config
 from gnnloom.trainer.config.mode_config import ModeConfig
@@ -17,27 +18,96 @@ from gnnloom.trainer.config.model_config import ModelConfig
 from gnnloom.trainer.config.optimization_config import OptimizationConfig, StoppingConfig
 from gnnloom.trainer.config.run_config import DataConfig, RunConfig
 from gnnloom.trainer.config.task_config import TaskConfig
+from gnnloom.trainer.models.kind import EDGE_WEIGHTS, EMBEDDINGS, ROWWISE, TYPES
 from gnnloom.trainer.models.registry import MODELS
-from gnnloom.trainer.modes.kind import EDGES, INPUT_GRADIENT, LEARNED, PAIRS, ROWS_ON_DISK, TYPES, Adjacency
+from gnnloom.trainer.modes.kind import EDGES, INPUT_GRADIENT, LEARNED, PAIRS, ROWS, ROWS_ON_DISK, WITHOUT_EDGES
 from gnnloom.trainer.modes.options import ON_DISK
 from gnnloom.trainer.modes.registry import MODES
+from gnnloom.trainer.tasks.registry import TASKS
 
 #: Options that only graphs with types have.
 _OF_TYPES = ("of_type", "relation", "relation_fanout", "reverse", "vertex_data")
 #: Options that have no effect on a graph with types, where ranks map the graph and the features.
 _OF_SHARDS = ("shards", "method", "permutation", "adjacency", "train_features", "cache_memory")
-#: What else to do about a mode that lacks a capability.
+
+#: Capabilities of tasks, of graphs and of places of the input features, as messages say it; see also ``PAIRS``,
+#: ``INPUT_GRADIENT`` and ``EMBEDDINGS``.
+_VERTICES = "train on vertices"
+_SHARDS, _HAS_TYPES = "have shards", "have types"
+_STORED, _VERTEX_DATA = "read stored features", "read the features of the vertex data"
+#: What features in memory allow.
+_IN_MEMORY = frozenset({_STORED, _VERTEX_DATA, INPUT_GRADIENT, EMBEDDINGS, PAIRS})
+#: What to do, or what else to do, where a part lacks a capability.
 _OTHER_WAYS = {
-    EDGES: ", or write the model with gnnloom's products; see docs/how-to/pyg-models.md and docs/how-to/own-model.md"
+    ("mode", EDGES): ", or write the model with gnnloom's products; see docs/how-to/pyg-models.md and"
+    " docs/how-to/own-model.md",
+    ("model", TYPES): "; pass a module of your own whose forward takes (x_dict, edge_index_dict), as --model"
+    " mymodule:Model; see docs/how-to/typed-models.md",
+    ("graph", _SHARDS): "; it stays on disk, as its features do, so leave the option out",
+    ("inputs", EMBEDDINGS): ", or run `gnnloom predict` afterwards",
 }
+
+
+@dataclass(frozen=True)
+class Need:
+    """Capabilities that something needs of a part of the configuration.
+
+    Attributes:
+        what: an option with its value that needs them, for messages.
+        of: the part; see :meth:`Combination._parts`.
+    """
+
+    what: str
+    of: str
+    capabilities: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A chosen part of the configuration, as far as others need its capabilities.
+
+    Attributes:
+        name: for messages, such as ``mode full``.
+        option: that chooses it; empty if the choices say it themselves.
+        choices: all that may be chosen, with their capabilities.
+    """
+
+    name: str
+    capabilities: frozenset[str]
+    option: str
+    choices: Mapping[str, frozenset[str]]
+
+    def check(self, need: Need) -> None:
+        """Refuse a part that lacks a capability.
+
+        Raises:
+            InputError: it does; names the choices that have all that is needed.
+        """
+        lacking = sorted(need.capabilities - self.capabilities)
+        if lacking:
+            able = " or ".join(name for name, found in self.choices.items() if need.capabilities <= found)
+            choice = f"; choose {self.option}{able}" if able else ""
+            other = _OTHER_WAYS.get((need.of, lacking[0]), "")
+            raise InputError(f"{need.what}: {self.name} does not {lacking[0]}{choice}{other}")
+
+
+class _Capable(Protocol):
+    @property
+    def capabilities(self) -> frozenset[str]: ...
+
+
+def _capabilities(kinds: Mapping[str, _Capable]) -> dict[str, frozenset[str]]:
+    """Capabilities of descriptors by name."""
+    return {name: kind.capabilities for name, kind in kinds.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Combination(Config):
     """The parts of a training's configuration; InputError if they do not train together.
 
-    A part checks its own options. What concerns several parts is decided here: capabilities that one part needs of
-    another, in :meth:`_needs_of_mode` and :meth:`_needs_of_algorithm`, and everything else, in :meth:`_conflicts`.
+    A part checks its own options. What concerns several parts is decided here, in one way: an option or a part needs
+    capabilities that another part states, see :meth:`_needs`, and a part that lacks one is refused with those that have
+    it.
     """
 
     algorithm: AlgorithmConfig = part(AlgorithmConfig)
@@ -54,177 +124,113 @@ class Combination(Config):
         # What a model allows is known only after its import, and was checked when the run was made.
         if isinstance(self.model.name, UnconfirmedName):
             return
-        self._check_needs()
+        for need in self._needs():
+            for each in self._parts(need.of):
+                each.check(need)
         # The stored configuration states what runs: features of a graph with types stay on disk, and one graph serves
         # all layers of a model that takes edges.
         if self.model.kind.takes_types:
             self.settle("mode", self.mode.with_options(inputs=ON_DISK))
         if self.model.kind.on_edges and "draw_once" in self.mode.kind.options:
             self.settle("mode", self.mode.with_options(draw_once=True))
-        for option, reason in self._conflicts():
-            value = "" if self.value(option) is True else f" {self.value(option)!r}"
-            raise InputError(f"{option}{value}: {reason}")
         if self.mode.kind.check:
             # The layers of the user's own model are known only where it is built.
             num_layers = len(self.model.hidden) + 1 if self.model.name in MODELS else None
             self.mode.kind.check(self.mode.own_options(), num_layers)
 
-    def _needs_of_mode(self) -> Iterator[tuple[str, str]]:
-        """What needs a capability of the mode, for messages, and the capability."""
-        model, task = self.model, self.task
-        if model.kind.takes_types:
-            yield f"model {model.name}", TYPES
-        if model.kind.on_edges:
-            yield f"model {model.name}", EDGES
-        if model.train_features:
-            yield "train_features", INPUT_GRADIENT
-        if not model.skip_input_gradient:
-            yield "skip_input_gradient", INPUT_GRADIENT
-        if model.embed:
-            yield f"embed {model.embed}", LEARNED
-        if task.on_pairs:
-            yield f"task {task.name!r}", PAIRS
-
-    def _needs_of_algorithm(self) -> Iterator[tuple[str, frozenset[str]]]:
-        """What needs capabilities of the algorithm, for messages, and the capabilities."""
-        yield f"model {self.model.name}", self.model.kind.needs
-        yield f"mode {self.mode.name}", self.mode.kind.needs
-        if self.model.recompute:
-            yield "recompute", frozenset({ONE_LAYOUT})
-        if self.data.adjacency == ON_DISK:
-            yield f"adjacency {ON_DISK}", frozenset({STREAMS})
-        if self.mode.maps_inputs and not self.mode.kind.is_sampled:
-            yield f"inputs {ON_DISK}", frozenset({STREAMS})
+    def _needs(self) -> Iterator[Need]:
+        """All that options and parts need of other parts."""
+        mode, model = self.mode, self.model
+        kind, on_disk = model.kind, self.data.adjacency == ON_DISK
+        keeps_rows = mode.cache_memory != options_of(ModeConfig)["cache_memory"].default
+        # Whether it applies, the option that needs something, the parts that must have it, and the capabilities.
+        rules: list[tuple[bool, str, tuple[str, ...], Collection[str]]] = [
+            *((bool(self.value(each)), each, ("model",), [TYPES]) for each in _OF_TYPES),
+            (mode.of_type is not None, "of_type", ("task",), [_VERTICES]),
+            (mode.relation is not None, "relation", ("task",), [PAIRS]),
+            (kind.takes_types, "model", ("mode",), [TYPES]),
+            (kind.takes_types, "model", ("graph",), [_HAS_TYPES]),
+            *((kind.takes_types, each, ("graph",), [_SHARDS]) for each in self.changed() if each in _OF_SHARDS),
+            (kind.on_edges, "model", ("mode",), [EDGES]),
+            (kind.on_edges and mode.presamples != 0, "presamples", ("model",), [EDGE_WEIGHTS]),
+            (mode.kind.reads_rows, "mode", ("model",), [ROWWISE]),
+            (kind.takes_steps, "model", ("mode",), [ROWS]),
+            (kind.is_rowwise, "model", ("mode",), [WITHOUT_EDGES]),
+            (self.task.on_pairs, "task", ("mode", "inputs"), [PAIRS]),
+            (model.train_features, "train_features", ("mode", "inputs"), [INPUT_GRADIENT]),
+            (not model.skip_input_gradient, "skip_input_gradient", ("mode", "inputs"), [INPUT_GRADIENT]),
+            (model.embed > 0, "embed", ("mode",), [LEARNED]),
+            (mode.samples is not None, "samples", ("inputs",), [_STORED]),
+            (mode.maps_inputs, "inputs", ("inputs",), [_VERTEX_DATA]),
+            (self.data.feature_norm == "row", "feature_norm", ("inputs",), [_STORED]),
+            (keeps_rows, "cache_memory", ("inputs",), [_STORED]),
+            (self.run.save_embeddings, "save_embeddings", ("model", "inputs"), [EMBEDDINGS]),
+            (True, "model", ("algorithm",), kind.needs),
+            (True, "mode", ("algorithm",), mode.kind.needs),
+            (model.recompute, "recompute", ("algorithm",), [ONE_LAYOUT]),
+            (mode.maps_inputs and not mode.kind.is_sampled, "inputs", ("algorithm",), [ONE_LAYOUT]),
+            (on_disk, "adjacency", ("algorithm", "model", "mode"), [STREAMS]),
+        ]
+        for applies, option, parts, capabilities in rules:
+            if applies:
+                value = self.value(option)
+                what = option if value is True else f"{option} {value!r}"
+                yield from (Need(what, of, frozenset(capabilities)) for of in parts)
 
     @property
     def needs(self) -> frozenset[str]:
         """Capabilities that the algorithm must have for the model, the mode and the place of the data."""
-        return frozenset[str]().union(*(needs for _, needs in self._needs_of_algorithm()))
+        return frozenset[str]().union(*(need.capabilities for need in self._needs() if need.of == "algorithm"))
 
-    def _check_needs(self) -> None:
-        """Refuse a mode or an algorithm that lacks a capability.
+    def _parts(self, of: str) -> Iterator[Part]:
+        """The chosen parts that a need is about, with their alternatives."""
+        mode, model = self.mode, self.model
+        if of == "mode":
+            yield Part(f"mode {mode.name}", mode.kind.capabilities, "--mode ", _capabilities(MODES))
+        elif of == "model":
+            yield Part(f"model {model.name}", model.kind.capabilities, "--model ", _capabilities(MODELS))
+        elif of == "algorithm":
+            yield from self._parts_of_algorithm()
+        elif of == "task":
+            choices = {name: frozenset({PAIRS if task.on_pairs else _VERTICES}) for name, task in TASKS.items()}
+            chosen = frozenset({PAIRS if self.task.on_pairs else _VERTICES})
+            yield Part(f"task {self.task.name}", chosen, "--task ", choices)
+        elif of == "graph":
+            named = "--relation NAME" if self.task.on_pairs else "--of-type TYPE"
+            has_types = frozenset({_HAS_TYPES})
+            chosen, name = (has_types, "a graph with types") if mode.on_types else (frozenset({_SHARDS}), "the graph")
+            yield Part(name, chosen, "", {named: has_types})
+        else:
+            yield self._inputs()
 
-        Raises:
-            InputError: see above; names the modes, algorithms or values that have it.
-        """
-        algorithm, mode = self.algorithm, self.mode
-        for what, capability in self._needs_of_mode():
-            if capability not in mode.kind.offers:
-                able = " or ".join(name for name, kind in MODES.items() if capability in kind.offers)
-                other = _OTHER_WAYS.get(capability, "")
-                raise InputError(f"{what}: mode {mode.name} does not {capability}; choose --mode {able}{other}")
-        for what, needs in self._needs_of_algorithm():
-            if not needs <= algorithm.kind.capabilities:
-                able = ", ".join(algorithms_with(needs))
-                raise InputError(f"algorithm {algorithm.name!r}: {what} runs on {able} only")
-        # An operator may lack capabilities of its algorithm with some values of an option.
+    def _parts_of_algorithm(self) -> Iterator[Part]:
+        """The algorithm, and its options with values that cost it some capabilities."""
+        algorithm = self.algorithm
+        capabilities = algorithm.kind.capabilities
+        yield Part(f"algorithm {algorithm.name}", capabilities, "--algorithm ", _capabilities(ALGORITHMS))
         for name, values in algorithm.kind.lacks.items():
-            value = algorithm.own_options()[name]
-            lost, usual = values.get(value, frozenset()), options_of(AlgorithmConfig)[name].default
-            if self.model.kind.needs & lost:
-                what = f"model {self.model.name}"
-            elif lost and mode.kind.is_sampled:
-                what = f"mode {mode.name}"
-            elif STREAMS in lost and self.data.adjacency == ON_DISK:
-                what = f"adjacency {ON_DISK}"
-            else:
-                continue
-            raise InputError(f"{name} {value!r}: {what} runs with {name} {usual} only")
+            value, usual = algorithm.own_options()[name], options_of(AlgorithmConfig)[name].default
+            left = capabilities - values.get(value, frozenset())
+            yield Part(f"{name} {value}", left, f"--{name.replace('_', '-')} ", {str(usual): capabilities})
 
-    def _conflicts(self) -> Iterator[tuple[str, str]]:
-        """Options that cannot have their values because of another part, each with the reason."""
-        yield from self._conflicts_of_types() if self.model.kind.takes_types else self._conflicts_without_types()
-        yield from self._conflicts_of_rows()
-        yield from self._conflicts_of_features()
-        mode, model, run = self.mode, self.model, self.run
-        if model.kind.on_edges and run.save_embeddings:
-            yield "save_embeddings", f"model {model.name} is a module of torch, whose hidden layers are its own"
-        if model.kind.on_edges and mode.presamples and not model.kind.takes_weights:
-            yield (
-                "presamples",
-                f"gives weights to edges, which the forward of model {model.name} does not take; leave it out",
-            )
-        if mode.samples is not None and run.save_embeddings:
-            yield "save_embeddings", "training from samples does not predict; run `gnnloom predict` afterwards"
-        if mode.samples is not None and self.task.on_pairs:
-            yield "samples", f"they were drawn for vertices, and task {self.task.name} trains on pairs"
-        if self.data.adjacency == ON_DISK:
-            # Attention visits the edges themselves, forward and backward, and not only their products.
-            if NEIGHBORS in model.kind.needs and not model.kind.on_edges:
-                yield "adjacency", f"model {model.name} needs the adjacency in memory"
-            if mode.kind.adjacency is Adjacency.RESTRICTED:
-                yield "adjacency", f"mode {mode.name} needs the adjacency in memory"
-
-    def _conflicts_without_types(self) -> Iterator[tuple[str, str]]:
-        for name in _OF_TYPES:
-            if self.value(name):
-                reason = (
-                    f"model {self.model.name} takes no graph with types; pass a module of your own whose forward takes"
-                    " (x_dict, edge_index_dict), as --model mymodule:Model; see docs/how-to/typed-models.md"
-                )
-                yield name, reason
-
-    def _conflicts_of_types(self) -> Iterator[tuple[str, str]]:
-        mode, task = self.mode, self.task
-        if task.on_pairs and mode.of_type is not None:
-            yield "of_type", "pairs have the types of their relation; leave it out"
-        if mode.relation is not None and not task.on_pairs:
-            yield "relation", f"task {task.name} has no pairs; choose --task link, edge-class or edge-number"
-        if not mode.on_types:
-            of_type = "the type of the vertices to learn the labels of, with --of-type TYPE"
-            what = "the relation whose pairs to learn, with --relation NAME" if task.on_pairs else of_type
-            yield "model", f"its forward takes a graph with types; name {what}"
-        for name in [each for each in self.changed() if each in _OF_SHARDS]:
-            reason = (
-                "has no effect on a graph with types, which has no shards and stays on disk, as its features do; leave"
-                " the option out"
-            )
-            yield name, reason
-
-    def _conflicts_of_rows(self) -> Iterator[tuple[str, str]]:
-        """Models that need an adjacency where there is none, and modes that draw edges for models without it."""
-        model, mode = self.model, self.mode
-        reading = ", ".join(name for name, kind in MODES.items() if kind.reads_rows)
-        able = ", ".join(name for name, kind in MODELS.items() if kind.is_rowwise)
-        if mode.kind.reads_rows and not model.kind.is_rowwise:
-            yield (
-                "model",
-                f"multiplies with the adjacency, which mode {mode.name} does not read; choose {able}, or another mode",
-            )
-        if model.kind.takes_steps and not mode.kind.reads_rows:
-            yield "model", f"its input was propagated before; use mode {reading}"
-        if model.kind.is_rowwise and mode.kind.is_sampled and not mode.kind.reads_rows:
-            yield "mode", f"model {model.name} uses no edges; use mode {reading} or full"
-
-    def _conflicts_of_features(self) -> Iterator[tuple[str, str]]:
-        """Places and ways of the input features that exclude each other."""
-        model, mode = self.model, self.mode
-        learned, samples = f"learned input features (embed {model.embed})", f"samples {mode.samples!r}"
-        if model.embed and mode.samples is not None and not mode.on_types:
-            reason = (
-                f"batches on disk hold stored features, which embed {model.embed} does not use; let the run draw its"
-                " batches (without --samples)"
-            )
-            yield "samples", reason
-        # Where vertices have types, some types have stored features.
-        if model.embed and not mode.on_types:
-            if self.data.feature_norm == "row":
-                yield "feature_norm", f"{learned} are not scaled"
-            if mode.cache_memory != options_of(ModeConfig)["cache_memory"].default:
-                yield "cache_memory", f"{learned} change, so no rank keeps copies"
-            if mode.maps_inputs:
-                yield "inputs", f"{learned} are not stored; leave one of the two out"
-        if not mode.maps_inputs:
-            return
-        if mode.samples is not None and not mode.on_types:
-            yield "inputs", f"{samples} hold the features already; leave one of the two out"
-        if not mode.kind.is_sampled and model.input_has_gradient:
-            what = "train_features" if model.train_features else "skip_input_gradient False"
-            yield "inputs", f"with {what}, the features have a gradient and are in memory"
-        if mode.kind.is_sampled and self.task.on_pairs and not mode.on_types:
-            yield "inputs", f"task {self.task.name!r} reads the features from memory"
-        if mode.kind.is_sampled and self.run.save_embeddings:
-            yield "inputs", "such a training does not predict (save_embeddings); run `gnnloom predict` later"
+    def _inputs(self) -> Part:
+        """The place of the input features. In a graph with types, some types have stored features in any case."""
+        mode, model = self.mode, self.model
+        if mode.on_types:
+            on_disk = frozenset({_STORED, _VERTEX_DATA, PAIRS})
+            return Part("samples", on_disk - {PAIRS}, "", {}) if mode.samples else Part("types", on_disk, "", {})
+        if model.embed:
+            learned = _IN_MEMORY - {_STORED, _VERTEX_DATA}
+            return Part(f"embed {model.embed}", learned, "", {"stored features (without --embed)": _IN_MEMORY})
+        if mode.samples is not None:
+            drawn = {"batches that the run draws (without --samples)": _IN_MEMORY}
+            return Part(f"samples {mode.samples}", frozenset({_STORED}), "", drawn)
+        on_disk = _IN_MEMORY - {INPUT_GRADIENT}
+        if mode.kind.is_sampled:
+            on_disk -= {EMBEDDINGS, PAIRS}
+        return Part(
+            f"inputs {mode.inputs}", on_disk if mode.maps_inputs else _IN_MEMORY, "--inputs ", {"memory": _IN_MEMORY}
+        )
 
     @property
     def streams_adjacency(self) -> bool:

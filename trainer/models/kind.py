@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from gnnloom.storage.descriptors import Placed
 from gnnloom.storage.option import Option
+from gnnloom.trainer.algorithms.algorithm import NEIGHBORS, STREAMS
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,14 @@ class ModelWork:
     passing: int = 2
 
 
+#: Capabilities of models, as messages about models without them say it.
+ROWWISE: Final = "treat rows one by one, without the adjacency"
+EDGE_WEIGHTS: Final = "take weights of edges"
+#: The last hidden layer's output can be written. The hidden layers of a module of torch are its own.
+EMBEDDINGS: Final = "give embeddings"
+#: Batches of a graph with types, which a model takes and a mode gives.
+TYPES: Final = "train on graphs with types"
+
 #: A model that does not say what it does counts as the one that needs most memory.
 UNKNOWN = ModelWork(weights=2, kept=2, passing=3)
 
@@ -121,3 +130,17 @@ class ModelKind(Placed):
     takes_types: bool = False
     takes_ids: bool = False
     read_options: Callable[[Sequence[str]], dict[str, Any]] | None = None
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """Capabilities of the model that options and modes may need."""
+        stated = {
+            ROWWISE: self.is_rowwise,
+            EDGE_WEIGHTS: self.takes_weights,
+            EMBEDDINGS: not self.on_edges,
+            TYPES: self.takes_types,
+            # Attention visits the edges themselves, forward and backward, and not only their products. A module that
+            # takes the edges of batches reads none from the shards.
+            STREAMS: self.on_edges or NEIGHBORS not in self.needs,
+        }
+        return frozenset(each for each, is_offered in stated.items() if is_offered)

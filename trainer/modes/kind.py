@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from gnnloom.storage.descriptors import Placed
 from gnnloom.storage.option import Option
+from gnnloom.trainer.algorithms.algorithm import STREAMS
 
 
 class RowDraws(NamedTuple):
@@ -162,12 +163,23 @@ EDGES: Final = "give a model the edges of batches"
 #: :class:`~gnnloom.trainer.layout.partial_parameters.RowGradient` in every step.
 LEARNED: Final = "learn input features"
 INPUT_GRADIENT: Final = "form the gradient of the input features"
-#: Batches of a graph with types, for models that take them; see :attr:`ModeKind.place_of_types`.
-TYPES: Final = "train on graphs with types"
 #: The batches depend on the number of ranks, and so do the losses.
 RANKS_DECIDE: Final = "draw batches for each rank"
+#: Models that use no edges train on all vertices at once, or on batches of rows alone.
+WITHOUT_EDGES: Final = "train models that use no edges"
+#: Batches have rows of features alone, and the model must treat rows one by one.
+ROWS: Final = "read rows alone"
 #: The rows of the shards serve evaluation only, and stay on disk in training.
 ROWS_ON_DISK: Final = "leave the rows of the shards on disk"
+
+
+#: Capabilities that follow from the adjacency that a mode multiplies with.
+_OF_ADJACENCY: Final = {
+    Adjacency.WHOLE: frozenset({WITHOUT_EDGES, STREAMS}),
+    Adjacency.RESTRICTED: frozenset[str](),
+    Adjacency.DRAWN: frozenset({STREAMS}),
+    Adjacency.NONE: frozenset({WITHOUT_EDGES, STREAMS, ROWS}),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,6 +225,11 @@ class ModeKind(Placed):
     def is_sampled(self) -> bool:
         """An epoch consists of batches. Features and their gradients are then not kept from one to the next."""
         return self.adjacency is not Adjacency.WHOLE
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """Capabilities that the mode offers, with those from its adjacency."""
+        return self.offers | _OF_ADJACENCY[self.adjacency]
 
     @property
     def reads_rows(self) -> bool:

@@ -19,13 +19,13 @@ from gnnloom.storage.sampling.layers.options import (
 )
 from gnnloom.storage.wording import counted
 from gnnloom.trainer.algorithms.algorithm import NEIGHBORS, ONE_LAYOUT
+from gnnloom.trainer.models.kind import TYPES
 from gnnloom.trainer.modes.kind import (
     EDGES,
     LEARNED,
     PAIRS,
     RANKS_DECIDE,
     ROWS_ON_DISK,
-    TYPES,
     Adjacency,
     BatchSizes,
     ModeKind,

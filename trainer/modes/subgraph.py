@@ -8,7 +8,7 @@ from typing import Any
 from gnnloom.storage.option import Option
 from gnnloom.storage.samplers.kind import MOST_COUNTED, SUFFICIENT
 from gnnloom.storage.samplers.registry import SAMPLERS
-from gnnloom.trainer.algorithms.algorithm import ONE_LAYOUT
+from gnnloom.trainer.algorithms.algorithm import NEIGHBORS, ONE_LAYOUT
 from gnnloom.trainer.modes.kind import EDGES, LEARNED, RANKS_DECIDE, Adjacency, BatchSizes, ModeKind, RankRows
 from gnnloom.trainer.modes.options import AHEAD, AUTO, BATCH_SIZE, SUBGRAPHS
 
@@ -34,7 +34,7 @@ MODE = ModeKind(
     place=("gnnloom.trainer.modes.epochs.subgraph", "SubgraphMode"),
     adjacency=Adjacency.DRAWN,
     offers=frozenset({EDGES, LEARNED, RANKS_DECIDE}),
-    needs=frozenset({ONE_LAYOUT}),
+    needs=frozenset({NEIGHBORS, ONE_LAYOUT}),
     batch=batch,
     options={
         "batch_size": BATCH_SIZE,

@@ -48,7 +48,10 @@ def test_a_model_runs_on_the_algorithms_that_have_what_it_needs(algorithm: str, 
     if algorithm in algorithms_with(needs):
         assert TrainConfig.of(catalog="c", dataset="d", algorithm=algorithm, model=model, mode=mode).model.name == model
     else:
-        with pytest.raises(InputError, match=f"algorithm '{algorithm}': (model {model}|mode {mode}) runs on p2p"):
+        with pytest.raises(
+            InputError,
+            match=f"(model '{model}'|mode '{mode}'): algorithm {algorithm} does not .*; choose --algorithm p2p",
+        ):
             TrainConfig.of(catalog="c", dataset="d", algorithm=algorithm, model=model, mode=mode)
 
 

@@ -83,19 +83,19 @@ def test_the_constructors_of_pyg_get_literals_for_their_convolutions() -> None:
     [
         (
             {"mode": "full"},
-            "model .*Sums: mode full does not give a model the edges of batches; choose --mode subgraph or neighbor",
+            "model .*Sums': mode full does not give a model the edges of batches; choose --mode subgraph or neighbor",
         ),
         ({"mode": "minibatch"}, r"mode minibatch does not .*docs/how-to/pyg-models\.md and docs/how-to/own-model\.md"),
         ({"hidden": (8, 4)}, r"hidden \(8, 4\): model .* give equal ones, such as 8,8"),
         ({"norm": "layer"}, "norm 'layer': model .* --model-options"),
         ({"bias": False}, "bias False: model"),
         ({"heads": 8}, "heads 8: model"),
-        ({"save_embeddings": True}, "save_embeddings: model .*Sums is a module of torch"),
-        ({"algorithm": "summa"}, "model .*Sums runs on p2p only"),
+        ({"save_embeddings": True}, "save_embeddings: model .*Sums does not give embeddings; choose --model gcn or"),
+        ({"algorithm": "summa"}, "model .*Sums': algorithm summa does not .*; choose --algorithm p2p"),
         ({"model": "support.edge_modules:ByDegrees", "normalization": "mean"}, "supports only none"),
         (
             {"model": "support.edge_modules:ByDegrees", "mode": "subgraph", "presamples": 3},
-            "presamples 3: gives weights to edges, which the forward of model .*ByDegrees does not take",
+            "presamples 3: model .*ByDegrees does not take weights of edges",
         ),
         (
             {"model": "support.edge_modules:OtherForward"},

@@ -60,7 +60,7 @@ def test_a_class_states_what_it_needs_and_its_options() -> None:
     assert found.run_name.startswith("gcnii-p2p-2-")
     assert TrainConfig.of(**found.to_json()) == found
     assert found.run_name != config(GCNII).run_name
-    with pytest.raises(InputError, match=r"model .*GCNII runs on p2p only"):
+    with pytest.raises(InputError, match=r"model .*GCNII': algorithm .* does not .*; choose --algorithm p2p"):
         config(GCNII, algorithm="broadcast")
     with pytest.raises(InputError, match=r"model_options 'beta=1': .* alpha, theta"):
         config(GCNII, model_options=("beta=1",))

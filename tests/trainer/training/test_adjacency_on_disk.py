@@ -116,9 +116,9 @@ def test_a_run_goes_on_with_the_adjacency_elsewhere(catalog: Catalog) -> None:
 
 
 def test_what_needs_the_adjacency_in_memory_is_refused(catalog: Catalog) -> None:
-    with pytest.raises(InputError, match=r"algorithm 'summa': .* p2p "):
+    with pytest.raises(InputError, match=r"adjacency 'disk': algorithm summa .* p2p"):
         _config(catalog, "directed", 1, "disk", algorithm="summa")
-    with pytest.raises(InputError, match="model gat needs the adjacency in memory"):
+    with pytest.raises(InputError, match="adjacency 'disk': model gat does not leave the adjacency on disk"):
         _config(catalog, "directed", 1, "disk", model="gat", hidden=(8,))
 
 

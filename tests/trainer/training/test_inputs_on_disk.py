@@ -158,10 +158,13 @@ def test_a_run_goes_on_from_the_other_place(tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({"mode": "subgraph"}, "inputs: mode subgraph has no such option, only full, neighbor"),
-        ({"samples": "abc"}, "samples 'abc' hold the features already"),
-        ({"embed": 4}, "learned input features .* are not stored"),
-        ({"task": "link"}, "reads the features from memory"),
-        ({"save_embeddings": True}, "does not predict"),
+        ({"samples": "abc"}, "inputs 'disk': samples abc does not read"),
+        ({"embed": 4}, "inputs 'disk': embed 4 does not read"),
+        ({"task": "link"}, "task 'link': inputs disk .*; choose --inputs memory"),
+        (
+            {"save_embeddings": True},
+            "save_embeddings: inputs disk .*; choose --inputs memory, or run `gnnloom predict`",
+        ),
     ],
 )
 def test_what_needs_features_in_memory_is_refused(tmp_path: Path, options: dict[str, Any], message: str) -> None:

@@ -154,7 +154,7 @@ def test_other_seeds_start_elsewhere_and_rows_have_a_length_of_about_1() -> None
     ("options", "said"),
     [
         ({"train_features": True}, "train_features: reads stored features and trains them, but with embed 6"),
-        ({"feature_norm": "row"}, r"feature_norm 'row': learned input features \(embed 6\) are not scaled"),
+        ({"feature_norm": "row"}, "feature_norm 'row': embed 6 does not read stored features"),
         ({"embed": -1}, "embed -1"),
     ],
 )

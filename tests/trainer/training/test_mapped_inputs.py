@@ -89,10 +89,10 @@ def test_a_forecast_does_not_depend_on_what_memory_held_before(catalog: Catalog)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"algorithm": "summa"}, "algorithm 'summa': inputs disk runs on p2p only"),
-        ({"train_features": True}, "inputs 'disk': with train_features, the features have a gradient"),
-        ({"skip_input_gradient": False}, "inputs 'disk': with skip_input_gradient False"),
-        ({"embed": 4}, "inputs 'disk': learned input features"),
+        ({"algorithm": "summa"}, "inputs 'disk': algorithm summa does not .*; choose --algorithm p2p"),
+        ({"train_features": True}, "train_features: inputs disk does not form the gradient"),
+        ({"skip_input_gradient": False}, "skip_input_gradient False: inputs disk"),
+        ({"embed": 4}, "inputs 'disk': embed 4 does not read"),
         ({"mode": "minibatch"}, "inputs"),
     ],
 )

@@ -101,7 +101,7 @@ def test_the_plan_says_what_it_saves(catalog: Catalog, monkeypatch: pytest.Monke
         ({"model": "sage"}, "recompute: model sage keeps the outputs of its layers; choose gcn"),
         ({"norm": "layer"}, "recompute: with norm 'layer'"),
         ({"hidden": (8, 8), "residual": True}, "recompute: with residual True"),
-        ({"algorithm": "summa"}, "algorithm 'summa': recompute runs on p2p only"),
+        ({"algorithm": "summa"}, "recompute: algorithm summa does not .*; choose --algorithm p2p"),
     ],
 )
 def test_what_keeps_its_layers_is_refused(catalog: Catalog, options: dict[str, Any], message: str) -> None:

@@ -330,11 +330,14 @@ def test_a_run_predicts_with_what_it_was_trained_on(catalog: Catalog) -> None:
     [
         (
             {"model": "gcn"},
-            "model 'gcn': multiplies with the adjacency, which mode rows does not read; choose mlp",
+            "mode 'rows': model gcn does not treat rows one by one, .*; choose --model mlp or sign",
         ),
-        ({"mode": "full", "model": "sign"}, "model 'sign': its input was propagated before; use mode rows"),
-        ({"mode": "minibatch", "model": "mlp"}, "mode 'minibatch': model mlp uses no edges; use mode rows or full"),
-        ({"algorithm": "summa"}, "algorithm 'summa': m.* runs on p2p"),
+        ({"mode": "full", "model": "sign"}, "model 'sign': mode full does not read rows alone; choose --mode rows"),
+        (
+            {"mode": "minibatch", "model": "mlp"},
+            "model 'mlp': mode minibatch does not train models that use no edges; .* full or rows",
+        ),
+        ({"algorithm": "summa"}, "algorithm summa does not .*; choose --algorithm p2p"),
         ({"mode": "full", "model": "mlp", "steps": (0,)}, "steps: mode full has no such option, only rows"),
         ({"embed": 4}, "embed 4: mode rows does not learn input features; choose --mode full"),
         ({"train_features": True}, "train_features: mode rows does not form the gradient"),
