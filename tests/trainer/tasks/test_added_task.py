@@ -154,6 +154,7 @@ def test_added_tasks_and_decoders_have_options_of_their_own(
         return result
 
     try:
+        assert trained("--task", "ordinal", "--plan")["peak_memory"][0] > 0
         for threshold, level in (("-1e9", LEVELS - 1), ("1e9", 0)):
             name = f"level-{level}"
             trained("--task", "ordinal", "--ordinal-threshold", threshold, "--run", name, "--save-embeddings")
@@ -164,6 +165,7 @@ def test_added_tasks_and_decoders_have_options_of_their_own(
             assert run(*words, "--workers", "0").returncode == 0
         assert run("shard", "ordered", "--parts", "1", "--links", "--workers", "0").returncode == 0
         link = ("--task", "link", "--output-dim", "4")
+        assert trained(*link, "--decoder", "scaled", "--plan")["peak_memory"][0] > 0
         usual = trained(*link, "--run", "dot")["loss"]
         assert trained(*link, "--decoder", "scaled", "--run", "scaled")["loss"] == pytest.approx(usual)
         assert trained(*link, "--decoder", "scaled", "--decoder-scale", "2", "--run", "twice")["loss"] != pytest.approx(

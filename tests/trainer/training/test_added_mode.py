@@ -92,20 +92,41 @@ def test_an_added_neighbor_sampler_is_projected_trains_and_is_stored(installed: 
     assert installed.result("train", *TRAIN[:-2], "--mode", "neighbor", "--samples", key)["loss"] == losses
 
 
+#: Draws the first batch of a loader as a user does, and prints the vertices of the batch and of the ends of its edges.
+LOAD = """
+import json, sys, gnnloom
+batch = next(iter(gnnloom.loader(sys.argv[1], catalog=sys.argv[2], **json.loads(sys.argv[3]))))
+print(json.dumps([batch.n_id.tolist(), batch.n_id[batch.edge_index].tolist()]))
+"""
+
+
+def loaded(installed: Installed, environment: dict[str, str], **options: Any) -> tuple[list[int], list[list[int]]]:
+    """The vertices of a loader's first batch, and the ends of the edges of the batch."""
+    command = [sys.executable, "-c", LOAD, "graph", str(installed.catalog.root), json.dumps(options)]
+    found = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    vertices, ends = json.loads(found.stdout)
+    return vertices, ends
+
+
 @pytest.mark.slow
 def test_an_added_neighbor_sampler_feeds_the_loader(installed: Installed, added_packages: dict[str, str]) -> None:
-    program = """
-import json, sys, gnnloom
-options = {"fanout": (3,), "batch_size": 60, "neighbor_sampler": "lowest", "split": "all"}
-batch = next(iter(gnnloom.loader(sys.argv[1], catalog=sys.argv[2], **options)))
-print(json.dumps(batch.n_id[batch.edge_index].tolist()))
-"""
-    command = [sys.executable, "-c", program, "graph", str(installed.catalog.root)]
-    found = subprocess.run(command, env=added_packages, capture_output=True, text=True, check=True)
+    options = {"fanout": (3,), "batch_size": 60, "neighbor_sampler": "lowest", "split": "all"}
+    _, ends = loaded(installed, added_packages, **options)
     matrix = map_whole_graph(installed.catalog["graph"].graph()).matrix
     rows = [matrix.indices[start:stop][:3] for start, stop in pairwise(matrix.indptr)]
     expected = [np.concatenate(rows).tolist(), np.repeat(np.arange(60), [len(row) for row in rows]).tolist()]
-    assert sorted(zip(*json.loads(found.stdout), strict=True)) == sorted(zip(*expected, strict=True))
+    assert sorted(zip(*ends, strict=True)) == sorted(zip(*expected, strict=True))
+
+
+@pytest.mark.slow
+def test_an_added_sampler_of_subgraphs_feeds_the_loader(installed: Installed, added_packages: dict[str, str]) -> None:
+    vertices, ends = loaded(installed, added_packages, sampler="stretch", stretch_step=2, batch_size=20)
+    first = next(each for each in vertices if (each - 2) % 60 not in vertices)
+    assert sorted(vertices) == sorted((first + 2 * np.arange(20)) % 60)
+    matrix = map_whole_graph(installed.catalog["graph"].graph()).matrix
+    rows = {vertex: matrix.indices[slice(*matrix.indptr[vertex : vertex + 2])] for vertex in vertices}
+    expected = [(source, target) for target, row in rows.items() for source in row.tolist() if source in rows]
+    assert sorted(zip(*ends, strict=True)) == sorted(expected)
 
 
 def test_options_of_what_was_added_are_listed_and_refused_elsewhere(installed: Installed) -> None:
