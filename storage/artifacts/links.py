@@ -210,7 +210,7 @@ class Links:
         self, split: str, start: int = 0, stop: int | None = None, counter: ReadCounter | None = None
     ) -> NDArray[np.int64]:
         """(stop - start, 2) int64 source and target of some pairs; one that is not a vertex is an error."""
-        found = self.artifact.array(f"{split}/pair", counter, self.vertex_bounds).read(start, stop)
+        found = self._read(f"{split}/pair", start, stop, counter, self.vertex_bounds)
         self.check_ends(found)
         return found
 
@@ -219,8 +219,7 @@ class Links:
 
         Of the dtype of its weights, or uint8 if it is unweighted.
         """
-        bounds = None if self.weighted else (0, 2)
-        return self.artifact.array("train/weight", counter, bounds).read(start, stop)
+        return self._read("train/weight", start, stop, counter, None if self.weighted else (0, 2))
 
     @property
     def excludes_reverse(self) -> bool:
@@ -241,8 +240,7 @@ class Links:
         Raises:
             NotFoundError: the pairs exclude only themselves, or stand for both directions.
         """
-        bounds = None if self.weighted else (0, 2)
-        return self.artifact.array("train/reverse_weight", counter, bounds).read(start, stop)
+        return self._read("train/reverse_weight", start, stop, counter, None if self.weighted else (0, 2))
 
     def value(
         self, split: str, start: int = 0, stop: int | None = None, counter: ReadCounter | None = None
@@ -252,7 +250,7 @@ class Links:
         Raises:
             NotFoundError: the pairs have no values.
         """
-        return self.artifact.array(f"{split}/value", counter, self.value_bounds).read(start, stop)
+        return self._read(f"{split}/value", start, stop, counter, self.value_bounds)
 
     def negative(
         self, split: str, start: int = 0, stop: int | None = None, counter: ReadCounter | None = None
@@ -262,7 +260,7 @@ class Links:
         Raises:
             NotFoundError: none were given for the pairs of this split.
         """
-        return self.artifact.array(f"{split}/negative", counter, (0, self.num_vertices)).read(start, stop)
+        return self._read(f"{split}/negative", start, stop, counter, (0, self.num_vertices))
 
     def negative_source(
         self, split: str, start: int = 0, stop: int | None = None, counter: ReadCounter | None = None
@@ -272,7 +270,7 @@ class Links:
         Raises:
             NotFoundError: there are none for the pairs of this split.
         """
-        return self.artifact.array(f"{split}/negative_source", counter, (0, self.num_vertices)).read(start, stop)
+        return self._read(f"{split}/negative_source", start, stop, counter, (0, self.num_vertices))
 
     def pool(
         self, split: str, start: int = 0, stop: int | None = None, counter: ReadCounter | None = None
@@ -282,9 +280,20 @@ class Links:
         Raises:
             NotFoundError: there are none for this split.
         """
-        found = self.artifact.array(f"{split}/pool", counter, self.vertex_bounds).read(start, stop)
+        found = self._read(f"{split}/pool", start, stop, counter, self.vertex_bounds)
         self.check_ends(found)
         return found
+
+    def _read(
+        self,
+        name: str,
+        start: int,
+        stop: int | None,
+        counter: ReadCounter | None,
+        bounds: tuple[int, int] | None,
+    ) -> NDArray[Any]:
+        """Some rows of an array of the pairs; whole numbers outside ``bounds`` are errors."""
+        return self.artifact.array(name, counter, bounds).read(start, stop)
 
     def has_baselines(self, split: str) -> bool:
         """Whether the pairs of a split and their negatives have the scores of :meth:`baseline`."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.artifacts.block_matrix import BlockMatrix
-from gnnloom.storage.artifacts.links import VALUE_DTYPES, Links
+from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.exchange import BlockExchange, Rows
@@ -95,65 +95,18 @@ class StatedAccess(PairAccess):
 class UnreadLinks(Links):
     """Links without contents. Vertices are random: where two pairs have one in common, its row is fetched once."""
 
-    def pair(
+    def _read(
         self,
-        split: str,
-        start: int = 0,
-        stop: int | None = None,
-        counter: ReadCounter | None = None,  # noqa: ARG002
-    ) -> NDArray[np.int64]:
-        return self._vertices(start, self._stop(split, stop), 2)
-
-    def weight(self, start: int = 0, stop: int | None = None, counter: ReadCounter | None = None) -> NDArray[Any]:  # noqa: ARG002
-        dtype = self.artifact.record("train/weight").dtype
-        return np.full(self._stop("train", stop) - start, not self.artifact.facts["train_held_out"], dtype)
-
-    def reverse_weight(
-        self,
-        start: int = 0,
-        stop: int | None = None,
-        counter: ReadCounter | None = None,
+        name: str,
+        start: int,
+        stop: int | None,
+        counter: ReadCounter | None,  # noqa: ARG002 - nothing is read
+        bounds: tuple[int, int] | None,  # noqa: ARG002
     ) -> NDArray[Any]:
-        return self.weight(start, stop, counter)
-
-    def value(
-        self,
-        split: str,
-        start: int = 0,
-        stop: int | None = None,
-        counter: ReadCounter | None = None,  # noqa: ARG002
-    ) -> NDArray[Any]:
-        return np.zeros(self._stop(split, stop) - start, VALUE_DTYPES[self.kind])
-
-    def negative(
-        self,
-        split: str,
-        start: int = 0,
-        stop: int | None = None,
-        counter: ReadCounter | None = None,  # noqa: ARG002
-    ) -> NDArray[np.int64]:
-        return self._vertices(start, self._stop(split, stop), self.num_negatives(split))
-
-    def negative_source(
-        self,
-        split: str,
-        start: int = 0,
-        stop: int | None = None,
-        counter: ReadCounter | None = None,  # noqa: ARG002
-    ) -> NDArray[np.int64]:
-        return self._vertices(start, self._stop(split, stop), self.num_replaced(split))
-
-    def pool(
-        self,
-        split: str,
-        start: int = 0,
-        stop: int | None = None,
-        counter: ReadCounter | None = None,  # noqa: ARG002
-    ) -> NDArray[np.int64]:
-        return self._vertices(start, self.num_pooled(split) if stop is None else stop, 2)
-
-    def _stop(self, split: str, stop: int | None) -> int:
-        return self.num_pairs[split] if stop is None else stop
-
-    def _vertices(self, start: int, stop: int, width: int) -> NDArray[np.int64]:
-        return np.random.default_rng(start).integers(0, self.num_vertices, (stop - start, width))
+        record = self.artifact.record(name)
+        shape = (record.shape[0] if stop is None else stop) - start, *record.shape[1:]
+        if name.endswith("weight"):
+            return np.full(shape, not self.artifact.facts["train_held_out"], record.dtype)
+        if name.endswith("/value"):
+            return np.zeros(shape, record.dtype)
+        return np.random.default_rng(start).integers(0, self.num_vertices, shape)
