@@ -31,7 +31,7 @@ def ingest(catalog: Catalog, name: str, locations: list[str], options: IngestOpt
 
 def test_a_name_after_the_first_lines_is_one_error_that_leaves_nothing_behind(catalog: Catalog, tmp_path: Path) -> None:
     path = write(tmp_path / "e.txt", f"{NUMBERS}7 bob\n")
-    with pytest.raises(InputError, match=r"e\.txt, line 10,001: expected a vertex id .* add `--ids names`: '7 bob'"):
+    with pytest.raises(InputError, match=r"e\.txt, line 10,001:.*`--ids names`"):
         ingest(catalog, "g", [path], COMPACT)
     assert catalog["g"].artifacts() == []
     graph = ingest(catalog, "g", [path], NAMES)
@@ -58,7 +58,7 @@ def test_ids_that_are_called_names_are_names_whatever_they_look_like(catalog: Ca
 
 def test_formats_whose_ids_are_numbers_have_no_names(catalog: Catalog, tmp_path: Path) -> None:
     scipy.io.mmwrite(tmp_path / "e.mtx", scipy.sparse.eye_array(3))
-    with pytest.raises(InputError, match=r"format 'mtx': ids are always numbers"):
+    with pytest.raises(InputError, match=r"format 'mtx':"):
         ingest(catalog, "g", [str(tmp_path / "e.mtx")], NAMES)
 
 

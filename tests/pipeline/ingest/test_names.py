@@ -255,7 +255,7 @@ def test_ids_below_a_stated_number_are_never_names(tmp_path: Path) -> None:
     pairs = {"row": np.array([0, -1]), "col": np.array([1, 2])}
     matrix: dict[str, Any] = {"format": b"coo", "shape": [3, 3], **pairs, "data": np.ones(2)}
     np.savez(tmp_path / "e.npz", **matrix)
-    with pytest.raises(InputError, match="array row, edge 1: expected a vertex id, found -1"):
+    with pytest.raises(InputError, match="array row, edge 1:"):
         ingest(tmp_path, open_edges(None, [str(tmp_path / "e.npz")]))
     np.savez(tmp_path / "f.npz", **{**matrix, "shape": np.array(["3", "3"])})
     with pytest.raises(InputError, match="array shape: expected integers"):

@@ -169,7 +169,7 @@ def test_scores_that_cannot_be_are_found(catalog: Catalog, wrong: float) -> None
     arrays = {f"{split}/pair": pairs for split in ("train", "valid", "test")}
     arrays |= {"test/pool": pairs, "test/baseline": np.zeros((2, 3)), "test/pool_baseline": np.full((2, 3), wrong)}
     links = store_given_links(dataset, dataset.graph(), arrays)
-    with pytest.raises(CorruptError, match="test/pool_baseline: not a number from 0 in rows 0:2"):
+    with pytest.raises(CorruptError, match="test/pool_baseline:"):
         check_artifact(dataset, links.artifact)
 
 

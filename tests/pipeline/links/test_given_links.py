@@ -273,22 +273,22 @@ def test_a_first_line_of_words_that_are_not_vertices_may_be_a_header(tmp_path: P
 
 def test_options_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     dataset, _ = store(tmp_path, "keep", symmetric=True)
-    with pytest.raises(InputError, match="test: no pairs; give them with --test FILE"):
+    with pytest.raises(InputError, match=r"test:.*--test"):
         FileOptions(valid="v")
-    with pytest.raises(InputError, match="valid and test: no pairs; give them with --valid FILE and --test FILE"):
+    with pytest.raises(InputError, match=r"valid and test:.*--valid.*--test"):
         FileOptions(train="t")
-    with pytest.raises(InputError, match="values 'colour': expected one of class, number"):
+    with pytest.raises(InputError, match="values 'colour':"):
         FileOptions(valid="v", test="t", values="colour")
     text = {name: write(tmp_path / name, np.array([[1, 2]]), "keep", ["0.5"]) for name in ("train", "valid", "test")}
-    with pytest.raises(InputError, match=r"train, row 0: expected a class from 0 to 16,777,215, found 0.5"):
+    with pytest.raises(InputError, match=r"train, row 0:.*16,777,215,"):
         given(dataset, values="class", allow_overlap=True, **text)
     with pytest.raises(InputError, match="the pairs to train on have values, too"):
         given(dataset, values="class", valid=text["valid"], test=text["test"])
-    with pytest.raises(InputError, match=r"line 1: found more columns .* `--values` to read column 3 as values"):
+    with pytest.raises(InputError, match=r"line 1:.*`--values`"):
         given(dataset, valid=text["valid"], test=text["test"])
     np.save(tmp_path / "targets.npy", np.zeros((3, 2), np.int64))
     two = {"valid": text["valid"], "test": text["test"], "extra_columns": True, "allow_overlap": True}
-    with pytest.raises(InputError, match=r"targets.npy: 3 rows of negatives, expected one for each of the 1 pairs"):
+    with pytest.raises(InputError, match=r"targets.npy:"):
         given(dataset, test_targets=str(tmp_path / "targets.npy"), **two)
 
 

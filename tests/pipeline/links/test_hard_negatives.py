@@ -201,7 +201,7 @@ def test_ranks_of_equal_scores_are_equal() -> None:
 def test_too_few_vertices_and_links_with_negatives_are_refused(catalog: Catalog) -> None:
     dataset = store(catalog, symmetric=True)
     links = linked(dataset)
-    with pytest.raises(InputError, match=r"vertices can replace an end, fewer than 70; use fewer --negatives"):
+    with pytest.raises(InputError, match=r"70.*--negatives"):
         draw_hard_negatives(dataset, links, HardOptions(negatives=140), InProcessCluster())
     assert len(dataset.artifacts("links")) == 1
     found = draw_hard_negatives(dataset, links, HardOptions(negatives=4), InProcessCluster())

@@ -168,7 +168,7 @@ def test_ranges_of_blocks_are_exact_where_numbers_need_64_bits() -> None:
 
 def test_a_graph_with_all_edges_has_no_pool_and_says_so(catalog: Catalog) -> None:
     dataset = store(catalog, scipy.sparse.csr_array(np.ones((30, 30))), symmetric=True)
-    with pytest.raises(InputError, match=r"all pairs of 30 vertices are edges.*--negatives 0"):
+    with pytest.raises(InputError, match=r"30.*--negatives"):
         draw_links(dataset, dataset.graph(), DrawOptions(), InProcessCluster())
     assert dataset.artifacts("links") == []
     links = draw_links(dataset, dataset.graph(), DrawOptions(negatives=0), InProcessCluster())

@@ -108,19 +108,19 @@ def test_negatives_of_each_pair(tmp_path: Path, form: str) -> None:
 def test_wrong_folders_are_one_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write_ogb_link_folder(tmp_path / "ogbl_x", "time")
     (folder / "split" / "time" / "train.pt").unlink()
-    with pytest.raises(NotFoundError, match=r"split: no folder with a file train.pt"):
+    with pytest.raises(NotFoundError, match=r"split:.*train.pt"):
         GivenLinks.of_ogb(str(folder), None)
     with pytest.raises(NotFoundError, match=r"there is no such folder"):
         GivenLinks.of_ogb(str(tmp_path / "nowhere"), None)
     typed = {"head": np.arange(3), "relation": np.arange(3), "tail": np.arange(3)}
     for split in ("train", "valid", "test"):
         save("arrays", folder / "split" / "time" / f"{split}.pt", typed)
-    with pytest.raises(InputError, match=r"train.pt: expected arrays edge, .* found head, relation, tail; .* types"):
+    with pytest.raises(InputError, match=r"train.pt:"):
         GivenLinks.of_ogb(str(folder), None)
     for split in ("train", "valid", "test"):
         save("arrays", folder / "split" / "time" / f"{split}.pt", {"edge": np.array([[1, 40]])})
     dataset = stored(tmp_path, folder, undirected=True)
-    with pytest.raises(InputError, match=r"train.pt, row 0: 40 is not one of the 30 vertices of the graph"):
+    with pytest.raises(InputError, match=r"train.pt, row 0:.*40.*30"):
         store_links(dataset, dataset.graph(), GivenLinks.of_ogb(str(folder), None), InProcessCluster())
     # What can only be read as a whole has to fit.
     monkeypatch.setattr("gnnloom.pipeline.links.given.given_ids.working_memory", lambda _: 100)

@@ -209,7 +209,7 @@ def test_by_time_both_directions_are_held_out_if_their_times_are_equal(
     with caplog.at_level(logging.WARNING, "gnnloom.pipeline"):
         draw(other, by="time")
     assert "--undirected --times --merge max" in caplog.text
-    with pytest.raises(InputError, match=r"reciprocal together: by time, but every edge.*--merge max"):
+    with pytest.raises(InputError, match=r"reciprocal together:.*--merge"):
         draw(other, by="time", reciprocal="together")
     assert [info.state for info in other.artifacts("links")] == ["complete"]
 
@@ -278,7 +278,7 @@ def test_pairs_from_files_of_partly_reciprocal_graphs_take_the_option(catalog: C
         check_artifact(dataset, Artifact(info.path))
     # The reverse of a held-out pair is that pair in another split, whether one of them is an edge or not.
     files["train"] = [*rest, *(pair[::-1] for pair in held[-2:])]
-    with pytest.raises(InputError, match=r"2 pairs in several splits.* in train and test.*--reciprocal apart"):
+    with pytest.raises(InputError, match=r"--reciprocal"):
         given(dataset, tmp_path, files=files, reciprocal="together")
     apart = given(dataset, tmp_path, files=files, reciprocal="apart")
     assert apart.num_pairs["train"] == len(files["train"])
@@ -344,7 +344,7 @@ def test_by_time_reverses_that_nobody_looked_at_cannot_be_held_out_together(
     assert len(draw(one_way, by="time", reciprocal="together").pair("test"))
     monkeypatch.setattr(reciprocity, "_SAMPLED", 1)
     for other in (dataset, store(catalog, half, "again", has_times=True)):
-        with pytest.raises(InputError, match=r"reciprocal together: by time, but .*--merge max"):
+        with pytest.raises(InputError, match=r"reciprocal together:.*--merge"):
             draw(other, by="time", reciprocal="together")
         draw(other, by="time", reciprocal="apart")
 

@@ -258,7 +258,7 @@ def test_samples_whose_inputs_are_gone_are_garbage(tmp_path: Path, kind: str) ->
 
 def test_what_cannot_be_sampled_is_refused(tmp_path: Path) -> None:
     dataset = store(tmp_path)
-    with pytest.raises(InputError, match="fanout 0: expected at least 1, or -1"):
+    with pytest.raises(InputError, match=r"fanout 0:.*1,"):
         SampleOptions(fanout=(3, 0))
     with pytest.raises(InputError, match="batch_size 0"):
         SampleOptions(batch_size=0)

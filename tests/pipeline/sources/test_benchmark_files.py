@@ -63,7 +63,7 @@ def test_heterophilous_graphs(tmp_path: Path, index: int) -> None:
     assert np.array_equal(rows(source, "feature"), FEATURE)
     assert rows(source, "label").tolist() == [0, 1, 0, 1, 0, 1]
     assert np.array_equal(rows(source, "split"), MASKS[index].argmax(0) + 1)
-    with pytest.raises(InputError, match="masks of 10 splits; choose one with --split-index, from 0 to 9"):
+    with pytest.raises(InputError, match=r"10.*--split-index"):
         bundled_vertices(None, [str(tmp_path / "a.npz")])
 
 

@@ -69,7 +69,7 @@ def test_a_first_line_with_a_weight_is_an_edge_whatever_its_vertices_are_called(
 
 def test_an_empty_weight_in_the_first_line_is_an_error_and_not_a_header(tmp_path: Path) -> None:
     source = TextEdges.open([write(tmp_path / "e.csv", "ann,bob,\nbob,cy,2\n")], weights=True)
-    with pytest.raises(InputError, match=r"e\.csv, line 1: found too few columns"):
+    with pytest.raises(InputError, match=r"e\.csv, line 1:"):
         list(source.read_names(source.ranges()[0]))
 
 

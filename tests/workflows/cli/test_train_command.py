@@ -168,10 +168,11 @@ def test_predictions_without_embeddings_get_them_when_they_are_asked_for(catalog
     assert told(catalog, "predict", "web/bare")["embeddings"] is True
 
 
-def test_a_dataset_with_one_run_needs_no_name_of_it(catalog: Catalog, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"web: choose one run of this dataset: .*web/first"):
+def test_a_dataset_with_two_runs_needs_the_name_of_one(catalog: Catalog, tmp_path: Path) -> None:
+    told(catalog, "train", "web/unnamed", *MADE)
+    with pytest.raises(InputError, match=r"web: .*web/first"):
         told(catalog, "predict", "web")
-    with pytest.raises(InputError, match="choose one run"):
+    with pytest.raises(InputError, match=r"web: .*web/first"):
         told(catalog, "export", "web", "predictions", "--out", str(tmp_path / "p.npy"))
     done = CliRunner().invoke(cli, ["--catalog", str(catalog.root), "export", "web/first", "edges", "--out", "e.npy"])
     assert (done.exit_code, "edges does not take a run" in done.output) == (2, True)

@@ -276,7 +276,7 @@ def test_a_recipe_predicts_on_another_graph(tmp_path: Path) -> None:
         'classes = 3\ndim = 5\n[partition]\nmethod = "block"\n[train]\nranks = 1\nhidden = 4\nepochs = 2\nthreads = 1\n'
         f'[cluster]\nworkers = 0\n[predict]\non = "after"\nout = "{out}"\n'
     )
-    with pytest.raises(NotFoundError, match=r"daily.toml: \[predict\] .*no such dataset"):
+    with pytest.raises(NotFoundError, match=r"daily.toml:"):
         gnnloom.run(recipe, settings={"predict.on": "never"}, catalog=root)
     assert [*gnnloom.Catalog(root)] == ["after"]
     for _ in range(2):
@@ -335,5 +335,5 @@ def test_vertex_data_stored_like_others_have_their_columns(catalog: gnnloom.Cata
     music = write_rows(tmp_path / "music.csv", [*rows, ["v002", 1, "Bonn", "music"]])
     with pytest.raises(InputError, match=r"music.csv, line 4: column topic: 'music' "):
         stored("other", music, like="today")
-    with pytest.raises(InputError, match=r"'Riga' is not a category of .*`missing=0`"):
+    with pytest.raises(InputError, match=r"'Riga'.*`missing=0`"):
         stored("other", new, like="today")
