@@ -129,6 +129,8 @@ class Dataset:
     ) -> Artifact:
         """Find the one complete artifact of a kind that has these parameters.
 
+        Without a key, artifacts of a graph without held-out links are found only if no others fit.
+
         Args:
             key: key of the artifact, or its first digits; needed only to choose between several.
             made_from: inputs, kind to key, that it must have.
@@ -151,6 +153,10 @@ class Dataset:
             begun = f"; begun and not finished: {', '.join(incomplete)}" if incomplete else ""
             hint = "" if key else _remedy(self.name, kind, wanted)
             raise NotFoundError(f"dataset {self.name} has no {_NAMES.get(kind, kind)}{asked}{there}{begun}{hint}")
+        if len(fitting) > 1 and key is None:
+            # A graph without held-out links lacks edges: its artifacts are found only if no others fit.
+            ingested = {info.key for info in self.ingested_graphs()}
+            fitting = [info for info in fitting if info.inputs.get("graph") in ingested] or fitting
         if len(fitting) > 1:
             raise self._several(kind, fitting, asked)
         return Artifact(fitting[0].path)

@@ -34,6 +34,8 @@ _HEAD = """\
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
+
+from gnnloom.workflows.api.options.keywords import ArtifactLike
 """
 #: Keywords of `predict` that decide what it returns.
 _OF_OVERLOADS = {"out", "pairs", "top", "of"}
@@ -76,6 +78,10 @@ def _of(sources: Iterable[object]) -> dict[str, Option]:
     return {option.name: option for source in sources for option in getattr(source, "options")}  # noqa: B009
 
 
+#: Options whose value is the key of an artifact, or the artifact.
+_ARTIFACTS = {"graph", "links", "propagated", "samples", "shards", "vertex_data", "vertices"}
+
+
 def _class(name: str, base: str, options: Mapping[str, Option], others: Mapping[str, str] | None = None) -> str:
     types = {key: _type(option) for key, option in options.items()} | dict(others or {})
     lines = [f"    {key}: {each}\n" for key, each in types.items()]
@@ -84,6 +90,8 @@ def _class(name: str, base: str, options: Mapping[str, Option], others: Mapping[
 
 def _type(option: Option) -> str:
     name = _NAMES.get(option.kind) or option.kind.__name__
+    if option.name in _ARTIFACTS:
+        name = "Sequence[ArtifactLike]" if option.is_list or option.kind == tuple[str, ...] else "ArtifactLike"
     texts = " | str" if option.words or (option.is_size and option.name == "memory") else ""
     # The names of columns, which the command line has in one text.
     texts += " | Sequence[str]" if option.name == "columns" else ""

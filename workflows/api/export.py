@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gnnloom.storage.errors import InputError, needing
 from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, Run, as_catalog, as_dataset
+from gnnloom.workflows.api.options.keywords import ArtifactLike, key_of
 from gnnloom.workflows.interop.chosen_table import exported
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def export(
     run: str | None = None,
     parts: int | None = None,
     method: str | None = None,
-    key: str | None = None,
+    key: ArtifactLike | None = None,
     relation: str | None = None,
     safe_csv: bool = False,
     catalog: CatalogLike = None,
@@ -37,7 +38,7 @@ def export(
             the whole table becomes a data frame.
         run: name of the run, if the dataset has several and ``dataset`` names none.
         parts, method: of the partition, if there are several.
-        key: of the graph, vertex data, partition or links, if there are several.
+        key: the graph, vertex data, partition or links, or its key, if there are several.
         relation: of a graph with types, the relation whose edges to export, with all their columns.
         safe_csv: put an apostrophe before names in a ``.csv`` that a spreadsheet takes for formulas.
         catalog: where to look for the name; as for :func:`gnnloom.ingest`.
@@ -59,7 +60,7 @@ def export(
     def opened() -> Run:
         return found.run(named or None)
 
-    return exported(found, what, out, opened, parts, method, key, relation, safe_csv=safe_csv)
+    return exported(found, what, out, opened, parts, method, key_of(key), relation, safe_csv=safe_csv)
 
 
 def report(

@@ -51,7 +51,14 @@ from gnnloom.workflows.api.arrays import (
 )
 from gnnloom.workflows.api.catalog import CatalogLike, Dataset, DatasetLike, as_catalog, as_dataset
 from gnnloom.workflows.api.cluster import CLUSTER, choose_cluster, on_cluster, once_per_job
-from gnnloom.workflows.api.options.keywords import check_known, plain_values, split_fields, with_options
+from gnnloom.workflows.api.options.keywords import (
+    ArtifactLike,
+    check_known,
+    key_of,
+    plain_values,
+    split_fields,
+    with_options,
+)
 from gnnloom.workflows.api.options.python_messages import IN_MEMORY, named_as, python_text
 from gnnloom.workflows.interop.graph_libraries import source_ids
 from gnnloom.workflows.interop.hetero_tables import hetero_tables
@@ -258,7 +265,7 @@ def features(
     target: Any = None,
     ids_file: Any = None,
     by_id: bool | None = None,
-    graph: str | None = None,
+    graph: ArtifactLike | None = None,
     of_type: str | None = None,
     add: bool = False,
     like: DatasetLike | None = None,
@@ -283,7 +290,7 @@ def features(
             or a frame and its column of ids, ``(frame, "id")``.
         by_id: files and frames: whether the first column, or the index of a frame of pandas, has the ids of the
             vertices; by default no, and a table that seems to have some is refused.
-        graph: key, to choose between several graphs.
+        graph: the graph or its key, to choose between several.
         of_type: type of the vertices, in a graph with types.
         add: store other vertex data next to those that the graph has.
         like: another dataset, or ``DATASET/KEY`` of its vertex data, like which columns are stored: with the same
@@ -310,7 +317,7 @@ def features(
     def store() -> Dataset:
         with stored_vertices(arrays, by_id=is_keyed) as files, named_as(_temporary(arrays, files)):
             values = files | plain_values(others)
-            owner = source_ids(found, graph, of_type)
+            owner = source_ids(found, key_of(graph), of_type)
             opened = open_vertex_data(kind, values, owner, asks=by_id is not False)
             opened = opened if like is None else stored_like(opened, vertices_like(found, like))
             add_vertices = partial(ingest_vertices, options=storing, allow_others=add)

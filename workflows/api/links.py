@@ -21,7 +21,7 @@ from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.option import options_of
 from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, as_dataset
 from gnnloom.workflows.api.cluster import CLUSTER, on_cluster, once_per_job, stage_options
-from gnnloom.workflows.api.options.keywords import with_options
+from gnnloom.workflows.api.options.keywords import ArtifactLike, key_of, with_options
 from gnnloom.workflows.interop.graph_libraries import typed_graph
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _HARD_OPTIONS = options_of(HardOptions)
 def draw_links(
     dataset: DatasetLike,
     *,
-    graph: str | None = None,
+    graph: ArtifactLike | None = None,
     catalog: CatalogLike = None,
     **options: Unpack[DrawKeywords],
 ) -> Links:
@@ -52,7 +52,7 @@ def draw_links(
 
     Args:
         dataset: the dataset or its name.
-        graph: key, to choose between several graphs; by default the only one that was made from files.
+        graph: the graph or its key, to choose between several; by default the only one that was made from files.
         catalog: as for :func:`gnnloom.ingest`, as are the options of the workers.
         options: as in ``gnnloom links NAME random --help``: ``by``, ``times``, ``valid``, ``test``,
             ``disjoint``, ``negatives``, ``seed``, ``reciprocal``, ``relation``.
@@ -69,14 +69,14 @@ def draw_links(
     """
     found = as_dataset(dataset, catalog)
     settings, cluster = stage_options("draw_links", options, DrawOptions, _OPTIONS)
-    return once_per_job(lambda: store_drawn(found, find_drawn(found, graph, settings), settings, cluster))
+    return once_per_job(lambda: store_drawn(found, find_drawn(found, key_of(graph), settings), settings, cluster))
 
 
 @with_options({**_FILE_OPTIONS, **CLUSTER})
 def read_links(
     dataset: DatasetLike,
     *,
-    graph: str | None = None,
+    graph: ArtifactLike | None = None,
     catalog: CatalogLike = None,
     **options: Unpack[LinksKeywords],
 ) -> Links:
@@ -90,7 +90,7 @@ def read_links(
 
     Args:
         dataset: the dataset or its name.
-        graph: key, to choose between several graphs; by default the only one that was made from files.
+        graph: the graph or its key, to choose between several; by default the only one that was made from files.
         catalog: as for :func:`gnnloom.ingest`, as are the options of the workers.
         options: as in ``gnnloom links NAME file --help``: the files ``train``, ``valid`` and ``test``, and more.
 
@@ -107,7 +107,7 @@ def read_links(
     settings, cluster = stage_options("read_links", options, FileOptions, _FILE_OPTIONS)
 
     def make() -> Links:
-        linked = find_drawn(found, graph, settings)
+        linked = find_drawn(found, key_of(graph), settings)
         return store_given(found, linked, GivenLinks.of(settings), cluster)
 
     return once_per_job(make)
@@ -119,7 +119,7 @@ def read_ogb_links(
     folder: Path | str,
     *,
     split: str | None = None,
-    graph: str | None = None,
+    graph: ArtifactLike | None = None,
     catalog: CatalogLike = None,
     **options: Unpack[ClusterKeywords],
 ) -> Links:
@@ -131,7 +131,7 @@ def read_ogb_links(
         dataset: the dataset of the folder's graph, or its name.
         folder: the folder, which has ``split/NAME/train.pt``.
         split: NAME, if there are several splits.
-        graph: key, to choose between several graphs; by default the only one that was made from files.
+        graph: the graph or its key, to choose between several; by default the only one that was made from files.
         catalog: as for :func:`gnnloom.ingest`, as are the options of the workers.
 
     Raises:
@@ -143,7 +143,7 @@ def read_ogb_links(
     _, cluster = stage_options("read_ogb_links", options, dict, ())
 
     def make() -> Links:
-        linked = find_linked(found, graph)
+        linked = find_linked(found, key_of(graph))
         return store_given(found, linked, GivenLinks.of_ogb(str(folder), split), cluster)
 
     return once_per_job(make)
@@ -153,7 +153,7 @@ def read_ogb_links(
 def draw_hard_negatives(
     dataset: DatasetLike,
     *,
-    links: str | None = None,
+    links: ArtifactLike | None = None,
     catalog: CatalogLike = None,
     **options: Unpack[HardKeywords],
 ) -> Links:
@@ -164,12 +164,12 @@ def draw_hard_negatives(
 
     Args:
         dataset: the dataset or its name.
-        links: key of the links with the pairs, if there are several without negatives of each pair.
+        links: the links with the pairs or their key, if there are several without negatives of each pair.
         catalog: as for :func:`gnnloom.ingest`, as are the options of the workers.
         options: as in ``gnnloom links NAME hard --help``: ``negatives``, ``features``, ``seed``.
 
     Returns:
-        The new links. Runs on their message graph have to choose them by their key.
+        The new links. Runs on their message graph have to choose them: ``links=result``.
 
     Raises:
         InputError: an option is unknown or out of range, the pairs have values or negatives of their own, or there are
@@ -181,7 +181,7 @@ def draw_hard_negatives(
     settings, cluster = stage_options("draw_hard_negatives", options, HardOptions, _HARD_OPTIONS)
 
     def make() -> Links:
-        pairs = find_pairs(found, links)
+        pairs = find_pairs(found, key_of(links))
         return on_cluster(cluster, lambda opened: draw_hard(found, pairs, settings, opened))
 
     return once_per_job(make)

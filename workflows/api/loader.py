@@ -30,7 +30,7 @@ from gnnloom.trainer.loader.vertices import VertexChoice
 from gnnloom.trainer.modes.options import AUTO, sampler_arguments
 from gnnloom.workflows.api.catalog import CatalogLike, Dataset, DatasetLike, as_dataset
 from gnnloom.workflows.api.cluster import stored_reverses
-from gnnloom.workflows.api.options.keywords import with_options
+from gnnloom.workflows.api.options.keywords import ArtifactLike, key_of, with_options
 from gnnloom.workflows.api.options.loader_options import (
     DRAWN,
     NEIGHBOR,
@@ -56,10 +56,10 @@ def loader(
     *,
     vertices: Any = None,
     of_type: str | None = None,
-    links: str | bool | Links | None = None,
-    samples: str | None = None,
-    graph: str | None = None,
-    vertex_data: str | Mapping[str, str] | None = None,
+    links: bool | ArtifactLike | None = None,
+    samples: ArtifactLike | None = None,
+    graph: ArtifactLike | None = None,
+    vertex_data: ArtifactLike | Mapping[str, ArtifactLike] | None = None,
     catalog: CatalogLike = None,
     **options: Unpack[LoaderKeywords],
 ) -> Loader:
@@ -90,11 +90,13 @@ def loader(
         dataset: the dataset or its name.
         vertices: (num_seeds,) vertices, or a mask of all, instead of the vertices of a split.
         of_type: in a graph with types, the type of the examples; by default the only type with labels.
-        links: key of links, or True for the only ones: batches of their pairs, on the graph without held-out edges.
-        samples: key of samples that `gnnloom sample --draw-once` stored, or `gnnloom sample --of-type` for a graph
-            with types: read them instead of drawing. Only the seeds then have labels.
-        graph: key, to choose between several graphs.
-        vertex_data: key, to choose between several features and labels; in a graph with types, keys by type.
+        links: links or their key, or True for the only ones: batches of their pairs, on the graph without held-out
+            edges.
+        samples: samples or their key, which `gnnloom sample --draw-once` stored, or `gnnloom sample --of-type` for a
+            graph with types: read them instead of drawing. Only the seeds then have labels.
+        graph: the graph or its key, to choose between several.
+        vertex_data: vertex data or their key, to choose between several features and labels; in a graph with types, by
+            type.
         catalog: as for :func:`gnnloom.ingest`.
 
     Returns:
@@ -109,7 +111,13 @@ def loader(
     """
     check_installed()
     found = as_dataset(dataset, catalog)
-    asked = _Asked(found, vertices, of_type, links, samples, graph, vertex_data)
+    chosen_links = links if isinstance(links, bool) else key_of(links)
+    data = (
+        {name: key_of(each) for name, each in vertex_data.items()}
+        if isinstance(vertex_data, Mapping)
+        else key_of(vertex_data)
+    )
+    asked = _Asked(found, vertices, of_type, chosen_links, key_of(samples), key_of(graph), data)
     kind = asked.kind(options.get("sampler", NEIGHBOR))
     given = checked_options(options, kind)
     values = {name: option.default for name, option in loader_options().items()} | given
@@ -137,7 +145,7 @@ class _Asked:
     dataset: Dataset
     vertices: Any
     of_type: str | None
-    links: str | bool | Links | None
+    links: str | bool | None
     samples: str | None
     graph: str | None
     vertex_data: str | Mapping[str, str] | None
@@ -183,8 +191,7 @@ class _Asked:
     @cached_property
     def stored_links(self) -> Links:
         """The links that are asked for."""
-        key = self.links if isinstance(self.links, str) else None
-        links = self.links if isinstance(self.links, Links) else self.dataset.links(key)
+        links = self.dataset.links(self.links if isinstance(self.links, str) else None)
         if self.graph is not None and not links.message_graph.startswith(self.graph):
             raise InputError(f"{links.artifact.path}: links of graph {links.message_graph}, not {self.graph}")
         return links

@@ -20,7 +20,7 @@ from gnnloom.trainer.job.leftovers import find_leftovers, remove_leftovers
 from gnnloom.trainer.job.ranks import Ranks, ranks_of_job
 from gnnloom.trainer.planner.profile import LOCAL, MachineProfile, open_profile, store_profile
 from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, as_catalog, as_dataset
-from gnnloom.workflows.api.options.keywords import check_known, with_options
+from gnnloom.workflows.api.options.keywords import ArtifactLike, check_known, key_of, with_options
 from gnnloom.workflows.api.options.plan_options import SIZE_OPTIONS, plan_options, planned
 from gnnloom.workflows.api.options.python_messages import speaking_python
 from gnnloom.workflows.api.options.train_options import training_fields
@@ -52,7 +52,7 @@ def plan(
     ranks: int = 2,
     memory_per_rank: int | None = None,
     profile: str = LOCAL,
-    graph: str | None = None,
+    graph: ArtifactLike | None = None,
     catalog: CatalogLike = None,
     **options: Unpack[PlanKeywords],
 ) -> list[dict[str, Any]]:
@@ -64,7 +64,7 @@ def plan(
         memory_per_rank: bytes that a rank may take; by default those of the profile.
         profile: profile of the machine: one that ``gnnloom calibrate`` stored, ``summit``, ``perlmutter``,
             ``frontier``, ``generic``, or a JSON file.
-        graph: key, to choose between several graphs.
+        graph: the graph or its key, to choose between several.
         catalog: where to look for the name; as for :func:`gnnloom.train`.
         options: the model and the task, as in ``gnnloom plan --help``. Without ``precision``, both float32 and bf16 are
             planned.
@@ -81,7 +81,9 @@ def plan(
     fields = {"catalog": str(found.path.parent), "dataset": found.name, "ranks": ranks, **training_fields(options)}
     is_open = "precision" not in options
     config = TrainConfig.of(**fields)
-    return [each.to_json() for each in planned(config, graph, profile, memory_per_rank or 0, is_open=is_open)[1]]
+    return [
+        each.to_json() for each in planned(config, key_of(graph), profile, memory_per_rank or 0, is_open=is_open)[1]
+    ]
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,7 @@ def simulate(
     training_share: float = 0.5,
     memory_per_rank: int | None = None,
     profile: str = LOCAL,
-    graph: str | None = None,
+    graph: ArtifactLike | None = None,
     csv: Path | str | None = None,
     out: Path | str | None = None,
     catalog: CatalogLike = None,
@@ -185,7 +187,7 @@ def simulate(
     )
     values = (vertices, edges, features, classes, training_share)
     sizes = {option.name: option.check(value) for option, value in zip(SIZE_OPTIONS, values, strict=True)}
-    situation = _situation(found, sizes, graph, config)
+    situation = _situation(found, sizes, key_of(graph), config)
     machine = open_profile(root, profile)
     plans = simulate_on(config, situation, machine, ranks, memory_per_rank or 0, weak=weak)
     changes = crossings(plans)

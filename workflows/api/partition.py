@@ -15,7 +15,6 @@ from gnnloom.pipeline.shards.rows.typed_stage import shard_typed_rows
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage import Dataset as StoredDataset
 from gnnloom.storage import Graph, Partition, RowShards, TypedGraph, Vertices
-from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import options_of
 from gnnloom.storage.shards.grid_shards import GridShards
@@ -23,13 +22,13 @@ from gnnloom.storage.shards.typed_grid_shards import TypedGridShards
 from gnnloom.storage.shards.typed_row_shards import TypedRowShards
 from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, as_dataset
 from gnnloom.workflows.api.cluster import CLUSTER, choose_cluster, on_cluster, once_per_job, stage_options
-from gnnloom.workflows.api.options.keywords import check_known, with_options
+from gnnloom.workflows.api.options.keywords import ArtifactLike, check_known, key_of, with_options
 
 if TYPE_CHECKING:
     from gnnloom.workflows.api.options.option_types import ClusterKeywords, PartitionKeywords
 
 #: Links that choose a graph: True for the dataset's links, or links, or their key.
-LinksLike = bool | str | Links | None
+LinksLike = bool | ArtifactLike | None
 #: Options of a partition besides the number of parts, which is an argument.
 _OPTIONS = {name: option for name, option in options_of(PartitionOptions).items() if name != "parts"}
 
@@ -39,7 +38,7 @@ def partition(
     dataset: DatasetLike,
     parts: int,
     *,
-    graph: str | None = None,
+    graph: ArtifactLike | None = None,
     links: LinksLike = False,
     catalog: CatalogLike = None,
     **options: Unpack[PartitionKeywords],
@@ -49,7 +48,7 @@ def partition(
     Args:
         dataset: the dataset or its name.
         parts: number of parts, one for each rank that trains.
-        graph: key, to choose between several graphs.
+        graph: the graph or its key, to choose between several.
         links: partition the graph without the edges that links hold out: True, or the links or their key if several
             hold out different edges.
         catalog: as for :func:`gnnloom.ingest`, as are the options of the workers.
@@ -81,10 +80,10 @@ def shard(
     *,
     grid: tuple[int, int] | None = None,
     method: str | None = None,
-    partition: str | None = None,
-    graph: str | None = None,
+    partition: ArtifactLike | None = None,
+    graph: ArtifactLike | None = None,
     links: LinksLike = False,
-    vertices: str | None = None,
+    vertices: ArtifactLike | None = None,
     permutation: str = GridOptions.permutation,
     seed: int = GridOptions.seed,
     reorder: str = "none",
@@ -102,10 +101,11 @@ def shard(
             that orders grid shards with ``permutation="partition"``.
         grid: grid shards: number of blocks of rows and of columns.
         method: method of the partition, if there are several.
-        partition: key of the partition, if there are several.
+        partition: the partition or its key, if there are several.
         graph: key of the graph, if there are several.
         links: shard the graph without the edges that links hold out, as for :func:`gnnloom.partition`.
-        vertices: key of the vertex data to include, if there are several; of a graph with types, all are included.
+        vertices: the vertex data to include or their key, if there are several; of a graph with types, all are
+            included.
         permutation: order of rows and columns of grid shards: ``none``, ``single``, ``double`` or ``partition``.
         seed: seed of the permutation.
         reorder: order of the rows of row shards: ``none`` (by vertex id) or ``degree`` (largest first).
@@ -125,11 +125,15 @@ def shard(
     if grid is not None and reorder != "none":
         raise InputError("shard: reorder is for row shards; grid shards have permutation")
     blocks = None if grid is None else GridOptions((grid[0], grid[1]), permutation, seed)
-    keys = {"method": method, "partition": partition, "graph": graph_key(found, graph, links), "vertices": vertices}
-    return once_per_job(lambda: WantedShards.find(found, parts, blocks, **keys, reorder=reorder).write(cluster))
+    keys = {"partition": key_of(partition), "graph": graph_key(found, graph, links), "vertices": key_of(vertices)}
+
+    def make() -> RowShards | TypedRowShards | GridShards | TypedGridShards:
+        return WantedShards.find(found, parts, blocks, method=method, **keys, reorder=reorder).write(cluster)
+
+    return once_per_job(make)
 
 
-def graph_key(dataset: StoredDataset, graph: str | None, links: LinksLike) -> str | None:
+def graph_key(dataset: StoredDataset, graph: ArtifactLike | None, links: LinksLike) -> str | None:
     """Key of the graph that was asked for, or without the edges that links hold out; None if neither was.
 
     Raises:
@@ -137,10 +141,10 @@ def graph_key(dataset: StoredDataset, graph: str | None, links: LinksLike) -> st
         NotFoundError: there are no links.
     """
     if links is False or links is None:
-        return graph
+        return key_of(graph)
     if graph is not None:
         raise InputError("--graph and --links both choose the graph; give one of them")
-    return links.message_graph if isinstance(links, Links) else dataset.message_graph(None if links is True else links)
+    return dataset.message_graph(None if links is True else key_of(links))
 
 
 def find_partition(

@@ -16,7 +16,7 @@ from gnnloom.storage.format.schema import TYPED_VERSION
 from gnnloom.storage.option import options_of
 from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, as_dataset
 from gnnloom.workflows.api.cluster import CLUSTER, on_cluster, once_per_job, stage_options
-from gnnloom.workflows.api.options.keywords import with_options
+from gnnloom.workflows.api.options.keywords import ArtifactLike, key_of, with_options
 from gnnloom.workflows.api.partition import find_partition
 from gnnloom.workflows.interop.graph_libraries import typed_graph
 
@@ -30,23 +30,23 @@ _OPTIONS = options_of(SampleOptions)
 def sample(
     dataset: DatasetLike,
     *,
-    graph: str | None = None,
-    partition: str | None = None,
+    graph: ArtifactLike | None = None,
+    partition: ArtifactLike | None = None,
     method: str | None = None,
-    vertex_data: Mapping[str, str] | None = None,
+    vertex_data: Mapping[str, ArtifactLike] | None = None,
     catalog: CatalogLike = None,
     **options: Unpack[SampleKeywords],
 ) -> Samples | TypedSamples:
     """Draw the batches of some epochs, and pack the features that they read.
 
-    ``gnnloom.train(dataset, mode="neighbor", samples=result.artifact.key)`` then reads them from disk.
+    ``gnnloom.train(dataset, mode="neighbor", samples=result)`` then reads them from disk.
 
     Args:
         dataset: the dataset or its name.
-        graph: key, to choose between several graphs.
-        partition: key of the partition for several ranks, if there are several.
+        graph: the graph or its key, to choose between several.
+        partition: the partition for several ranks or its key, if there are several.
         method: method of that partition, if there are several.
-        vertex_data: in a graph with types, keys of vertex data by type, to choose between several.
+        vertex_data: in a graph with types, vertex data or their keys by type, to choose between several.
         catalog: as for :func:`gnnloom.ingest`, as are the options of the workers.
         options: as in ``gnnloom sample --help``: ``fanout``, ``batch_size``, ``epochs``, ``ranks``, ``seed``,
             ``replace``, ``cache_memory`` (bytes); in a graph with types ``of_type``, ``relation_fanout`` and
@@ -60,9 +60,11 @@ def sample(
     found = as_dataset(dataset, catalog)
     settings, cluster = stage_options("sample", options, SampleOptions, _OPTIONS)
 
+    keys = {name: key_of(each) for name, each in (vertex_data or {}).items()}
+
     def make() -> Samples | TypedSamples:
-        inputs = find_sampled(found, settings, graph, partition, method)
-        made = on_cluster(cluster, lambda opened: write_samples(found, *inputs, settings, opened, vertex_data or {}))
+        inputs = find_sampled(found, settings, key_of(graph), key_of(partition), method)
+        made = on_cluster(cluster, lambda opened: write_samples(found, *inputs, settings, opened, keys))
         return open_samples(found, made.artifact.key)
 
     return once_per_job(make)

@@ -19,7 +19,7 @@ from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.typed_vertices import chosen_graph, links_of_relation
 from gnnloom.trainer.job.ranks import Ranks, ranks_of_job, settled
 from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, Run, as_dataset
-from gnnloom.workflows.api.options.keywords import check_known, split_fields, with_options
+from gnnloom.workflows.api.options.keywords import check_known, plain_values, split_fields, with_options
 from gnnloom.workflows.api.options.predict_options import PredictOptions, predict_options
 from gnnloom.workflows.api.options.train_options import train_options, training_fields
 from gnnloom.workflows.interop.export import write_predictions
@@ -193,7 +193,7 @@ def predict(
     if own.get("model") or own.get("decoder"):
         found = Run(found.dataset, found.name, named)
     there = None if on is None else as_dataset(on, found.dataset.path.parent).name
-    wanted, other = Wanted(**of_pairs), Elsewhere(on=there, **of_graph)
+    wanted, other = Wanted(**of_pairs), Elsewhere(on=there, **plain_values(of_graph))
     frames: list[pd.DataFrame] = []
     take = None if asked.out is not None else lambda table: frames.append(frame_of(table))
     with ranks_of_job("gnnloom predict") as here:

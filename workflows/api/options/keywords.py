@@ -6,14 +6,37 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, overload
 
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.option import Option
 from gnnloom.storage.wording import did_you_mean
 from gnnloom.workflows.api.options.python_messages import speaking_python
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class StoredObject(Protocol):
+    """An object that a stage returns, such as a graph, a partition, shards, links, samples or vertex data."""
+
+    @property
+    def artifact(self) -> Artifact:
+        """The artifact, which has the key."""
+        ...
+
+
+#: Argument of a function that needs the key of an artifact.
+ArtifactLike = str | StoredObject
+
+
+@overload
+def key_of(artifact: ArtifactLike) -> str: ...
+@overload
+def key_of(artifact: ArtifactLike | None) -> str | None: ...
+def key_of(artifact: ArtifactLike | None) -> str | None:
+    """Key of an artifact, which is given by its key or as the object that a stage returned."""
+    return artifact if artifact is None or isinstance(artifact, str) else artifact.artifact.key
 
 
 def check_known(function: str, given: Collection[str], known: Collection[str]) -> None:
@@ -59,11 +82,14 @@ def with_options(options: Mapping[str, Option]) -> Callable[[Function], Function
 
 
 def plain_values(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options as the commands pass them on: lists as tuples, and paths as text."""
+    """Options as the commands pass them on: lists as tuples, paths as text, and artifacts by their keys."""
     return {name: _plain(value) for name, value in options.items()}
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, list):
-        return tuple(value)
+        return tuple(_plain(each) for each in value)
+    artifact = getattr(value, "artifact", None)
+    if isinstance(artifact, Artifact):
+        return artifact.key
     return str(value) if isinstance(value, Path) else value

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
 
+from gnnloom.workflows.api.options.keywords import ArtifactLike
+
 class ClusterKeywords(TypedDict, total=False):
     workers: int | None
     memory: int | str
@@ -32,7 +34,7 @@ class IngestKeywords(ClusterKeywords, total=False):
     packed: bool | None
 
 class GenerateKeywords(ClusterKeywords, total=False):
-    vertices: int
+    vertices: ArtifactLike
     edges: int
     classes: int
     homophily: float
@@ -137,7 +139,7 @@ class PropagateKeywords(TypedDict, total=False):
     normalization: str
     ppr: float | None
     ranks: int
-    shards: str | None
+    shards: ArtifactLike | None
     method: str | None
     memory: int | str | None
     adjacency: str
@@ -160,7 +162,7 @@ class PlanKeywords(TypedDict, total=False):
     embed: int
     permutation: str | None
     task: str
-    links: str | None
+    links: ArtifactLike | None
     output_dim: int
     link_batch: int
     exclude_targets: bool
@@ -176,8 +178,8 @@ class PredictKeywords(TypedDict, total=False):
     ranks: int | None
     wait_timeout: float | None
     evaluation_memory: int | None
-    graph: str | None
-    vertices: str | None
+    graph: ArtifactLike | None
+    vertices: ArtifactLike | None
     unknown: str
     header: bool | None
     smooth: str
@@ -232,7 +234,7 @@ class TrainKeywords(TypedDict, total=False):
     aggregation_blocks: int
     gradient_product: str
     threads: int
-    shards: str | None
+    shards: ArtifactLike | None
     method: str | None
     permutation: str | None
     adjacency: str
@@ -253,8 +255,8 @@ class TrainKeywords(TypedDict, total=False):
     replace: bool
     draw_once: bool
     neighbor_sampler: str
-    samples: str | None
-    propagated: str | None
+    samples: ArtifactLike | None
+    propagated: ArtifactLike | None
     steps: int | Sequence[int]
     inputs: str
     cache_memory: int
@@ -262,7 +264,7 @@ class TrainKeywords(TypedDict, total=False):
     relation: str | None
     relation_fanout: Sequence[str]
     reverse: bool
-    vertex_data: Sequence[str]
+    vertex_data: Sequence[ArtifactLike]
     sampler_threads: int
     pool: int
     model: str
@@ -302,7 +304,7 @@ class TrainKeywords(TypedDict, total=False):
     loss: str
     class_weights: str
     metric: str
-    links: str | None
+    links: ArtifactLike | None
     output_dim: int
     decoder: str
     decoder_hidden: int | Sequence[int]
