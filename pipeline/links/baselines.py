@@ -34,11 +34,15 @@ from gnnloom.pipeline.tasks.phase import Needs, Phase, Task, run
 from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.links import BASELINES, OWN_NEGATIVES, baseline_path
+from gnnloom.storage.artifacts.typed.mapped_graph import map_pattern, map_reverse_pattern
+from gnnloom.storage.artifacts.typed.reverses import reverses_of
+from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
 from gnnloom.storage.artifacts.whole_graph import map_whole_graph
 from gnnloom.storage.format.array_record import ArrayRecord
 from gnnloom.storage.format.arrays import ArrayReader, create_array, default_chunk_rows, write_rows
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from gnnloom.storage.kernels import count_below, read_only
+from gnnloom.storage.matrix.csr import CSR
 
 #: The phase whose result is not part of the links.
 COUNTING: Final = "count neighbors"
@@ -48,6 +52,8 @@ _JUDGED: Final = ("valid", "test")
 CHUNKS_PER_TASK: Final = 4
 #: Rows whose neighbors are counted at a time.
 STEP_ROWS: Final = 1 << 20
+#: Sources of a relation between two types whose neighbors a task counts.
+COUNTED_SOURCES: Final = 1 << 22
 #: Bytes of the numbers of a pair.
 _SCORES_BYTES: Final = 8 * len(BASELINES)
 
@@ -55,11 +61,14 @@ _SCORES_BYTES: Final = 8 * len(BASELINES)
 class NeighborLists(NamedTuple):
     """The neighbors of all vertices, mapped, as kernels take them.
 
+    The vertices of a relation between two types have one numbering: first all sources, then all targets.
+
     Attributes:
-        indptr, indices: rows of the message graph.
+        indptr, indices: rows of the message graph, or of the relation.
         other_indptr, other_indices: rows of its transpose; empty for a symmetric graph, whose rows have all neighbors.
         counts: (num_vertices,) int64 neighbors of each vertex of a directed graph; empty for a symmetric one.
-        loop: (num_vertices,) bool, whether each vertex is in its own row.
+        loop: (num_vertices,) bool, whether each vertex of a symmetric graph is in its own row.
+        first_target: number of the first target of a relation between two types; 0 if sources are targets as well.
     """
 
     indptr: NDArray[np.int64]
@@ -68,6 +77,12 @@ class NeighborLists(NamedTuple):
     other_indices: NDArray[Any]
     counts: NDArray[np.int64]
     loop: NDArray[np.bool_]
+    first_target: int
+
+    @property
+    def num_vertices(self) -> int:
+        """Number of vertices in the numbering of the lists."""
+        return self.first_target + len(self.indptr) - 1
 
 
 @dataclass(frozen=True)
@@ -78,11 +93,16 @@ class Neighbors:
         graph: folder of the message graph.
         transpose: folder of its transpose; None for a symmetric graph.
         counts: file with the numbers of neighbors in a directed graph.
+        relation: name of the relation whose edges connect neighbors, in a graph with types; ``transpose`` then is the
+            folder of the reverses.
+        first_target: as for :class:`NeighborLists`.
     """
 
     graph: Path
     transpose: Path | None
     counts: Path
+    relation: str = ""
+    first_target: int = 0
 
     def open(self, *, counted: bool = True) -> NeighborLists:
         """Map the neighbors; the first call of all processes makes the uncompressed copies of the graphs.
@@ -94,15 +114,30 @@ class Neighbors:
             BudgetError, InputError: the copies cannot be made.
             DamagedWorkError: the file with the numbers of neighbors is damaged.
         """
-        whole = map_whole_graph(Graph(Artifact(self.graph)))
-        matrix, nothing = whole.matrix, read_only(np.empty(0, np.int64))
+        matrix, nothing = map_matrix(self.graph, self.relation), read_only(np.empty(0, np.int64))
+        loop = read_only(np.empty(0, np.bool_))
         if self.transpose is None:
             other = nothing, read_only(np.empty(0, matrix.indices.dtype))
+            loop = map_whole_graph(Graph(Artifact(self.graph))).loop
         else:
-            reversed_matrix = map_whole_graph(Graph(Artifact(self.transpose))).matrix
+            reversed_matrix = map_transpose(self.transpose, self.relation)
             other = reversed_matrix.indptr, reversed_matrix.indices
         count = map_vector(self.counts, np.int64) if self.transpose is not None and counted else nothing
-        return NeighborLists(matrix.indptr, matrix.indices, *other, read_only(count), whole.loop)
+        return NeighborLists(matrix.indptr, matrix.indices, *other, read_only(count), loop, self.first_target)
+
+
+def map_matrix(graph: Path, relation: str) -> CSR:
+    """Map the pattern of a graph, or of a relation of a graph with types, by the folder of the graph artifact."""
+    artifact = Artifact(graph)
+    return map_pattern(TypedGraph(artifact), relation) if relation else map_whole_graph(Graph(artifact)).matrix
+
+
+def map_transpose(transpose: Path, relation: str) -> CSR:
+    """Map the transpose of a matrix of :func:`map_matrix`, by the folder of its artifact."""
+    artifact = Artifact(transpose)
+    if relation:
+        return map_reverse_pattern(reverses_of(artifact), relation)
+    return map_whole_graph(Graph(artifact)).matrix
 
 
 @dataclass(frozen=True)
@@ -183,10 +218,18 @@ class BaselinePlan:
 
     @classmethod
     def of(
-        cls, writer: ArtifactWriter, message: Path, transpose: Path | None, sizes: GraphSizes, arrays: Any
+        cls,
+        writer: ArtifactWriter,
+        message: Path,
+        transpose: Path | None,
+        sizes: GraphSizes,
+        arrays: Any,
+        relation: str = "",
+        first_target: int = 0,
     ) -> BaselinePlan:
-        """Plan for a message graph and, if it is directed, its transpose."""
-        return cls(writer, Neighbors(message, transpose, writer.work / "neighbors"), sizes, arrays)
+        """Plan for a message graph and, if it is directed, its transpose; for the others see :class:`Neighbors`."""
+        where = message, transpose, writer.work / "neighbors", relation, first_target
+        return cls(writer, Neighbors(*where), sizes, arrays)
 
     @property
     def scored(self) -> list[ArrayRecord]:
@@ -201,12 +244,21 @@ class BaselinePlan:
             found += [self.arrays[f"{split}/pair"], *others] if others else []
         return found
 
+    @property
+    def _counted(self) -> list[tuple[int, int]]:
+        """Vertices whose neighbors a task counts, and their entries, about: some sources, or the rows of a block."""
+        sources = self.neighbors.first_target
+        steps = [min(COUNTED_SOURCES, sources - start) for start in range(0, sources, COUNTED_SOURCES)]
+        entries = [self.sizes.nnz * step // sources for step in steps]
+        blocks = zip(self.sizes.block_rows, self.sizes.block_nnz, strict=True)
+        return [*zip(steps, entries, strict=True), *blocks]
+
     def counting(self) -> tuple[Phase, ShufflePlan]:
         """The phase that counts neighbors in a directed graph, and where it leaves the counts."""
         shuffle = Shuffle("neighbors", 1, (Column("count", "int64"),), 1)
-        plan = ShufflePlan.unmerged(self.writer, shuffle, self.sizes.num_blocks)
+        plan = ShufflePlan.unmerged(self.writer, shuffle, len(self._counted))
         tasks, first = [], 0
-        for number, (rows, nnz) in enumerate(zip(self.sizes.block_rows, self.sizes.block_nnz, strict=True)):
+        for number, (rows, nnz) in enumerate(self._counted):
             needs = Needs(2 * self.sizes.entry_bytes * nnz, 8 * rows, memory=8 * min(rows, STEP_ROWS) + WRITING_BYTES)
             how = self.neighbors, first, first + rows, shuffle, plan.lane(number)
             tasks.append(CountNeighborsTask(self.writer, f"neighbors/{number:05d}", needs, *how))
@@ -267,8 +319,8 @@ class BaselinePlan:
             counting, plan = self.counting()
             run([counting], cluster, self.writer)
             with OpenFiles(self.writer.work) as files:
-                rows = plan.shuffle.rows(self.writer.work, files)
-                write_vector(self.neighbors.counts, rows.numbered(range(self.sizes.num_vertices), "count"))
+                rows, total = plan.shuffle.rows(self.writer.work, files), sum(each for each, _ in self._counted)
+                write_vector(self.neighbors.counts, rows.numbered(range(total), "count"))
             plan.shuffle.remove(self.writer.work)
         return copies
 
@@ -298,8 +350,16 @@ def _part(record: ArrayRecord, start: int, stop: int) -> ArrayRecord:
 
 @njit(cache=True, nogil=True)
 def entries_of(indptr: NDArray[np.int64], row: int) -> tuple[int, int]:
-    """First and last (exclusive) position of a row's entries; none of a matrix that is not there."""
-    return (indptr[row], indptr[row + 1]) if len(indptr) else (0, 0)
+    """First and last (exclusive) position of a row's entries; none of a row that a matrix does not have."""
+    return (indptr[row], indptr[row + 1]) if 0 <= row < len(indptr) - 1 else (0, 0)
+
+
+@njit(cache=True, nogil=True)
+def near(lists: NeighborLists, vertex: int) -> tuple[int, int, int, int]:
+    """First and last (exclusive) position of a vertex's entries in both matrices, as :func:`next_entry` takes them."""
+    at, end = entries_of(lists.indptr, vertex - lists.first_target)
+    other, other_end = entries_of(lists.other_indptr, vertex)
+    return at, end, other, other_end
 
 
 @njit(cache=True, nogil=True)
@@ -313,13 +373,17 @@ def num_neighbors(lists: NeighborLists, vertex: int) -> int:
 @njit(cache=True, nogil=True)
 def next_entry(lists: NeighborLists, at: int, end: int, other: int, other_end: int) -> tuple[int, int, int]:
     """The smallest id of a range of each matrix, and the positions after it; one of the ranges is not empty."""
-    indices, other_indices = lists.indices, lists.other_indices
-    if other == other_end or (at < end and indices[at] <= other_indices[other]):
+    indices, other_indices, first = lists.indices, lists.other_indices, lists.first_target
+    if other == other_end or (at < end and indices[at] <= first + other_indices[other]):
         vertex = int(indices[at])
     else:
-        vertex = int(other_indices[other])
-    after = at + 1 if at < end and indices[at] == vertex else at
-    return vertex, after, other + 1 if other < other_end and other_indices[other] == vertex else other
+        vertex = first + int(other_indices[other])
+    # Parallel edges are one.
+    while at < end and indices[at] == vertex:
+        at += 1
+    while other < other_end and first + other_indices[other] == vertex:
+        other += 1
+    return vertex, at, other
 
 
 @njit(cache=True, nogil=True)
@@ -327,8 +391,7 @@ def _count(first: int, lists: NeighborLists, out: NDArray[np.int64]) -> None:
     """Count the different vertices in a row of a matrix and of its transpose, without the row's own."""
     for k in range(len(out)):
         row, count = first + k, 0
-        at, end = entries_of(lists.indptr, row)
-        other, other_end = entries_of(lists.other_indptr, row)
+        at, end, other, other_end = near(lists, row)
         while at < end or other < other_end:
             vertex, at, other = next_entry(lists, at, end, other, other_end)
             count += vertex != row
@@ -339,18 +402,16 @@ def _count(first: int, lists: NeighborLists, out: NDArray[np.int64]) -> None:
 def _score(
     source: NDArray[np.int64], target: NDArray[np.int64], lists: NeighborLists, out: NDArray[np.float64]
 ) -> None:
-    """Score pairs.
+    """Score pairs of a graph without types.
 
     Args:
         source, target: (num_pairs,) int64.
         out: (num_pairs, 3), of zeros.
     """
-    indptr, indices, other_indptr, other_indices = lists.indptr, lists.indices, lists.other_indptr, lists.other_indices
+    indices, other_indices = lists.indices, lists.other_indices
     for k in range(len(source)):
-        at, end = entries_of(indptr, source[k])
-        other, other_end = entries_of(other_indptr, source[k])
-        low, high = entries_of(indptr, target[k])
-        other_low, other_high = entries_of(other_indptr, target[k])
+        at, end, other, other_end = near(lists, source[k])
+        low, high, other_low, other_high = near(lists, target[k])
         if high - low + other_high - other_low < end - at + other_end - other:
             at, end, low, high = low, high, at, end
             other, other_end, other_low, other_high = other_low, other_high, other, other_end

@@ -8,6 +8,11 @@ equal sums is random, keyed by the pair. Neither end of the pair is taken, nor a
 a pair of any split; of directed graphs, in the direction of the pair or, where links hold both directions of an edge
 out together, in either one.
 
+In a relation between two types, an end is replaced by vertices of its own type. The neighbors of a source are targets,
+so resource allocation takes one step more: what the sources have been allocated is divided among their targets (Zhou,
+Ren, Medo, Zhang, Phys. Rev. E 76, 2007, section II). The features of x belong to another type than those of the
+vertices that it is compared with, so the mean of the features of its neighbors stands for them.
+
 Li, Shomer, Mao, Zeng, Ma, Shah, Tang, Yin (NeurIPS 2023), section 4; PageRank by local pushes: Andersen, Chung, Lang
 (FOCS 2006), with the probability and the threshold of the former.
 """
@@ -23,13 +28,19 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.links.baselines import NeighborLists, Neighbors, entries_of, next_entry, num_neighbors
+from gnnloom.pipeline.links.baselines import (
+    NeighborLists,
+    Neighbors,
+    map_matrix,
+    map_transpose,
+    near,
+    next_entry,
+    num_neighbors,
+)
 from gnnloom.pipeline.tasks.phase import Task
-from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.artifacts.mapped_vertices import map_vertices
 from gnnloom.storage.artifacts.vertices import Vertices
-from gnnloom.storage.artifacts.whole_graph import map_whole_graph
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import write_rows
 from gnnloom.storage.format.artifact import Artifact
@@ -46,6 +57,10 @@ VERTEX_BYTES: Final = 200
 _WIDENED: Final = 1 << 20
 
 
+#: Folders of the vertex data with features of the possible sources and of the possible targets.
+EndFeatures = tuple[Path | None, Path | None]
+
+
 @dataclass(frozen=True)
 class HardTask(Task):
     """Finds the negatives of pairs ``start`` to ``stop`` of a split.
@@ -53,9 +68,9 @@ class HardTask(Task):
     Attributes:
         links: folder of the links artifact with the pairs.
         neighbors: in the message graph.
-        graph: folder of the graph whose edges are no negatives.
-        transpose: folder of its transpose; None for a symmetric graph.
-        vertices: folder of the vertex data with features; None to rank without.
+        graph: folder of the graph whose edges are no negatives; of a graph with types, the edges of the relation.
+        transpose: folder of its transpose, or of the reverses; None for a symmetric graph.
+        features: folders of the vertex data with features of the possible sources and targets; None to rank without.
         stream: key of the stream of random numbers of the split.
         counts: how many vertices replace the target, and the source.
     """
@@ -64,7 +79,7 @@ class HardTask(Task):
     neighbors: Neighbors
     graph: Path
     transpose: Path | None
-    vertices: Path | None
+    features: EndFeatures
     split: str
     stream: int
     counts: tuple[int, int]
@@ -79,9 +94,9 @@ def write_hard(task: HardTask) -> int:
         InputError: too few vertices can replace an end.
     """
     with task.writer.task(task.name) as output:
-        scores = VertexScores.open(task.neighbors, task.vertices)
-        rows = map_whole_graph(Graph(Artifact(task.graph))).matrix
-        columns = rows if task.transpose is None else map_whole_graph(Graph(Artifact(task.transpose))).matrix
+        scores, relation = VertexScores.open(task.neighbors, task.features), task.neighbors.relation
+        rows = map_matrix(task.graph, relation)
+        columns = rows if task.transpose is None else map_transpose(task.transpose, relation)
         links = Links(Artifact(task.links))
         pairs = links.pair(task.split, task.start, task.stop)
         found = [np.empty((len(pairs), count), np.int64) for count in task.counts]
@@ -91,20 +106,23 @@ def write_hard(task: HardTask) -> int:
         for place, (source, target) in enumerate(pairs.tolist()):
             # Vertices that the source has an edge to, and those that have one to the target.
             for side, (kept, other, matrix) in enumerate(((source, target, columns), (target, source, rows))):
-                allowed = np.ones(matrix.num_rows, np.bool_)
+                allowed = np.ones(matrix.num_columns, np.bool_)
                 for each in (rows, columns) if links.together else (matrix,):
                     allowed[each.indices[each.indptr[kept] : each.indptr[kept + 1]]] = False
                 first, last, partners = paired[side]
                 allowed[partners[first[place] : last[place]]] = False
-                allowed[[kept, other]] = False
+                allowed[[kept, other] if links.can_be_loops else other] = False
                 candidates = np.flatnonzero(allowed)
                 if len(candidates) < task.counts[side]:
+                    end = ("target", "source")[side]
                     raise InputError(
-                        f"pair ({source}, {target}): {counted(len(candidates), 'vertex')} can replace an end, fewer"
+                        f"pair ({source}, {target}): {counted(len(candidates), 'vertex')} can replace the {end}, fewer"
                         f" than {task.counts[side]:,}; use fewer --negatives"
                     )
                 number = np.uint64(2 * (task.start + place) + side)
-                order = scores.hardest(kept, candidates, task.counts[side], stream_of(np.uint64(task.stream), number))
+                order = scores.hardest(
+                    kept, candidates, task.counts[side], stream_of(np.uint64(task.stream), number), side
+                )
                 found[side][place] = candidates[order]
         for name, array in zip(("negative", "negative_source"), found, strict=True):
             output.add(write_rows(task.writer.path, f"{task.split}/{name}", task.start, array))
@@ -132,39 +150,65 @@ class VertexScores:
 
     Attributes:
         lists: neighbors in the message graph.
-        feature: (num_vertices, num_features), mapped; None without.
-        norm: (num_vertices,) float64 lengths of the rows of the features.
+        features: (num_vertices, num_features) of the possible sources and the possible targets, mapped; None without.
+        norms: (num_vertices,) float64 lengths of the rows of these features.
     """
 
     lists: NeighborLists
-    feature: NDArray[Any] | None
-    norm: NDArray[np.float64] | None
+    features: tuple[NDArray[Any] | None, NDArray[Any] | None]
+    norms: tuple[NDArray[np.float64] | None, NDArray[np.float64] | None]
 
     @classmethod
-    def open(cls, neighbors: Neighbors, vertices: Path | None) -> VertexScores:
+    def open(cls, neighbors: Neighbors, features: EndFeatures = (None, None)) -> VertexScores:
         """Map what is needed."""
-        if vertices is None:
-            return cls(neighbors.open(), None, None)
-        feature = map_vertices(Vertices(Artifact(vertices)))["feature"]
-        return cls(neighbors.open(), feature, by_rows(lengths, feature))
+        of_folder = {each: map_vertices(Vertices(Artifact(each)))["feature"] for each in features if each is not None}
+        norm_of_folder = {each: by_rows(lengths, feature) for each, feature in of_folder.items()}
+        source, target = (None if each is None else (of_folder[each], norm_of_folder[each]) for each in features)
+        feature, norm = zip(source or (None, None), target or (None, None), strict=True)
+        return cls(neighbors.open(), feature, norm)
 
-    def of(self, vertex: int) -> list[NDArray[np.float64]]:
-        """(num_vertices,) scores with a vertex: resource allocation, PageRank and, with features, cosines."""
-        n = len(self.lists.loop)
+    def of(self, vertex: int, side: int = 0) -> list[NDArray[np.float64]]:
+        """(num_vertices,) scores with a vertex: resource allocation, PageRank and, with features, cosines.
+
+        Args:
+            vertex: a source, or a target.
+            side: 0 to score all targets with a source, 1 to score all sources with a target.
+        """
+        n, first = self.lists.num_vertices, self.lists.first_target
+        here = vertex + first * side
         allocated, rank = np.zeros(n), np.zeros(n)
-        _allocate(vertex, self.lists, allocated)
+        _allocate(here, self.lists, allocated)
+        if first:
+            amount, allocated = allocated, np.zeros(n)
+            _divide(amount, self.lists, allocated)
         residual, queue, queued = np.zeros(n), np.empty(n, np.int64), np.zeros(n, np.bool_)
-        _push(vertex, self.lists, rank, residual, queue, queued)
-        if self.feature is None or self.norm is None:
-            return [allocated, rank]
-        own = self.feature[vertex].astype(np.float64)
-        scores = by_rows(cosines, self.feature, self.norm, own, self.norm[vertex])
-        return [allocated, rank, scores]
+        _push(here, self.lists, rank, residual, queue, queued)
+        scored = slice(0, n) if not first else slice(first, n) if side == 0 else slice(0, first)
+        found = [allocated[scored], rank[scored]]
+        feature, norm = self.features[1 - side], self.norms[1 - side]
+        if feature is not None and norm is not None:
+            own = feature[vertex].astype(np.float64) if not first else self._mean_of_neighbors(here, side, feature)
+            own_norm = norm[vertex] if not first else lengths(own[None])[0]
+            found.append(by_rows(cosines, feature, norm, own, own_norm))
+        return found
 
-    def hardest(self, vertex: int, candidates: NDArray[np.int64], count: int, stream: np.uint64) -> NDArray[np.int64]:
-        """(count,) int64 places of the candidates that rank first, from the first on."""
+    def _mean_of_neighbors(self, here: int, side: int, feature: NDArray[Any]) -> NDArray[np.float64]:
+        """(num_features,) float64 mean of the features of a vertex's neighbors, a few rows at a time; 0 without any."""
+        at, end, other, other_end = near(self.lists, here)
+        # The rows of a relation list sources, those of its reverse list targets.
+        own = self.lists.indices[at:end] if side == 1 else self.lists.other_indices[other:other_end]
+        vertices, step = np.unique(own), max(1, _WIDENED // max(1, feature.shape[1]))
+        total = np.zeros(feature.shape[1])
+        for start in range(0, len(vertices), step):
+            total += feature[vertices[start : start + step]].sum(axis=0, dtype=np.float64)
+        return total / max(1, len(vertices))
+
+    def hardest(
+        self, vertex: int, candidates: NDArray[np.int64], count: int, stream: np.uint64, side: int = 0
+    ) -> NDArray[np.int64]:
+        """(count,) int64 places of the candidates that rank first, from the first on; for ``side`` see :meth:`of`."""
         total = np.zeros(len(candidates), np.int64)
-        for scores in self.of(vertex):
+        for scores in self.of(vertex, side):
             total += ranks_of(scores[candidates])
         return np.lexsort((_ties(np.uint64(stream), candidates), total))[:count]
 
@@ -182,19 +226,30 @@ def ranks_of(scores: NDArray[np.float64]) -> NDArray[np.int64]:
 @njit(cache=True, nogil=True)
 def _allocate(vertex: int, lists: NeighborLists, out: NDArray[np.float64]) -> None:
     """Add the resource allocation of a vertex with all others: through each neighbor, 1 over its neighbors."""
-    at, end = entries_of(lists.indptr, vertex)
-    other, other_end = entries_of(lists.other_indptr, vertex)
+    at, end, other, other_end = near(lists, vertex)
     while at < end or other < other_end:
         middle, at, other = next_entry(lists, at, end, other, other_end)
-        if middle == vertex:
-            continue
-        share = 1 / num_neighbors(lists, middle)
-        near, near_end = entries_of(lists.indptr, middle)
-        other_near, other_near_end = entries_of(lists.other_indptr, middle)
-        while near < near_end or other_near < other_near_end:
-            found, near, other_near = next_entry(lists, near, near_end, other_near, other_near_end)
-            if found != middle:
-                out[found] += share
+        if middle != vertex:
+            _share(middle, 1.0, lists, out)
+
+
+@njit(cache=True, nogil=True)
+def _divide(amount: NDArray[np.float64], lists: NeighborLists, out: NDArray[np.float64]) -> None:
+    """Divide the amount of each vertex equally among its neighbors."""
+    for vertex in range(len(amount)):
+        if amount[vertex] > 0:
+            _share(vertex, amount[vertex], lists, out)
+
+
+@njit(cache=True, nogil=True)
+def _share(vertex: int, amount: float, lists: NeighborLists, out: NDArray[np.float64]) -> None:
+    """Add an equal share of an amount to each neighbor of a vertex."""
+    share = amount / num_neighbors(lists, vertex)
+    at, end, other, other_end = near(lists, vertex)
+    while at < end or other < other_end:
+        found, at, other = next_entry(lists, at, end, other, other_end)
+        if found != vertex:
+            out[found] += share
 
 
 @njit(cache=True, nogil=True)
@@ -226,8 +281,7 @@ def _push(
             continue
         rank[here] += RETURN * amount
         share = (1 - RETURN) * amount / degree
-        at, end = entries_of(lists.indptr, here)
-        other, other_end = entries_of(lists.other_indptr, here)
+        at, end, other, other_end = near(lists, here)
         while at < end or other < other_end:
             found, at, other = next_entry(lists, at, end, other, other_end)
             if found == here:

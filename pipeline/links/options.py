@@ -250,6 +250,9 @@ class HardOptions:
         True, "Also rank vertices by their features, if they have any.", is_common=True, deniable=True
     )
     seed: int = _option(0, "Seed for choosing among vertices of equal rank.", is_common=True, least=0)
+    relation: str | None = _option(
+        None, "In a graph with types: choose the links of this relation, if there are links of several.", metavar="NAME"
+    )
 
     def __post_init__(self) -> None:
         check_options(self)

@@ -14,7 +14,14 @@ from gnnloom.pipeline.links.baselines import BaselinePlan, copied_bytes
 from gnnloom.pipeline.links.drawn_pairs import KEY_ORDER, split_phase, split_plans
 from gnnloom.pipeline.links.edge_keys import TIME_BITS, EdgeKeys
 from gnnloom.pipeline.links.edge_lookup import LookupPlan
-from gnnloom.pipeline.links.hard_stage import check_pairs, hard_key, hard_phases, negative_records, vertices_of
+from gnnloom.pipeline.links.hard_stage import (
+    check_pairs,
+    hard_key,
+    hard_phases,
+    negative_records,
+    neighbors_plan,
+    vertices_of,
+)
 from gnnloom.pipeline.links.message_graph import MessagePlan, copied_arrays
 from gnnloom.pipeline.links.negative_pools import POOLED_SPLITS, PoolPlan, loop_phase
 from gnnloom.pipeline.links.options import RECIPROCAL_APART, RECIPROCAL_TOGETHER, DrawOptions, HardOptions
@@ -29,6 +36,7 @@ from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.artifacts.mapped_vertices import vertices_contents
+from gnnloom.storage.artifacts.typed.typed_graph import Relation
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.format.arrays import ArrayRecord, Piece
 from gnnloom.storage.format.artifact import ArtifactWriter
@@ -156,6 +164,9 @@ def known_sizes(sizes: GraphSizes, reciprocal: str | None) -> list[GraphSizes]:
 def project_hard(dataset: Dataset, links: Links, options: HardOptions, workers: int) -> LinkProjection:
     """Project the links with hard negatives of the pairs of others. The numbers of tasks are exact.
 
+    Of a relation of a graph with types, the tasks that make the reverses of its relations, if these do not exist, are
+    not counted.
+
     Raises:
         InputError: the pairs cannot have such negatives.
     """
@@ -163,15 +174,21 @@ def project_hard(dataset: Dataset, links: Links, options: HardOptions, workers: 
     key, vertices = hard_key(dataset, links, options), vertices_of(dataset, links, options)
     path = dataset.path / "links" / key
     is_done = ArtifactWriter(path, "links", key).is_complete
-    # If no edge is held out, both are one.
-    graphs = {each: dataset.graph(each) for each in (links.graph, links.message_graph)}
-    sources = [ShardSource.of(graph, None, find_transpose(dataset, graph)) for graph in graphs.values()]
-    message = sources[-1].graph
     records = {f"{split}/pair": links.artifact.record(f"{split}/pair") for split in POOLED_SPLITS}
     records |= {each.path: each for split in POOLED_SPLITS for each in negative_records(links, split, options)}
-    scoring = BaselinePlan.of(STATED, Path(), None, message, records)
+    matrices, sources = _matrices_of(dataset, links), list[ShardSource]()
+    if links.relation is None:
+        graphs = [each for each in matrices if isinstance(each, Graph)]
+        sources = [ShardSource.of(graph, None, find_transpose(dataset, graph)) for graph in graphs]
+        sizes = [each.graph for each in sources]
+    else:
+        sizes = [GraphSizes.of_relation(each) for each in matrices if isinstance(each, Relation)]
+    scoring = neighbors_plan(STATED, links, Path(), None, sizes[-1], records if links.relation is None else {})
     phases = [*hard_phases(links, vertices, options, STATED, scoring.neighbors, (Path(), None)), *scoring.phases()]
-    copied = [] if vertices is None else vertices_contents(vertices).values()
+    phases += [] if links.relation is None else [scoring.counting()[0]]
+    copied = [
+        content for each in dict.fromkeys(vertices) if each is not None for content in vertices_contents(each).values()
+    ]
     return LinkProjection.of(
         dataset,
         phases,
@@ -181,8 +198,16 @@ def project_hard(dataset: Dataset, links: Links, options: HardOptions, workers: 
         pairs=sum(links.num_pairs.values()),
         workers=workers,
         sources=sources,
-        copy_bytes=sum(copied_bytes(each.graph) for each in sources) + sum(each.num_bytes for each in copied),
+        copy_bytes=sum(map(copied_bytes, sizes)) + sum(each.num_bytes for each in copied),
     )
+
+
+def _matrices_of(dataset: Dataset, links: Links) -> list[Graph | Relation]:
+    """The graph of links and their message graph, or their relation in both; one if no edge is held out."""
+    keys = dict.fromkeys((links.graph, links.message_graph))
+    if links.relation is None:
+        return [dataset.graph(key) for key in keys]
+    return [dataset.typed_graph(key).relation(links.relation.name) for key in keys]
 
 
 def num_edges(sizes: GraphSizes) -> int:

@@ -260,7 +260,7 @@ class Links:
         Raises:
             NotFoundError: none were given for the pairs of this split.
         """
-        return self._read(f"{split}/negative", start, stop, counter, (0, self.num_vertices))
+        return self._read(f"{split}/negative", start, stop, counter, (0, self.target_vertices))
 
     def negative_source(
         self, split: str, start: int = 0, stop: int | None = None, counter: ReadCounter | None = None
@@ -270,7 +270,7 @@ class Links:
         Raises:
             NotFoundError: there are none for the pairs of this split.
         """
-        return self._read(f"{split}/negative_source", start, stop, counter, (0, self.num_vertices))
+        return self._read(f"{split}/negative_source", start, stop, counter, (0, self.source_vertices))
 
     def pool(
         self, split: str, start: int = 0, stop: int | None = None, counter: ReadCounter | None = None

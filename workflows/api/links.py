@@ -15,10 +15,11 @@ from gnnloom.pipeline.links.relation.stage import draw_relation_links
 from gnnloom.pipeline.links.stage import draw_links as draw
 from gnnloom.storage import Dataset as StoredDataset
 from gnnloom.storage import Graph
-from gnnloom.storage.artifacts.links import Links
+from gnnloom.storage.artifacts.links import PAIR, Links
 from gnnloom.storage.artifacts.typed.typed_graph import Relation
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.option import options_of
+from gnnloom.storage.wording import did_you_mean, shell_command
 from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, as_dataset
 from gnnloom.workflows.api.cluster import CLUSTER, on_cluster, once_per_job, stage_options
 from gnnloom.workflows.api.options.keywords import ArtifactLike, key_of, with_options
@@ -166,7 +167,7 @@ def draw_hard_negatives(
         dataset: the dataset or its name.
         links: the links with the pairs or their key, if there are several without negatives of each pair.
         catalog: as for :func:`gnnloom.ingest`, as are the options of the workers.
-        options: as in ``gnnloom links NAME hard --help``: ``negatives``, ``features``, ``seed``.
+        options: as in ``gnnloom links NAME hard --help``: ``negatives``, ``features``, ``seed``, ``relation``.
 
     Returns:
         The new links. Runs on their message graph have to choose them: ``links=result``.
@@ -181,24 +182,48 @@ def draw_hard_negatives(
     settings, cluster = stage_options("draw_hard_negatives", options, HardOptions, _HARD_OPTIONS)
 
     def make() -> Links:
-        pairs = find_pairs(found, key_of(links))
+        pairs = find_pairs(found, key_of(links), settings.relation)
         return on_cluster(cluster, lambda opened: draw_hard(found, pairs, settings, opened))
 
     return once_per_job(make)
 
 
-def find_pairs(dataset: StoredDataset, key: str | None) -> Links:
-    """The links with this key; by default, the only ones whose pairs have no negatives of their own.
+def find_pairs(dataset: StoredDataset, key: str | None, relation: str | None = None) -> Links:
+    """The links with this key; by default, the only ones whose pairs have no values and no negatives of their own.
+
+    Args:
+        relation: name of the relation of the pairs, in a graph with types; None for any.
 
     Raises:
         NotFoundError: there are no such links.
-        InputError: there are several.
+        InputError: there are several, or links of another relation.
     """
     if key is not None:
-        return dataset.links(key)
+        chosen = dataset.links(key)
+        own = None if chosen.relation is None else chosen.relation.name
+        if relation not in {None, own}:
+            of = "a graph without types" if own is None else f"relation {own}"
+            raise InputError(f"relation {relation}: {chosen.artifact.path} are links of {of}; leave one option out")
+        return chosen
     stored = [dataset.links(info.key) for info in dataset.artifacts("links") if info.state == "complete"]
-    found = [each for each in stored if not any(each.num_negatives(split) for split in each.num_pairs)]
+    if relation is not None:
+        names = sorted({each.relation.name for each in stored if each.relation is not None})
+        if relation not in names:
+            known = did_you_mean(relation, names, "there are links of") if names else "no links are of a relation"
+            raise NotFoundError(f"{dataset.path}: no links of relation {relation!r}; {known}")
+        stored = [each for each in stored if each.relation is not None and each.relation.name == relation]
+    found = [
+        each for each in stored if each.kind == PAIR and not any(each.num_negatives(split) for split in each.num_pairs)
+    ]
     # Of none or several, the catalog says so.
+    if len(found) > 1 and relation is not None:
+        keys = ", ".join(each.artifact.key for each in found)
+        raise InputError(f"{dataset.path}: several links of relation {relation}; choose with --links: {keys}")
+    if not found and relation is not None:
+        raise NotFoundError(
+            f"{dataset.path}: all links of relation {relation} have values or negatives of their own; draw some with"
+            f" `{shell_command('gnnloom', 'links', dataset.name, 'random', '--relation', relation)}`"
+        )
     return found[0] if len(found) == 1 else dataset.links()
 
 

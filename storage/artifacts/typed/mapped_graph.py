@@ -15,6 +15,7 @@ from gnnloom.storage.artifacts.typed.typed_graph import Relation, TypedGraph, po
 from gnnloom.storage.artifacts.whole_graph import column_chunks, pointer_chunks
 from gnnloom.storage.disk.mapped_rows import take_rows
 from gnnloom.storage.disk.value_rules import Ascending, Within
+from gnnloom.storage.errors import NotFoundError
 from gnnloom.storage.format.arrays import ArrayReader
 from gnnloom.storage.format.mapped_copy import ArrayContent, open_copy
 from gnnloom.storage.matrix.csr import CSR, index_dtype
@@ -100,6 +101,34 @@ def map_reverses(reverses: Reverses, relations: Mapping[str, MappedRelation]) ->
         of, matrix = relations[each.relation.name], CSR(0, indptr, indices, None, each.num_columns)
         found[each.name] = MappedRelation(each.name, of.target, of.source, matrix, of.columns, position)
     return found
+
+
+def map_pattern(graph: TypedGraph, name: str) -> CSR:
+    """Map the pattern of one relation, without its columns; raises as :func:`map_relations`."""
+    relation = graph.relation(name)
+    holder = graph if graph.origin is None or relation.artifact is graph.artifact else graph.origin
+    return _mapped_pattern(relation, name, relation_contents(holder))
+
+
+def map_reverse_pattern(reverses: Reverses, name: str) -> CSR:
+    """Map the pattern of the reverse of a relation; raises as :func:`map_relations`.
+
+    Args:
+        name: name of the relation.
+    """
+    found = next((each for each in reverses.relations if each.relation.name == name), None)
+    if found is None and reverses.origin is not None:
+        return map_reverse_pattern(reverses.origin, name)
+    if found is None:
+        raise NotFoundError(f"{reverses.artifact.path}: no reverse of relation {name!r}")
+    return _mapped_pattern(found, found.name, reverse_contents(reverses))
+
+
+def _mapped_pattern(matrix: BlockMatrix, name: str, contents: dict[str, ArrayContent]) -> CSR:
+    wanted = [f"{name}.{_INDPTR}", f"{name}.{_INDICES}"]
+    arrays = open_copy(matrix.artifact, contents, wanted)
+    indptr, indices = (arrays[path] for path in wanted)
+    return CSR(0, indptr, indices, None, matrix.num_columns)
 
 
 def reverse_contents(reverses: Reverses) -> dict[str, ArrayContent]:

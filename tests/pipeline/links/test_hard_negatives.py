@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.matrix.random_numbers import stream_key
 from support.covering import few_of
 from support.graphs import random_adjacency, store_graph, store_vertices
+from support.hard_negatives import allocation, cosines, neighbors_of, pushed, ranked
 from support.links import mixed
 from support.stopping import StoppingCluster
 
@@ -49,46 +49,6 @@ def linked(dataset: Dataset, cluster: Any = None) -> Links:
     return draw_links(dataset, dataset.graph(ingested.key), options, cluster or InProcessCluster())
 
 
-def neighbors_of(dense: np.ndarray) -> list[list[int]]:
-    either = dense | dense.T
-    np.fill_diagonal(either, val=False)
-    return [np.flatnonzero(row).tolist() for row in either]
-
-
-def allocation(neighbors: list[list[int]], vertex: int) -> np.ndarray:
-    out = np.zeros(N)
-    for middle in neighbors[vertex]:
-        for end in neighbors[middle]:
-            out[end] += 1 / len(neighbors[middle])
-    return out
-
-
-def pushed(neighbors: list[list[int]], vertex: int) -> np.ndarray:
-    """Approximate PageRank, in the order of a queue."""
-    rank, residual, queue = np.zeros(N), np.zeros(N), deque([vertex])
-    residual[vertex] = 1
-    while queue:
-        here = queue.popleft()
-        amount, residual[here] = residual[here], 0
-        if not neighbors[here]:
-            rank[here] += amount
-            continue
-        rank[here] += RETURN * amount
-        for end in neighbors[here]:
-            residual[end] += (1 - RETURN) * amount / len(neighbors[here])
-            if end not in queue and residual[end] >= THRESHOLD * len(neighbors[end]):
-                queue.append(end)
-    return rank
-
-
-def ranked(scores: list[float]) -> list[int]:
-    """Ranks of scores: 1 and how many are higher; zeros and less come right after the last rank of the others."""
-    positive = [score for score in scores if score > 0]
-    ranks = [1 + sum(other > score for other in positive) for score in positive]
-    last = max(ranks, default=0) + 1
-    return [1 + sum(other > score for other in positive) if score > 0 else last for score in scores]
-
-
 def reference(
     dense: np.ndarray,
     message: np.ndarray,
@@ -105,9 +65,7 @@ def reference(
     neighbors = neighbors_of(message)
     scores = [allocation(neighbors, kept), pushed(neighbors, kept)]
     if feature is not None:
-        norm = np.sqrt((feature.astype(np.float64) ** 2).sum(1))
-        dots = feature.astype(np.float64) @ feature[kept].astype(np.float64)
-        scores.append(np.array([dot / by if by else 0 for dot, by in zip(dots, norm * norm[kept], strict=True)]))
+        scores.append(cosines(feature, feature[kept]))
     ranks = np.sum([ranked([each[v] for v in candidates]) for each in scores], axis=0)
     order = sorted(range(len(candidates)), key=lambda k: (ranks[k], mixed(stream + (candidates[k] + 1) * _GOLDEN)))
     return [candidates[k] for k in order[:count]]
@@ -176,7 +134,7 @@ def test_pagerank_is_that_of_the_linear_system(catalog: Catalog, symmetric: bool
     with ArtifactWriter.begin(dataset.path, "links", {"x": 1}, {"graph": graph.artifact.key}) as writer:
         plan = BaselinePlan.of(writer, graph.artifact.path, transpose, GraphSizes.of(graph), {})
         plan.prepare(InProcessCluster())
-        scores = VertexScores.open(plan.neighbors, None)
+        scores = VertexScores.open(plan.neighbors)
         neighbors = neighbors_of(graph.to_scipy().toarray() != 0)
         degree = np.array([len(each) for each in neighbors])
         walk = np.array([[(end in each) / max(1, len(each)) for end in range(N)] for each in neighbors])

@@ -132,6 +132,7 @@ class HardKeywords(ClusterKeywords, total=False):
     negatives: int
     features: bool
     seed: int
+    relation: str | None
 
 class PropagateKeywords(TypedDict, total=False):
     of: str

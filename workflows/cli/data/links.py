@@ -162,14 +162,18 @@ def hard_command(options: HardOptions, links: str | None, plan: bool, cluster: C
     cosine similarity of features with the other end. No negative is an edge of the graph. This is the HeaRT protocol of
     Li et al. (2023).
 
+    Links of a relation of a graph with types get negatives of the same types: a target is replaced by vertices of the
+    target type, a source by vertices of the source type.
+
     \b
     Example:
       gnnloom links web random
       gnnloom links web hard --negatives 500
+      gnnloom links shop hard --relation buys
       gnnloom links web hard --plan
     """
     dataset = _dataset()
-    pairs = find_pairs(dataset, links)
+    pairs = find_pairs(dataset, links, options.relation)
 
     def make() -> Links:
         return on_cluster(cluster, lambda opened: draw_hard_negatives(dataset, pairs, options, opened))
