@@ -153,7 +153,7 @@ class Dataset:
             begun = f"; begun and not finished: {', '.join(incomplete)}" if incomplete else ""
             hint = "" if key else _remedy(self.name, kind, wanted)
             raise NotFoundError(f"dataset {self.name} has no {_NAMES.get(kind, kind)}{asked}{there}{begun}{hint}")
-        if len(fitting) > 1 and key is None:
+        if len(fitting) > 1 and key is None and kind != "graph":
             # A graph without held-out links lacks edges: its artifacts are found only if no others fit.
             ingested = {info.key for info in self.ingested_graphs()}
             fitting = [info for info in fitting if info.inputs.get("graph") in ingested] or fitting

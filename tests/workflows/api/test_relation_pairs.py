@@ -240,8 +240,8 @@ def test_links_are_drawn_from_one_relation(stored: tuple[Any, dict[str, Links]],
         gnnloom.draw_links(dataset, workers=0)
     with pytest.raises(InputError, match="relation: about, cites"):
         gnnloom.read_links(dataset, valid="pairs.csv", test="pairs.csv", workers=0)
-    with pytest.raises(InputError, match="hard negatives"):
-        gnnloom.draw_hard_negatives(dataset, links=links["writes"].artifact.key, workers=0)
+    with pytest.raises(InputError, match="use fewer negatives"):
+        gnnloom.draw_hard_negatives(dataset, links=links["writes"], workers=0)
     with pytest.raises(NotFoundError, match="held-out edges"):
         gnnloom.draw_links(dataset, relation="writes", graph=links["writes"].message_graph, workers=0)
     plain = gnnloom.ingest("plain", np.array([[0, 1], [1, 2], [2, 0]]), catalog=catalog.root, workers=0)
