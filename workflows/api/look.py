@@ -37,7 +37,7 @@ from gnnloom.workflows.api.options.python_messages import IN_MEMORY, features_ca
 _IF_VERTICES: Final = "if each row is a vertex"
 _IF_EDGE: Final = "if the first line is an edge"
 _IF_EDGES: Final = "if each row is an edge"
-_IF_TYPED: Final = "if the graph has types of vertices"
+_IF_TYPED: Final = "if each table has vertices of another type"
 _ALONG: Final = "then, for the vertex data"
 _OF_TYPES: Final = "if rdf:type is the type of its subject"
 #: Files that are looked at one by one, at most.
@@ -222,7 +222,7 @@ def _several_tables(locations: Sequence[str]) -> Look | None:
                 return Look(
                     tuple(found[location].files[0] for location in locations),
                     f"{edges} && {data}",
-                    {_IF_TYPED: command} if len(types) == 1 else {},
+                    {_IF_TYPED: command},
                 )
     return Look(tuple(found[location].files[0] for location in locations), command, others)
 
