@@ -56,7 +56,7 @@ def store_relation_links(dataset: Dataset, relation: Relation, given: GivenLinks
 
     Raises:
         InputError: an option does not apply, an id is not a vertex of its type, pairs are in several splits, or a split
-            has no pairs.
+            has no pairs, or a value is not of its kind.
         BudgetError: the memory per worker is too small.
     """
     check_given(relation, given)
@@ -100,8 +100,6 @@ def check_given(relation: Relation, given: GivenLinks) -> None:
     Raises:
         InputError: there is one.
     """
-    if given.values is not None:
-        raise InputError(f"values {given.values}: pairs of a relation have no values; leave the option out")
     if given.reciprocal is not None and not can_have_loops(relation):
         raise InputError(
             f"reciprocal {given.reciprocal}: relation {relation.name} leads from {relation.source.name} to"
@@ -132,8 +130,9 @@ def lookup_of(
     """The phases that look pairs up among the edges of a relation, and find the positions of held-out edges.
 
     Args:
-        records: arrays of pairs, pools and negatives by path.
+        records: arrays of pairs, pools and negatives by path; values of pairs are not looked up.
     """
+    records = {path: record for path, record in records.items() if not path.endswith("/value")}
     sizes, graph = GraphSizes.of_relation(relation), relation.artifact.path
     how = None, given.holds_out, memory
     return LookupPlan(writer, records, graph, sizes, *how, relation=relation.name, has_loops=can_have_loops(relation))
@@ -166,7 +165,7 @@ def _store(writer: ArtifactWriter, relation: Relation, given: GivenLinks, cluste
     names += run([*phases, array_phase(writer, arrays)], cluster, writer) if arrays else []
     facts |= {
         "kind": given.kind,
-        "num_classes": 0,
+        "num_classes": plan.num_classes(),
         "train_held_out": False,
         "edges": dict(found.edges),
         "shared": found.shared,

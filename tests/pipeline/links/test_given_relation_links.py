@@ -244,7 +244,7 @@ def test_what_does_not_fit_the_relation_is_refused(shared: Shop) -> None:
         ("type item.*999.*wrong.csv, row", {"valid": shared.write("wrong", wrong_item)}),
         ("type user.*swapped.csv, row", {"valid": shared.write("swapped", swapped)}),
         ("several splits; one is .user.*--allow-overlap", {"valid": shared.write("again", shared.test[:3])}),
-        ("values", {"values": "class", "train": shared.write("train", shared.train)}),
+        ("train", {"values": "class"}),
         ("reciprocal", {"reciprocal": "together"}),
     ]
     for named, options in refused:
@@ -252,3 +252,48 @@ def test_what_does_not_fit_the_relation_is_refused(shared: Shop) -> None:
             shared.store(**options)
     with pytest.raises(InputError, match="relation: buys, follows"):
         gnnloom.read_links(shared.dataset, valid="valid.csv", test="test.csv", workers=0)
+
+
+@pytest.mark.parametrize("kind", ["class", "number"])
+def test_values_of_pairs_are_those_of_a_column_of_the_files(shop: Shop, kind: str) -> None:
+    rng, files, expected = np.random.default_rng(8), dict[str, Path](), dict[str, list[tuple[str, int, float]]]()
+    # A pair may occur twice in a split, with a value each.
+    train = pd.concat([shop.train, shop.train[:2]])
+    for split, pairs in (("train", train), ("valid", shop.valid), ("test", shop.test)):
+        values = rng.integers(0, 4, len(pairs)) if kind == "class" else rng.normal(size=len(pairs)).round(3)
+        table = pairs.assign(note="x", value=values)
+        files[split] = shop.write(f"{kind}-{split}", table)
+        expected[split] = [(*pair, value) for pair, value in zip(rows(table), values.tolist(), strict=True)]
+    options = {"values": kind, "columns": "u,i,value", "extra_columns": True, **files}
+    relation = shop.dataset.typed_graph(shop.graph).relation("buys")
+    given, cluster = GivenLinks.of(shop.options(**options)), StoppingCluster()
+    plan = project_given_relation(shop.dataset, relation, given, 1, 1 << 30)
+    links = shop.store(cluster, **options)
+    assert plan.key == links.artifact.key
+    assert plan.tasks == len({(function, name) for function, name in cluster.ran})
+    assert (links.kind, links.num_classes) == (kind, 4 if kind == "class" else 0)
+    assert not any(links.num_pooled(split) for split in files)
+    for split in files:
+        found = zip(shop.named(links.pair(split)), links.value(split).tolist(), strict=True)
+        # Numbers are float32.
+        assert [(*pair, round(value, 3)) for pair, value in found] == expected[split]
+    check_artifact(shop.dataset, links.artifact)
+    first = content(links.artifact.path)
+    shop.dataset.remove_artifact("links", links.artifact.key, force=True)
+    assert content(shop.store(ThreadedCluster(3, 1 << 30), **options).artifact.path) == first
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [("class", ""), ("class", "-1"), ("class", "1.5"), ("class", "fraud"), ("number", ""), ("number", "nan")],
+)
+def test_missing_and_wrong_values_name_the_file_and_the_row(shop: Shop, kind: str, value: str) -> None:
+    files = {}
+    for split, table in (("train", shop.train), ("valid", shop.valid), ("test", shop.test)):
+        values = ["1"] * len(table)
+        if split == "test":
+            values[3] = value
+        files[split] = shop.write(f"values-{kind}-{split}", table.assign(value=values))
+    with pytest.raises(InputError, match=rf"values-{kind}-test\.csv, (row 3|line 5): "):
+        shop.store(values=kind, columns="u,i,value", **files)
+    assert not [info for info in shop.dataset.artifacts("links") if info.state == "complete"]

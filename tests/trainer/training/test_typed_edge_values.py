@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import Tensor
@@ -132,6 +134,33 @@ def test_classes_of_pairs_have_the_words_of_the_labels(dataset: Any, value_runs:
     found = dataset.run("edge-class-1").score_frame(pairs)
     words = np.array(dataset.typed_graph().relation("writes").classes)
     assert found["class_name"].tolist() == words[found["class"]].tolist()
+
+
+@pytest.mark.parametrize("task", ["edge-class", "edge-number"])
+def test_a_step_on_pairs_with_values_from_files_is_that_on_the_same_drawn_pairs(
+    dataset: Dataset, valued: dict[str, str], value_runs: Any, tmp_path: Path, task: str
+) -> None:
+    links, graph = dataset.links(valued[task]), dataset.typed_graph()
+    assert links.relation is not None
+    types = (links.relation.source, links.relation.target)
+    for split in ("train", "valid", "test"):
+        pairs, values = links.pair(split), links.value(split)
+        ids = (graph.original_id(name)[pairs[:, end]] for end, name in enumerate(types))
+        table = pd.DataFrame(dict(zip(("from", "to", "value"), (*ids, values), strict=True)))
+        table.to_csv(tmp_path / f"{split}.csv", index=False)
+    how: dict[str, Any] = {split: tmp_path / f"{split}.csv" for split in ("train", "valid", "test")}
+    how |= {"relation": links.relation.name, "values": links.kind, "allow_overlap": True, "workers": 0}
+    given = gnnloom.read_links(dataset, **how)
+    # Stores the reverses.
+    next(iter(load(dataset, links=given, fanout=1, batch_size=4, reverse=True)))
+    config, expected = value_runs[f"{task}-1"]
+    steps: dict[str, Any] = {"task": task, "links": given.artifact.key, "link_batch": config.task.link_batch}
+    found = train(
+        LoneCommunicator(), typed_config(dataset, f"given-{task}", relation=links.relation.name, **EVERY, **steps)
+    )
+    assert found["loss"] == expected["loss"]
+    figure = "test_accuracy" if task == "edge-class" else "test_rmse"
+    assert found[figure] == expected[figure]
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ class UnreadLinks(Links):
         start: int,
         stop: int | None,
         counter: ReadCounter | None,  # noqa: ARG002 - nothing is read
-        bounds: tuple[int, int] | None,  # noqa: ARG002
+        bounds: tuple[int, int] | None,
     ) -> NDArray[Any]:
         record = self.artifact.record(name)
         shape = (record.shape[0] if stop is None else stop) - start, *record.shape[1:]
@@ -109,4 +109,6 @@ class UnreadLinks(Links):
             return np.full(shape, not self.artifact.facts["train_held_out"], record.dtype)
         if name.endswith("/value"):
             return np.zeros(shape, record.dtype)
-        return np.random.default_rng(start).integers(0, self.num_vertices, shape)
+        found = np.random.default_rng(start).integers(*(bounds or (0, self.num_vertices)), shape)
+        # The ends of a pair of a relation are vertices of their own types.
+        return found % (self.source_vertices, self.target_vertices) if name.endswith(("/pair", "/pool")) else found

@@ -118,6 +118,7 @@ def file_command(options: FileOptions, graph: str | None, plan: bool, quiet: boo
       gnnloom links web file --valid v.npy --test t.npy --test-targets negatives.npy
       gnnloom links web file --valid valid.txt --test test.txt --plan
       gnnloom links shop file --relation buys --valid valid.csv --test test.csv --columns user_id,item_id
+      gnnloom links shop file --relation rates --train t.csv --valid v.csv --test w.csv --values number
     """
     dataset = _dataset()
     stored, given = find_drawn(dataset, graph, options), GivenLinks.of(options)
