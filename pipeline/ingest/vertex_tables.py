@@ -22,7 +22,7 @@ from gnnloom.pipeline.sources.pyg import unread_tensors
 from gnnloom.pipeline.sources.reading.class_names import is_label
 from gnnloom.pipeline.sources.reading.coding import without_suffix
 from gnnloom.pipeline.sources.reading.files import SourceFile, expand, is_local, open_file
-from gnnloom.pipeline.sources.reading.first_lines import CALLED
+from gnnloom.pipeline.sources.reading.first_lines import is_called
 from gnnloom.pipeline.sources.reading.name_ids import is_id
 from gnnloom.pipeline.sources.reading.text_layout import find_ends, is_number, names_ids
 from gnnloom.pipeline.sources.reading.text_table import numbers_rows
@@ -53,6 +53,8 @@ from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.vertex_arrays import split_part
 from gnnloom.storage.wording import shell_command
 
+#: Files that are looked at one by one, at most.
+MOST_TABLES: Final = 20
 #: Columns of a vertex table that are shown.
 _SHOWN_COLUMNS: Final = 12
 #: Options of formats with which edges may still be vertices, or have vertex data next to them.
@@ -71,8 +73,6 @@ _OTHER: Final = "other"
 _STORED_ALONG: Final = frozenset({"format", "indices", "edges", "adj_indptr", "adj_data"})
 #: Members that have features, even if there are as many vertices as edges.
 _FEATURES: Final = frozenset({"x", "feat", "feats", "feature", "features", "node_feat", "node_features"})
-#: What further columns of edges are called.
-_VALUES: Final = CALLED["weights"] | CALLED["times"]
 
 
 class Rows(Enum):
@@ -166,8 +166,52 @@ def are_parts(locations: Sequence[str], header: bool | None = None, decimal: str
     Raises:
         InputError: a file is no table.
     """
-    tables = (_opened(location, (), header, decimal)[0] for location in locations)
-    return len({(table.width, table.names) for table in tables}) == 1
+    tables = [_opened(location, (), header, decimal) for location in locations]
+    names = {
+        _headings(table, [each for each, _ in tables], is_sure=header is not None or not said) for table, said in tables
+    }
+    return len({table.width for table, _ in tables}) == 1 and len(names - {()}) < 2
+
+
+def check_tables(locations: Sequence[str], options: Mapping[str, Any]) -> None:
+    """Check that files are parts of one table, unless all their headers name ends of edges.
+
+    Args:
+        options: options of the format that the user gives.
+
+    Raises:
+        InputError: the files have different columns; the message has the command that shows how to store them.
+    """
+    given = [name for name, value in options.items() if value or (name == "header" and value is not None)]
+    if not 1 < len(locations) <= MOST_TABLES or given or not all(map(is_file, locations)):
+        return
+    are_tables = False
+    # The reader of edges says why a file is no table.
+    with suppress(InputError):
+        are_named = all(find_ends(_opened(location, (), None, None)[0].names) for location in locations)
+        are_tables = not are_named and not are_parts(locations)
+    if are_tables:
+        raise InputError(
+            f"{', '.join(locations)}: several tables rather than parts of one;"
+            f" `{shell_command('gnnloom', 'look', *locations)}` prints the command that stores them, and `--columns`"
+            " with the columns of both ends reads all as parts of one"
+        )
+
+
+def _headings(table: CellTable, tables: Sequence[CellTable], *, is_sure: bool) -> tuple[str, ...]:
+    """Names of a table's columns; none if its first line may be a row like the rows of these tables.
+
+    Args:
+        is_sure: the first line names the columns, if it has names.
+    """
+    names = tuple(name.strip().casefold() for name in table.names)
+    if not isinstance(table, TextTableCells):
+        # Arrays, which have no names, are no parts of a text.
+        return names or ("",)
+    if is_sure:
+        return names
+    known = {cell for each in tables for number in range(min(each.width, 2)) for cell in shown_cells(each, number)[1]}
+    return () if not known.isdisjoint(table.names) else names
 
 
 def _join(parts: Sequence[str], *, has_header: bool) -> tuple[str, str]:
@@ -466,9 +510,11 @@ def _likely(names: Sequence[str], width: int, cells: Sequence[Sequence[str]], *,
     first, second = ([cell.removesuffix(".0") for cell in column] for column in cells[:2])
     is_apart, repeats = set(first).isdisjoint(second), len(set(second)) < len(second)
     has_words = [any(not is_id(cell) for cell in column) for column in (first, second)]
-    rest = [name.lower() for name in names[2:]]
+    rest = names[2:]
     is_weight = not names and width == 3 and all(map(is_number, cells[2]))
-    is_valued = is_weight or (bool(rest) and set(rest) <= _VALUES)
+    is_valued = is_weight or (
+        bool(rest) and all(is_called(name, "weights") or is_called(name, "times") for name in rest)
+    )
     has_more = width > 2 and not is_valued
     if is_named and (is_apart or has_more):
         return Rows.EDGE_LIKELY if is_valued else Rows.VERTEX_LIKELY

@@ -38,6 +38,10 @@ COLUMNS: Final = Option(
 SPLIT_NAME: Final = Option("split", str, "Name of the split, if there are several.")
 
 
+#: Files that a command in a message lists, at most.
+_LISTED: Final = 20
+
+
 def check_values(*, weights: bool, times: bool) -> None:
     """Check that the numbers of edges are not asked for as two things.
 
@@ -104,14 +108,15 @@ def check_parts(named: Sequence[tuple[str, Sequence[str]]], remedy: str) -> None
     Raises:
         InputError: a file has other columns than the first one, so edges of different vertices would be joined.
     """
+    locations = [location for location, _ in named]
     for location, ends in named[1:]:
         first, expected = named[0]
+        looks = shell_command("gnnloom", "look", *(locations if len(locations) <= _LISTED else (first, location)))
         if [end.strip().casefold() for end in ends] != [end.strip().casefold() for end in expected]:
             raise InputError(
                 f"{location}: the edges lead from {ends[0]} to {ends[-1]}, but in {first} from {expected[0]} to"
                 f" {expected[-1]}, and several files are read as parts of one table; store tables of different"
-                " relations with `--relation SOURCE,NAME,TARGET=FILE` each; `gnnloom look` prints the command for all"
-                f" files{remedy}"
+                f" relations with `--relation SOURCE,NAME,TARGET=FILE` each, as `{looks}` shows{remedy}"
             )
 
 

@@ -224,7 +224,12 @@ def read_header(file: SourceFile) -> MatrixHeader:
         banner = stream.readline(LONGEST_LINE)
         words = banner.decode("latin-1").lower().split()
         if len(words) != 5 or words[0].lstrip("%") != "matrixmarket" or words[1] != "matrix":
-            raise bad_line(file, 0, "expected '%%MatrixMarket matrix coordinate FIELD SYMMETRY'")
+            raise bad_line(
+                file,
+                0,
+                "expected '%%MatrixMarket matrix coordinate FIELD SYMMETRY'; give `--format snap` if each line is an"
+                " edge",
+            )
         layout, field, symmetry = words[2:]
         for what, known in ((layout, ("coordinate",)), (field, _FIELDS), (symmetry, _SYMMETRIES)):
             if what not in known:

@@ -15,7 +15,7 @@ from gnnloom.pipeline.sources.binary.parquet_table import ParquetTable
 from gnnloom.pipeline.sources.format import COLUMNS, TIMES, WEIGHTS, Format, check_parts, check_values, column_names
 from gnnloom.pipeline.sources.names import NameChunk, Names
 from gnnloom.pipeline.sources.reading.files import open_files
-from gnnloom.pipeline.sources.reading.first_lines import CALLED
+from gnnloom.pipeline.sources.reading.first_lines import CALLED, is_called
 from gnnloom.pipeline.sources.reading.name_ids import FIRST_ROWS, RowError, check_present, judge_column
 from gnnloom.pipeline.sources.reading.text_layout import find_ends
 from gnnloom.pipeline.sources.reading.text_table import PANDAS_INDEX, fields_by_name
@@ -185,8 +185,8 @@ class ParquetEdges:
     def _flags(self, table: ParquetTable, names: Sequence[str]) -> tuple[str, ...]:
         """Options that read a further column as weights or times, if its name says so, and that leave no id out."""
         flags = list[str]()
-        for kind, called in CALLED.items():
-            found = [name for name in table.names if name not in names and name.lower() in called]
+        for kind in CALLED:
+            found = [name for name in table.names if name not in names and is_called(name, kind)]
             if not flags and found and table.holds(found[0], "iuft" if kind == "times" else "iuf"):
                 # The next column is read without its name.
                 is_next = table.names[:3] == (*names, found[0])

@@ -184,7 +184,8 @@ class TextEdges:
                 for file, table, lines in zip(files, tables, opened, strict=True)
                 if table.header and lines.headings
             ]
-            check_parts(named, "; to read all files by position, add `--columns 1,2`")
+            joins = "; if only the first file has a header, join the files, as with cat" if header else ""
+            check_parts(named, f"; to read all files by position, add `--columns 1,2`{joins}")
             check_headless(
                 [(file.location, bool(each.header), each.ends) for file, each in zip(files, tables, strict=True)]
             )

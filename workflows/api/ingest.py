@@ -23,9 +23,23 @@ from gnnloom.pipeline.ingest.typed.triples import TRIPLES, statement_tables, tri
 from gnnloom.pipeline.ingest.typed.type_vertices import ingest_type_vertices
 from gnnloom.pipeline.ingest.vertex_options import VertexOptions
 from gnnloom.pipeline.ingest.vertex_rows import stated_vertex_phases
-from gnnloom.pipeline.ingest.vertex_tables import Rows, check_rows, read_as_vertices, rows_question
+from gnnloom.pipeline.ingest.vertex_tables import (
+    Rows,
+    check_rows,
+    check_tables,
+    read_as_vertices,
+    rows_question,
+)
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
-from gnnloom.pipeline.sources.format import Format, bundled_vertices, formats, guess_format, open_edges, open_vertices
+from gnnloom.pipeline.sources.format import (
+    COLUMNS,
+    Format,
+    bundled_vertices,
+    formats,
+    guess_format,
+    open_edges,
+    open_vertices,
+)
 from gnnloom.pipeline.sources.generators.generator import generators
 from gnnloom.pipeline.sources.ntriples import NTRIPLES
 from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
@@ -425,6 +439,8 @@ class Storing:
             if reading is None or reading.rows is not Rows.VERTEX:
                 raise
             raise rows_question(reading, self.name) from error
+        if COLUMNS in formats()[chosen].options:
+            check_tables(locations, values)
         understood = understood_of(edges, locations, chosen)
         if shown is not None:
             shown(understood)

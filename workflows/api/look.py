@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.ingest.vertex_tables import (
+    MOST_TABLES,
     Rows,
     VertexReading,
     are_parts,
@@ -19,7 +20,7 @@ from gnnloom.pipeline.ingest.vertex_tables import (
     read_parts_as_vertices,
 )
 from gnnloom.pipeline.sources.format import COLUMNS, formats, guess_format, guessed_formats, open_edges
-from gnnloom.pipeline.sources.reading.first_lines import CALLED
+from gnnloom.pipeline.sources.reading.first_lines import is_called
 from gnnloom.pipeline.sources.reading.text_layout import names_ends
 from gnnloom.pipeline.sources.reading.times import find_times
 from gnnloom.pipeline.sources.understood import Understood, understood_of
@@ -40,8 +41,6 @@ _IF_EDGES: Final = "if each row is an edge"
 _IF_TYPED: Final = "if each table has vertices of another type"
 _ALONG: Final = "then, for the vertex data"
 _OF_TYPES: Final = "if rdf:type is the type of its subject"
-#: Files that are looked at one by one, at most.
-_MOST_TABLES: Final = 20
 #: A column with the ids of a type: user_id, userId, movieId; and one that may be called as a type is: user.
 _OF_TYPE: Final = re.compile(r"([A-Za-z][a-z]*)(?:_?[Ii][Dd])")
 _WORD: Final = re.compile(r"([A-Za-z][a-z]{2,})")
@@ -191,7 +190,7 @@ def _several_tables(locations: Sequence[str]) -> Look | None:
     Names of types are derived from the columns of ids (``user_id``) or from the names of files, and ``TYPE`` stands for
     types that neither shows.
     """
-    if not 1 < len(locations) <= _MOST_TABLES or not all(is_file(each) for each in locations):
+    if not 1 < len(locations) <= MOST_TABLES or not all(is_file(each) for each in locations):
         return None
     try:
         if are_parts(locations):
@@ -299,8 +298,8 @@ def _value_columns(edges: Understood) -> list[str]:
     given = next((flag.removeprefix("--columns ").split(",")[2:] for flag in edges.flags if flag.count(",") == 2), [])
     found = dict.fromkeys(["time" if "--times" in edges.flags else "weight"], given[0]) if given else {}
     for name in edges.facts.get("ignored", ()):
-        is_time = name.lower() in CALLED["times"] or find_times(_cells(edges, name)) is not None
-        if name not in given and (is_time or name.lower() in CALLED["weights"]):
+        is_time = is_called(name, "times") or find_times(_cells(edges, name)) is not None
+        if name not in given and (is_time or is_called(name, "weights")):
             found.setdefault("time" if is_time else "weight", name)
     return [f"{name} as {role}" for role, name in found.items()]
 

@@ -22,10 +22,23 @@ from gnnloom.storage.wording import shell_command
 #: What columns of weights and of times are often called.
 CALLED: Final = {
     "weights": frozenset({
-        "weight", "weights", "w", "value", "rating", "ratings", "score", "amount", "count", "frequency",
+        "weight", "weights", "w", "value", "rating", "ratings", "score", "amount", "count", "counts", "n", "freq",
+        "frequency", "similarity", "strength",
     }),
     "times": frozenset({"time", "timestamp", "ts", "date", "datetime", "unixtime", "unix_time", "created_at"}),
 }  # fmt: skip
+#: How names of kinds of weights end: combined_score.
+_KINDS_OF_WEIGHTS: Final = ("_weight", "_score", "_count", "_rating", "_similarity", "_strength")
+
+
+def is_called(name: str, kind: str) -> bool:
+    """Whether a column is called as weights or times are, or as a kind of weights is.
+
+    >>> is_called("Freq", "weights"), is_called("combined_score", "weights"), is_called("in_time", "times")
+    (True, True, False)
+    """
+    word = name.lower().replace(" ", "_")
+    return word in CALLED[kind] or (kind == "weights" and word.endswith(_KINDS_OF_WEIGHTS))
 
 
 @dataclass(frozen=True)
@@ -127,20 +140,17 @@ def suggest(table: TextTable, sample: Sample, stated: Stated) -> Suggestion:
     left = [number for number in range(len(names)) if number not in used]
     if not left or stated.columns:
         return Suggestion()
-    for kind, called in () if stated.valued else CALLED.items():
+    for kind in () if stated.valued else CALLED:
         for number in left:
-            is_called = (
-                names[number].lower() in called if number < len(table.header) else (kind, number) == ("weights", 2)
-            )
+            is_named = number < len(table.header)
+            is_meant = is_called(names[number], kind) if is_named else (kind, number) == ("weights", 2)
             cells = [row.fields[number] for row in rows if number < len(row.fields)]
             has_commas = table.separator != b"," and any(map(DECIMAL_COMMA.fullmatch, cells))
             values = [cell.replace(",", ".") if has_commas else cell for cell in cells]
             are_numbers = all(map(is_number, values))
             # Fractions in the only other column weigh edges, whatever they are called.
-            is_called |= (
-                kind == "weights" and len(left) == 1 and are_numbers and any(float(each) % 1 for each in values)
-            )
-            if is_called and (are_numbers or (kind == "times" and find_times(cells) is not None)):
+            is_meant |= kind == "weights" and len(left) == 1 and are_numbers and any(float(each) % 1 for each in values)
+            if is_meant and (are_numbers or (kind == "times" and find_times(cells) is not None)):
                 flags = _flags(kind, [*table.ends, number], names, is_named=bool(table.header))
                 return Suggestion((*flags, *(("--decimal ,",) if has_commas else ())), kind, names[number])
     if table.question and not table.has_index:

@@ -48,10 +48,13 @@ class Foreign:
     suffixes: tuple[str, ...] = ()
 
 
+#: A graph of DOT, after comments.
+_DOT: Final = rb"(?s:(#|//)[^\n]*\n\s*|/\*.*?\*/\s*)*(strict\s+)?(di)?graph\b[^\n{\[]*\s*\{"
+
 _FOREIGN: Final[Sequence[Foreign]] = (
     Foreign("a tar archive", "unpack it with `tar xf {}`, and name a file in it", None, (".tar", ".tgz", ".tbz")),
-    Foreign("GraphML", _NETWORKX.format("read_graphml({!r})"), rb"(?s:(<\?xml.*)?<graphml\b)"),
-    Foreign("GEXF", _NETWORKX.format("read_gexf({!r})"), rb"(?s:(<\?xml.*)?<gexf\b)"),
+    Foreign("GraphML", _NETWORKX.format("read_graphml({!r})"), rb"(?s:(<[?!].*)?<graphml\b)"),
+    Foreign("GEXF", _NETWORKX.format("read_gexf({!r})"), rb"(?s:(<[?!].*)?<gexf\b)"),
     Foreign(
         "an HTML page",
         "the server may have sent a message instead of the file; open it in a browser",
@@ -62,9 +65,13 @@ _FOREIGN: Final[Sequence[Foreign]] = (
         "check the address, and fetch it again",
         rb"[45]\d\d:? (not found|forbidden|bad|internal|service|gateway|unauthorized)|(<\?xml[^>]*>\s*)?<error>",
     ),
-    Foreign("XML", "convert it to a table of edges", rb"<\?xml"),
+    Foreign(
+        "XML",
+        "convert it to a table of edges",
+        rb"<\?xml|<!(--|doctype)|(<[\w:.-]+>\s*)?<[\w:.-]+\s+[\w:.-]+\s*=\s*[\"']",
+    ),
     Foreign("GML", _NETWORKX.format("read_gml({!r})"), rb"((#|Creator|Version|comment)[^\n]*\n\s*)*graph\s*\["),
-    Foreign("Pajek", _NETWORKX.format("read_pajek({!r})"), rb"\*(vertices|network|arcs|edges)\b"),
+    Foreign("Pajek", _NETWORKX.format("read_pajek({!r})"), rb"((%|/\*)[^\n]*\n\s*)*\*(vertices|network|arcs|edges)\b"),
     Foreign("JSON lines", _FRAME.format("read_json({!r}, lines=True)"), rb'\{\s*"[^\n]*\}\s*\n\s*\{'),
     Foreign(
         "JSON",
@@ -114,11 +121,24 @@ _FOREIGN: Final[Sequence[Foreign]] = (
     Foreign("graph6", _NETWORKX.format("read_graph6({!r})"), None, (".g6",)),
     Foreign("sparse6", _NETWORKX.format("read_sparse6({!r})"), rb">>sparse6<<"),
     Foreign("sparse6", _NETWORKX.format("read_sparse6({!r})"), None, (".s6",)),
-    Foreign("DOT", _NETWORKX.format("nx_pydot.read_dot({!r})"), rb'(strict\s+)?(di)?graph\b[^\n{\[]*\{'),
+    Foreign("DOT", _NETWORKX.format("nx_pydot.read_dot({!r})"), _DOT),
     Foreign(
         "a network of DIMACS with capacities",
         "write its arcs as edges with awk '$1 == \"a\" {{print $2, $3, $4}}' {}",
         rb"(c[^\n]*\n\s*)*p\s+(max|min|asn|mat)\s+\d+\s+\d+",
+    ),
+    Foreign(
+        "coordinates of DIMACS",
+        "ingest the file of the arcs (.gr)",
+        rb"(c[^\n]*\n\s*)*p\s+aux\b",
+    ),
+    Foreign("a hypergraph of hMETIS", "write a line for each pair of net and vertex, as two types", None, (".hgr",)),
+    Foreign("labels of vertices", "`gnnloom features NAME --label {}:2 --by-id` stores them", None, (".node_labels",)),
+    Foreign(
+        "a file in another compression",
+        "decompress it, for example with uncompress, xz, lz4, lzop, lzip or snzip, and name what comes out",
+        rb"\x1f[\x9d\xa0]|\x04\x22\x4d\x18|\x89LZO\0|LZIP[\0\1]|\xff\x06\0\0sNaPpY|\x5d\0\0[\0\x80]",
+        (".lzma", ".lz4", ".lzo", ".snappy"),
     ),
     Foreign("HDF5", _FRAME.format("read_hdf({!r})") + ", if pandas wrote it", rb"\x89HDF\r\n"),
     Foreign("SQLite", _FRAME.format("read_sql('select ...', 'sqlite:///{}')"), rb"SQLite format 3\0"),
@@ -138,8 +158,12 @@ _FOREIGN: Final[Sequence[Foreign]] = (
 )  # fmt: skip
 #: What may be between two ids, a longer one first.
 _ARROWS: Final = ("-->", "->", "=>", "<-", "--", "~")
+#: Beginning of an entry of a matrix, as MATLAB and R print it: (1,2) and [1,].
+_PRINTED: Final = re.compile(r"\(\d+,\s*\d+\)\s|\[\d+,\]\s")
 #: The attributes of an edge or a vertex that Python wrote.
 _DICTIONARY: Final = re.compile(r"(^|\s)\{(['\"][^{}]*)?\}$")
+#: The name of an attribute before its value.
+_KEY: Final = re.compile(r"[A-Za-z]\w*:(?!\S*:)")
 #: A line below the names of columns in a table that is drawn.
 _LINE: Final = re.compile(r"[-+=|: ]*(--|==)[-+=|: ]*")
 #: Where a tar archive has its mark.
@@ -254,7 +278,13 @@ def refuse_others(
             " example with pandas.read_csv(file, index_col=0).stack().to_csv('edges.csv'), or add `--columns 1,2` if"
             " each line is an edge"
         )
-    if rows and all(row.text[:1] + row.text[-1:] in {"()", "[]"} for row in rows):
+    if not has_header and len(rows) == 2 and all(len(row.fields) == 2 and {*row.fields} <= {"0", "1"} for row in rows):
+        raise InputError(
+            f"{file.location}: a matrix of two vertices or two edges; add `--columns 1,2` if each line is an edge, or"
+            " write the nonzeros of the matrix as a list of edges"
+        )
+    are_printed = len(rows) > 1 and all(map(_PRINTED.match, [row.text for row in rows[1:]]))
+    if are_printed or (rows and all(row.text[:1] + row.text[-1:] in {"()", "[]"} for row in rows)):
         raise bad_line(
             file,
             rows[0].start,
@@ -270,6 +300,7 @@ def refuse_others(
             " edges with networkx.write_weighted_edgelist, or with write_edgelist and data=False",
         )
     _refuse_neighbors(file, rows, has_header=has_header)
+    _refuse_marks(file, rows)
     if {"_start", "_end"} <= set(first.fields):
         raise InputError(
             f"{file.location}: vertices and edges in one table, as APOC exports them from Neo4j; write the edges alone,"
@@ -384,6 +415,32 @@ def _refuse_neighbors(file: SourceFile, rows: Sequence[Row], *, has_header: bool
             parting.start,
             "vertices above a number sign and edges below it, as in the Trivial Graph Format; write the edges alone,"
             " for example with sed '1,/^#$/d'",
+        )
+
+
+def _refuse_marks(file: SourceFile, rows: Sequence[Row]) -> None:
+    """Refuse edges behind a word that all lines have, and records with a line for each attribute.
+
+    Raises:
+        InputError: the rows are such.
+    """
+    firsts = {row.fields[0] for row in rows}
+    are_behind = all(len(row.fields) > 2 and is_id(row.fields[1]) and is_id(row.fields[2]) for row in rows)
+    has_word = len(firsts) == 1 and not firsts <= {""} and not any(map(is_number, firsts))
+    if len(rows) > 1 and has_word and are_behind:
+        raise bad_line(
+            file,
+            rows[0].start,
+            f"all lines begin with {rows[0].fields[0]!r}, and two ids follow; `--columns 2,3` reads these, and"
+            " `--columns 1,2` the first two fields",
+        )
+    keys = [match[0] for row in rows if (match := _KEY.match(row.text)) is not None]
+    is_ragged = len({len(row.fields) for row in rows}) > 1
+    if is_ragged and len(keys) > len(rows) / 2 and 1 < len(set(keys)) < len(keys):
+        raise bad_line(
+            file,
+            rows[0].start,
+            f"records with a line for each attribute, such as {keys[0]!r}; write a table with a line for each edge",
         )
 
 

@@ -29,7 +29,9 @@ _SHOWN: Final = {
     re.compile(r"\d{1,3}([,.'\u2019\u00a0\u202f ]\d{3})+"): (
         "a number with separators of thousands; write ids without them"
     ),
-    re.compile(r"\d+(\s*[,;|]\s*\d+)+", re.ASCII): "a list of ids; write a line for each edge",
+    re.compile(r"\d+(\s*[\s,;|]\s*\d+)+", re.ASCII): (
+        "several numbers in one field; write a line for each edge, with one separator"
+    ),
     re.compile(r"[-+]?\d+\.\d+", re.ASCII): "a number with decimals; choose the columns of ids with `--columns`",
     _SINGLE_QUOTES: "an id in single quotes; write double quotes or none",
 }

@@ -62,6 +62,7 @@ _NO_ID_WORDS = frozenset({
     "lat", "latitude", "lon", "lng", "long", "longitude", "x", "y", "z", "amount", "balance", "price", "value",
     "weight", "count", "type", "label", "class", "category", "currency", "score", "degree", "port",
 })  # fmt: skip
+_LONG_NO_ID_WORDS = tuple(word for word in _NO_ID_WORDS if len(word) > 5)
 #: The words of a column's name, between signs and where lower case letters or digits begin or end.
 _TOKENS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 #: What may follow or precede such a word: FromNodeId, source_id, src_node.
@@ -171,7 +172,7 @@ class Sample:
                     comments.append(plain)
                     continue
                 # Excel reads such a line, and other programs write it for Excel.
-                if not rows and (mark := _EXCEL.fullmatch(plain)):
+                if not rows and (mark := _EXCEL.fullmatch(text.strip(" \r"))):
                     separator = separator or mark[1].encode()
                     continue
                 separator = separator or likely_separator(file.location, plain.encode(), stated.decimal)
@@ -181,19 +182,44 @@ class Sample:
             if read > SAMPLE_BYTES // 2:
                 is_whole = False
                 break
-        found = b"" if stated.separator else _other_separator(rows, are_edges=stated.are_edges)
+        found = b"" if stated.separator else _other_separator(rows, separator, are_edges=stated.are_edges)
         if found:
             separator, rows = found, [replace(row, fields=fields_of(row.text, found)) for row in rows]
         return cls(tuple(comments), tuple(rows), is_whole, separator or likely_separator(file.location, b""))
 
 
-def _other_separator(rows: Sequence[Row], *, are_edges: bool) -> bytes:
-    """Separator of rows that are one field each, which edges cannot be; empty if nothing separates them."""
+def _other_separator(rows: Sequence[Row], found: bytes, *, are_edges: bool) -> bytes:
+    """Separator of rows that the separator of the first row does not divide into fields; empty if there is none.
+
+    Args:
+        found: the separator of the first row.
+    """
     if _have_colons(rows, are_edges=are_edges):
         return b":"
+    if found == b" " and (mark := _between_words(rows)):
+        return mark
+    if not are_edges or any('"' in row.text for row in rows):
+        return b""
+    if found == b"\t":
+        return b" " if _are_mixed(rows) else b""
     widths = {len(row.text.split()) if len(row.fields) == 1 else 0 for row in rows}
-    has_blanks = len(widths) == 1 and min(widths) > 1 and not any('"' in row.text for row in rows)
-    return b" " if are_edges and has_blanks else b""
+    return b" " if len(widths) == 1 and min(widths) > 1 else b""
+
+
+def _are_mixed(rows: Sequence[Row]) -> bool:
+    """Whether numbers of edges have tabs or blanks between them, as in files of KONECT."""
+    numbers = [row.text.split() for row in rows]
+    is_divided = all(len(row.fields) > 1 and " " not in row.fields[0] + row.fields[1] for row in rows)
+    is_table = len({len(each) for each in numbers}) == 1 and len(numbers[0]) > 1
+    return not is_divided and is_table and all(is_number(word) for each in numbers for word in each)
+
+
+def _between_words(rows: Sequence[Row]) -> bytes:
+    """The sign with equal counts in all rows, whose numbers of words differ; empty if there is none."""
+    if len({len(row.text.split()) for row in rows}) < 2:
+        return b""
+    counts = {mark: {row.text.count(mark) for row in rows} for mark in ("::", ";", "|")}
+    return next((mark.encode() for mark, found in counts.items() if len(found) == 1 and min(found)), b"")
 
 
 def _have_colons(rows: Sequence[Row], *, are_edges: bool) -> bool:
@@ -346,7 +372,7 @@ def find_ends(names: Sequence[str]) -> list[tuple[int, int]]:
         tokens = [token.lower() for token in _TOKENS.findall(name)]
         for at, token in enumerate(tokens):
             rest = (*tokens[:at], "", *tokens[at + 1 :])
-            if token in _END_WORDS and _NO_ID_WORDS.isdisjoint(rest):
+            if token in _END_WORDS and not any(map(_is_no_id, rest)):
                 columns.setdefault(rest, {}).setdefault(token, number)
         columns.setdefault((), {}).setdefault(_word(name), number)
     found = set[tuple[int, int]]()
@@ -359,6 +385,11 @@ def find_ends(names: Sequence[str]) -> list[tuple[int, int]]:
     pairs = sorted(pair for pair in found if pair[0] < pair[1] or pair[::-1] not in found)
     called_ids = [pair for pair in pairs if all(names_ids(names[end]) for end in pair)]
     return called_ids or pairs
+
+
+def _is_no_id(token: str) -> bool:
+    """Whether a word says what an end has: ``balance``, or ``newbalance``."""
+    return token in _NO_ID_WORDS or token.endswith(_LONG_NO_ID_WORDS)
 
 
 def _word(field: str) -> str:

@@ -54,6 +54,8 @@ PANDAS_INDEX: Final = "__index_level_0__"
 _INDEXES: Final = frozenset({"", "unnamed: 0", PANDAS_INDEX})
 #: A field in quotes at the beginning of a line.
 _FIRST_QUOTED: Final = re.compile(r'"(?:[^"]|"")*"')
+#: A word with a number or a letter at its end: node1, user_a.
+_NUMBERED: Final = re.compile(r"(.*[^\W\d_].*?[a-z_\W]|[A-Za-z]+)(\d+|(?<=[a-z])[A-Z]|(?<=[\W_])[A-Za-z])")
 _LETTERS, _DIGITS = re.compile(r"[^\W\d]+"), re.compile(r"\d+")
 
 
@@ -127,6 +129,8 @@ def find_table(file: SourceFile, sample: Sample, stated: Stated) -> TextTable:
     is_over = _is_over_numbers(titles, rows, ends) or (not columns and _is_over_values(cells, rows, ends))
     is_over |= _are_called_ids(cells, rows, ends) or (not columns and _are_called_ends(cells))
     recognized = seen and (is_index or is_header(titles, valued=stated.valued) or is_over)
+    pairs = [ends, *find_ends(cells)]
+    recognized = recognized and not any(_are_numbered_vertices(cells, rows, pair) for pair in pairs)
     # Columns with names imply a first line with these names; columns with numbers do not.
     names = cells if stated.header or recognized or (seen and columns and not chosen) else ()
     has_index = bool(names) and (is_index or has_row_names) and not columns
@@ -315,14 +319,27 @@ def fields_by_name(
     """
     named_ends = find_ends(names)
     _check_folders(location, names)
-    if not named_ends or first in named_ends:
+    ends = named_ends[0] if named_ends and first not in named_ends else first
+    twins = [
+        (names[end], other)
+        for end in ends
+        if end < len(names)
+        for other in names
+        if other != names[end] and other.lower() == names[end].lower()
+    ]
+    if not twins and ends == first:
         return None
-    ends = named_ends[0]
     others = [at for at in range(len(names)) if at not in ends and not numbers_rows(names[at])]
     written = [str(at + 1) if numbered else name for at, name in enumerate(names)]
     chosen = [",".join(written[end] for end in pair) for pair in named_ends]
     question = ""
-    if len(named_ends) > 1:
+    if twins:
+        shown = shell_command("--columns", ",".join(written[end] for end in ends))
+        question = (
+            f"{location}: the names of columns {twins[0][0]} and {twins[0][1]} differ only in their letters' case; add"
+            f" `{shown}`, or `--columns` with the other columns of both ends"
+        )
+    elif len(named_ends) > 1:
         options = " or ".join(f"`{shell_command('--columns', columns)}`" for columns in chosen)
         question = f"{location}: the header names several pairs of columns that may be the ends of edges; add {options}"
     elif valued and len(others) != 1:
@@ -424,7 +441,8 @@ def is_header(fields: Sequence[str], *, valued: bool) -> bool:
     # Numbers may stand between several separators, such as a tab and a comma.
     first, second, *others = (field.strip(",; \t") for field in fields)
     value = others[0] if valued and others else ""
-    if is_number(value) or value.lstrip("+-.")[:1].isdigit():
+    # Pandas calls a column 0 that has no name.
+    if (is_number(value) or value.lstrip("+-.")[:1].isdigit()) and not (value == "0" and names_ends(first, second)):
         return False
     return names_ends(first, second) or (bool(value) and not (first.isdigit() and second.isdigit()))
 
@@ -447,6 +465,20 @@ def _are_called_ids(cells: Sequence[str], rows: Sequence[Row], ends: tuple[int, 
 def _are_called_ends(cells: Sequence[str]) -> bool:
     """Whether the first row has no number, and names ends of edges that are not its first two columns."""
     return not any(map(is_number, cells)) and any(max(ends) > 1 for ends in find_ends(cells))
+
+
+def _are_numbered_vertices(cells: Sequence[str], rows: Sequence[Row], ends: tuple[int, ...]) -> bool:
+    """Whether the first row has vertices such as ``node1`` and ``userA``, as the rows below have, not names of columns.
+
+    Rows that repeat the first one are headers of joined files.
+    """
+    first = [cells[end] for end in ends if end < len(cells)]
+    matches = list(map(_NUMBERED.fullmatch, first))
+    below = [[row.fields[end] for end in ends if end < len(row.fields)] for row in rows[:_LOOKED_AT]]
+    words = {word for each in below if each != first for word in each}
+    stems = {match[1] for match in matches if match is not None}
+    are_alike = any((match := _NUMBERED.fullmatch(word)) and match[1] in stems for word in words)
+    return None not in matches and (are_alike or not words.isdisjoint(first))
 
 
 def _is_over_values(cells: Sequence[str], rows: Sequence[Row], ends: tuple[int, ...]) -> bool:

@@ -1,0 +1,162 @@
+"""Files as data portals have them: the right graph, or one refusal, and never a graph that nobody meant."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gnnloom.storage import Catalog
+from gnnloom.storage.errors import GnnloomError
+from gnnloom.workflows.cli.main import cli
+
+
+@dataclass(frozen=True)
+class Case:
+    """Files, and the edges that they have.
+
+    Attributes:
+        files: contents by name; the first file comes first in the command.
+        edges: the edges, as ``SOURCE>TARGET`` or ``SOURCE>TARGET=WEIGHT``, with commas between them.
+    """
+
+    files: dict[str, str]
+    edges: str
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Files that are refused.
+
+    Attributes:
+        says: words of the message.
+        words: options that do not help.
+    """
+
+    files: dict[str, str | bytes]
+    says: tuple[str, ...]
+    words: str = "--ids compact --extra-columns"
+
+
+def call(folder: Path, *words: str) -> Result:
+    return CliRunner().invoke(cli, ["--catalog", str(folder / "catalog"), *words])
+
+
+def written(folder: Path, files: dict[str, str] | dict[str, str | bytes]) -> list[str]:
+    for name, content in files.items():
+        (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    return [str(folder / name) for name in files]
+
+
+def edges_of(folder: Path) -> dict[str, float]:
+    graph = Catalog(folder / "catalog").dataset("g").graph()
+    matrix = graph.to_scipy().tocoo()
+    names = [str(name) for name in (graph.original_name() if graph.has_names else graph.original_id())]
+    return {f"{names[j]}>{names[i]}": float(value) for i, j, value in zip(*matrix.coords, matrix.data, strict=True)}
+
+
+READ = {
+    "edges like names of columns": Case({"e.txt": "node1 node2\nnode2 node3\n"}, "node1>node2, node2>node3"),
+    "no vertex twice": Case({"e.csv": "user1,user2\nuser3,user4\n"}, "user1>user2, user3>user4"),
+    "letters as numbers": Case({"e.csv": "userA,userB\nuserC,userA\n"}, "userA>userB, userC>userA"),
+    "words for ends, with numbers": Case({"e.txt": "source1 target1\nsource2 target1\n"},
+                                         "source1>target1, source2>target1"),
+    "names of columns with numbers": Case({"e.tsv": "gene1\tgene2\nTP53\tMDM2\nMDM2\tAKT1\n"}, "TP53>MDM2, MDM2>AKT1"),
+    "tabs and blanks": Case({"out.k": "% asym\n6 2 4\t1289\n6 5 2\t1290\n"}, "6>2=4, 6>5=2"),
+    "tabs or blanks": Case({"e.txt": "1\t2\n2 3\n3\t1\n"}, "1>2, 2>3, 3>1"),
+    "semicolons between names of several words": Case(
+        {"e.txt": "New York;Boston\nBoston;Salt Lake City\n"}, "New York>Boston, Boston>Salt Lake City"),
+    "a tab for Excel": Case({"e.csv": "sep=\t\nsource\ttarget\n1\t2\n"}, "1>2"),
+    "a column 0 of pandas": Case({"e.csv": "source,target,0\n1,2,0.5\n1,3,0.25\n"}, "1>2=0.5, 1>3=0.25"),
+    "balances before and after": Case(
+        {"t.csv": "nameOrig,newbalanceOrig,nameDest,newbalanceDest,amount\na,1.5,b,0.5,9\nb,2.5,c,0.5,8\n"},
+        "a>b=9, b>c=8"),
+    "STRING": Case({"l.txt": "protein1 protein2 fusion combined_score\n9.A 9.B 0 173\n9.B 9.C 1 154\n"},
+                   "9.A>9.B=173, 9.B>9.C=154"),
+    "a header in the first part": Case({"a.csv": "source,target\nann,bo\n", "b.csv": "bo,cy\n"}, "ann>bo, bo>cy"),
+    "a header in the last part": Case({"a.csv": "1,2\n", "b.csv": "source,target\n2,3\n"}, "1>2, 2>3"),
+    "a header and weights in the first part": Case({"a.csv": "source,target,weight\nann,bo,1\n", "b.csv": "bo,cy,2\n"},
+                                                   "ann>bo=1, bo>cy=2"),
+    **{
+        f"a column {name}": Case({"e.csv": f"source,target,kind,{name}\n1,2,9,5\n2,3,8,7\n"}, "1>2=5, 2>3=7")
+        for name in ("score", "similarity", "strength", "n", "Count", "freq", "combined_score", "trip_count")
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", READ)
+def test_the_command_of_a_look_stores_the_edges(tmp_path: Path, case: str) -> None:
+    want = READ[case]
+    looked = call(tmp_path, "look", *written(tmp_path, want.files), "--json")
+    assert looked.exit_code == 0, looked.exception
+    words = shlex.split(json.loads(looked.stdout)["command"].replace("NAME", "g", 1))[1:]
+    stored = call(tmp_path, *words, "--workers", "0", "--self-loops", "keep")
+    assert stored.exit_code == 0, stored.exception
+    found, pairs = edges_of(tmp_path), [edge.partition("=") for edge in want.edges.split(", ")]
+    assert set(found) == {edge for edge, _, _ in pairs}
+    assert all(found[edge] == float(weight) for edge, _, weight in pairs if weight)
+
+
+_LZ4 = b"\x04\x22\x4d\x18\x64\x40\xa7" + bytes(20)
+REFUSED = {
+    "a matrix of two vertices": Refused({"m.txt": "0 1\n1 0\n"}, ("m.txt", "`--columns 1,2`")),
+    "names that differ in case": Refused({"e.csv": "Source,source,Target,target\n1,5,2,6\n"},
+                                         ("Source and source", "`--columns Source,Target`")),
+    "ends that differ in case": Refused({"e.csv": "source,Source,weight\n1,5,1\n2,6,3\n"},
+                                        ("source and Source", "`--columns source,Source`")),
+    "arcs without a line of the problem": Refused({"x.clq": "e 1 2\ne 1 4\n"}, ("line 1", "'e'", "`--columns 2,3`")),
+    "a relation in the middle": Refused({"g.sif": "nodeA pp nodeB\nnodeC pp nodeA\nnodeB pd nodeC nodeD\n"},
+                                        ("line 1",)),
+    "records of SNAP": Refused({"r.txt": "SRC:ann\nTGT:Bo Lee\nVOT:1\n\nSRC:cy\nTGT:Bo Lee\nVOT:1\n"},
+                               ("line 1", "records"), "--ids names --extra-columns"),
+    "a blank and a comma": Refused({"e.txt": "1 2, 0.5\n2 3, 1\n"}, ("line 1", "one separator")),
+    "a matrix as MATLAB prints it": Refused({"m.txt": "(1,2)  1\n(2,3)  1\n"}, ("line 1", "parentheses")),
+    "a matrix as R prints it": Refused({"m.txt": "     [,1] [,2]\n[1,]    1    2\n[2,]    2    3\n"}, ("brackets",),
+                                       "--ids names --header --extra-columns"),
+    "MatrixMarket without its first line": Refused({"m.mtx": "1 2\n2 3\n"}, ("line 1", "`--format snap`"), ""),
+    "coordinates of DIMACS": Refused({"x.co": "c by hand\np aux sp co 1\nv 1 -7 4\n"}, ("DIMACS", ".gr")),
+    "a hypergraph": Refused({"x.hgr": "2 3\n1 2\n1 2 3\n"}, ("hypergraph",)),
+    "labels of Network Repository": Refused({"x.node_labels": "1,2\n2,1\n"}, ("gnnloom features",)),
+    "Pajek after a comment": Refused({"x.txt": "% by hand\n*Vertices 2\n1 a\n2 b\n*Edgeslist\n1 2\n"}, ("Pajek",)),
+    "DOT after comments": Refused({"x.gv": "/* by\nhand */\n// c\ndigraph G\n{\n a -> b;\n}\n"}, ("DOT",)),
+    "XML without a declaration": Refused({"x.txt": '<graph label="x" directed="1">\n<node id="1"/>\n'}, ("XML",)),
+    "GraphML with entities": Refused(
+        {"x.txt": '<!DOCTYPE g [<!ENTITY a "aa"><!ENTITY b "&a;&a;">]>\n<graphml><node id="&b;"/></graphml>'},
+        ("GraphML",)),
+    "LZ4": Refused({"e.csv": _LZ4}, ("compression", "lz4")),
+    "uncompress": Refused({"e.txt": b"\x1f\x9d\x901 2\n2 3\n"}, ("compression",)),
+    "several tables": Refused(
+        {"users.csv": "user_id,age\n1,20\n2,30\n", "items.csv": "item_id,price\n7,2.5\n",
+         "ratings.csv": "user_id,item_id,rating\n1,7,5\n2,7,4\n"}, ("gnnloom look", "ratings.csv`"), ""),
+    "several tables with names": Refused(
+        {"users.csv": "user,age\nann,20\nbo,30\n", "items.csv": "item,price\nx,2.5\ny,1.5\n",
+         "ratings.csv": "user,item,rating\nann,x,5\nbo,y,4\n"}, ("gnnloom look", "ratings.csv`"), "--ids compact"),
+    "a header that only the first part has": Refused(
+        {"a.csv": "customer,supplier\nann,bo\nbo,cy\n", "b.csv": "bo,cy\ncy,ann\n"}, ("b.csv", "join"),
+        "--ids compact --header"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_no_list_of_edges_is_refused_with_the_way_out(tmp_path: Path, case: str) -> None:
+    want = REFUSED[case]
+    files = written(tmp_path, want.files)
+    result = call(tmp_path, "ingest", "g", *files, *want.words.split(), "--workers", "0")
+    assert isinstance(result.exception, GnnloomError), (result.output, result.exception)
+    assert [word for word in want.says if word not in str(result.exception)] == []
+
+
+def test_the_command_that_a_refusal_of_several_tables_names_leads_to_a_graph(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, REFUSED["several tables"].files)
+    refused = str(call(tmp_path, "ingest", "g", *REFUSED["several tables"].files, "--workers", "0").exception)
+    words = shlex.split(refused[refused.index("`gnnloom look ") + 1 :].partition("`")[0])
+    command = json.loads(call(tmp_path, *words[1:], "--json").stdout)["command"]
+    stored = call(tmp_path, *shlex.split(command.replace("NAME", "g", 1))[1:], "--workers", "0")
+    assert stored.exit_code == 0, stored.exception
