@@ -262,7 +262,9 @@ def _store_symmetric(dataset: Dataset, _: Path) -> None:
 def _draw_links(dataset: Dataset, _: Path, cluster: Cluster) -> Artifact:
     # After a kill, the dataset may have the graph without links as well.
     (ingested,) = dataset.ingested_graphs()
-    return draw_links(dataset, dataset.graph(ingested.key), DrawOptions(disjoint=0.2, seed=5), cluster).artifact
+    return draw_links(
+        dataset, dataset.graph(ingested.key), DrawOptions(disjoint=0.2, negatives=9, seed=5), cluster
+    ).artifact
 
 
 def _draw_hard_negatives(dataset: Dataset, _: Path, cluster: Cluster) -> Artifact:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import scipy.sparse
 from gnnloom.pipeline.links.given.given_stage import GivenLinks, store_links
 from gnnloom.pipeline.links.options import DrawOptions, FileOptions
 from gnnloom.pipeline.links.stage import draw_links
-from gnnloom.pipeline.tasks.cluster import InProcessCluster, ThreadedCluster
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.checks.invariants import check_artifact
@@ -22,8 +21,6 @@ from gnnloom.storage.format.artifact import Artifact
 from support.covering import few_of
 from support.graphs import random_adjacency, store_graph
 from support.links import store_links as store_given_links
-from support.small_stages import SMALL_FILES, make_small
-from support.stopping import run_in_steps, workers_and_tasks
 
 
 def graph_of(*, symmetric: bool, weighted: bool, loops: bool) -> Any:
@@ -133,33 +130,6 @@ def test_links_with_values_are_not_scored(catalog: Catalog, tmp_path: Path) -> N
     links = store_links(dataset, dataset.graph(), GivenLinks.of(options), InProcessCluster())
     assert links.num_pooled("test") == 20
     assert not links.has_baselines("test")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("symmetric", [False, pytest.param(True, marks=pytest.mark.long)])
-@workers_and_tasks
-def test_the_bytes_are_the_same_for_any_number_of_workers_and_after_kills(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int, tasks: int, symmetric: bool
-) -> None:
-    make_small(monkeypatch.setattr)
-
-    def drawn_on(name: str, cluster: Any) -> str:
-        catalog = Catalog(tmp_path / name)
-        dataset = catalog["web"] if "web" in catalog else store(catalog, symmetric=symmetric)
-        (ingested,) = dataset.ingested_graphs()
-        options = DrawOptions(seed=6, negatives=9)
-        return draw_links(dataset, dataset.graph(ingested.key), options, cluster).artifact.digest
-
-    expected = drawn_on("one", InProcessCluster(scratch=SMALL_FILES))
-    assert drawn_on("workers", ThreadedCluster(workers, 1 << 30, SMALL_FILES)) == expected
-    found, ran = run_in_steps(lambda cluster: drawn_on("tasks", cluster), tasks, scratch=SMALL_FILES)
-    assert found == expected
-    functions = [function for function, _ in ran]
-    assert functions.count("write_baseline") > 4
-    assert functions.count("count_neighbors") == (0 if symmetric else 3)
-    # Nothing runs twice; the message graph and its transpose have tasks of one name.
-    assert max(Counter(ran).values()) == (1 if symmetric else 2)
-    assert {function for (function, _), times in Counter(ran).items() if times > 1} <= {"write_degrees"}
 
 
 @pytest.mark.parametrize("wrong", [-1.0, np.inf, np.nan])

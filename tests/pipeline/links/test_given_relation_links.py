@@ -18,14 +18,14 @@ from gnnloom.pipeline.links.given.given_stage import GivenLinks
 from gnnloom.pipeline.links.options import FileOptions
 from gnnloom.pipeline.links.relation.given import store_relation_links
 from gnnloom.pipeline.links.relation.projection import project_given_relation
-from gnnloom.pipeline.tasks.cluster import InProcessCluster, ThreadedCluster
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Dataset
 from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.checks.invariants import check_artifact
 from gnnloom.storage.errors import CorruptError, InputError
 from gnnloom.workflows.cli.main import cli
 from support.damage import replace_array
-from support.stopping import StoppedError, StoppingCluster
+from support.stopping import StoppingCluster
 
 Pair = tuple[str, int]
 
@@ -190,30 +190,6 @@ def test_batches_of_the_loader_lack_the_edges_of_their_pairs_and_the_reverses(sh
             drawn = {(first[a], second[b]) for a, b in batch[edge_type].edge_index.T.tolist()}
             assert not {pair if name == "buys" else pair[::-1] for pair in pairs} & drawn
     assert seen == len(sources)
-
-
-@pytest.mark.slow
-def test_the_bytes_are_the_same_for_any_number_of_workers_and_after_a_kill(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Several segments of the ids, and steps of the edges.
-    monkeypatch.setattr("gnnloom.pipeline.links.edge_lookup.STEP_ENTRIES", 50)
-    links = shop.store()
-    kept = shop.dataset.typed_graph(links.message_graph).artifact.path
-    expected = content(links.artifact.path), content(kept)
-    cluster = StoppingCluster()
-    for path in (links.artifact.path, kept):
-        shutil.rmtree(path)
-    shop.store(cluster)
-    number = len(cluster.ran)
-    for other in (ThreadedCluster(3, 1 << 30), *(StoppingCluster(stop) for stop in (3, number // 2, number - 2))):
-        for path in (links.artifact.path, kept):
-            shutil.rmtree(path)
-        if isinstance(other, StoppingCluster):
-            with pytest.raises(StoppedError):
-                shop.store(other)
-        shop.store(InProcessCluster() if isinstance(other, StoppingCluster) else other)
-        assert (content(links.artifact.path), content(kept)) == expected
 
 
 def test_the_plan_states_what_runs(shop: Shop) -> None:

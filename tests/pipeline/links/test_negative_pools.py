@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse
 
 from gnnloom.pipeline.links.given.given_stage import GivenLinks, store_links
-from gnnloom.pipeline.links.negative_pools import Pool, PoolPlan, draw_pools
+from gnnloom.pipeline.links.negative_pools import Pool, PoolPlan
 from gnnloom.pipeline.links.options import DrawOptions, FileOptions
 from gnnloom.pipeline.links.stage import draw_links
 from gnnloom.pipeline.tasks.cluster import InProcessCluster, ThreadedCluster
@@ -18,7 +18,6 @@ from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.checks.invariants import check_artifact
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.random_numbers import stream_key
 from support.chi_squared import chance_of_counts
 from support.graphs import random_adjacency, store_graph
@@ -197,29 +196,6 @@ def test_pools_beyond_the_limits_are_refused(change: dict[str, int]) -> None:
     where = ArtifactWriter(Path(), "", ""), Path(), sizes, sizes.block_rows
     with pytest.raises(InputError, match=r"expected at most 4,294,967,296 pairs of at most 3,037,000,499 vertices"):
         PoolPlan.of(*where, {"valid": 5, "test": 6}, change.get("negatives", 1), 0)
-
-
-@pytest.mark.slow
-@workers_and_tasks
-def test_the_bytes_are_the_same_for_any_number_of_workers_and_after_kills(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int, tasks: int
-) -> None:
-    make_small(monkeypatch.setattr)
-    adjacency = random_adjacency(200, 900, 5, symmetric=True)
-
-    def drawn_on(name: str, cluster: Any) -> str:
-        catalog = Catalog(tmp_path / name)
-        dataset = catalog["web"] if "web" in catalog else store(catalog, adjacency, symmetric=True)
-        (ingested,) = dataset.ingested_graphs()
-        links = draw_links(dataset, dataset.graph(ingested.key), DrawOptions(seed=6, negatives=9), cluster)
-        return Artifact(links.artifact.path).digest
-
-    expected = drawn_on("one", InProcessCluster(scratch=SMALL_FILES))
-    assert drawn_on("workers", ThreadedCluster(workers, 1 << 30, SMALL_FILES)) == expected
-    found, ran = run_in_steps(lambda cluster: drawn_on("tasks", cluster), tasks, scratch=SMALL_FILES)
-    assert found == expected
-    assert sum(function == draw_pools.__name__ for function, _ in ran) == 3
-    assert len(ran) == len(set(ran))
 
 
 @pytest.mark.slow

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,7 @@ from gnnloom.pipeline.links.relation.given import store_relation_links
 from gnnloom.pipeline.links.relation.projection import project_relation_links
 from gnnloom.pipeline.links.relation.stage import draw_relation_links, kept_graph_key, relation_links_key
 from gnnloom.pipeline.matrix_sort.reverses import reverse_relations
-from gnnloom.pipeline.tasks.cluster import InProcessCluster, ThreadedCluster
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Dataset, TypedGraph
 from gnnloom.storage.artifacts.links import CLASS, NUMBER, Links
 from gnnloom.storage.artifacts.typed.mapped_graph import map_relations, map_reverses
@@ -277,27 +275,6 @@ def test_the_latest_edges_are_held_out_and_earlier_parallel_ones_stay(
     shared = {tuple(pair) for pair in ends[test].tolist()} & {tuple(pair) for pair in ends[rest].tolist()}
     assert shared
     _check_message(dataset, graph, links, np.setdiff1d(np.arange(len(ends)), np.concatenate([test, valid])))
-
-
-def test_the_bytes_are_the_same_for_any_number_of_workers_and_after_stops(stored: tuple[Dataset, TypedGraph]) -> None:
-    dataset, _ = stored
-
-    def drawn(cluster: Any) -> Links:
-        return _draw(stored, "pays", cluster, disjoint=0.3)
-
-    ways: list[Callable[[], Links]] = [
-        lambda: drawn(InProcessCluster()),
-        lambda: drawn(ThreadedCluster(3, 1 << 30)),
-        lambda: run_in_steps(drawn, 2)[0],
-    ]
-    digests = []
-    for draw in ways:
-        links = draw()
-        message = dataset.typed_graph(links.message_graph).artifact
-        digests.append((links.artifact.digest, message.digest))
-        for artifact in (links.artifact, message):
-            shutil.rmtree(artifact.path)
-    assert len(set(digests)) == 1
 
 
 def test_a_removed_message_graph_is_made_again(stored: tuple[Dataset, TypedGraph]) -> None:

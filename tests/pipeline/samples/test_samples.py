@@ -14,7 +14,7 @@ import pytest
 from gnnloom.pipeline.samples.options import SampleOptions
 from gnnloom.pipeline.samples.projection import project_samples
 from gnnloom.pipeline.samples.stage import SampleSizes, find_inputs, sample_phases, samples_key, write_samples
-from gnnloom.pipeline.tasks.cluster import InProcessCluster, ThreadedCluster
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.pipeline.tasks.phase import count
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.artifacts.samples import Samples
@@ -119,26 +119,21 @@ def test_features_in_many_chunks_are_read_one_chunk_at_a_time(
 
 
 @pytest.mark.slow
-def test_the_bytes_are_the_same_for_any_number_of_workers_and_after_a_kill(
+def test_damaged_records_and_a_damaged_plan_of_a_killed_command_are_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # One batch per segment, so that there are many tasks.
     monkeypatch.setattr("gnnloom.pipeline.samples.stage.SEGMENT_BYTES", 1)
-    dataset = store(tmp_path / "one")
-    expected = content(sample(dataset, ranks=3).artifact.path)
-    other = store(tmp_path / "two")
-    assert content(sample(other, ThreadedCluster(3, 1 << 30), ranks=3).artifact.path) == expected
-    assert len([name for name in expected if name.endswith("layer_size/zarr.json")]) == 20
-
-    third = store(tmp_path / "three")
+    expected = content(sample(store(tmp_path / "whole"), ranks=3).artifact.path)
+    killed = store(tmp_path / "killed")
     with pytest.raises(StoppedError):
-        sample(third, StoppingCluster(5), ranks=3)
-    # Besides arrays, only records and a plan are there, which are made again if they are damaged.
-    (work,) = third.path.glob("samples/*/.work")
+        sample(killed, StoppingCluster(5), ranks=3)
+    (work,) = killed.path.glob("samples/*/.work")
+    # Besides arrays, only records and a plan are there.
     files = [path for path in work.rglob("*") if path.is_file()]
     assert {path.suffix for path in map(flip_bit, files)} == {".json"}
     assert len(files) == 6
-    assert content(sample(third, ranks=3).artifact.path) == expected
+    assert content(sample(killed, ranks=3).artifact.path) == expected
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ import gnnloom
 from gnnloom.pipeline.samples.options import SampleOptions
 from gnnloom.pipeline.samples.projection import project_samples
 from gnnloom.pipeline.samples.stage import SampleSizes, find_inputs, sample_phases, samples_key, write_samples
-from gnnloom.pipeline.tasks.cluster import InProcessCluster, ThreadedCluster
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.pipeline.tasks.phase import count
 from gnnloom.storage import Dataset
 from gnnloom.storage.artifacts.typed.mapped_graph import map_relations, map_reverses
@@ -31,7 +31,7 @@ from gnnloom.storage.sampling.layers.seeds import VertexSeeds
 from gnnloom.storage.sampling.layers.typed import TypedNeighborSampler, relation_views
 from gnnloom.storage.upkeep.garbage import find_garbage
 from support.damage import replace_array
-from support.stopping import StoppedError, StoppingCluster
+from support.stopping import StoppingCluster
 from support.typed_papers import COUNTS, store, tables
 
 OPTIONS: dict[str, Any] = {
@@ -179,23 +179,6 @@ def test_the_loader_gives_what_it_would_draw(dataset: Dataset) -> None:
         gnnloom.loader(dataset, samples=samples.artifact.key)
     with pytest.raises(InputError, match=r"type paper"):
         gnnloom.loader(dataset, samples=samples.artifact.key, size=2, of_type="author")
-
-
-@pytest.mark.slow
-def test_the_bytes_are_the_same_for_any_number_of_workers_and_after_a_kill(
-    own: Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # One batch per segment, so that there are many tasks.
-    monkeypatch.setattr("gnnloom.pipeline.samples.stage.SEGMENT_BYTES", 1)
-    first = sample(own, ranks=3)
-    expected = content(first.artifact.path)
-    for cluster in (ThreadedCluster(3, 1 << 30), StoppingCluster(4)):
-        shutil.rmtree(first.artifact.path)
-        if isinstance(cluster, StoppingCluster):
-            with pytest.raises(StoppedError):
-                sample(own, cluster, ranks=3)
-        assert content(sample(own, InProcessCluster(), ranks=3).artifact.path) == expected
-    assert len([name for name in expected if name.endswith("paper/size/zarr.json")]) == 2 * sum(first.num_batches)
 
 
 def test_the_plan_states_the_tasks_that_run_and_what_batches_have_at_most(own: Dataset) -> None:
