@@ -257,10 +257,13 @@ def graph_key(source: EdgeSource, options: IngestOptions) -> str:
 
 
 def check_others(dataset: Dataset, key: str, parameters: Mapping[str, Any], *, allowed: bool) -> None:
-    """Refuse to add a graph to others, or say so: a changed option makes another graph and never replaces one."""
+    """Refuse to add a graph to others, or say so: a changed option makes another graph and never replaces one.
+
+    A graph that is complete is found again, whatever others were added to it.
+    """
     infos = {info.key: info for info in dataset.ingested_graphs()}
     others = [info for info in infos.values() if info.key != key and (info.state == "complete" or not allowed)]
-    if not others or (key in infos and infos[key].state == "complete" and allowed):
+    if not others or (key in infos and infos[key].state == "complete"):
         return
     *found, new = differences([*(info.parameters for info in others), parameters])
     there = "; ".join(f"{info.key}, {info.state} ({in_words(it)})" for info, it in zip(others, found, strict=True))

@@ -125,8 +125,10 @@ def _selects(graph: SourceIds, source: VertexData) -> bool:
 
 
 def _check_others(dataset: Dataset, graph_key: str, parameters: Mapping[str, Any]) -> None:
-    key = artifact_key("vertices", parameters, {"graph": graph_key})
-    for info in dataset.artifacts("vertices"):
+    key, stored = artifact_key("vertices", parameters, {"graph": graph_key}), dataset.artifacts("vertices")
+    if any(info.key == key and info.state == "complete" for info in stored):
+        return
+    for info in stored:
         alike = info.inputs.get("graph") == graph_key and info.parameters.get("type") == parameters.get("type")
         if info.state == "complete" and info.key != key and alike:
             found, new = differences([info.parameters, parameters])

@@ -29,6 +29,7 @@ from gnnloom.storage.errors import BudgetError, ExistsError, InputError
 from gnnloom.storage.format.artifact import ArtifactWriter
 from support.covering import examples
 from support.edge_files import EdgeFiles, write_edges
+from support.stopping import StoppingCluster
 
 MIB = 1 << 20
 
@@ -259,6 +260,11 @@ def test_a_complete_graph_is_found_and_another_one_is_refused(catalog: Catalog, 
     assert (again.artifact.path / "manifest.json").stat().st_mtime_ns == before
     with pytest.raises(ExistsError, match=r"complete \(undirected=False\).*undirected=True.*--add"):
         ingest_graph(dataset, source, IngestOptions(undirected=True), InProcessCluster())
+    # Each of several graphs is found again, too.
+    both = ingest_graph(dataset, source, IngestOptions(undirected=True), InProcessCluster(), allow_others=True)
+    for options, graph in ((IngestOptions(), first), (IngestOptions(undirected=True), both)):
+        found = ingest_graph(dataset, source, options, StoppingCluster(0))
+        assert found.artifact.key == graph.artifact.key
 
 
 def test_a_graph_that_was_begun_is_refused_for_other_options(catalog: Catalog, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from gnnloom.storage.format import arrays as stored_arrays
 from gnnloom.workflows.interop.export import vertices_table
 from gnnloom.workflows.interop.graph_libraries import vertex_arrays
 from support.damage import replace_array
+from support.stopping import StoppingCluster
 
 HERE, N, WIDTH = InProcessCluster(), 700, 5
 HALF = VertexOptions("float16")
@@ -86,6 +87,10 @@ def test_the_type_is_part_of_the_key_and_the_default_is_not(catalog: Catalog, tm
         ingest_vertices(dataset, rows, HERE, options=HALF)
     half = ingest_vertices(dataset, rows, HERE, options=HALF, allow_others=True)
     assert half.artifact.key != whole.artifact.key
+    # Each of them is found again.
+    for options, stored in ((VertexOptions(), whole), (HALF, half)):
+        found = ingest_vertices(dataset, rows, StoppingCluster(0), options=options)
+        assert found.artifact.key == stored.artifact.key
 
 
 @pytest.mark.parametrize(("ids", "by_id"), [("keep", False), ("compact", False), ("compact", True)])
