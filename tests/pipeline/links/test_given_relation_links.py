@@ -18,7 +18,7 @@ from gnnloom.pipeline.links.given.given_stage import GivenLinks
 from gnnloom.pipeline.links.options import FileOptions
 from gnnloom.pipeline.links.relation.given import store_relation_links
 from gnnloom.pipeline.links.relation.projection import project_given_relation
-from gnnloom.pipeline.tasks.cluster import InProcessCluster
+from gnnloom.pipeline.tasks.cluster import InProcessCluster, ThreadedCluster
 from gnnloom.storage import Dataset
 from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.checks.invariants import check_artifact
