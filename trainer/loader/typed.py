@@ -24,7 +24,7 @@ from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.sampling.layered import hetero_batch
 from gnnloom.storage.sampling.layers.expansion import drawn_view
-from gnnloom.storage.sampling.layers.graph_view import GraphView
+from gnnloom.storage.sampling.layers.graph_view import GraphView, MatrixView
 from gnnloom.storage.sampling.layers.seeds import Seeds, VertexSeeds
 from gnnloom.storage.sampling.layers.typed import RelationView, TypedNeighborSampler, TypedSample
 from gnnloom.storage.sampling.layers.typed_size import SampledRelation, TypedSize
@@ -51,6 +51,10 @@ class TypedViews:
     def rows(self, relation: MappedRelation, neighbor_sampler: str) -> GraphView:
         """The rows of a relation, from which vertices draw as a neighbor sampler says."""
         return drawn_view(relation.matrix, neighbor_sampler)
+
+    def whole_rows(self, relation: MappedRelation) -> GraphView:
+        """The rows of a relation, all of whose entries an evaluation reads."""
+        return MatrixView(relation.matrix)
 
     def fields(self, vertices: Vertices | None, choice: VertexChoice, kept: int, dataset: Path) -> VertexFields:
         """The tensors of the vertices of a type; for arguments see :class:`VertexFields`."""

@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 Made = TypeVar("Made")
 
+#: Lengths of the rows of a range of vertices, given the number of the first one and the number after the last one.
+Lengths = Callable[[int, int], NDArray[np.int64]]
+
 #: Numbers that one step gathers, at most, unless one vertex has more.
 GATHERED: Final = 1 << 24
 #: Numbers that the edges of a batch carry at once, at most, unless one vertex needs more.
@@ -34,6 +37,22 @@ def gathering_bounds(indptr: NDArray[np.int64], vertices: NDArray[np.int64], dim
         stop = int(np.searchsorted(before, before[bounds[-1]] + most, side="right")) - 1
         bounds.append(max(stop, bounds[-1] + 1))
     return bounds
+
+
+def end_of_range(lengths: Lengths, start: int, count: int, width: int) -> int:
+    """The end of a range of vertices which carries at most ``CARRIED`` numbers, or has one vertex.
+
+    A vertex carries numbers itself, and for each entry of its row, as does the vertex at the other end.
+
+    Args:
+        lengths: entries of the rows of all relations together.
+        start: first vertex of the range.
+        count: number of all vertices.
+        width: numbers that each vertex and each entry carries.
+    """
+    most = max(1, CARRIED // max(1, width))
+    carried = np.cumsum(1 + 2 * lengths(start, min(count, start + most)))
+    return start + max(1, int(np.searchsorted(carried, most, side="right")))
 
 
 def rows_alone(dims: Sequence[int]) -> int:
@@ -67,18 +86,21 @@ class SeedsThatFit:
         self,
         vertices: NDArray[np.int64],
         start: int,
-        make: Callable[[NDArray[np.int64]], Made],
+        make: Callable[[NDArray[np.int64]], Made | None],
         carried: Callable[[Made], int],
     ) -> tuple[int, Made]:
         """The end of the range of vertices that begins at ``start``, and its batch.
 
         Args:
-            make: makes the batch of some vertices.
+            make: makes the batch of some vertices; None if there are several and the batch would carry too much.
             carried: numbers that it carries.
         """
         while True:
             stop = min(start + self._count, len(vertices))
             made, count = make(vertices[start:stop]), stop - start
+            if made is None:
+                self._count = max(1, count // 2)
+                continue
             numbers = carried(made)
             if numbers <= CARRIED or count == 1:
                 self._count = 2 * count if numbers <= CARRIED // 4 else count

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.storage.matrix.csr import CSR
+from gnnloom.storage.neighbor_samplers.kind import ALL
 from gnnloom.storage.neighbor_samplers.registry import NEIGHBOR_SAMPLERS
 from gnnloom.storage.sampling.layers.graph_view import Draw, GraphView, MatrixView, Rows
 from gnnloom.storage.sampling.layers.numbering import number_columns
@@ -51,6 +52,10 @@ class Layers:
     sizes: list[list[int]]
 
 
+class OversizedBatchError(Exception):
+    """A batch would have more entries than it may have."""
+
+
 def drawn_view(matrix: CSR, neighbor_sampler: str) -> MatrixView:
     """The rows of a matrix, from which vertices draw as a neighbor sampler says.
 
@@ -67,6 +72,7 @@ def draw_layers(
     draws: Sequence[Sequence[Draw]],
     *,
     draw_once: bool,
+    most: int | None = None,
 ) -> Layers:
     """Draw all layers of a batch.
 
@@ -74,14 +80,23 @@ def draw_layers(
         seeds: (num_seeds,) int64 vertices of each type whose outputs are wanted, ascending.
         draws: what each relation draws, for each hop, the hop of the seeds first.
         draw_once: a hop draws for the vertices that the hop before added, instead of for all vertices.
+        most: number of entries that the batch may have; the entries of a hop are counted before they are drawn.
 
     Raises:
+        OversizedBatchError: the batch would have more than ``most`` entries.
         InputError: the batch has more than 2^31 - 1 vertices of a type.
     """
     vertices, sizes = list(seeds), [[len(each) for each in seeds]]
     blocks = list[tuple[Block, ...]]()
     for hop in draws:
         last = sizes[-2] if draw_once and len(sizes) > 1 else [0] * len(seeds)
+        if most is not None:
+            most -= sum(
+                _num_drawn(relation.view, vertices[relation.target][last[relation.target] :], draw)
+                for relation, draw in zip(relations, hop, strict=True)
+            )
+            if most < 0:
+                raise OversizedBatchError
         found = [
             relation.view.rows(vertices[relation.target][last[relation.target] :], draw)
             for relation, draw in zip(relations, hop, strict=True)
@@ -102,6 +117,11 @@ def draw_layers(
         joins = draw_once and bool(blocks)
         blocks.append(tuple(map(_joined, blocks[-1], drawn)) if joins else tuple(drawn))
     return Layers(vertices, tuple(reversed(blocks)), sizes)
+
+
+def _num_drawn(view: GraphView, vertices: NDArray[np.int64], draw: Draw) -> int:
+    """Number of entries that some vertices draw, at most."""
+    return int(view.lengths(vertices).sum()) if draw.fanout == ALL else len(vertices) * draw.fanout
 
 
 def _block(relation: SampledRelation, rows: Rows, column: NDArray[np.int32], num_columns: int) -> Block:

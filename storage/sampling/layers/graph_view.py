@@ -77,6 +77,10 @@ class GraphView(Protocol):
         """Draw the rows of some vertices, (num_rows,) int64."""
         ...
 
+    def lengths(self, vertices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(num_rows,) int64 entries of the whole rows of some vertices, (num_rows,) int64."""
+        ...
+
     def weights(self, entry: NDArray[np.int64]) -> NDArray[Any] | None:
         """(num_entries,) weights of some entries; None if the graph has none."""
         ...
@@ -109,6 +113,11 @@ class MatrixView:
         how = draw.fanout, draw.replace, draw.excluded
         indptr, row_nnz, entry = _draw_entries(draw.stream, self.matrix.indptr, vertices, *how)
         return Rows(indptr, columns_of(self.matrix.indices, entry), entry, row_nnz)
+
+    def lengths(self, vertices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """See :meth:`GraphView.lengths`."""
+        indptr = self.matrix.indptr
+        return indptr[vertices + 1] - indptr[vertices]
 
     def weights(self, entry: NDArray[np.int64]) -> NDArray[Any] | None:
         """See :meth:`GraphView.weights`."""

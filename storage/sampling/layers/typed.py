@@ -117,12 +117,17 @@ class TypedNeighborSampler:
         epoch: int,
         batch: int,
         excluded: Mapping[str, NDArray[np.int64]] | None = None,
+        most: int | None = None,
     ) -> TypedSample:
         """Draw neighbors of the seeds of a batch.
 
         Args:
             seeds: (num_seeds,) int64 vertices, ascending, of each type that has some.
             excluded: (num_excluded,) int64 positions of entries that relations are taken to lack, ascending, by name.
+            most: number of entries that the batch may have.
+
+        Raises:
+            OversizedBatchError: the batch would have more than ``most`` entries.
         """
         given = [seeds.get(name, np.empty(0, np.int64)) for name in self.types]
         keys = [stream_key(self.seed, f"neighbor/{epoch}/{batch}/{each.name}") for each in self.relations]
@@ -134,7 +139,7 @@ class TypedNeighborSampler:
             ]
             for hop in range(self._num_hops)
         ]
-        return self._sample(draw_layers(self._sampled, given, draws, draw_once=True))
+        return self._sample(draw_layers(self._sampled, given, draws, draw_once=True, most=most))
 
     def _sample(self, layers: Layers) -> TypedSample:
         sizes = np.array(layers.sizes, np.int64)

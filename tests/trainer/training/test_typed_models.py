@@ -60,7 +60,7 @@ def whole_scores(module: nn.Module, data: Any, model: str) -> Tensor:
     names = [name for name in data.node_types if name in data.collect("x")]
     edges = {each: data[each].edge_index for each in data.edge_types if {each[0], each[2]} <= set(names)}
     attributes = {each: value for each, value in data.collect("edge_attr", allow_empty=True).items() if each in edges}
-    further = () if model == "Converted" else (attributes,)
+    further = () if model in {"Converted", "Averages"} else (attributes,)
     found = module({name: data[name].x for name in names}, edges, *further)
     return found if isinstance(found, Tensor) else found["paper"]
 
@@ -121,9 +121,21 @@ def test_a_relation_has_fan_outs_of_its_own(dataset: Dataset) -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "reverse", "hops"),
-    # With reverses, all papers of an author are neighbors, but edges to them are in batches that have their rows only.
-    [("Sage", True, 2), ("Deeper", False, 3), ("Centered", True, 0), ("ByOutEdges", False, 0), ("ByOutEdges", True, 4)],
+    ("model", "reverse", "by_layer", "hops"),
+    [
+        ("Sage", True, True, 1),
+        ("Deeper", False, True, 1),
+        ("Transformer", True, True, 1),
+        ("Relational", True, True, 1),
+        ("Attention", False, True, 1),
+        ("Converted", True, True, 1),
+        # No submodule takes edges.
+        ("Averages", True, False, 2),
+        ("Centered", True, False, 0),
+        ("ByOutEdges", False, False, 0),
+        # With reverses, all papers of an author are neighbors, but batches of one hop have rows of them only.
+        ("ByOutEdges", True, True, 3),
+    ],
 )
 def test_hops_of_an_evaluation_are_what_the_module_reads(
     dataset: Dataset,
@@ -131,6 +143,7 @@ def test_hops_of_an_evaluation_are_what_the_module_reads(
     monkeypatch: pytest.MonkeyPatch,
     model: str,
     reverse: bool,
+    by_layer: bool,
     hops: int,
 ) -> None:
     # Batches of one vertex: the whole graph would fit in one.
@@ -142,6 +155,7 @@ def test_hops_of_an_evaluation_are_what_the_module_reads(
         found = model_of.whole_scores(session.take_inputs())
         expected = whole_scores(model_of.module, data, model)
     facts = model_of.inference_facts
+    assert facts["inference"] == ("layer by layer" if by_layer else "all neighbors, hop by hop")
     assert facts["inference_exact"] == bool(hops)
     assert facts["inference_hops"] == (hops or 2)
     assert ("scores differ" in caplog.text) == (not hops)

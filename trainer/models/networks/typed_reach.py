@@ -1,13 +1,16 @@
 """Finds how many hops a module for graphs with types looks, so that a batch of all neighbors gives its whole outputs.
 
 The module is tried on a small graph with the same types and relations, as modules for graphs without types are; see
-:mod:`gnnloom.trainer.models.networks.reach`.
+:mod:`gnnloom.trainer.models.networks.reach`. Where the calls of its submodules are layers, as in
+:mod:`gnnloom.trainer.models.networks.typed_layers`, a few hops, usually one, are enough for each layer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, Final
 
 import numpy as np
@@ -24,11 +27,21 @@ from gnnloom.trainer.data.typed_vertices import TypedSchema
 from gnnloom.trainer.loader.choices import EDGE_NAMES
 from gnnloom.trainer.loader.hops import edge_index
 from gnnloom.trainer.models.networks.reach import alike, evaluating, other_values
+from gnnloom.trainer.models.networks.typed_layers import (
+    LayerCall,
+    OutputRows,
+    calls_of,
+    last_outputs,
+    layers_of,
+    level_outputs,
+)
 from gnnloom.trainer.models.networks.typed_model import TypedBatch, TypedModel
 from gnnloom.trainer.place.place import Place
 
 #: Hops that a module is tried with beyond one for each layer: for each layer, and further ones.
 _MOST_OF_LAYER, _MOST_FURTHER = 2, 4
+#: Hops of a single layer that are tried.
+_MOST_OF_ONE: Final = 3
 #: Of the graph that it is tried on: vertices of a type at each distance from the seeds, besides a source and a sink;
 #: levels that an edge leads back, which closes a cycle; isolated vertices of a type.
 _WIDTH, _BACK, _ISOLATED = 3, 2, 4
@@ -43,23 +56,45 @@ class TypedReach:
     """The hops that a module reads.
 
     Attributes:
-        hops: number of hops of all neighbors in a batch.
+        hops: number of hops of all neighbors in a batch, of each layer if there are calls of layers.
         is_exact: with these hops, outputs equal the outputs on the whole graph. Otherwise no number of hops gave these.
+        layers: calls of the layers of the module, which are then evaluated one after the other; none if the module is
+            called as a whole.
     """
 
     hops: int
     is_exact: bool
+    layers: tuple[LayerCall, ...] = ()
+
+    @property
+    def num_levels(self) -> int:
+        """Levels of the layers; 1 without layers."""
+        return max((each.level for each in self.layers), default=1)
 
 
-def find_typed_reach(model: TypedModel, num_hops: int) -> TypedReach:
+def types_of_levels(schema: TypedSchema, reach: TypedReach) -> dict[int, list[str]]:
+    """Types of the vertices whose outputs of each level but the last one are read, in one order on all ranks."""
+    names, found = set(schema.of_types), dict[int, list[str]]()
+    for level in range(reach.num_levels - 1, 0, -1):
+        for _ in range(reach.hops):
+            names |= {each[0] for each in schema.columns if each[2] in names}
+        found[level] = [name for name in schema.counts if name in names]
+    return found
+
+
+def find_typed_reach(model: TypedModel, num_hops: int, *, by_layer: bool = True) -> TypedReach:
     """Try what the module of a model reads. Communicates nothing; the same on every rank.
 
     Args:
         num_hops: hops that training uses, for a module whose reach is not found.
+        by_layer: look for layers.
     """
-    most = _MOST_OF_LAYER * model.num_layers + _MOST_FURTHER
-    place, generator = Place(torch.float64), torch.Generator().manual_seed(0)
-    try:
+    most, unknown = _MOST_OF_LAYER * model.num_layers + _MOST_FURTHER, TypedReach(num_hops, is_exact=False)
+    place = Place(torch.float64)
+
+    def tried(find: Callable[[_Trial], int]) -> int:
+        """The most that some random parameters need; 0 if some find nothing."""
+        generator = torch.Generator().manual_seed(0)
         trial, found = _Trial(model.schema, most + 2, place, generator), list[int]()
         for _ in range(_DRAWS):
             with (
@@ -68,10 +103,21 @@ def find_typed_reach(model: TypedModel, num_hops: int) -> TypedReach:
                 evaluating(model.module),
                 other_values(model.module, generator, place),
             ):
-                found.append(trial.hops(model, most))
-    except Exception:  # noqa: BLE001 - whatever the module raises; it may still take the real graph
-        return TypedReach(num_hops, is_exact=False)
-    return TypedReach(max(found), is_exact=True) if min(found) else TypedReach(num_hops, is_exact=False)
+                found.append(find(trial))
+        return max(found) if min(found) else 0
+
+    # The module may still take the real graph.
+    if by_layer:
+        layers = list[tuple[LayerCall, ...]]()
+        with suppress(Exception):
+            hops = tried(lambda trial: trial.hops_by_layer(model, layers))
+            if hops and layers[0] == layers[-1]:
+                return TypedReach(hops, is_exact=True, layers=layers[0])
+    try:
+        hops = tried(lambda trial: trial.hops(model, most))
+    except Exception:  # noqa: BLE001
+        return unknown
+    return TypedReach(hops, is_exact=True) if hops else unknown
 
 
 class _Trial:
@@ -121,6 +167,14 @@ class _Trial:
             name: np.sort(rng.choice(self._counts[name], self._counts[name] // 3, replace=False))
             for name in schema.of_types
         }
+        self._some = {
+            name: (
+                np.sort(each[0, :_WIDTH]),
+                np.sort(rng.choice(self._counts[name], self._counts[name] // 3, replace=False)),
+            )
+            for name, each in levels.items()
+            if self._counts[name]
+        }
         each_alone = ({name: rows[at : at + 1] for name, rows in first.items()} for at in range(_WIDTH))
         self._seeds = (first, some, *each_alone)
         ends = np.cumsum([0, *(self._counts[name] for name in schema.of_types)])
@@ -142,6 +196,58 @@ class _Trial:
                 return hops
         return 0
 
+    def hops_by_layer(self, model: TypedModel, found: list[tuple[LayerCall, ...]]) -> int:
+        """The least number of hops that suffice for every layer; 0 if no number does, or there are not several layers.
+
+        Args:
+            found: gets the calls of the layers.
+        """
+        whole, place = self._whole(model.num_layers), self._place
+        layers = layers_of(model, whole, place)
+        found.append(layers)
+        expected, values = model.output(whole, place), dict[OutputRows, Tensor]()
+        levels = max((each.level for each in layers), default=0)
+        if levels < 2 or not expected.isfinite().all():
+            return 0
+        for level in range(1, levels):
+            for name in self._counts:
+                if own := calls_of(layers, level, name):
+                    found_rows = level_outputs(model, place, layers, level, name, whole, values)
+                    values |= {(at, name): rows for at, rows in zip(own, found_rows, strict=True)}
+        for hops in range(1, _MOST_OF_ONE + 1):
+            if self._suffice(model, layers, hops, values, expected):
+                return hops
+        return 0
+
+    def _suffice(
+        self,
+        model: TypedModel,
+        layers: tuple[LayerCall, ...],
+        hops: int,
+        values: Mapping[OutputRows, Tensor],
+        expected: Tensor,
+    ) -> bool:
+        """Whether some hops give the outputs of each level from the outputs of lower ones."""
+        place, first, *others = self._place, *self._seeds
+        wanted, levels = types_of_levels(self._schema, TypedReach(hops, is_exact=True, layers=layers)), list[bool]()
+
+        def drawn(seeds: Mapping[str, NDArray[np.int64]], hops: int) -> tuple[TypedBatch, dict[OutputRows, Tensor]]:
+            sample = self._sample(seeds, hops)
+            at = {name: place.from_numpy(vertices) for name, vertices in sample.vertices.items()}
+            return self._of_sample(sample), {key: rows[at[key[1]]] for key, rows in values.items()}
+
+        for level, names in wanted.items():
+            for name in names:
+                own = calls_of(layers, level, name)
+                for seeds, further in product(self._some.get(name, ()) if own else (), (0, 1)):
+                    found = level_outputs(model, place, layers, level, name, *drawn({name: seeds}, hops + further))
+                    at = place.from_numpy(seeds)
+                    levels += [alike(rows, values[key, name][at]) for key, rows in zip(own, found, strict=True)]
+        cases = [(first, hops), (first, hops + 1), *((each, hops) for each in others)]
+        return all(levels) and all(
+            alike(last_outputs(model, place, layers, *drawn(*case)), self._rows_of(expected, case[0])) for case in cases
+        )
+
     def _rows_of(self, output: Tensor, seeds: Mapping[str, NDArray[np.int64]]) -> Tensor:
         """The rows of some vertices in what the module returns for the whole graph."""
         numbers = [rows + self._first[name] for name, rows in seeds.items()]
@@ -155,12 +261,18 @@ class _Trial:
         return self._filled(vertices, self._matrices, entries, counts, drawn)
 
     def _batch(self, seeds: Mapping[str, NDArray[np.int64]], hops: int) -> TypedBatch:
+        return self._of_sample(self._sample(seeds, hops))
+
+    def _sample(self, seeds: Mapping[str, NDArray[np.int64]], hops: int) -> TypedSample:
         """The seeds and all neighbors up to some hops."""
         names = {each: str(number) for number, each in enumerate(self._matrices)}
         views = [RelationView(names[each], each[0], each[2], MatrixView(self._matrices[each])) for each in names]
         fanouts = dict.fromkeys(names.values(), (ALL,) * hops)
         sampler = TypedNeighborSampler(list(self._counts), views, 0, fanouts)
-        found: TypedSample = sampler.sample_of(seeds, 0, 0)
+        return sampler.sample_of(seeds, 0, 0)
+
+    def _of_sample(self, found: TypedSample) -> TypedBatch:
+        names = {each: str(number) for number, each in enumerate(self._matrices)}
         blocks = {each: found.blocks[name] for each, name in names.items()}
         return self._filled(
             found.vertices,
@@ -193,7 +305,7 @@ class _Trial:
                 whole = (taken[:, 0] > 0).to(torch.int64) if name in {"time", "label"} else taken[:, 0]
                 found[EDGE_NAMES[name]] = taken if name == "feature" else whole
             fields[each] = found
-        return TypedBatch(fields, {name: num_vertices[name][0] for name in schema.of_types})
+        return TypedBatch(fields, {name: counts[0] for name, counts in num_vertices.items()})
 
 
 def _matrix(sources: NDArray[np.int64], targets: NDArray[np.int64], shift: int, shape: tuple[int, int]) -> CSR:

@@ -1,39 +1,56 @@
-"""Exact scores of a module on a graph with types, some vertices at a time, each with all neighbors, hop by hop."""
+"""Scores of a module on a graph with types: layer by layer, with all neighbors hop by hop, or with sampled neighbors.
+
+Where the layers of the module are known, every rank computes the outputs of a layer for a range of the vertices of each
+type, from the rows of their direct neighbors, and keeps them in temporary files; the next layer gets rows of other
+ranks from there. Other modules are called with some vertices and all neighbors within the hops that they read.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gnnloom.storage.errors import BudgetError
+from gnnloom.storage.matrix.ranges import split_range
 from gnnloom.storage.neighbor_samplers.kind import ALL
-from gnnloom.storage.sampling.layers.typed import TypedNeighborSampler, TypedSample
+from gnnloom.storage.sampling.layers.expansion import OversizedBatchError
+from gnnloom.storage.sampling.layers.typed import RelationView, TypedNeighborSampler, TypedSample
+from gnnloom.storage.wording import counted
 from gnnloom.trainer.comm.agreement import together
+from gnnloom.trainer.data.row_exchange import RangeOwners, RowExchange
+from gnnloom.trainer.feed.feature_view import FeatureView, OwnFeatures
 from gnnloom.trainer.kernels.dispatch import performed
 from gnnloom.trainer.loader.streams import Fields
 from gnnloom.trainer.models.networks.model import Inputs
+from gnnloom.trainer.models.networks.typed_layers import OutputRows, calls_of, last_outputs, level_outputs
 from gnnloom.trainer.models.networks.typed_model import TypedBatch, TypedModel
-from gnnloom.trainer.models.networks.typed_reach import TypedReach, find_typed_reach
+from gnnloom.trainer.models.networks.typed_reach import TypedReach, find_typed_reach, types_of_levels
 from gnnloom.trainer.modes.epochs.model_inputs import TypedInputs
 from gnnloom.trainer.modes.epochs.typed_batches import learned_rows, num_seeds, vertex_source
 from gnnloom.trainer.operators.operator import Operator
-from gnnloom.trainer.passes.passes import run_pass
-from gnnloom.trainer.passes.ranges import SeedsThatFit
+from gnnloom.trainer.passes.passes import Out, run_pass
+from gnnloom.trainer.passes.ranges import CARRIED, SeedsThatFit, end_of_range
 from gnnloom.trainer.place.mapped_rows import MappedRows, UnbackedRows
+from gnnloom.trainer.place.place import Place
 
 logger = logging.getLogger(__name__)
 
+#: Numbers that the batch of a single vertex of several hops may carry.
+_CARRIED_ALONE: Final = 1 << 28
+
+#: Vertices of each type whose outputs a batch is for, given the first and the last (exclusive) one of a range.
+SeedsOfRange = Callable[[int, int], Mapping[str, NDArray[np.int64]]]
+
 
 class TypedInference:
-    """See :class:`gnnloom.trainer.models.networks.typed_model.ScoresOfRows`: batches of a rank's vertices.
-
-    Batches grow while they fit in memory; each has one vertex at least.
-    """
+    """See :class:`gnnloom.trainer.models.networks.typed_model.ScoresOfRows`."""
 
     def __init__(
         self,
@@ -47,7 +64,7 @@ class TypedInference:
 
         Args:
             num_hops: hops of the training, for a module whose reach is not found.
-            fit: chooses the vertices of a batch; None to begin with a few.
+            fit: chooses the vertices of a batch of several hops; None to begin with a few.
         """
         self._given, self._operator, self._model, self._num_hops = given, operator, model, num_hops
         self._fit = fit or SeedsThatFit()
@@ -55,6 +72,8 @@ class TypedInference:
         #: The sampler of batches, and what makes their fields, once the graph and the features are mapped.
         self._parts: tuple[TypedNeighborSampler, Callable[[TypedSample], Fields]] | None = None
         self.facts: Mapping[str, Any] = {}
+        #: Bytes of the temporary files of the last evaluation, which this rank maps.
+        self.file_bytes = 0
 
     def __call__(self, inputs: Inputs) -> Tensor:  # noqa: ARG002 - features come with the batches
         """(num_own, num_outputs) scores of the rank's vertices. Collective."""
@@ -69,18 +88,83 @@ class TypedInference:
         Returns:
             The scores, of the dtype of sums, in a temporary file that the next check of the place's files compares with
             its record.
+
+        Raises:
+            CollectiveError: the graph or the features are gone, the disk is full, or the neighbors of a single vertex
+                are too many.
         """
-        own = self._operator.layout(0).vertex
+        own, data = self._operator.layout(0).vertex, self._given.data
         vertices = own if rows is None else own[rows]
-        comm, hops = self._operator.grid.comm, self._found_reach().hops
-        out = together(comm, lambda: self._opened(len(vertices), hops))
-
-        def write(start: int, scores: Tensor) -> None:
-            out.write(np.arange(start, start + len(scores)), scores)
-
-        scoring = _Scoring(self._given, self._model, lambda start: together(comm, lambda: self._next(vertices, start)))
-        run_pass(scoring, len(vertices), [write], self._model.place, comm)
+        comm, reach = self._operator.grid.comm, self._found_reach()
+        together(comm, lambda: self._map(reach.hops))
+        self.file_bytes = 0
+        hidden, files = self._hidden(reach)
+        last = _Last(self._model, reach)
+        (out,) = self._pass(
+            last,
+            len(vertices),
+            lambda start, stop: data.by_type(vertices[start:stop]),
+            hidden,
+            ["outputs of the model"],
+        )
+        for each in files:
+            together(comm, each.check)
+        self._model.place.files.once(out.check)
         return out.tensor
+
+    def _hidden(self, reach: TypedReach) -> tuple[dict[OutputRows, FeatureView], list[MappedRows | UnbackedRows]]:
+        """Outputs of the layers below the last level, and their files. Collective."""
+        comm, place, counts = self._operator.grid.comm, self._model.place, self._model.schema.counts
+        found, files = dict[OutputRows, FeatureView](), list[MappedRows | UnbackedRows]()
+        for level, types in sorted(types_of_levels(self._model.schema, reach).items()):
+            below = {key: view for key, view in found.items() if reach.layers[key[0]].level < level}
+            for name in types:
+                numbers = calls_of(reach.layers, level, name)
+                if not numbers:
+                    continue
+                first, end = split_range(counts[name], comm.size, comm.rank)
+
+                def seeds(start: int, stop: int, name: str = name, first: int = first) -> dict[str, NDArray[np.int64]]:
+                    return {name: np.arange(first + start, first + stop)}
+
+                step = _Hidden(self._model, reach, level, name)
+                what = [f"outputs of {reach.layers[each].name} for {name}" for each in numbers]
+                written = self._pass(step, end - first, seeds, below, what)
+                owner = None if comm.size == 1 else RangeOwners(counts[name], comm.size)
+                for number, file in zip(numbers, written, strict=True):
+                    files.append(file)
+                    exchange = RowExchange(comm, partial(np.add, -first), file.tensor, owner, place)
+                    found[number, name] = OwnFeatures(exchange)
+        return found, files
+
+    def _pass(
+        self,
+        step: _Step,
+        count: int,
+        seeds: SeedsOfRange,
+        hidden: Mapping[OutputRows, FeatureView],
+        what: Sequence[str],
+    ) -> list[MappedRows | UnbackedRows]:
+        """Compute the outputs of a step for the vertices of this rank. Collective.
+
+        Args:
+            count: number of the vertices.
+            hidden: outputs of the levels below.
+            what: the outputs, for messages.
+        """
+        comm, place, folder = self._operator.grid.comm, self._model.place, self._given.data.dataset.path
+        files = list[MappedRows | UnbackedRows]()
+        for name, width in zip(what, step.widths, strict=True):
+            shape = count, width
+            self.file_bytes += count * width * place.sum_dtype.itemsize
+            files.append(
+                together(comm, lambda name=name, shape=shape: place.mapped(folder, name, shape, place.sum_dtype))  # type: ignore[misc]
+            )
+        scoring = _Pass(
+            self._given, place, step, hidden, lambda start: together(comm, lambda: self._next(seeds, start, count))
+        )
+        run_pass(scoring, count, [_written(each, place.sum_dtype) for each in files], place, comm)
+        return files
 
     def _found_reach(self) -> TypedReach:
         """The module's reach, as the first rank finds it: other processors might round otherwise. Collective."""
@@ -89,9 +173,12 @@ class TypedInference:
             # With values, also in a forecast of memory.
             with performed():
                 mine = together(comm, lambda: find_typed_reach(model, self._num_hops))
+                everywhere = comm.gather_numbers([mine.hops, bool(mine.layers), mine.num_levels])
+                if not (everywhere == everywhere[0]).all():
+                    mine = together(comm, lambda: find_typed_reach(model, self._num_hops, by_layer=False))
             hops, is_exact = comm.gather_numbers([mine.hops, mine.is_exact])[0].astype(int).tolist()
-            self._reach = reach = TypedReach(hops, bool(is_exact))
-            how = "all neighbors, hop by hop"
+            self._reach = reach = TypedReach(hops, bool(is_exact), mine.layers)
+            how = "layer by layer" if reach.layers else "all neighbors, hop by hop"
             self.facts = {"inference": how, "inference_hops": hops, "inference_exact": reach.is_exact}
             if not reach.is_exact and comm.rank == 0:
                 logger.warning(
@@ -103,53 +190,155 @@ class TypedInference:
                 )
         return self._reach
 
-    def _opened(self, count: int, num_hops: int) -> MappedRows | UnbackedRows:
-        """Map the graph and the features, once, and make a file for the scores of some vertices."""
+    def _map(self, num_hops: int) -> None:
+        """Map the graph and the features, once."""
         place, data = self._model.place, self._given.data
         if self._parts is None:
-            # Only the sampler and the fields of the source are of use: vertices are chosen one batch after the other.
+            # Only the fields of the source are of use: vertices are chosen one batch after the other.
             whole = dict.fromkeys(data.relation_names, (ALL,) * num_hops)
             source = vertex_source(self._given, place, np.empty(0, np.int64), whole, 1)
             relations = source.map_relations(data.graph)
-            fields = partial(source.typed_fields, relations, source.vertex_fields())
-            self._parts = source.sampler(data.graph, relations), fields
-        shape = count, self._model.options.dims[-1]
-        out = place.mapped(data.dataset.path, "outputs of the model", shape, place.sum_dtype)
-        place.files.once(out.check)
-        return out
+            views = [
+                RelationView(name, each.source, each.target, source.views.whole_rows(each))
+                for name, each in relations.items()
+            ]
+            sampler = TypedNeighborSampler([each.name for each in data.graph.types], views, 0, whole)
+            self._parts = sampler, partial(source.typed_fields, relations, source.vertex_fields())
 
-    def _next(self, vertices: NDArray[np.int64], start: int) -> tuple[int, TypedBatch | None]:
-        """The end of the range of vertices that begins at ``start``, and its batch; None at the end."""
-        if start == len(vertices) or self._parts is None:
+    def _next(self, seeds: SeedsOfRange, start: int, count: int) -> tuple[int, TypedBatch | None]:
+        """The end of the range of vertices that begins at ``start``, and its batch; None at the end.
+
+        Raises:
+            BudgetError: the neighbors of a single vertex are too many.
+        """
+        if start == count or self._parts is None:
             return start, None
-        (sampler, fields_of), model, data = self._parts, self._model, self._given.data
-        width = max(*model.schema.widths.values(), *model.options.dims)
-        stop, sample = self._fit.batch(
-            vertices,
-            start,
-            lambda seeds: sampler.sample_of(data.by_type(seeds), 0, 0),
-            lambda drawn: width * sum(map(sum, [*drawn.num_vertices.values(), *drawn.num_entries.values()])),
-        )
-        return stop, TypedBatch(fields_of(sample), num_seeds(sample, data.schema.of_types))
+        (sampler, fields_of), model, reach = self._parts, self._model, self._found_reach()
+        hidden = [width or 0 for each in reach.layers for width in each.widths.values()]
+        width = max(*model.schema.widths.values(), *model.options.dims, *hidden)
+        if reach.hops == 1:
+            # The entries are known before they are drawn.
+            stop = end_of_range(lambda *span: self._lengths(sampler, seeds(*span)), start, count, width)
+            sample = sampler.sample_of(seeds(start, stop), 0, 0)
+        else:
+            stop, sample = self._fit.batch(
+                np.arange(count),
+                start,
+                lambda chosen: self._drawn(sampler, seeds(int(chosen[0]), int(chosen[-1]) + 1), len(chosen), width),
+                lambda drawn: width * sum(map(sum, [*drawn.num_vertices.values(), *drawn.num_entries.values()])),
+            )
+        return stop, TypedBatch(fields_of(sample), num_seeds(sample, model.schema.counts))
+
+    def _lengths(self, sampler: TypedNeighborSampler, seeds: Mapping[str, NDArray[np.int64]]) -> NDArray[np.int64]:
+        """(num_seeds,) int64 entries that vertices of each type have in the rows of all relations."""
+        found = {name: np.zeros(len(own), np.int64) for name, own in seeds.items()}
+        for each in sampler.relations:
+            if each.target in seeds:
+                found[each.target] += each.view.lengths(seeds[each.target])
+        return np.concatenate(list(found.values()))
+
+    def _drawn(
+        self, sampler: TypedNeighborSampler, seeds: Mapping[str, NDArray[np.int64]], count: int, width: int
+    ) -> TypedSample | None:
+        """The batch of some vertices; None if there are several, and it would carry too much."""
+        alone = count == 1
+        try:
+            return sampler.sample_of(seeds, 0, 0, most=(_CARRIED_ALONE if alone else CARRIED) // width)
+        except OversizedBatchError:
+            if not alone:
+                return None
+        hops = counted(self._found_reach().hops, "hop")
+        raise BudgetError(
+            f"model {self._model.options.module}: it is evaluated with all neighbors within {hops} of a vertex, and one"
+            f" vertex has more than {_CARRIED_ALONE // width:,} edges there; make each layer a submodule that takes"
+            " edge_index_dict, or an edge_index, so that layers are evaluated one after the other, or leave the"
+            " evaluation out with --no-final-eval"
+        ) from None
 
 
-class _Scoring:
-    """See :class:`gnnloom.trainer.passes.passes.Pass`; ranks fetch learned features from each other."""
+class _Step:
+    """The outputs that a pass computes.
+
+    Attributes:
+        widths: columns of each output.
+    """
+
+    widths: Sequence[int]
+
+    def __call__(self, batch: TypedBatch, hidden: Mapping[OutputRows, Tensor]) -> Sequence[Tensor]:
+        """The outputs for the seeds of a batch."""
+        raise NotImplementedError
+
+
+class _Hidden(_Step):
+    """The outputs of one level of layers for the vertices of one type."""
+
+    def __init__(self, model: TypedModel, reach: TypedReach, level: int, of_type: str) -> None:
+        self._model, self._layers, self._level, self._type = model, reach.layers, level, of_type
+        self.widths = [self._layers[each].width(of_type) for each in calls_of(self._layers, level, of_type)]
+
+    def __call__(self, batch: TypedBatch, hidden: Mapping[OutputRows, Tensor]) -> Sequence[Tensor]:
+        model = self._model
+        return level_outputs(model, model.place, self._layers, self._level, self._type, batch, hidden)
+
+
+@dataclass
+class _Last(_Step):
+    """The scores, from the outputs of the levels below if there are layers."""
+
+    model: TypedModel
+    reach: TypedReach
+
+    def __post_init__(self) -> None:
+        self.widths = [self.model.options.dims[-1]]
+
+    def __call__(self, batch: TypedBatch, hidden: Mapping[OutputRows, Tensor]) -> Sequence[Tensor]:
+        if not self.reach.layers:
+            return [self.model.scores_of(batch)]
+        return [last_outputs(self.model, self.model.place, self.reach.layers, batch, hidden)]
+
+
+class _Pass:
+    """See :class:`gnnloom.trainer.passes.passes.Pass`; ranks fetch learned features and outputs from each other."""
 
     def __init__(
-        self, given: TypedInputs, model: TypedModel, following: Callable[[int], tuple[int, TypedBatch | None]]
+        self,
+        given: TypedInputs,
+        place: Place,
+        step: _Step,
+        hidden: Mapping[OutputRows, FeatureView],
+        following: Callable[[int], tuple[int, TypedBatch | None]],
     ) -> None:
         """Compute nothing yet.
 
         Args:
             following: the end of the range of vertices that begins at a number, and its batch; None at the end.
         """
-        self._given, self._model, self.next = given, model, following
+        self._given, self._place, self._step, self._hidden, self.next = given, place, step, hidden, following
 
-    def read(self, given: TypedBatch | None) -> dict[str, tuple[NDArray[np.int64], Tensor]]:
-        return learned_rows(self._given, None if given is None else given.fields, self._model.place)
+    def read(
+        self, given: TypedBatch | None
+    ) -> tuple[dict[str, tuple[NDArray[np.int64], Tensor]], dict[OutputRows, Tensor]]:
+        fields, place = None if given is None else given.fields, self._place
+        found = dict[OutputRows, Tensor]()
+        for (number, name), view in self._hidden.items():
+            vertices = np.empty(0, np.int64) if fields is None else place.to_numpy(fields[name]["n_id"])
+            found[number, name] = view.in_step(vertices, view.ahead(vertices))
+        return learned_rows(self._given, fields, place), found
 
     def outputs(
-        self, given: TypedBatch | None, rows: Mapping[str, tuple[NDArray[np.int64], Tensor]]
+        self,
+        given: TypedBatch | None,
+        rows: tuple[dict[str, tuple[NDArray[np.int64], Tensor]], dict[OutputRows, Tensor]],
     ) -> Sequence[Tensor]:
-        return [] if given is None else [self._model.scores_of(given.with_features(rows))]
+        learned, hidden = rows
+        return [] if given is None else self._step(given.with_features(learned), hidden)
+
+
+def _written(file: MappedRows | UnbackedRows, dtype: Any) -> Out:
+    """Writes rows of a range to a file."""
+
+    def write(start: int, rows: Tensor) -> None:
+        file.write(np.arange(start, start + len(rows)), rows.to(dtype))
+
+    return write

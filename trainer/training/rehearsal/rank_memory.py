@@ -403,7 +403,11 @@ class _Rehearsal:
 
     @property
     def _streamed(self) -> StatedBytes:
-        """Bytes of an evaluation from disk."""
+        """Bytes of an evaluation from disk, or by the layers of a model on a graph with types."""
+        if self.types is not None:
+            # Scores of a run that is not evaluated are in no file.
+            nbytes = int(getattr(getattr(self.session.model, "inference", None), "file_bytes", 0))
+            return StatedBytes(0, temporary=nbytes, mapped=nbytes)
         found = self.sampled.streamed if self.sampled is not None and self.config.run.evaluates else None
         return found or StatedBytes(0)
 

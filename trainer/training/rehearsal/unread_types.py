@@ -44,6 +44,8 @@ Made = TypeVar("Made")
 
 #: Ranges of rows whose lengths are read, and rows of each.
 _RANGES, _RANGE_ROWS = 32, 1 << 11
+#: Rows of a matrix among which the longest one is looked for, and rows whose pointers are read at a time.
+_SCANNED_ROWS, _SCANNED_AT_ONCE = 1 << 30, 1 << 20
 #: Standard deviations by which the largest of many batches exceeds the mean.
 _DEVIATIONS = 3
 #: Stated batches may be larger than drawn ones by this factor.
@@ -131,7 +133,7 @@ class SteadySeeds(SeedsThatFit):
         self,
         vertices: NDArray[np.int64],
         start: int,
-        make: Callable[[NDArray[np.int64]], Seeded],
+        make: Callable[[NDArray[np.int64]], Seeded | None],
         carried: Callable[[Seeded], int],
     ) -> tuple[int, Seeded]:
         stop, before = start, -1
@@ -202,6 +204,9 @@ class StatedViews(TypedViews):
             return super().rows(relation, neighbor_sampler)
         return relation.view
 
+    def whole_rows(self, relation: MappedRelation) -> GraphView:
+        return relation.view.whole() if isinstance(relation, _StatedRelation) else super().whole_rows(relation)
+
     def fields(self, vertices: Vertices | None, choice: VertexChoice, kept: int, dataset: Path) -> VertexFields:  # noqa: ARG002
         if vertices is not None:
             self._noted(vertices.artifact.path, vertices_contents(vertices))
@@ -240,7 +245,7 @@ def _with_values(found: Any) -> Any:
 class _StatedRelation(MappedRelation):
     """A relation whose entries nobody has read."""
 
-    view: GraphView = field(kw_only=True)
+    view: _StatedRows = field(kw_only=True)
     memory: Unwritten = field(kw_only=True)
 
     def values(self, name: str, entry: NDArray[np.int64]) -> NDArray[Any]:
@@ -271,9 +276,17 @@ class _StatedRows:
         found = np.cumsum(_sampled_lengths(self._opposite))
         return found if found[-1] else None
 
-    def rows(self, vertices: NDArray[np.int64], draw: Draw) -> Rows:
+    def whole(self) -> _WholeStatedRows:
+        """The same rows for an evaluation, which reads all of their entries."""
+        return _WholeStatedRows(self._matrix, self._opposite)
+
+    def lengths(self, vertices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """See :meth:`GraphView.lengths`."""
         lengths = self._lengths
-        row_nnz = lengths[vertices * len(lengths) // max(1, self.num_rows)]
+        return lengths[vertices * len(lengths) // max(1, self.num_rows)]
+
+    def rows(self, vertices: NDArray[np.int64], draw: Draw) -> Rows:
+        row_nnz = self.lengths(vertices)
         count = row_nnz if draw.fanout == ALL else np.minimum(row_nnz, draw.fanout)
         if draw.replace and draw.fanout != ALL:
             count = np.where(row_nnz > 0, draw.fanout, 0)
@@ -281,6 +294,10 @@ class _StatedRows:
             # Some batches are larger than most.
             more = round(_DEVIATIONS * float(count.std()) * len(count) ** 0.5)
             count = count + more // len(count) + (np.arange(len(count)) < more % len(count))
+        return self._drawn(row_nnz, count, draw)
+
+    def _drawn(self, row_nnz: NDArray[np.int64], count: NDArray[np.int64], draw: Draw) -> Rows:
+        """Rows of whole lengths and drawn lengths."""
         indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(count)])
         total = int(indptr[-1])
         column = self._columns(total, int(draw.stream)) if self.num_columns else np.empty(0, np.int32)
@@ -301,6 +318,45 @@ class _StatedRows:
 
     def positions(self, row: NDArray[np.int64], column: NDArray[np.int64]) -> NDArray[np.int64]:  # noqa: ARG002
         return np.empty(0, np.int64)
+
+
+class _WholeStatedRows(_StatedRows):
+    """Rows all of whose entries are read. The first one that is asked for has the longest row of the matrix."""
+
+    @cached_property
+    def _longest(self) -> int:
+        return longest_row(self._matrix)
+
+    def lengths(self, vertices: NDArray[np.int64]) -> NDArray[np.int64]:
+        found = super().lengths(vertices)
+        found[:1] = self._longest
+        return found
+
+    def rows(self, vertices: NDArray[np.int64], draw: Draw) -> Rows:
+        if draw.fanout != ALL:
+            return super().rows(vertices, draw)
+        # An evaluation counts the entries of its batches beforehand.
+        lengths = self.lengths(vertices)
+        return self._drawn(lengths, lengths, draw)
+
+
+def longest_row(matrix: BlockMatrix) -> int:
+    """Entries of the longest row, at most. Reads row pointers, but of blocks with few entries, and beyond a limit."""
+    found, left = int(_sampled_lengths(matrix).max()), _SCANNED_ROWS
+    bounds = np.asarray(matrix.block_rows)
+    for number in sorted(range(matrix.num_blocks), key=lambda each: -matrix.block_nnz[each]):
+        num_rows, num_entries = int(bounds[number + 1] - bounds[number]), matrix.block_nnz[number]
+        if num_entries <= found:
+            break
+        left -= num_rows
+        if left < 0:
+            # Rows that nobody has looked at may have all entries of their block.
+            return max(found, num_entries)
+        pointers = matrix.stored_pointers(number)
+        for start in range(0, num_rows, _SCANNED_AT_ONCE):
+            stop = min(start + _SCANNED_AT_ONCE, num_rows)
+            found = max(found, int(np.diff(pointers.read(start, stop + 1)).max(initial=0)))
+    return found
 
 
 def _sampled_lengths(matrix: BlockMatrix) -> NDArray[np.int64]:
