@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.storage.disk.converted_rows import fill_rows
 from gnnloom.storage.machine_memory import available_memory
 
 #: A thread waits for each page that is not in memory, while the disk can serve many requests at a time.
@@ -36,7 +37,8 @@ def take_rows(
     Args:
         array: (num_rows, ...) a mapped array.
         rows: (num_taken,) int64 existing rows; ascending ones cause the fewest requests.
-        out: (num_taken, ...) of the array's dtype, to fill and return; None for a new array.
+        out: (num_taken, ...) of any dtype that the values are converted to, to fill and return; None for a new array of
+            the array's dtype.
         threads: ``READERS`` threads that read many rows; None for new ones, whose start takes some milliseconds.
 
     Returns:
@@ -44,17 +46,16 @@ def take_rows(
     """
     taken = np.empty((len(rows), *array.shape[1:]), array.dtype) if out is None else out
     if taken.nbytes < _FEW_BYTES:
-        np.take(array, rows, axis=0, out=taken, mode="clip")
+        fill_rows(array, rows, taken)
         return taken
 
-    def take(some: NDArray[np.int64], out: NDArray[Any]) -> None:
-        # Other modes fill a copy of the output first.
-        np.take(array, some, axis=0, out=out, mode="clip")
+    def fill(some: NDArray[np.int64], out: NDArray[Any]) -> None:
+        fill_rows(array, some, out)
 
     pieces = np.array_split(rows, READERS), np.array_split(taken, READERS)
     if threads is not None:
-        list(threads.map(take, *pieces))
+        list(threads.map(fill, *pieces))
         return taken
     with ThreadPoolExecutor(READERS) as own:
-        list(own.map(take, *pieces))
+        list(own.map(fill, *pieces))
     return taken

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import math
+import mmap
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+#: A buffer is larger than its rows by this share, so that it also fits the next batch, which has about the same size.
+#: Bytes that nobody touches take no memory.
+_SPARE: Final = 1 / 8
+#: Smaller buffers are from the allocator.
+_MAPPED_BYTES: Final = 1 << 20
 
 
 class RowBuffers:
@@ -26,9 +33,11 @@ class RowBuffers:
         try:
             memory = self._free.get_nowait()
         except Empty:
-            memory = np.empty(needed, np.uint8)
+            memory = _fresh(needed)
         if len(memory) < needed:
-            memory = np.empty(needed, np.uint8)
+            # Let go of the small buffer before there is another one.
+            del memory
+            memory = _fresh(needed)
         return memory[:needed].view(dtype).reshape(shape)
 
     def give_back(self, array: NDArray[Any]) -> None:
@@ -38,3 +47,14 @@ class RowBuffers:
             memory = memory.base
         if self._most is None or self._free.qsize() < self._most:
             self._free.put(memory)
+
+
+def _fresh(needed: int) -> NDArray[np.uint8]:
+    """(num_bytes,) a new buffer of at least ``needed`` bytes."""
+    if needed < _MAPPED_BYTES:
+        return np.empty(needed, np.uint8)
+    # The allocator of the C library has a heap for every thread, and may keep freed memory.
+    memory = mmap.mmap(-1, needed + int(needed * _SPARE), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(memory, np.uint8)

@@ -18,6 +18,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.storage.disk.converted_rows import fill_rows
 from gnnloom.storage.disk.mapped_rows import READERS
 
 #: Bytes that are read whole if at least ``_DENSE`` of their pages have rows. A disk reads them several times as fast
@@ -39,7 +40,7 @@ class RowWindow:
     values: NDArray[Any]
 
     def take(self, rows: NDArray[np.int64], out: NDArray[Any] | None = None) -> NDArray[Any]:
-        """(num_taken, ...) some rows of the window; in ``out``, if it is given.
+        """(num_taken, ...) some rows of the window; in ``out``, if it is given, which may have another dtype.
 
         Raises:
             ValueError: the window lacks a row.
@@ -47,8 +48,10 @@ class RowWindow:
         place = np.searchsorted(self.rows, rows)
         if len(rows) and not np.array_equal(self.rows.take(place, mode="clip"), rows):
             raise ValueError(f"a window of {len(self.rows)} rows lacks some of {len(rows)} rows that a batch takes")
-        taken: NDArray[Any] = np.take(self.values, place, axis=0, out=out, mode="clip")
-        return taken
+        if out is None:
+            out = np.empty((len(rows), *self.values.shape[1:]), self.values.dtype)
+        fill_rows(self.values, place, out)
+        return out
 
 
 class RowWindows:

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gnnloom.storage.disk.converted_rows import converted
 from gnnloom.storage.errors import InputError
 from gnnloom.trainer.comm.communicator import Communicator, Reduction
 from gnnloom.trainer.comm.traffic import Kind
@@ -115,7 +116,7 @@ def as_features(rows: NDArray[Any], norm: str, place: Place) -> Tensor:
         rows: (num_rows, num_features) of any dtype in which features are stored; their memory may be changed.
         norm: see :func:`normalize_feature`.
     """
-    return normalize_feature(place.from_numpy(rows.astype(array_dtype(place.sum_dtype), copy=False)), norm, place)
+    return normalize_feature(place.from_numpy(converted(rows, array_dtype(place.sum_dtype))), norm, place)
 
 
 def _pieces(feature: Tensor, place: Place) -> Iterable[Tensor]:

@@ -26,6 +26,7 @@ from gnnloom.storage.matrix.local_numbers import LocalNumbers
 from gnnloom.trainer.data.row_exchange import RowExchange
 from gnnloom.trainer.data.vertex_data import as_features, check_finite, normalize_feature
 from gnnloom.trainer.layout.partial_parameters import PartialParameter, RowGradient
+from gnnloom.trainer.place.arrays import array_dtype
 from gnnloom.trainer.place.place import Place
 
 
@@ -236,8 +237,7 @@ class MappedFeatures(FeatureView):
         Raises:
             InputError: a feature is not a finite number.
         """
-        # Taken before they are converted, so that only these rows are.
-        feature = as_features(self._taken(vertices), "none", self._place)
+        feature = self._place.from_numpy(self._taken(vertices))
         if self._where is not None:
             check_finite(feature, self._where, lambda: vertices, self._place)
         return normalize_feature(feature, self._norm, self._place)
@@ -274,8 +274,8 @@ class MappedFeatures(FeatureView):
         return RowWindows(self._stored, most, self._readers())
 
     def _taken(self, vertices: NDArray[np.int64]) -> NDArray[Any]:
-        """(num_taken, num_features) rows as they are stored."""
-        shape, dtype = (len(vertices), *self._stored.shape[1:]), self._stored.dtype
+        """(num_taken, num_features) rows in the dtype of sums."""
+        shape, dtype = (len(vertices), *self._stored.shape[1:]), array_dtype(self._place.sum_dtype)
         rows = np.empty(shape, dtype) if self._buffers is None else self._buffers.take(shape, dtype)
         if self._buffers is not None:
             give_back_unused(rows, self._buffers)

@@ -135,7 +135,8 @@ def loader(
         source = asked.pairs(values, given)
     else:
         source = asked.subgraphs(values) if kind == SUBGRAPH else asked.neighbors(values)
-    return Loader(source, schedule, values["epoch"])
+    # The batch in use, the next one, and those ahead: in a steady loop, no buffer is given up.
+    return Loader(replace(source, kept=schedule.num_ahead + 2), schedule, values["epoch"])
 
 
 @dataclass(frozen=True)

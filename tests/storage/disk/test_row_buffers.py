@@ -40,3 +40,17 @@ def test_no_more_memory_is_kept_than_is_wanted() -> None:
     buffers.give_back(second)
     assert np.shares_memory(buffers.take((3, 4), np.dtype(np.float32)), first)
     assert not np.shares_memory(buffers.take((3, 4), np.dtype(np.float32)), second)
+
+
+def test_a_large_buffer_has_room_for_a_few_more_rows() -> None:
+    buffers, bytes_ = RowBuffers(), np.dtype(np.uint8)
+    first = buffers.take((3 << 20,), bytes_)
+    first[:] = 7
+    address = first.ctypes.data
+    buffers.give_back(first)
+    second = buffers.take((3 << 20, 1, 1), bytes_)
+    assert second.ctypes.data == address
+    buffers.give_back(second)
+    third = buffers.take(((3 << 20) + (1 << 18),), bytes_)
+    assert third.ctypes.data == address
+    assert (third[: 3 << 20] == 7).all()

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Callable
+from functools import partial
+from multiprocessing import get_context
+from queue import Queue
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -9,6 +15,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.utils.dlpack import from_dlpack
 
 from gnnloom.storage.disk.row_buffers import RowBuffers
 from gnnloom.storage.errors import InputError
@@ -113,3 +120,70 @@ def test_a_feature_that_is_not_finite_is_refused_by_the_vertex_that_has_it() -> 
     assert len(features.rows(np.array([6, 8]))) == 2
     with pytest.raises(InputError, match="some array: vertex 7 has"):
         features.rows(np.array([6, 7]))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_rows_that_someone_refers_to_are_never_overwritten(dtype: type[Any]) -> None:
+    stored = np.random.default_rng(8).random((4000, 300)).astype(dtype)
+    features = MappedFeatures(stored, "none", Place(torch.float32), buffers=RowBuffers(4))
+    rng, kept = np.random.default_rng(9), list[tuple[Callable[[], Any], Any]]()
+    held = Queue[Any]()
+
+    def release() -> None:
+        while held.get() is not None:
+            pass
+        gc.collect()
+
+    thread = Thread(target=release)
+    thread.start()
+    forms: list[Callable[[Tensor], tuple[Any, Callable[[Any], Any]]]] = [
+        lambda rows: (rows, lambda kept: kept.numpy()),
+        lambda rows: (rows[5:1500:3, ::2].t(), lambda kept: kept.t().numpy()),
+        lambda rows: (rows.numpy()[5:1500:3, ::2], lambda kept: kept),
+        lambda rows: (rows.detach().view(-1, 100), lambda kept: kept.view(-1, 300).numpy()),
+        lambda rows: (rows.numpy().data, np.asarray),
+        lambda rows: (from_dlpack(rows), lambda kept: kept.numpy()),
+    ]
+    for number in range(90):
+        vertices = rng.permutation(4000)[: rng.integers(1500, 1700)]
+        rows = features.rows(vertices)
+        assert np.array_equal(rows.numpy(), stored[vertices].astype(np.float32))
+        form = number % len(forms)
+        alias, seen = forms[form](rows)
+        expected = stored[vertices].astype(np.float32)
+        expected = expected[5:1500:3, ::2] if form in {1, 2} else expected
+        # The list keeps every fourth one to the end; another thread lets go of the others.
+        if number % 4 == 0:
+            kept.append((partial(seen, alias), expected))
+        else:
+            held.put((rows, alias))
+        del rows, alias, seen
+        for seen_now, values in kept[-3:]:
+            np.testing.assert_array_equal(seen_now(), values)
+    held.put(None)
+    thread.join()
+    for seen_now, values in kept:
+        np.testing.assert_array_equal(seen_now(), values)
+
+
+def test_another_process_has_rows_of_its_own() -> None:
+    stored = np.random.default_rng(8).random((4000, 300)).astype(np.float16)
+    features = MappedFeatures(stored, "none", Place(torch.float32), buffers=RowBuffers(4))
+    vertices = np.arange(2000)
+    rows = features.rows(vertices)
+    queue = get_context("fork").SimpleQueue()
+
+    def overwrite() -> None:
+        rows.numpy()[:] = -1
+        queue.put(features.rows(vertices)[7, 7].item())
+
+    child = get_context("fork").Process(target=overwrite)
+    child.start()
+    assert queue.get() == stored[7, 7]
+    child.join()
+    np.testing.assert_array_equal(rows.numpy(), stored[:2000].astype(np.float32))
+    # What is shared with other processes has been copied, and its buffer serves other rows.
+    shared = features.rows(vertices).share_memory_()  # type: ignore[no-untyped-call]
+    others = [features.rows(vertices + 2000) for _ in range(4)]
+    np.testing.assert_array_equal(shared.numpy(), stored[:2000].astype(np.float32))
+    assert all(np.array_equal(other.numpy(), stored[2000:].astype(np.float32)) for other in others)

@@ -372,7 +372,7 @@ def test_features_stay_as_they_are_while_used_and_their_memory_is_used_again(
     assert unused.qsize() == 1
     # As many as the loader keeps, and no more.
     del views
-    assert unused.qsize() == 2
+    assert unused.qsize() == loader.source.kept < len(loader) * 3
 
 
 def test_types_and_scales_of_features(catalog: Catalog) -> None:

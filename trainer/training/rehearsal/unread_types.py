@@ -38,7 +38,6 @@ from gnnloom.trainer.loader.typed import TypedViews
 from gnnloom.trainer.loader.vertices import FEATURE_DTYPES, VertexChoice, VertexFields
 from gnnloom.trainer.passes.ranges import CARRIED, SeedsThatFit
 from gnnloom.trainer.passes.ranges import Made as Seeded
-from gnnloom.trainer.place.arrays import tensor_dtype
 
 Made = TypeVar("Made")
 
@@ -378,8 +377,8 @@ def _sampled_lengths(matrix: BlockMatrix) -> NDArray[np.int64]:
 class _StatedFeatures(FeatureView):
     """Features of batches of stated sizes, without values, in buffers that are used again."""
 
-    def __init__(self, width: int, stored: torch.dtype, dtype: torch.dtype, kept: int, views: StatedViews) -> None:
-        self._width, self._stored, self._dtype, self._most, self._views = width, stored, dtype, kept, views
+    def __init__(self, width: int, read: torch.dtype, dtype: torch.dtype, kept: int, views: StatedViews) -> None:
+        self._width, self._read, self._dtype, self._most, self._views = width, read, dtype, kept, views
         self._buffers: Tensor | None = None
 
     def rows(self, vertices: NDArray[np.int64]) -> Tensor:
@@ -387,8 +386,8 @@ class _StatedFeatures(FeatureView):
         if self._buffers is None or self._buffers.shape[1] < count:
             self._buffers = None
             shape = min(self._most, self._views.most_kept), count, self._width
-            self._buffers = memory.tensor(shape, self._stored)
-        if self._stored is self._dtype:
+            self._buffers = memory.tensor(shape, self._read)
+        if self._read is self._dtype:
             return self._buffers[0, :count]
         return memory.tensor((count, self._width), self._dtype)
 
@@ -400,9 +399,8 @@ class _StatedFields(VertexFields):
         """Open nothing."""
         self._choice, self._place, self._arrays, self._features = choice, choice.place, {}, None
         if vertices is not None and choice.features in FEATURE_DTYPES:
-            stored = tensor_dtype(np.dtype(vertices.artifact.record("feature").dtype))
-            dtype = FEATURE_DTYPES[choice.features]
-            self._features = _StatedFeatures(vertices.num_features, stored, dtype, kept, views)
+            read, dtype = choice.place.sum_dtype, FEATURE_DTYPES[choice.features]
+            self._features = _StatedFeatures(vertices.num_features, read, dtype, kept, views)
 
 
 class _StatedBatches(Batches[Made]):
