@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from gnnloom.pipeline.ingest.stage import IngestOptions
+from gnnloom.pipeline.ingest.typed.end_types import relation_of_prefixes, relation_of_types
+from gnnloom.pipeline.ingest.typed.triples import TRIPLES
 from gnnloom.pipeline.ingest.vertex_tables import (
     MOST_TABLES,
     Rows,
@@ -38,6 +40,8 @@ from gnnloom.workflows.api.options.python_messages import IN_MEMORY, features_ca
 _IF_VERTICES: Final = "if each row is a vertex"
 _IF_EDGE: Final = "if the first line is an edge"
 _IF_EDGES: Final = "if each row is an edge"
+_UNTYPED: Final = "if all vertices have one type"
+_PREFIXES: Final = "if the type of a vertex stands before :: in its id"
 _IF_TYPED: Final = "if each table has vertices of another type"
 _ALONG: Final = "then, for the vertex data"
 _OF_TYPES: Final = "if rdf:type is the type of its subject"
@@ -143,6 +147,8 @@ def _look(locations: Sequence[str], format_name: str | None, options: dict[str, 
         others = {}
         if "rdf_type" not in options and any(each.facts.get("rdf_types") for each in found):
             others[_OF_TYPES] = _command(locations, format_name, how | {"rdf_type": "first"}, (), ())
+        if format_name == TRIPLES and len(locations) == 1 and (typed := relation_of_prefixes(found[0], locations[0])):
+            others[_PREFIXES] = shell_command("gnnloom", "ingest", "NAME", "--relation", typed)
         return Look(found, _command(locations, format_name, how, (), ()), others)
     if is_plain and (tables := _several_tables(locations)) is not None:
         return tables
@@ -172,6 +178,10 @@ def _read(
             # The header is more likely, and both are shown.
             command = _edges(locations, format_name, options | {"header": True})[1]
             others[_IF_EDGE] = _edges(locations, format_name, options | {"header": False})[1]
+        name = Path(locations[0]).name.partition(".")[0]
+        if len(locations) == 1 and not options and (typed := relation_of_types(understood[0], locations[0], name)):
+            others[_UNTYPED] = command
+            return Look(understood, shell_command("gnnloom", "ingest", "NAME", "--relation", typed), others)
         if vertices is not None:
             others[_ALONG if vertices.has_edges else _IF_VERTICES] = vertices.command()
         return Look(

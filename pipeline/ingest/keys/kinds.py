@@ -28,6 +28,7 @@ class KindColumn:
         column: name or number of the column.
         several: separator of words in a cell, whose first word counts; empty if a cell is one word.
         takes_first: the first word of a vertex counts if its rows have several; otherwise they are an error.
+        before: separator that ends the word at the beginning of a cell; empty if the cell has nothing else.
         names: the distinct words, ascending; None before they are known.
     """
 
@@ -36,6 +37,7 @@ class KindColumn:
     column: str
     several: str = ""
     takes_first: bool = False
+    before: str = ""
     names: tuple[str, ...] | None = None
 
     def identity(self) -> dict[str, Any]:
@@ -43,7 +45,8 @@ class KindColumn:
         return {"table": self.rows.identity(), **self._how()}
 
     def _how(self) -> dict[str, Any]:
-        return {**({"several": self.several} if self.several else {}), **({"first": True} if self.takes_first else {})}
+        how = {"several": self.several, "first": self.takes_first, "before": self.before}
+        return {name: value for name, value in how.items() if value}
 
     def surveys(self) -> Sequence[SourceRange]:
         return () if self.names is not None else self.rows.ranges()
@@ -56,7 +59,7 @@ class KindColumn:
         """
         found: set[str] = set()
         for chunk in self.rows.read_names(span):
-            found.update(self._encoded(chunk.target)[0])
+            found.update(self._encoded(chunk.target, span)[0])
             self._check(found)
         return sorted(found)
 
@@ -76,18 +79,30 @@ class KindColumn:
         """Yield (num_rows,) int32 positions in :attr:`names`, one per row, for some rows per step."""
         number = {name: at for at, name in enumerate(self.names or ())}
         for chunk in self.rows.read_names(span):
-            words, indices = self._encoded(chunk.target)
+            words, indices = self._encoded(chunk.target, span)
             yield np.array([number[word] for word in words], np.int32)[indices]
 
-    def _encoded(self, names: Names) -> tuple[list[str], NDArray[np.int32]]:
+    def _encoded(self, names: Names, span: SourceRange) -> tuple[list[str], NDArray[np.int32]]:
         """Different words of some cells, and (num_cells,) int32 number of the word of each cell."""
         encoded = names.to_arrow().dictionary_encode()
         # Names are UTF-8, which their reader checks.
         words = [cell.decode() for cell in encoded.dictionary.to_pylist()]
+        if self.before:
+            bare = next((word for word in words if not word.partition(self.before)[1]), None)
+            if bare is not None:
+                raise self._without_separator(bare, span)
+            words = [word.split(self.before, 1)[0] for word in words]
         if self.several:
             words = [word.split(self.several, 1)[0] for word in words]
         indices: NDArray[np.int32] = encoded.indices.to_numpy()
         return words, indices
+
+    def _without_separator(self, word: str, span: SourceRange) -> InputError:
+        """The error for an id that does not begin with a type; names its line, if the reader of the table finds it."""
+        reason = f"{word!r} has no type before {self.before!r}; add `--header` if the first line names the columns"
+        finds = getattr(self.rows, "id_error", None)
+        found: InputError | None = None if finds is None else finds(span, word, (1,), reason)
+        return found or InputError(f"{self.location}: {reason}")
 
 
 Chunk = EdgeChunk | NameChunk

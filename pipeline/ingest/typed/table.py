@@ -23,6 +23,9 @@ ROLES: Final[Mapping[str, str]] = {"weight": "weights", "time": "times"}
 FURTHER: Final = ("feature", "label")
 #: What a column of kinds holds: the names of relations, or the types of vertices.
 KINDS: Final = ("relation", "type")
+#: What columns with the types of both ends of an edge hold, and what precedes the separator of a type within an id.
+END_TYPES: Final = ("source type", "target type")
+_BEFORE: Final = " before "
 #: What stands for a name that each row of a table has in a column.
 BY_ROW: Final = "*"
 
@@ -30,7 +33,7 @@ BY_ROW: Final = "*"
 EDGE_ROLES: Final = (*ROLES, *FURTHER)
 VERTEX_ROLES: Final = tuple(option.name for option in FILE_OPTIONS)
 #: What the columns of tables of relations, and of vertices, may hold besides ids; the kind is the last one.
-_OF_EDGES: Final = (*EDGE_ROLES, KINDS[0])
+_OF_EDGES: Final = (*EDGE_ROLES, *END_TYPES, KINDS[0])
 _OF_VERTICES: Final = (*VERTEX_ROLES, KINDS[1])
 #: Types of stored features of edges; the first one is the default.
 FEATURE_TYPES: Final = ("float32", "float16")
@@ -45,12 +48,15 @@ class ValueColumn:
         name: name or number of the column.
         fill: what a cell without a value stands for, as text; None if such a cell is an error.
         dtype: type of a stored feature.
+        before: of a column with types, the separator that ends the type at the beginning of an id; empty if the whole
+            cell is the type.
     """
 
     role: str
     name: str
     fill: str | None = None
     dtype: str = FEATURE_TYPES[0]
+    before: str = ""
 
     @classmethod
     def parse(cls, text: str, what: str, known_roles: Sequence[str] = _OF_EDGES) -> ValueColumn | None:
@@ -68,6 +74,7 @@ class ValueColumn:
         if not separator:
             return None
         described, filled, fill = held.partition(ELSE)
+        described, divided, before = described.partition(_BEFORE)
         words = described.split()
         dtype = words.pop(0) if len(words) == 2 and words[0] in FEATURE_TYPES else ""
         role, of_edges = words[0] if len(words) == 1 else described, EDGE_ROLES[0] in known_roles
@@ -75,11 +82,15 @@ class ValueColumn:
             known = did_you_mean(role, known_roles) if role not in known_roles else ""
             expected = ", ".join(f"as {each}" for each in known_roles)
             raise InputError(f"{what}, column {text!r}: expected {expected}{f'; {known}' if known else ''}")
+        if divided and (role not in END_TYPES or not before.strip()):
+            raise InputError(
+                f"{what}, column {text!r}: expected `as source type before ::` or another separator of types"
+            )
         if filled and not of_edges and role != "feature":
             raise InputError(f"{what}, column {text!r}: a {role} may be missing; only features take a value after else")
-        if filled and (role in KINDS or not fill.strip()):
+        if filled and (role in (*KINDS, *END_TYPES) or not fill.strip()):
             raise InputError(f"{what}, column {text!r}: expected a value after else, as in `fee as feature else 0`")
-        return cls(role, name.strip(), fill.strip() if filled else None, dtype or FEATURE_TYPES[0])
+        return cls(role, name.strip(), fill.strip() if filled else None, dtype or FEATURE_TYPES[0], before.strip())
 
     @classmethod
     def parse_all(
@@ -101,7 +112,7 @@ class ValueColumn:
             held = cls.parse(column.strip(), what, known_roles)
             if held is None:
                 names.append(column.strip())
-            elif held.role in KINDS:
+            elif held.role in (*KINDS, *END_TYPES):
                 raise InputError(f"{what}, column {column!r}: the files say which column has the names of {held.role}s")
             else:
                 values.append(held)
@@ -115,6 +126,8 @@ class ValueColumn:
 
     def in_words(self) -> str:
         """The column for people."""
+        if self.before:
+            return f"{self.role} in {self.name} before {self.before}"
         kind = "" if self.dtype == FEATURE_TYPES[0] else f"{self.dtype} "
         return f"{kind}{self.role} in {self.name}{'' if self.fill is None else f' (else {self.fill})'}"
 
@@ -128,6 +141,9 @@ class Table:
         columns: columns of the ends, and perhaps of a weight or time; or of the ids of vertices; empty for the first.
         role: ``weight`` or ``time`` if there is a column of it, otherwise empty.
         kinds: column with the name of the relation, or the type of the vertex, of each row; empty if all are the same.
+        end_types: columns with the types of the sources, and of the targets, of the edges of each row.
+        of_edges: a table of vertices has edges, and lists their ends.
+        before: separator that ends the type in such a column of a table of vertices; empty if the cell is the type.
         others: columns that are stored next to the edges, or of the vertices, in the order given.
         takes_first: the first type of a vertex counts if its rows have several.
         several: what separates several types in such a column, of which the first one counts.
@@ -155,6 +171,9 @@ class Table:
     headless: tuple[str, ...] = ()
     width: int = 0
     counts: tuple[int, ...] = ()
+    end_types: tuple[ValueColumn, ...] = ()
+    before: str = ""
+    of_edges: bool = False
 
     @property
     def location(self) -> str:
@@ -187,12 +206,15 @@ class Table:
         ends: list[str] = []
         values: list[ValueColumn] = []
         kinds: list[str] = []
+        end_types: list[ValueColumn] = []
         for column in columns:
             held = ValueColumn.parse(column, what, _OF_EDGES if of_edges else _OF_VERTICES)
             if held is None:
                 ends.append(column)
             elif held.role in KINDS:
                 kinds.append(held.name)
+            elif held.role in END_TYPES:
+                end_types.append(held)
             else:
                 values.append(held)
         if len(ends) > 2:
@@ -202,8 +224,40 @@ class Table:
             )
         if len(kinds) > 1:
             raise InputError(f"{what}: columns {' and '.join(kinds)}: one column has the name of the relation or type")
-        table = cls(tuple(locations), tuple(ends), kinds=next(iter(kinds), ""))
+        if end_types and (len(ends) < 2 or len({each.role for each in end_types}) < len(end_types)):
+            raise InputError(f"{what}: expected the columns of both ends, and a column of types for each end at most")
+        table = cls(tuple(locations), tuple(ends), kinds=next(iter(kinds), ""), end_types=tuple(end_types))
         return table.with_values(values, what) if of_edges else replace(table, others=tuple(values))
+
+    def vertex_lists(self, ends: Ends) -> list[tuple[str, Table]]:
+        """The lists of the vertices of ends whose types the rows have: the columns of these ends and of their types.
+
+        Raises:
+            InputError: the ends have types of their own.
+        """
+        found = []
+        for each in self.end_types:
+            number = END_TYPES.index(each.role)
+            space = (ends[0], ends[2])[number]
+            if space != BY_ROW:
+                raise InputError(
+                    f"{self.location}, column {each.name}: the {each.role} is {space} in all rows; write `{BY_ROW}` for"
+                    f" {space}, or leave the column out"
+                )
+            only = replace(
+                self,
+                columns=(self.columns[number],),
+                kinds=each.name,
+                before=each.before,
+                space=space,
+                role="",
+                others=(),
+                end_types=(),
+                counts=(),
+                of_edges=True,
+            )
+            found.append((BY_ROW, only))
+        return found
 
     def with_values(self, values: Sequence[ValueColumn], what: str) -> Table:
         """The same table with columns of values.

@@ -13,7 +13,7 @@ from gnnloom.pipeline.ingest.keys.kinds import KindColumn
 from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.ingest.typed.column_values import ColumnsTable
 from gnnloom.pipeline.ingest.typed.options import TypedOptions
-from gnnloom.pipeline.ingest.typed.table import BY_ROW, ROLES, Ends, Table
+from gnnloom.pipeline.ingest.typed.table import BY_ROW, ROLES, Ends, Table, ValueColumn
 from gnnloom.pipeline.ingest.typed.type_vertices import TypeVertices
 from gnnloom.pipeline.sources.binary.parquet_table import ParquetTable
 from gnnloom.pipeline.sources.format import COLUMNS, Format, OneColumn, formats, guess_format, open_edges
@@ -57,6 +57,7 @@ class RelationTable:
         are_names: whether the ids of the sources, and of the targets, are names.
         location: the table, for messages.
         kinds: the name of the relation of each row; None if all rows have the same.
+        end_types: columns with the types of the ends of each row.
         columns: what is stored next to the edges; None if there is nothing.
         counts: number of rows that each file states; empty if the files state none.
     """
@@ -70,6 +71,7 @@ class RelationTable:
     kinds: KindColumn | None = None
     columns: ColumnsTable | None = None
     counts: tuple[int, ...] = ()
+    end_types: tuple[ValueColumn, ...] = ()
 
     @property
     def spaces(self) -> tuple[str, ...]:
@@ -114,6 +116,7 @@ class VertexTable:
         space: the space of the ids.
         kinds: the type of each row; None if all rows have the same.
         data: columns with features, labels and split.
+        of_edges: the table has edges, and lists their ends.
     """
 
     type: str
@@ -123,6 +126,7 @@ class VertexTable:
     space: str
     kinds: KindColumn | None = None
     data: tuple[str, ...] = ()
+    of_edges: bool = False
 
     def types(self) -> list[str]:
         """Names of the types of the rows: of each kind, or the only one."""
@@ -198,6 +202,7 @@ class TypedTables:
         """
         if not relations:
             raise InputError("a graph with types needs a relation, as in `--relation user,buys,item=clicks.csv`")
+        vertices = [*vertices, *(each for ends, table in relations for each in table.vertex_lists(ends))]
         check_relation_names(name for (_, name, _), table in relations if not table.kinds)
         spaces = dict.fromkeys(each for (source, _, target), _ in relations for each in (source, target))
         spaces |= dict.fromkeys(table.space or name for name, table in vertices)
@@ -265,10 +270,13 @@ class TypedTables:
             columns = () if relation.columns is None else relation.columns.columns
             read = [each.name for each in columns]
             read += [relation.kinds.column] if relation.kinds is not None else []
-            values = ", ".join(each.in_words() for each in columns)
+            read += [each.name for each in relation.end_types]
+            values = ", ".join(each.in_words() for each in (*relation.end_types, *columns))
             shown = [_about(_without(each, read), what) for each in edges]
             found += [replace(each, sentences=(*each.sentences, values)) if values else each for each in shown]
-        for table in (each for each in self.vertices if not isinstance(each.rows, NumberedVertices)):
+        for table in self.vertices:
+            if table.of_edges or isinstance(table.rows, NumberedVertices):
+                continue
             kind = "names" if table.are_names else "numbers"
             for each in understood_of(table.rows, [table.location], ""):
                 column = each.facts.get("source", "")
@@ -423,11 +431,12 @@ def _open_kinds(table: Table, options: Mapping[str, Any], format_name: str | Non
     if not table.columns:
         raise InputError(f"{table.location}: name the columns of ids too, before {table.kinds!r}")
     # Next to an id, so that a row without a word is no blank line.
-    columns = table.columns[0], table.kinds
+    id_column = table.columns[0]
+    columns = OneColumn.of(id_column) if id_column == table.kinds else (id_column, table.kinds)
     rows = _open(replace(table, role=""), columns, options, format_name, any_name=True)
     if not isinstance(rows, NamedEdgeSource):
         raise InputError(f"{table.location}: a column of words is read from text or Parquet")
-    return KindColumn(rows, table.location, table.kinds, table.several, table.takes_first)
+    return KindColumn(rows, table.location, table.kinds, table.several, table.takes_first, table.before)
 
 
 def _open_relation(
@@ -454,7 +463,7 @@ def _open_relation(
     are_names = (True, True) if any_name else _are_names(edges, table, options, format_name)
     kinds = _open_kinds(table, options, format_name)
     columns = _open_columns(table, edges, are_names=any(are_names), has_columns=COLUMNS in found.options)
-    return RelationTable(source, name, target, edges, are_names, where, kinds, columns, table.counts)
+    return RelationTable(source, name, target, edges, are_names, where, kinds, columns, table.counts, table.end_types)
 
 
 def _open_columns(table: Table, edges: EdgeSource, *, are_names: bool, has_columns: bool) -> ColumnsTable | None:
@@ -484,7 +493,8 @@ def _open_vertices(
         raise InputError(f"{error} (type {name}{named})") from error
     kinds = _open_kinds(table, options, format_name)
     data = tuple(each.name for each in table.others)
-    return VertexTable("" if kinds else name, rows, are_names, where, table.space or name, kinds, data)
+    space, of_edges = table.space or name, table.of_edges
+    return VertexTable("" if kinds else name, rows, are_names, where, space, kinds, data, of_edges)
 
 
 def _open_column(

@@ -55,8 +55,8 @@ _RELATION: Final = Option(
     "relation",
     str,
     "Table with the edges of a relation, instead of SOURCE. Further columns need a role: ' as weight', ' as time',"
-    " ' as feature', ' as float16 feature', ' as label' or, with the name *, ' as relation'; ' else VALUE' fills empty"
-    " cells. Repeatable.",
+    " ' as feature', ' as float16 feature', ' as label' or, with * for a name, ' as relation', ' as source type' or"
+    " ' as target type'; ' else VALUE' fills empty cells. Repeatable.",
     group=Group.INPUT,
     metavar="TYPE,NAME,TYPE=FILE[:COLUMN,COLUMN[,COLUMN]]",
 )

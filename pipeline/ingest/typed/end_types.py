@@ -1,0 +1,72 @@
+"""Recognizes tables of edges whose rows have the types of both ends, in columns of their own or before ``::`` in ids.
+
+PrimeKG has columns ``x_index``, ``x_type``, ``y_index`` and ``y_type``; Hetionet and DRKG have ids such as
+``Gene::9021``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from gnnloom.pipeline.ingest.typed.table import BY_ROW
+from gnnloom.pipeline.sources.reading.text_layout import names_ends
+from gnnloom.pipeline.sources.understood import Understood
+from gnnloom.pipeline.sources.vertex_data.table_columns import column_list
+from gnnloom.storage.artifacts.typed.typed_names import valid_name
+
+#: A column with the type of an end: x_type, source_label, headKind.
+_OF_TYPE: Final = re.compile(r"(.+?)_?(type|kind|label|category)", re.IGNORECASE)
+#: What the names of the columns of ids add to the name of the end. A number among all vertices comes before an id,
+#: which vertices of two types may share.
+_OF_IDS: Final = ("_index", "_idx", "_id", "id", "")
+#: What the columns with the names of relations are called.
+_OF_RELATIONS: Final = ("relation", "predicate", "metaedge", "rel", "edge_type", "relation_type", "interaction")
+#: What ends the type at the beginning of an id.
+_SEPARATOR: Final = "::"
+
+
+def relation_of_types(edges: Understood, location: str, name: str) -> str:
+    """Value of ``--relation`` for a table of edges whose header has columns with the types of both ends; else empty.
+
+    Args:
+        name: of the relation, if no column has its name.
+    """
+    titles = {title.lower(): title for title in edges.columns}
+    if not edges.facts.get("header", True) or len(titles) < len(edges.columns):
+        return ""
+    typed = {found[1]: title for title in titles if (found := _OF_TYPE.fullmatch(title)) is not None}
+    for source in typed:
+        for target in typed:
+            ids = _ids(titles, source, target)
+            if ids is None:
+                continue
+            relation = next(
+                (titles[each] for each in _OF_RELATIONS if each in titles and each not in typed.values()), ""
+            )
+            types = [f"{titles[typed[end]]} as {role} type" for end, role in ((source, "source"), (target, "target"))]
+            kinds = [f"{relation} as relation"] if relation else []
+            columns = column_list([titles[each] for each in ids] + kinds + types)
+            return f"{BY_ROW},{BY_ROW if relation else valid_name(name)},{BY_ROW}={location}:{columns}"
+    return ""
+
+
+def _ids(titles: dict[str, str], source: str, target: str) -> tuple[str, str] | None:
+    """The columns of ids that are called as the columns of types are; None unless the names are two ends of an edge."""
+    for end in _OF_IDS:
+        found = f"{source}{end}", f"{target}{end}"
+        if found[0] in titles and found[1] in titles and names_ends(*found):
+            return found
+    return None
+
+
+def relation_of_prefixes(triples: Understood, location: str) -> str:
+    """Value of ``--relation`` for triples whose ids begin with their types, as far as is shown; else empty."""
+    ends = [str(triples.facts.get(end, "")).removeprefix("column ") for end in ("source", "target")]
+    places = [triples.columns.index(each) for each in ends if each in triples.columns]
+    cells = [row[at] for row in triples.rows for at in places]
+    if len(places) < len(ends) or not cells or any(cell.find(_SEPARATOR) <= 0 for cell in cells):
+        return ""
+    relation = next(iter(triples.facts.get("further", ())), "")
+    types = [f"{end} as {role} type before {_SEPARATOR}" for end, role in zip(ends, ("source", "target"), strict=True)]
+    return f"{BY_ROW},{BY_ROW},{BY_ROW}={location}:{column_list([*ends, f'{relation} as relation', *types])}"
