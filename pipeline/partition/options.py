@@ -124,6 +124,11 @@ class PartitionOptions(PartitionSettings):
             raise InputError(
                 f"directions both: method {self.method} with model {self.model} ignores directions; leave it out"
             )
+        if self.cover_passes and self.exchange != EXCHANGES[1]:
+            raise InputError(
+                f"cover_passes={self.cover_passes}: lowers what exchange {EXCHANGES[1]} sends; choose that exchange, or"
+                " leave it out"
+            )
         if self.model != "stochastic" and (self.batches, self.batch_rate) != (BATCHES[0], BATCH_RATE):
             raise InputError(
                 f"batches {self.batches}, batch_rate={self.batch_rate}: model {self.model} ignores batches; choose"
@@ -161,6 +166,7 @@ class PartitionOptions(PartitionSettings):
             threads=self.threads,
             weights=self.weights,
             exchange=self.exchange,
+            cover_passes=self.cover_passes,
             balance=self.balance,
             reverse=self.reverse,
             replicate=self.replicate,
@@ -175,8 +181,9 @@ class PartitionOptions(PartitionSettings):
         """
         names = ("parts", "method", "imbalance", "seed", "model", "preset", "weights", "directions")
         parameters: dict[str, Any] = {name: getattr(self, name) for name in names}
-        # Only graphs with types have these, and only a counted exchange is named: all other keys stay the same.
-        parameters |= {name: value for name in ("balance", "reverse", "replicate") if (value := getattr(self, name))}
+        # Only graphs with types have the first ones, and only a counted exchange is named: other keys stay the same.
+        named = ("balance", "reverse", "replicate", "cover_passes")
+        parameters |= {name: value for name in named if (value := getattr(self, name))}
         if self.exchange != EXCHANGES[0]:
             parameters["exchange"] = self.exchange
         if self.model == "stochastic":

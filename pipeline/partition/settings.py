@@ -52,6 +52,8 @@ class PartitionSettings:
             the machine has.
         batches: for model ``stochastic``: how mini-batches are drawn, one of ``BATCHES``.
         batch_rate: for model ``stochastic``: vertices drawn for a batch, repeats included, as a share of all.
+        exchange: what is counted, one of ``EXCHANGES``.
+        cover_passes: the most passes of cover refinement after the method.
         balance: for graphs with types: the type whose vertices parts share evenly; empty for the work of the vertices.
         reverse: for graphs with types: whether rows are needed for the reverses of the relations, too.
         replicate: for graphs with types: the types whose rows every rank holds, or ``auto`` alone.
@@ -116,6 +118,12 @@ class PartitionSettings:
         "rows",
         "Exchange to measure: rows, or also the rows and partial sums of `gnnloom train --exchange cover`.",
         choices=EXCHANGES,
+    )
+    cover_passes: int = _option(
+        0,
+        "Passes over the vertices that then lower the rows and partial sums of --exchange cover.",
+        needs={"exchange": (EXCHANGES[1],)},
+        least=0,
     )
     balance: str = _option(
         "",

@@ -13,6 +13,7 @@ import numpy as np
 from gnnloom.pipeline.matrix_sort.reverses import reverse_relations
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
 from gnnloom.pipeline.matrix_sort.union import union_graph
+from gnnloom.pipeline.partition.cover_refinement import check_cover_memory, refine_cover
 from gnnloom.pipeline.partition.measure.quality import MeasurePlan, record_quality
 from gnnloom.pipeline.partition.native.guard import check_part
 from gnnloom.pipeline.partition.options import METHODS, PartitionOptions
@@ -110,9 +111,15 @@ def _make_part(problem: PartitionProblem, partitioner: Partitioner) -> None:
     # Parts that are found once more need not be the same, so what is known about them goes.
     for task in writer.recorded("parts/"):
         writer.forget(task)
+    # One part sends nothing, and a part of one vertex cannot lose it.
+    passes = problem.options.cover_passes if 1 < problem.options.parts < problem.graph.num_vertices else 0
+    if passes:
+        check_cover_memory(problem.graph, problem.options)
     with one_step(f"partition by {partitioner.name}"), writer.task(_PART) as output:
         part = create_part_vector(problem.part_path, problem.graph.num_vertices)
         output.facts = partitioner.fill(problem, part)
+        if passes:
+            refine_cover(problem, part, passes)
         # The tasks map this file, and on a shared file system see it only once it is written back.
         part.flush()
         output.add(create_array(writer.path, "part", part.shape, part.dtype, ("vertex",)))

@@ -98,6 +98,8 @@ NAMED = (
 )
 #: The first methods, which are quick on any graph, and the methods without Mt-KaHyPar, which takes minutes on R-MAT.
 _QUICKEST, _WITHOUT_MTKAHYPAR = 3, 7
+#: Passes of cover refinement that follow the preset ``strong`` in a second run.
+_COVER_PASSES = 16
 PLANNED = {
     "small": [("metis", ""), ("multilevel", "flat"), ("random", "")],
     "full": [("mtkahypar", "large-k"), ("mtkahypar", "default"), ("mtkahypar", "deterministic")],
@@ -214,7 +216,8 @@ def partitioners(catalog: Catalog, options: argparse.Namespace) -> Iterator[tupl
         count = _QUICKEST if small else _WITHOUT_MTKAHYPAR if name.startswith("r") else len(NAMED)
         for parts in (int(number),) if number else (4, 64):
             for method, preset in NAMED[:count]:
-                yield from _measured(catalog, dataset.name, parts, method, preset)
+                for passes in (0, _COVER_PASSES) if preset == "strong" else (0,):
+                    yield from _measured(catalog, dataset.name, parts, method, preset, passes)
 
 
 def _named(catalog: Catalog, data: Path, name: str) -> Dataset | None:
@@ -226,13 +229,16 @@ def _named(catalog: Catalog, data: Path, name: str) -> Dataset | None:
     return _read(catalog, data / path, undirected=undirected)
 
 
-def _measured(catalog: Catalog, name: str, parts: int, method: str, preset: str) -> Iterator[tuple[str, float, str]]:
+def _measured(
+    catalog: Catalog, name: str, parts: int, method: str, preset: str, passes: int
+) -> Iterator[tuple[str, float, str]]:
     command = [*GNNLOOM, "--catalog", str(catalog.root), "partition", name, "--parts", str(parts), "--method", method]
     chosen = ["--preset", preset] if preset else []
-    command += [*chosen, "--exchange", "cover", "--workers", "0", "--threads", "1", "--json"]
+    command += [*chosen, "--exchange", "cover", "--cover-passes", str(passes)]
+    command += ["--workers", "0", "--threads", "1", "--json"]
     taken = watch(command)
     found = json.loads(taken.output)
-    label = f"{name} {parts} {method} {preset}".rstrip()
+    label = f"{name} {parts} {method} {preset}".rstrip() + f" {passes} passes" * bool(passes)
     yield f"{label} rows", found["km1"], "rows"
     yield f"{label} cover", found["volume_cover_total"], "rows"
     yield f"{label} imbalance", found["imbalance"], "x"

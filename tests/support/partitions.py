@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
+import scipy.sparse
+from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
 from gnnloom.storage import Dataset, Graph, Partition
@@ -32,6 +35,16 @@ def rows_sent(adjacency: np.ndarray, part: np.ndarray, parts: int) -> np.ndarray
         for receiver in receivers:
             matrix[part[column], receiver] += 1
     return matrix
+
+
+def cover_sent(adjacency: Any, part: np.ndarray, parts: int) -> np.ndarray:
+    """(parts, parts) rows and sums that part [q] sends to part [p] for the product with a SciPy matrix."""
+    found = np.zeros((parts, parts), int)
+    for receiver in range(parts):
+        for sender in set(range(parts)) - {receiver}:
+            block = scipy.sparse.csr_matrix(adjacency[part == receiver][:, part == sender])
+            found[sender, receiver] = (maximum_bipartite_matching(block) >= 0).sum()
+    return found
 
 
 def transpose_of(dataset: Dataset, graph: Graph) -> Graph:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse
-from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from gnnloom.pipeline.partition.measure import cover
 from gnnloom.pipeline.partition.measure.cover import cover_phases, read_cover
@@ -24,7 +22,7 @@ from gnnloom.storage import Catalog, Graph
 from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.format.artifact import ArtifactWriter
 from support.graphs import random_adjacency, store_graph
-from support.partitions import random_parts
+from support.partitions import cover_sent, random_parts
 
 
 def _count(graph: Graph, part: np.ndarray, parts: int, folder: Path, memory: int = 1 << 30) -> PartExchange:
@@ -33,16 +31,6 @@ def _count(graph: Graph, part: np.ndarray, parts: int, folder: Path, memory: int
     phases = cover_phases(writer, graph.artifact.path, folder / "parts", GraphSizes.of(graph), parts, memory)
     run(phases, InProcessCluster(), writer)
     return read_cover(writer, parts)
-
-
-def _sent(adjacency: Any, part: np.ndarray, parts: int) -> np.ndarray:
-    """(parts, parts) rows and sums that part [q] sends to part [p] for the product with the matrix."""
-    found = np.zeros((parts, parts), int)
-    for receiver in range(parts):
-        for sender in set(range(parts)) - {receiver}:
-            block = scipy.sparse.csr_matrix(adjacency[part == receiver][:, part == sender])
-            found[sender, receiver] = (maximum_bipartite_matching(block) >= 0).sum()
-    return found
 
 
 @pytest.mark.parametrize("symmetric", [True, False])
@@ -57,8 +45,8 @@ def test_rows_and_sums_between_two_parts_are_those_of_a_minimum_cover(
     graph = store_graph(catalog.create("g"), adjacency, symmetric=symmetric, num_blocks=num_blocks)
     part = random_parts(90, 5, 1)
     exchange = _count(graph, part, 5, tmp_path)
-    np.testing.assert_array_equal(exchange.matrix(), _sent(adjacency, part, 5))
-    np.testing.assert_array_equal(exchange.transposed.matrix(), _sent(adjacency.T.tocsr(), part, 5))
+    np.testing.assert_array_equal(exchange.matrix(), cover_sent(adjacency, part, 5))
+    np.testing.assert_array_equal(exchange.transposed.matrix(), cover_sent(adjacency.T.tocsr(), part, 5))
 
 
 def test_a_pair_that_does_not_fit_in_the_memory_is_refused_by_name(
@@ -81,7 +69,7 @@ def test_a_partition_counts_the_cover_only_if_asked(catalog: Catalog, parts: int
     counted, usual = (partition_graph(dataset, graph, each, InProcessCluster()) for each in (asked, plain))
     assert counted.artifact.key == partition_key(graph.artifact.key, asked, 1 << 30) != usual.artifact.key
     assert np.array_equal(counted.part(), usual.part())
-    forward, backward = (_sent(matrix, counted.part(), parts) for matrix in (adjacency, adjacency.T.tocsr()))
+    forward, backward = (cover_sent(matrix, counted.part(), parts) for matrix in (adjacency, adjacency.T.tocsr()))
     quality = counted.quality
     assert (quality["volume_cover_total"], quality["volume_cover_backward_total"]) == (forward.sum(), backward.sum())
     assert quality["volume_cover_matrix"] == forward.tolist()

@@ -74,6 +74,7 @@ class PartitionKeywords(ClusterKeywords, total=False):
     batches: str
     batch_rate: float
     exchange: str
+    cover_passes: int
     balance: str
     reverse: bool
     replicate: Sequence[str]
