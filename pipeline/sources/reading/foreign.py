@@ -49,7 +49,7 @@ class Foreign:
 
 
 #: A graph of DOT, after comments.
-_DOT: Final = rb"(?s:(#|//)[^\n]*\n\s*|/\*.*?\*/\s*)*(strict\s+)?(di)?graph\b[^\n{\[]*\s*\{"
+_DOT: Final = rb"((#|//)[^\n]*\n\s*|/\*([^*]|\*(?!/))*\*/\s*)*(strict\s+)?(di)?graph\b[^\n{\[]*\s*\{"
 
 _FOREIGN: Final[Sequence[Foreign]] = (
     Foreign("a tar archive", "unpack it with `tar xf {}`, and name a file in it", None, (".tar", ".tgz", ".tbz")),
@@ -97,7 +97,7 @@ _FOREIGN: Final[Sequence[Foreign]] = (
     Foreign(
         "an SQL dump",
         "load it into a database, and write the table as CSV, for example with psql --csv or mysql --batch",
-        rb"((--|/\*)[^\n]*\s*)*(insert\s+into|create\s+table|drop\s+table|lock\s+tables|pragma)\b"
+        rb"((--|/\*)[^\n]*\n\s*)*(/\*[^\n]*?\*/\s*)?(insert\s+into|create\s+table|drop\s+table|lock\s+tables|pragma)\b"
         rb"|(--\s*)+(mysql|mariadb|postgresql)\b",
     ),
     Foreign("a pointer to a file that was not fetched", "fetch it with `git lfs pull`", rb"version https://git-lfs"),

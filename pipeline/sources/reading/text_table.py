@@ -55,7 +55,7 @@ _INDEXES: Final = frozenset({"", "unnamed: 0", PANDAS_INDEX})
 #: A field in quotes at the beginning of a line.
 _FIRST_QUOTED: Final = re.compile(r'"(?:[^"]|"")*"')
 #: A word with a number or a letter at its end: node1, user_a.
-_NUMBERED: Final = re.compile(r"(.*[^\W\d_].*?[a-z_\W]|[A-Za-z]+)(\d+|(?<=[a-z])[A-Z]|(?<=[\W_])[A-Za-z])")
+_NUMBERED: Final = re.compile(r"(.*\D)\d+|(.*[a-z])[A-Z]|(.*[\W_])[A-Za-z]")
 _LETTERS, _DIGITS = re.compile(r"[^\W\d]+"), re.compile(r"\d+")
 
 
@@ -473,12 +473,21 @@ def _are_numbered_vertices(cells: Sequence[str], rows: Sequence[Row], ends: tupl
     Rows that repeat the first one are headers of joined files.
     """
     first = [cells[end] for end in ends if end < len(cells)]
-    matches = list(map(_NUMBERED.fullmatch, first))
     below = [[row.fields[end] for end in ends if end < len(row.fields)] for row in rows[:_LOOKED_AT]]
     words = {word for each in below if each != first for word in each}
-    stems = {match[1] for match in matches if match is not None}
-    are_alike = any((match := _NUMBERED.fullmatch(word)) and match[1] in stems for word in words)
-    return None not in matches and (are_alike or not words.isdisjoint(first))
+    stems = {_stem(word) for word in first}
+    return "" not in stems and not (stems.isdisjoint(map(_stem, words)) and words.isdisjoint(first))
+
+
+def _stem(word: str) -> str:
+    """A word without the number or the letter at its end; empty if it has none, or nothing else.
+
+    >>> _stem("node1"), _stem("userA"), _stem("gene_b"), _stem("source"), _stem("7")
+    ('node', 'user', 'gene_', '', '')
+    """
+    match = _NUMBERED.fullmatch(word)
+    stem = match[match.lastindex or 0] if match is not None else ""
+    return stem if any(map(str.isalpha, stem)) else ""
 
 
 def _is_over_values(cells: Sequence[str], rows: Sequence[Row], ends: tuple[int, ...]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -160,3 +161,21 @@ def test_the_command_that_a_refusal_of_several_tables_names_leads_to_a_graph(
     command = json.loads(call(tmp_path, *words[1:], "--json").stdout)["command"]
     stored = call(tmp_path, *shlex.split(command.replace("NAME", "g", 1))[1:], "--workers", "0")
     assert stored.exit_code == 0, stored.exception
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "-- \n" * 900 + "x",
+        "/* a */\n" * 400 + "x",
+        "# a\n" * 900 + "graph",
+        "<" + "a" * 4000,
+        "a1_B" * 9000 + " x\n" * 9,
+    ],
+)
+def test_no_beginning_of_a_file_takes_long_to_recognize(tmp_path: Path, text: str) -> None:
+    (name,) = written(tmp_path, {"e.txt": text})
+    before = time.process_time()
+    result = call(tmp_path, "look", name)
+    assert result.exit_code == 0 or isinstance(result.exception, GnnloomError)
+    assert time.process_time() - before < 20
