@@ -181,7 +181,7 @@ def test_a_relation_chooses_links_and_wrong_ones_are_refused(dataset: Dataset) -
     with pytest.raises(InputError, match="can replace the target, fewer than 60; use fewer"):
         gnnloom.draw_hard_negatives(dataset, relation="cites", negatives=120, workers=0)
     linked(dataset, "writes", seed=1)
-    with pytest.raises(InputError, match="several links of relation writes; choose with --links"):
+    with pytest.raises(InputError, match="several links of relation writes; choose with"):
         gnnloom.draw_hard_negatives(dataset, relation="writes", workers=0)
     command = ["--catalog", str(dataset.path.parent), "links", "papers", "hard", "--relation", "cites", "--plan"]
     result = CliRunner().invoke(cli, command)
