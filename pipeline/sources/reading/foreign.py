@@ -300,7 +300,7 @@ def refuse_others(
             " edges with networkx.write_weighted_edgelist, or with write_edgelist and data=False",
         )
     _refuse_neighbors(file, rows, has_header=has_header)
-    _refuse_marks(file, rows)
+    _refuse_marks(file, rows, has_header=has_header)
     if {"_start", "_end"} <= set(first.fields):
         raise InputError(
             f"{file.location}: vertices and edges in one table, as APOC exports them from Neo4j; write the edges alone,"
@@ -418,7 +418,7 @@ def _refuse_neighbors(file: SourceFile, rows: Sequence[Row], *, has_header: bool
         )
 
 
-def _refuse_marks(file: SourceFile, rows: Sequence[Row]) -> None:
+def _refuse_marks(file: SourceFile, rows: Sequence[Row], *, has_header: bool) -> None:
     """Refuse edges behind a word that all lines have, and records with a line for each attribute.
 
     Raises:
@@ -427,7 +427,8 @@ def _refuse_marks(file: SourceFile, rows: Sequence[Row]) -> None:
     firsts = {row.fields[0] for row in rows}
     are_behind = all(len(row.fields) > 2 and is_id(row.fields[1]) and is_id(row.fields[2]) for row in rows)
     has_word = len(firsts) == 1 and not firsts <= {""} and not any(map(is_number, firsts))
-    if len(rows) > 1 and has_word and are_behind:
+    # A header says which columns have the ids.
+    if len(rows) > 1 and has_word and are_behind and not has_header:
         raise bad_line(
             file,
             rows[0].start,
