@@ -115,18 +115,6 @@ class ColumnStore:
         for block in blocks:
             self._write(block, start, rows[:, self._columns(block)])
 
-    def write_columns(self, blocks: Sequence[int], values: NDArray[Any]) -> None:
-        """Write consecutive blocks of columns.
-
-        Args:
-            values: (num_rows, columns of the blocks).
-        """
-        first = blocks[0] * self._block_width
-        for block in blocks:
-            columns = self._columns(block)
-            for start, stop in self.tiles():
-                self._write(block, start, values[start:stop, columns.start - first : columns.stop - first])
-
     def read_columns(self, blocks: Sequence[int], out: NDArray[Any]) -> None:
         """Read consecutive blocks of columns.
 

@@ -110,10 +110,10 @@ def test_files_of_columns_hold_what_was_written(tmp_path: Path, monkeypatch: pyt
         ColumnStore(tmp_path / name, len(values), values.shape[1], 50) for name in ("rows", "columns")
     )
     assert by_rows.tile_rows == 100
-    for start, stop in by_rows.tiles():
-        by_rows.write_rows(start, values[start:stop], [0, 1, 2])
-    by_columns.write_columns([0, 1], values[:, : 2 * COLUMNS])
-    by_columns.write_columns([2], values[:, 2 * COLUMNS :])
+    for store, pieces in ((by_rows, ([0, 1, 2],)), (by_columns, ([0, 1], [2]))):
+        for blocks in pieces:
+            for start, stop in store.tiles():
+                store.write_rows(start, values[start:stop], blocks)
     for store in (by_rows, by_columns):
         for blocks in ([0], [1, 2], [0, 1, 2]):
             span = column_store.columns_of(blocks, values.shape[1])
@@ -145,7 +145,7 @@ def _cut(path: Path) -> None:
 def test_a_damaged_file_of_columns_is_refused(tmp_path: Path, damage: object) -> None:
     values = np.random.default_rng(0).random((50, COLUMNS), np.float32)
     store = ColumnStore(tmp_path, len(values), COLUMNS)
-    store.write_columns([0], values)
+    store.write_rows(0, values, [0])
     assert callable(damage)
     damage(tmp_path / "00000.columns")
     with pytest.raises(DamagedWorkError, match=r"00000\.columns"):

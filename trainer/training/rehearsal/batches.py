@@ -40,13 +40,12 @@ from gnnloom.trainer.passes.ranges import GATHERED
 from gnnloom.trainer.passes.rows_only import OwnRows
 from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
 from gnnloom.trainer.tasks.objectives.objective import StepLoss
+from gnnloom.trainer.training.rehearsal.rank_rows import DRAWN, NUMBERED
 
 #: What a mode states of its batches; see :class:`gnnloom.trainer.modes.kind.ModeKind`.
 StatedSizes = Callable[[Mapping[str, Any], int, RankRows], BatchSizes]
 #: Batches of pairs whose seeds are counted.
 _COUNTED = 8
-#: Bytes per vertex of the table that numbers the vertices while a batch is drawn, and per nonzero of its positions.
-_NUMBERED, _DRAWN = 24, 8
 #: Bytes per nonzero of whole rows, as they are drawn: column, position and number.
 _GATHERED = 20
 
@@ -170,7 +169,7 @@ class RehearsedBatches(Mode):
         self._sizes, self._rows, self._memory = sizes, rows, memory
         self._pairs = RankPairs.of(context)
         self._alone = ProcessGrid(context.comm.group(0, 0, 1), {AXIS: 1}, context.place)
-        drawn = _NUMBERED * sizes.rows[0] + _DRAWN * max(sizes.nonzeros)
+        drawn = NUMBERED * sizes.rows[0] + DRAWN * max(sizes.nonzeros)
         threads = 0 if context.given.samples else max(1, context.options["sampler_threads"])
         self._kept = [memory.array((round(sizes.kept_bytes + threads * drawn),), np.dtype(np.uint8))]
         # Without memory of its own: only its length counts.
@@ -236,7 +235,7 @@ class RehearsedBatches(Mode):
             nonzeros = round(count * rows.mean_degree)
             reached = rows.num_vertices * -math.expm1(-nonzeros / max(1, rows.num_vertices))
             columns = min(rows.num_vertices, count + round(reached))
-            drawn = self._memory.array((_NUMBERED * columns + _GATHERED * nonzeros,), np.dtype(np.uint8))
+            drawn = self._memory.array((NUMBERED * columns + _GATHERED * nonzeros,), np.dtype(np.uint8))
             later = CSR(0, np.zeros(count + 1, np.int64), np.empty(0, np.int32), None, count)
             blocks = (self._csr(count, columns, nonzeros),) * (layer + 1) + (later,) * (model.num_layers - layer - 1)
             vertices = np.zeros(columns, np.int64)

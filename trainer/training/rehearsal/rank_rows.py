@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import NotFoundError
+from gnnloom.storage.matrix.ranges import Span
 from gnnloom.storage.shards.row_shards import RowShards
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.typed_vertices import TypedVertices
 from gnnloom.trainer.modes.kind import RankRows
 from gnnloom.trainer.tasks.task import PREFIXES
 
+#: Bytes per vertex of the table that numbers the vertices while a batch is drawn, and per nonzero of its positions.
+NUMBERED, DRAWN = 24, 8
 #: Ranges of rows whose lengths are read, and rows of each.
 _RANGES, _RANGE_ROWS = 32, 1 << 11
 
@@ -63,12 +66,16 @@ def row_lengths(dataset: Dataset, shards: RowShards | GridShards) -> Mapping[int
         graph = dataset.graph(key)
     except NotFoundError:
         return {}
-    n = graph.num_vertices
-    starts = range(0, n, max(_RANGE_ROWS, -(-n // _RANGES)))
     found = Counter[int]()
-    for start in starts:
-        found.update(graph.degree(start, min(start + _RANGE_ROWS, n)).tolist())
+    for start, stop in sampled_ranges(graph.num_vertices):
+        found.update(graph.degree(start, stop).tolist())
     return found
+
+
+def sampled_ranges(num_rows: int) -> Iterator[Span]:
+    """Ranges of rows whose lengths are read: from all over a matrix, or all of a small one."""
+    for start in range(0, num_rows, max(_RANGE_ROWS, -(-num_rows // _RANGES))):
+        yield start, min(start + _RANGE_ROWS, num_rows)
 
 
 def most_measured(dataset: Dataset, shards: RunData, own: int) -> int:

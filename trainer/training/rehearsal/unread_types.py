@@ -38,19 +38,16 @@ from gnnloom.trainer.loader.typed import TypedViews
 from gnnloom.trainer.loader.vertices import FEATURE_DTYPES, VertexChoice, VertexFields
 from gnnloom.trainer.passes.ranges import CARRIED, SeedsThatFit
 from gnnloom.trainer.passes.ranges import Made as Seeded
+from gnnloom.trainer.training.rehearsal.rank_rows import DRAWN, NUMBERED, sampled_ranges
 
 Made = TypeVar("Made")
 
-#: Ranges of rows whose lengths are read, and rows of each.
-_RANGES, _RANGE_ROWS = 32, 1 << 11
 #: Rows of a matrix among which the longest one is looked for, and rows whose pointers are read at a time.
 _SCANNED_ROWS, _SCANNED_AT_ONCE = 1 << 30, 1 << 20
 #: Standard deviations by which the largest of many batches exceeds the mean.
 _DEVIATIONS = 3
 #: Stated batches may be larger than drawn ones by this factor.
 _NEARLY = 1.25
-#: Bytes per vertex of the table that numbers the vertices while a batch is drawn, and per edge of its positions.
-_NUMBERED, _DRAWN = 24, 8
 
 
 @dataclass(frozen=True)
@@ -220,7 +217,7 @@ class StatedViews(TypedViews):
         found = _with_values(found)
         edges = sum(each["edge_index"].shape[1] for each in found.values() if "edge_index" in each)
         vertices = sum(len(each["n_id"]) for each in found.values() if "n_id" in each)
-        self.drawn = _NUMBERED * vertices + _DRAWN * edges
+        self.drawn = NUMBERED * vertices + DRAWN * edges
         tensors = (each for own in found.values() for name, each in own.items() if name != "x")
         self.size = sum(each.nbytes for each in tensors if isinstance(each, Tensor))
         return found
@@ -362,8 +359,7 @@ def _sampled_lengths(matrix: BlockMatrix) -> NDArray[np.int64]:
     """(num_sampled,) int64 lengths of rows from all over a matrix, ascending by row. Reads chunks of row pointers."""
     found = [np.zeros(0, np.int64)]
     bounds = np.asarray(matrix.block_rows)
-    for start in range(0, matrix.num_rows, max(_RANGE_ROWS, -(-matrix.num_rows // _RANGES))):
-        stop = min(start + _RANGE_ROWS, matrix.num_rows)
+    for start, stop in sampled_ranges(matrix.num_rows):
         for number in range(int(np.searchsorted(bounds, start, side="right")) - 1, matrix.num_blocks):
             first = int(bounds[number])
             begin, end = max(start, first), min(stop, int(bounds[number + 1]))
