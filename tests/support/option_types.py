@@ -90,8 +90,8 @@ def _class(name: str, base: str, options: Mapping[str, Option], others: Mapping[
 
 def _type(option: Option) -> str:
     name = _NAMES.get(option.kind) or option.kind.__name__
-    if option.name in _ARTIFACTS:
-        name = "Sequence[ArtifactLike]" if option.is_list or option.kind == tuple[str, ...] else "ArtifactLike"
+    if option.name in _ARTIFACTS and option.kind in {str, tuple[str, ...]}:
+        name = "Sequence[ArtifactLike]" if option.kind == tuple[str, ...] else "ArtifactLike"
     texts = " | str" if option.words or (option.is_size and option.name == "memory") else ""
     # The names of columns, which the command line has in one text.
     texts += " | Sequence[str]" if option.name == "columns" else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from gnnloom.pipeline.ingest.alike import stored_like
 from gnnloom.pipeline.ingest.notes import graph_notes, log_notes, vertex_notes
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.ingest.typed.declared import DeclaredTables
+from gnnloom.pipeline.ingest.typed.end_types import relation_of_types
 from gnnloom.pipeline.ingest.typed.folders.layouts import described_tables
 from gnnloom.pipeline.ingest.typed.notes import typed_notes
 from gnnloom.pipeline.ingest.typed.options import TypedOptions
@@ -444,6 +446,11 @@ class Storing:
         understood = understood_of(edges, locations, chosen)
         if shown is not None:
             shown(understood)
+        if not values.get("columns") and (typed := relation_of_types(understood[0], locations[0], "edges")):
+            raise InputError(
+                f"{locations[0]}: the rows have the types of both ends; `--relation {shlex.quote(typed)}` instead of"
+                " the file stores a graph with types, and `--columns` with the columns of both ends one without"
+            )
         notes = check_rows(understood, self.name, values)
         return OpenedSource(edges, bundled_vertices(format_name, locations, values), understood, notes)
 

@@ -7,6 +7,7 @@ PrimeKG has columns ``x_index``, ``x_type``, ``y_index`` and ``y_type``; Hetione
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from gnnloom.pipeline.ingest.typed.table import BY_ROW
@@ -36,19 +37,30 @@ def relation_of_types(edges: Understood, location: str, name: str) -> str:
     if not edges.facts.get("header", True) or len(titles) < len(edges.columns):
         return ""
     typed = {found[1]: title for title in titles if (found := _OF_TYPE.fullmatch(title)) is not None}
-    for source in typed:
-        for target in typed:
+    for source, source_type in typed.items():
+        for target, target_type in typed.items():
             ids = _ids(titles, source, target)
-            if ids is None:
+            if ids is None or not _are_types(edges, [titles[each] for each in ids], source_type, target_type):
                 continue
             relation = next(
                 (titles[each] for each in _OF_RELATIONS if each in titles and each not in typed.values()), ""
             )
-            types = [f"{titles[typed[end]]} as {role} type" for end, role in ((source, "source"), (target, "target"))]
+            types = [
+                f"{titles[each]} as {role} type" for each, role in ((source_type, "source"), (target_type, "target"))
+            ]
             kinds = [f"{relation} as relation"] if relation else []
             columns = column_list([titles[each] for each in ids] + kinds + types)
             return f"{BY_ROW},{BY_ROW if relation else valid_name(name)},{BY_ROW}={location}:{columns}"
     return ""
+
+
+def _are_types(edges: Understood, ids: Sequence[str], source: str, target: str) -> bool:
+    """Whether columns hold types rather than labels that name each vertex: vertices share types, as far as is shown."""
+    if not source.endswith("label"):
+        return True
+    titles = [title.lower() for title in edges.columns]
+    vertices = {row[edges.columns.index(each)] for row in edges.rows for each in ids}
+    return len({row[titles.index(each)] for row in edges.rows for each in (source, target)}) < len(vertices)
 
 
 def _ids(titles: dict[str, str], source: str, target: str) -> tuple[str, str] | None:

@@ -63,6 +63,8 @@ _NO_ID_WORDS = frozenset({
     "weight", "count", "type", "label", "class", "category", "currency", "score", "degree", "port",
 })  # fmt: skip
 _LONG_NO_ID_WORDS = tuple(word for word in _NO_ID_WORDS if len(word) > 5)
+#: Words of the name of a column, at most.
+_MOST_TOKENS: Final = 32
 #: The words of a column's name, between signs and where lower case letters or digits begin or end.
 _TOKENS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 #: What may follow or precede such a word: FromNodeId, source_id, src_node.
@@ -370,7 +372,8 @@ def find_ends(names: Sequence[str]) -> list[tuple[int, int]]:
     columns: dict[tuple[str, ...], dict[str, int]] = {}
     for number, name in enumerate(names):
         tokens = [token.lower() for token in _TOKENS.findall(name)]
-        for at, token in enumerate(tokens):
+        # A cell of thousands of words is no name, and each word would be compared with all others.
+        for at, token in enumerate(tokens if len(tokens) <= _MOST_TOKENS else ()):
             rest = (*tokens[:at], "", *tokens[at + 1 :])
             if token in _END_WORDS and not any(map(_is_no_id, rest)):
                 columns.setdefault(rest, {}).setdefault(token, number)

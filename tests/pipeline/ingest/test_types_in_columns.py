@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import gnnloom
 from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.ingest.typed.options import TypedOptions
 from gnnloom.pipeline.ingest.typed.stage import ingest_typed_graph
@@ -38,7 +39,7 @@ def _edges(graph: TypedGraph) -> set[tuple[str, ...]]:
     for each in graph.types:
         found = graph.ids(each.name)
         ids[each.name] = np.array(found.original_name() if found.has_names else found.original_id())
-    edges = set()
+    edges: set[tuple[str, ...]] = set()
     for relation in graph.relations:
         matrix, source, target = relation.to_scipy().tocoo(), relation.source.name, relation.target.name
         word = relation.facts.get("word", relation.name)
@@ -141,3 +142,19 @@ def test_look_finds_types_before_ids(tmp_path: Path) -> None:
     assert any("1 as source type before ::" in command for command in found.others.values())
     file.write_text("Gene::2\tGG\t3\nGene::2\tGG\tGene::5\nDrug::D\tDG\tGene::2\n")
     assert not any("before" in command for command in look(file, format="triples").others.values())
+
+
+def test_a_table_with_the_types_of_both_ends_is_not_read_as_vertices_of_one_type(tmp_path: Path) -> None:
+    file = tmp_path / "kg.csv"
+    file.write_text("source,target,source_type,target_type\n1,2,drug,gene\n2,3,gene,gene\n4,2,drug,gene\n")
+    with pytest.raises(InputError, match=r"kg\.csv: the rows have the types of both ends; `relations") as refused:
+        gnnloom.ingest("kg", str(file), catalog=tmp_path / "catalog", workers=0)
+    assert "source_type as source type,target_type as target type" in str(refused.value)
+    asked = gnnloom.ingest("kg", str(file), columns="source,target", catalog=tmp_path / "catalog", workers=0)
+    assert asked.graph().num_vertices == 5
+
+
+def test_columns_that_name_each_vertex_are_no_types(tmp_path: Path) -> None:
+    file = tmp_path / "people.csv"
+    file.write_text("source,target,source_label,target_label\n1,2,ann,bob\n2,3,bob,carl\n3,1,carl,ann\n")
+    assert "--relation" not in look(file).command

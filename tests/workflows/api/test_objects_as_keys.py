@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import gnnloom
@@ -44,7 +45,9 @@ def test_objects_of_stages_are_given_where_keys_are(dataset: gnnloom.Dataset) ->
     assert drawn.x.shape[1] == 8
     assert next(iter(loader(dataset, links=links, fanout=(2,), batch_size=8))).edge_label.shape[0] >= 8
     assert len(list(loader(dataset, samples=samples))) == -(-(N // 3) // 8)
-    assert set(gnnloom.export(dataset, "pairs", key=links)["split"]) == {"train", "valid", "test"}
+    exported = gnnloom.export(dataset, "pairs", key=links)
+    assert isinstance(exported, pd.DataFrame)
+    assert set(exported["split"]) == {"train", "valid", "test"}
 
 
 def test_what_a_graph_without_held_out_links_has_does_not_hide_what_the_graph_has(dataset: gnnloom.Dataset) -> None:

@@ -34,7 +34,7 @@ class IngestKeywords(ClusterKeywords, total=False):
     packed: bool | None
 
 class GenerateKeywords(ClusterKeywords, total=False):
-    vertices: ArtifactLike
+    vertices: int
     edges: int
     classes: int
     homophily: float
