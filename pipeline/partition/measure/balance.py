@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Final
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.storage.kernels import index_of_least
+
+#: Parts that an exchange of vertices tries, the lightest first.
+_MOST_PARTNERS: Final = 64
 
 
 def asked_limit(total: int, parts: int, imbalance: float) -> int:
@@ -48,7 +53,8 @@ def native_imbalance(weight: NDArray[np.int64], parts: int, imbalance: float) ->
 def repair_balance(part: NDArray[np.int32], weight: NDArray[np.int64], parts: int, imbalance: float) -> int:
     """Move light vertices out of parts that are too heavy, each to the lightest part; changes ``part`` in place.
 
-    A part of a few heavy vertices may stay too heavy; the reported imbalance is measured afterwards.
+    Where no vertex fits, vertices are exchanged for lighter ones. A part of a few heavy vertices may stay too heavy;
+    the reported imbalance is measured afterwards.
 
     Args:
         part: (num_vertices,) int32.
@@ -66,7 +72,8 @@ def repair_balance(part: NDArray[np.int32], weight: NDArray[np.int64], parts: in
     # Only vertices of parts above the limit are sorted; all others stay where they are.
     movable = np.flatnonzero(load[part] > limit)
     movable = movable[np.argsort(weight[movable], kind="stable")]
-    return int(_unload(movable, part, weight, load, limit))
+    moved = int(_unload(movable, part, weight, load, limit))
+    return moved + (0 if (load <= limit).all() else _exchange(part, weight, load, limit))
 
 
 @njit(cache=True, nogil=True)
@@ -98,6 +105,55 @@ def _unload(
         part[vertex] = target
         moved += 1
     return moved
+
+
+def _exchange(part: NDArray[np.int32], weight: NDArray[np.int64], load: NDArray[np.int64], limit: int) -> int:
+    """Exchange vertices of parts that are too heavy for lighter ones of parts with room; returns how many moved."""
+    order = np.lexsort((weight, part))
+    first = np.searchsorted(part[order], np.arange(len(load) + 1))
+    # Vertices of each part, the lightest first.
+    members = {number: order[first[number] : first[number + 1]] for number in range(len(load))}
+    moved = 0
+    for source in np.flatnonzero(load > limit).tolist():
+        while load[source] > limit:
+            found = _best_exchange(source, members, weight, load, limit)
+            if found is None:
+                break
+            target, given, taken = found
+            for number, old, new in ((source, given, taken), (target, taken, given)):
+                others = members[number][members[number] != old]
+                members[number] = np.insert(others, np.searchsorted(weight[others], weight[new]), new)
+                load[number] += weight[new] - weight[old]
+                part[new] = number
+            moved += 2
+    return moved
+
+
+def _best_exchange(
+    source: int,
+    members: Mapping[int, NDArray[np.int64]],
+    weight: NDArray[np.int64],
+    load: NDArray[np.int64],
+    limit: int,
+) -> tuple[int, int, int] | None:
+    """The exchange that takes most weight from a part, or enough: the other part, and the vertex of each of the two.
+
+    Args:
+        members: vertices of each part, the lightest first.
+    """
+    own, best, found = weight[members[source]], 0, None
+    for target in np.argsort(load, kind="stable")[:_MOST_PARTNERS].tolist():
+        room = limit - int(load[target])
+        if room <= best or best >= load[source] - limit:
+            break
+        others = weight[members[target]]
+        # The lightest vertex of the other part for which the other part still has room.
+        at = np.searchsorted(others, own - room)
+        less = np.where(at < len(others), own - others[np.minimum(at, len(others) - 1)], 0)
+        chosen = int(np.argmax(less))
+        if less[chosen] > best:
+            best, found = int(less[chosen]), (target, int(members[source][chosen]), int(members[target][at[chosen]]))
+    return found
 
 
 def fill_empty_parts(part: NDArray[np.int32], weight: NDArray[np.int64], parts: int) -> int:

@@ -93,3 +93,10 @@ def test_balance_is_repaired_if_light_vertices_allow_it(
     assert ((after > 0) >= (load > 0)).all()
     if imbalance >= 0.99:
         assert after.max() <= max(limit, weights.sum() / parts + weights.max())
+
+
+def test_vertices_are_exchanged_where_none_fits() -> None:
+    part, weight = np.array([0, 0, 1, 1], np.int32), np.array([6, 5, 5, 4])
+    assert repair_balance(part, weight, 2, 0) == 2
+    assert np.bincount(part, weight).tolist() == [10, 10]
+    assert sorted(weight[part == part[0]]) == [4, 6]
