@@ -237,7 +237,7 @@ class MappedFeatures(FeatureView):
         Raises:
             InputError: a feature is not a finite number.
         """
-        feature = self._place.from_numpy(self._taken(vertices))
+        feature = as_features(self._taken(vertices), "none", self._place)
         if self._where is not None:
             check_finite(feature, self._where, lambda: vertices, self._place)
         return normalize_feature(feature, self._norm, self._place)

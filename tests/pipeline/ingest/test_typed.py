@@ -337,7 +337,7 @@ def test_parallel_edges_are_kept_in_the_order_of_the_table(
 
 
 def test_graphs_without_types_keep_no_equal_edges(catalog: Catalog, tmp_path: Path) -> None:
-    (tmp_path / "e.txt").write_text("0 1\n0 1\n")
+    (tmp_path / "e.txt").write_text("0 1\n0 1\n1 2\n")
     source = open_edges(None, [str(tmp_path / "e.txt")])
     with pytest.raises(InputError, match="keep"):
         ingest_graph(catalog.create("g"), source, IngestOptions(merge="keep"), InProcessCluster())

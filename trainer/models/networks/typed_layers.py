@@ -355,7 +355,7 @@ def _widths(
 def _unknown(output: Any) -> Any:
     """The same output, whose values are not numbers."""
     if isinstance(output, Tensor) and output.is_floating_point():
-        return torch.full_like(output, torch.nan)
+        return output * torch.nan
     if isinstance(output, Mapping):
         return {name: _unknown(each) for name, each in output.items()}
     return output

@@ -89,6 +89,11 @@ def measured_rows(context: ModeContext) -> NDArray[np.int64] | None:
     return None if context.measured is None else context.place.to_numpy(context.measured)
 
 
+def vertices_of(fields: Mapping[Any, Mapping[str, Any]] | None, of_type: str, place: Place) -> NDArray[np.int64]:
+    """(num_vertices,) int64 vertices of a type in a batch; none without a batch."""
+    return np.empty(0, np.int64) if fields is None else place.to_numpy(fields[of_type]["n_id"])
+
+
 def learned_rows(
     given: TypedInputs, fields: Mapping[Any, Mapping[str, Any]] | None, place: Place
 ) -> dict[str, tuple[NDArray[np.int64], Tensor]]:
@@ -99,7 +104,7 @@ def learned_rows(
     """
     found = dict[str, tuple[NDArray[np.int64], Tensor]]()
     for name, view in given.learned.items():
-        vertices = np.empty(0, np.int64) if fields is None else place.to_numpy(fields[name]["n_id"])
+        vertices = vertices_of(fields, name, place)
         found[name] = vertices, view.in_step(vertices, view.ahead(vertices))
     return found
 

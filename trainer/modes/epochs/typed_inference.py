@@ -33,7 +33,7 @@ from gnnloom.trainer.models.networks.typed_layers import OutputRows, calls_of, l
 from gnnloom.trainer.models.networks.typed_model import TypedBatch, TypedModel
 from gnnloom.trainer.models.networks.typed_reach import TypedReach, find_typed_reach, types_of_levels
 from gnnloom.trainer.modes.epochs.model_inputs import TypedInputs
-from gnnloom.trainer.modes.epochs.typed_batches import learned_rows, num_seeds, vertex_source
+from gnnloom.trainer.modes.epochs.typed_batches import learned_rows, num_seeds, vertex_source, vertices_of
 from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.passes.passes import Out, run_pass
 from gnnloom.trainer.passes.ranges import CARRIED, SeedsThatFit, end_of_range
@@ -322,7 +322,7 @@ class _Pass:
         fields, place = None if given is None else given.fields, self._place
         found = dict[OutputRows, Tensor]()
         for (number, name), view in self._hidden.items():
-            vertices = np.empty(0, np.int64) if fields is None else place.to_numpy(fields[name]["n_id"])
+            vertices = vertices_of(fields, name, place)
             found[number, name] = view.in_step(vertices, view.ahead(vertices))
         return learned_rows(self._given, fields, place), found
 

@@ -46,8 +46,6 @@ Made = TypeVar("Made")
 _SCANNED_ROWS, _SCANNED_AT_ONCE = 1 << 30, 1 << 20
 #: Standard deviations by which the largest of many batches exceeds the mean.
 _DEVIATIONS = 3
-#: Stated batches may be larger than drawn ones by this factor.
-_NEARLY = 1.25
 
 
 @dataclass(frozen=True)
@@ -136,8 +134,8 @@ class SteadySeeds(SeedsThatFit):
         while stop - start > before and stop < len(vertices):
             before = stop - start
             stop, made = super().batch(vertices, start, make, carried)
-        if stop < len(vertices) and carried(made) <= _NEARLY * CARRIED / 4:
-            # The graph's batches may be a little smaller, and then grow once more.
+        if stop < len(vertices) and carried(made) <= CARRIED / 2:
+            # Batches of hubs carry more than others, and are not made smaller as long as they fit.
             self._count *= 2
             stop, made = super().batch(vertices, start, make, carried)
         return stop, made
@@ -218,6 +216,8 @@ class StatedViews(TypedViews):
         edges = sum(each["edge_index"].shape[1] for each in found.values() if "edge_index" in each)
         vertices = sum(len(each["n_id"]) for each in found.values() if "n_id" in each)
         self.drawn = NUMBERED * vertices + DRAWN * edges
+        # Kernels draw the batches of an evaluation, too, which nobody prepares ahead.
+        self.memory.array((self.drawn,), np.dtype(np.uint8))
         tensors = (each for own in found.values() for name, each in own.items() if name != "x")
         self.size = sum(each.nbytes for each in tensors if isinstance(each, Tensor))
         return found
