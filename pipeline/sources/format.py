@@ -111,12 +111,12 @@ def check_parts(named: Sequence[tuple[str, Sequence[str]]], remedy: str) -> None
     locations = [location for location, _ in named]
     for location, ends in named[1:]:
         first, expected = named[0]
-        looks = shell_command("gnnloom", "look", *(locations if len(locations) <= _LISTED else (first, location)))
+        shown = locations if len(locations) <= _LISTED else (first, location)
         if [end.strip().casefold() for end in ends] != [end.strip().casefold() for end in expected]:
             raise InputError(
                 f"{location}: the edges lead from {ends[0]} to {ends[-1]}, but in {first} from {expected[0]} to"
                 f" {expected[-1]}, and several files are read as parts of one table; store tables of different"
-                f" relations with `--relation SOURCE,NAME,TARGET=FILE` each, as `{looks}` shows{remedy}"
+                f" relations with `--relation SOURCE,NAME,TARGET=FILE` each, as `{shell_command('gnnloom', 'look', *shown)}` shows{remedy}"
             )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -57,6 +56,7 @@ from gnnloom.storage.artifacts.typed.source_ids import SourceIds
 from gnnloom.storage.errors import GnnloomError, InputError
 from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS
 from gnnloom.storage.option import options_of
+from gnnloom.storage.wording import shell_command
 from gnnloom.workflows.api.arrays import (
     as_texts,
     in_memory,
@@ -448,8 +448,8 @@ class Storing:
             shown(understood)
         if not values.get("columns") and (typed := relation_of_types(understood[0], locations[0], "edges")):
             raise InputError(
-                f"{locations[0]}: the rows have the types of both ends; `--relation {shlex.quote(typed)}` instead of"
-                " the file stores a graph with types, and `--columns` with the columns of both ends one without"
+                f"{locations[0]}: the rows have the types of both ends; `{shell_command('--relation', typed)}` instead"
+                " of the file stores a graph with types, and `--columns` with the columns of both ends one without"
             )
         notes = check_rows(understood, self.name, values)
         return OpenedSource(edges, bundled_vertices(format_name, locations, values), understood, notes)

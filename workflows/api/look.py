@@ -148,7 +148,8 @@ def _look(locations: Sequence[str], format_name: str | None, options: dict[str, 
         if "rdf_type" not in options and any(each.facts.get("rdf_types") for each in found):
             others[_OF_TYPES] = _command(locations, format_name, how | {"rdf_type": "first"}, (), ())
         if format_name == TRIPLES and len(locations) == 1 and (typed := relation_of_prefixes(found[0], locations[0])):
-            others[_PREFIXES] = shell_command("gnnloom", "ingest", "NAME", "--relation", typed)
+            words = ["--relation", typed, *(["--no-header"] if found[0].facts.get("header") is False else [])]
+            others[_PREFIXES] = shell_command("gnnloom", "ingest", "NAME", *words)
         return Look(found, _command(locations, format_name, how, (), ()), others)
     if is_plain and (tables := _several_tables(locations)) is not None:
         return tables

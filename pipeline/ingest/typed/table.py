@@ -241,7 +241,7 @@ class Table:
             space = (ends[0], ends[2])[number]
             if space != BY_ROW:
                 raise InputError(
-                    f"{self.location}, column {each.name}: the {each.role} is {space} in all rows; write `{BY_ROW}` for"
+                    f"{self.location}, column {each.name}: the {each.role} is {space} in all rows; write {BY_ROW} for"
                     f" {space}, or leave the column out"
                 )
             only = replace(

@@ -334,10 +334,10 @@ def fields_by_name(
     chosen = [",".join(written[end] for end in pair) for pair in named_ends]
     question = ""
     if twins:
-        shown = shell_command("--columns", ",".join(written[end] for end in ends))
+        columns = ",".join(written[end] for end in ends)
         question = (
             f"{location}: the names of columns {twins[0][0]} and {twins[0][1]} differ only in their letters' case; add"
-            f" `{shown}`, or `--columns` with the other columns of both ends"
+            f" `{shell_command('--columns', columns)}`, or `--columns` with the other columns of both ends"
         )
     elif len(named_ends) > 1:
         options = " or ".join(f"`{shell_command('--columns', columns)}`" for columns in chosen)

@@ -235,7 +235,7 @@ def test_a_decoder_with_parameters_trains_and_a_run_goes_on(results: Results) ->
     [
         ({"relation": "wrote"}, r"wrote.*did you mean writes\?.*--relation wrote"),
         ({"of_type": "paper"}, "of_type"),
-        ({"task": "auto", "output_dim": 64}, r"relation.*--task link, edge-class or edge-number"),
+        ({"task": "auto", "output_dim": 64}, r"relation.*--task link or edge-class or edge-number"),
         ({"task": "edge-class"}, "no values.*--relation writes --values class"),
         ({"model": "sage"}, "relation"),
         ({"model": f"{OWN}:WithoutTypes"}, "relation"),
