@@ -116,7 +116,8 @@ def check_parts(named: Sequence[tuple[str, Sequence[str]]], remedy: str) -> None
             raise InputError(
                 f"{location}: the edges lead from {ends[0]} to {ends[-1]}, but in {first} from {expected[0]} to"
                 f" {expected[-1]}, and several files are read as parts of one table; store tables of different"
-                f" relations with `--relation SOURCE,NAME,TARGET=FILE` each, as `{shell_command('gnnloom', 'look', *shown)}` shows{remedy}"
+                " relations with `--relation SOURCE,NAME,TARGET=FILE` each, as"
+                f" `{shell_command('gnnloom', 'look', *shown)}` shows{remedy}"
             )
 
 
