@@ -24,8 +24,8 @@ def refuse_types(path: Path) -> InputError:
     return InputError(
         f"{path}: a graph with types; a model of your own trains on it (`gnnloom train NAME --mode neighbor --of-type"
         " TYPE --model mymodule:Model`, or with --relation NAME instead of --of-type); `gnnloom catalog`, `gnnloom"
-        " partition`, `gnnloom shard --parts`, `gnnloom features` and `gnnloom sample` with --of-type, and `gnnloom"
-        " links NAME random` and `file` with --relation read it too, and in Python Dataset.typed_graph(),"
+        " partition`, `gnnloom shard`, `gnnloom features` and `gnnloom sample` with --of-type, and `gnnloom"
+        " links NAME random`, `file` and `hard` with --relation read it too, and in Python Dataset.typed_graph(),"
         " to_scipy(relation=NAME), to_pyg() and gnnloom.loader(); the edges of one relation alone can be stored as a"
         " graph without types"
     )
