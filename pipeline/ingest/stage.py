@@ -259,7 +259,7 @@ def graph_key(source: EdgeSource, options: IngestOptions) -> str:
 def check_others(dataset: Dataset, key: str, parameters: Mapping[str, Any], *, allowed: bool) -> None:
     """Refuse to add a graph to others, or say so: a changed option makes another graph and never replaces one.
 
-    A graph that is complete is found again, whatever others were added to it.
+    A complete graph is found again even if other graphs were added.
     """
     infos = {info.key: info for info in dataset.ingested_graphs()}
     others = [info for info in infos.values() if info.key != key and (info.state == "complete" or not allowed)]

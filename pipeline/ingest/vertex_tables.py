@@ -186,7 +186,7 @@ def check_tables(locations: Sequence[str], options: Mapping[str, Any]) -> None:
     if not 1 < len(locations) <= MOST_TABLES or given or not all(map(is_file, locations)):
         return
     are_tables = False
-    # The reader of edges says why a file is no table.
+    # If a file is not a table, the reader of edges reports why.
     with suppress(InputError):
         are_named = all(find_ends(_opened(location, (), None, None)[0].names) for location in locations)
         are_tables = not are_named and not are_parts(locations)
@@ -206,7 +206,7 @@ def _headings(table: CellTable, tables: Sequence[CellTable], *, is_sure: bool) -
     """
     names = tuple(name.strip().casefold() for name in table.names)
     if not isinstance(table, TextTableCells):
-        # Arrays, which have no names, are no parts of a text.
+        # Arrays have no column names, so they cannot be parts of a text table.
         return names or ("",)
     if is_sure:
         return names

@@ -9,9 +9,9 @@ a pair of any split; of directed graphs, in the direction of the pair or, where 
 out together, in either one.
 
 In a relation between two types, an end is replaced by vertices of its own type. The neighbors of a source are targets,
-so resource allocation takes one step more: what the sources have been allocated is divided among their targets (Zhou,
-Ren, Medo, Zhang, Phys. Rev. E 76, 2007, section II). The features of x belong to another type than those of the
-vertices that it is compared with, so the mean of the features of its neighbors stands for them.
+so resource allocation takes one step more: each source divides its allocation among its targets (Zhou, Ren, Medo,
+Zhang, Phys. Rev. E 76, 2007, section II). The vertex x and the vertices that it is compared with have different types,
+so the mean of the features of the neighbors of x is used instead of its features.
 
 Li, Shomer, Mao, Zeng, Ma, Shah, Tang, Yin (NeurIPS 2023), section 4; PageRank by local pushes: Andersen, Chung, Lang
 (FOCS 2006), with the probability and the threshold of the former.
@@ -68,7 +68,8 @@ class HardTask(Task):
     Attributes:
         links: folder of the links artifact with the pairs.
         neighbors: in the message graph.
-        graph: folder of the graph whose edges are no negatives; of a graph with types, the edges of the relation.
+        graph: folder of the graph whose edges are not drawn as negatives; in a graph with types, only the edges of the
+            relation are excluded.
         transpose: folder of its transpose, or of the reverses; None for a symmetric graph.
         features: folders of the vertex data with features of the possible sources and targets; None to rank without.
         stream: key of the stream of random numbers of the split.
@@ -193,9 +194,9 @@ class VertexScores:
         return found
 
     def _mean_of_neighbors(self, here: int, side: int, feature: NDArray[Any]) -> NDArray[np.float64]:
-        """(num_features,) float64 mean of the features of a vertex's neighbors, a few rows at a time; 0 without any."""
+        """(num_features,) float64 mean of the features of a vertex's neighbors, read in pieces; 0 without neighbors."""
         at, end, other, other_end = near(self.lists, here)
-        # The rows of a relation list sources, those of its reverse list targets.
+        # Rows of a relation list sources, and rows of its reverse list targets.
         own = self.lists.indices[at:end] if side == 1 else self.lists.other_indices[other:other_end]
         vertices, step = np.unique(own), max(1, _WIDENED // max(1, feature.shape[1]))
         total = np.zeros(feature.shape[1])

@@ -47,7 +47,7 @@ class SampleOptions:
     ranks: int = _option(1, "Number of training ranks.", is_common=True, least=1)
     seed: int = _option(
         0,
-        "Seed of the batches; a training run with this seed draws the same batches by itself.",
+        "Seed of the batches; a training run with the same seed and without samples draws the same batches.",
         least=0,
     )
     neighbor_sampler: str = _neighbor_option("neighbor_sampler")

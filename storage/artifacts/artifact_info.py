@@ -1,4 +1,4 @@
-"""Lists an artifact by its parameters and inputs, and tells several artifacts of one kind apart."""
+"""Describes artifacts by their parameters and inputs, and how several artifacts of one kind differ."""
 
 from __future__ import annotations
 

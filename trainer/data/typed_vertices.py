@@ -396,7 +396,8 @@ class TypedRows:
         stored = self.shards.arrays[name]
         if isinstance(self.vertices, tuple):
             return np.array(stored[slice(*self.vertices)], dtype)
-        return take_rows(stored, self.vertices).astype(dtype or stored.dtype, copy=False)
+        out = None if dtype is None else np.empty((len(self.vertices), *stored.shape[1:]), dtype)
+        return take_rows(stored, self.vertices, out)
 
     def vertex(self) -> NDArray[np.int64]:
         """(num_rows,) int64 the vertices."""

@@ -372,7 +372,7 @@ def find_ends(names: Sequence[str]) -> list[tuple[int, int]]:
     columns: dict[tuple[str, ...], dict[str, int]] = {}
     for number, name in enumerate(names):
         tokens = [token.lower() for token in _TOKENS.findall(name)]
-        # A cell of thousands of words is no name, and each word would be compared with all others.
+        # A cell with thousands of words is not a name, and comparing its words takes quadratic time.
         for at, token in enumerate(tokens if len(tokens) <= _MOST_TOKENS else ()):
             rest = (*tokens[:at], "", *tokens[at + 1 :])
             if token in _END_WORDS and not any(map(_is_no_id, rest)):

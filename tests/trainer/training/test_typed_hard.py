@@ -1,4 +1,4 @@
-"""Hard negatives of a relation: figures are those of NumPy on the module's vectors, on any number of ranks."""
+"""Figures on hard negatives of a relation equal NumPy's on the vectors of the module, on any number of ranks."""
 
 from __future__ import annotations
 

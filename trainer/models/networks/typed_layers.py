@@ -262,7 +262,7 @@ class _Observer:
             self._outer.append(own)
             own.output = forward(*args, **kwargs)
             self._outer.pop()
-            # What hands edges on, such as PyG's TrimToLayer, is no layer.
+            # A submodule that returns edges, such as PyG's TrimToLayer, is not a layer.
             if any(id(each) in self._edges for each in _tensors(own.output)):
                 self._outer[-1].inside.remove(own)
             elif not own.inside:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -256,21 +256,20 @@ class TypedInference:
         ) from None
 
 
-class _Step:
-    """The outputs that a pass computes.
+class _Step(Protocol):
+    """The outputs that a pass computes."""
 
-    Attributes:
-        widths: columns of each output.
-    """
-
-    widths: Sequence[int]
+    @property
+    def widths(self) -> Sequence[int]:
+        """Columns of each output."""
+        ...
 
     def __call__(self, batch: TypedBatch, hidden: Mapping[OutputRows, Tensor]) -> Sequence[Tensor]:
         """The outputs for the seeds of a batch."""
-        raise NotImplementedError
+        ...
 
 
-class _Hidden(_Step):
+class _Hidden:
     """The outputs of one level of layers for the vertices of one type."""
 
     def __init__(self, model: TypedModel, reach: TypedReach, level: int, of_type: str) -> None:
@@ -283,7 +282,7 @@ class _Hidden(_Step):
 
 
 @dataclass
-class _Last(_Step):
+class _Last:
     """The scores, from the outputs of the levels below if there are layers."""
 
     model: TypedModel

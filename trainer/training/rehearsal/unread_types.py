@@ -42,7 +42,7 @@ from gnnloom.trainer.training.rehearsal.rank_rows import DRAWN, NUMBERED, sample
 
 Made = TypeVar("Made")
 
-#: Rows of a matrix among which the longest one is looked for, and rows whose pointers are read at a time.
+#: Maximum number of rows to search for the longest row of a matrix, and rows per read of row pointers.
 _SCANNED_ROWS, _SCANNED_AT_ONCE = 1 << 30, 1 << 20
 #: Standard deviations by which the largest of many batches exceeds the mean.
 _DEVIATIONS = 3
@@ -337,7 +337,7 @@ class _WholeStatedRows(_StatedRows):
 
 
 def longest_row(matrix: BlockMatrix) -> int:
-    """Entries of the longest row, at most. Reads row pointers, but of blocks with few entries, and beyond a limit."""
+    """Upper bound of the length of a row. Reads row pointers of the blocks with most entries, up to a limit."""
     found, left = int(_sampled_lengths(matrix).max()), _SCANNED_ROWS
     bounds = np.asarray(matrix.block_rows)
     for number in sorted(range(matrix.num_blocks), key=lambda each: -matrix.block_nnz[each]):
@@ -346,7 +346,7 @@ def longest_row(matrix: BlockMatrix) -> int:
             break
         left -= num_rows
         if left < 0:
-            # Rows that nobody has looked at may have all entries of their block.
+            # A row that was not read may have all entries of its block.
             return max(found, num_entries)
         pointers = matrix.stored_pointers(number)
         for start in range(0, num_rows, _SCANNED_AT_ONCE):
